@@ -1,0 +1,73 @@
+"""Checks of arguments: a wrong one raises ValueError that names it, says what was given and what is allowed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NoReturn, TypeVar
+
+T = TypeVar("T")
+
+
+def fail(name: str, given: Any, allowed: str) -> NoReturn:
+    """Raises the one kind of error message this package has for arguments.
+
+    >>> fail("staleness", -1, "a whole number >= 0")
+    Traceback (most recent call last):
+    ValueError: staleness: got -1, allowed is a whole number >= 0
+    """
+    raise ValueError(f"{name}: got {given!r}, allowed is {allowed}")
+
+
+def integer(name: str, value: Any, *, low: int, high: int | None = None, why: str = "") -> int:
+    """Returns `value` as an int if it is a whole number in [low, high].
+
+    >>> integer("k", 3, low=1, high=8)
+    3
+    >>> integer("k", 9, low=1, high=8, why="the number of workers")
+    Traceback (most recent call last):
+    ValueError: k: got 9, allowed is a whole number from 1 to 8 (the number of workers)
+    """
+    bound = f">= {low}" if high is None else f"from {low} to {high}"
+    allowed = f"a whole number {bound}" + (f" ({why})" if why else "")
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        fail(name, value, allowed)
+    number = int(value.__index__())
+    if number < low or (high is not None and number > high):
+        fail(name, value, allowed)
+    return number
+
+
+def real(
+    name: str, value: Any, *, low: float = -math.inf, above: float = -math.inf, high: float = math.inf
+) -> float:
+    """Returns `value` as a float if it is a number in [low, high], greater than `above`, and not NaN.
+
+    >>> real("speed", float("nan"), above=0)
+    Traceback (most recent call last):
+    ValueError: speed: got nan, allowed is a number > 0
+    """
+    bounds = [f">= {low:g}"] * (low > -math.inf) + [f"> {above:g}"] * (above > -math.inf)
+    bounds += [f"<= {high:g}"] * (high < math.inf)
+    allowed = "a number" + (" " + " and ".join(bounds) if bounds else "")
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        fail(name, value, allowed)
+    if not (low <= number <= high and number > above):
+        if number == -math.inf and low == above == -math.inf:
+            return number
+        fail(name, value, allowed)
+    return number
+
+
+def choice(name: str, value: Any, table: Mapping[str, T]) -> T:
+    """Returns `table[value]`.
+
+    >>> choice("engine", "simulat", {"simulate": 1})
+    Traceback (most recent call last):
+    ValueError: engine: got 'simulat', allowed is one of 'simulate'
+    """
+    if not isinstance(value, str) or value not in table:
+        fail(name, value, "one of " + ", ".join(repr(key) for key in table))
+    return table[value]

@@ -1,0 +1,133 @@
+"""The words that policies and engines speak: a push comes in, a decision goes out.
+
+Everything here is plain Python without JAX, so that one policy object drives the virtual clock, real threads
+and real clusters alike, and can be checked exhaustively.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Push(NamedTuple):
+    """A finished task as the server sees it arrive.
+
+    Args:
+        worker: who computed it, 0-based.
+        clock: how many tasks this worker had finished before it, 0-based.
+        version_read: the server version whose parameters the worker last pulled.
+        time: when it arrived, seconds since the start of the run.
+        compute_seconds: how long the worker computed.
+        samples: batch size of the task.
+    """
+
+    worker: int
+    clock: int
+    version_read: int
+    time: float
+    compute_seconds: float
+    samples: int
+
+
+class Start(NamedTuple):
+    """Let a worker begin its next task.
+
+    Args:
+        worker: who starts, 0-based.
+        batch_size: samples in the task; None asks the load rule.
+        pull: True fetches the newest version; False goes on with the worker's cached copy, to which the
+            worker has added its own updates since (read-my-writes).
+    """
+
+    worker: int
+    batch_size: int | None = None
+    pull: bool = True
+
+
+class Decision(NamedTuple):
+    """What the server does about a push. Engines carry the parts out in the order of the fields.
+
+    Args:
+        apply: `(worker, clock, weight)` of the pushes that form the next update: the optimizer is given
+            `sum weight * gradient`. Empty: no update.
+        drop: `(worker, clock)` of pushes that will never be applied.
+        cancel: workers whose task in flight is thrown away.
+        start: workers that begin their next task, after the update.
+    """
+
+    apply: Sequence[tuple[int, int, float]] = ()
+    drop: Sequence[tuple[int, int]] = ()
+    cancel: Sequence[int] = ()
+    start: Sequence[Start] = ()
+
+
+class Policy(NamedTuple):
+    """A server's rule: who waits, what forms an update, who starts when.
+
+    Every worker starts its clock 0 on version 0 at time 0; from then on only `on_push` starts work. The state
+    belongs to the engine and may be updated in place.
+
+    Args:
+        name: the call that makes this policy, such as `ssp(staleness=3)`.
+        init: number of workers -> state. Raises ValueError where the policy cannot run on so many.
+        on_push: state, push -> state, decision.
+        staleness: the most clocks by which a worker may lead the slowest, where the policy bounds it.
+    """
+
+    name: str
+    init: Callable[[int], Any]
+    on_push: Callable[[Any, Push], tuple[Any, Decision]]
+    staleness: float | None = None
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Load(NamedTuple):
+    """How many samples each worker's next task has.
+
+    Args:
+        name: the call that makes this rule.
+        init: number of workers, total batch of all workers -> state.
+        size: state, worker -> samples.
+        observe: state, push -> state; None where sizes never change.
+    """
+
+    name: str
+    init: Callable[[int, int], Any]
+    size: Callable[[Any, int], int]
+    observe: Callable[[Any, Push], Any] | None = None
+
+
+class Transport(NamedTuple):
+    """What travels between server and worker.
+
+    Args:
+        name: the call that makes this transport.
+        pull_bytes: parameter bytes -> bytes the worker receives.
+        push_bytes: parameter bytes -> bytes the server receives.
+    """
+
+    name: str
+    pull_bytes: Callable[[int], int]
+    push_bytes: Callable[[int], int]
+
+
+class Method(NamedTuple):
+    """A way to train: policy, load, transport and optimizer. A paper's method is one composition of the four.
+
+    Args:
+        policy: the server's rule.
+        load: batch sizes; None for `equal()`.
+        transport: what is sent; None for `plain()`.
+        optimizer: optax optimizer; None takes the one of the comparison.
+    """
+
+    policy: Policy
+    load: Load | str | None = None
+    transport: Transport | str | None = None
+    optimizer: Any = None
+
+
+Metadata = Mapping[str, Any]
