@@ -1,0 +1,46 @@
+"""What a run did, in numbers: pure functions of a trace, or of the tidy frame that `compare` returns.
+
+Three questions, a file each: where did the time go (`times`), how old was what the workers read
+(`consistency`), and who was faster (`comparison`).
+"""
+
+from dmlcore.metrics.comparison import (
+    Interval,
+    best_learning_rate,
+    crossing,
+    fair,
+    interval,
+    speedup,
+    time_to,
+)
+from dmlcore.metrics.consistency import clock_gap, clock_staleness, read_window_violations, staleness
+from dmlcore.metrics.times import (
+    PHASES,
+    clocks_per_second,
+    fetches,
+    makespan,
+    phases,
+    time_breakdown,
+    updates_per_second,
+)
+
+__all__ = [
+    "PHASES",
+    "Interval",
+    "best_learning_rate",
+    "clock_gap",
+    "clock_staleness",
+    "clocks_per_second",
+    "crossing",
+    "fair",
+    "fetches",
+    "interval",
+    "makespan",
+    "phases",
+    "read_window_violations",
+    "speedup",
+    "staleness",
+    "time_breakdown",
+    "time_to",
+    "updates_per_second",
+]
