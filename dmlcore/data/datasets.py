@@ -1,0 +1,141 @@
+"""The datasets: each a function without arguments that returns arrays."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .fetch import Source, fetch
+from .formats import parse_cifar, read_idx, read_ratings
+
+MNIST = Source(
+    folder="mnist",
+    sha256={
+        "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+    },
+    urls=(
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    ),
+)
+CIFAR10 = Source(
+    folder="cifar-10-batches-bin",
+    sha256={
+        "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+        "data_batch_2.bin": "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
+        "data_batch_3.bin": "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
+        "data_batch_4.bin": "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
+        "data_batch_5.bin": "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
+        "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+    },
+    urls=("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
+)
+MOVIELENS_SMALL = Source(
+    folder="ml-latest-small",
+    sha256={"ratings.csv": "aa289ca83157595d0df6aea1be6a4ded676ddc4385472e8313a8ed9805352646"},
+    urls=("https://files.grouplens.org/datasets/movielens/ml-latest-small.zip",),
+)
+
+
+class Labelled(NamedTuple):
+    """Samples with a class each, split into training and test; the first axis counts samples."""
+
+    train_inputs: np.ndarray
+    train_labels: np.ndarray
+    test_inputs: np.ndarray
+    test_labels: np.ndarray
+
+
+class Ratings(NamedTuple):
+    """Ratings of items by users: three arrays of one length; users and items count from 0 without gaps."""
+
+    user: np.ndarray
+    item: np.ndarray
+    rating: np.ndarray
+
+
+def digits() -> Labelled:
+    """Handwritten digits of 8 x 8 pixels that come with scikit-learn: no file, no network.
+
+    The split is fixed: 1437 training and 360 test samples, every class in the same share.
+
+    Returns:
+        Inputs (N, 64), float64 in 0..1; labels (N,), int64 in 0..9.
+
+    >>> [part.shape for part in digits()]
+    [(1437, 64), (1437,), (360, 64), (360,)]
+
+    Reference: Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998.
+    """
+    # Here, not above: scikit-learn takes seconds to import and nothing else of the package needs it.
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    inputs, labels = load_digits(return_X_y=True)
+    split = train_test_split(inputs / 16, labels, test_size=360, random_state=0, stratify=labels)
+    return Labelled(split[0], split[2], split[1], split[3])
+
+
+def mnist() -> Labelled:
+    """MNIST: handwritten digits, 60,000 for training and 10,000 for test.
+
+    Returns:
+        Inputs (N, 28, 28), uint8 in 0..255; labels (N,), uint8 in 0..9.
+
+    Raises:
+        ValueError: a file is damaged.
+        ConnectionError: a file is neither here nor can it be downloaded.
+
+    >>> mnist().train_inputs.shape  # doctest: +SKIP
+    (60000, 28, 28)
+
+    Reference: LeCun, Bottou, Bengio and Haffner, Proceedings of the IEEE 86(11), 1998.
+    """
+    return Labelled(*(read_idx(path) for path in fetch(MNIST).values()))
+
+
+def cifar10() -> Labelled:
+    """CIFAR-10: colour photographs of ten kinds of things, 50,000 for training and 10,000 for test.
+
+    Returns:
+        Inputs (N, 32, 32, 3), uint8 in 0..255; labels (N,), uint8 in 0..9.
+
+    Raises:
+        ValueError: a file is damaged.
+        ConnectionError: a file is neither here nor can it be downloaded.
+
+    >>> cifar10().test_inputs.shape  # doctest: +SKIP
+    (10000, 32, 32, 3)
+
+    Reference: Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
+    """
+    parts = [parse_cifar(path.read_bytes(), str(path)) for path in fetch(CIFAR10).values()]
+    images, labels = zip(*parts, strict=True)
+    return Labelled(np.concatenate(images[:-1]), np.concatenate(labels[:-1]), images[-1], labels[-1])
+
+
+def movielens_small() -> Ratings:
+    """MovieLens ml-latest-small: 100,836 ratings of 9,724 films by 610 people, for research only.
+
+    Users and films are numbered from 0 in the order of their original numbers.
+
+    Returns:
+        Users and items (N,), int64; ratings (N,), float64 in 0.5, 1, ..., 5.
+
+    Raises:
+        ValueError: the file is damaged.
+        ConnectionError: the file is neither here nor can it be downloaded.
+
+    >>> movielens_small().rating.mean().round(2)  # doctest: +SKIP
+    3.5
+
+    Reference: Harper and Konstan, The MovieLens Datasets, ACM TiiS 5(4), 2015.
+    """
+    table = read_ratings(fetch(MOVIELENS_SMALL)["ratings.csv"])
+    _, user = np.unique(table["userId"], return_inverse=True)
+    _, item = np.unique(table["movieId"], return_inverse=True)
+    return Ratings(user, item, table["rating"].to_numpy())

@@ -1,0 +1,118 @@
+"""Where the files of a dataset come from: the user's folder, the cache or a download; always checked."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pooch
+
+SILENCE_SECONDS = 20.0
+"""An address that neither connects nor sends anything for this long is given up."""
+
+
+class Source(NamedTuple):
+    """The files of one dataset and where to get them.
+
+    Args:
+        folder: their folder below `DMLCORE_DATA`, below the cache and inside an archive.
+        sha256: file name -> checksum, as 64 hexadecimal digits.
+        urls: addresses to try in order; one that ends in "/" holds the files themselves, any other is an
+            archive (.zip or .tar.gz) with `folder` inside. An archive needs no checksum: its files have one.
+    """
+
+    folder: str
+    sha256: Mapping[str, str]
+    urls: tuple[str, ...]
+
+
+def fetch(source: Source) -> dict[str, Path]:
+    """Returns the path of each file of a dataset, downloading what is nowhere on this machine.
+
+    Args:
+        source: the files, their checksums and their addresses.
+
+    Returns:
+        File name -> path; every file has the checksum that `source` states.
+
+    Raises:
+        ValueError: a file is there but damaged; the message says which and what to do.
+        ConnectionError: a file is not there and cannot be downloaded.
+    """
+    cache = Path(pooch.os_cache("dmlcore"))
+    own = os.environ.get("DMLCORE_DATA", "")
+    for place in [Path(own).expanduser()] * bool(own) + [cache]:
+        paths = {name: place / source.folder / name for name in source.sha256}
+        if all(path.is_file() for path in paths.values()):
+            check(paths, source.sha256)
+            return paths
+    download(source, cache)
+    return paths
+
+
+def check(paths: Mapping[str, Path], sha256: Mapping[str, str]) -> None:
+    """Raises ValueError for the first of `paths` whose content has another checksum than `sha256` states."""
+    for name, path in paths.items():
+        found = pooch.file_hash(str(path))
+        if found != sha256[name]:
+            raise ValueError(
+                f"{path} is damaged or another version: its sha256 is {found}, expected {sha256[name]}. "
+                "Delete the file and run again: it is then fetched anew."
+            )
+
+
+def download(source: Source, cache: Path) -> None:
+    """Puts the files of `source` below `cache`: all of them, complete and checked, or none.
+
+    Args:
+        source: the files, their checksums and their addresses.
+        cache: the folder that holds one folder per dataset; made where it is missing.
+
+    Raises:
+        ConnectionError: no address delivered the files; each is named with the reason.
+    """
+    reasons = []
+    for url in source.urls:
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            # Same file system as the goal, so that the last step is a rename.
+            with tempfile.TemporaryDirectory(dir=cache, prefix=f"{source.folder}.part") as aside:
+                paths = _get(url, source, Path(aside))
+                check(paths, source.sha256)
+                (cache / source.folder).mkdir(exist_ok=True)
+                for name, path in paths.items():
+                    path.replace(cache / source.folder / name)
+            return
+        except (OSError, ValueError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
+            reasons.append(f"  {url}: {error}")
+    raise ConnectionError(
+        f"{source.folder}: cannot be downloaded.\n"
+        + "\n".join(reasons)
+        + f"\nWithout a network, put {', '.join(source.sha256)} in a folder {source.folder} and let the "
+        "environment variable DMLCORE_DATA name the folder above it."
+    )
+
+
+def _get(url: str, source: Source, aside: Path) -> dict[str, Path]:
+    """Downloads from one address into `aside`; returns file name -> path."""
+    pooch.get_logger().info("Downloading %s from %s", source.folder, url)
+    get = pooch.HTTPDownloader(timeout=SILENCE_SECONDS)
+    if url.endswith("/"):
+        paths = {name: aside / name for name in source.sha256}
+        for name, path in paths.items():
+            get(url + name, str(path), None)
+        return paths
+    archive = aside / "archive"
+    get(url, str(archive), None)
+    if url.endswith(".zip"):
+        with zipfile.ZipFile(archive) as unzipped:
+            unzipped.extractall(aside)
+    else:
+        with tarfile.open(archive) as untarred:
+            untarred.extractall(aside, filter="data")
+    return {name: aside / source.folder / name for name in source.sha256}

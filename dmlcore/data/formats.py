@@ -1,0 +1,111 @@
+"""Readers of the file formats: from bytes or a path to arrays, with no opinion on where a file comes from."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+CIFAR_RECORD = 1 + 3 * 32 * 32
+"""Bytes of one CIFAR-10 record: the label, then the red, green and blue planes of 32 x 32 pixels."""
+
+
+def parse_idx(content: bytes, name: str = "IDX data") -> np.ndarray:
+    """Reads the IDX format of unsigned bytes: two zero bytes, type 8, number of axes, axes, then the values.
+
+    Args:
+        content: the file, not compressed.
+        name: what errors call it.
+
+    Returns:
+        The array, uint8, of the shape that the header states.
+
+    Raises:
+        ValueError: not IDX of unsigned bytes, or more or fewer values than the header states.
+
+    >>> parse_idx(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]))
+    array([7, 8, 9], dtype=uint8)
+
+    Reference: http://yann.lecun.com/exdb/mnist (the format's description).
+    """
+    if len(content) < 4 or content[:3] != b"\0\0\x08":
+        raise ValueError(f"{name}: starts with {content[:4].hex()}, expected 000008 (IDX of unsigned bytes)")
+    header = 4 + 4 * content[3]
+    if len(content) < header:
+        raise ValueError(f"{name}: {len(content)} bytes, expected a header of {header}; it is cut short")
+    shape = tuple(np.frombuffer(content, ">u4", content[3], 4).tolist())
+    if len(content) != header + math.prod(shape):
+        raise ValueError(
+            f"{name}: {len(content)} bytes, expected {header + math.prod(shape)} for the shape {shape}"
+        )
+    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
+
+
+def read_idx(path: Path) -> np.ndarray:
+    """Reads an IDX file that is compressed with gzip; see `parse_idx`.
+
+    Raises:
+        ValueError: as `parse_idx`, or the compressed file is damaged.
+    """
+    try:
+        content = gzip.decompress(path.read_bytes())
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path}: not a complete gzip file ({error})") from error
+    return parse_idx(content, str(path))
+
+
+def parse_cifar(content: bytes, name: str = "CIFAR-10 data") -> tuple[np.ndarray, np.ndarray]:
+    """Reads the binary (not pickled) version of CIFAR-10.
+
+    Args:
+        content: the file, any number of records.
+        name: what errors call it.
+
+    Returns:
+        Images (N, 32, 32, 3) and labels (N,) in 0..9, both uint8.
+
+    Raises:
+        ValueError: the length is not a multiple of a record's, or a label is above 9.
+
+    >>> images, labels = parse_cifar(bytes([3] + [255] * 1024 + [0] * 2048))
+    >>> images.shape, images[0, 0, 0], labels
+    ((1, 32, 32, 3), array([255,   0,   0], dtype=uint8), array([3], dtype=uint8))
+
+    Reference: https://www.cs.toronto.edu/~kriz/cifar.html, binary version.
+    """
+    if not content or len(content) % CIFAR_RECORD:
+        raise ValueError(f"{name}: {len(content)} bytes, expected a multiple of {CIFAR_RECORD}")
+    records = np.frombuffer(content, np.uint8).reshape(-1, CIFAR_RECORD)
+    labels = records[:, 0]
+    if labels.max() > 9:
+        raise ValueError(f"{name}: label {labels.max()} in record {labels.argmax()}, expected 0 to 9")
+    # The copy makes pixels of a row adjacent, as the models read them.
+    return records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1).copy(), labels.copy()
+
+
+def read_ratings(path: Path) -> pd.DataFrame:
+    """Reads a MovieLens table `userId,movieId,rating,timestamp`.
+
+    Args:
+        path: the CSV file.
+
+    Returns:
+        Columns userId and movieId (int64) and rating (float64, stars), rows in the order of the file.
+
+    Raises:
+        ValueError: other columns, cells that are not numbers, or ratings outside 0.5 to 5 stars.
+    """
+    columns = {"userId": "int64", "movieId": "int64", "rating": "float64"}
+    try:
+        table = pd.read_csv(path, usecols=list(columns), dtype=columns)[list(columns)]
+    except ValueError as error:
+        raise ValueError(f"{path}: expected the columns {', '.join(columns)} of numbers ({error})") from error
+    wrong = ~table["rating"].between(0.5, 5.0)
+    if wrong.any():
+        row = int(wrong.to_numpy().argmax())
+        raise ValueError(f"{path}: rating {table['rating'][row]} in row {row}, expected 0.5 to 5")
+    return table
