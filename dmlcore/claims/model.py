@@ -1,0 +1,108 @@
+"""What a ledger holds: claims as declared, their results, and the run that these come from."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+
+from dmlcore import checks
+
+Verdict = Literal["reproduced", "partly", "not reproduced", "not run"]
+
+# JSON has no infinity: it is written as the string "inf", and null stands for "not measured" or "no bound".
+Number = Annotated[
+    float,
+    BeforeValidator(lambda value: math.inf if value == "inf" else value),
+    PlainSerializer(lambda value: "inf" if value == math.inf else value, when_used="json"),
+]
+Range = tuple[Number | None, Number | None]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _Stated(_Strict):
+    id: Text
+    paper: Text
+    statement: Text
+    source: Literal["abstract", "ours"]
+    metric: Text
+    expected: Range
+    unit: str = ""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        low, high = self.expected
+        if self.expected == (None, None) or (low is not None and high is not None and low > high):
+            checks.fail("expected", self.expected, "(low, high) with low <= high, None for one open end")
+        return self
+
+
+class Claim(_Stated):
+    """What is claimed and what would show it, declared before the run.
+
+    Args:
+        id: short name, unique among all papers.
+        paper: key of the paper.
+        statement: the claim in words.
+        source: `abstract` if the paper's abstract says so, `ours` if we put it into numbers or words.
+        metric: what is measured, in words.
+        expected: (low, high), both inclusive; None leaves an end open.
+        unit: unit of the metric, such as `s` or `x`.
+        parts: labels of the settings in which the claim must hold, if there are several.
+
+    >>> Claim(id="ssp-1", paper="ssp", statement="SSP is faster than BSP", source="abstract",
+    ...       metric="time of BSP / time of SSP", expected=(1.0, None), unit="x").expected
+    (1.0, None)
+    """
+
+    parts: tuple[Text, ...] = ()
+
+
+class _Labelled(_Strict):
+    label: Text
+
+
+class _Measured(_Strict):
+    measured: Number | None
+    interval: tuple[Number, Number] | None
+    verdict: Verdict
+    samples: tuple[Number | None, ...] = ()
+
+
+class Part(_Measured, _Labelled):
+    """The outcome of one labelled part of a claim; `samples` has one number per seed."""
+
+
+class Result(_Measured, _Stated):
+    """A claim with its outcome: one row of the ledger. Where there are parts, these hold the samples."""
+
+    parts: tuple[Part, ...] = ()
+
+
+class Ledger(_Strict):
+    """All claims of one paper and the run that they come from: what claims.json holds.
+
+    Args:
+        paper: key of the paper.
+        command: the command line that makes this file again.
+        scale: `quick` or `full`.
+        seeds: number of seeds.
+        parameters: all parameters of the notebook, apart from where it writes.
+        versions: Python and the packages that the numbers depend on.
+        hardware: cores, CPU model and kind of device.
+        claims: one row each, in the order of their declaration.
+    """
+
+    paper: Text
+    command: Text
+    scale: str | None
+    seeds: int | None
+    parameters: dict[str, Any]
+    versions: dict[str, str]
+    hardware: dict[str, str | int]
+    claims: tuple[Result, ...]

@@ -1,0 +1,35 @@
+"""What a run ran on: versions and hardware, as far as they may move the numbers."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+
+def provenance() -> dict[str, dict[str, Any]]:
+    """Returns `versions` and `hardware` of this process, for a ledger.
+
+    The device is named only where JAX is already in use: asking would start it.
+    """
+    packages = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "pandas", "scikit-learn", "matplotlib")
+    versions = {"python": platform.python_version()} | {name: metadata.version(name) for name in packages}
+    jax = sys.modules.get("jax")
+    device = jax.devices()[0].device_kind if jax else "not used"
+    return {"versions": versions, "hardware": {"cores": _cores(), "cpu": _cpu(), "device": device}}
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

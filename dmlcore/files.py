@@ -1,0 +1,51 @@
+"""Files that are never half written, and the fingerprints that tell whether one has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def aside(path: Path) -> Iterator[Path]:
+    """Lends a path to write to; when the block ends well, that file takes the place of `path` in one step.
+
+    Args:
+        path: the file to be; its folder is made if it is missing.
+
+    Yields:
+        A path in the same folder, removed if the block raises.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write(path: Path, text: str) -> None:
+    """Writes a text file as UTF-8, whole or not at all.
+
+    Args:
+        path: the file; its folder is made if it is missing.
+        text: all of its content.
+    """
+    with aside(path) as partial:
+        partial.write_text(text, encoding="utf-8", newline="\n")
+
+
+def tree(folder: Path) -> list[Path]:
+    """Returns all files below a folder, sorted; none where there is no such folder."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def digests(paths: Iterable[Path], root: Path) -> dict[str, str]:
+    """Returns the SHA-256 of each file by its path relative to `root`."""
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths
+    }
