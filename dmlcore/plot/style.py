@@ -1,0 +1,174 @@
+"""What all figures share: colours, text sizes, labels with units, and files with reproducible bytes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dmlcore import checks
+
+# Seaborn's "colorblind" palette without its yellow and pink, which vanish on a projector.
+_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _, _GREY, _, _SKY = sns.color_palette("colorblind").as_hex()
+
+METHOD_COLORS: Mapping[str, str] = {
+    "BSP": _BLUE,
+    "SSP": _RED,
+    "ESSP": _ORANGE,
+    "DSSP": _PURPLE,
+    "ASP": _GREEN,
+    "K-sync": _SKY,
+    "K-batch-sync": _PURPLE,
+    "K-async": _ORANGE,
+    "K-batch-async": _RED,
+    "n-softsync": _BROWN,
+    "backup": _BROWN,
+    "Rennala": _PURPLE,
+    "AdaSync": _RED,
+    "H-PS": _RED,
+    "DBS-SGD": _RED,
+    "one worker": _GREY,
+}
+"""Colour of each family of methods. Those that share one do not meet in any paper's figures."""
+
+PHASE_COLORS: Mapping[str, str] = {
+    "compute": "#0072B2",
+    "cancelled": "#D55E00",
+    "pull": "#56B4E9",
+    "push": "#E69F00",
+    "wait": "#DDDDDD",
+}
+"""Colour of each phase of a worker (Okabe and Ito); cancelled work is hatched besides."""
+
+HATCHES: Mapping[str, str] = {"cancelled": "//"}
+
+STYLE: dict[Any, Any] = {
+    **sns.axes_style("ticks"),
+    **sns.plotting_context("notebook", font_scale=1.2),
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture on every machine
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "figure.constrained_layout.use": True,
+    "legend.frameon": False,
+    "lines.linewidth": 2.5,
+    "svg.hashsalt": "dmlcore",
+}
+
+styled = mpl.rc_context(STYLE)
+"""Decorates a plot function: our style inside, the caller's settings untouched."""
+
+LABELS: Mapping[str, str] = {
+    "time": "time (s)",
+    "loss": "training loss",
+    "error": "error",
+    "accuracy": "accuracy",
+    "samples": "samples",
+    "update": "server updates",
+    "updates_per_second": "server updates per second",
+    "clocks_per_second": "clocks per second and worker",
+    "staleness": "staleness s (clocks)",
+    "num_workers": "workers",
+    "batch_size": "samples per task",
+    "learning_rate": "learning rate",
+}
+
+
+def label(column: str) -> str:
+    """The axis label of a column, with its unit."""
+    return LABELS.get(column, column.replace("_", " "))
+
+
+def family(method: str) -> str:
+    """The entry of `METHOD_COLORS` that a method's name begins with, or the name itself.
+
+    >>> family("SSP (s=3)"), family("k_sync(4)"), family("mine")
+    ('SSP', 'K-sync', 'mine')
+    """
+    plain = re.sub(r"[\s_-]+", "-", method).lower()
+    for known in sorted(METHOD_COLORS, key=len, reverse=True):
+        if re.match(re.escape(known.replace(" ", "-").lower()) + r"(?![a-z])", plain):
+            return known
+    return method
+
+
+def palette(methods: Iterable[str]) -> dict[str, str]:
+    """The colour of each method: fixed for known families, the free ones in order for others.
+
+    Args:
+        methods: names such as `SSP (s=3)` or `k_sync(4)`.
+
+    Returns:
+        Hexadecimal colour by name.
+
+    >>> palette(["BSP", "SSP s=1", "SSP s=8"])["SSP s=1"] == palette(["SSP"])["SSP"]
+    True
+    """
+    methods = list(dict.fromkeys(methods))
+    taken = [METHOD_COLORS[family(name)] for name in methods if family(name) in METHOD_COLORS]
+    colors = (_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _SKY, _GREY)
+    free = [color for color in colors if color not in taken] or list(colors)
+    unknown = [name for name in methods if family(name) not in METHOD_COLORS]
+    fresh = {name: free[i % len(free)] for i, name in enumerate(unknown)}
+    return {name: fresh.get(name) or METHOD_COLORS[family(name)] for name in methods}
+
+
+def dashes(methods: Iterable[str]) -> dict[str, Any]:
+    """A line style for each method, so that those of one colour differ."""
+    styles: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)), (0, (8, 3)))
+    seen: dict[str, int] = {}
+    chosen = {}
+    for name, color in palette(methods).items():
+        seen[color] = seen.get(color, -1) + 1
+        chosen[name] = styles[seen[color] % len(styles)]
+    return chosen
+
+
+def axes(ax: Axes | None, width: float = 8, height: float = 4.5) -> Axes:
+    """The Axes given, or new ones."""
+    return plt.subplots(figsize=(width, height))[1] if ax is None else ax
+
+
+def save(figure: Figure | Axes, path: str | os.PathLike[str], dpi: float = 150) -> Path:
+    """Writes a figure so that the same picture gives the same bytes.
+
+    Written aside and renamed: a reader never sees half a file.
+
+    Args:
+        figure: a Figure, or any of its Axes.
+        path: where to; the suffix chooses png, svg or pdf.
+        dpi: pixels per inch.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: where the suffix is none of those.
+
+    >>> save(plt.figure(), "curve.gif")
+    Traceback (most recent call last):
+    ValueError: suffix of the path: got '.gif', allowed is one of '.png', '.svg', '.pdf'
+    """
+    path = Path(path)
+    undated = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    metadata = checks.choice("suffix of the path", path.suffix, undated)
+    drawn = figure.get_figure(root=True) if isinstance(figure, Axes) else figure
+    if drawn is None:
+        checks.fail("figure", figure, "Axes that are part of a figure")
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with mpl.rc_context({"svg.hashsalt": STYLE["svg.hashsalt"]}):
+            drawn.savefig(aside, format=path.suffix[1:], dpi=dpi, metadata=metadata, bbox_inches="tight")
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+    return path
