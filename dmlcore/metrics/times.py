@@ -12,7 +12,7 @@ from dmlcore import checks
 if TYPE_CHECKING:
     from dmlcore.trace import Trace
 
-PHASES = ("compute", "pull", "push", "wait", "cancelled")
+PHASES = ("compute", "cancelled", "pull", "push", "wait")
 """What a worker can be doing. `cancelled` is computing on a task that the server threw away."""
 
 _ORDER = np.array(["wait", "pull", "compute", "push"], dtype=object)
