@@ -297,6 +297,11 @@ class TestInterval:
         assert min(samples) <= low <= median <= high <= max(samples)
         assert metrics.interval(samples) == (median, low, high)
 
+    def test_rounding_neither_leaves_the_samples_nor_looks_like_infinity(self):
+        for samples in ([0.0, -999999.9999999999], [0.1, 0.3, 0.7, 0.1 + 0.2]):
+            _, low, high = metrics.interval(samples)
+            assert min(samples) <= low <= high <= max(samples)
+
     def test_degenerate_samples(self):
         assert metrics.interval([2.0]) == (2, 2, 2)
         assert metrics.interval([math.inf] * 3) == (math.inf,) * 3

@@ -82,8 +82,10 @@ class TestTimeline:
         assert {ax.get_xlim() for ax in axes} == {(2.0, 7.0)}
         assert len(plot.timeline({"BSP": first["BSP"]})) == 1
 
-    def test_many_workers_get_few_labels(self):
+    def test_of_many_workers_some_are_drawn(self):
         ax = plot.timeline(simulate(bsp(), Cluster.uniform(100), updates=3))
+        assert ax.get_ylabel() == "48 of 100 workers"
+        assert len(ax.collections) == 48 + 1
         assert len(ax.get_yticks()) <= 17
 
     def test_wrong_windows(self, traces):

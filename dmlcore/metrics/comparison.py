@@ -54,14 +54,15 @@ def interval(samples: npt.ArrayLike, confidence: float = 0.95, seed: int = 0) ->
     if (values == values[0]).all():
         return Interval(median, median, median)
     # Quantiles interpolate, and inf - inf is NaN: so resample with a huge number in place of inf. What comes
-    # out larger than every finite sample had an inf in it.
-    top = values[np.isfinite(values)].max()
+    # out huge had an inf in it; the rest is held within the samples, which rounding may leave by an ulp.
+    finite = values[np.isfinite(values)]
     huge = np.where(np.isinf(values), 1e150, values)
     with np.errstate(over="ignore"):
         found = stats.bootstrap(
             (huge,), np.median, confidence_level=level, method="percentile", random_state=seed
         ).confidence_interval
-    return Interval(median, *(float(edge) if edge <= top else np.inf for edge in found))
+    low, high = (np.inf if edge > 1e100 else float(edge.clip(finite.min(), finite.max())) for edge in found)
+    return Interval(median, low, high)
 
 
 def crossing(x: npt.ArrayLike, y: npt.ArrayLike, target: float, below: bool = True) -> float:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from dmlcore.trace import Trace
 
 CLOCKS_SHOWN = 12
-MOST_LANE_LABELS = 16
+MOST_LANES = 48  # more cannot be told apart
+MOST_LABELS = 16
 
 
 @overload
@@ -36,6 +37,8 @@ def timeline(
     ax: Axes | None = None,
 ) -> Axes | np.ndarray:
     """Draws what each worker did, and when the server made updates.
+
+    Of more than 48 workers, 48 are drawn, evenly spaced.
 
     Args:
         trace: a trace, or several by name, which are stacked in one new figure with one time axis.
@@ -67,8 +70,8 @@ def timeline(
     if ax is not None:
         drawn = np.array([ax])
     else:
-        lanes = [min(each.num_workers, 2 * MOST_LANE_LABELS) + 2.5 for each in traces.values()]
-        height = 1.2 + 0.32 * sum(lanes)
+        lanes = [min(each.num_workers, MOST_LANES) + 2.5 for each in traces.values()]
+        height = 1.2 + 0.32 * min(sum(lanes), MOST_LANES)
         _, grid = plt.subplots(
             len(traces), sharex=True, squeeze=False, figsize=(11, height), height_ratios=lanes
         )
@@ -90,21 +93,21 @@ def _default_end(trace: Trace, start: float) -> float:
 
 def _draw(ax: Axes, trace: Trace, start: float, end: float) -> set[str]:
     """Fills the lanes and returns the kinds of phases that occurred."""
-    cut = metrics.phases(trace).query("start < @end and end > @start")
+    lanes = min(trace.num_workers, MOST_LANES)
+    workers = np.linspace(0, trace.num_workers - 1, lanes).round().astype(int).tolist()
+    cut = metrics.phases(trace).query("start < @end and end > @start and worker in @workers")
     for (worker, kind), part in cut.groupby(["worker", "kind"]):
         spans = np.column_stack([part["start"], part["end"] - part["start"]])
-        lane = (int(str(worker)) - 0.4, 0.8)
-        ax.broken_barh(spans.tolist(), lane, **_look(str(kind)))
+        lane = workers.index(worker)
+        ax.broken_barh(spans.tolist(), (lane - 0.4, 0.8), **_look(str(kind)))
     times = trace.updates["time"]
-    server = trace.num_workers + 0.4
-    ax.vlines(
-        times[times.between(start, end)].unique(), server - 0.4, server + 0.4, color="black", linewidth=1.2
-    )
-    step = -(-trace.num_workers // MOST_LANE_LABELS)
-    workers = range(0, trace.num_workers, step)
-    ax.set_yticks([*workers, server], [*map(str, workers), "updates"])
+    times = times[times.between(start, end)].drop_duplicates()
+    server = lanes + 0.4
+    ax.vlines(times, server - 0.4, server + 0.4, color="black", linewidth=1.2)
+    labelled = range(0, lanes, -(-lanes // MOST_LABELS))
+    ax.set_yticks([*labelled, server], [*(str(workers[lane]) for lane in labelled), "updates"])
     ax.set_ylim(server + 0.7, -0.7)
-    ax.set_ylabel("worker")
+    ax.set_ylabel("worker" if lanes == trace.num_workers else f"{lanes} of {trace.num_workers} workers")
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
     return set(cut["kind"])
