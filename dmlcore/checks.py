@@ -1,4 +1,4 @@
-"""Checks of arguments: a wrong one raises ValueError that names it, says what was given and what is allowed."""
+"""Checks of arguments: a wrong one raises ValueError naming it, what was given and what is allowed."""
 
 from __future__ import annotations
 

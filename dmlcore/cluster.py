@@ -1,0 +1,239 @@
+"""Clusters: how fast workers and links are, how much that fluctuates, and who straggles when."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dmlcore import checks
+
+Quantile = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Stragglers:
+    """Slow episodes: a Markov chain over a worker's tasks that switches between normal and slow.
+
+    Args:
+        slowdown: factor on the time of a task in a slow episode, >= 1.
+        fraction: long-run share of tasks that are slow, 0 to 1; 1 is a persistent straggler.
+        mean_tasks: mean length of a slow episode, tasks, >= 1.
+        workers: which workers have them; None: all.
+    """
+
+    slowdown: float
+    fraction: float
+    mean_tasks: float
+    workers: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Workers and their links to the server.
+
+    A task of b samples takes `(overhead + b / samples_per_second * jitter) * slowdown` seconds, a transfer
+    `latency * jitter + bytes / bandwidth`. What is drawn is a function of (seed, worker, clock) alone: two
+    policies on the same seed meet the same stragglers (common random numbers).
+
+    Build one with `Cluster.uniform` or `Cluster.from_speeds`.
+
+    Args:
+        samples_per_second: speed of each worker, length W.
+        overhead_seconds: fixed time of each worker's task, length W.
+        latency_seconds: mean delay of each worker's link, one way, length W.
+        bandwidth_bytes_per_second: of each worker's link, length W; infinite: transfers take their latency.
+        jitter: multiplier of the compute time: a frozen `scipy.stats` distribution with mean 1, or a quantile
+            function (array of uniforms in [0, 1) -> array of multipliers); None: none.
+        latency_jitter: likewise for the latency.
+        stragglers: slow episodes; None: none.
+    """
+
+    samples_per_second: tuple[float, ...]
+    overhead_seconds: tuple[float, ...]
+    latency_seconds: tuple[float, ...]
+    bandwidth_bytes_per_second: tuple[float, ...]
+    jitter: Any = None
+    latency_jitter: Any = None
+    stragglers: tuple[Stragglers, ...] = ()
+
+    @classmethod
+    def uniform(cls, num_workers: int, samples_per_second: float = 1000.0, **options: Any) -> Cluster:
+        """Returns a cluster of equally fast workers.
+
+        Args:
+            num_workers: W, >= 1.
+            samples_per_second: speed of every worker, > 0.
+            **options: as for `from_speeds`.
+
+        Example:
+            >>> from scipy import stats
+            >>> Cluster.uniform(8, samples_per_second=1000, jitter=stats.expon())
+            Cluster(8 workers, 1000 samples/s, jitter=expon())
+        """
+        num_workers = checks.integer("num_workers", num_workers, low=1)
+        return cls.from_speeds([samples_per_second] * num_workers, **options)
+
+    @classmethod
+    def from_speeds(
+        cls,
+        samples_per_second: Sequence[float],
+        *,
+        overhead: float | Sequence[float] = 0.0,
+        latency: float | Sequence[float] = 0.0,
+        bandwidth: float | Sequence[float] = math.inf,
+        jitter: Any = None,
+        latency_jitter: Any = None,
+    ) -> Cluster:
+        """Returns a cluster with one worker for each speed.
+
+        Args:
+            samples_per_second: speed of each worker, > 0.
+            overhead: fixed seconds of a task, one number or one for each worker.
+            latency: mean seconds of a transfer, likewise.
+            bandwidth: bytes per second of a link, likewise.
+            jitter: multiplier of the compute time, see the class.
+            latency_jitter: multiplier of the latency, see the class.
+
+        Raises:
+            ValueError: a number is NaN or out of range, or a distribution's mean is not 1.
+
+        Example:
+            >>> Cluster.from_speeds([1000, 1000, 333], latency=0.01).num_workers
+            3
+        """
+        speeds = tuple(checks.real("samples_per_second", v, above=0, high=1e300) for v in samples_per_second)
+        if not speeds:
+            checks.fail("samples_per_second", samples_per_second, "at least one speed")
+
+        def each(name: str, value: float | Sequence[float], **bounds: float) -> tuple[float, ...]:
+            values = tuple(value) if isinstance(value, Iterable) else (value,) * len(speeds)
+            if len(values) != len(speeds):
+                checks.fail(
+                    name, f"{len(values)} values", f"one number, or one for each of {len(speeds)} workers"
+                )
+            return tuple(checks.real(name, v, **bounds) for v in values)
+
+        check_jitter("jitter", jitter)
+        check_jitter("latency_jitter", latency_jitter)
+        return cls(
+            speeds,
+            each("overhead", overhead, low=0, high=1e300),
+            each("latency", latency, low=0, high=1e300),
+            each("bandwidth", bandwidth, above=0),
+            jitter,
+            latency_jitter,
+        )
+
+    def with_stragglers(
+        self,
+        slowdown: float,
+        *,
+        fraction: float = 0.1,
+        mean_tasks: float = 10.0,
+        workers: Sequence[int] | None = None,
+    ) -> Cluster:
+        """Returns this cluster with slow episodes added.
+
+        Args:
+            slowdown: factor on the time of a slow task, >= 1.
+            fraction: long-run share of tasks that are slow; 1 makes the workers persistent stragglers.
+            mean_tasks: mean length of an episode, tasks, >= 1.
+            workers: which workers have episodes; None: all.
+
+        Raises:
+            ValueError: an argument is out of range.
+
+        Example:
+            >>> Cluster.uniform(8).with_stragglers(3, fraction=1, workers=[0])
+            Cluster(8 workers, 1000 samples/s, 3x slow on 100% of tasks of 1 worker)
+        """
+        slowdown = checks.real("slowdown", slowdown, low=1, high=1e300)
+        fraction = checks.real("fraction", fraction, low=0, high=1)
+        mean_tasks = checks.real("mean_tasks", mean_tasks, low=1, high=1e300)
+        if fraction < 1 and fraction / (1 - fraction) > mean_tasks:
+            least = fraction / (1 - fraction)
+            checks.fail(
+                "mean_tasks", mean_tasks, f"a number >= {least:g}, for episodes on {fraction:.0%} of tasks"
+            )
+        if workers is not None:
+            last = self.num_workers - 1
+            workers = tuple(
+                checks.integer("workers", w, low=0, high=last, why="the workers") for w in workers
+            )
+        episodes = Stragglers(slowdown, fraction, mean_tasks, workers)
+        return dataclasses.replace(self, stragglers=(*self.stragglers, episodes))
+
+    @property
+    def num_workers(self) -> int:
+        """W, the number of workers."""
+        return len(self.samples_per_second)
+
+    def describe(self) -> dict[str, Any]:
+        """Returns the cluster as plain JSON values, for a trace's metadata."""
+
+        def short(values: tuple[float, ...]) -> Any:
+            same = len(set(values)) == 1
+            return str(values[0]) if same and math.isinf(values[0]) else values[0] if same else list(values)
+
+        names = ("samples_per_second", "overhead_seconds", "latency_seconds", "bandwidth_bytes_per_second")
+        return {
+            "num_workers": self.num_workers,
+            **{name: short(getattr(self, name)) for name in names},
+            "jitter": show_jitter(self.jitter),
+            "latency_jitter": show_jitter(self.latency_jitter),
+            "stragglers": [dataclasses.asdict(each) for each in self.stragglers],
+        }
+
+    def __repr__(self) -> str:
+        low, high = min(self.samples_per_second), max(self.samples_per_second)
+        parts = [
+            f"{self.num_workers} workers",
+            f"{low:g}" + (f"-{high:g}" if high > low else "") + " samples/s",
+        ]
+        parts += [f"overhead {max(self.overhead_seconds):g} s"] * any(self.overhead_seconds)
+        parts += [f"latency {max(self.latency_seconds):g} s"] * any(self.latency_seconds)
+        slowest_link = min(self.bandwidth_bytes_per_second)
+        parts += [f"{slowest_link:g} B/s"] * (slowest_link < math.inf)
+        parts += [f"jitter={show_jitter(self.jitter)}"] * (self.jitter is not None)
+        parts += [f"latency_jitter={show_jitter(self.latency_jitter)}"] * (self.latency_jitter is not None)
+        for each in self.stragglers:
+            who = (
+                ""
+                if each.workers is None
+                else f" of {len(each.workers)} worker" + "s" * (len(each.workers) > 1)
+            )
+            parts.append(f"{each.slowdown:g}x slow on {each.fraction:.0%} of tasks{who}")
+        return f"Cluster({', '.join(parts)})"
+
+
+def check_jitter(name: str, jitter: Any) -> None:
+    """Raises ValueError unless `jitter` is None, a non-negative distribution with mean 1, or a callable."""
+    if jitter is None or (callable(jitter) and not hasattr(jitter, "ppf")):
+        return
+    if not hasattr(jitter, "ppf"):
+        checks.fail(name, jitter, "a frozen scipy.stats distribution, a quantile function, or None")
+    if jitter.support()[0] < 0:
+        checks.fail(name, show_jitter(jitter), "a distribution of numbers >= 0")
+    mean = float(jitter.mean())
+    if not math.isclose(mean, 1.0, rel_tol=1e-6):
+        checks.fail(name, f"{show_jitter(jitter)} with mean {mean:g}", "a distribution with mean 1")
+
+
+def show_jitter(jitter: Any) -> str | None:
+    """Returns how a distribution was made, such as `gamma(4, scale=0.25)`."""
+    if jitter is None:
+        return None
+    if not hasattr(jitter, "dist"):
+        return getattr(jitter, "__name__", type(jitter).__name__)
+    arguments = [f"{v:g}" for v in jitter.args] + [f"{k}={v:g}" for k, v in jitter.kwds.items()]
+    return f"{jitter.dist.name}({', '.join(arguments)})"
+
+
+def quantile_function(jitter: Any) -> Quantile | None:
+    """Returns the map from uniforms to multipliers, or None for no jitter."""
+    return getattr(jitter, "ppf", jitter)

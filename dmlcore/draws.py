@@ -1,0 +1,121 @@
+"""The cluster's luck: draws that are a function of (seed, worker, clock), whoever asks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dmlcore.cluster import Cluster, Stragglers, quantile_function
+
+WORKERS_PER_BLOCK = 32
+CLOCKS_PER_BLOCK = 32
+
+# One stream of uniforms for each thing that is drawn; slow episodes take EPISODES, EPISODES + 1, ...
+COMPUTE, PULL, PUSH, EPISODES = range(4)
+
+
+def uniforms(seed: int, stream: int, row: int, column: int) -> np.ndarray:
+    """Returns the block of uniforms at (row, column): shape (WORKERS_PER_BLOCK, CLOCKS_PER_BLOCK), in [0, 1).
+
+    Philox is counter-based: the block is reached without drawing those before it.
+
+    >>> a, b = uniforms(0, COMPUTE, 2, 5), uniforms(0, COMPUTE, 2, 5)
+    >>> bool((a == b).all()), a.shape
+    (True, (32, 32))
+    """
+    bits = np.random.Philox(key=np.array([seed, stream], np.uint64), counter=[0, row, column, 0])
+    return np.random.Generator(bits).random((WORKERS_PER_BLOCK, CLOCKS_PER_BLOCK))
+
+
+class Draws:
+    """Task and transfer times of a cluster under one seed.
+
+    Blocks of workers and clocks are drawn at once when first asked for. A worker must ask for its clocks in
+    order (it may skip none), since a slow episode depends on the task before.
+
+    Args:
+        cluster: whose times.
+        seed: of all that is drawn, >= 0.
+
+    Example:
+        >>> draws = Draws(Cluster.uniform(2, samples_per_second=100, overhead=1.0), seed=0)
+        >>> draws.compute_seconds(0, 0, 50)
+        1.5
+    """
+
+    def __init__(self, cluster: Cluster, seed: int):
+        self.cluster, self.seed = cluster, seed
+        self._jitter = quantile_function(cluster.jitter)
+        self._latency_jitter = quantile_function(cluster.latency_jitter)
+        self._constant = self._jitter is None and not cluster.stragglers
+        self._overhead = cluster.overhead_seconds
+        self._per_sample = [1.0 / speed for speed in cluster.samples_per_second]
+        self._slow: dict[tuple[int, int], np.ndarray] = {}
+        num_workers = cluster.num_workers
+        # Per worker: the block its lists below belong to, and the block's draws for it.
+        self._block = [-1] * num_workers
+        self._fixed: list[list[float]] = [[]] * num_workers
+        self._slope: list[list[float]] = [[]] * num_workers
+        self._compute: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
+        self._latencies: dict[tuple[int, int, int], np.ndarray] = {}
+
+    def compute_seconds(self, worker: int, clock: int, samples: int) -> float:
+        """Returns how long `worker` computes its task `clock` of `samples` samples."""
+        if self._constant:
+            return self._overhead[worker] + samples * self._per_sample[worker]
+        block, offset = clock // CLOCKS_PER_BLOCK, clock % CLOCKS_PER_BLOCK
+        if self._block[worker] != block:
+            self._load(worker, block)
+        return self._fixed[worker][offset] + samples * self._slope[worker][offset]
+
+    def transfer_seconds(self, stream: int, worker: int, clock: int, nbytes: int) -> float:
+        """Returns how long the pull before (stream PULL) or the push after (PUSH) task `clock` takes."""
+        cluster = self.cluster
+        latency = cluster.latency_seconds[worker]
+        if self._latency_jitter is not None and latency:
+            row, lane = divmod(worker, WORKERS_PER_BLOCK)
+            block, offset = divmod(clock, CLOCKS_PER_BLOCK)
+            key = (stream, row, block)
+            if key not in self._latencies:
+                self._latencies[key] = self._latency_jitter(uniforms(self.seed, stream, row, block))
+            latency *= float(self._latencies[key][lane, offset])
+        return latency + nbytes / cluster.bandwidth_bytes_per_second[worker]
+
+    def _load(self, worker: int, block: int) -> None:
+        row, lane = divmod(worker, WORKERS_PER_BLOCK)
+        if (row, block) not in self._compute:
+            self._compute[row, block] = self._draw(row, block)
+        fixed, slope = self._compute[row, block]
+        self._block[worker] = block
+        self._fixed[worker], self._slope[worker] = fixed[lane].tolist(), slope[lane].tolist()
+
+    def _draw(self, row: int, block: int) -> tuple[np.ndarray, np.ndarray]:
+        first = row * WORKERS_PER_BLOCK
+        lanes = slice(first, min(first + WORKERS_PER_BLOCK, self.cluster.num_workers))
+        count = lanes.stop - first
+        slowdown = np.ones((count, CLOCKS_PER_BLOCK))
+        for index, episodes in enumerate(self.cluster.stragglers):
+            slowdown *= self._slowdown(index, episodes, row, block)[:count]
+        slope = np.array(self._per_sample[lanes])[:, None] * slowdown
+        if self._jitter is not None:
+            slope *= self._jitter(uniforms(self.seed, COMPUTE, row, block))[:count]
+        return np.array(self._overhead[lanes])[:, None] * slowdown, slope
+
+    def _slowdown(self, index: int, episodes: Stragglers, row: int, block: int) -> np.ndarray:
+        uniform = uniforms(self.seed, EPISODES + index, row, block)
+        if episodes.fraction == 1:
+            slow = np.ones(uniform.shape, bool)
+        else:
+            leave = 1.0 / episodes.mean_tasks
+            enter = leave * episodes.fraction / (1 - episodes.fraction)
+            slow = np.empty(uniform.shape, bool)
+            # The chain starts in its stationary law.
+            state = self._slow.get((index, row))
+            for clock in range(CLOCKS_PER_BLOCK):
+                u = uniform[:, clock]
+                state = u < episodes.fraction if state is None else np.where(state, u >= leave, u < enter)
+                slow[:, clock] = state
+            self._slow[index, row] = state
+        if episodes.workers is not None:
+            first = row * WORKERS_PER_BLOCK
+            slow &= np.isin(np.arange(first, first + len(slow)), episodes.workers)[:, None]
+        return np.where(slow, episodes.slowdown, 1.0)

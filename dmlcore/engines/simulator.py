@@ -1,0 +1,207 @@
+"""The simulator: a policy on a virtual clock, with times from the cluster's draws and no gradients."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+from heapq import heappop, heappush
+
+import numpy as np
+import pandas as pd
+
+from dmlcore import checks
+from dmlcore.cluster import Cluster
+from dmlcore.draws import PULL, PUSH, Draws
+from dmlcore.engines.stop import Stop, stop_rule
+from dmlcore.loads import resolve as resolve_load
+from dmlcore.trace import TASK_COLUMNS, UPDATE_COLUMNS, Trace, versions
+from dmlcore.transport import resolve as resolve_transport
+from dmlcore.types import Load, Policy, Push, Transport
+
+RECORDED = 8  # columns of TASK_COLUMNS that are known when a task ends; update and weight come later
+
+
+def simulate(
+    policy: Policy,
+    cluster: Cluster,
+    *,
+    updates: int | None = None,
+    seconds: float | None = None,
+    samples: int | None = None,
+    seed: int = 0,
+    batch_size: int = 32,
+    load: Load | str | None = None,
+    transport: Transport | str | None = None,
+    parameter_bytes: int = 0,
+) -> Trace:
+    """Runs a policy on a virtual clock and returns its trace.
+
+    A task's whole life - pull, compute, push - is drawn when it starts, so it is one event: its arrival.
+    Events at equal times are taken in the order in which their tasks started. The server takes no time.
+
+    Args:
+        policy: the server's rule.
+        cluster: speeds, links, stragglers.
+        updates: stop after so many server updates; give exactly one of `updates`, `seconds`, `samples`.
+        seconds: stop at this virtual time.
+        samples: stop when so many samples are in applied updates.
+        seed: of all draws; the same seed means the same stragglers under every policy.
+        batch_size: samples of one worker's task; a load rule shares out `batch_size * num_workers`.
+        load: rule for the batch sizes. Default: `equal`.
+        transport: what is sent. Default: `plain`.
+        parameter_bytes: size of the parameters, which travel both ways.
+
+    Returns:
+        The trace, valid by construction.
+
+    Raises:
+        ValueError: an argument is wrong.
+        RuntimeError: the policy deadlocks: every worker waits and nothing is in flight.
+
+    Example:
+        >>> from dmlcore.policies import ssp
+        >>> trace = simulate(ssp(staleness=3), Cluster.uniform(4), updates=100)
+        >>> len(trace.updates), round(trace.end_time, 6)
+        (100, 0.8)
+    """
+    stop = stop_rule(updates, seconds, samples)
+    seed = checks.integer("seed", seed, low=0, high=2**63 - 1)
+    batch_size = checks.integer("batch_size", batch_size, low=1)
+    load, transport = resolve_load(load), resolve_transport(transport)
+    return _run(policy, cluster, stop, seed, batch_size, load, transport, parameter_bytes)
+
+
+def _run(
+    policy: Policy,
+    cluster: Cluster,
+    stop: Stop,
+    seed: int,
+    batch_size: int,
+    load: Load,
+    transport: Transport,
+    parameter_bytes: int,
+) -> Trace:
+    num_workers = cluster.num_workers
+    state = policy.init(num_workers)
+    load_state = load.init(num_workers, batch_size * num_workers)
+    draws = Draws(cluster, seed)
+    compute_seconds, transfer_seconds = draws.compute_seconds, draws.transfer_seconds
+    pull_bytes, push_bytes = transport.pull_bytes(parameter_bytes), transport.push_bytes(parameter_bytes)
+    has_links = any(cluster.latency_seconds) or (
+        pull_bytes + push_bytes > 0 and min(cluster.bandwidth_bytes_per_second) < math.inf
+    )
+    on_push, observe, size = policy.on_push, load.observe, load.size
+    last_update, last_second, last_sample = stop
+    new, nan = tuple.__new__, math.nan
+    clock = [-1] * num_workers
+    version = [0] * num_workers  # of the copy that each worker has
+    flight: list[tuple | None] = [None] * num_workers  # each worker's task, as the row that will be recorded
+    heap: list[tuple[float, int, tuple]] = []
+    events = 0
+    record = array("d")  # RECORDED numbers a row
+    landed = array("d")  # row, update, weight
+    update_rows = array("d")  # time, tasks, samples
+    num_rows = num_updates = applied_samples = 0
+    pending: dict[tuple[int, int], tuple[int, int]] = {}  # pushes kept at the server: (row, samples)
+    now = 0.0
+    start: Sequence[tuple[int, int | None, bool]] = [(w, None, True) for w in range(num_workers)]
+    while True:
+        for w, asked, pull in start:
+            clock[w] = c = clock[w] + 1
+            b = size(load_state, w) if asked is None else asked
+            if pull:
+                version[w] = num_updates
+                pulled = now
+                begun = now + transfer_seconds(PULL, w, c, pull_bytes) if has_links else now
+            else:
+                pulled = nan
+                begun = now
+            end = begun + compute_seconds(w, c, b)
+            arrival = end + transfer_seconds(PUSH, w, c, push_bytes) if has_links else end
+            flight[w] = task = (w, c, b, version[w], pulled, begun, end, arrival)
+            heappush(heap, (arrival, events, task))
+            events += 1
+        while heap:
+            now, _, task = heappop(heap)
+            if flight[task[0]] is task:
+                break
+        else:
+            raise RuntimeError(
+                f"{policy.name} deadlocks at {now:g} s after {num_updates} updates: all {num_workers} "
+                "workers wait; on_push must start somebody whenever nothing else is in flight"
+            )
+        if now > last_second:
+            break
+        worker, c, b, v, _, begun, end, _ = task
+        flight[worker] = None
+        record.extend(task)
+        push = new(Push, (worker, c, v, now, end - begun, b))
+        if observe is not None:
+            load_state = observe(load_state, push)
+        state, (apply, drop, cancel, start) = on_push(state, push)
+        pending[worker, c] = (num_rows, b)
+        num_rows += 1
+        if apply:
+            in_update = 0
+            for w, k, weight in apply:
+                row, count = pending.pop((w, k))
+                in_update += count
+                landed.extend((row, num_updates, weight))
+            num_updates += 1
+            applied_samples += in_update
+            update_rows.extend((now, len(apply), in_update))
+            if num_updates >= last_update or applied_samples >= last_sample:
+                break
+        for key in drop:
+            del pending[key]
+        for w in cancel:
+            num_rows += _cut(record, flight, w, now)
+    if last_second < math.inf:
+        now = last_second
+    for w in range(num_workers):
+        _cut(record, flight, w, now)
+    metadata = {
+        "engine": "simulate",
+        "policy": policy.name,
+        "staleness": None if policy.staleness is None or math.isinf(policy.staleness) else policy.staleness,
+        "num_workers": num_workers,
+        "cluster": cluster.describe(),
+        "load": load.name,
+        "transport": transport.name,
+        "parameter_bytes": parameter_bytes,
+        "batch_size": batch_size,
+        "seed": seed,
+        "end_time": now,
+        "versions": versions(),
+    }
+    return Trace(_tasks(record, landed), _frame(_table(update_rows, 3), UPDATE_COLUMNS), metadata)
+
+
+def _cut(record: array, flight: list[tuple | None], worker: int, now: float) -> int:
+    """Records a task that never arrives, its last phase ended now; returns how many rows that was."""
+    task = flight[worker]
+    if task is None:
+        return 0
+    flight[worker] = None
+    *head, begun, end, _ = task
+    record.extend((*head, min(begun, now), min(end, now), math.nan))
+    return 1
+
+
+def _table(numbers: array, width: int) -> np.ndarray:
+    return np.frombuffer(numbers).reshape(-1, width) if numbers else np.empty((0, width))
+
+
+def _tasks(record: array, landed: array) -> pd.DataFrame:
+    rows, updates, weights = _table(landed, 3).T
+    columns = np.empty((len(record) // RECORDED, len(TASK_COLUMNS)))
+    columns[:, :RECORDED] = _table(record, RECORDED)
+    columns[:, RECORDED:] = (-1.0, 0.0)
+    columns[rows.astype(np.int64), RECORDED] = updates
+    columns[rows.astype(np.int64), RECORDED + 1] = weights
+    return _frame(columns, TASK_COLUMNS)
+
+
+def _frame(columns: np.ndarray, types: dict[str, type]) -> pd.DataFrame:
+    return pd.DataFrame({name: columns[:, i].astype(kind) for i, (name, kind) in enumerate(types.items())})

@@ -1,0 +1,37 @@
+"""Policies: the server's rule when a push arrives. Lower-case factories return them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dmlcore.policies.clocks import asp, bsp, essp, ssp
+from dmlcore.policies.dssp import dssp
+from dmlcore.policies.wait_for_k import k_async, k_batch_async, k_batch_sync, k_sync
+from dmlcore.types import Policy
+
+# One table: every policy here inherits every conformance test on every engine.
+ALL_POLICIES: dict[str, Callable[[], Policy]] = {
+    "bsp": bsp,
+    "asp": asp,
+    "ssp": lambda: ssp(staleness=3),
+    "ssp_unbounded": lambda: ssp(staleness=float("inf")),
+    "essp": lambda: essp(staleness=2),
+    "dssp": lambda: dssp(lower=1, upper=4),
+    "k_sync": lambda: k_sync(2),
+    "k_batch_sync": lambda: k_batch_sync(3),
+    "k_async": lambda: k_async(2),
+    "k_batch_async": lambda: k_batch_async(3),
+}
+
+__all__ = [
+    "ALL_POLICIES",
+    "asp",
+    "bsp",
+    "dssp",
+    "essp",
+    "k_async",
+    "k_batch_async",
+    "k_batch_sync",
+    "k_sync",
+    "ssp",
+]

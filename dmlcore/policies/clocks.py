@@ -1,0 +1,235 @@
+"""Policies that gate on clocks: BSP, SSP, ESSP and ASP are one rule with a window of different width."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from dmlcore import checks
+from dmlcore.types import Decision, Policy, Push, Start
+
+
+class ClockTable:
+    """Clocks finished by every worker, with the slowest known in O(1) a push.
+
+    >>> table = ClockTable(2)
+    >>> table.advance(0), table.slowest
+    (1, 0)
+    >>> table.advance(1), table.slowest
+    (1, 1)
+    """
+
+    def __init__(self, num_workers: int):
+        self.finished = [0] * num_workers
+        self.slowest = 0
+        self._workers_at = {0: num_workers}
+
+    def advance(self, worker: int) -> int:
+        """Counts one more finished clock of `worker` and returns its new count."""
+        before = self.finished[worker]
+        count = self.finished[worker] = before + 1
+        at = self._workers_at
+        at[count] = at.get(count, 0) + 1
+        at[before] -= 1
+        if not at[before]:
+            del at[before]
+            if before == self.slowest:
+                self.slowest = count
+        return count
+
+
+@dataclass
+class WindowState:
+    """State of a clock-gated policy.
+
+    Args:
+        clocks: finished clocks of every worker.
+        weight: of one push in an update.
+        copy_clock: per worker, the slowest worker's count when it last pulled; None where every task pulls.
+        waiting: count that the slowest worker must reach -> workers that wait for it.
+        held: pushes not applied yet, because their workers wait.
+    """
+
+    clocks: ClockTable
+    weight: float
+    copy_clock: list[int] | None
+    waiting: dict[int, list[int]] = field(default_factory=dict)
+    held: list[tuple[int, int, float]] = field(default_factory=list)
+
+
+def release(state, slowest_before: int) -> list[int]:
+    """Takes out of `state.waiting` the workers that the advance of the slowest lets go, in worker order."""
+    if not state.waiting or state.clocks.slowest == slowest_before:
+        return []
+    return sorted(state.waiting.pop(state.clocks.slowest, ()))
+
+
+def take_held(state, push: Push) -> list[tuple[int, int, float]]:
+    """The pushes that form the next update: this one and all held ones, in (worker, clock) order."""
+    task = (push.worker, push.clock, state.weight)
+    if not state.held:
+        return [task]
+    tasks = sorted([*state.held, task])
+    state.held = []
+    return tasks
+
+
+def _on_push(staleness: float):
+    def on_push(state: WindowState, push: Push) -> tuple[WindowState, Decision]:
+        worker = push.worker
+        clocks, copy_clock = state.clocks, state.copy_clock
+        slowest_before = clocks.slowest
+        clock = clocks.advance(worker)
+        needed = clock - staleness
+        if copy_clock is not None and copy_clock[worker] >= needed:
+            start = [Start(worker, None, False)]
+        elif clocks.slowest >= needed:
+            start = [Start(worker)]
+        else:
+            state.waiting.setdefault(int(needed), []).append(worker)
+            state.held.append((worker, push.clock, state.weight))
+            return state, Decision()
+        released = release(state, slowest_before)
+        if released:
+            start = sorted([*start, *(Start(w) for w in released)])
+        if copy_clock is not None:
+            for each in start:
+                if each.pull:
+                    copy_clock[each.worker] = clocks.slowest
+        return state, Decision(take_held(state, push), (), (), start)
+
+    return on_push
+
+
+def check_staleness(name: str, value: float) -> float:
+    """Returns `value` if it is a whole number >= 0 or infinity."""
+    if value == math.inf:
+        return value
+    return checks.integer(name, value, low=0)
+
+
+def resolve_weight(weight: float | None, num_workers: int) -> float:
+    """The weight of one push: as given, or one worker's share of a mean."""
+    return 1.0 / num_workers if weight is None else weight
+
+
+def check_weight(weight: float | None) -> float | None:
+    """Returns `weight` if it is None or a finite number > 0."""
+    return weight if weight is None else checks.real("weight", weight, above=0, high=1e300)
+
+
+def _window(name: str, staleness: float, weight: float | None, cached: bool) -> Policy:
+    def init(num_workers: int) -> WindowState:
+        share = resolve_weight(weight, num_workers)
+        return WindowState(ClockTable(num_workers), share, [0] * num_workers if cached else None)
+
+    return Policy(name, init, _on_push(staleness), staleness)
+
+
+def bsp() -> Policy:
+    """Bulk synchronous parallel: every round waits for all workers and applies the mean of their gradients.
+
+    Guarantees: staleness 0; the parameters after u updates do not depend on the latencies. `ssp(0)` and
+    `k_sync(num_workers)` are the same policy.
+
+    Returns:
+        The policy.
+
+    Example:
+        >>> bsp()
+        bsp()
+
+    Reference: Valiant 1990, "A bridging model for parallel computation".
+    """
+    return _window("bsp()", 0, None, cached=False)
+
+
+def ssp(staleness: int | float, *, weight: float | None = None) -> Policy:
+    """Stale synchronous parallel: a worker may lead the slowest by at most `staleness` clocks.
+
+    Guarantees: the clocks that two workers work on differ by at most `staleness`; a task of clock c has seen
+    every update of clocks <= c - staleness - 1, and all of its own worker's. `ssp(0)` is `bsp()`.
+
+    A worker goes on with its cached copy, plus its own updates since (read-my-writes), as long as the copy is
+    fresh enough; else it pulls, and where the slowest worker is too far behind it waits first. A push is
+    applied when it arrives; that of a worker that must wait is applied together with the next push that lets
+    somebody go on, which nobody can tell apart, since nobody reads in between. With `staleness=math.inf`
+    nobody waits and nobody ever pulls; `essp(math.inf)` is the variant that becomes ASP.
+
+    Args:
+        staleness: the paper's s, clocks, a whole number >= 0 or `math.inf`.
+        weight: of one push in the update. Default: 1 / number of workers, so that one clock of all workers
+            moves the parameters as far as one step of BSP.
+
+    Returns:
+        The policy.
+
+    Raises:
+        ValueError: `staleness` is negative or no whole number.
+
+    Example:
+        >>> ssp(staleness=3)
+        ssp(staleness=3)
+
+    Reference: Ho et al. 2013, section 2 (conditions 1-4) and section 3 (cache rule).
+    """
+    staleness = check_staleness("staleness", staleness)
+    return _window(
+        f"ssp(staleness={staleness}{_shown(weight)})", staleness, check_weight(weight), cached=True
+    )
+
+
+def essp(staleness: int | float, *, weight: float | None = None) -> Policy:
+    """Eager SSP: the window of `ssp`, but every task starts from the newest version.
+
+    Guarantees: those of `ssp`. `essp(0)` is `bsp()`; with a window beyond the run it is
+    `asp(weight=1 / num_workers)`.
+
+    Args:
+        staleness: clocks, a whole number >= 0 or `math.inf`.
+        weight: of one push in the update. Default: 1 / number of workers.
+
+    Returns:
+        The policy.
+
+    Raises:
+        ValueError: `staleness` is negative or no whole number.
+
+    Example:
+        >>> essp(staleness=3)
+        essp(staleness=3)
+
+    Reference: Dai et al. 2015, "High-performance distributed ML at scale through parameter server
+    consistency models".
+    """
+    staleness = check_staleness("staleness", staleness)
+    return _window(
+        f"essp(staleness={staleness}{_shown(weight)})", staleness, check_weight(weight), cached=False
+    )
+
+
+def asp(*, weight: float | None = 1.0) -> Policy:
+    """Asynchronous parallel: every push is an update, and nobody ever waits.
+
+    Guarantees: with P workers the mean staleness over gradients tends to P - 1, whatever their speeds. With
+    one worker it is plain SGD. `k_async(1)` is the same policy.
+
+    Args:
+        weight: of one push in the update. Default 1: a gradient of one worker is a whole step, as is usual
+            for asynchronous SGD; None: 1 / number of workers, the step that `ssp` and `bsp` give it.
+
+    Returns:
+        The policy.
+
+    Example:
+        >>> asp()
+        asp()
+
+    Reference: Recht et al. 2011, "Hogwild!"; Dean et al. 2012, "Large scale distributed deep networks".
+    """
+    name = "asp()" if weight == 1.0 else f"asp(weight={weight})"
+    return _window(name, math.inf, check_weight(weight), cached=False)
+
+
+def _shown(weight: float | None) -> str:
+    return "" if weight is None else f", weight={weight}"

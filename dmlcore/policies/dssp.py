@@ -1,0 +1,106 @@
+"""Dynamic SSP: the window widens for the fastest worker where waiting later is predicted to cost less."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dmlcore import checks
+from dmlcore.policies.clocks import ClockTable, check_weight, release, resolve_weight, take_held
+from dmlcore.types import Decision, Policy, Push, Start
+
+
+@dataclass
+class DSSPState:
+    """State of DSSP.
+
+    Args:
+        clocks: finished clocks of every worker.
+        weight: of one push in an update.
+        credit: clocks that a worker may still run beyond the lower bound (the paper's r_p).
+        pushed_at: per worker, times of its last two pushes (the paper's A and, by difference, I).
+        waiting: count that the slowest worker must reach -> workers that wait for it.
+        held: pushes not applied yet, because their workers wait.
+    """
+
+    clocks: ClockTable
+    weight: float
+    credit: list[int]
+    pushed_at: list[tuple[float, float]]
+    waiting: dict[int, list[int]] = field(default_factory=dict)
+    held: list[tuple[int, int, float]] = field(default_factory=list)
+
+
+def _extra_clocks(state: DSSPState, worker: int, most: int) -> int:
+    """The paper's controller: r in 0..most whose predicted wait min_k |Sim_slow[k] - Sim_p[r]| is least."""
+    finished = state.clocks.finished
+    slow = min(range(len(finished)), key=lambda w: (finished[w], state.pushed_at[w][1]))
+    (slow_before, slow_last), (before, last) = state.pushed_at[slow], state.pushed_at[worker]
+    slow_interval, interval = slow_last - slow_before, last - before
+    slow_times = [slow_last + (k + 1) * slow_interval for k in range(most + 1)]
+
+    def wait(extra: int) -> float:
+        return min(abs(time - (last + extra * interval)) for time in slow_times)
+
+    return min(range(most + 1), key=wait)
+
+
+def dssp(lower: int, upper: int, *, weight: float | None = None) -> Policy:
+    """Dynamic stale synchronous parallel: an SSP window of `lower` to `upper` clocks, chosen as it runs.
+
+    A worker within `lower` clocks of the slowest goes on. Beyond that, the fastest worker asks a controller
+    for how many of the `upper - lower` extra clocks it may run before it waits: the number after which its
+    predicted finish lies nearest to one of the slowest worker's. Every task starts from the newest version.
+
+    Guarantees: `dssp(s, s)` is `essp(s)`. The lead is *not* bounded by `upper`: a worker is given credit anew
+    each time it is used up and it is still the fastest, as in the paper's pseudo-code.
+
+    Args:
+        lower: the paper's s_L, clocks, >= 0.
+        upper: the paper's s_U = s_L + r_max, clocks, >= lower.
+        weight: of one push in the update. Default: 1 / number of workers.
+
+    Returns:
+        The policy.
+
+    Raises:
+        ValueError: a bound is negative, no whole number, or `upper < lower`.
+
+    Example:
+        >>> dssp(lower=3, upper=15)
+        dssp(lower=3, upper=15)
+
+    Reference: Zhao et al. 2019, "Dynamic stale synchronous parallel distributed training for deep learning",
+    algorithms 1 and 2.
+    """
+    lower = checks.integer("lower", lower, low=0)
+    upper = checks.integer("upper", upper, low=lower, high=None)
+    weight = check_weight(weight)
+    most = upper - lower
+
+    def init(num_workers: int) -> DSSPState:
+        share = resolve_weight(weight, num_workers)
+        return DSSPState(ClockTable(num_workers), share, [0] * num_workers, [(0.0, 0.0)] * num_workers)
+
+    def on_push(state: DSSPState, push: Push) -> tuple[DSSPState, Decision]:
+        worker, clocks = push.worker, state.clocks
+        slowest_before = clocks.slowest
+        clock = clocks.advance(worker)
+        state.pushed_at[worker] = (state.pushed_at[worker][1], push.time)
+        if state.credit[worker] > 0:
+            state.credit[worker] -= 1
+            goes_on = True
+        else:
+            goes_on = clocks.slowest >= clock - lower
+            if not goes_on and most and clock == max(clocks.finished):
+                state.credit[worker] = _extra_clocks(state, worker, most)
+                goes_on = state.credit[worker] > 0
+        if not goes_on:
+            state.waiting.setdefault(clock - lower, []).append(worker)
+            state.held.append((worker, push.clock, state.weight))
+            return state, Decision()
+        released = release(state, slowest_before)
+        start = sorted(Start(w) for w in [worker, *released])
+        return state, Decision(take_held(state, push), (), (), start)
+
+    name = f"dssp(lower={lower}, upper={upper}" + ("" if weight is None else f", weight={weight}") + ")"
+    return Policy(name, init, on_push, lower if most == 0 else None)

@@ -1,0 +1,114 @@
+"""Optimizers with their numbers taken out, so that a new learning rate does not compile anew.
+
+`optax.sgd(0.1)` and `optax.sgd(0.2)` are different closures, and a closure is all that `jax.jit` can compare.
+Traced, both are the same program but for a literal. `hoist` turns such literals into inputs and compares
+programs by their text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+
+class Program:
+    """A traced function whose scalar literals and captured arrays are inputs.
+
+    Equal programs compare and hash as equal, so that they share one compilation as static arguments of a
+    jitted function.
+    """
+
+    def __init__(self, closed: core.ClosedJaxpr, in_tree: Any, out_tree: Any):
+        self._equations, self._outputs = closed.jaxpr.eqns, closed.jaxpr.outvars
+        self._captured, self._inputs = closed.jaxpr.constvars, closed.jaxpr.invars
+        self._in_tree, self._out_tree = in_tree, out_tree
+        self._text = self._spell()
+        self._hash = hash(self._text)
+
+    def __call__(self, constants: tuple[Any, ...], *args: Any) -> Any:
+        """Evaluates the program, under any of JAX's transformations."""
+        leaves, tree = jax.tree.flatten(args)
+        if tree != self._in_tree:
+            raise TypeError(f"arguments of structure {tree}, traced with {self._in_tree}")
+        rest = iter(constants)
+        values = dict(zip(self._captured, rest, strict=False)) | dict(zip(self._inputs, leaves, strict=True))
+
+        def read(atom: Any) -> Any:
+            return (
+                next(rest)
+                if is_hoisted(atom)
+                else atom.val
+                if isinstance(atom, core.Literal)
+                else values[atom]
+            )
+
+        for equation in self._equations:
+            operands = [read(atom) for atom in equation.invars]
+            parameters = equation.primitive.get_bind_params(equation.params)
+            results = equation.primitive.bind(*operands, **parameters)
+            several = results if equation.primitive.multiple_results else [results]
+            values.update(zip(equation.outvars, several, strict=True))
+        return jax.tree.unflatten(self._out_tree, [read(atom) for atom in self._outputs])
+
+    def _spell(self) -> str:
+        names: dict[Any, int] = {}
+
+        def name(atom: Any) -> str:
+            if isinstance(atom, core.Literal):
+                return f"#{atom.aval}" if is_hoisted(atom) else repr(atom)
+            return f"{names.setdefault(atom, len(names))}:{atom.aval}"
+
+        lines = [f"{[name(v) for v in self._captured]} {[name(v) for v in self._inputs]}"]
+        for e in self._equations:
+            lines.append(
+                f"{[name(v) for v in e.invars]} {e.primitive} {e.params} {[name(v) for v in e.outvars]}"
+            )
+        return "\n".join(
+            [*lines, str([name(v) for v in self._outputs]), str(self._in_tree), str(self._out_tree)]
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and self._text == other._text
+
+
+def is_hoisted(atom: Any) -> bool:
+    """Whether an operand is a floating scalar literal."""
+    return (
+        isinstance(atom, core.Literal)
+        and np.ndim(atom.val) == 0
+        and np.issubdtype(atom.aval.dtype, np.inexact)
+    )
+
+
+def hoist(function: Callable[..., Any], *args: Any) -> tuple[Program, tuple[np.ndarray, ...]]:
+    """Traces `function` and takes out its floating scalar literals and captured arrays.
+
+    Guarantee: `program(constants, *args)` computes what `function(*args)` does, and two functions that differ
+    in such constants alone give equal programs. Literals inside nested jitted functions and control flow
+    stay.
+
+    Args:
+        function: pure function of pytrees of arrays.
+        *args: example arguments, arrays or `jax.ShapeDtypeStruct`.
+
+    Returns:
+        The program, and its constants.
+
+    Example:
+        >>> one, (c,) = hoist(lambda x: 0.5 * x, np.float32(1))
+        >>> two, _ = hoist(lambda x: 0.25 * x, np.float32(1))
+        >>> one == two, float(c), float(two((c,), np.float32(8)))
+        (True, 0.5, 4.0)
+    """
+    closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
+    atoms = [atom for equation in closed.jaxpr.eqns for atom in equation.invars] + list(closed.jaxpr.outvars)
+    literals = [np.asarray(a.val, a.aval.dtype) for a in atoms if is_hoisted(a)]
+    constants = (*map(np.asarray, closed.consts), *literals)
+    return Program(closed, jax.tree.structure(args), jax.tree.structure(shape)), constants

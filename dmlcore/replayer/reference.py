@@ -1,0 +1,64 @@
+"""The reference replay: one task after the other, readable. The compiled one is tested against it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from dmlcore.problems.problem import Problem
+from dmlcore.replayer.batches import BATCHES, INIT, run_key, task_indices
+from dmlcore.trace import Trace
+
+
+def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTransformation) -> Any:
+    """Trains along a trace, one task after the other, keeping every version; returns the final parameters.
+
+    A worker that goes on with its cached copy moves that copy by its own gradient, with the optimizer state
+    that it fetched along with the copy; for plain SGD this is Ho et al.'s "snapshot plus own updates".
+
+    Args:
+        trace: what to replay.
+        problem: what is trained.
+        optimizer: optax optimizer.
+
+    Returns:
+        The parameters after the last update.
+    """
+    seed = trace.metadata["seed"]
+    key = run_key(seed, BATCHES)
+    params = problem.init(run_key(seed, INIT))
+    versions = [(params, optimizer.init(params))]
+    copies: dict[
+        int, tuple[Any, Any]
+    ] = {}  # of workers: parameters and optimizer state, own updates included
+
+    data = jax.tree.map(jnp.asarray, problem.data)
+
+    @jax.jit
+    def step(state: tuple[Any, Any], gradient: Any) -> tuple[Any, Any]:
+        params, optimizer_state = state
+        updates, optimizer_state = optimizer.update(gradient, optimizer_state, params)
+        return optax.apply_updates(params, updates), optimizer_state
+
+    @jax.jit
+    def weighted_gradient(params: Any, indices: jax.Array, weight: float) -> Any:
+        batch = jax.tree.map(lambda column: column[indices], data)
+        gradient = jax.grad(lambda p: jnp.mean(problem.losses(p, batch)))(params)
+        return jax.tree.map(lambda g: weight * g, gradient)
+
+    applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["update", "worker", "clock"])
+    for _, tasks in applied.groupby("update"):
+        gradients = []
+        for task in tasks.itertuples():
+            kept = math.isnan(task.pull_start)
+            view = copies[task.worker] if kept else versions[task.version_read]
+            indices = task_indices(key, task.worker, task.clock, task.batch_size, problem.num_samples)
+            gradient = weighted_gradient(view[0], indices, task.weight)
+            copies[task.worker] = step(view, gradient)
+            gradients.append(gradient)
+        versions.append(step(versions[-1], jax.tree.map(lambda *parts: sum(parts), *gradients)))
+    return versions[-1][0]

@@ -1,0 +1,159 @@
+"""A trace as a program: rows of gradients to compute, and the slots that hold the versions they still need.
+
+Axes: R rows, K tasks of a row, U updates.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dmlcore.trace import Trace, predecessors
+
+NONE = -1
+
+
+class Schedule(NamedTuple):
+    """What replay does, row by row. A row is one gradient: of one task, or of all K tasks of an update.
+
+    Args:
+        worker: of each task, (R, K).
+        clock: of each task, (R, K).
+        batch_size: of each task, (R, K).
+        weight: of each task in its update, (R, K).
+        read: slot that holds the view on which the row's gradient is taken, (R,).
+        write: slot for the version that the row's update makes, NONE where nobody reads it, (R,).
+        keep: slot for the worker's own copy, moved by its own gradient; NONE where it pulls next, (R,).
+        last: whether the row ends its update, (R,).
+        first_row: of each update, and R at the end, (U + 1,).
+        num_slots: versions and copies alive at once, at most.
+        reads_newest: every view is the server's current version, so that no slot is needed.
+        accumulates: some update has more than one row.
+        keeps_copies: some worker goes on with its own copy.
+    """
+
+    worker: np.ndarray
+    clock: np.ndarray
+    batch_size: np.ndarray
+    weight: np.ndarray
+    read: np.ndarray
+    write: np.ndarray
+    keep: np.ndarray
+    last: np.ndarray
+    first_row: np.ndarray
+    num_slots: int
+    reads_newest: bool
+    accumulates: bool
+    keeps_copies: bool
+
+
+def compile_trace(trace: Trace, *, merge: bool = True, slots: bool = False) -> Schedule:
+    """Turns a valid trace into a schedule.
+
+    Tasks of one update that read the same version are one row with per-sample weights, where all updates
+    are like that. Slots are assigned as registers are: a version gets one when it is made, if a later row
+    reads it, and gives it back after the last such row. So memory is O(live versions), which is at most one
+    for each task in flight or held, and not O(staleness).
+
+    Args:
+        trace: what to replay.
+        merge: False keeps one task a row.
+        slots: True assigns slots even where every view is the newest version.
+
+    Returns:
+        The schedule.
+    """
+    tasks, num_updates = trace.tasks, len(trace.updates)
+    previous = predecessors(tasks)
+    cached = tasks["pull_start"].isna().to_numpy()
+    update = tasks["update"].to_numpy()
+    applied = np.flatnonzero(update >= 0)
+    order = applied[
+        np.lexsort((tasks["clock"].to_numpy()[applied], tasks["worker"].to_numpy()[applied], update[applied]))
+    ]
+    row_of = np.full(len(tasks), NONE)
+    row_of[order] = np.arange(len(order))
+
+    update, version = update[order], tasks["version_read"].to_numpy()[order]
+    # The row whose gradient moved the copy that this row reads.
+    copy_from = np.where(cached[order], row_of[previous[order]], NONE)
+    width = 1
+    if merge and num_updates and not cached[order].any():
+        counts = trace.updates["num_tasks"].to_numpy()
+        same_version = (version[1:] == version[:-1]) | (update[1:] != update[:-1])
+        if (counts == counts[0]).all() and same_version.all():
+            width = int(counts[0])
+    columns = {
+        name: tasks[name].to_numpy()[order].reshape(-1, width)
+        for name in ("worker", "clock", "batch_size", "weight")
+    }
+    update, version, copy_from = update[::width], version[::width], copy_from[::width]
+    first_row = np.searchsorted(update, np.arange(num_updates + 1))
+    last = np.append(update[1:] != update[:-1], [True] * (len(update) > 0))
+    reads_newest = not slots and bool((version == update).all()) and not (copy_from >= 0).any()
+    if reads_newest:
+        nothing = np.full(len(update), NONE)
+        read, write, keep, num_slots = np.zeros(len(update), np.int64), nothing, nothing, 0
+    else:
+        read, write, keep, num_slots = _assign_slots(update, version, copy_from, last)
+    return Schedule(
+        **columns,
+        read=read,
+        write=write,
+        keep=keep,
+        last=last,
+        first_row=first_row,
+        num_slots=num_slots,
+        reads_newest=reads_newest,
+        accumulates=len(update) != num_updates,
+        keeps_copies=bool((copy_from >= 0).any()),
+    )
+
+
+def _assign_slots(
+    update: np.ndarray, version: np.ndarray, copy_from: np.ndarray, last: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Register allocation over the rows: returns read, write and keep slots and how many slots there are."""
+    num_rows = len(update)
+    last_reader = np.full(int(update[-1]) + 2, NONE)
+    pulled = np.flatnonzero(copy_from < 0)
+    last_reader[version[pulled]] = pulled  # rows ascend, so the last one stays
+    copy_needed = np.zeros(num_rows, bool)
+    copy_needed[copy_from[copy_from >= 0]] = True
+
+    read, write, keep = ([NONE] * num_rows for _ in range(3))
+    version_slot: dict[int, int] = {0: 0}
+    copy_slot: dict[int, int] = {}
+    free: list[int] = []
+    num_slots = 1
+    rows = zip(
+        update.tolist(),
+        version.tolist(),
+        copy_from.tolist(),
+        last.tolist(),
+        copy_needed.tolist(),
+        strict=True,
+    )
+    readers = last_reader.tolist()
+    for row, (u, v, source, ends, needed) in enumerate(rows):
+        if source >= 0:
+            slot = copy_slot.pop(source)
+            free.append(slot)
+        else:
+            slot = version_slot[v]
+            if readers[v] == row:
+                del version_slot[v]
+                free.append(slot)
+        read[row] = slot
+        if needed:
+            if not free:
+                free.append(num_slots)
+                num_slots += 1
+            copy_slot[row] = keep[row] = free.pop()
+        if ends and readers[u + 1] >= 0:
+            if not free:
+                free.append(num_slots)
+                num_slots += 1
+            version_slot[u + 1] = write[row] = free.pop()
+    return np.array(read), np.array(write), np.array(keep), num_slots

@@ -1,0 +1,258 @@
+"""Runs: a timeline from an engine, and training along it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pandas as pd
+
+from dmlcore import checks
+from dmlcore.cluster import Cluster
+from dmlcore.engines import ALL_ENGINES
+from dmlcore.engines.stop import stop_rule
+from dmlcore.problems.problem import Problem
+from dmlcore.replayer.compiled import Replay
+from dmlcore.trace import Trace
+from dmlcore.types import Load, Policy, Transport
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What a training run leaves.
+
+    Args:
+        trace: who computed what, when.
+        history: one row for each evaluation: update, time (seconds), samples, loss and the problem's other
+            metrics. Row 0 is the start.
+        params: the parameters after the last update, a pytree.
+    """
+
+    trace: Trace
+    history: pd.DataFrame
+    params: Any
+
+    def __repr__(self) -> str:
+        policy, last = self.trace.metadata["policy"], self.history.iloc[-1]
+        return f"Run({policy}, {last['update']:g} updates, {last['time']:g} s, loss {last['loss']:.4g})"
+
+
+def train(
+    problem: Problem,
+    cluster: Cluster,
+    policy: Policy,
+    optimizer: optax.GradientTransformation,
+    *,
+    updates: int | None = None,
+    seconds: float | None = None,
+    samples: int | None = None,
+    until: Mapping[str, float] | None = None,
+    batch_size: int = 32,
+    load: Load | str | None = None,
+    transport: Transport | str | None = None,
+    engine: Any = "simulate",
+    seed: int = 0,
+    eval_every: int | None = None,
+) -> Run:
+    """Trains a problem on a cluster under a policy.
+
+    The engine makes the timeline, replay computes the gradients along it. Latencies, batches and initial
+    parameters are functions of the seed: the same call gives the same bits, and another policy meets the same
+    stragglers.
+
+    Args:
+        problem: what is trained, from `dmlcore.problems`.
+        cluster: on what.
+        policy: the server's rule, such as `ssp(staleness=3)`.
+        optimizer: optax optimizer, which the server applies to every update's weighted gradient.
+        updates: stop after so many server updates. Give exactly one of `updates`, `seconds`, `samples`.
+        seconds: stop at this time of the engine's clock.
+        samples: stop when so many samples are in applied updates.
+        until: stop earlier, at the first evaluation where a metric is reached, such as `dict(loss=0.1)`;
+            an accuracy is reached from below, anything else from above.
+        batch_size: samples of one worker's task; a load rule shares out `batch_size * workers`.
+        load: rule for the batch sizes, object or name. Default: `equal`.
+        transport: what is sent, object or name. Default: `plain`.
+        engine: "simulate", or a function with its signature.
+        seed: of everything random.
+        eval_every: updates between evaluations. Default: a fiftieth of the run.
+
+    Returns:
+        Trace, history and final parameters.
+
+    Raises:
+        ValueError: an argument is wrong; the message names it.
+
+    Example:
+        >>> import optax
+        >>> from scipy import stats
+        >>> import dmlcore as dml
+        >>> cluster = dml.Cluster.uniform(8, samples_per_second=1000, jitter=stats.expon())
+        >>> run = dml.train(dml.problems.digits_mlp(), cluster, dml.ssp(3), optax.sgd(0.1), updates=400)
+        >>> run.history["loss"].iloc[-1] < run.history["loss"].iloc[0]
+        True
+    """
+    for name, value, kind in (
+        ("problem", problem, Problem),
+        ("cluster", cluster, Cluster),
+        ("policy", policy, Policy),
+    ):
+        if not isinstance(value, kind):
+            checks.fail(name, value, f"a {kind.__name__}")
+    check_optimizer(optimizer)
+    check_until(until)
+    stop_rule(updates, seconds, samples)
+    trace = timeline(
+        problem,
+        cluster,
+        policy,
+        updates=updates,
+        seconds=seconds,
+        samples=samples,
+        batch_size=batch_size,
+        load=load,
+        transport=transport,
+        engine=engine,
+        seed=seed,
+    )
+    return replay(trace, problem, optimizer, until=until, eval_every=eval_every)
+
+
+def timeline(
+    problem: Problem, cluster: Cluster, policy: Policy, *, engine: Any = "simulate", **options: Any
+) -> Trace:
+    """Returns the trace of a run without training, with what the problem's parameters weigh on the links."""
+    run = engine if callable(engine) else checks.choice("engine", engine, ALL_ENGINES)
+    trace = run(policy, cluster, parameter_bytes=parameter_bytes(problem), **options)
+    trace.metadata["problem"] = problem.name
+    return trace
+
+
+def replay(
+    trace: Trace,
+    problem: Problem,
+    optimizer: optax.GradientTransformation,
+    *,
+    until: Mapping[str, float] | None = None,
+    eval_every: int | None = None,
+) -> Run:
+    """Trains along a trace, compiled: the same run again, from the trace alone.
+
+    Guarantee: the same trace, problem and optimizer give the same bits, and those of `train` that made it.
+
+    Args:
+        trace: from a run, or from a file.
+        problem: what is trained.
+        optimizer: optax optimizer.
+        until: stop at the first evaluation where a metric is reached; the trace then ends there.
+        eval_every: updates between evaluations. Default: a fiftieth of the run.
+
+    Returns:
+        The run.
+
+    Raises:
+        ValueError: an argument is wrong, or the trace is of another problem.
+    """
+    return replay_lanes([trace], problem, [optimizer], until=until, eval_every=eval_every)[0]
+
+
+def replay_lanes(
+    traces: Sequence[Trace],
+    problem: Problem,
+    optimizers: Sequence[optax.GradientTransformation],
+    *,
+    until: Mapping[str, float] | None = None,
+    eval_every: int | None = None,
+) -> list[Run]:
+    """Trains along several traces side by side, as lanes of one `vmap`: seeds, clusters, learning rates.
+
+    Worth it on a GPU, where one small model leaves it idle; on a CPU one lane after the other is as fast.
+
+    Args:
+        traces: one for each lane.
+        problem: what is trained.
+        optimizers: one for each lane; they may differ in numbers only.
+        until: a lane's run ends at the first evaluation where a metric is reached.
+        eval_every: updates between evaluations. Default: a fiftieth of the longest run.
+
+    Returns:
+        A run for each lane.
+
+    Raises:
+        ValueError: an argument is wrong, or a trace is of another problem.
+    """
+    for optimizer in optimizers:
+        check_optimizer(optimizer)
+    for trace in traces:
+        if trace.metadata.get("problem", problem.name) != problem.name:
+            checks.fail("problem", problem.name, f"the one of the trace, {trace.metadata['problem']!r}")
+    until = check_until(until)
+    lengths = [len(trace.updates) for trace in traces]
+    if eval_every is None:
+        eval_every = max(1, -(-max(lengths) // 50))
+    eval_every = checks.integer("eval_every", eval_every, low=1)
+
+    driver = Replay(traces, problem, optimizers)
+    initial = driver.evaluate()
+    for name in until:
+        if name not in initial[0]:
+            checks.fail("until", name, "a metric of the problem: " + ", ".join(initial[0]))
+    marks = sorted({0, *range(eval_every, max(lengths), eval_every), *lengths})
+    results: list[list[tuple[int, dict[str, Any]]]] = [[(0, metrics)] for metrics in initial]
+    ends: list[Any] = [None] * len(traces)
+    for mark in marks:
+        if mark:
+            driver.advance(mark)
+            for lane, metrics in enumerate(driver.evaluate()):
+                if ends[lane] is None:
+                    results[lane].append((mark, metrics))
+        for lane, length in enumerate(lengths):
+            if ends[lane] is None and (mark == length or _reached(until, results[lane][-1][1])):
+                ends[lane] = driver.params(lane)
+        if all(end is not None for end in ends):
+            break
+    return [
+        Run(trace.until(result[-1][0]), history(trace, result), end)
+        for trace, result, end in zip(traces, results, ends, strict=True)
+    ]
+
+
+def history(trace: Trace, evaluations: Sequence[tuple[int, Mapping[str, Any]]]) -> pd.DataFrame:
+    """Returns evaluations (update, metrics) as a tidy frame with the updates' times and samples."""
+    at = np.array([update for update, _ in evaluations])
+    times = np.concatenate([[0.0], trace.updates["time"].to_numpy()])
+    samples = np.concatenate([[0], trace.updates["samples"].to_numpy().cumsum()])
+    metrics = {name: np.array([float(m[name]) for _, m in evaluations]) for name in evaluations[0][1]}
+    return pd.DataFrame({"update": at, "time": times[at], "samples": samples[at], **metrics})
+
+
+def parameter_bytes(problem: Problem) -> int:
+    """Returns how many bytes the problem's parameters are."""
+    shapes = jax.eval_shape(problem.init, jax.random.key(0))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+
+
+def check_optimizer(optimizer: Any) -> None:
+    """Raises ValueError unless `optimizer` is an optax optimizer."""
+    if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
+        checks.fail("optimizer", optimizer, "an optax optimizer, such as optax.sgd(0.1)")
+
+
+def check_until(until: Mapping[str, float] | None) -> dict[str, float]:
+    """Returns targets by metric, checked."""
+    if until is None:
+        return {}
+    if not isinstance(until, Mapping) or not until:
+        checks.fail("until", until, "a metric and its target, such as dict(loss=0.1)")
+    return {name: checks.real(f"until[{name!r}]", target) for name, target in until.items()}
+
+
+def _reached(until: Mapping[str, float], metrics: Mapping[str, Any]) -> bool:
+    return any(
+        float(metrics[name]) >= target if name.endswith("accuracy") else float(metrics[name]) <= target
+        for name, target in until.items()
+    )

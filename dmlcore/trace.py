@@ -1,0 +1,211 @@
+"""The trace: who computed what, when, on which version, and in which update it landed."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata as distributions
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+TASK_COLUMNS = {
+    "worker": np.int32,
+    "clock": np.int32,
+    "batch_size": np.int32,
+    "version_read": np.int32,
+    "pull_start": np.float64,
+    "compute_start": np.float64,
+    "compute_end": np.float64,
+    "push_end": np.float64,
+    "update": np.int32,
+    "weight": np.float64,
+}
+UPDATE_COLUMNS = {"time": np.float64, "num_tasks": np.int32, "samples": np.int64}
+METADATA_KEY = b"dmlcore.trace"
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that a run's numbers depend on."""
+    packages = ("jax", "jaxlib", "optax", "flax", "numpy", "scipy", "pandas")
+    return {"python": platform.python_version()} | {name: distributions.version(name) for name in packages}
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """A run's record, columnar: all that plots, metrics, exports and replay need.
+
+    Args:
+        tasks: one row for each gradient task, with the columns `worker, clock, batch_size, version_read,
+            pull_start, compute_start, compute_end, push_end, update, weight`. Times are seconds from the
+            start of the run. `pull_start` is NaN where the worker went on with its cached copy, to which it
+            had added its own updates. `push_end` is NaN where the task never arrived: it was cancelled, or
+            in flight when the run ended, and its last phase is cut there. `update` is -1, and `weight` 0,
+            where the task is in no update.
+        updates: one row for each server update, with the columns `time, num_tasks, samples`; row u turns
+            version u into version u + 1.
+        metadata: cluster, policy, seed, versions and the like, as JSON values.
+    """
+
+    tasks: pd.DataFrame
+    updates: pd.DataFrame
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def num_workers(self) -> int:
+        """W, the number of workers of the cluster."""
+        return int(self.metadata["num_workers"])
+
+    @property
+    def end_time(self) -> float:
+        """When the run ended, seconds."""
+        return float(self.metadata["end_time"])
+
+    def validate(self) -> Trace:
+        """Checks the invariants of a trace and returns it.
+
+        Raises:
+            ValueError: naming the worker and clock of the first task that breaks one: times not monotone, a
+                task twice, a version read that did not exist yet, a weight that is not finite, counts that
+                do not add up, or a cached copy without the update that it must hold.
+        """
+        for frame, columns, what in (
+            (self.tasks, TASK_COLUMNS, "tasks"),
+            (self.updates, UPDATE_COLUMNS, "updates"),
+        ):
+            missing = [name for name in columns if name not in frame]
+            if missing:
+                raise ValueError(f"trace.{what}: columns {missing} are missing")
+        tasks, updates = self.tasks, self.updates
+        applied = tasks["update"].to_numpy() >= 0
+        start, end = tasks["compute_start"].to_numpy(), tasks["compute_end"].to_numpy()
+        pull, push = tasks["pull_start"].to_numpy(), tasks["push_end"].to_numpy()
+        self._require(np.isfinite(start) & np.isfinite(end), "has a compute time that is not finite")
+        self._require(~(pull > start), "starts to compute before its pull starts")
+        self._require(end >= start, "ends before it starts")
+        self._require(~(push < end), "arrives before it is computed")
+        self._require(np.isfinite(push) | ~applied, "is applied but never arrived")
+        self._require(~tasks.duplicated(["worker", "clock"]).to_numpy(), "is there twice")
+        self._require(tasks["batch_size"].to_numpy() >= 1, "has no samples")
+        self._require(np.isfinite(tasks["weight"].to_numpy()), "has a weight that is not finite")
+        in_range = tasks["update"].to_numpy() < len(updates)
+        self._require(in_range, f"is in an update beyond the last of {len(updates)}")
+        self._require(
+            tasks["worker"].between(0, self.num_workers - 1).to_numpy(), "is of a worker that is not there"
+        )
+        read = tasks["version_read"].to_numpy()
+        self._require(
+            (read >= 0) & (~applied | (read <= tasks["update"])), "reads a version later than its update"
+        )
+        times = updates["time"].to_numpy()
+        if len(times) and not (np.isfinite(times).all() and (np.diff(times) >= 0).all()):
+            raise ValueError("trace.updates: times are not finite and ascending")
+        version_time = np.concatenate([[0.0], times])
+        exists = version_time[np.clip(read, 0, len(times))] <= np.where(np.isnan(pull), start, pull)
+        self._require(exists, "reads a version that did not exist yet")
+        totals = tasks[applied].groupby("update")["batch_size"].agg(["size", "sum"])
+        expected = totals.reindex(range(len(updates)), fill_value=0).to_numpy()
+        if (expected != updates[["num_tasks", "samples"]].to_numpy()).any():
+            u = int((expected != updates[["num_tasks", "samples"]].to_numpy()).any(1).argmax())
+            raise ValueError(f"trace.updates: update {u} does not count the tasks that are in it")
+        previous = predecessors(tasks)
+        cached = np.isnan(pull)
+        bare = cached & ((previous < 0) | (tasks["update"].to_numpy()[previous] < 0))
+        self._require(~bare, "goes on with a cached copy that lacks its own worker's last update")
+        return self
+
+    def _require(self, holds: Any, complaint: str) -> None:
+        wrong = np.flatnonzero(~np.asarray(holds))
+        if len(wrong):
+            task = self.tasks.iloc[int(wrong[0])]
+            raise ValueError(f"trace.tasks: task of worker {task.worker:g}, clock {task.clock:g} {complaint}")
+
+    def until(self, update: int) -> Trace:
+        """Returns the trace as if the run had ended with update number `update` - 1, its `update`-th."""
+        if update >= len(self.updates):
+            return self
+        end = float(self.updates["time"].iloc[update - 1]) if update else 0.0
+        tasks = self.tasks
+        begun = tasks["pull_start"].fillna(tasks["compute_start"]).to_numpy()
+        landed = tasks["update"].between(0, update - 1).to_numpy()
+        tasks = tasks[(begun < end) | landed].copy()
+        unapplied = tasks["update"] >= update
+        tasks.loc[unapplied, "update"] = -1
+        tasks.loc[unapplied, "weight"] = 0.0
+        for column in ("compute_start", "compute_end"):
+            tasks[column] = tasks[column].clip(upper=end)
+        tasks["push_end"] = tasks["push_end"].where(tasks["push_end"] <= end)
+        metadata = {**self.metadata, "end_time": end}
+        return Trace(tasks.reset_index(drop=True), self.updates.iloc[:update].copy(), metadata)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes one Parquet file: the tasks with their updates' times as a further column, metadata as JSON.
+
+        The file is written aside and renamed, so it is there whole or not at all.
+        """
+        path = Path(path)
+        times = np.append(self.updates["time"].to_numpy(), np.nan)
+        table = pa.Table.from_pandas(
+            self.tasks.assign(update_time=times[self.tasks["update"]]), preserve_index=False
+        )
+        table = table.replace_schema_metadata({METADATA_KEY: json.dumps(self.metadata, sort_keys=True)})
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        try:
+            pq.write_table(table, partial, compression="zstd")
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Trace:
+        """Reads a file that `save` wrote and validates it. Nothing is unpickled.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: the file is no Parquet, no trace, damaged, or breaks an invariant.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(f"path: got {str(path)!r}, allowed is a trace file that exists")
+        try:
+            table = pq.read_table(path)
+            metadata = json.loads(table.schema.metadata[METADATA_KEY])
+            frame = table.replace_schema_metadata(None).to_pandas()
+            tasks = frame[list(TASK_COLUMNS)].astype(TASK_COLUMNS)
+            applied = frame[frame["update"] >= 0].groupby("update")
+            updates = pd.DataFrame(
+                {
+                    "time": applied["update_time"].first(),
+                    "num_tasks": applied.size(),
+                    "samples": applied["batch_size"].sum(),
+                }
+            )
+        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"path: {str(path)!r} is not a readable trace ({type(error).__name__}: {error}); "
+                "allowed is an undamaged file written by Trace.save"
+            ) from error
+        return cls(tasks, updates.astype(UPDATE_COLUMNS).reset_index(drop=True), metadata).validate()
+
+    def __repr__(self) -> str:
+        policy = self.metadata.get("policy", "?")
+        policy, tasks, updates = self.metadata.get("policy", "?"), len(self.tasks), len(self.updates)
+        return f"Trace({policy}, {self.num_workers} workers, {tasks} tasks, {updates} updates)"
+
+
+def predecessors(tasks: pd.DataFrame) -> np.ndarray:
+    """Returns for each task the row of its worker's task one clock before, -1 where there is none."""
+    worker, clock = tasks["worker"].to_numpy(), tasks["clock"].to_numpy()
+    order = np.lexsort((clock, worker))
+    previous = np.full(len(tasks), -1)
+    follows = (worker[order[1:]] == worker[order[:-1]]) & (clock[order[1:]] == clock[order[:-1]] + 1)
+    previous[order[1:][follows]] = order[:-1][follows]
+    return previous
