@@ -122,14 +122,20 @@ class TestLossCurves:
         ax = plot.loss_curves(runs(), logx=True, logy=True)
         assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
         assert (ax.get_xlabel(), ax.get_ylabel()) == ("time (s)", "training loss")
+        assert {"0.2", "0.5", "1"} <= {tick.get_text() for tick in ax.get_yticklabels(which="both")}
 
     def test_seeds_that_stop_early_keep_their_last_value(self):
         early = runs().query("method == 'BSP' and not (seed == 0 and time > 5)")
         assert plot.loss_curves(early).lines[0].get_xdata()[-1] == 10
 
+    def test_values_other_than_names_can_be_told_apart(self):
+        ax = plot.loss_curves(runs().assign(learning_rate=[0.1] * 63 + [0.2] * 63), hue="learning_rate")
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["0.1", "0.2"]
+        assert ax.lines[0].get_color() != ax.lines[1].get_color()
+
     def test_wrong_input(self):
         for wrong in ({"y": "accuracy"}, {"band": "deviation"}, {"order": ["ASP"]}):
-            with pytest.raises(ValueError, match="allowed is one of"):
+            with pytest.raises(ValueError, match="allowed is"):
                 plot.loss_curves(runs(), **wrong)
 
 

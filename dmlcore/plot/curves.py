@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from dmlcore import checks
-from dmlcore.plot.style import axes, dashes, label, palette, styled
+from dmlcore.plot.style import axes, dashes, label, log_axis, palette, styled
 
 BANDS = {"range": (0.0, 1.0), "interquartile": (0.25, 0.75)}
 DIVERGED = 10.0  # times the worst first value: a run that ends above this has diverged
@@ -38,7 +38,7 @@ def loss_curves(
     in the legend.
 
     Args:
-        runs: what `compare` returns, or the history of one run.
+        runs: what `compare` returns, or the history of one run; `metrics.fair` picks out of a grid.
         x: column of the horizontal axis: `time`, `update` or `samples`.
         y: column of the vertical axis.
         hue: column whose values are told apart by colour.
@@ -64,8 +64,10 @@ def loss_curves(
         checks.choice("column of the runs", column, dict.fromkeys(runs.columns))
     runs = runs if hue in runs else runs.assign(**{hue: label(y)})
     names = list(dict.fromkeys(runs[hue])) if order is None else list(order)
-    for name in names:
-        checks.choice("order", name, dict.fromkeys(runs[hue]))
+    if not set(names) <= set(runs[hue]):
+        checks.fail(
+            "order", names, f"values of the column {hue!r}: {', '.join(map(str, runs[hue].unique()))}"
+        )
     ids = [column for column in ("seed", "learning_rate") if column in runs]
     curves = {name: _split(runs[runs[hue] == name], ids) for name in names}
     first = max(float(curve[y].iloc[0]) for group in curves.values() for curve in group)
@@ -88,8 +90,10 @@ def loss_curves(
             ax.fill_between(grid, low, high, color=colors[name], alpha=0.18, linewidth=0)
     if target is not None:
         ax.axhline(target, color="black", linestyle=(0, (2, 2)), linewidth=1.2, label=f"target {target:g}")
-    ax.set_xscale("log" if logx else "linear")
-    ax.set_yscale("log" if logy else "linear")
+    if logx:
+        log_axis(ax, "x")
+    if logy:
+        log_axis(ax, "y")
     if lost:
         # The others set the scale; what diverges is seen to leave through the top.
         bottom, top = ax.get_ylim() if len(lost) < sum(map(len, curves.values())) else (None, 0.0)

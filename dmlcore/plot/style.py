@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from dmlcore import checks
 
@@ -70,6 +71,7 @@ styled = mpl.rc_context(STYLE)
 LABELS: Mapping[str, str] = {
     "time": "time (s)",
     "loss": "training loss",
+    "test_loss": "test loss",
     "error": "error",
     "accuracy": "accuracy",
     "samples": "samples",
@@ -88,24 +90,24 @@ def label(column: str) -> str:
     return LABELS.get(column, column.replace("_", " "))
 
 
-def family(method: str) -> str:
+def family(method: Any) -> str:
     """The entry of `METHOD_COLORS` that a method's name begins with, or the name itself.
 
     >>> family("SSP (s=3)"), family("k_sync(4)"), family("mine")
     ('SSP', 'K-sync', 'mine')
     """
-    plain = re.sub(r"[\s_-]+", "-", method).lower()
+    plain = re.sub(r"[\s_-]+", "-", str(method)).lower()
     for known in sorted(METHOD_COLORS, key=len, reverse=True):
         if re.match(re.escape(known.replace(" ", "-").lower()) + r"(?![a-z])", plain):
             return known
-    return method
+    return str(method)
 
 
-def palette(methods: Iterable[str]) -> dict[str, str]:
+def palette(methods: Iterable[Any]) -> dict[Any, str]:
     """The colour of each method: fixed for known families, the free ones in order for others.
 
     Args:
-        methods: names such as `SSP (s=3)` or `k_sync(4)`.
+        methods: names such as `SSP (s=3)` or `k_sync(4)`, or other values to tell apart.
 
     Returns:
         Hexadecimal colour by name.
@@ -122,7 +124,7 @@ def palette(methods: Iterable[str]) -> dict[str, str]:
     return {name: fresh.get(name) or METHOD_COLORS[family(name)] for name in methods}
 
 
-def dashes(methods: Iterable[str]) -> dict[str, Any]:
+def dashes(methods: Iterable[Any]) -> dict[Any, Any]:
     """A line style for each method, so that those of one colour differ."""
     styles: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)), (0, (8, 3)))
     seen: dict[str, int] = {}
@@ -136,6 +138,17 @@ def dashes(methods: Iterable[str]) -> dict[str, Any]:
 def axes(ax: Axes | None, width: float = 8, height: float = 4.5) -> Axes:
     """The Axes given, or new ones."""
     return plt.subplots(figsize=(width, height))[1] if ax is None else ax
+
+
+def log_axis(ax: Axes, which: str) -> None:
+    """Makes the `x` or `y` axis logarithmic, with plain numbers where it spans few decades."""
+    ax.set(**{f"{which}scale": "log"})
+    axis = ax.xaxis if which == "x" else ax.yaxis
+    low, high = axis.get_view_interval()
+    if high < 300 * low:
+        axis.set_minor_locator(LogLocator(subs=(2, 5)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("{x:g}")
 
 
 def save(figure: Figure | Axes, path: str | os.PathLike[str], dpi: float = 150) -> Path:

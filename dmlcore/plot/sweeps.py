@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from dmlcore import checks, metrics
-from dmlcore.plot.style import dashes, label, palette, styled
+from dmlcore.plot.style import dashes, label, log_axis, palette, styled
 
 
 @styled
@@ -64,7 +64,7 @@ def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: 
     values = sorted(data[x].unique())
     ticks = ["∞" if value == np.inf else f"{value:g}" for value in values]
     groups = {label(y): data} if hue is None else dict(list(data.groupby(hue, sort=False)))
-    colors, styles = palette(map(str, groups)), dashes(map(str, groups))
+    colors, styles = palette(groups), dashes(groups)
     found = {name: part.groupby(x)[y].agg(list).map(metrics.interval) for name, part in groups.items()}
     every = np.concatenate([np.ravel(part.tolist()) for part in found.values()])
     # What was never reached stands above everything that was.
@@ -75,13 +75,13 @@ def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: 
         numbers = np.array(part.tolist()).T
         never = np.isinf(numbers[0])
         median, low, high = np.minimum(numbers, ceiling)
-        color = colors[str(name)]
+        color = colors[name]
         ax.errorbar(
             at[~never],
             median[~never],
             np.abs([median - low, high - median])[:, ~never],
             color=color,
-            linestyle=styles[str(name)],
+            linestyle=styles[name],
             marker="o",
             capsize=4,
             elinewidth=1.5,
@@ -91,7 +91,8 @@ def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: 
         unreached |= {values.index(value) for value in part.index[never]}
     for tick in unreached:
         ax.annotate("never", (tick, ceiling), (0, 8), textcoords="offset points", ha="center")
-    ax.set_yscale("log" if logy else "linear")
+    if logy:
+        log_axis(ax, "y")
     ax.set_xticks(range(len(values)), ticks)
     ax.set_xlim(-0.4, len(values) - 0.6)
     ax.set_xlabel(label(x))
