@@ -25,7 +25,8 @@ def claim(expected=(1.0, None), **fields):
 
 def ledger(*results):
     run = {"command": "python3 paper_repro.py p", "scale": "quick", "seeds": 3, "parameters": {"seeds": 3}}
-    return claims.Ledger(paper="p", **run, **claims.provenance(), claims=results)
+    machine = {"versions": claims.versions(), "hardware": claims.hardware()}
+    return claims.Ledger(paper="p", **run, **machine, claims=results)
 
 
 @pytest.mark.parametrize(

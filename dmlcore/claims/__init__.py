@@ -12,7 +12,7 @@ their median and its bootstrap interval are held against the range.
 
 from dmlcore.claims.ledger import read, recheck, write
 from dmlcore.claims.model import Claim, Ledger, Part, Result, Verdict
-from dmlcore.claims.provenance import provenance
+from dmlcore.claims.provenance import hardware, versions
 from dmlcore.claims.rules import combine, judge, rule
 from dmlcore.claims.show import expectation, frame, interval, table
 
@@ -25,12 +25,13 @@ __all__ = [
     "combine",
     "expectation",
     "frame",
+    "hardware",
     "interval",
     "judge",
-    "provenance",
     "read",
     "recheck",
     "rule",
     "table",
+    "versions",
     "write",
 ]

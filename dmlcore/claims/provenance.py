@@ -7,19 +7,23 @@ import platform
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "pandas", "scikit-learn", "matplotlib")
 
 
-def provenance() -> dict[str, dict[str, Any]]:
-    """Returns `versions` and `hardware` of this process, for a ledger.
+def versions() -> dict[str, str]:
+    """Returns the versions of Python and of the packages that numbers and pictures depend on."""
+    return {"python": platform.python_version()} | {name: metadata.version(name) for name in PACKAGES}
+
+
+def hardware() -> dict[str, str | int]:
+    """Returns cores, CPU model and kind of device.
 
     The device is named only where JAX is already in use: asking would start it.
     """
-    packages = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "pandas", "scikit-learn", "matplotlib")
-    versions = {"python": platform.python_version()} | {name: metadata.version(name) for name in packages}
     jax = sys.modules.get("jax")
     device = jax.devices()[0].device_kind if jax else "not used"
-    return {"versions": versions, "hardware": {"cores": _cores(), "cpu": _cpu(), "device": device}}
+    return {"cores": _cores(), "cpu": _cpu(), "device": device}
 
 
 def _cores() -> int:

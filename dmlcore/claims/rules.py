@@ -53,8 +53,8 @@ def judge(claim: Claim, samples: Samples | Mapping[str, Samples]) -> Result:
     percentile bootstrap of the median over seeds; with a single seed it has no width.
 
     `inf` is a measurement, the largest: a target that is never reached takes `inf` seconds, and a median or
-    an end of the interval may be `inf`. None and NaN say that a seed was not measured; without any measurement
-    the claim was not run. A ratio of two infinities is NaN: decide before what it should count as.
+    an end of the interval may be `inf`. None and NaN say that a seed was not measured; without any
+    measurement the claim was not run. A ratio of two infinities is NaN: decide before what it counts as.
 
     A claim with parts is judged part by part; it shows the numbers of its weakest, the one that is farthest
     toward failing, and its verdict combines theirs.

@@ -1,0 +1,8 @@
+"""The papers that are reproduced: one line each. Light to import, since every command line reads it."""
+
+from dmlcore.papers.paper import Paper, Parameters
+from dmlcore.papers.ssp import PAPER as SSP
+
+PAPERS: dict[str, Paper] = {paper.key: paper for paper in (SSP,)}
+
+__all__ = ["PAPERS", "Paper", "Parameters"]

@@ -1,0 +1,169 @@
+"""Runs of notebooks: whole or not at all, skipped when nothing changed, and killed at any moment."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tiny_papers
+
+from dmlcore import claims, files
+from dmlcore.papers.command import main
+
+HERE = Path(__file__).parent
+
+
+PATH = os.pathsep.join([str(HERE), str(HERE.parent)])
+
+
+@pytest.fixture
+def root(tmp_path):
+    tiny_papers.write_notebooks(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def call(root, capsys, monkeypatch):
+    """The command line in this process: exit code and output."""
+    monkeypatch.setenv("PYTHONPATH", PATH)
+
+    def call(*arguments):
+        code = main(arguments, root=root, papers=tiny_papers.PAPERS)
+        return code, capsys.readouterr().out
+
+    return call
+
+
+def start(root, *arguments):
+    """The command line in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, str(HERE / "tiny_papers.py"), str(root), *arguments],
+        env=os.environ | {"PYTHONPATH": PATH},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def made(root):
+    """All files that runs have made, apart from the report."""
+    found = files.tree(root / "figures") + files.tree(root / "runs")
+    return {path.relative_to(root).as_posix() for path in found} - {"figures/report.html"}
+
+
+def whole(key, *more):
+    names = [f"figures/{key}/curve.svg", f"runs/{key}/manifest.json", f"runs/{key}/{key}.ipynb"]
+    return {*names, *(f"figures/{key}/{name}" for name in more)}
+
+
+def test_a_run_and_its_resume(root, call):
+    code, output = call("swift", "plain", "--seeds", "2", "-p", "staleness=5")
+    assert code == 0, output
+    assert made(root) == whole("swift", "claims.json") | whole("plain", "kernel.txt")
+    assert (root / "figures/plain/kernel.txt").read_text() == sys.executable
+    assert "swift-1" in output
+    assert "reproduced" in output
+
+    ledger = claims.read(root / "figures/swift/claims.json")
+    assert ledger.command == "python3 paper_repro.py swift --scale quick --seeds 2 -p staleness=5"
+    assert ledger.claims[0].samples == (1.5, 2.5)
+    assert str(root) not in (root / "figures/swift/claims.json").read_text()
+
+    before = files.digests(files.tree(root), root)
+    code, output = call("swift", "plain", "--seeds", "2", "-p", "staleness=5")
+    assert code == 0
+    assert output.count("skipped") == 2
+    assert files.digests(files.tree(root), root) == before  # the report too: same files, same bytes
+
+
+def test_reasons_to_run_again(root, call):
+    call("plain", "-p", "staleness=5")
+    _, output = call("plain", "-p", "staleness=5", "--force")
+    assert "done" in output
+    _, output = call("plain", "-p", "staleness=6")
+    assert "done" in output
+    assert "<!-- 6 -->" in (root / "figures/plain/curve.svg").read_text()
+    (root / "figures/plain/curve.svg").unlink()
+    _, output = call("plain", "-p", "staleness=6")
+    assert "done" in output
+    (root / "dmlcore").mkdir()
+    (root / "dmlcore/policies.py").write_text("changed = True")
+    _, output = call("plain", "-p", "staleness=6")
+    assert "done" in output
+
+
+def test_a_notebook_that_fails(root, call):
+    code, output = call("broken", "plain")
+    assert code == 1
+    assert "cell 4: ValueError: out of luck" in output
+    assert f"executed copy: {root / 'runs/broken.failed.ipynb'}" in output
+    assert made(root) == whole("plain", "kernel.txt") | {"runs/broken.failed.ipynb"}
+
+
+def test_a_notebook_that_does_not_keep_its_word(root, call):
+    for key, cell in (("swift", "pass"), ("plain", "Path(output, 'curve.svg').unlink()")):
+        path = root / "notebooks" / f"{key}.ipynb"
+        notebook = json.loads(path.read_text())
+        notebook["cells"][-1]["source"] = cell
+        path.write_text(json.dumps(notebook))
+    code, output = call("swift", "plain")
+    assert code == 1
+    assert "the notebook wrote no claims.json" in output
+    assert "the notebook wrote no curve.svg" in output
+    assert made(root) == set()
+
+
+def test_notebooks_side_by_side(root, call):
+    code, output = call("left", "right", "--jobs", "2")
+    assert code == 0, output
+    assert made(root) == whole("left") | whole("right")
+
+
+@pytest.mark.parametrize(("blow", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_killed_halfway_and_started_again(root, call, blow, code):
+    process = start(root, "slow")
+    wait(lambda: (root / "halfway").exists())
+    process.send_signal(blow)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert "Traceback" not in output
+    assert not (root / "figures").exists()
+
+    (root / "again").touch()
+    status, output = call("slow")
+    assert status == 0, output
+    assert made(root) == whole("slow")
+    assert list((root / "runs").iterdir()) == [root / "runs/slow"]
+    wait(lambda: not alive(int((root / "halfway").read_text())))
+
+
+def test_one_run_at_a_time(root, capsys):
+    first = start(root, "slow")
+    wait(lambda: (root / "halfway").exists())
+    assert main(["plain"], root=root, papers=tiny_papers.PAPERS) == 1
+    assert "another run is using it" in capsys.readouterr().err
+    first.kill()
+    first.communicate()
+
+
+def wait(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def alive(pid):
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        return not Path("/proc/self").exists()
