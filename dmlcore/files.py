@@ -17,7 +17,7 @@ def aside(path: Path) -> Iterator[Path]:
         path: the file to be; its folder is made if it is missing.
 
     Yields:
-        A path in the same folder, removed if the block raises.
+        A path `.NAME.PID.partial` in the same folder, removed if the block raises.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")

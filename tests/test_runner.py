@@ -12,6 +12,7 @@ import pytest
 import tiny_papers
 
 from dmlcore import claims, files
+from dmlcore.papers import runner
 from dmlcore.papers.command import main
 
 HERE = Path(__file__).parent
@@ -140,6 +141,43 @@ def test_killed_halfway_and_started_again(root, call, blow, code):
     assert made(root) == whole("slow")
     assert list((root / "runs").iterdir()) == [root / "runs/slow"]
     wait(lambda: not alive(int((root / "halfway").read_text())))
+
+
+def test_stopped_between_any_two_files(root, call, monkeypatch):
+    """A function stands in for the cells, and the k-th move into place kills the run."""
+
+    def execute(job, folders, staging, watcher):
+        (staging / "figures").mkdir()
+        for name in ("curve.svg", "other.svg"):
+            (staging / "figures" / name).write_text(f"{job.parameters.staleness}")
+        (staging / job.paper.notebook).write_text("copy")
+        return [1.0]
+
+    def replace(source, target):
+        moves.append(target)
+        if len(moves) == stop:
+            raise Killed
+        os_replace(source, target)
+
+    os_replace = os.replace
+    monkeypatch.setattr(runner, "_execute", execute)
+    monkeypatch.setattr(os, "replace", replace)
+    for stop in range(1, 5):
+        moves = []
+        with pytest.raises(Killed):
+            call("plain", "-p", f"staleness={stop}")
+        (root / "runs/.manifest.json.1.partial").write_text("{")
+        (root / "figures/plain").mkdir(parents=True, exist_ok=True)
+        (root / "figures/plain/.claims.json.1.partial").write_text("{")
+        code, output = call("plain", "-p", f"staleness={stop}")
+        assert (code, "done" in output) == (0, True)
+        assert made(root) == whole("plain", "other.svg")
+        assert (root / "figures/plain/other.svg").read_text() == f"{stop}"
+        assert len(moves) == stop + 4  # two figures, the copy and the manifest
+
+
+class Killed(BaseException):
+    pass
 
 
 def test_one_run_at_a_time(root, capsys):

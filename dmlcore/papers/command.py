@@ -66,7 +66,7 @@ def reproduce(
         for job in jobs:
             if job not in todo:
                 display.ended(runner.Outcome(job.key, "skipped"))
-        outcomes = runner.run(todo, folders, display, parallel=given.jobs) if todo else []
+        outcomes = runner.run(todo, folders, display, parallel=given.jobs)
     ledgers, faults = report.ledgers(folders.figures, papers)
     for fault in faults:
         console.print(fault, style="red", markup=False, soft_wrap=True)

@@ -1,7 +1,7 @@
 """Runs notebooks: executed aside by papermill, put in place when all is well, skipped when nothing changed.
 
 A run may be killed at any moment. Until its last cell it only writes below `runs/*.partial-*`, which the next
-run removes; then every file takes its place in one step, last the manifest, which says that all are there.
+call removes; then every file takes its place in one step, last the manifest, which says that all are there.
 """
 
 from __future__ import annotations
@@ -97,8 +97,7 @@ def run(jobs: Sequence[Job], folders: Folders, watcher: Watcher, *, parallel: in
         BlockingIOError: another run is using these folders.
     """
     with _alone(folders.runs):
-        for stale in folders.runs.glob("*.partial-*"):
-            shutil.rmtree(stale, ignore_errors=True)
+        _clean(folders)
         pool = ThreadPoolExecutor(parallel)  # no `with`: on Ctrl-C it would wait for the notebooks
         futures = [pool.submit(_attempt, job, folders, watcher) for job in jobs]
         for future in as_completed(futures):
@@ -118,6 +117,15 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _clean(folders: Folders) -> None:
+    """Removes what a killed run has left."""
+    for stale in folders.runs.glob("*.partial-*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    for folder in (folders.runs, folders.figures):
+        for partial in folder.rglob(".*.partial"):
+            partial.unlink(missing_ok=True)
 
 
 def _attempt(job: Job, folders: Folders, watcher: Watcher) -> Outcome:
