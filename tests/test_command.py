@@ -1,0 +1,145 @@
+"""The command line: what it refuses, in one line and before anything is written, and the other commands."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny_papers
+
+from dmlcore.papers import PAPERS, command
+from dmlcore.papers.report import write as write_report
+
+ROOT = Path(__file__).parents[1]
+KEYS = "swift, plain, broken, slow, left, right"
+NAMES = "scale, seeds, staleness"
+
+
+@pytest.fixture
+def root(tmp_path):
+    tiny_papers.write_notebooks(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("swfit", f"paper: got 'swfit', allowed is one of {KEYS}; did you mean swift?"),
+        ("swift -p stalness=3", f"-p: got 'stalness', allowed is one of {NAMES}; did you mean staleness?"),
+        ("swift -p output=here", "-p: got 'output', allowed is one of"),
+        ("swift -p staleness", "-p: got 'staleness', allowed is NAME=VALUE"),
+        ("swift -p staleness=3.5", "staleness (swift): got '3.5', allowed is a valid integer"),
+        ("swift -p staleness=-1", "staleness (swift): got '-1', allowed is greater than or equal to 0"),
+        ("--seeds many", "seeds (swift): got 'many', allowed is a valid integer"),
+        ("--scale huge", "scale (swift): got 'huge', allowed is 'quick' or 'full'"),
+        ("--jobs 0", "argument --jobs: got '0', allowed is a whole number >= 1"),
+        ("--bogus", "unrecognized arguments: --bogus"),
+        ("list swift", "list takes no further arguments, got swift"),
+        ("lab --ip=0.0.0.0", "lab: got --ip, allowed is"),
+        ("lab --IdentityProvider.token=", "lab: got --IdentityProvider.token, allowed is"),
+    ],
+)  # fmt: skip
+def test_bad_usage(root, capsys, line, message):
+    before = sorted(root.rglob("*"))
+    assert command.main(line.split(), root=root, papers=tiny_papers.PAPERS) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"paper_repro.py: {message}")
+    assert shown.err.count("\n") == 1
+    assert sorted(root.rglob("*")) == before
+
+
+def test_a_notebook_with_other_parameters_is_refused(tmp_path, capsys):
+    tiny_papers.write_notebooks(tmp_path, parameters='scale = "quick"\nseeds = 3\nstalness = 2\noutput = ""')
+    assert command.main(["plain"], root=tmp_path, papers=tiny_papers.PAPERS) == 2
+    assert "lacks staleness and has unknown stalness" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_parameter_goes_to_the_papers_that_have_it():
+    given = command.parse(["swift", "plain", "--seeds", "7", "-p", "staleness=8"])
+    jobs = command.plan(given, tiny_papers.PAPERS)
+    assert [(job.key, job.parameters.seeds, job.parameters.staleness) for job in jobs] == [
+        ("swift", 7, 8),
+        ("plain", 7, 8),
+    ]
+
+
+def judged(root):
+    parameters = tiny_papers.Tiny(output=str(root / "figures/swift"))
+    tiny_papers.PAPERS["swift"].conclude({"swift-1": [1.5, 2.5, 3.5]}, parameters)
+    (root / "figures/swift/curve.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
+    return root / "figures/swift/claims.json"
+
+
+def test_check(tmp_path, capsys):
+    ledger = judged(tmp_path)
+    assert command.main(["check"], root=tmp_path, papers=tiny_papers.PAPERS) == 0
+    assert capsys.readouterr().out == "1 files checked, no disagreements\n"
+    ledger.write_text(ledger.read_text().replace('"reproduced"', '"partly"'))
+    assert command.main(["check"], root=tmp_path, papers=tiny_papers.PAPERS) == 1
+    assert "swift-1: says 'partly', but the rule gives 'reproduced'" in capsys.readouterr().err
+    ledger.write_text("{")
+    assert command.main(["check"], root=tmp_path, papers=tiny_papers.PAPERS) == 1
+
+
+def test_an_unknown_claim_is_refused(tmp_path):
+    parameters = tiny_papers.Tiny(output=str(tmp_path))
+    with pytest.raises(ValueError, match=re.escape("claim: got 'swift-2', allowed is one of 'swift-1'")):
+        tiny_papers.PAPERS["swift"].conclude({"swift-2": [1.0]}, parameters)
+
+
+def test_report_is_one_stable_page_that_needs_no_network(tmp_path):
+    judged(tmp_path)
+    page = write_report(tmp_path / "figures", tiny_papers.PAPERS)
+    text = page.read_text()
+    assert "It is &lt;b&gt;fast&lt;/b&gt;" in text
+    assert "swift &amp; co" in text
+    assert 'alt="A curve."' in text
+    assert "python3 paper_repro.py swift --scale quick --seeds 3" in text
+    sources = re.findall(r"""(?:src|href)\s*=\s*["']([^"']*)|url\(([^)]*)\)|@import""", text)
+    assert sources
+    assert all(source.startswith("data:image/") for source, _ in sources)
+    assert write_report(tmp_path / "figures", tiny_papers.PAPERS).read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["list"], 0, next(iter(PAPERS))),
+        (["--help"], 0, "other commands:"),
+        (["nonsense"], 2, "paper: got 'nonsense'"),
+        (["test", "--no-such-option"], 4, "unrecognized arguments"),
+        (["lab", "--version"], 0, "4."),
+    ],
+)
+def test_exit_codes_of_the_script(arguments, code, text):
+    """Here all dependencies are installed, so that the script goes on in this interpreter."""
+    process = subprocess.run(
+        [sys.executable, str(ROOT / "paper_repro.py"), *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"COLUMNS": "200"},
+        stdin=subprocess.DEVNULL,
+    )
+    assert process.returncode == code, process.stderr
+    assert text in process.stdout + process.stderr
+    assert "Traceback" not in process.stderr
+
+
+def test_what_lab_and_test_become(monkeypatch):
+    became = []
+    monkeypatch.setattr(command.os, "execv", lambda program, words: became.append(words[1:]))
+    monkeypatch.setattr(command.os, "chdir", lambda folder: None)
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setenv("JUPYTER_PREFER_ENV_PATH", "")
+    command.main(["test", "-k", "ssp"], root=ROOT)
+    command.main(["test", "-n0"], root=ROOT)
+    command.main(["lab", "--no-browser", "--port=9999"], root=ROOT)
+    assert became[0] == ["-m", "pytest", "-n", "auto", "--dist", "loadfile", "-k", "ssp"]
+    assert became[1] == ["-m", "pytest", "-n0"]
+    assert "--ServerApp.ip=127.0.0.1" in became[2]
+    assert became[2][-2:] == ["--no-browser", "--port=9999"]
+    assert not any("token" in word for word in became[2])  # then Jupyter makes one
