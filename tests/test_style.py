@@ -1,0 +1,108 @@
+"""Style as tests: linter, formatter and type checker, bare notebooks, and imports that run one way."""
+
+import ast
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dmlcore.papers import PAPERS
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+# A module imports from rows above its own, never from its own row or below.
+LAYERS = (
+    {"types", "checks", "files"},
+    {"policies", "loads", "transport", "cluster", "data"},
+    {"draws", "problems", "theory"},
+    {"trace"},
+    {"replayer", "engines"},
+    {"runs"},
+    {"comparison"},
+    {"metrics", "claims"},
+    {"plot", "perfetto"},
+    {"papers"},
+)
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+
+@pytest.mark.parametrize(
+    "command", [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]], ids=" ".join
+)
+def test_checker(command):
+    process = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout + process.stderr
+
+
+def imports(source: str, package: str = "dmlcore") -> set[str]:
+    """The modules of dmlcore that a file imports, anywhere in it, by their first name below dmlcore."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            name = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            found += [f"{name}.{alias.name}" for alias in node.names]
+    return {name.split(".")[1] for name in found if name.startswith("dmlcore.")}
+
+
+def test_imports_are_found():
+    source = "import dmlcore.trace\nfrom dmlcore import plot as p\nfrom ..engines.x import y\nfrom . import z"
+    assert imports(source, "dmlcore.data") == {"trace", "plot", "engines", "data"}
+
+
+def test_imports_run_one_way():
+    wrong = []
+    for path in sorted((ROOT / "dmlcore").rglob("*.py")):
+        own = path.relative_to(ROOT / "dmlcore").parts[0].removesuffix(".py")
+        if own == "__init__":  # the facade, whose imports are lazy
+            continue
+        package = ".".join(path.relative_to(ROOT).parts[:-1])
+        for other in imports(path.read_text(encoding="utf-8"), package) - {own}:
+            if not LEVEL.get(other, 99) < LEVEL.get(own, -1):
+                wrong.append(f"{path.relative_to(ROOT)} imports {other}")
+    assert not wrong, "see LAYERS; a new module needs a place there"
+
+
+def test_command_line_starts_without_numerics():
+    """A resume takes a second because nothing heavy is imported for it."""
+    program = (
+        "import sys, dmlcore.papers.command; print({'jax', 'numpy', 'pandas', 'papermill'} & {*sys.modules})"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert process.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebook_is_a_template(path):
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    assert notebook["metadata"]["kernelspec"]["name"] == "python3"
+    for cell in notebook["cells"]:
+        assert not cell.get("outputs"), "clear the outputs: nbstripout notebooks/*.ipynb"
+        assert cell.get("execution_count") is None, "clear the counts: nbstripout notebooks/*.ipynb"
+
+
+@pytest.mark.parametrize("paper", PAPERS.values(), ids=PAPERS.keys())
+def test_parameters_cell_agrees_with_its_model(paper):
+    notebook = json.loads((ROOT / "notebooks" / paper.notebook).read_text(encoding="utf-8"))
+    (cell,) = [cell for cell in notebook["cells"] if "parameters" in cell["metadata"].get("tags", ())]
+    literals = {
+        node.targets[0].id: ast.literal_eval(node.value) for node in ast.parse("".join(cell["source"])).body
+    }
+    model = paper.parameters.model_validate(literals)  # types and ranges
+    defaults = {
+        name: info.default for name, info in paper.parameters.model_fields.items() if name != "output"
+    }
+    assert {name: getattr(model, name) for name in defaults} == defaults
+    assert set(literals) == set(paper.parameters.model_fields)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebook_belongs_to_a_paper(path):
+    assert path.name in {paper.notebook for paper in PAPERS.values()}
