@@ -7,25 +7,43 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dmlcore import checks
 
 Params = Any
 Batch = Any
+
+FLOATING = ("float32", "float64")
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A training problem as pure functions on explicit data.
 
-    A gradient task on a batch of b samples computes the gradient of `mean(losses(params, batch))`.
+    A gradient task on a batch of B samples computes the gradient of `mean(losses(params, batch))`. Problems
+    compare and hash by identity, so that a compiled function can take one as a static argument; the factories
+    return the same object for the same arguments.
 
     Args:
         name: what plots and traces call it.
         init: random key -> parameters, any pytree of floating arrays.
         losses: parameters, batch of B samples -> loss of each sample, shape (B,).
-        data: training samples, a pytree of arrays that share the leading axis N; a batch is rows of it.
+        data: training samples, a pytree of NumPy or JAX arrays that share the leading axis N; a batch is
+            rows of it.
         evaluate: parameters, eval_data -> metrics as scalars; `loss` is the training objective.
         eval_data: what `evaluate` looks at, any pytree of arrays.
         optimum: the least attainable `loss`, where it is known.
+
+    >>> from dmlcore.problems import linear_regression
+    >>> problem = linear_regression(num_samples=20, num_features=3)
+    >>> problem
+    Problem(linear_regression, 20 samples)
+    >>> params = problem.init(jax.random.key(0))
+    >>> batch = jax.tree.map(lambda rows: rows[:4], problem.data)
+    >>> problem.losses(params, batch).shape
+    (4,)
     """
 
     name: str
@@ -43,3 +61,27 @@ class Problem:
 
     def __repr__(self) -> str:
         return f"Problem({self.name}, {self.num_samples} samples)"
+
+
+def floating(dtype: Any) -> str:
+    """Returns the name of `dtype` if it is one that problems come in and JAX can hold now.
+
+    float64 is for tests of exactness; JAX holds it only where 64 bits are switched on.
+
+    >>> floating("float32")
+    'float32'
+    >>> floating("float16")
+    Traceback (most recent call last):
+    ValueError: dtype: got 'float16', allowed is one of 'float32', 'float64'
+    """
+    name = checks.choice("dtype", dtype, dict(zip(FLOATING, FLOATING, strict=True)))
+    if jnp.zeros(0, jax.dtypes.canonicalize_dtype(name)).dtype != name:
+        checks.fail("dtype", dtype, "'float32', or 'float64' inside `with jax.enable_x64(True)`")
+    return name
+
+
+def frozen(array: Any, dtype: Any) -> np.ndarray:
+    """Returns a copy of `array` that cannot be written to: memoised problems are shared."""
+    copy = np.array(array, dtype)
+    copy.flags.writeable = False
+    return copy

@@ -1,0 +1,37 @@
+"""Training problems: factories that return a `Problem`, the same object for the same arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .digits import digits_mlp, logistic_regression
+from .images import cifar10_cnn, mnist_lenet
+from .linear_regression import linear_regression
+from .matrix_factorization import matrix_factorization
+from .problem import Batch, Params, Problem
+
+PROBLEMS: dict[str, Callable[..., Problem]] = {
+    factory.__name__: factory
+    for factory in (
+        digits_mlp,
+        logistic_regression,
+        linear_regression,
+        mnist_lenet,
+        cifar10_cnn,
+        matrix_factorization,
+    )
+}
+"""Name -> factory of all problems; each works without arguments."""
+
+__all__ = [
+    "PROBLEMS",
+    "Batch",
+    "Params",
+    "Problem",
+    "cifar10_cnn",
+    "digits_mlp",
+    "linear_regression",
+    "logistic_regression",
+    "matrix_factorization",
+    "mnist_lenet",
+]

@@ -1,0 +1,112 @@
+"""Two classifiers of scikit-learn's digits: a small network and a convex model. Both work offline."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from dmlcore import checks, data
+
+from .classification import classification, network
+from .layers import dense
+from .problem import Params, Problem, floating
+
+PIXELS, CLASSES = 64, 10
+
+
+class MLP(nnx.Module):
+    """One hidden layer of rectified units, (B, 64) -> (B, 10)."""
+
+    def __init__(self, hidden: int, dtype: str, rngs: nnx.Rngs):
+        self.hidden = dense(PIXELS, hidden, dtype, rngs)
+        self.out = dense(hidden, CLASSES, dtype, rngs)
+
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        return self.out(nnx.relu(self.hidden(inputs)))
+
+
+def digits_mlp(hidden: int = 32, dtype: str = "float32") -> Problem:
+    """A network 64-hidden-10 on handwritten digits: the small, fast, offline default.
+
+    Args:
+        hidden: units of the hidden layer, >= 1.
+        dtype: "float32", or "float64" where JAX has 64 bits switched on.
+
+    Returns:
+        The problem; 75 `hidden` + 10 parameters (2,410 for 32), 1,437 training samples.
+
+    Raises:
+        ValueError: an argument outside its range.
+
+    >>> digits_mlp()
+    Problem(digits_mlp, 1437 samples)
+    """
+    return _digits_mlp(checks.integer("hidden", hidden, low=1), floating(dtype))
+
+
+@cache
+def _digits_mlp(hidden: int, dtype: str) -> Problem:
+    init, apply = network(lambda rngs: MLP(hidden, dtype, rngs))
+    return classification("digits_mlp", init, apply, data.digits(), dtype=dtype)
+
+
+def logistic_regression(l2: float = 1e-3, dtype: str = "float32") -> Problem:
+    """Softmax regression on handwritten digits: convex, with a known optimum.
+
+    losses_i = cross-entropy_i + l2/2 (||weights||^2 + ||bias||^2), which is l2-strongly convex. It starts
+    from zero, whatever the key.
+
+    Args:
+        l2: weight of the penalty, >= 0.
+        dtype: "float32", or "float64" where JAX has 64 bits switched on.
+
+    Returns:
+        The problem, 650 parameters; `optimum` is found by scikit-learn in float64, and None for l2 = 0, where
+        the infimum 0 is not attained: the classes are separable.
+
+    Raises:
+        ValueError: an argument outside its range.
+
+    >>> round(logistic_regression().optimum, 4)
+    0.2578
+    """
+    return _logistic_regression(checks.real("l2", l2, low=0, high=1e6), floating(dtype))
+
+
+@cache
+def _logistic_regression(l2: float, dtype: str) -> Problem:
+    digits = data.digits()
+
+    def init(key: jax.Array) -> Params:
+        return {"weights": jnp.zeros((PIXELS, CLASSES), dtype), "bias": jnp.zeros(CLASSES, dtype)}
+
+    def logits(params: Params, inputs: jax.Array) -> jax.Array:
+        return inputs @ params["weights"] + params["bias"]
+
+    def penalty(params: Params) -> jax.Array:
+        return l2 / 2 * sum((leaf**2).sum() for leaf in jax.tree.leaves(params))
+
+    optimum = _least_loss(digits, l2) if l2 > 0 else None
+    return classification(
+        "logistic_regression", init, logits, digits, dtype=dtype, penalty=penalty, optimum=optimum
+    )
+
+
+def _least_loss(digits: data.Labelled, l2: float) -> float:
+    """The minimum over all parameters of the mean cross-entropy and the penalty."""
+    # Here, not above: scikit-learn takes seconds to import.
+    from scipy.special import logsumexp
+    from sklearn.linear_model import LogisticRegression
+
+    # A column of ones instead of an intercept, so that the bias is penalised too.
+    inputs = np.hstack([digits.train_inputs, np.ones((len(digits.train_inputs), 1))])
+    model = LogisticRegression(
+        C=1 / (l2 * len(inputs)), fit_intercept=False, solver="newton-cg", tol=1e-10, max_iter=1000
+    ).fit(inputs, digits.train_labels)
+    scores = inputs @ model.coef_.T
+    losses = logsumexp(scores, axis=1) - scores[np.arange(len(scores)), digits.train_labels]
+    return float(losses.mean() + l2 / 2 * (model.coef_**2).sum())

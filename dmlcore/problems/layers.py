@@ -1,0 +1,68 @@
+"""Convolution and pooling written so that they are fast inside a compiled loop on a CPU as well.
+
+Inside `lax.scan`, XLA's CPU backend runs a convolution in a slow generic way: with `lax.conv_general_dilated`
+a gradient of `cifar10_cnn` at batch 32 took 1,000 ms inside a scan and 30 ms outside (two cores); gathered
+into one matrix product it took 45 ms inside. For `mnist_lenet`: 14 ms, 4 ms, and 3 ms as a product.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+
+def conv_as_matmul(
+    images: jax.Array, kernel: jax.Array, strides: Any, padding: str, **layout: Any
+) -> jax.Array:
+    """Convolution as one matrix product; takes the place of `lax.conv_general_dilated` in `nnx.Conv`.
+
+    Args:
+        images: (B, H, W, channels).
+        kernel: (k, k, channels, features), k odd.
+        strides: ignored: always 1.
+        padding: "SAME" or "VALID".
+        layout: ignored: the layout is nnx's own, without dilation or groups.
+
+    Returns:
+        (B, H', W', features), where H' = H for "SAME" and H - k + 1 for "VALID"; W' likewise.
+    """
+    size, _, _, features = kernel.shape
+    if padding == "SAME":
+        images = jnp.pad(images, ((0, 0), *[(size // 2, size // 2)] * 2, (0, 0)))
+    height, width = (length - size + 1 for length in images.shape[1:3])
+    shifts = [(row, column) for row in range(size) for column in range(size)]
+    patches = [images[:, row : row + height, column : column + width] for row, column in shifts]
+    return jnp.concatenate(patches, axis=-1) @ kernel.reshape(-1, features)
+
+
+def conv(channels: int, features: int, padding: str, dtype: str, rngs: nnx.Rngs) -> nnx.Conv:
+    """Returns a layer of 5 x 5 convolutions, (B, H, W, channels) -> (B, H', W', features)."""
+    return nnx.Conv(
+        channels,
+        features,
+        (5, 5),
+        padding=padding,
+        conv_general_dilated=conv_as_matmul,
+        dtype=jnp.dtype(dtype),
+        param_dtype=jnp.dtype(dtype),
+        rngs=rngs,
+    )
+
+
+def dense(inputs: int, features: int, dtype: str, rngs: nnx.Rngs) -> nnx.Linear:
+    """Returns a fully connected layer, (B, inputs) -> (B, features)."""
+    return nnx.Linear(inputs, features, dtype=jnp.dtype(dtype), param_dtype=jnp.dtype(dtype), rngs=rngs)
+
+
+def max_pool(images: jax.Array) -> jax.Array:
+    """Returns the maximum of each 2 x 2 square, (B, H, W, C) -> (B, H/2, W/2, C); H and W are even."""
+    batch, height, width, channels = images.shape
+    return images.reshape(batch, height // 2, 2, width // 2, 2, channels).max((2, 4))
+
+
+def pooled_relu(images: jax.Array) -> jax.Array:
+    """Returns relu, then 2 x 2 maximum - in the other order, which is the same and a quarter of the work."""
+    return nnx.relu(max_pool(images))

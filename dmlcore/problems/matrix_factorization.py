@@ -1,0 +1,166 @@
+"""Matrix factorization: users and items as vectors whose products are the ratings."""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dmlcore import checks
+from dmlcore.data import Ratings, movielens_small
+
+from .problem import Batch, Params, Problem, floating, frozen
+
+HELD_OUT = 0.1
+"""Share of the ratings that is kept for the test."""
+
+START = 0.1
+"""Standard deviation of the first predictions, as a share of the ratings'."""
+
+
+def matrix_factorization(
+    num_users: int = 200,
+    num_items: int = 300,
+    rank: int = 5,
+    noise: float = 0.1,
+    density: float = 0.2,
+    l2: float = 0.0,
+    seed: int = 0,
+    source: str = "generated",
+    dtype: str = "float32",
+) -> Problem:
+    """Low-rank factorization of observed ratings D_ij by squared loss.
+
+    losses_(ij) = (<L_i, R_j> - D_ij)^2 + l2 (||L_i||^2 + ||R_j||^2), a sample being one observed rating. A
+    tenth of the ratings, drawn at random, is held out. Parameters start uniform on [-a, a), where a is such
+    that predictions have a tenth of the ratings' standard deviation sd: a^2 = 0.3 sd / sqrt(rank). (Ho et al.
+    start from a = 1.)
+
+    Generated ratings are <L*_i, R*_j> / sqrt(rank) + noise, all standard normal, so their variance is
+    1 + noise^2. MovieLens ratings (610 users, 9,724 items, 100,836 ratings) are centred by the mean of the
+    training ratings.
+
+    Args:
+        num_users: rows, >= 1; only for generated ratings.
+        num_items: columns, >= 1; only for generated ratings.
+        rank: length of the vectors, K in the paper, and true rank of generated ratings, >= 1.
+        noise: standard deviation of the noise, >= 0; only for generated ratings.
+        density: share of the entries that is observed, in (0, 1]; only for generated ratings.
+        l2: weight of the penalty, lambda in the paper, >= 0.
+        seed: of generated ratings and of the split, >= 0.
+        source: "generated" or "movielens".
+        dtype: "float32", or "float64" where JAX has 64 bits switched on.
+
+    Returns:
+        The problem. Batches are dicts of `user`, `item` and `rating`, each (B,); parameters are `L`
+        (users, rank) and `R` (items, rank). Metrics: `loss` on the training ratings (for l2 = 0 their mean
+        squared error) and `test_rmse`, the root of the mean squared error on the held-out ones.
+
+    Raises:
+        ValueError: an argument outside its range, or one that the source does not have.
+        ConnectionError: MovieLens is neither here nor can it be downloaded.
+
+    >>> matrix_factorization()
+    Problem(matrix_factorization, 10800 samples)
+
+    Reference: Ho et al., NIPS 2013, section 5.
+    """
+    checks.choice("source", source, {"generated": 0, "movielens": 0})
+    shape = {
+        "num_users": checks.integer("num_users", num_users, low=1),
+        "num_items": checks.integer("num_items", num_items, low=1),
+        "noise": checks.real("noise", noise, low=0, high=1e6),
+        "density": checks.real("density", density, above=0, high=1),
+    }
+    if source == "movielens":
+        for name, value in shape.items():
+            if value != inspect.signature(matrix_factorization).parameters[name].default:
+                checks.fail(name, value, "its default where source='movielens', which fixes it")
+    elif round(num_users * num_items * density) < 10:
+        checks.fail("density", density, f"enough for 10 ratings of the {num_users * num_items}")
+    return _matrix_factorization(
+        *shape.values(),
+        checks.integer("rank", rank, low=1),
+        checks.real("l2", l2, low=0, high=1e6),
+        checks.integer("seed", seed, low=0),
+        source,
+        floating(dtype),
+    )
+
+
+@cache
+def _matrix_factorization(
+    num_users: int,
+    num_items: int,
+    noise: float,
+    density: float,
+    rank: int,
+    l2: float,
+    seed: int,
+    source: str,
+    dtype: str,
+) -> Problem:
+    rng = np.random.default_rng(seed)
+    if source == "movielens":
+        ratings = movielens_small()
+        num_users, num_items = (int(index.max()) + 1 for index in ratings[:2])
+    else:
+        ratings = _generate(rng, num_users, num_items, rank, noise, density)
+    order = rng.permutation(len(ratings.rating))
+    split = round(HELD_OUT * len(order))
+    centre = ratings.rating[order[split:]].mean() if source == "movielens" else 0.0
+
+    def part(rows: np.ndarray) -> Batch:
+        return {
+            "user": frozen(ratings.user[rows], np.int32),
+            "item": frozen(ratings.item[rows], np.int32),
+            "rating": frozen(ratings.rating[rows] - centre, dtype),
+        }
+
+    train, test = part(order[split:]), part(order[:split])
+    bound = float(np.sqrt(3 * START * train["rating"].std() / np.sqrt(rank)))
+
+    def init(key: jax.Array) -> Params:
+        left, right = jax.random.split(key)
+        return {
+            "L": jax.random.uniform(left, (num_users, rank), dtype, -bound, bound),
+            "R": jax.random.uniform(right, (num_items, rank), dtype, -bound, bound),
+        }
+
+    def errors(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
+        """Squared errors and penalties of the batch, (B,) each."""
+        users, items = params["L"][batch["user"]], params["R"][batch["item"]]
+        return ((users * items).sum(-1) - batch["rating"]) ** 2, (users**2 + items**2).sum(-1)
+
+    def losses(params: Params, batch: Batch) -> jax.Array:
+        squared, penalty = errors(params, batch)
+        return squared + l2 * penalty
+
+    def evaluate(params: Params, eval_data: dict[str, Batch]) -> dict[str, jax.Array]:
+        return {
+            "loss": losses(params, eval_data["train"]).mean(),
+            "test_rmse": jnp.sqrt(errors(params, eval_data["test"])[0].mean()),
+        }
+
+    return Problem(
+        name="matrix_factorization",
+        init=init,
+        losses=losses,
+        data=train,
+        evaluate=evaluate,
+        eval_data={"train": train, "test": test},
+    )
+
+
+def _generate(
+    rng: np.random.Generator, num_users: int, num_items: int, rank: int, noise: float, density: float
+) -> Ratings:
+    """Ratings of low rank with noise, at random entries."""
+    users, items = rng.normal(size=(num_users, rank)), rng.normal(size=(num_items, rank))
+    count = round(num_users * num_items * density)
+    user, item = np.divmod(rng.choice(num_users * num_items, count, replace=False), num_items)
+    exact = (users[user] * items[item]).sum(-1) / np.sqrt(rank)
+    return Ratings(user, item, rng.normal(exact, noise))
