@@ -45,14 +45,12 @@ def seconds(value: float) -> str:
     """Returns a duration for people.
 
     >>> seconds(4.2), seconds(75), seconds(4000)
-    ('4 s', '1 min 15 s', '1 h 7 min')
+    ('4 s', '1 min 15 s', '1 h 6 min')
     """
-    whole = round(value)
-    if whole < 60:
-        return f"{whole} s"
-    return (
-        f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
-    )
+    minutes, rest = divmod(round(value), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 class Display:
