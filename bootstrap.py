@@ -89,8 +89,8 @@ def install(lock: Path, folder: Path) -> None:
         subprocess.run([python, "-m", "pip", "install", "--quiet", "--target", folder / "uv", "uv"])
         uv = shutil.which("uv", path=folder / "uv" / "bin")
     if uv:
-        sync = [uv, "pip", "sync", "--require-hashes", "--compile-bytecode", "--python", python, lock]
-        if subprocess.run(sync).returncode == 0:
+        sync = [uv, "pip", "sync", "--require-hashes", "--compile-bytecode"]
+        if subprocess.run([*sync, "--python", python, lock]).returncode == 0:
             return
         create(folder, with_pip=True)
     say("Without uv, pip takes some minutes.")
