@@ -197,21 +197,23 @@ def replay_lanes(
     eval_every = checks.integer("eval_every", eval_every, low=1)
 
     driver = Replay(traces, problem, optimizers)
-    initial = driver.evaluate()
+    evaluations = driver.evaluate()
     for name in until:
-        if name not in initial[0]:
-            checks.fail("until", name, "a metric of the problem: " + ", ".join(initial[0]))
+        if name not in evaluations[0]:
+            checks.fail("until", name, "a metric of the problem: " + ", ".join(evaluations[0]))
     marks = sorted({0, *range(eval_every, max(lengths), eval_every), *lengths})
-    results: list[list[tuple[int, dict[str, Any]]]] = [[(0, metrics)] for metrics in initial]
+    results: list[list[tuple[int, dict[str, Any]]]] = [[(0, metrics)] for metrics in evaluations]
     ends: list[Any] = [None] * len(traces)
     for mark in marks:
         if mark:
             driver.advance(mark)
-            for lane, metrics in enumerate(driver.evaluate()):
-                if ends[lane] is None:
-                    results[lane].append((mark, metrics))
+            evaluations = driver.evaluate()
         for lane, length in enumerate(lengths):
-            if ends[lane] is None and (mark == length or _reached(until, results[lane][-1][1])):
+            if ends[lane] is not None or not (mark == length or mark % eval_every == 0):
+                continue  # it is over, or this is the end of another lane
+            if mark:
+                results[lane].append((mark, evaluations[lane]))
+            if mark == length or _reached(until, results[lane][-1][1]):
                 ends[lane] = driver.params(lane)
         if all(end is not None for end in ends):
             break
@@ -226,7 +228,8 @@ def history(trace: Trace, evaluations: Sequence[tuple[int, Mapping[str, Any]]]) 
     at = np.array([update for update, _ in evaluations])
     times = np.concatenate([[0.0], trace.updates["time"].to_numpy()])
     samples = np.concatenate([[0], trace.updates["samples"].to_numpy().cumsum()])
-    metrics = {name: np.array([float(m[name]) for _, m in evaluations]) for name in evaluations[0][1]}
+    names = sorted(evaluations[0][1], key=lambda name: (name != "loss", name))
+    metrics = {name: np.array([float(m[name]) for _, m in evaluations]) for name in names}
     return pd.DataFrame({"update": at, "time": times[at], "samples": samples[at], **metrics})
 
 

@@ -189,10 +189,9 @@ class Trace:
                 }
             )
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"path: {str(path)!r} is not a readable trace ({type(error).__name__}: {error}); "
-                "allowed is an undamaged file written by Trace.save"
-            ) from error
+            cause = " ".join(f"{type(error).__name__}: {error}".split())
+            allowed = "allowed is an undamaged file written by Trace.save"
+            raise ValueError(f"path: {str(path)!r} is not a readable trace ({cause}); {allowed}") from error
         return cls(tasks, updates.astype(UPDATE_COLUMNS).reset_index(drop=True), metadata).validate()
 
     def __repr__(self) -> str:

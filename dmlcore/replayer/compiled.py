@@ -1,13 +1,10 @@
-"""The compiled replay: one loop on the device, which trains along a schedule at the speed of plain SGD.
-
-Axes: S lanes (runs side by side), R rows, K tasks of a row, B samples of a row.
-"""
+"""The compiled replay: feeds traces to the loop, one run or several lanes at a time."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import jax
@@ -17,8 +14,9 @@ import optax
 import pooch
 
 from dmlcore.problems.problem import Problem
-from dmlcore.replayer.batches import BATCHES, INIT, run_key, task_indices
-from dmlcore.replayer.hoist import Program, hoist
+from dmlcore.replayer.batches import BATCHES, INIT, run_key
+from dmlcore.replayer.hoist import hoist
+from dmlcore.replayer.loop import BLOCK, Carry, Rows, Shape, advance_lanes, advance_one
 from dmlcore.replayer.schedule import NONE, Schedule, compile_trace
 from dmlcore.trace import Trace
 
@@ -28,41 +26,9 @@ if jax.config.jax_compilation_cache_dir is None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
-MAX_ROWS = 2048  # of one call: bounds the memory for sample numbers
-MIN_ROWS = 64
+MAX_ROWS, MAX_TASKS = 2048, 16384  # of one call, which stops at the rows that there are
 
 _on_device: WeakKeyDictionary[Problem, tuple[Any, Any]] = WeakKeyDictionary()
-
-
-class Shape(NamedTuple):
-    """What a compiled loop depends on, apart from array shapes."""
-
-    samples_per_task: int
-    reads_newest: bool
-    accumulates: bool
-    keeps_copies: bool
-
-
-class Rows(NamedTuple):
-    """The part of a `Schedule` that one call of the loop works off, padded; slots are never NONE."""
-
-    worker: Any
-    clock: Any
-    batch_size: Any
-    weight: Any
-    read: Any
-    write: Any
-    keep: Any
-    last: Any
-
-
-class Carry(NamedTuple):
-    """State of a replay: what the server has, the update it gathers, the versions still needed."""
-
-    params: Any
-    optimizer_state: Any
-    gathered: Any
-    slots: Any
 
 
 def device_data(problem: Problem) -> tuple[Any, Any]:
@@ -76,82 +42,6 @@ def device_data(problem: Problem) -> tuple[Any, Any]:
 def evaluate(problem: Problem, params: Any, eval_data: Any) -> dict[str, jax.Array]:
     """Metrics of the parameters as scalars."""
     return dict(problem.evaluate(params, eval_data))
-
-
-def _advance(
-    problem: Problem,
-    program: Program,
-    shape: Shape,
-    carry: Carry,
-    rows: Rows,
-    count: Any,
-    key: Any,
-    data: Any,
-    constants: Any,
-) -> Carry:
-    """Works off the first `count` rows."""
-    offsets = jnp.arange(shape.samples_per_task)
-    dtype = jnp.result_type(*jax.tree.leaves(carry.params))
-
-    def samples(worker: Any, clock: Any) -> Any:
-        return task_indices(key, worker, clock, shape.samples_per_task, problem.num_samples)
-
-    num_rows = rows.worker.shape[0]
-    indices = jax.vmap(jax.vmap(samples))(rows.worker, rows.clock).reshape(num_rows, -1)
-    sizes = rows.batch_size[..., None]
-    weights = (
-        jnp.where(offsets < sizes, rows.weight[..., None] / sizes, 0).astype(dtype).reshape(num_rows, -1)
-    )
-
-    def step(gradient: Any, optimizer_state: Any, params: Any) -> tuple[Any, Any]:
-        updates, optimizer_state = program(constants, gradient, optimizer_state, params)
-        return optax.apply_updates(params, updates), optimizer_state
-
-    def work_off(i: Any, carry: Carry) -> Carry:
-        params, optimizer_state, gathered, slots = carry
-        view: Any = params
-        view_state = None
-        if not shape.reads_newest:
-            held = jax.tree.map(lambda slot: slot[rows.read[i]], slots)
-            view, view_state = held if shape.keeps_copies else (held, None)
-        batch = jax.tree.map(lambda column: column[indices[i]], data)
-        gradient = jax.grad(lambda p: jnp.dot(weights[i], problem.losses(p, batch)))(view)
-        if shape.keeps_copies:
-            slots = store(slots, rows.keep[i], step(gradient, view_state, view))
-        if shape.accumulates:
-            total = jax.tree.map(jnp.add, gathered, gradient)
-            gathered, params, optimizer_state = jax.lax.cond(
-                rows.last[i],
-                lambda: (jax.tree.map(jnp.zeros_like, total), *step(total, optimizer_state, params)),
-                lambda: (total, params, optimizer_state),
-            )
-        else:
-            params, optimizer_state = step(gradient, optimizer_state, params)
-        if not shape.reads_newest:
-            new = (params, optimizer_state) if shape.keeps_copies else params
-            slots = store(slots, rows.write[i], new)
-        return Carry(params, optimizer_state, gathered, slots)
-
-    def store(slots: Any, slot: Any, value: Any) -> Any:
-        return jax.tree.map(lambda s, x: s.at[slot].set(x), slots, value)
-
-    return jax.lax.fori_loop(0, count, work_off, carry)
-
-
-@functools.partial(jax.jit, static_argnames=("problem", "program", "shape"), donate_argnames=("carry",))
-def _advance_one(problem, program, shape, carry, rows, count, key, data, constants):
-    return _advance(problem, program, shape, carry, rows, count, key, data, constants)
-
-
-@functools.partial(jax.jit, static_argnames=("problem", "program", "shape"), donate_argnames=("carry",))
-def _advance_lanes(problem, program, shape, carry, rows, count, key, data, constants):
-    one = functools.partial(_advance, problem, program, shape)
-    return jax.vmap(one, in_axes=(0, 0, None, 0, None, 0))(carry, rows, count, key, data, constants)
-
-
-def compilations() -> int:
-    """How many loops were compiled so far; a new seed, staleness, learning rate or cluster adds none."""
-    return _advance_one._cache_size() + _advance_lanes._cache_size()
 
 
 class Replay:
@@ -177,10 +67,13 @@ class Replay:
             schedules = [compile_trace(trace, merge=merge, slots=slots) for trace in traces]
         self._schedules = schedules
         row_counts = {tuple(s.first_row) for s in schedules}
+        # A window makes workers wait in some runs and not in others: its loop always gathers, so that another
+        # staleness compiles nothing.
+        windowed = slots and any(trace.metadata.get("staleness") is not None for trace in traces)
         self._shape = Shape(
             samples_per_task=max(int(s.batch_size.max(initial=1)) for s in schedules),
             reads_newest=all(s.reads_newest for s in schedules),
-            accumulates=any(s.accumulates for s in schedules) or len(row_counts) > 1,
+            accumulates=windowed or len(row_counts) > 1 or any(s.accumulates for s in schedules),
             keeps_copies=any(s.keeps_copies for s in schedules),
         )
         if not self._shape.reads_newest:
@@ -231,11 +124,12 @@ class Replay:
         ]
         self._update = update
         data, _ = device_data(self.problem)
-        call = _advance_one if self.lanes == 1 else _advance_lanes
+        call = advance_one if self.lanes == 1 else advance_lanes
         total = max(end - start for start, end in spans)
-        for done in range(0, total, MAX_ROWS):
-            count = min(MAX_ROWS, total - done)
-            size = max(MIN_ROWS, _power_of_two(count))
+        width = self._schedules[0].worker.shape[1]
+        size = max(BLOCK, min(MAX_ROWS, _power_of_two(MAX_TASKS // width)))
+        for done in range(0, total, size):
+            count = min(size, total - done)
             pieces = [
                 self._piece(schedule, min(start + done, end), min(start + done + count, end), size)
                 for schedule, (start, end) in zip(self._schedules, spans, strict=True)

@@ -1,0 +1,17 @@
+"""Clusters that tests share: small, with everything that can make workers differ."""
+
+from scipy import stats
+
+from dmlcore.cluster import Cluster
+
+EXPONENTIAL = Cluster.uniform(4, samples_per_second=1000, jitter=stats.expon())
+MIXED = Cluster.from_speeds(
+    [1000, 700, 1300, 1000],
+    overhead=0.002,
+    latency=[0.001, 0.004, 0.002, 0.0],
+    bandwidth=5e7,
+    jitter=stats.gamma(4, scale=0.25),
+    latency_jitter=stats.expon(),
+).with_stragglers(4, fraction=0.2, mean_tasks=5)
+LOCK_STEP = Cluster.uniform(4, samples_per_second=1000)
+CLUSTERS = {"exponential": EXPONENTIAL, "mixed": MIXED, "lock_step": LOCK_STEP}

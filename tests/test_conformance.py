@@ -1,0 +1,138 @@
+"""One table: every policy on every engine keeps the promises of traces and its own."""
+
+import math
+
+import numpy as np
+import pytest
+from clusters import CLUSTERS
+
+from dmlcore import metrics
+from dmlcore.engines import ALL_ENGINES
+from dmlcore.policies import ALL_POLICIES
+from dmlcore.trace import predecessors
+
+TABLE = [
+    pytest.param(policy, engine, cluster, id=f"{policy}-{engine}-{cluster}")
+    for policy in ALL_POLICIES
+    for engine in ALL_ENGINES
+    for cluster in CLUSTERS
+]
+
+
+@pytest.fixture
+def trace(request):
+    policy, engine, cluster = request.param
+    run = ALL_ENGINES[engine]
+    return run(ALL_POLICIES[policy](), CLUSTERS[cluster], updates=120, seed=3, parameter_bytes=10_000)
+
+
+def table(function):
+    return pytest.mark.parametrize("trace", [pytest.param(p.values, id=p.id) for p in TABLE], indirect=True)(
+        function
+    )
+
+
+@table
+def test_trace_is_valid_and_complete(trace):
+    assert trace.validate() is trace
+    assert len(trace.updates) == 120
+    assert set(trace.metadata) >= {
+        "engine",
+        "policy",
+        "num_workers",
+        "cluster",
+        "batch_size",
+        "seed",
+        "versions",
+    }
+
+
+@table
+def test_clocks_of_a_worker_are_consecutive_and_follow_each_other(trace):
+    tasks = trace.tasks
+    for _, own in tasks.groupby("worker"):
+        own = own.sort_values("clock")
+        assert (own["clock"].to_numpy() == np.arange(len(own))).all()
+        begun = own["pull_start"].fillna(own["compute_start"]).to_numpy()
+        ended = own["push_end"].fillna(own["compute_end"]).to_numpy()
+        assert (begun[1:] >= ended[:-1]).all()
+        assert (np.diff(own["version_read"]) >= 0).all(), "a worker never goes back to an older version"
+
+
+@table
+def test_versions_are_read_as_they_stand(trace):
+    """A pull sees exactly the updates made before it: the newest version at that moment."""
+    tasks = trace.tasks[trace.tasks["pull_start"].notna()]
+    made = trace.updates["time"].to_numpy()
+    before = np.searchsorted(made, tasks["pull_start"], side="left")
+    upto = np.searchsorted(made, tasks["pull_start"], side="right")
+    assert ((before <= tasks["version_read"]) & (tasks["version_read"] <= upto)).all()
+
+
+@table
+def test_a_kept_copy_has_the_version_of_the_task_before(trace):
+    kept = trace.tasks["pull_start"].isna().to_numpy()
+    previous = predecessors(trace.tasks)
+    read = trace.tasks["version_read"].to_numpy()
+    assert (read[kept] == read[previous[kept]]).all()
+
+
+@table
+def test_window_of_policies_that_promise_one(trace):
+    staleness = trace.metadata["staleness"]
+    if staleness is None:
+        pytest.skip(f"{trace.metadata['policy']} promises no window")
+    if trace.metadata["policy"].startswith("k_"):
+        pytest.skip("K-sync promises staleness 0 in versions, not in clocks")
+    assert metrics.clock_gap(trace) <= staleness
+    assert metrics.read_window_violations(trace, staleness).empty
+
+
+@table
+def test_lock_step_policies_have_no_staleness(trace):
+    if trace.metadata["policy"].split("(")[0] not in ("bsp", "k_sync", "k_batch_sync"):
+        pytest.skip("not lock-step")
+    assert (metrics.staleness(trace) == 0).all()
+
+
+@table
+def test_weights_of_an_update(trace):
+    """Means sum to 1; a worker's share in the SSP family is 1 / P; an ASP push counts whole."""
+    applied = trace.tasks[trace.tasks["update"] >= 0]
+    family = trace.metadata["policy"].split("(")[0]
+    if family in ("ssp", "essp", "dssp"):
+        np.testing.assert_allclose(applied["weight"], 1 / trace.num_workers)
+    else:
+        np.testing.assert_allclose(applied.groupby("update")["weight"].sum(), 1.0)
+
+
+@table
+def test_nobody_idles_for_good(trace):
+    """Every worker is still at work, or waits with its last push, when the run ends."""
+    last = trace.tasks.groupby("worker")["clock"].max()
+    assert len(last) == trace.num_workers
+    assert (last >= 1).all()
+
+
+@pytest.mark.parametrize("name", ALL_POLICIES)
+@pytest.mark.parametrize("engine", ALL_ENGINES)
+def test_same_seed_same_trace(name, engine):
+    run, cluster = ALL_ENGINES[engine], CLUSTERS["mixed"]
+    one, two, other = (run(ALL_POLICIES[name](), cluster, updates=60, seed=seed) for seed in (5, 5, 6))
+    assert one.tasks.equals(two.tasks)
+    assert one.updates.equals(two.updates)
+    assert not one.tasks.equals(other.tasks)
+
+
+def test_policies_meet_the_same_stragglers():
+    """Common random numbers: a task's compute time depends on seed, worker and clock, not on the policy."""
+    runs = {
+        name: ALL_ENGINES["simulate"](policy(), CLUSTERS["mixed"], updates=100, seed=1)
+        for name, policy in ALL_POLICIES.items()
+    }
+    seconds: dict[tuple[int, int], float] = {}
+    for trace in runs.values():
+        done = trace.tasks[trace.tasks["push_end"].notna()]
+        for task in done.itertuples():
+            spent = task.compute_end - task.compute_start
+            assert math.isclose(spent, seconds.setdefault((task.worker, task.clock), spent), abs_tol=1e-9)

@@ -1,0 +1,182 @@
+"""Identities that hold to the last bit, and the compiled replay against the readable one."""
+
+import math
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from clusters import EXPONENTIAL, MIXED
+
+import dmlcore as dml
+from dmlcore.policies import ALL_POLICIES
+from dmlcore.replayer.batches import BATCHES, INIT, run_key, task_indices
+from dmlcore.replayer.reference import replay_reference
+
+OPTIMIZERS = {
+    "sgd": lambda: optax.sgd(0.1),
+    "momentum": lambda: optax.sgd(0.02, momentum=0.9),
+    "adam": lambda: optax.adam(1e-3),
+}
+
+
+def same_bits(one, two):
+    return all(
+        (np.asarray(a) == np.asarray(b)).all() for a, b in zip(*map(jax.tree.leaves, (one, two)), strict=True)
+    )
+
+
+def relative_error(one, two):
+    flat = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)]) for tree in (one, two)]
+    return np.linalg.norm(flat[0] - flat[1]) / np.linalg.norm(flat[1])
+
+
+def train(policy, cluster=MIXED, optimizer=None, problem=None, **options):
+    options = {"updates": 200, "seed": 4, "eval_every": 100} | options
+    problem = problem or dml.problems.digits_mlp()
+    return dml.train(problem, cluster, policy, optimizer or optax.sgd(0.1), **options)
+
+
+def test_asp_with_one_worker_is_plain_sgd():
+    problem, optimizer = dml.problems.digits_mlp(), optax.sgd(0.1, momentum=0.9)
+    run = train(dml.asp(), dml.Cluster.uniform(1), optimizer)
+    params = problem.init(run_key(4, INIT))
+    state = optimizer.init(params)
+
+    @jax.jit
+    def step(params, state, clock):
+        indices = task_indices(run_key(4, BATCHES), 0, clock, 32, problem.num_samples)
+        batch = jax.tree.map(lambda column: jnp.asarray(column)[indices], problem.data)
+        gradient = jax.grad(lambda p: problem.losses(p, batch).mean())(params)
+        updates, state = optimizer.update(gradient, state, params)
+        return optax.apply_updates(params, updates), state
+
+    for clock in range(200):
+        params, state = step(params, state, clock)
+    assert relative_error(run.params, params) < 1e-6
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (dml.ssp(0), dml.bsp()),
+        (dml.essp(0), dml.bsp()),
+        (dml.k_sync(4), dml.bsp()),
+        (dml.dssp(2, 2), dml.essp(2)),
+        (dml.dssp(0, 0), dml.bsp()),
+        (dml.k_async(1), dml.asp()),
+        (dml.k_batch_async(1), dml.asp()),
+        (dml.ssp(10_000), dml.ssp(math.inf)),
+        (dml.essp(10_000), dml.asp(weight=1 / 4)),
+    ],
+    ids=lambda policy: policy.name,
+)
+def test_limiting_identities(one, two, optimizer):
+    """Same tasks, same times, same versions, same bits."""
+    left, right = (train(policy, optimizer=OPTIMIZERS[optimizer]()) for policy in (one, two))
+    assert left.trace.tasks.equals(right.trace.tasks)
+    assert left.trace.updates.equals(right.trace.updates)
+    assert same_bits(left.params, right.params)
+    assert left.history.equals(right.history)
+
+
+def test_ssp_beyond_the_run_never_waits():
+    """Without a gate a worker's timeline is its own: on free links it is that of ASP, task by task."""
+    left, right = (dml.simulate(p, EXPONENTIAL, updates=300, seed=2) for p in (dml.ssp(300), dml.asp()))
+    columns = ["worker", "clock", "compute_start", "compute_end", "push_end", "update"]
+    assert left.tasks[columns].equals(right.tasks[columns])
+    assert left.tasks["pull_start"].isna().sum() == len(left.tasks) - 4, "only the first tasks pull"
+
+
+def test_bsp_does_not_depend_on_latencies():
+    assert same_bits(train(dml.bsp(), MIXED).params, train(dml.bsp(), EXPONENTIAL).params)
+
+
+def test_bsp_is_large_batch_sgd():
+    """One round of P workers with b samples is one step on the P b samples together."""
+    problem = dml.problems.digits_mlp()
+    run = train(dml.bsp(), optimizer=optax.sgd(0.1))
+    params, data = problem.init(run_key(4, INIT)), jax.tree.map(jnp.asarray, problem.data)
+    draw = jax.vmap(
+        lambda worker, clock: task_indices(run_key(4, BATCHES), worker, clock, 32, problem.num_samples)
+    )
+
+    @jax.jit
+    def step(params, clock):
+        indices = draw(jnp.arange(4), jnp.full(4, clock)).ravel()
+        batch = jax.tree.map(lambda column: column[indices], data)
+        gradient = jax.grad(lambda p: problem.losses(p, batch).mean())(params)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, gradient)
+
+    for clock in range(200):
+        params = step(params, clock)
+    assert relative_error(run.params, params) < 1e-5
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+def test_compiled_equals_reference(policy, optimizer):
+    make = OPTIMIZERS[optimizer]
+    run = train(ALL_POLICIES[policy](), optimizer=make())
+    reference = replay_reference(run.trace, dml.problems.digits_mlp(), make())
+    assert relative_error(run.params, reference) <= 1e-4
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+def test_compiled_equals_reference_in_float64(policy, optimizer):
+    make = OPTIMIZERS[optimizer]
+    with jax.enable_x64(True):
+        problem = dml.problems.digits_mlp(dtype="float64")
+        run = train(ALL_POLICIES[policy](), optimizer=make(), problem=problem)
+        assert all(leaf.dtype == np.float64 for leaf in jax.tree.leaves(run.params))
+        assert relative_error(run.params, replay_reference(run.trace, problem, make())) <= 1e-10
+
+
+@pytest.mark.parametrize("policy", ["bsp", "ssp", "k_async", "k_batch_async", "asp"])
+def test_lanes_equal_single_runs(policy):
+    """Seeds and learning rates side by side under vmap are the runs one by one."""
+    problem = dml.problems.digits_mlp()
+    rates = [0.05, 0.1, 0.2]
+    traces = [dml.simulate(ALL_POLICIES[policy](), MIXED, seconds=3.0, seed=seed) for seed in range(3)]
+    lanes = dml.replay_lanes(
+        traces, problem, [optax.sgd(rate, momentum=0.5) for rate in rates], eval_every=40
+    )
+    for trace, rate, lane in zip(traces, rates, lanes, strict=True):
+        alone = dml.replay(trace, problem, optax.sgd(rate, momentum=0.5), eval_every=40)
+        assert relative_error(lane.params, alone.params) < 1e-5
+        np.testing.assert_allclose(lane.history["loss"], alone.history["loss"], rtol=1e-4)
+        assert (lane.history["time"] == alone.history["time"]).all()
+
+
+@pytest.mark.parametrize("policy", ["bsp", "ssp", "k_async"])
+def test_where_evaluations_fall_changes_no_bit(policy):
+    often, once = (train(ALL_POLICIES[policy](), eval_every=every) for every in (7, 200))
+    assert same_bits(often.params, once.params)
+
+
+def test_replay_of_a_saved_trace_gives_the_same_bits(tmp_path):
+    run = train(dml.ssp(3))
+    run.trace.save(tmp_path / "trace.parquet")
+    again = dml.replay(dml.Trace.load(tmp_path / "trace.parquet"), dml.problems.digits_mlp(), optax.sgd(0.1))
+    assert same_bits(run.params, again.params)
+
+
+def test_same_seed_same_bits_in_two_processes():
+    code = """
+import hashlib, jax, optax, numpy as np, dmlcore as dml
+from scipy import stats
+cluster = dml.Cluster.uniform(4, jitter=stats.expon()).with_stragglers(3)
+run = dml.train(dml.problems.digits_mlp(), cluster, dml.ssp(2), optax.adam(1e-3), updates=200, seed=11)
+print(hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(run.params))).hexdigest())
+"""
+    hashes = {
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    }
+    assert len(hashes) == 1
+    assert len(hashes.pop().strip()) == 64

@@ -1,0 +1,108 @@
+"""Traces: their invariants, their files, and what becomes of damaged ones."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from clusters import MIXED
+
+import dmlcore as dml
+from dmlcore.trace import TASK_COLUMNS
+
+
+@pytest.fixture
+def trace():
+    return dml.simulate(dml.k_sync(3), MIXED, updates=50, seed=2, parameter_bytes=1000)
+
+
+def test_columns_are_the_fixed_ones(trace):
+    names = "worker clock batch_size version_read pull_start compute_start compute_end push_end update weight"
+    assert list(trace.tasks) == names.split()
+    assert list(trace.updates) == ["time", "num_tasks", "samples"]
+
+
+@pytest.mark.parametrize("policy", [dml.ssp(2), dml.k_sync(2), dml.k_batch_async(3)], ids=str)
+def test_save_and_load(policy, tmp_path):
+    trace = dml.simulate(policy, MIXED, updates=50, seed=2)
+    trace.save(tmp_path / "trace.parquet")
+    again = dml.Trace.load(tmp_path / "trace.parquet")
+    assert again.tasks.equals(trace.tasks)
+    assert again.updates.equals(trace.updates)
+    assert again.metadata == trace.metadata
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.parquet"]
+
+
+def test_a_file_is_plain_parquet_with_json_metadata(trace, tmp_path):
+    trace.save(tmp_path / "trace.parquet")
+    frame = pd.read_parquet(tmp_path / "trace.parquet")
+    assert list(frame) == [*TASK_COLUMNS, "update_time"]
+
+
+def test_a_failed_save_leaves_nothing(trace, tmp_path):
+    trace.metadata["not json"] = object()
+    with pytest.raises(TypeError):
+        trace.save(tmp_path / "trace.parquet")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "text", "other parquet"])
+def test_a_corrupt_file_is_one_clear_error(trace, tmp_path, damage):
+    path = tmp_path / "trace.parquet"
+    trace.save(path)
+    content = bytearray(path.read_bytes())
+    if damage == "truncated":
+        path.write_bytes(content[: len(content) // 2])
+    elif damage == "flipped":
+        for i in range(4, len(content), 97):
+            content[i] ^= 0xFF
+        path.write_bytes(content)
+    elif damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "text":
+        path.write_text("not a trace")
+    else:
+        pd.DataFrame({"worker": [1]}).to_parquet(path)
+    with pytest.raises(ValueError, match=r"trace\.parquet.*undamaged file written by Trace\.save"):
+        dml.Trace.load(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.parquet"):
+        dml.Trace.load(tmp_path / "nowhere.parquet")
+
+
+BREAKS = {
+    "starts to compute before its pull starts": lambda t: t.tasks.loc.__setitem__((5, "pull_start"), 1e9),
+    "ends before it starts": lambda t: t.tasks.loc.__setitem__((5, "compute_end"), -1.0),
+    "arrives before it is computed": lambda t: t.tasks.loc.__setitem__((5, "push_end"), 0.0),
+    "reads a version later than its update": lambda t: t.tasks.loc.__setitem__((0, "version_read"), 40),
+    "has a weight that is not finite": lambda t: t.tasks.loc.__setitem__((5, "weight"), np.nan),
+    "has a compute time that is not finite": lambda t: t.tasks.loc.__setitem__((5, "compute_start"), np.inf),
+    "is there twice": lambda t: t.tasks.loc.__setitem__((5, ["worker", "clock"]), t.tasks.loc[4, ["worker", "clock"]]),
+    "is of a worker that is not there": lambda t: t.tasks.loc.__setitem__((5, "worker"), 9),
+    "has no samples": lambda t: t.tasks.loc.__setitem__((5, "batch_size"), 0),
+    "does not count the tasks": lambda t: t.updates.loc.__setitem__((7, "num_tasks"), 2),
+    "times are not finite and ascending": lambda t: t.updates.loc.__setitem__((7, "time"), 0.0),
+    "in an update beyond the last": lambda t: t.tasks.loc.__setitem__((5, "update"), 99),
+    "cached copy that lacks": lambda t: t.tasks.loc.__setitem__((0, "pull_start"), np.nan),
+    "columns ['update'] are missing": lambda t: t.tasks.pop("update"),
+}
+
+
+@pytest.mark.parametrize("complaint", BREAKS)
+def test_validate_names_what_is_broken(trace, complaint):
+    BREAKS[complaint](trace)
+    with pytest.raises(ValueError, match="trace") as error:
+        trace.validate()
+    assert complaint in str(error.value)
+
+
+@pytest.mark.parametrize("policy", [dml.bsp(), dml.ssp(3), dml.k_sync(2), dml.asp()], ids=str)
+def test_until_is_the_run_that_stopped_there(policy):
+    """Cut after 30 updates, a trace has the tasks of the run that was told to stop there."""
+    long, short = (dml.simulate(policy, MIXED, updates=updates, seed=1) for updates in (80, 30))
+    cut = long.until(30).validate()
+    assert cut.end_time == short.end_time
+    assert cut.updates.equals(short.updates)
+    keys = ["worker", "clock"]
+    one, two = (t.tasks.sort_values(keys).reset_index(drop=True) for t in (cut, short))
+    assert one.equals(two)
