@@ -1,5 +1,134 @@
-"""Placeholder until the paper is written."""
+"""Stale synchronous parallel (Ho et al. 2013): what is claimed, and what would show it.
 
-from dmlcore.papers.paper import Paper
+The expected ranges were fixed before the first run. Only what the abstract says has the source `abstract`.
+"""
 
-PAPER = Paper(key="ssp", title="Stale synchronous parallel", reference="Ho 2013", notebook="01_ssp.ipynb")
+from __future__ import annotations
+
+from pydantic import Field
+
+from dmlcore.claims import Claim
+from dmlcore.papers.paper import Paper, Parameters
+
+PROBLEMS = ("matrix factorization", "digits")
+RIVALS = tuple(f"{problem}, against {rival}" for problem in PROBLEMS for rival in ("BSP", "ASP"))
+SOONER = "time to the target objective: rival / SSP, transient stragglers"
+
+
+class SSPParameters(Parameters):
+    """Parameters of notebooks/01_ssp.ipynb.
+
+    Args:
+        seeds: number of seeds.
+        staleness: s of the SSP that is compared with BSP and ASP, clocks.
+        workers: of the cluster.
+    """
+
+    seeds: int = Field(5, ge=1)
+    staleness: int = Field(3, ge=1)
+    workers: int = Field(16, ge=2)
+
+
+CLAIMS = (
+    Claim(
+        id="S1",
+        paper="ssp",
+        statement="No schedule breaks the bound: clock gap <= s, and every read holds all updates of clocks "
+        "<= c - s - 1",
+        source="abstract",
+        metric="tasks outside the read window, plus clocks of lead beyond s, over s in {0, 1, 3, 8}",
+        expected=(0, 0),
+        parts=("SSP", "ESSP"),
+    ),
+    Claim(
+        id="S2-paper",
+        paper="ssp",
+        statement="SSP reaches a target objective sooner than BSP and fully asynchronous, "
+        "all at the learning rate that suits BSP best",
+        source="abstract",
+        metric=SOONER,
+        expected=(1, None),
+        unit="x",
+        parts=RIVALS,
+    ),
+    Claim(
+        id="S2-fair",
+        paper="ssp",
+        statement="The same, each method at its own best learning rate of one grid",
+        source="ours",
+        metric=SOONER,
+        expected=(1, None),
+        unit="x",
+        parts=RIVALS,
+    ),
+    Claim(
+        id="S3",
+        paper="ssp",
+        statement="Workers spend a larger share of their time computing, the larger s is",
+        source="abstract",
+        metric="smallest rise of the computing share between neighbours of s = 0, 1, 3, 8",
+        expected=(0, None),
+        parts=PROBLEMS,
+    ),
+    Claim(
+        id="S4",
+        paper="ssp",
+        statement="The best s is interior: clocks are faster with s, and each is worth less",
+        source="ours",
+        metric="time to the target: the better of s = 0 and s = infinity / the best s between",
+        expected=(1, None),
+        unit="x",
+        parts=PROBLEMS,
+    ),
+    Claim(
+        id="S6",
+        paper="ssp",
+        statement="A persistent straggler leaves nothing to gain: the makespan is that of BSP for every s",
+        source="ours",
+        metric="makespan of BSP / of SSP, largest over s = 1, 3, 8; one worker 3x slower, free links",
+        expected=(0.98, 1.02),
+        unit="x",
+    ),
+    Claim(
+        id="S7-staleness",
+        paper="ssp",
+        statement="ESSP's reads are fresher than SSP's at the same s",
+        source="ours",
+        metric="mean clocks by which a read lags: SSP - ESSP",
+        expected=(0, None),
+        unit="clocks",
+        parts=PROBLEMS,
+    ),
+    Claim(
+        id="S7-robustness",
+        paper="ssp",
+        statement="ESSP bears larger steps than SSP at the same s",
+        source="ours",
+        metric="learning rates of the grid at which the target is reached: ESSP - SSP",
+        expected=(0, None),
+        unit="rates",
+        parts=PROBLEMS,
+    ),
+)
+
+PAPER = Paper(
+    key="ssp",
+    title="More effective distributed ML via a stale synchronous parallel parameter server",
+    reference="Ho, Cipar, Cui, Kim, Lee, Gibbons, Gibson, Ganger, Xing, NIPS 2013",
+    notebook="01_ssp.ipynb",
+    parameters=SSPParameters,
+    claims=CLAIMS,
+    figures={
+        "timelines.png": "Timelines of eight workers under BSP, SSP and ASP with the same stragglers: under BSP "
+        "all wait for the slowest in every round, under SSP only when it falls behind by s clocks, under ASP never.",
+        "objective.png": "Objective against virtual time for BSP, SSP, ESSP and ASP on matrix factorization and "
+        "digits, at one shared learning rate and at each method's own best.",
+        "breakdown.png": "Share of time that workers compute, transfer and wait, against the staleness s.",
+        "interior_optimum.png": "Clocks per second rise with s, clocks needed to reach the target rise too, and "
+        "the time to the target is their ratio.",
+        "stragglers.png": "Time for the same number of clocks against s, under transient and under persistent "
+        "stragglers: s helps against the first and not against the second.",
+        "staleness.png": "How many clocks a read lags behind, as a histogram, for SSP and ESSP at the same s.",
+    },
+    quick_seconds=80,
+)
