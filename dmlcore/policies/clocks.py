@@ -74,7 +74,7 @@ def take_held(state, push: Push) -> list[tuple[int, int, float]]:
     return tasks
 
 
-def _on_push(staleness: float):
+def window_rule(staleness: float):
     def on_push(state: WindowState, push: Push) -> tuple[WindowState, Decision]:
         worker = push.worker
         clocks, copy_clock = state.clocks, state.copy_clock
@@ -123,7 +123,7 @@ def _window(name: str, staleness: float, weight: float | None, cached: bool) -> 
         share = resolve_weight(weight, num_workers)
         return WindowState(ClockTable(num_workers), share, [0] * num_workers if cached else None)
 
-    return Policy(name, init, _on_push(staleness), staleness)
+    return Policy(name, init, window_rule(staleness), staleness)
 
 
 def bsp() -> Policy:
