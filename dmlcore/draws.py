@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dmlcore.cluster import Cluster, Stragglers, quantile_function
@@ -109,7 +111,7 @@ class Draws:
             enter = leave * episodes.fraction / (1 - episodes.fraction)
             slow = np.empty(uniform.shape, bool)
             # The chain starts in its stationary law.
-            state = self._slow.get((index, row))
+            state: Any = self._slow.get((index, row))
             for clock in range(CLOCKS_PER_BLOCK):
                 u = uniform[:, clock]
                 state = u < episodes.fraction if state is None else np.where(state, u >= leave, u < enter)

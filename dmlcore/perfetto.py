@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from dmlcore import metrics
+from dmlcore import files, metrics
 
 if TYPE_CHECKING:
     from dmlcore.trace import Trace
@@ -72,12 +72,7 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> Path:
     'run.json'
     """
     path = Path(path)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_text(json.dumps(to_perfetto(trace), allow_nan=False))
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    files.write(path, json.dumps(to_perfetto(trace), allow_nan=False))
     return path
 
 

@@ -16,7 +16,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-TASK_COLUMNS = {
+from dmlcore import files
+
+TASK_COLUMNS: dict[str, type] = {
     "worker": np.int32,
     "clock": np.int32,
     "batch_size": np.int32,
@@ -28,7 +30,7 @@ TASK_COLUMNS = {
     "update": np.int32,
     "weight": np.float64,
 }
-UPDATE_COLUMNS = {"time": np.float64, "num_tasks": np.int32, "samples": np.int64}
+UPDATE_COLUMNS: dict[str, type] = {"time": np.float64, "num_tasks": np.int32, "samples": np.int64}
 METADATA_KEY = b"dmlcore.trace"
 
 
@@ -157,12 +159,8 @@ class Trace:
             self.tasks.assign(update_time=times[self.tasks["update"]]), preserve_index=False
         )
         table = table.replace_schema_metadata({METADATA_KEY: json.dumps(self.metadata, sort_keys=True)})
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        try:
+        with files.aside(path) as partial:
             pq.write_table(table, partial, compression="zstd")
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trace:

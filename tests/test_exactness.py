@@ -172,7 +172,8 @@ import hashlib, jax, optax, numpy as np, dmlcore as dml
 from scipy import stats
 cluster = dml.Cluster.uniform(4, jitter=stats.expon()).with_stragglers(3)
 run = dml.train(dml.problems.digits_mlp(), cluster, dml.ssp(2), optax.adam(1e-3), updates=200, seed=11)
-print(hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(run.params))).hexdigest())
+content = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(run.params))
+print(hashlib.sha256(content).hexdigest())
 """
     hashes = {
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -20,7 +20,7 @@ class Exploration:
         self.state = policy.init(num_workers)
         self.version, self.now = 0, 0.0
         self.clock = [0] * num_workers
-        self.running = {worker: (0, 0.0, 0.0) for worker in range(num_workers)}  # version, pull, start
+        self.running = dict.fromkeys(range(num_workers), (0, 0.0, 0.0))  # version, pull, start
         self.tasks, self.updates = {}, []
 
     def finish(self, worker):

@@ -23,8 +23,8 @@ LAYERS = (
     {"replayer", "engines"},
     {"runs"},
     {"comparison"},
-    {"metrics", "claims"},
-    {"plot", "perfetto"},
+    {"metrics"},
+    {"claims", "plot", "perfetto"},
     {"papers"},
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

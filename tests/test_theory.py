@@ -59,7 +59,7 @@ def test_a_persistent_straggler_leaves_nothing_to_gain(policy):
 
 
 def test_transient_stragglers_leave_much_to_gain():
-    """Compute time 0.5 + Exp(1) / 2 a task: the makespan falls with s (a dossier's numbers are of this shape)."""
+    """Compute time 0.5 + Exp(1) / 2 a task: the makespan falls with s."""
     cluster = dml.Cluster.uniform(8, samples_per_second=64, overhead=0.5, jitter=stats.expon())
     makespans = []
     for staleness in (0, 1, 3, 8):

@@ -77,7 +77,9 @@ BREAKS = {
     "reads a version later than its update": lambda t: t.tasks.loc.__setitem__((0, "version_read"), 40),
     "has a weight that is not finite": lambda t: t.tasks.loc.__setitem__((5, "weight"), np.nan),
     "has a compute time that is not finite": lambda t: t.tasks.loc.__setitem__((5, "compute_start"), np.inf),
-    "is there twice": lambda t: t.tasks.loc.__setitem__((5, ["worker", "clock"]), t.tasks.loc[4, ["worker", "clock"]]),
+    "is there twice": lambda t: t.tasks.loc.__setitem__(
+        (5, ["worker", "clock"]), t.tasks.loc[4, ["worker", "clock"]]
+    ),
     "is of a worker that is not there": lambda t: t.tasks.loc.__setitem__((5, "worker"), 9),
     "has no samples": lambda t: t.tasks.loc.__setitem__((5, "batch_size"), 0),
     "does not count the tasks": lambda t: t.updates.loc.__setitem__((7, "num_tasks"), 2),

@@ -54,15 +54,18 @@ def test_compare_is_train_for_every_method_and_seed(problem):
     assert list(runs.columns[:5]) == ["method", "seed", "update", "time", "samples"]
     assert len(runs) == 3 * 2 * 3
     alone = dml.train(problem, MIXED, dml.ssp(2), optax.adam(1e-3), updates=40, eval_every=20, seed=7)
-    rows = runs.query("method == 'Adam' and seed == 7").drop(columns=["method", "seed"]).reset_index(drop=True)
+    rows = (
+        runs.query("method == 'Adam' and seed == 7").drop(columns=["method", "seed"]).reset_index(drop=True)
+    )
     assert rows.equals(alone.history)
 
 
 def test_sweep_shares_timelines(problem):
     runs = dml.sweep({"BSP": dml.bsp()}, problem, MIXED, optax.sgd, [0.1, 0.3], seeds=[0, 1], updates=20)
-    assert runs.groupby("seed")["time"].nunique().tolist() == runs.groupby(["seed", "learning_rate"])[
-        "time"
-    ].nunique().groupby("seed").first().tolist()
+    assert (
+        runs.groupby("seed")["time"].nunique().tolist()
+        == runs.groupby(["seed", "learning_rate"])["time"].nunique().groupby("seed").first().tolist()
+    )
     final = runs.groupby(["learning_rate", "seed"])["loss"].last()
     assert (final[0.3] < final[0.1]).all()
 
@@ -114,7 +117,9 @@ WRONG = {
     "slowdown": lambda p: dml.Cluster.uniform(2).with_stragglers(0.5),
     "mean_tasks": lambda p: dml.Cluster.uniform(2).with_stragglers(2, fraction=0.99),
     "workers": lambda p: dml.Cluster.uniform(2).with_stragglers(2, workers=[2]),
-    "updates, seconds": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, seconds=1.0),
+    "updates, seconds": lambda p: dml.train(
+        p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, seconds=1.0
+    ),
     "updates, seconds, samples": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1)),
     "updates": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=0),
     "seconds": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), seconds=float("nan")),
@@ -154,5 +159,5 @@ def test_a_trace_of_another_problem_is_refused(problem):
 
 def test_a_policy_that_deadlocks_says_so():
     never = dml.Policy("never()", lambda num_workers: None, lambda state, push: (state, dml.types.Decision()))
-    with pytest.raises(RuntimeError, match="never.*deadlocks"):
+    with pytest.raises(RuntimeError, match=r"never.*deadlocks"):
         dml.simulate(never, EXPONENTIAL, updates=5)

@@ -111,19 +111,10 @@ def _sample(claim: Claim, value: Any) -> float | None:
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float]:
-    import numpy as np
-    from scipy import stats
+    from dmlcore.metrics import interval  # not above: the command line reads ledgers without numerics
 
-    if len(set(values)) == 1:
-        return values[0], values[0]
-    # Percentiles interpolate, and inf - inf is NaN: infinity takes part as a number beyond all others.
-    beyond = 1e150
-    data = np.where(np.isinf(values), beyond, values)
-    ends = stats.bootstrap(
-        (data,), np.median, n_resamples=9999, method="percentile", rng=np.random.default_rng(0)
-    ).confidence_interval
-    low, high = (math.inf if end > beyond / 1e10 else rounded(end) for end in ends)
-    return low, high
+    _, low, high = interval(values)
+    return rounded(low), rounded(high)
 
 
 def rounded(number: float) -> float:

@@ -59,7 +59,7 @@ def interval(samples: npt.ArrayLike, confidence: float = 0.95, seed: int = 0) ->
     huge = np.where(np.isinf(values), 1e150, values)
     with np.errstate(over="ignore"):
         found = stats.bootstrap(
-            (huge,), np.median, confidence_level=level, method="percentile", random_state=seed
+            (huge,), np.median, confidence_level=level, method="percentile", rng=np.random.default_rng(seed)
         ).confidence_interval
     low, high = (np.inf if edge > 1e100 else float(edge.clip(finite.min(), finite.max())) for edge in found)
     return Interval(median, low, high)

@@ -117,16 +117,18 @@ PAPER = Paper(
     parameters=SSPParameters,
     claims=CLAIMS,
     figures={
-        "timelines.png": "Timelines of eight workers under BSP, SSP and ASP with the same stragglers: under BSP "
-        "all wait for the slowest in every round, under SSP only when it falls behind by s clocks, under ASP never.",
-        "objective.png": "Objective against virtual time for BSP, SSP, ESSP and ASP on matrix factorization and "
-        "digits, at one shared learning rate and at each method's own best.",
+        "timelines.png": "Timelines of eight workers under BSP, SSP and ASP with the same stragglers. Under "
+        "BSP all wait for the slowest in every round, under SSP only when it falls behind by s clocks, under "
+        "ASP never.",
+        "objective.png": "Left: objective against virtual time for BSP, SSP, ESSP and ASP on matrix "
+        "factorization and digits, all at the learning rate that suits BSP best. Right: time to the target "
+        "against the learning rate.",
         "breakdown.png": "Share of time that workers compute, transfer and wait, against the staleness s.",
-        "interior_optimum.png": "Clocks per second rise with s, clocks needed to reach the target rise too, and "
-        "the time to the target is their ratio.",
-        "stragglers.png": "Time for the same number of clocks against s, under transient and under persistent "
-        "stragglers: s helps against the first and not against the second.",
-        "staleness.png": "How many clocks a read lags behind, as a histogram, for SSP and ESSP at the same s.",
+        "interior_optimum.png": "Clocks per second rise with s, progress per clock falls, and the time to "
+        "the target is least in between.",
+        "stragglers.png": "Time for the same number of clocks against s: s helps against transient "
+        "stragglers and not against a persistent one.",
+        "staleness.png": "By how many clocks reads lag behind, as a histogram, for SSP and ESSP at one s.",
     },
     quick_seconds=80,
 )

@@ -6,13 +6,14 @@ writes the same bytes for the same picture.
 
 from dmlcore.plot.bars import staleness, time_breakdown
 from dmlcore.plot.curves import loss_curves
-from dmlcore.plot.style import METHOD_COLORS, PHASE_COLORS, palette, save
+from dmlcore.plot.style import METHOD_COLORS, PHASE_COLORS, STYLE, palette, save
 from dmlcore.plot.sweeps import sweep
 from dmlcore.plot.timelines import timeline
 
 __all__ = [
     "METHOD_COLORS",
     "PHASE_COLORS",
+    "STYLE",
     "loss_curves",
     "palette",
     "save",

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from dmlcore import checks
+from dmlcore import checks, files
 
 # Seaborn's "colorblind" palette without its yellow and pink, which vanish on a projector.
 _BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _, _GREY, _, _SKY = sns.color_palette("colorblind").as_hex()
@@ -78,6 +78,8 @@ LABELS: Mapping[str, str] = {
     "update": "server updates",
     "updates_per_second": "server updates per second",
     "clocks_per_second": "clocks per second and worker",
+    "progress_per_clock": "progress per clock\n(% of the way to the target)",
+    "time_to_target": "time to target (s)",
     "staleness": "staleness s (clocks)",
     "num_workers": "workers",
     "batch_size": "samples per task",
@@ -177,11 +179,6 @@ def save(figure: Figure | Axes, path: str | os.PathLike[str], dpi: float = 150) 
     drawn = figure.get_figure(root=True) if isinstance(figure, Axes) else figure
     if drawn is None:
         checks.fail("figure", figure, "Axes that are part of a figure")
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with mpl.rc_context({"svg.hashsalt": STYLE["svg.hashsalt"]}):
-            drawn.savefig(aside, format=path.suffix[1:], dpi=dpi, metadata=metadata, bbox_inches="tight")
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with files.aside(path) as partial, mpl.rc_context({"svg.hashsalt": STYLE["svg.hashsalt"]}):
+        drawn.savefig(partial, format=path.suffix[1:], dpi=dpi, metadata=metadata, bbox_inches="tight")
     return path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dmlcore.policies.clocks import asp, bsp, essp, ssp
-from dmlcore.policies.dssp import dssp
+from dmlcore.policies.dynamic_ssp import dssp
 from dmlcore.policies.wait_for_k import k_async, k_batch_async, k_batch_sync, k_sync
 from dmlcore.types import Policy
 

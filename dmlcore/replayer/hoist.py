@@ -80,11 +80,10 @@ class Program:
 
 def is_hoisted(atom: Any) -> bool:
     """Whether an operand is a floating scalar literal."""
-    return (
-        isinstance(atom, core.Literal)
-        and np.ndim(atom.val) == 0
-        and np.issubdtype(atom.aval.dtype, np.inexact)
-    )
+    if not isinstance(atom, core.Literal):
+        return False
+    aval: Any = atom.aval
+    return aval.shape == () and np.issubdtype(aval.dtype, np.inexact)
 
 
 def hoist(function: Callable[..., Any], *args: Any) -> tuple[Program, tuple[np.ndarray, ...]]:
@@ -108,7 +107,8 @@ def hoist(function: Callable[..., Any], *args: Any) -> tuple[Program, tuple[np.n
         (True, 0.5, 4.0)
     """
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
-    atoms = [atom for equation in closed.jaxpr.eqns for atom in equation.invars] + list(closed.jaxpr.outvars)
+    atoms: list[Any] = [atom for equation in closed.jaxpr.eqns for atom in equation.invars]
+    atoms += closed.jaxpr.outvars
     literals = [np.asarray(a.val, a.aval.dtype) for a in atoms if is_hoisted(a)]
     constants = (*map(np.asarray, closed.consts), *literals)
     return Program(closed, jax.tree.structure(args), jax.tree.structure(shape)), constants

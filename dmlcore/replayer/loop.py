@@ -94,16 +94,22 @@ def advance(
         updates, optimizer_state = program(constants, gradient, optimizer_state, params)
         return optax.apply_updates(params, updates), optimizer_state
 
+    def load(slots: Any, slot: Any) -> Any:
+        return jax.tree.map(lambda s: jax.lax.dynamic_index_in_dim(s, slot, keepdims=False), slots)
+
     def store(slots: Any, slot: Any, value: Any) -> Any:
-        return jax.tree.map(lambda s, x: s.at[slot].set(x), slots, value)
+        # Not `.at[slot].set`: it would check the slot's bounds at every step.
+        return jax.tree.map(
+            lambda s, x: jax.lax.dynamic_update_index_in_dim(s, x, slot, axis=0), slots, value
+        )
 
     def work_off(i: Any, indices: Any, weights: Any, carry: Carry) -> Carry:
         params, optimizer_state, gathered, slots = carry
         view, view_state = params, optimizer_state
         if not shape.reads_newest:
-            held = jax.tree.map(lambda slot: slot[rows.read[i]], slots)
+            held = load(slots, rows.read[i])
             view, view_state = held if shape.keeps_copies else (held, None)
-        batch = jax.tree.map(lambda column: column[indices], data)
+        batch = jax.tree.map(lambda column: column.at[indices].get(mode="promise_in_bounds"), data)
         gradient = jax.grad(lambda p: jnp.dot(weights, problem.losses(p, batch)))(view)
         if shape.keeps_copies:
             slots = store(slots, rows.keep[i], step(gradient, view_state, view))
@@ -148,4 +154,5 @@ def advance_lanes(problem, program, shape, carry, rows, count, key, data, consta
 
 def compilations() -> int:
     """How many loops were compiled so far; a new seed, staleness, learning rate or cluster adds none."""
-    return advance_one._cache_size() + advance_lanes._cache_size()
+    loops: Any = (advance_one, advance_lanes)
+    return sum(loop._cache_size() for loop in loops)

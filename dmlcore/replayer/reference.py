@@ -53,7 +53,8 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
     applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["update", "worker", "clock"])
     for _, tasks in applied.groupby("update"):
         gradients = []
-        for task in tasks.itertuples():
+        rows: Any = tasks.itertuples()
+        for task in rows:
             kept = math.isnan(task.pull_start)
             view = copies[task.worker] if kept else versions[task.version_read]
             indices = task_indices(key, task.worker, task.clock, task.batch_size, problem.num_samples)
