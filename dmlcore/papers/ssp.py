@@ -62,6 +62,15 @@ CLAIMS = (
         parts=RIVALS,
     ),
     Claim(
+        id="S2-links",
+        paper="ssp",
+        statement="Where a transfer takes longer than a task, the cached copy makes SSP sooner than ASP",
+        source="ours",
+        metric="time to the target objective: ASP / SSP with s = 8; digits, 100 ms a transfer",
+        expected=(1, None),
+        unit="x",
+    ),
+    Claim(
         id="S3",
         paper="ssp",
         statement="Workers spend a larger share of their time computing, the larger s is",
@@ -123,6 +132,7 @@ PAPER = Paper(
         "objective.png": "Left: objective against virtual time for BSP, SSP, ESSP and ASP on matrix "
         "factorization and digits, all at the learning rate that suits BSP best. Right: time to the target "
         "against the learning rate.",
+        "links.png": "Time to the target on digits against the latency of the links, for BSP, SSP and ASP.",
         "breakdown.png": "Share of time that workers compute, transfer and wait, against the staleness s.",
         "interior_optimum.png": "Clocks per second rise with s, progress per clock falls, and the time to "
         "the target is least in between.",
