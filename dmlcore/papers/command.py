@@ -25,7 +25,7 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
         root: the repository, with notebooks/, figures/ and runs/.
         papers: the registry.
     """
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 120)
     command, rest = (arguments[0], list(arguments[1:])) if arguments else ("", [])
     try:
         if command == "test":
