@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,7 +16,7 @@ import pooch
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer.batches import BATCHES, INIT, run_key
 from dmlcore.replayer.hoist import hoist
-from dmlcore.replayer.loop import BLOCK, Carry, Rows, Shape, advance_lanes, advance_one
+from dmlcore.replayer.loop import Carry, Rows, Shape, advance_lanes, advance_one, draw_lanes, draw_one
 from dmlcore.replayer.schedule import NONE, Schedule, compile_trace
 from dmlcore.trace import Trace
 
@@ -26,7 +26,7 @@ if jax.config.jax_compilation_cache_dir is None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
-MAX_ROWS, MAX_TASKS = 2048, 16384  # of one call, which stops at the rows that there are
+MAX_ROWS, MAX_TASKS = 2048, 16384  # of one call, and of one drawing of samples
 
 _on_device: WeakKeyDictionary[Problem, tuple[Any, Any]] = WeakKeyDictionary()
 
@@ -66,14 +66,14 @@ class Replay:
         if not merge or (slots and any(s.reads_newest for s in schedules)):
             schedules = [compile_trace(trace, merge=merge, slots=slots) for trace in traces]
         self._schedules = schedules
-        row_counts = {tuple(s.first_row) for s in schedules}
+        in_step = all(np.array_equal(s.first_row, schedules[0].first_row) for s in schedules)
         # A window makes workers wait in some runs and not in others: its loop always gathers, so that another
         # staleness compiles nothing.
         windowed = slots and any(trace.metadata.get("staleness") is not None for trace in traces)
         self._shape = Shape(
             samples_per_task=max(int(s.batch_size.max(initial=1)) for s in schedules),
             reads_newest=all(s.reads_newest for s in schedules),
-            accumulates=windowed or len(row_counts) > 1 or any(s.accumulates for s in schedules),
+            accumulates=windowed or not in_step or any(s.accumulates for s in schedules),
             keeps_copies=any(s.keeps_copies for s in schedules),
         )
         if not self._shape.reads_newest:
@@ -97,7 +97,11 @@ class Replay:
         self._program = programs[0]
         self._constants = _stack(constants)
         self._state: Carry = _stack(states)
-        self._update = 0
+        width = schedules[0].worker.shape[1]
+        self._size = max(1, min(MAX_ROWS, _power_of_two(MAX_TASKS // width)))
+        self._row = [0] * self.lanes  # that comes next, of each lane
+        self._drawn = [-self._size] * self.lanes  # row from which on the samples of `_size` rows are drawn
+        self._indices: Any = None
 
     def _carry(self, params: Any, optimizer_state: Any) -> Carry:
         gathered = jax.tree.map(jnp.zeros_like, params) if self._shape.accumulates else ()
@@ -105,11 +109,7 @@ class Replay:
         if not self._shape.reads_newest:
             initial = (params, optimizer_state) if self._shape.keeps_copies else params
 
-            def slotted(leaf: Any) -> Any:
-                leaf = jnp.asarray(leaf)
-                return jnp.zeros((self._spill + 1, *leaf.shape), leaf.dtype).at[0].set(leaf)
-
-            slots = jax.tree.map(slotted, initial)
+            slots = jax.tree.map(lambda x: jnp.broadcast_to(x, (self._spill + 1, *jnp.shape(x))), initial)
         # Every leaf its own buffer, since the carry is donated.
         return Carry(
             jax.tree.map(jnp.array, params), jax.tree.map(jnp.array, optimizer_state), gathered, slots
@@ -117,58 +117,64 @@ class Replay:
 
     def advance(self, update: int) -> None:
         """Trains up to version `update` (lanes whose trace is shorter, to their end)."""
-        last = [len(s.first_row) - 1 for s in self._schedules]
-        spans = [
-            (int(s.first_row[min(self._update, u)]), int(s.first_row[min(update, u)]))
-            for s, u in zip(self._schedules, last, strict=True)
+        ends = [
+            int(schedule.first_row[min(update, len(schedule.first_row) - 1)]) for schedule in self._schedules
         ]
-        self._update = update
         data, _ = device_data(self.problem)
         call = advance_one if self.lanes == 1 else advance_lanes
-        total = max(end - start for start, end in spans)
-        width = self._schedules[0].worker.shape[1]
-        size = max(BLOCK, min(MAX_ROWS, _power_of_two(MAX_TASKS // width)))
-        for done in range(0, total, size):
-            count = min(size, total - done)
-            pieces = [
-                self._piece(schedule, min(start + done, end), min(start + done + count, end), size)
-                for schedule, (start, end) in zip(self._schedules, spans, strict=True)
-            ]
-            rows = pieces[0] if self.lanes == 1 else Rows(*map(np.stack, zip(*pieces, strict=True)))
+        while self._row != ends:
+            if max(row - drawn for row, drawn in zip(self._row, self._drawn, strict=True)) == self._size:
+                self._draw()
+            first = [row - drawn for row, drawn in zip(self._row, self._drawn, strict=True)]
+            most = self._size - max(first)
+            stops = [min(row + most, end) for row, end in zip(self._row, ends, strict=True)]
+            spans = list(zip(self._schedules, self._row, stops, strict=True))
             self._state = call(
                 self.problem,
                 self._program,
                 self._shape,
                 self._state,
-                rows,
-                count,
-                self._key,
+                _stack([self._rows(*span) for span in spans], np.stack),
+                max(stop - row for _, row, stop in spans),
+                self._indices,
+                _stack(first, np.stack),
                 data,
                 self._constants,
             )
+            self._row = stops
 
-    def _piece(self, schedule: Schedule, start: int, end: int, size: int) -> Rows:
-        """Rows start..end, padded to `size` with rows of weight 0 that read slot 0 and end no update."""
+    def _draw(self) -> None:
+        """Draws the samples of every lane's next `_size` rows."""
+        stops = [row + self._size for row in self._row]
+        tasks = [
+            (self._cut(s.worker[row:stop], np.int32), self._cut(s.clock[row:stop], np.int32))
+            for s, row, stop in zip(self._schedules, self._row, stops, strict=True)
+        ]
+        call = draw_one if self.lanes == 1 else draw_lanes
+        width = self._shape.samples_per_task
+        self._indices = call(self.problem.num_samples, width, self._key, *_stack(tasks, np.stack))
+        self._drawn = self._row
 
-        def cut(values: np.ndarray, dtype: Any, fill: int = 0) -> np.ndarray:
-            padded = np.full((size, *values.shape[1:]), fill, dtype)
-            padded[: end - start] = values[start:end]
-            return padded
-
-        def slot(values: np.ndarray) -> np.ndarray:
-            padded = cut(values, np.int32, NONE)
-            return np.where(padded == NONE, self._spill, padded)
-
+    def _rows(self, schedule: Schedule, start: int, stop: int) -> Rows:
+        """Rows start..stop, padded with rows of weight 0 that read slot 0 and end no update."""
+        span = slice(start, stop)
+        real = np.float64 if jax.config.jax_enable_x64 else np.float32
+        share = schedule.weight[span] / schedule.batch_size[span]
+        write, keep = (self._cut(slots[span], np.int32, NONE) for slots in (schedule.write, schedule.keep))
         return Rows(
-            cut(schedule.worker, np.int32),
-            cut(schedule.clock, np.int32),
-            cut(schedule.batch_size, np.int32, 1),
-            cut(schedule.weight, np.float64 if jax.config.jax_enable_x64 else np.float32),
-            cut(schedule.read, np.int32),
-            slot(schedule.write),
-            slot(schedule.keep),
-            cut(schedule.last, np.bool_),
+            self._cut(schedule.batch_size[span], np.int32),
+            self._cut(share, real),
+            self._cut(schedule.read[span], np.int32),
+            np.where(write == NONE, self._spill, write),
+            np.where(keep == NONE, self._spill, keep),
+            self._cut(schedule.last[span], np.bool_),
         )
+
+    def _cut(self, values: np.ndarray, dtype: Any, fill: int = 0) -> np.ndarray:
+        """`values`, padded to `_size` rows."""
+        padded = np.full((self._size, *values.shape[1:]), fill, dtype)
+        padded[: len(values)] = values
+        return padded
 
     def params(self, lane: int = 0) -> Any:
         """Returns a lane's current parameters."""
@@ -182,10 +188,10 @@ class Replay:
         return [evaluate(self.problem, self.params(lane), eval_data) for lane in range(self.lanes)]
 
 
-def _stack(trees: Sequence[Any]) -> Any:
+def _stack(trees: Sequence[Any], stack: Callable[[Any], Any] = jnp.stack) -> Any:
     if len(trees) == 1:
         return trees[0]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    return jax.tree.map(lambda *leaves: stack(leaves), *trees)
 
 
 def _power_of_two(number: int) -> int:

@@ -16,8 +16,6 @@ from dmlcore.problems.problem import Problem
 from dmlcore.replayer.batches import task_indices
 from dmlcore.replayer.hoist import Program
 
-BLOCK = 64  # rows whose samples are drawn at once
-
 
 class Shape(NamedTuple):
     """What a compiled loop depends on, apart from array shapes."""
@@ -31,10 +29,8 @@ class Shape(NamedTuple):
 class Rows(NamedTuple):
     """The part of a `Schedule` that one call of the loop works off, padded; slots are never NONE."""
 
-    worker: Any
-    clock: Any
     batch_size: Any
-    weight: Any
+    share: Any  # weight of one of the task's samples
     read: Any
     write: Any
     keep: Any
@@ -50,6 +46,18 @@ class Carry(NamedTuple):
     slots: Any
 
 
+def draw(num_samples: int, width: int, key: Any, worker: Any, clock: Any) -> Any:
+    """Returns the samples of R rows, (R, K B), from the workers and clocks of their K tasks, each (R, K).
+
+    Not part of the loop: many rows at once are cheap, and are drawn while those before them are worked off.
+    """
+
+    def of_task(worker: Any, clock: Any) -> Any:
+        return task_indices(key, worker, clock, width, num_samples)
+
+    return jax.vmap(jax.vmap(of_task))(worker, clock).reshape(len(worker), -1)
+
+
 def advance(
     problem: Problem,
     program: Program,
@@ -57,11 +65,12 @@ def advance(
     carry: Carry,
     rows: Rows,
     count: Any,
-    key: Any,
+    indices: Any,
+    first: Any,
     data: Any,
     constants: Any,
 ) -> Carry:
-    """Works off the first `count` of R rows; R is a multiple of BLOCK.
+    """Works off the first `count` of R rows.
 
     Args:
         problem: what is trained.
@@ -70,7 +79,8 @@ def advance(
         carry: state before.
         rows: what to do.
         count: how many rows count, traced: another length compiles nothing.
-        key: of the run's batches.
+        indices: samples that `draw` drew.
+        first: where in `indices` those of the first row are, traced likewise.
         data: the problem's training data on the device.
         constants: the optimizer's numbers.
 
@@ -78,38 +88,27 @@ def advance(
         The state after.
     """
     offsets = jnp.arange(shape.samples_per_task)
-    dtype = jnp.result_type(*jax.tree.leaves(carry.params))
-
-    def samples(worker: Any, clock: Any) -> Any:
-        return task_indices(key, worker, clock, shape.samples_per_task, problem.num_samples)
-
-    def draw(first: Any) -> tuple[Any, Any]:
-        """Sample numbers and their weights in the row's gradient, each (BLOCK, B)."""
-        tasks = (rows.worker, rows.clock, rows.batch_size, rows.weight)
-        worker, clock, size, weight = (jax.lax.dynamic_slice_in_dim(a, first, BLOCK) for a in tasks)
-        each = jnp.where(offsets < size[..., None], (weight / size)[..., None], 0).astype(dtype)
-        return jax.vmap(jax.vmap(samples))(worker, clock).reshape(BLOCK, -1), each.reshape(BLOCK, -1)
 
     def step(gradient: Any, optimizer_state: Any, params: Any) -> tuple[Any, Any]:
         updates, optimizer_state = program(constants, gradient, optimizer_state, params)
         return optax.apply_updates(params, updates), optimizer_state
 
+    # Not `slots[slot]` and `slots.at[slot].set(value)`: those check bounds at every step.
     def load(slots: Any, slot: Any) -> Any:
         return jax.tree.map(lambda s: jax.lax.dynamic_index_in_dim(s, slot, keepdims=False), slots)
 
     def store(slots: Any, slot: Any, value: Any) -> Any:
-        # Not `.at[slot].set`: it would check the slot's bounds at every step.
-        return jax.tree.map(
-            lambda s, x: jax.lax.dynamic_update_index_in_dim(s, x, slot, axis=0), slots, value
-        )
+        return jax.tree.map(lambda s, x: jax.lax.dynamic_update_index_in_dim(s, x, slot, 0), slots, value)
 
-    def work_off(i: Any, indices: Any, weights: Any, carry: Carry) -> Carry:
+    def work_off(i: Any, carry: Carry) -> Carry:
         params, optimizer_state, gathered, slots = carry
         view, view_state = params, optimizer_state
         if not shape.reads_newest:
             held = load(slots, rows.read[i])
             view, view_state = held if shape.keeps_copies else (held, None)
-        batch = jax.tree.map(lambda column: column.at[indices].get(mode="promise_in_bounds"), data)
+        batch = jax.tree.map(lambda column: column.at[indices[first + i]].get(mode="promise_in_bounds"), data)
+        counted = offsets < rows.batch_size[i][:, None]
+        weights = jnp.where(counted, rows.share[i][:, None], 0).ravel()
         gradient = jax.grad(lambda p: jnp.dot(weights, problem.losses(p, batch)))(view)
         if shape.keeps_copies:
             slots = store(slots, rows.keep[i], step(gradient, view_state, view))
@@ -126,30 +125,34 @@ def advance(
             slots = store(slots, rows.write[i], (params, optimizer_state) if shape.keeps_copies else params)
         return Carry(params, optimizer_state, gathered, slots)
 
-    def work_off_block(block: Any, carry: Carry) -> Carry:
-        first = block * BLOCK
-        indices, weights = draw(first)
-        return jax.lax.fori_loop(
-            first,
-            jnp.minimum(first + BLOCK, count),
-            lambda i, c: work_off(i, indices[i - first], weights[i - first], c),
-            carry,
-        )
+    return jax.lax.fori_loop(0, count, work_off, carry)
 
-    return jax.lax.fori_loop(0, (count + BLOCK - 1) // BLOCK, work_off_block, carry)
+
+@functools.partial(jax.jit, static_argnames=("num_samples", "width"))
+def draw_one(num_samples, width, key, worker, clock):
+    """`draw`, compiled."""
+    return draw(num_samples, width, key, worker, clock)
+
+
+@functools.partial(jax.jit, static_argnames=("num_samples", "width"))
+def draw_lanes(num_samples, width, key, worker, clock):
+    """`draw`, compiled, for S lanes at once."""
+    return jax.vmap(functools.partial(draw, num_samples, width))(key, worker, clock)
 
 
 @functools.partial(jax.jit, static_argnames=("problem", "program", "shape"), donate_argnames=("carry",))
-def advance_one(problem, program, shape, carry, rows, count, key, data, constants):
+def advance_one(problem, program, shape, carry, rows, count, indices, first, data, constants):
     """`advance`, compiled."""
-    return advance(problem, program, shape, carry, rows, count, key, data, constants)
+    return advance(problem, program, shape, carry, rows, count, indices, first, data, constants)
 
 
 @functools.partial(jax.jit, static_argnames=("problem", "program", "shape"), donate_argnames=("carry",))
-def advance_lanes(problem, program, shape, carry, rows, count, key, data, constants):
+def advance_lanes(problem, program, shape, carry, rows, count, indices, first, data, constants):
     """`advance`, compiled, for S lanes at once; `count` and `data` are shared."""
     one = functools.partial(advance, problem, program, shape)
-    return jax.vmap(one, in_axes=(0, 0, None, 0, None, 0))(carry, rows, count, key, data, constants)
+    return jax.vmap(one, in_axes=(0, 0, None, 0, 0, None, 0))(
+        carry, rows, count, indices, first, data, constants
+    )
 
 
 def compilations() -> int:

@@ -65,19 +65,20 @@ def compile_trace(trace: Trace, *, merge: bool = True, slots: bool = False) -> S
         The schedule.
     """
     tasks, num_updates = trace.tasks, len(trace.updates)
-    previous = predecessors(tasks)
     cached = tasks["pull_start"].isna().to_numpy()
     update = tasks["update"].to_numpy()
     applied = np.flatnonzero(update >= 0)
     order = applied[
         np.lexsort((tasks["clock"].to_numpy()[applied], tasks["worker"].to_numpy()[applied], update[applied]))
     ]
-    row_of = np.full(len(tasks), NONE)
-    row_of[order] = np.arange(len(order))
 
     update, version = update[order], tasks["version_read"].to_numpy()[order]
     # The row whose gradient moved the copy that this row reads.
-    copy_from = np.where(cached[order], row_of[previous[order]], NONE)
+    copy_from = np.full(len(order), NONE)
+    if cached.any():
+        row_of = np.full(len(tasks), NONE)
+        row_of[order] = np.arange(len(order))
+        copy_from = np.where(cached[order], row_of[predecessors(tasks)[order]], NONE)
     width = 1
     if merge and num_updates and not cached[order].any():
         counts = trace.updates["num_tasks"].to_numpy()
@@ -116,44 +117,36 @@ def _assign_slots(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Register allocation over the rows: returns read, write and keep slots and how many slots there are."""
     num_rows = len(update)
-    last_reader = np.full(int(update[-1]) + 2, NONE)
+    own = np.flatnonzero(copy_from >= 0)  # rows that read their worker's copy; the others read a version
     pulled = np.flatnonzero(copy_from < 0)
+    last_reader = np.full(int(update[-1]) + 2, NONE)
     last_reader[version[pulled]] = pulled  # rows ascend, so the last one stays
-    copy_needed = np.zeros(num_rows, bool)
-    copy_needed[copy_from[copy_from >= 0]] = True
+    made_by = np.concatenate([[NONE], np.flatnonzero(last)])  # row whose update makes version v
+    versions = np.flatnonzero(last_reader >= 0)
 
-    read, write, keep = ([NONE] * num_rows for _ in range(3))
-    version_slot: dict[int, int] = {0: 0}
-    copy_slot: dict[int, int] = {}
-    free: list[int] = []
-    num_slots = 1
-    rows = zip(
-        update.tolist(),
-        version.tolist(),
-        copy_from.tolist(),
-        last.tolist(),
-        copy_needed.tolist(),
-        strict=True,
-    )
-    readers = last_reader.tolist()
-    for row, (u, v, source, ends, needed) in enumerate(rows):
-        if source >= 0:
-            slot = copy_slot.pop(source)
-            free.append(slot)
-        else:
-            slot = version_slot[v]
-            if readers[v] == row:
-                del version_slot[v]
-                free.append(slot)
-        read[row] = slot
-        if needed:
-            if not free:
-                free.append(num_slots)
-                num_slots += 1
-            copy_slot[row] = keep[row] = free.pop()
-        if ends and readers[u + 1] >= 0:
-            if not free:
-                free.append(num_slots)
-                num_slots += 1
-            version_slot[u + 1] = write[row] = free.pop()
-    return np.array(read), np.array(write), np.array(keep), num_slots
+    # What needs a slot: versions, then copies; made after row `born`, and last read by row `dies`.
+    born = np.concatenate([made_by[versions], copy_from[own]])
+    dies = np.concatenate([last_reader[versions], own])
+    order = np.argsort(born, kind="stable")
+    deaths = np.argsort(dies)
+    # A row reads before it writes, so a slot that it frees is there for what it makes.
+    given_back = np.searchsorted(dies[deaths], born[order], side="right")
+    count = np.arange(len(order))
+    num_slots = int((count + 1 - given_back).max())
+    # First come, first served: the n-th to be born takes over from the one that died as number n - num_slots.
+    # Following these links to one of the first, who had nobody to take over from, gives its slot.
+    rank = np.empty_like(order)
+    rank[order] = count
+    link = count.copy()
+    link[num_slots:] = rank[deaths[: len(order) - num_slots]]
+    while (link >= num_slots).any():
+        link = link[link]
+    slot = link[rank]
+
+    version_slot = np.full(len(last_reader), NONE)
+    version_slot[versions] = slot[: len(versions)]
+    read, write, keep = np.full((3, num_rows), NONE)
+    read[pulled] = version_slot[version[pulled]]
+    read[own] = keep[copy_from[own]] = slot[len(versions) :]
+    write[last] = version_slot[update[last] + 1]
+    return read, write, keep, num_slots
