@@ -67,6 +67,7 @@ class Program:
             lines.append(
                 f"{[name(v) for v in e.invars]} {e.primitive} {e.params} {[name(v) for v in e.outvars]}"
             )
+            lines += captured(e.params)
         return "\n".join(
             [*lines, str([name(v) for v in self._outputs]), str(self._in_tree), str(self._out_tree)]
         )
@@ -76,6 +77,16 @@ class Program:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Program) and self._text == other._text
+
+
+def captured(parameters: Any) -> list[str]:
+    """The arrays that nested functions hold, in full: a program's own text only shows their shapes."""
+    found = []
+    for value in jax.tree.leaves(parameters, is_leaf=lambda leaf: hasattr(leaf, "eqns")):
+        if hasattr(value, "eqns"):
+            found += [np.asarray(const).tobytes().hex() for const in getattr(value, "consts", ())]
+            found += [text for equation in value.eqns for text in captured(equation.params)]
+    return found
 
 
 def is_hoisted(atom: Any) -> bool:
