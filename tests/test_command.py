@@ -4,11 +4,13 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import tiny_papers
 
+from dmlcore.data import datasets, fetch
 from dmlcore.papers import PAPERS, command
 from dmlcore.papers.report import write as write_report
 
@@ -65,6 +67,46 @@ def test_a_parameter_goes_to_the_papers_that_have_it():
         ("swift", 7, 8),
         ("plain", 7, 8),
     ]
+
+
+def junk(homes, monkeypatch):
+    for name in datasets.MNIST.sha256:
+        (homes / "mnist" / name).write_bytes(b"junk")
+    return r"paper_repro\.py: data of plain: .*ubyte\.gz is damaged .* Delete the file and run again"
+
+
+def offline(homes, monkeypatch):
+    source = datasets.MNIST._replace(urls=("http://127.0.0.1:9/",))
+    monkeypatch.setitem(datasets.SOURCES, "mnist", source)
+    return r"paper_repro\.py: data of plain: mnist: cannot be downloaded"
+
+
+@pytest.mark.parametrize("trouble", [junk, offline])
+def test_data_are_here_and_whole_before_anything_runs(root, tmp_path_factory, monkeypatch, capsys, trouble):
+    homes = tmp_path_factory.mktemp("homes")
+    (homes / "mnist").mkdir()
+    monkeypatch.setenv("DMLCORE_DATA", str(homes))
+    monkeypatch.setattr(fetch.pooch, "os_cache", lambda name: homes / "cache")
+    message = trouble(homes, monkeypatch)
+    papers = {"plain": replace(tiny_papers.PAPERS["plain"], data={"full": ("mnist",)})}
+    monkeypatch.setattr(command.runner, "run", lambda jobs, *_, **__: started.extend(jobs) or [])
+    started: list = []
+    before = sorted(root.rglob("*"))
+    assert command.main(["plain", "--scale", "full"], root=root, papers=papers) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert re.match(message, shown.err)
+    assert sorted(root.rglob("*")) == before
+    assert not started
+    assert command.main(["plain"], root=root, papers=papers) == 0  # at quick scale it needs no data
+    assert len(started) == 1
+
+
+def test_data_are_declared_by_known_names():
+    with pytest.raises(ValueError, match="scale of the data: got 'fulll', allowed is one of 'quick', 'full'"):
+        replace(tiny_papers.PAPERS["plain"], data={"fulll": ("mnist",)})
+    for paper in PAPERS.values():
+        assert {name for names in paper.data.values() for name in names} <= set(datasets.SOURCES)
 
 
 def judged(root):

@@ -79,6 +79,14 @@ def test_command_line_starts_without_numerics():
     assert process.stdout.strip() == "set()"
 
 
+def test_data_are_fetched_without_jax():
+    program = "import sys, dmlcore.data; print({'jax', 'flax', 'sklearn'} & {*sys.modules})"
+    process = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert process.stdout.strip() == "set()"
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_notebook_is_a_template(path):
     notebook = json.loads(path.read_text(encoding="utf-8"))

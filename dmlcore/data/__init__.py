@@ -4,6 +4,6 @@ Looked up in the folder that the environment variable `DMLCORE_DATA` names, then
 downloaded once. `digits` needs neither: it comes with scikit-learn.
 """
 
-from .datasets import Labelled, Ratings, cifar10, digits, mnist, movielens_small
+from .datasets import Labelled, Ratings, cifar10, digits, mnist, movielens_small, obtain
 
-__all__ = ["Labelled", "Ratings", "cifar10", "digits", "mnist", "movielens_small"]
+__all__ = ["Labelled", "Ratings", "cifar10", "digits", "mnist", "movielens_small", "obtain"]

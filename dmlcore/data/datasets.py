@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dmlcore import checks
+
 from .fetch import Source, fetch
 from .formats import parse_cifar, read_idx, read_ratings
 
@@ -39,6 +41,7 @@ MOVIELENS_SMALL = Source(
     sha256={"ratings.csv": "aa289ca83157595d0df6aea1be6a4ded676ddc4385472e8313a8ed9805352646"},
     urls=("https://files.grouplens.org/datasets/movielens/ml-latest-small.zip",),
 )
+SOURCES = {"mnist": MNIST, "cifar10": CIFAR10, "movielens_small": MOVIELENS_SMALL}
 
 
 class Labelled(NamedTuple):
@@ -56,6 +59,23 @@ class Ratings(NamedTuple):
     user: np.ndarray
     item: np.ndarray
     rating: np.ndarray
+
+
+def obtain(name: str) -> None:
+    """Makes sure that the files of a data set are here and whole, downloading them if need be.
+
+    Args:
+        name: of the function that reads it.
+
+    Raises:
+        ValueError: a file is damaged, or there is nothing to fetch under this name.
+        ConnectionError: a file is neither here nor can it be downloaded.
+
+    >>> obtain("mnits")
+    Traceback (most recent call last):
+    ValueError: data set: got 'mnits', allowed is one of 'mnist', 'cifar10', 'movielens_small'
+    """
+    fetch(checks.choice("data set", name, SOURCES))
 
 
 def digits() -> Labelled:

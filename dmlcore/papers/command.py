@@ -13,7 +13,7 @@ from rich.table import Table
 from dmlcore import claims
 from dmlcore.papers import PAPERS, Paper, manifest, report, runner
 from dmlcore.papers.arguments import NAME, UsageError, parse, plan
-from dmlcore.papers.manifest import Folders
+from dmlcore.papers.manifest import Folders, Job
 from dmlcore.papers.progress import Display, seconds
 
 
@@ -62,6 +62,8 @@ def reproduce(
     for job in todo:
         if fault := runner.disagreements(job, folders):
             raise UsageError(fault)
+    for job in todo:
+        obtain(job)
     with Display(console) as display:
         for job in jobs:
             if job not in todo:
@@ -74,6 +76,21 @@ def reproduce(
         console.print(claims.table([result for ledger in ledgers for result in ledger.claims]))
         console.print(f"report: {report.write(folders.figures, papers)}", highlight=False, soft_wrap=True)
     return int(any(outcome.status == "failed" for outcome in outcomes))
+
+
+def obtain(job: Job) -> None:
+    """Fetches and checks the data sets that a job declares: better now than halfway through its notebook.
+
+    Raises:
+        UsageError: a file is damaged, or is neither here nor can it be downloaded.
+    """
+    for name in job.paper.data.get(job.parameters.scale, ()):
+        from dmlcore import data  # slow, and most runs need none
+
+        try:
+            data.obtain(name)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"data of {job.key}: {error}") from None
 
 
 def overview(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> int:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dmlcore.claims.rules import Samples
+
+Scale = Literal["quick", "full"]
+SCALES = get_args(Scale)
 
 
 class Parameters(BaseModel):
@@ -31,7 +34,7 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    scale: Literal["quick", "full"] = "quick"
+    scale: Scale = "quick"
     seeds: int = Field(3, ge=1)
     output: str
 
@@ -49,6 +52,8 @@ class Paper:
         claims: declared before the run.
         figures: caption by file name, of every picture that the notebook saves; it is also the text for those
             who cannot see the picture.
+        data: by scale, the names of the data sets in `dmlcore.data` that the notebook reads; they are fetched
+            and checked before it starts.
         quick_seconds: expected time at quick scale on two CPU cores.
     """
 
@@ -59,6 +64,7 @@ class Paper:
     parameters: type[Parameters] = Parameters
     claims: tuple[claims.Claim, ...] = ()
     figures: Mapping[str, str] = field(default_factory=dict)
+    data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     quick_seconds: float = 60
 
     def __post_init__(self) -> None:
@@ -70,6 +76,8 @@ class Paper:
         names = [claim.id for claim in self.claims]
         if len(set(names)) < len(names):
             checks.fail("claims", names, "a different id for each")
+        for scale in self.data:
+            checks.choice("scale of the data", scale, dict.fromkeys(SCALES))
 
     def command(self, parameters: Parameters) -> str:
         """Returns the command line that makes a run with these parameters again."""
