@@ -37,7 +37,8 @@ class Start(NamedTuple):
         worker: who starts, 0-based.
         batch_size: samples in the task; None asks the load rule.
         pull: True fetches the newest version; False goes on with the worker's cached copy, to which the
-            worker has added its own updates since (read-my-writes).
+            worker has added its own updates since (read-my-writes). Keeping the copy takes no answer from
+            the server: in reply to its own push, the worker has gone on as soon as it had computed it.
     """
 
     worker: int

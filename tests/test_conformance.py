@@ -53,9 +53,13 @@ def test_clocks_of_a_worker_are_consecutive_and_follow_each_other(trace):
     for _, own in tasks.groupby("worker"):
         own = own.sort_values("clock")
         assert (own["clock"].to_numpy() == np.arange(len(own))).all()
-        begun = own["pull_start"].fillna(own["compute_start"]).to_numpy()
-        ended = own["push_end"].fillna(own["compute_end"]).to_numpy()
-        assert (begun[1:] >= ended[:-1]).all()
+        pulled = own["pull_start"].to_numpy()
+        kept = np.isnan(pulled)
+        begun = np.where(kept, own["compute_start"], pulled)
+        arrived = own["push_end"].fillna(own["compute_end"]).to_numpy()
+        assert (begun[1:] >= own["compute_end"].to_numpy()[:-1]).all()
+        assert (kept[1:] | (begun[1:] >= arrived[:-1])).all(), "only a kept copy needs no answer to the push"
+        assert (np.diff(arrived) >= 0).all(), "pushes of one worker arrive in order"
         assert (np.diff(own["version_read"]) >= 0).all(), "a worker never goes back to an older version"
 
 

@@ -104,7 +104,7 @@ def _run(
     update_rows = array("d")  # time, tasks, samples
     num_rows = num_updates = applied_samples = 0
     pending: dict[tuple[int, int], tuple[int, int]] = {}  # pushes kept at the server: (row, samples)
-    now = 0.0
+    worker, now, computed = 0, 0.0, 0.0  # who pushed last, when it arrived and when it was computed
     start: Sequence[tuple[int, int | None, bool]] = [(w, None, True) for w in range(num_workers)]
     while True:
         for w, asked, pull in start:
@@ -115,10 +115,12 @@ def _run(
                 pulled = now
                 begun = now + transfer_seconds(PULL, w, c, pull_bytes) if has_links else now
             else:
+                # A worker that keeps its copy waits for no answer: it went on when it had pushed.
                 pulled = nan
-                begun = now
+                begun = computed if w == worker else now
             end = begun + compute_seconds(w, c, b)
-            arrival = end + transfer_seconds(PUSH, w, c, push_bytes) if has_links else end
+            # Pushes of one worker arrive in order.
+            arrival = max(end + transfer_seconds(PUSH, w, c, push_bytes), now) if has_links else end
             flight[w] = task = (w, c, b, version[w], pulled, begun, end, arrival)
             heappush(heap, (arrival, events, task))
             events += 1
@@ -133,10 +135,10 @@ def _run(
             )
         if now > last_second:
             break
-        worker, c, b, v, _, begun, end, _ = task
+        worker, c, b, v, _, begun, computed, _ = task
         flight[worker] = None
         record.extend(task)
-        push = new(Push, (worker, c, v, now, end - begun, b))
+        push = new(Push, (worker, c, v, now, computed - begun, b))
         if observe is not None:
             load_state = observe(load_state, push)
         state, (apply, drop, cancel, start) = on_push(state, push)

@@ -50,7 +50,8 @@ def phases(trace: Trace) -> pd.DataFrame:
 
     A worker waits from the arrival of one push (or the start of the run) to the start of its next task, then
     pulls, computes and pushes. A task that never arrived ends where its worker's next task starts, or with
-    the run. Where transfers overlap the next task, the moment belongs to the phase that began first.
+    the run. Where a push is still under way when the worker goes on (on a cached copy), the moment belongs
+    to the next task.
 
     Args:
         trace: any trace.
@@ -83,7 +84,7 @@ def phases(trace: Trace) -> pd.DataFrame:
     following = tasks.groupby("worker")["begin"].shift(-1)
     cut = tasks["push_end"].isna()
     cancelled = cut & (tasks["task"].groupby(tasks["worker"]).shift(-1) >= 0)
-    tasks["push_end"] = tasks["push_end"].fillna(following)
+    tasks["push_end"] = np.fmin(tasks["push_end"], following)
     bounds = pd.DataFrame(
         {
             "worker": np.repeat(tasks["worker"].to_numpy(), 4),

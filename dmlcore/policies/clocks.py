@@ -151,7 +151,8 @@ def ssp(staleness: int | float, *, weight: float | None = None) -> Policy:
     every update of clocks <= c - staleness - 1, and all of its own worker's. `ssp(0)` is `bsp()`.
 
     A worker goes on with its cached copy, plus its own updates since (read-my-writes), as long as the copy is
-    fresh enough; else it pulls, and where the slowest worker is too far behind it waits first. A push is
+    fresh enough, and does not wait for its push to arrive; else it pulls, and where the slowest worker is too
+    far behind it waits first. A push is
     applied when it arrives; that of a worker that must wait is applied together with the next push that lets
     somebody go on, which nobody can tell apart, since nobody reads in between. With `staleness=math.inf`
     nobody waits and nobody ever pulls; `essp(math.inf)` is the variant that becomes ASP.
