@@ -42,6 +42,9 @@ def ledger(*results):
         ([1.1, math.inf, math.inf], (1.0, None), "reproduced"),
         ([1.1, math.inf, math.inf], (1.0, 9.0), "partly"),
         ([None, math.nan], (1.0, None), "not run"),
+        ([math.nan, math.nan, 2.0], (1.0, None), "partly"),
+        ([2.0, None, 2.0], (1.0, None), "partly"),
+        ([0.5, None, 0.5], (1.0, None), "not reproduced"),
         ([], (1.0, None), "not run"),
         (None, (1.0, None), "not run"),
     ],
@@ -120,10 +123,17 @@ def test_wrong_range(expected):
 @pytest.mark.parametrize(
     ("edit", "fault"),
     [
-        (lambda row: row.update(verdict="partly"), "p-1: says 'partly', but the rule gives 'reproduced'"),
-        (lambda row: row.update(expected=[9.0, None]), "the rule gives 'not reproduced'"),
+        (lambda row: row.update(verdict="partly"), "verdict is 'partly', but its samples give 'reproduced'"),
+        (lambda row: row.update(expected=[9.0, None]), "its samples give 'not reproduced'"),
         (lambda row: row.update(expected=[0.5, None]), "p-1: missing, or differs from its declaration"),
-        (lambda row: row.update(measured=3.0), "p-1: measured 3.0, but its samples give 1.3"),
+        (lambda row: row.update(measured=3.0), "p-1: measured is 3.0, but its samples give 1.3"),
+        (
+            lambda row: row.update(interval=[0.5, 0.9], verdict="not reproduced"),
+            "p-1: interval is (0.5, 0.9), but its samples give (1.2, 1.4)",
+        ),
+        (lambda row: row.update(samples=[]), "p-1: verdict is 'reproduced', but its samples give 'not run'"),
+        (lambda row: row.update(samples=[None] * 3), "its samples give 'not run'"),
+        (lambda row: row.update(samples=[1.2, 1.3, None, 1.4]), "its samples give 'partly'"),
         (lambda row: row.update(id="p-2"), "p-2: not declared"),
     ],
 )
@@ -157,3 +167,6 @@ def test_shown_to_people():
     assert frame.loc[("p-1", ""), "verdict"] == "reproduced"
     assert frame.loc[("p-1", "MF"), "interval"] == "[2, ∞]"
     assert claims.table([result]).row_count == 3
+    lines = claims.markdown([result, claims.judge(claim(), [])]).splitlines()
+    assert lines[2] == "| p-1 | A is faster than B | >= 1x | weakest part: 1.5x (1.5 to 1.5) | reproduced |"
+    assert lines[3] == "| p-1 | A is faster than B | >= 1x | - | not run |"

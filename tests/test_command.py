@@ -122,7 +122,7 @@ def test_check(tmp_path, capsys):
     assert capsys.readouterr().out == "1 files checked, no disagreements\n"
     ledger.write_text(ledger.read_text().replace('"reproduced"', '"partly"'))
     assert command.main(["check"], root=tmp_path, papers=tiny_papers.PAPERS) == 1
-    assert "swift-1: says 'partly', but the rule gives 'reproduced'" in capsys.readouterr().err
+    assert "swift-1: verdict is 'partly', but its samples give 'reproduced'" in capsys.readouterr().err
     ledger.write_text("{")
     assert command.main(["check"], root=tmp_path, papers=tiny_papers.PAPERS) == 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from pydantic import ValidationError
 
 from dmlcore import files
 from dmlcore.claims.model import Claim, Ledger, Part, Result
-from dmlcore.claims.rules import rounded, rule, summary
+from dmlcore.claims.rules import outcome, summary
 
 
 def write(path: Path, ledger: Ledger) -> None:
@@ -36,7 +35,9 @@ def read(path: Path) -> Ledger:
 
 
 def recheck(path: Path, declared: Sequence[Claim] | None = None) -> list[str]:
-    """Returns what disagrees in a claims.json: an empty list if every verdict follows from its numbers.
+    """Returns what disagrees in a claims.json: an empty list if all of it follows from the samples.
+
+    Medians, intervals and verdicts are computed again.
 
     Args:
         path: the file.
@@ -59,13 +60,9 @@ def recheck(path: Path, declared: Sequence[Claim] | None = None) -> list[str]:
 def _faults(result: Result) -> Iterator[str]:
     for part in result.parts or (result,):
         where = f"{result.id}, {part.label}" if isinstance(part, Part) else result.id
-        values = [value for value in part.samples if value is not None]
-        median = rounded(statistics.median(values)) if values else None
-        if part.measured != median:
-            yield f"{where}: measured {part.measured}, but its samples give {median}"
-        verdict = rule(part.interval, result.expected)
-        if part.verdict != verdict:
-            yield f"{where}: says {part.verdict!r}, but the rule gives {verdict!r}"
+        for name, value in outcome(part.samples, result.expected).items():
+            if (said := getattr(part, name)) != value:
+                yield f"{where}: {name} is {said!r}, but its samples give {value!r}"
     if result.parts:
         given = {name: getattr(result, name) for name in ("measured", "interval", "verdict")}
         expected = summary(result.parts, result.expected)

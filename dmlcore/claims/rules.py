@@ -54,7 +54,8 @@ def judge(claim: Claim, samples: Samples | Mapping[str, Samples]) -> Result:
 
     `inf` is a measurement, the largest: a target that is never reached takes `inf` seconds, and a median or
     an end of the interval may be `inf`. None and NaN say that a seed was not measured; without any
-    measurement the claim was not run. A ratio of two infinities is NaN: decide before what it counts as.
+    measurement the claim was not run, and with a seed that was not measured it is at best `partly`: what is
+    missing might have spoken against it. A ratio of two infinities is NaN: decide before what it counts as.
 
     A claim with parts is judged part by part; it shows the numbers of its weakest, the one that is farthest
     toward failing, and its verdict combines theirs.
@@ -70,11 +71,11 @@ def judge(claim: Claim, samples: Samples | Mapping[str, Samples]) -> Result:
     if not claim.parts:
         if isinstance(samples, Mapping):
             checks.fail(f"samples of {claim.id}", list(samples), "a sequence: this claim declares no parts")
-        return Result(**stated, **_measure(claim, samples))
+        return Result(**stated, **_measured(claim, samples))
     if not isinstance(samples, Mapping) or set(samples) - set(claim.parts):
         given = list(samples) if isinstance(samples, Mapping) else samples
         checks.fail(f"samples of {claim.id}", given, f"a mapping with the labels {list(claim.parts)}")
-    parts = tuple(Part(label=label, **_measure(claim, samples.get(label))) for label in claim.parts)
+    parts = tuple(Part(label=label, **_measured(claim, samples.get(label))) for label in claim.parts)
     return Result(**stated, **summary(parts, claim.expected), parts=parts)
 
 
@@ -85,19 +86,25 @@ def summary(parts: Sequence[Part], expected: Range) -> dict[str, Any]:
     return {"measured": weakest.measured, "interval": weakest.interval, "verdict": verdict}
 
 
-def _measure(claim: Claim, samples: Samples) -> dict[str, Any]:
-    kept = tuple(_sample(claim, value) for value in (() if samples is None else samples))
-    values = [value for value in kept if value is not None]
+def outcome(samples: Sequence[float | None], expected: Range) -> dict[str, Any]:
+    """Returns what follows from the samples of a claim, or of one of its parts, as a ledger keeps them.
+
+    >>> outcome([1.5, None, 2.0], (1.0, None))
+    {'measured': 1.75, 'interval': (1.5, 2.0), 'verdict': 'partly'}
+    """
+    values = [value for value in samples if value is not None]
     if not values:
-        return {"samples": kept, "measured": None, "interval": None, "verdict": "not run"}
+        return {"measured": None, "interval": None, "verdict": "not run"}
     interval = _interval(values)
-    median = rounded(statistics.median(values))
-    return {
-        "samples": kept,
-        "measured": median,
-        "interval": interval,
-        "verdict": rule(interval, claim.expected),
-    }
+    verdict = rule(interval, expected)
+    if verdict == "reproduced" and len(values) < len(samples):
+        verdict = "partly"
+    return {"measured": rounded(statistics.median(values)), "interval": interval, "verdict": verdict}
+
+
+def _measured(claim: Claim, samples: Samples) -> dict[str, Any]:
+    kept = tuple(_sample(claim, value) for value in (() if samples is None else samples))
+    return {"samples": kept, **outcome(kept, claim.expected)}
 
 
 def _sample(claim: Claim, value: Any) -> float | None:
