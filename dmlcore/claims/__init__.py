@@ -14,7 +14,7 @@ from dmlcore.claims.ledger import read, recheck, write
 from dmlcore.claims.model import Claim, Ledger, Part, Result, Verdict
 from dmlcore.claims.provenance import hardware, versions
 from dmlcore.claims.rules import combine, judge, rule
-from dmlcore.claims.show import expectation, frame, interval, table
+from dmlcore.claims.show import expectation, frame, interval, markdown, table
 
 __all__ = [
     "Claim",
@@ -28,6 +28,7 @@ __all__ = [
     "hardware",
     "interval",
     "judge",
+    "markdown",
     "read",
     "recheck",
     "rule",

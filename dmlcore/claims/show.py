@@ -80,6 +80,26 @@ def table(results: Sequence[Result]) -> Table:
     return grid
 
 
+def markdown(results: Sequence[Result]) -> str:
+    """Returns all results as the table in README.md; a claim with parts shows its weakest.
+
+    `python -m dmlcore.claims figures/ssp/claims.json` prints it.
+
+    Args:
+        results: from `judge`, or the claims of a ledger.
+    """
+    lines = ["| claim | statement | expected | measured (95% interval) | verdict |", "|---|---|---|---|---|"]
+    for result in results:
+        measured = number(result.measured, result.unit)
+        if result.interval is not None:
+            low, high = map(number, result.interval)
+            measured = f"{'weakest part: ' if result.parts else ''}{measured} ({low} to {high})"
+        expected = expectation(result.expected, result.unit)
+        cells = (result.id, result.statement, expected, measured, result.verdict)
+        lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def frame(results: Sequence[Result]) -> pd.DataFrame:
     """Returns all results as a data frame indexed by claim and part, for the last cell of a notebook.
 
