@@ -20,6 +20,8 @@ def project(tmp_path):
     """A project with a dependency that nobody has, and a uv that installs nothing."""
     root = tmp_path / "project"
     (root / "dmlcore/papers").mkdir(parents=True)
+    for name in ("__init__.py", "papers/__init__.py"):  # else a dmlcore on PYTHONPATH would be found first
+        (root / "dmlcore" / name).touch()
     (root / "dmlcore/papers/command.py").write_text(COMMAND)
     for name in ("bootstrap.py", "paper_repro.py"):
         shutil.copy(ROOT / name, root)
