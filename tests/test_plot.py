@@ -181,6 +181,21 @@ class TestSweep:
         assert [text.get_text() for text in ax.texts] == ["never"]
         assert len(bars[0].get_segments()) == 2
 
+    def test_an_interval_that_reaches_infinity_says_so(self):
+        data = self.data.assign(seconds=[5.0, 6, 7, 2, 3, math.inf] + [math.inf] * 3)
+        ax = plot.sweep(data, "staleness", "seconds")
+        large, small = (line for line in ax.lines if line.get_marker() == "^")
+        assert (large.get_xdata().tolist(), small.get_xdata().tolist()) == ([2], [1])
+        assert large.get_markersize() > small.get_markersize()
+        assert small.get_ydata() == large.get_ydata() == ax.containers[0][2][0].get_segments()[1][1, 1]
+
+    def test_problems_do_not_look_like_methods(self):
+        data = self.data.assign(problem=["MF", "digits", "MF"] * 3)
+        ax = plot.sweep(data, "staleness", "clocks_per_second", hue="problem")
+        colors = {bars[0].get_color() for bars in ax.containers}
+        assert len(colors) == 2
+        assert not colors & {plot.METHOD_COLORS[name] for name in ("BSP", "SSP", "ESSP", "ASP")}
+
     def test_panels(self):
         axes = plot.sweep(self.data, "staleness", ["seconds", "clocks_per_second"])
         assert [ax.get_ylabel() for ax in axes] == ["seconds", "clocks per second and worker"]

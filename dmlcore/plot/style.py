@@ -108,6 +108,8 @@ def family(method: Any) -> str:
 def palette(methods: Iterable[Any]) -> dict[Any, str]:
     """The colour of each method: fixed for known families, the free ones in order for others.
 
+    First come those that BSP, SSP, ESSP and ASP do not have, so that no other value looks like these.
+
     Args:
         methods: names such as `SSP (s=3)` or `k_sync(4)`, or other values to tell apart.
 
@@ -119,7 +121,7 @@ def palette(methods: Iterable[Any]) -> dict[Any, str]:
     """
     methods = list(dict.fromkeys(methods))
     taken = [METHOD_COLORS[family(name)] for name in methods if family(name) in METHOD_COLORS]
-    colors = (_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _SKY, _GREY)
+    colors = (_PURPLE, _BROWN, _SKY, _GREY, _BLUE, _ORANGE, _GREEN, _RED)
     free = [color for color in colors if color not in taken] or list(colors)
     unknown = [name for name in methods if family(name) not in METHOD_COLORS]
     fresh = {name: free[i % len(free)] for i, name in enumerate(unknown)}

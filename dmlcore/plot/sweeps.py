@@ -35,7 +35,8 @@ def sweep(
         ax: where to draw one quantity; None makes a figure.
 
     Returns:
-        The Axes; an array of them for several quantities. A triangle at the top is a median of infinity.
+        The Axes; an array of them for several quantities. A triangle at the top is a median of infinity; a
+        small one ends an interval that reaches infinity.
 
     Raises:
         ValueError: where the frame lacks a column, or `ax` is given with several quantities.
@@ -73,7 +74,7 @@ def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: 
     for i, (name, part) in enumerate(found.items()):
         at = np.array([values.index(value) for value in part.index]) + 0.08 * (i - (len(found) - 1) / 2)
         numbers = np.array(part.tolist()).T
-        never = np.isinf(numbers[0])
+        never, endless = np.isinf(numbers[0]), np.isinf(numbers[2])
         median, low, high = np.minimum(numbers, ceiling)
         color = colors[name]
         ax.errorbar(
@@ -87,7 +88,8 @@ def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: 
             elinewidth=1.5,
             label=name,
         )
-        ax.plot(at[never], median[never], "^", color=color, markerfacecolor="white", markersize=9)
+        for which, size in ((never, 9), (endless & ~never, 6)):
+            ax.plot(at[which], high[which], "^", color=color, markerfacecolor="white", markersize=size)
         unreached |= {values.index(value) for value in part.index[never]}
     for tick in unreached:
         ax.annotate("never", (tick, ceiling), (0, 8), textcoords="offset points", ha="center")
