@@ -16,11 +16,15 @@ COMMAND = "import sys\ndef main(arguments, root):\n    print('in', sys.executabl
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path, monkeypatch):
     """A project with a dependency that nobody has, and a uv that installs nothing."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     root = tmp_path / "project"
     (root / "dmlcore/papers").mkdir(parents=True)
-    for name in ("__init__.py", "papers/__init__.py"):  # else a dmlcore on PYTHONPATH would be found first
+    for name in (
+        "__init__.py",
+        "papers/__init__.py",
+    ):  # else the dmlcore that .venv names would be found first
         (root / "dmlcore" / name).touch()
     (root / "dmlcore/papers/command.py").write_text(COMMAND)
     for name in ("bootstrap.py", "paper_repro.py"):
