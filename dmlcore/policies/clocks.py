@@ -105,7 +105,7 @@ def check_staleness(name: str, value: float) -> float:
     """Returns `value` if it is a whole number >= 0 or infinity."""
     if value == math.inf:
         return value
-    return checks.integer(name, value, low=0)
+    return checks.integer(name, value, low=0, why="or math.inf")
 
 
 def resolve_weight(weight: float | None, num_workers: int) -> float:
@@ -152,10 +152,12 @@ def ssp(staleness: int | float, *, weight: float | None = None) -> Policy:
 
     A worker goes on with its cached copy, plus its own updates since (read-my-writes), as long as the copy is
     fresh enough, and does not wait for its push to arrive; else it pulls, and where the slowest worker is too
-    far behind it waits first. A push is
-    applied when it arrives; that of a worker that must wait is applied together with the next push that lets
-    somebody go on, which nobody can tell apart, since nobody reads in between. With `staleness=math.inf`
-    nobody waits and nobody ever pulls; `essp(math.inf)` is the variant that becomes ASP.
+    far behind it waits first. A push is applied when it arrives; that of a worker that must wait is applied
+    together with the next push that lets somebody go on. Nobody reads in between, so for an optimizer that is
+    linear in the gradient, such as plain SGD, this is the same up to rounding; with momentum or Adam one
+    merged step differs from several. Hence `updates=` counts different amounts of work at different
+    `staleness`: compare by `seconds=` or `samples=`. With `staleness=math.inf` nobody waits and nobody ever
+    pulls; `essp(math.inf)` is the variant that becomes ASP.
 
     Args:
         staleness: the paper's s, clocks, a whole number >= 0 or `math.inf`.
