@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlcore.cluster import Cluster, Stragglers, quantile_function
+from dmlcore import checks
+from dmlcore.cluster import Cluster, Quantile, Stragglers, quantile_function
 
 WORKERS_PER_BLOCK = 32
 CLOCKS_PER_BLOCK = 32
@@ -78,7 +79,9 @@ class Draws:
             block, offset = divmod(clock, CLOCKS_PER_BLOCK)
             key = (stream, row, block)
             if key not in self._latencies:
-                self._latencies[key] = self._latency_jitter(uniforms(self.seed, stream, row, block))
+                self._latencies[key] = self._multipliers(
+                    "latency_jitter", self._latency_jitter, stream, row, block
+                )
             latency *= float(self._latencies[key][lane, offset])
         return latency + nbytes / cluster.bandwidth_bytes_per_second[worker]
 
@@ -99,8 +102,23 @@ class Draws:
             slowdown *= self._slowdown(index, episodes, row, block)[:count]
         slope = np.array(self._per_sample[lanes])[:, None] * slowdown
         if self._jitter is not None:
-            slope *= self._jitter(uniforms(self.seed, COMPUTE, row, block))[:count]
+            slope *= self._multipliers("jitter", self._jitter, COMPUTE, row, block)
         return np.array(self._overhead[lanes])[:, None] * slowdown, slope
+
+    def _multipliers(self, name: str, jitter: Quantile, stream: int, row: int, block: int) -> np.ndarray:
+        """What `jitter` makes of a block's uniforms, for the workers that are there."""
+        uniform = uniforms(self.seed, stream, row, block)
+        values = np.asarray(jitter(uniform), float)
+        if values.shape != uniform.shape:
+            checks.fail(f"{name}, shape", values.shape, f"that of its argument, {uniform.shape}")
+        first = row * WORKERS_PER_BLOCK
+        values = values[: self.cluster.num_workers - first]
+        wrong = np.argwhere(~(np.isfinite(values) & (values >= 0)))
+        if len(wrong):
+            lane, offset = wrong[0]
+            who = f"worker {first + lane}, clock {block * CLOCKS_PER_BLOCK + offset}"
+            checks.fail(f"{name} of {who}", float(values[lane, offset]), "a finite multiplier >= 0")
+        return values
 
     def _slowdown(self, index: int, episodes: Stragglers, row: int, block: int) -> np.ndarray:
         uniform = uniforms(self.seed, EPISODES + index, row, block)

@@ -6,6 +6,7 @@ import math
 from array import array
 from collections.abc import Sequence
 from heapq import heappop, heappush
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import pandas as pd
 from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.draws import PULL, PUSH, Draws
+from dmlcore.engines.arguments import check_kind, check_seed
 from dmlcore.engines.stop import Stop, stop_rule
 from dmlcore.loads import resolve as resolve_load
 from dmlcore.trace import TASK_COLUMNS, UPDATE_COLUMNS, Trace, versions
@@ -53,10 +55,11 @@ def simulate(
         parameter_bytes: size of the parameters, which travel both ways.
 
     Returns:
-        The trace, valid by construction.
+        The trace, validated.
 
     Raises:
-        ValueError: an argument is wrong.
+        ValueError: an argument is wrong, or what the policy, the load or a jitter of one's own does; the
+            message names it, the worker and the clock.
         RuntimeError: the policy deadlocks: every worker waits and nothing is in flight.
 
     Example:
@@ -65,8 +68,11 @@ def simulate(
         >>> len(trace.updates), round(trace.end_time, 6)
         (100, 0.8)
     """
+    check_kind("policy", policy, Policy)
+    check_kind("cluster", cluster, Cluster)
     stop = stop_rule(updates, seconds, samples)
-    seed = checks.integer("seed", seed, low=0, high=2**63 - 1)
+    seed = check_seed("seed", seed)
+    parameter_bytes = checks.integer("parameter_bytes", parameter_bytes, low=0)
     batch_size = checks.integer("batch_size", batch_size, low=1)
     load, transport = resolve_load(load), resolve_transport(transport)
     return _run(policy, cluster, stop, seed, batch_size, load, transport, parameter_bytes)
@@ -87,7 +93,10 @@ def _run(
     load_state = load.init(num_workers, batch_size * num_workers)
     draws = Draws(cluster, seed)
     compute_seconds, transfer_seconds = draws.compute_seconds, draws.transfer_seconds
-    pull_bytes, push_bytes = transport.pull_bytes(parameter_bytes), transport.push_bytes(parameter_bytes)
+    pull_bytes, push_bytes = (
+        checks.integer(f"transport {transport.name}", nbytes(parameter_bytes), low=0, why="bytes")
+        for nbytes in (transport.pull_bytes, transport.push_bytes)
+    )
     has_links = any(cluster.latency_seconds) or (
         pull_bytes + push_bytes > 0 and min(cluster.bandwidth_bytes_per_second) < math.inf
     )
@@ -108,8 +117,14 @@ def _run(
     start: Sequence[tuple[int, int | None, bool]] = [(w, None, True) for w in range(num_workers)]
     while True:
         for w, asked, pull in start:
+            if not 0 <= w < num_workers or flight[w] is not None:
+                fault = "is busy" if 0 <= w < num_workers else "is not there"
+                raise ValueError(f"{policy.name} starts worker {w}, which {fault}, at {now:g} s")
             clock[w] = c = clock[w] + 1
             b = size(load_state, w) if asked is None else asked
+            if type(b) is not int or b < 1:
+                rule = policy.name if asked is not None else load.name
+                b = checks.integer(f"{rule}, worker {w}, clock {c}", b, low=1, why="samples of a task")
             if pull:
                 version[w] = num_updates
                 pulled = now
@@ -147,7 +162,10 @@ def _run(
         if apply:
             in_update = 0
             for w, k, weight in apply:
-                row, count = pending.pop((w, k))
+                try:
+                    row, count = pending.pop((w, k))
+                except KeyError:
+                    raise _not_at_server(policy, "applies", (w, k)) from None
                 in_update += count
                 landed.extend((row, num_updates, weight))
             num_updates += 1
@@ -156,8 +174,11 @@ def _run(
             if num_updates >= last_update or applied_samples >= last_sample:
                 break
         for key in drop:
-            del pending[key]
+            if pending.pop(key, None) is None:
+                raise _not_at_server(policy, "drops", key)
         for w in cancel:
+            if not 0 <= w < num_workers:
+                raise ValueError(f"{policy.name} cancels worker {w}, which is not there, at {now:g} s")
             num_rows += _cut(record, flight, w, now)
     if last_second < math.inf:
         now = last_second
@@ -177,7 +198,18 @@ def _run(
         "end_time": now,
         "versions": versions(),
     }
-    return Trace(_tasks(record, landed), _frame(_table(update_rows, 3), UPDATE_COLUMNS), metadata)
+    trace = Trace(_tasks(record, landed), _frame(_table(update_rows, 3), UPDATE_COLUMNS), metadata)
+    try:
+        return trace.validate()
+    except ValueError as error:
+        raise ValueError(f"{policy.name} on {cluster} leaves no valid trace: {error}") from error
+
+
+def _not_at_server(policy: Policy, does: str, key: Any) -> ValueError:
+    worker, clock = key
+    return ValueError(
+        f"{policy.name} {does} a push that is not at the server: that of worker {worker}, clock {clock}"
+    )
 
 
 def _cut(record: array, flight: list[tuple | None], worker: int, now: float) -> int:

@@ -1,0 +1,102 @@
+"""The simulator refuses what a policy, load or jitter of one's own does wrong, and names who did it when."""
+
+import numpy as np
+import pytest
+from clusters import EXPONENTIAL, LOCK_STEP, MIXED
+
+import dmlcore as dml
+from dmlcore.types import Decision, Load, Start, Transport
+
+
+def jittered(quantile):
+    return lambda: dml.simulate(dml.asp(), dml.Cluster.uniform(4, jitter=quantile), seconds=1.0)
+
+
+def late(quantile):
+    cluster = dml.Cluster.uniform(4, latency=0.1, latency_jitter=quantile)
+    return lambda: dml.simulate(dml.asp(), cluster, updates=10)
+
+
+def sized(size):
+    load = Load("mine()", lambda num_workers, total: None, lambda state, worker: size)
+    return lambda: dml.simulate(dml.asp(), EXPONENTIAL, updates=10, load=load)
+
+
+def ruled(decide, cluster=LOCK_STEP):
+    """A policy that decides like `decide(push)`, and otherwise like ASP."""
+
+    def on_push(state, push):
+        asp = Decision([(push.worker, push.clock, 1.0)], (), (), [Start(push.worker)])
+        return state, asp._replace(**decide(push))
+
+    policy = dml.Policy("mine()", lambda num_workers: None, on_push)
+    return lambda: dml.simulate(policy, cluster, updates=10)
+
+
+FAULTS = {
+    "NaN jitter": (jittered(lambda u: u * np.nan), r"jitter of worker 0, clock 0: got nan"),
+    "infinite jitter": (jittered(lambda u: np.where(u < 0.9, 1, np.inf)), r"jitter of worker \d, clock \d+"),
+    "negative jitter": (jittered(lambda u: 1 - 4 * u), r"jitter of worker \d, clock \d+: got -.* >= 0"),
+    "jitter of another shape": (jittered(lambda u: u[0]), r"jitter, shape: got \(32,\), .* \(32, 32\)"),
+    "NaN latency": (late(lambda u: u * np.nan), r"latency_jitter of worker 0, clock 0: got nan"),
+    "no samples": (sized(0), r"mine\(\), worker 0, clock 0: got 0, .* >= 1"),
+    "part of a sample": (sized(10.7), r"mine\(\), worker 0, clock 0: got 10\.7"),
+    "NaN samples": (sized(np.nan), r"mine\(\), worker 0, clock 0: got nan"),
+    "a policy's size": (
+        ruled(lambda push: {"start": [Start(push.worker, 0)]}),
+        r"mine\(\), worker 0, clock 1: got 0, .* >= 1",
+    ),
+    "a busy worker": (ruled(lambda push: {"start": [Start(1)]}), r"mine\(\) starts worker 1, which is busy"),
+    "a worker twice": (
+        ruled(lambda push: {"start": [Start(0), Start(0)]}),
+        r"mine\(\) starts worker 0, which is busy, at 0\.032 s",
+    ),
+    "an unknown worker": (
+        ruled(lambda push: {"start": [Start(-1)]}),
+        r"mine\(\) starts worker -1, which is not there",
+    ),
+    "cancels nobody": (ruled(lambda push: {"cancel": [4]}), r"mine\(\) cancels worker 4, which is not there"),
+    "applies the unknown": (
+        ruled(lambda push: {"apply": [(2, 7, 1.0)]}),
+        r"mine\(\) applies a push that is not at the server: that of worker 2, clock 7",
+    ),
+    "applies twice": (
+        ruled(lambda push: {"apply": [(0, 0, 1.0), (0, 0, 1.0)]}),
+        r"mine\(\) applies a push that is not at the server: that of worker 0, clock 0",
+    ),
+    "drops the unknown": (
+        ruled(lambda push: {"drop": [(2, 7)]}),
+        r"mine\(\) drops a push that is not at the server: that of worker 2, clock 7",
+    ),
+    "NaN weight": (
+        ruled(lambda push: {"apply": [(push.worker, push.clock, np.nan)]}),
+        r"mine\(\) on Cluster.*task of worker 0, clock 0 has a weight that is not finite",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_one_clear_error(fault):
+    run, message = FAULTS[fault]
+    with pytest.raises(ValueError, match=message):
+        run()
+
+
+@pytest.mark.parametrize("nbytes", [-1, np.nan])
+def test_bytes_of_a_transport_are_checked(nbytes):
+    transport = Transport("mine()", lambda nbytes: nbytes, lambda _: nbytes)
+    with pytest.raises(ValueError, match=r"transport mine\(\): got"):
+        dml.simulate(dml.asp(), MIXED, updates=2, transport=transport)
+    with pytest.raises(ValueError, match="parameter_bytes: got"):
+        dml.simulate(dml.asp(), MIXED, updates=2, parameter_bytes=nbytes)
+
+
+def test_numbers_of_numpy_are_numbers():
+    load = Load("mine()", lambda num_workers, total: None, lambda state, worker: np.int64(8))
+    assert set(dml.simulate(dml.asp(), MIXED, updates=20, load=load).tasks["batch_size"]) == {8}
+
+
+def test_a_worker_may_be_let_go_later():
+    """A push that is kept and whose worker starts with another's is no fault."""
+    trace = dml.simulate(dml.ssp(1), MIXED, updates=50)
+    assert (trace.tasks["worker"].value_counts() > 5).all()
