@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dmlcore import files
+from dmlcore import checks, files
 
 TASK_COLUMNS: dict[str, type] = {
     "worker": np.int32,
@@ -46,12 +46,13 @@ class Trace:
     """A run's record, columnar: all that plots, metrics, exports and replay need.
 
     Args:
-        tasks: one row for each gradient task, with the columns `worker, clock, batch_size, version_read,
-            pull_start, compute_start, compute_end, push_end, update, weight`. Times are seconds from the
-            start of the run. `pull_start` is NaN where the worker went on with its cached copy, to which it
-            had added its own updates. `push_end` is NaN where the task never arrived: it was cancelled, or
-            in flight when the run ended, and its last phase is cut there. `update` is -1, and `weight` 0,
-            where the task is in no update.
+        tasks: one row for each gradient task, in the order in which they arrived, were cancelled or cut,
+            with the columns `worker, clock, batch_size, version_read, pull_start, compute_start,
+            compute_end, push_end, update, weight`. Times are seconds from the start of the run.
+            `pull_start` is NaN where the worker went on with its cached copy, to which it had added its own
+            updates. `push_end` is NaN where the task never arrived: it was cancelled, or in flight when the
+            run ended, and its last phase is cut there. `update` is -1, and `weight` 0, where the task is in
+            no update.
         updates: one row for each server update, with the columns `time, num_tasks, samples`; row u turns
             version u into version u + 1.
         metadata: cluster, policy, seed, versions and the like, as JSON values.
@@ -110,6 +111,8 @@ class Trace:
         times = updates["time"].to_numpy()
         if len(times) and not (np.isfinite(times).all() and (np.diff(times) >= 0).all()):
             raise ValueError("trace.updates: times are not finite and ascending")
+        made = np.append(times, np.nan)[tasks["update"]]
+        self._require(~(push > made), "is in an update that was made before it arrived")
         version_time = np.concatenate([[0.0], times])
         exists = version_time[np.clip(read, 0, len(times))] <= np.where(np.isnan(pull), start, pull)
         self._require(exists, "reads a version that did not exist yet")
@@ -131,22 +134,33 @@ class Trace:
             raise ValueError(f"trace.tasks: task of worker {task.worker:g}, clock {task.clock:g} {complaint}")
 
     def until(self, update: int) -> Trace:
-        """Returns the trace as if the run had ended with update number `update` - 1, its `update`-th."""
+        """Returns the trace as if the run had ended with update number `update` - 1, its `update`-th.
+
+        Guarantee: for a policy whose updates hold the push that made them, it is row by row the trace of the
+        run that was told to stop there, also where times tie.
+        """
+        update = checks.integer("update", update, low=0)
         if update >= len(self.updates):
             return self
-        end = float(self.updates["time"].iloc[update - 1]) if update else 0.0
         tasks = self.tasks
-        begun = tasks["pull_start"].fillna(tasks["compute_start"]).to_numpy()
-        landed = tasks["update"].between(0, update - 1).to_numpy()
-        tasks = tasks[(begun < end) | landed].copy()
+        end = float(self.updates["time"].iloc[update - 1]) if update else 0.0
+        # The row of the push that made the last update.
+        last = np.flatnonzero(tasks["update"].between(0, update - 1)).max(initial=-1)
+        done = (np.arange(len(tasks)) <= last) | (tasks["push_end"] < end)
+        # Who pulled has read what was there; who did not goes on after its own push.
+        began = np.where(
+            tasks["pull_start"].isna(),
+            (predecessors(tasks) < last) & (tasks["compute_start"] <= end),
+            tasks["version_read"] < update,
+        )
+        cut = tasks[began & ~done].sort_values("worker")
+        cut[["compute_start", "compute_end"]] = cut[["compute_start", "compute_end"]].clip(upper=end)
+        cut["push_end"] = np.nan
+        tasks = pd.concat([tasks[done], cut], ignore_index=True)
         unapplied = tasks["update"] >= update
         tasks.loc[unapplied, "update"] = -1
         tasks.loc[unapplied, "weight"] = 0.0
-        for column in ("compute_start", "compute_end"):
-            tasks[column] = tasks[column].clip(upper=end)
-        tasks["push_end"] = tasks["push_end"].where(tasks["push_end"] <= end)
-        metadata = {**self.metadata, "end_time": end}
-        return Trace(tasks.reset_index(drop=True), self.updates.iloc[:update].copy(), metadata)
+        return Trace(tasks, self.updates.iloc[:update].copy(), {**self.metadata, "end_time": end})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes one Parquet file: the tasks with their updates' times as a further column, metadata as JSON.
@@ -176,6 +190,9 @@ class Trace:
         try:
             table = pq.read_table(path)
             metadata = json.loads(table.schema.metadata[METADATA_KEY])
+            checks.integer("num_workers", metadata["num_workers"], low=1)
+            checks.integer("seed", metadata["seed"], low=0)
+            checks.real("end_time", metadata["end_time"], low=0)
             frame = table.replace_schema_metadata(None).to_pandas()
             tasks = frame[list(TASK_COLUMNS)].astype(TASK_COLUMNS)
             applied = frame[frame["update"] >= 0].groupby("update")
@@ -193,7 +210,6 @@ class Trace:
         return cls(tasks, updates.astype(UPDATE_COLUMNS).reset_index(drop=True), metadata).validate()
 
     def __repr__(self) -> str:
-        policy = self.metadata.get("policy", "?")
         policy, tasks, updates = self.metadata.get("policy", "?"), len(self.tasks), len(self.updates)
         return f"Trace({policy}, {self.num_workers} workers, {tasks} tasks, {updates} updates)"
 

@@ -3,10 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from clusters import MIXED
+from clusters import CLUSTERS, LOCK_STEP, MIXED
 
 import dmlcore as dml
-from dmlcore.trace import TASK_COLUMNS
+from dmlcore.policies import ALL_POLICIES
+from dmlcore.trace import TASK_COLUMNS, Trace
 
 
 @pytest.fixture
@@ -65,6 +66,15 @@ def test_a_corrupt_file_is_one_clear_error(trace, tmp_path, damage):
         dml.Trace.load(path)
 
 
+@pytest.mark.parametrize("name", ["num_workers", "seed", "end_time"])
+@pytest.mark.parametrize("value", [None, "x"])
+def test_a_file_without_what_replay_needs_is_one_clear_error(trace, tmp_path, name, value):
+    metadata = {k: v for k, v in trace.metadata.items() if k != name} | ({name: value} if value else {})
+    Trace(trace.tasks, trace.updates, metadata).save(tmp_path / "trace.parquet")
+    with pytest.raises(ValueError, match=rf"trace\.parquet.*{name}.*undamaged file written by Trace\.save"):
+        dml.Trace.load(tmp_path / "trace.parquet")
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nowhere\.parquet"):
         dml.Trace.load(tmp_path / "nowhere.parquet")
@@ -84,6 +94,9 @@ BREAKS = {
     "has no samples": lambda t: t.tasks.loc.__setitem__((5, "batch_size"), 0),
     "does not count the tasks": lambda t: t.updates.loc.__setitem__((7, "num_tasks"), 2),
     "times are not finite and ascending": lambda t: t.updates.loc.__setitem__((7, "time"), 0.0),
+    "in an update that was made before it arrived": lambda t: t.updates.__setitem__(
+        "time", np.append(t.updates["time"].iloc[0], t.updates["time"].iloc[:-1])
+    ),
     "in an update beyond the last": lambda t: t.tasks.loc.__setitem__((5, "update"), 99),
     "cached copy that lacks": lambda t: t.tasks.loc.__setitem__((0, "pull_start"), np.nan),
     "columns ['update'] are missing": lambda t: t.tasks.pop("update"),
@@ -98,13 +111,26 @@ def test_validate_names_what_is_broken(trace, complaint):
     assert complaint in str(error.value)
 
 
-@pytest.mark.parametrize("policy", [dml.bsp(), dml.ssp(3), dml.k_sync(2), dml.asp()], ids=str)
-def test_until_is_the_run_that_stopped_there(policy):
-    """Cut after 30 updates, a trace has the tasks of the run that was told to stop there."""
-    long, short = (dml.simulate(policy, MIXED, updates=updates, seed=1) for updates in (80, 30))
-    cut = long.until(30).validate()
-    assert cut.end_time == short.end_time
-    assert cut.updates.equals(short.updates)
-    keys = ["worker", "clock"]
-    one, two = (t.tasks.sort_values(keys).reset_index(drop=True) for t in (cut, short))
-    assert one.equals(two)
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+def test_until_is_the_run_that_stopped_there(policy, cluster):
+    """Cut after n updates, a trace is that of the run that was told to stop there, also where times tie."""
+
+    def run(updates):
+        return dml.simulate(ALL_POLICIES[policy](), CLUSTERS[cluster], updates=updates, seed=1)
+
+    long = run(80)
+    for updates in (1, 29, 30, 31):
+        cut, short = long.until(updates).validate(), run(updates)
+        assert cut.tasks.equals(short.tasks)
+        assert cut.updates.equals(short.updates)
+        assert cut.metadata == short.metadata
+
+
+def test_until_the_start_and_beyond_the_end():
+    trace = dml.simulate(dml.asp(), LOCK_STEP, updates=8)
+    start = trace.until(0)
+    assert (len(start.tasks), len(start.updates), start.end_time) == (0, 0, 0.0)
+    assert trace.until(8) is trace
+    with pytest.raises(ValueError, match="update: got -1"):
+        trace.until(-1)
