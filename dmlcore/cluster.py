@@ -106,6 +106,8 @@ class Cluster:
             >>> Cluster.from_speeds([1000, 1000, 333], latency=0.01).num_workers
             3
         """
+        if not isinstance(samples_per_second, Iterable):
+            checks.fail("samples_per_second", samples_per_second, "one speed for each worker: [1000, 500]")
         speeds = tuple(checks.real("samples_per_second", v, above=0, high=1e300) for v in samples_per_second)
         if not speeds:
             checks.fail("samples_per_second", samples_per_second, "at least one speed")
@@ -161,6 +163,8 @@ class Cluster:
                 "mean_tasks", mean_tasks, f"a number >= {least:g}, for episodes on {fraction:.0%} of tasks"
             )
         if workers is not None:
+            if not isinstance(workers, Iterable):
+                checks.fail("workers", workers, "numbers of workers, such as [0]")
             last = self.num_workers - 1
             workers = tuple(
                 checks.integer("workers", w, low=0, high=last, why="the workers") for w in workers
@@ -215,8 +219,9 @@ def check_jitter(name: str, jitter: Any) -> None:
     """Raises ValueError unless `jitter` is None, a non-negative distribution with mean 1, or a callable."""
     if jitter is None or (callable(jitter) and not hasattr(jitter, "ppf")):
         return
-    if not hasattr(jitter, "ppf"):
-        checks.fail(name, jitter, "a frozen scipy.stats distribution, a quantile function, or None")
+    if callable(jitter) or not hasattr(jitter, "ppf"):  # a distribution that may be called is not frozen
+        allowed = "a frozen scipy.stats distribution, such as stats.expon(), a quantile function, or None"
+        checks.fail(name, jitter, allowed)
     if jitter.support()[0] < 0:
         checks.fail(name, show_jitter(jitter), "a distribution of numbers >= 0")
     mean = float(jitter.mean())

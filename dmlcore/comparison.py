@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import optax
@@ -14,11 +15,14 @@ import pandas as pd
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
+from dmlcore.engines.arguments import check_kind, check_seed
 from dmlcore.engines.stop import stop_rule
 from dmlcore.problems.problem import Problem
 from dmlcore.runs import Run, check_optimizer, check_until, replay, replay_lanes, timeline
 from dmlcore.trace import Trace
 from dmlcore.types import Method, Policy
+
+T = TypeVar("T")
 
 
 def compare(
@@ -61,7 +65,6 @@ def compare(
         >>> len(runs), list(runs.columns[:5])
         (12, ['method', 'seed', 'update', 'time', 'samples'])
     """
-    check_optimizer(optimizer)
     return _run_all(methods, problem, cluster, {None: optimizer}, seeds, until, eval_every, options)
 
 
@@ -82,7 +85,8 @@ def sweep(
     A timeline does not depend on the learning rate, so each is made once; no rate compiles anew.
 
     Args:
-        methods: name -> policy, or a `Method` (whose own optimizer, if any, is not swept).
+        methods: name -> policy, or a `Method`. One with an optimizer of its own is trained once per seed, and
+            its rows are the same at every rate.
         problem: what is trained.
         cluster: on what.
         optimizer: learning rate -> optax optimizer, such as `optax.sgd`.
@@ -105,9 +109,11 @@ def sweep(
         >>> runs.groupby("learning_rate").size().to_dict()
         {0.1: 2, 0.2: 2}
     """
-    rates = [checks.real("learning_rates", rate, above=0) for rate in learning_rates]
-    if not rates:
-        checks.fail("learning_rates", rates, "at least one learning rate")
+    rates = [
+        checks.real("learning_rates", rate, above=0) for rate in _several("learning_rates", learning_rates)
+    ]
+    if not callable(optimizer):
+        checks.fail("optimizer", optimizer, "a function of the learning rate, such as optax.sgd")
     return _run_all(
         methods,
         problem,
@@ -130,9 +136,13 @@ def _run_all(
     eval_every: int | None,
     options: dict[str, Any],
 ) -> pd.DataFrame:
-    seeds = [checks.integer("seeds", seed, low=0) for seed in seeds]
-    if not methods or not seeds:
-        checks.fail("methods" if not methods else "seeds", "none", "at least one")
+    check_kind("problem", problem, Problem)
+    check_kind("cluster", cluster, Cluster)
+    for optimizer in optimizers.values():
+        check_optimizer(optimizer)
+    seeds = [check_seed("seeds", seed) for seed in _several("seeds", seeds)]
+    if not isinstance(methods, Mapping) or not methods:
+        checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")
     if "seed" in options:
         checks.fail("seed", options["seed"], "`seeds`, the seeds to compare over")
     stop_rule(*(options.get(name) for name in ("updates", "seconds", "samples")))
@@ -147,14 +157,13 @@ def _run_all(
     frames = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for name, method in each.items():
-            traces = list(pool.map(functools.partial(trace, method), seeds))
-            lanes = [
-                (rate, seed, seed_trace, method.optimizer or optimizer)
-                for rate, optimizer in optimizers.items()
-                for seed, seed_trace in zip(seeds, traces, strict=True)
-            ]
+            traces = _map(pool, functools.partial(trace, method), seeds)
+            distinct = [method.optimizer] if method.optimizer else [*optimizers.values()]
+            lanes = [(each_trace, optimizer) for optimizer in distinct for each_trace in traces]
             runs = _train_lanes(pool, lanes, problem, until=until, eval_every=eval_every)
-            for (rate, seed, *_), run in zip(lanes, runs, strict=True):
+            if method.optimizer:
+                runs *= len(optimizers)
+            for (rate, seed), run in zip(itertools.product(optimizers, seeds), runs, strict=True):
                 columns: dict[str, Any] = {"method": name} | ({} if rate is None else {"learning_rate": rate})
                 frames.append(run.history.assign(**columns, seed=seed))
     table = pd.concat(frames, ignore_index=True)
@@ -163,21 +172,38 @@ def _run_all(
 
 
 def _train_lanes(
-    pool: ThreadPoolExecutor, lanes: Sequence[tuple[Any, int, Trace, Any]], problem: Problem, **options: Any
+    pool: ThreadPoolExecutor, lanes: Sequence[tuple[Trace, Any]], problem: Problem, **options: Any
 ) -> list[Run]:
     """Lanes of one `vmap` on an accelerator; on a CPU, where that gains nothing, one a thread."""
     if jax.default_backend() != "cpu":
-        return replay_lanes([lane[2] for lane in lanes], problem, [lane[3] for lane in lanes], **options)
+        traces, optimizers = zip(*lanes, strict=True)
+        return replay_lanes(traces, problem, optimizers, **options)
+    return _map(pool, lambda lane: replay(lane[0], problem, lane[1], **options), lanes)
 
-    def one(lane: tuple[Any, int, Trace, Any]) -> Run:
-        return replay(lane[2], problem, lane[3], **options)
 
-    return list(pool.map(one, lanes))
+def _map(pool: ThreadPoolExecutor, function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
+    """Results of `function` in the pool, under the caller's settings of JAX that hold in one thread only."""
+    x64, device = jax.config.jax_enable_x64, jax.config.jax_default_device
+
+    def task(item: Any) -> T:
+        with jax.enable_x64(x64), jax.default_device(device):
+            return function(item)
+
+    return list(pool.map(task, items))
+
+
+def _several(name: str, values: Any) -> list[Any]:
+    """Returns `values` as a list if there are some, all different."""
+    listed = [*values] if isinstance(values, Iterable) else []
+    if not listed or len({*listed}) < len(listed):
+        checks.fail(name, values, "at least one, all different")
+    return listed
 
 
 def _method(name: str, given: Policy | Method) -> Method:
-    if isinstance(given, Policy):
-        return Method(given)
-    if not isinstance(given, Method):
+    method = Method(given) if isinstance(given, Policy) else given
+    if not isinstance(method, Method) or not isinstance(method.policy, Policy):
         checks.fail(f"methods[{name!r}]", given, "a Policy or a Method")
-    return given
+    if method.optimizer is not None:
+        check_optimizer(method.optimizer)
+    return method

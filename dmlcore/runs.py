@@ -14,6 +14,7 @@ import pandas as pd
 from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.engines import ALL_ENGINES
+from dmlcore.engines.arguments import check_kind, check_seed
 from dmlcore.engines.stop import stop_rule
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer.compiled import Replay
@@ -93,19 +94,11 @@ def train(
         >>> import dmlcore as dml
         >>> cluster = dml.Cluster.uniform(8, samples_per_second=1000, jitter=stats.expon())
         >>> run = dml.train(dml.problems.digits_mlp(), cluster, dml.ssp(3), optax.sgd(0.1), updates=400)
-        >>> run.history["loss"].iloc[-1] < run.history["loss"].iloc[0]
+        >>> bool(run.history["loss"].iloc[-1] < run.history["loss"].iloc[0])
         True
     """
-    for name, value, kind in (
-        ("problem", problem, Problem),
-        ("cluster", cluster, Cluster),
-        ("policy", policy, Policy),
-    ):
-        if not isinstance(value, kind):
-            checks.fail(name, value, f"a {kind.__name__}")
     check_optimizer(optimizer)
     check_until(until)
-    stop_rule(updates, seconds, samples)
     trace = timeline(
         problem,
         cluster,
@@ -123,9 +116,23 @@ def train(
 
 
 def timeline(
-    problem: Problem, cluster: Cluster, policy: Policy, *, engine: Any = "simulate", **options: Any
+    problem: Problem,
+    cluster: Cluster,
+    policy: Policy,
+    *,
+    engine: Any = "simulate",
+    seed: int = 0,
+    updates: int | None = None,
+    seconds: float | None = None,
+    samples: int | None = None,
+    **options: Any,
 ) -> Trace:
     """Returns the trace of a run without training, with what the problem's parameters weigh on the links."""
+    check_kind("problem", problem, Problem)
+    check_kind("cluster", cluster, Cluster)
+    check_kind("policy", policy, Policy)
+    stop_rule(updates, seconds, samples)
+    options |= {"updates": updates, "seconds": seconds, "samples": samples, "seed": check_seed("seed", seed)}
     run = engine if callable(engine) else checks.choice("engine", engine, ALL_ENGINES)
     trace = run(policy, cluster, parameter_bytes=parameter_bytes(problem), **options)
     trace.metadata["problem"] = problem.name
@@ -142,7 +149,9 @@ def replay(
 ) -> Run:
     """Trains along a trace, compiled: the same run again, from the trace alone.
 
-    Guarantee: the same trace, problem and optimizer give the same bits, and those of `train` that made it.
+    Guarantee: the same trace, problem and optimizer give the same parameters, bit for bit, and those of the
+    `train` that made it. The history has the same evaluations where `eval_every` is the same: its default
+    follows the length of the trace, which `until` may have cut short.
 
     Args:
         trace: from a run, or from a file.
@@ -185,11 +194,19 @@ def replay_lanes(
     Raises:
         ValueError: an argument is wrong, or a trace is of another problem.
     """
+    check_kind("problem", problem, Problem)
     for optimizer in optimizers:
         check_optimizer(optimizer)
+    if not traces:
+        checks.fail("traces", "none", "at least one")
+    if len(optimizers) != len(traces):
+        checks.fail("optimizers", len(optimizers), f"one for each of {len(traces)} traces")
+    own = {"problem": problem.name, "parameter_bytes": parameter_bytes(problem)}
     for trace in traces:
-        if trace.metadata.get("problem", problem.name) != problem.name:
-            checks.fail("problem", problem.name, f"the one of the trace, {trace.metadata['problem']!r}")
+        check_kind("trace", trace, Trace)
+        made = {name: trace.metadata.get(name) or value for name, value in own.items()}
+        if made != own:
+            checks.fail("problem", own, f"the one of the trace, {made}")
     until = check_until(until)
     lengths = [len(trace.updates) for trace in traces]
     if eval_every is None:

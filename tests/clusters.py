@@ -3,6 +3,7 @@
 from scipy import stats
 
 from dmlcore.cluster import Cluster
+from dmlcore.types import Load
 
 EXPONENTIAL = Cluster.uniform(4, samples_per_second=1000, jitter=stats.expon())
 MIXED = Cluster.from_speeds(
@@ -15,3 +16,20 @@ MIXED = Cluster.from_speeds(
 ).with_stragglers(4, fraction=0.2, mean_tasks=5)
 LOCK_STEP = Cluster.uniform(4, samples_per_second=1000)
 CLUSTERS = {"exponential": EXPONENTIAL, "mixed": MIXED, "lock_step": LOCK_STEP}
+
+# Batch sizes that differ by worker, and ones that change with every push that is observed.
+UNEQUAL = Load("unequal()", lambda num_workers, total: None, lambda state, worker: 8 << worker)
+
+
+def _count(state, push):
+    assert push.samples == 8 << state[push.worker] % 4
+    state[push.worker] += 1
+    return state
+
+
+GROWING = Load(
+    "growing()",
+    lambda num_workers, total: [*range(num_workers)],
+    lambda state, worker: 8 << state[worker] % 4,
+    _count,
+)

@@ -1,13 +1,17 @@
 """The front door: stopping rules, history, comparisons, and one clear message for each wrong argument."""
 
+import jax
 import numpy as np
 import optax
 import pytest
-from clusters import EXPONENTIAL, MIXED
+from clusters import EXPONENTIAL, GROWING, LOCK_STEP, MIXED, UNEQUAL
 from scipy import stats
 
 import dmlcore as dml
+from dmlcore.policies import ALL_POLICIES
 from dmlcore.replayer.loop import compilations
+from dmlcore.replayer.reference import replay_reference
+from dmlcore.trace import Trace
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +74,61 @@ def test_sweep_shares_timelines(problem):
     assert (final[0.3] < final[0.1]).all()
 
 
+def test_sweep_trains_a_method_with_its_own_optimizer_once(problem, monkeypatch):
+    """Its rows are there at every rate, for plots side by side, but it is trained once a seed."""
+    trained = []
+
+    def replay(trace, *arguments, **options):
+        trained.append(trace.metadata["seed"])
+        return dml.replay(trace, *arguments, **options)
+
+    monkeypatch.setattr("dmlcore.comparison.replay", replay)
+    methods = {"SGD": dml.bsp(), "Adam": dml.Method(dml.bsp(), optimizer=optax.adam(1e-3))}
+    runs = dml.sweep(methods, problem, MIXED, optax.sgd, [0.1, 0.3], seeds=[2, 5], updates=4)
+    assert sorted(trained) == [2] * 3 + [5] * 3
+    one, two = (
+        runs[(runs["method"] == "Adam") & (runs["learning_rate"] == rate)]
+        .drop(columns="learning_rate")
+        .reset_index(drop=True)
+        for rate in (0.1, 0.3)
+    )
+    assert one.equals(two)
+    assert sorted(set(one["seed"])) == [2, 5]
+
+
+def test_compare_keeps_the_settings_of_its_thread():
+    """What a context of JAX sets for one thread holds for the pool's threads as well."""
+    with jax.enable_x64(True), jax.default_device(jax.devices()[0]):
+        problem = dml.problems.digits_mlp(dtype="float64")
+        alone = dml.train(problem, MIXED, dml.ssp(2), optax.sgd(0.1), updates=40, seed=3)
+        runs = dml.compare({"SSP": dml.ssp(2)}, problem, MIXED, optax.sgd(0.1), seeds=[3], updates=40)
+    assert all(leaf.dtype == np.float64 for leaf in jax.tree.leaves(alone.params))
+    assert runs.drop(columns=["method", "seed"]).equals(alone.history)
+
+
+@pytest.mark.parametrize("load", [UNEQUAL, GROWING], ids=lambda load: load.name)
+@pytest.mark.parametrize("policy", [dml.bsp(), dml.ssp(2), dml.k_async(2)], ids=str)
+def test_unequal_batches(problem, policy, load):
+    run = dml.train(problem, MIXED, policy, optax.sgd(0.1), updates=60, load=load, seed=4)
+    assert set(run.trace.tasks["batch_size"]) == {8, 16, 32, 64}
+    if load is UNEQUAL:
+        assert (run.trace.tasks["batch_size"] == 8 * 2 ** run.trace.tasks["worker"]).all()
+    assert_close(run.params, replay_reference(run.trace, problem, optax.sgd(0.1)))
+
+
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+def test_tied_times(problem, policy):
+    """Without jitter all workers arrive at once; the order of events still decides who read what."""
+    run = dml.train(problem, LOCK_STEP, ALL_POLICIES[policy](), optax.sgd(0.1), updates=60, seed=4)
+    assert run.trace.tasks["push_end"].duplicated().any()
+    assert_close(run.params, replay_reference(run.trace, problem, optax.sgd(0.1)))
+
+
+def assert_close(one, two):
+    one, two = (np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)]) for tree in (one, two))
+    assert np.linalg.norm(one - two) <= 1e-5 * np.linalg.norm(two)
+
+
 def test_nothing_compiles_twice(problem):
     """A second seed, staleness, learning rate, decay, cluster or length of run finds its loop compiled."""
 
@@ -106,6 +165,15 @@ def test_memory_is_live_versions():
     assert compile_trace(dml.simulate(dml.bsp(), cluster, updates=20)).num_slots == 0
 
 
+LINE = dml.simulate(dml.bsp(), EXPONENTIAL, updates=1)
+
+
+def compared(problem, methods=None, cluster=EXPONENTIAL, optimizer=None, **options):
+    methods = {"BSP": dml.bsp()} if methods is None else methods
+    return dml.compare(methods, problem, cluster, optimizer or optax.sgd(0.1), updates=1, **options)
+
+
+# The argument, then what tells the cases of one argument apart.
 WRONG = {
     "staleness": lambda p: dml.ssp(staleness=-1),
     "k": lambda p: dml.train(p, EXPONENTIAL, dml.k_sync(5), optax.sgd(0.1), updates=1),
@@ -127,11 +195,40 @@ WRONG = {
     "until": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, until={"los": 1}),
     "eval_every": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, eval_every=0),
     "batch_size": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, batch_size=0),
+    "samples_per_second - no list": lambda p: dml.Cluster.from_speeds(5),
+    "workers - no list": lambda p: dml.Cluster.uniform(2).with_stragglers(2, workers=1),
+    "jitter - not frozen": lambda p: dml.Cluster.uniform(2, jitter=stats.lognorm),
+    "jitter - not frozen, without shape": lambda p: dml.Cluster.uniform(2, jitter=stats.expon),
     "seed": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, seed=-1),
+    "seed - beyond 32 bits": lambda p: dml.simulate(dml.bsp(), EXPONENTIAL, updates=1, seed=2**32),
+    "seed - of another engine": lambda p: dml.train(
+        p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, seed=2**32, engine=lambda *_, **__: None
+    ),
+    "seeds": lambda p: compared(p, seeds=[2**32]),
+    "seeds - twice": lambda p: compared(p, seeds=[1, 0, 1]),
+    "seeds - no list": lambda p: compared(p, seeds=5),
+    "seeds - none": lambda p: compared(p, seeds=[]),
     "engine": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, engine="simulat"),
     "load": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, load="equl"),
     "transport": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, transport=3),
     "policy": lambda p: dml.train(p, EXPONENTIAL, dml.bsp, optax.sgd(0.1), updates=1),
+    "policy - of a timeline": lambda p: dml.simulate(dml.bsp, EXPONENTIAL, updates=1),
+    "cluster - of a timeline": lambda p: dml.simulate(dml.bsp(), 8, updates=1),
+    "trace": lambda p: dml.replay("x.parquet", p, optax.sgd(0.1)),
+    "traces": lambda p: dml.replay_lanes([], p, []),
+    "optimizers": lambda p: dml.replay_lanes([LINE], p, []),
+    "problem - of a replay": lambda p: dml.replay(LINE, "digits", optax.sgd(0.1)),
+    "problem - of a comparison": lambda p: compared("digits"),
+    "cluster - of a comparison": lambda p: compared(p, cluster=8),
+    "optimizer - of a comparison": lambda p: compared(p, optimizer=0.1),
+    "methods['BSP'] - a method's own": lambda p: compared(p, methods={"BSP": dml.Method("bsp")}),
+    "methods - no mapping": lambda p: compared(p, methods=[dml.bsp()]),
+    "optimizer - of a sweep": lambda p: dml.sweep(
+        {"BSP": dml.bsp()}, p, EXPONENTIAL, optax.sgd(0.1), [0.1], updates=1
+    ),
+    "learning_rates - no list": lambda p: dml.sweep(
+        {"BSP": dml.bsp()}, p, EXPONENTIAL, optax.sgd, 0.1, updates=1
+    ),
     "optimizer": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), 0.1, updates=1),
     "problem": lambda p: dml.train("digits", EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1),
     "cluster": lambda p: dml.train(p, 8, dml.bsp(), optax.sgd(0.1), updates=1),
@@ -147,7 +244,7 @@ WRONG = {
 def test_wrong_arguments_are_named(problem, name):
     with pytest.raises(ValueError, match="allowed is") as error:
         WRONG[name](problem)
-    assert str(error.value).startswith(f"{name}:")
+    assert str(error.value).startswith(name.split(" - ")[0] + ":")
     assert "got" in str(error.value)
 
 
@@ -155,6 +252,11 @@ def test_a_trace_of_another_problem_is_refused(problem):
     run = dml.train(problem, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=2)
     with pytest.raises(ValueError, match="problem: got"):
         dml.replay(run.trace, dml.problems.linear_regression(), optax.sgd(0.1))
+    with pytest.raises(ValueError, match=r"problem: got.*parameter_bytes"):
+        dml.replay(run.trace, dml.problems.digits_mlp(hidden=8), optax.sgd(0.1))
+    metadata = {**run.trace.metadata, "parameter_bytes": 0}
+    unknown = Trace(run.trace.tasks, run.trace.updates, metadata)
+    dml.replay(unknown, dml.problems.digits_mlp(hidden=8), optax.sgd(0.1))
 
 
 def test_a_policy_that_deadlocks_says_so():
