@@ -7,6 +7,7 @@ import pytest
 from clusters import CLUSTERS
 
 from dmlcore import metrics
+from dmlcore.draws import PUSH, Draws
 from dmlcore.engines import ALL_ENGINES
 from dmlcore.policies import ALL_POLICIES
 from dmlcore.trace import predecessors
@@ -111,11 +112,26 @@ def test_weights_of_an_update(trace):
 
 
 @table
-def test_nobody_idles_for_good(trace):
-    """Every worker is still at work, or waits with its last push, when the run ends."""
-    last = trace.tasks.groupby("worker")["clock"].max()
-    assert len(last) == trace.num_workers
-    assert (last >= 1).all()
+def test_nobody_idles_for_good(trace, request):
+    """A worker starts when it is done or when an update is made; at the end it works, or has to wait."""
+    _, _, cluster = request.node.callspec.params["trace"]
+    draws = Draws(CLUSTERS[cluster], seed=3)
+    made, end = set(trace.updates["time"]), trace.end_time
+    finished = trace.tasks[trace.tasks["push_end"].notna()]["worker"].value_counts()
+    assert set(trace.tasks["worker"]) == {*range(trace.num_workers)}
+    for worker, own in trace.tasks.sort_values("clock").groupby("worker"):
+        begun = own["pull_start"].fillna(own["compute_start"]).to_numpy()[1:]
+        kept = own["pull_start"].isna().to_numpy()[1:]
+        done = np.where(kept, own["compute_end"].to_numpy()[:-1], own["push_end"].to_numpy()[:-1])
+        assert len(begun)
+        assert all(b == d or b in made for d, b in zip(done, begun, strict=True))
+        last = own.iloc[-1]
+        if np.isnan(last.push_end):
+            sending = draws.transfer_seconds(PUSH, worker, int(last.clock), 10_000)
+            assert last.compute_end == end or last.compute_end + sending >= end, "it works"
+        else:
+            waits = last["update"] in (-1, len(trace.updates) - 1)
+            assert waits or finished[worker] > finished.min(), "its push waits, or it leads"
 
 
 @pytest.mark.parametrize("name", ALL_POLICIES)
