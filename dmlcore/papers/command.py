@@ -130,7 +130,7 @@ def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> in
 def test(arguments: Sequence[str], root: Path) -> int:
     """Becomes pytest, on all cores unless told otherwise; never returns."""
     own = any(word.startswith(("-n", "--numprocesses", "--pdb")) or word == "no:xdist" for word in arguments)
-    spread = [] if own else ["-n", "auto", "--dist", "loadfile"]
+    spread = [] if own else ["-n", "auto", "--dist", "worksteal"]
     return _become(["-m", "pytest", *spread, *arguments], root)
 
 
