@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Sequence
 from heapq import heappop, heappush
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -108,10 +108,10 @@ def _run(
     flight: list[tuple | None] = [None] * num_workers  # each worker's task, as the row that will be recorded
     heap: list[tuple[float, int, tuple]] = []
     events = 0
-    record = array("d")  # RECORDED numbers a row
-    landed = array("d")  # row, update, weight
-    update_rows = array("d")  # time, tasks, samples
-    num_rows = num_updates = applied_samples = 0
+    record: list[tuple] = []  # the first RECORDED columns of a task
+    landed: list[tuple] = []  # row, update, weight
+    update_rows: list[tuple] = []  # time, tasks, samples
+    num_updates = applied_samples = 0
     pending: dict[tuple[int, int], tuple[int, int]] = {}  # pushes kept at the server: (row, samples)
     worker, now, computed = 0, 0.0, 0.0  # who pushed last, when it arrived and when it was computed
     start: Sequence[tuple[int, int | None, bool]] = [(w, None, True) for w in range(num_workers)]
@@ -152,13 +152,12 @@ def _run(
             break
         worker, c, b, v, _, begun, computed, _ = task
         flight[worker] = None
-        record.extend(task)
         push = new(Push, (worker, c, v, now, computed - begun, b))
         if observe is not None:
             load_state = observe(load_state, push)
         state, (apply, drop, cancel, start) = on_push(state, push)
-        pending[worker, c] = (num_rows, b)
-        num_rows += 1
+        pending[worker, c] = (len(record), b)
+        record.append(task)
         if apply:
             in_update = 0
             for w, k, weight in apply:
@@ -167,10 +166,10 @@ def _run(
                 except KeyError:
                     raise _not_at_server(policy, "applies", (w, k)) from None
                 in_update += count
-                landed.extend((row, num_updates, weight))
+                landed.append((row, num_updates, weight))
             num_updates += 1
             applied_samples += in_update
-            update_rows.extend((now, len(apply), in_update))
+            update_rows.append((now, len(apply), in_update))
             if num_updates >= last_update or applied_samples >= last_sample:
                 break
         for key in drop:
@@ -179,7 +178,7 @@ def _run(
         for w in cancel:
             if not 0 <= w < num_workers:
                 raise ValueError(f"{policy.name} cancels worker {w}, which is not there, at {now:g} s")
-            num_rows += _cut(record, flight, w, now)
+            _cut(record, flight, w, now)
     if last_second < math.inf:
         now = last_second
     for w in range(num_workers):
@@ -212,24 +211,22 @@ def _not_at_server(policy: Policy, does: str, key: Any) -> ValueError:
     )
 
 
-def _cut(record: array, flight: list[tuple | None], worker: int, now: float) -> int:
-    """Records a task that never arrives, its last phase ended now; returns how many rows that was."""
+def _cut(record: list[tuple], flight: list[tuple | None], worker: int, now: float) -> None:
+    """Records a worker's task that never arrives, if it has one: its last phase ends now."""
     task = flight[worker]
-    if task is None:
-        return 0
-    flight[worker] = None
-    *head, begun, end, _ = task
-    record.extend((*head, min(begun, now), min(end, now), math.nan))
-    return 1
+    if task is not None:
+        flight[worker] = None
+        *head, begun, end, _ = task
+        record.append((*head, min(begun, now), min(end, now), math.nan))
 
 
-def _table(numbers: array, width: int) -> np.ndarray:
-    return np.frombuffer(numbers).reshape(-1, width) if numbers else np.empty((0, width))
+def _table(rows: list[tuple], width: int) -> np.ndarray:
+    return np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(-1, width)
 
 
-def _tasks(record: array, landed: array) -> pd.DataFrame:
+def _tasks(record: list[tuple], landed: list[tuple]) -> pd.DataFrame:
     rows, updates, weights = _table(landed, 3).T
-    columns = np.empty((len(record) // RECORDED, len(TASK_COLUMNS)))
+    columns = np.empty((len(record), len(TASK_COLUMNS)))
     columns[:, :RECORDED] = _table(record, RECORDED)
     columns[:, RECORDED:] = (-1.0, 0.0)
     columns[rows.astype(np.int64), RECORDED] = updates

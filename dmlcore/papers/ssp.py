@@ -141,5 +141,6 @@ PAPER = Paper(
         "stragglers and not against a persistent one.",
         "staleness.png": "By how many clocks reads lag behind, as a histogram, for SSP and ESSP at one s.",
     },
+    data={"full": ("mnist",)},
     quick_seconds=80,
 )

@@ -59,7 +59,7 @@ class WindowState:
 
 def release(state, slowest_before: int) -> list[int]:
     """Takes out of `state.waiting` the workers that the advance of the slowest lets go, in worker order."""
-    if not state.waiting or state.clocks.slowest == slowest_before:
+    if state.clocks.slowest == slowest_before:
         return []
     return sorted(state.waiting.pop(state.clocks.slowest, ()))
 
@@ -89,8 +89,7 @@ def window_rule(staleness: float):
             state.waiting.setdefault(int(needed), []).append(worker)
             state.held.append((worker, push.clock, state.weight))
             return state, Decision()
-        released = release(state, slowest_before)
-        if released:
+        if state.waiting and (released := release(state, slowest_before)):
             start = sorted([*start, *(Start(w) for w in released)])
         if copy_clock is not None:
             for each in start:

@@ -20,7 +20,7 @@ from dmlcore.replayer.loop import Carry, Rows, Shape, advance_lanes, advance_one
 from dmlcore.replayer.schedule import NONE, Schedule, compile_trace
 from dmlcore.trace import Trace
 
-if jax.config.jax_compilation_cache_dir is None:
+if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
     # A user's own setting stands; ours is in the user's own folder, since a cache can carry code.
     jax.config.update("jax_compilation_cache_dir", str(pooch.os_cache("dmlcore") / "jax"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
