@@ -183,7 +183,8 @@ def _train_lanes(
 
 def _map(pool: ThreadPoolExecutor, function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
     """Results of `function` in the pool, under the caller's settings of JAX that hold in one thread only."""
-    x64, device = jax.config.jax_enable_x64, jax.config.jax_default_device
+    config: Any = jax.config
+    x64, device = config.jax_enable_x64, config.jax_default_device
 
     def task(item: Any) -> T:
         with jax.enable_x64(x64), jax.default_device(device):

@@ -40,8 +40,9 @@ def train(policy, cluster=MIXED, optimizer=None, problem=None, **options):
     return dml.train(problem, cluster, policy, optimizer or optax.sgd(0.1), **options)
 
 
-def test_asp_with_one_worker_is_plain_sgd():
-    problem, optimizer = dml.problems.digits_mlp(), optax.sgd(0.1, momentum=0.9)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_asp_with_one_worker_is_plain_sgd(optimizer):
+    problem, optimizer = dml.problems.digits_mlp(), OPTIMIZERS[optimizer]()
     run = train(dml.asp(), dml.Cluster.uniform(1), optimizer)
     params = problem.init(run_key(4, INIT))
     state = optimizer.init(params)
@@ -56,7 +57,7 @@ def test_asp_with_one_worker_is_plain_sgd():
 
     for clock in range(200):
         params, state = step(params, state, clock)
-    assert relative_error(run.params, params) < 1e-6
+    assert same_bits(run.params, params)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -151,6 +152,15 @@ def test_lanes_equal_single_runs(policy):
         assert relative_error(lane.params, alone.params) < 1e-5
         np.testing.assert_allclose(lane.history["loss"], alone.history["loss"], rtol=1e-4)
         assert (lane.history["time"] == alone.history["time"]).all()
+
+
+def test_a_lane_without_updates_stays_at_the_start():
+    problem = dml.problems.digits_mlp()
+    traces = [dml.simulate(dml.asp(), MIXED, seconds=1e-6), dml.simulate(dml.asp(), MIXED, updates=20)]
+    still, moved = dml.replay_lanes(traces, problem, [optax.sgd(0.1)] * 2)
+    assert same_bits(still.params, problem.init(run_key(0, INIT)))
+    assert list(still.history["update"]) == [0]
+    assert moved.history["update"].iloc[-1] == 20
 
 
 @pytest.mark.parametrize("policy", ["bsp", "ssp", "k_async"])

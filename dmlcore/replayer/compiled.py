@@ -158,7 +158,7 @@ class Replay:
     def _rows(self, schedule: Schedule, start: int, stop: int) -> Rows:
         """Rows start..stop, padded with rows of weight 0 that read slot 0 and end no update."""
         span = slice(start, stop)
-        real = np.float64 if jax.config.jax_enable_x64 else np.float32
+        real = jax.dtypes.canonicalize_dtype(np.float64)
         share = schedule.weight[span] / schedule.batch_size[span]
         write, keep = (self._cut(slots[span], np.int32, NONE) for slots in (schedule.write, schedule.keep))
         return Rows(

@@ -156,6 +156,10 @@ def advance_lanes(problem, program, shape, carry, rows, count, indices, first, d
 
 
 def compilations() -> int:
-    """How many loops were compiled so far; a new seed, staleness, learning rate or cluster adds none."""
+    """How many loops were compiled so far.
+
+    A new seed, learning rate, cluster of the same size or staleness adds none, but for the limits of the
+    latter: at s = 0 a loop needs no slots, at infinity ESSP never gathers and SSP never waits.
+    """
     loops: Any = (advance_one, advance_lanes)
     return sum(loop._cache_size() for loop in loops)

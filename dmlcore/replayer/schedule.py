@@ -93,7 +93,7 @@ def compile_trace(trace: Trace, *, merge: bool = True, slots: bool = False) -> S
     first_row = np.searchsorted(update, np.arange(num_updates + 1))
     last = np.append(update[1:] != update[:-1], [True] * (len(update) > 0))
     reads_newest = not slots and bool((version == update).all()) and not (copy_from >= 0).any()
-    if reads_newest:
+    if reads_newest or not len(update):
         nothing = np.full(len(update), NONE)
         read, write, keep, num_slots = np.zeros(len(update), np.int64), nothing, nothing, 0
     else:
