@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Sequence
-from heapq import heappop, heappush
+from collections.abc import Callable, Collection, Mapping, Sequence
+from heapq import heappop, heappush, heapreplace
 from itertools import chain
 from typing import Any
 
@@ -21,7 +22,18 @@ from dmlcore.trace import TASK_COLUMNS, UPDATE_COLUMNS, Trace, versions
 from dmlcore.transport import resolve as resolve_transport
 from dmlcore.types import Load, Policy, Push, Transport
 
-RECORDED = 8  # columns of TASK_COLUMNS that are known when a task ends; update and weight come later
+# A task as it lies in the heap and is recorded, first what orders events. Its update and weight come later.
+RECORDED = (
+    "push_end",
+    "sequence",
+    "worker",
+    "clock",
+    "batch_size",
+    "version_read",
+    "pull_start",
+    "compute_start",
+    "compute_end",
+)
 
 
 def simulate(
@@ -75,7 +87,14 @@ def simulate(
     parameter_bytes = checks.integer("parameter_bytes", parameter_bytes, low=0)
     batch_size = checks.integer("batch_size", batch_size, low=1)
     load, transport = resolve_load(load), resolve_transport(transport)
-    return _run(policy, cluster, stop, seed, batch_size, load, transport, parameter_bytes)
+    # The run makes no cycles, and the collector would look through all tasks in flight again and again.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return _run(policy, cluster, stop, seed, batch_size, load, transport, parameter_bytes)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _run(
@@ -105,10 +124,11 @@ def _run(
     new, nan = tuple.__new__, math.nan
     clock = [-1] * num_workers
     version = [0] * num_workers  # of the copy that each worker has
-    flight: list[tuple | None] = [None] * num_workers  # each worker's task, as the row that will be recorded
-    heap: list[tuple[float, int, tuple]] = []
-    events = 0
-    record: list[tuple] = []  # the first RECORDED columns of a task
+    flight: list[tuple | None] = [None] * num_workers  # each worker's task
+    heap: list[tuple] = []  # tasks; one that is in flight no more is skipped when it comes to the top
+    place: Callable[[Any, Any], Any] = heappush
+    sequence = 0
+    record: list[tuple] = []
     landed: list[tuple] = []  # row, update, weight
     update_rows: list[tuple] = []  # time, tasks, samples
     num_updates = applied_samples = 0
@@ -136,22 +156,25 @@ def _run(
             end = begun + compute_seconds(w, c, b)
             # Pushes of one worker arrive in order.
             arrival = max(end + transfer_seconds(PUSH, w, c, push_bytes), now) if has_links else end
-            flight[w] = task = (w, c, b, version[w], pulled, begun, end, arrival)
-            heappush(heap, (arrival, events, task))
-            events += 1
+            flight[w] = task = (arrival, sequence, w, c, b, version[w], pulled, begun, end)
+            place(heap, task)
+            place = heappush
+            sequence += 1
         while heap:
-            now, _, task = heappop(heap)
-            if flight[task[0]] is task:
+            task = heap[0]
+            if flight[task[2]] is task:
                 break
+            heappop(heap)
         else:
             raise RuntimeError(
                 f"{policy.name} deadlocks at {now:g} s after {num_updates} updates: all {num_workers} "
                 "workers wait; on_push must start somebody whenever nothing else is in flight"
             )
-        if now > last_second:
+        if task[0] > last_second:
             break
-        worker, c, b, v, _, begun, computed, _ = task
+        now, _, worker, c, b, v, _, begun, computed = task
         flight[worker] = None
+        place = heapreplace  # the next task to start takes this one's place: half the work of pop and push
         push = new(Push, (worker, c, v, now, computed - begun, b))
         if observe is not None:
             load_state = observe(load_state, push)
@@ -197,7 +220,9 @@ def _run(
         "end_time": now,
         "versions": versions(),
     }
-    trace = Trace(_tasks(record, landed), _frame(_table(update_rows, 3), UPDATE_COLUMNS), metadata)
+    trace = Trace(
+        _tasks(record, landed), _frame(_columns(update_rows, UPDATE_COLUMNS), UPDATE_COLUMNS), metadata
+    )
     try:
         return trace.validate()
     except ValueError as error:
@@ -216,23 +241,26 @@ def _cut(record: list[tuple], flight: list[tuple | None], worker: int, now: floa
     task = flight[worker]
     if task is not None:
         flight[worker] = None
-        *head, begun, end, _ = task
-        record.append((*head, min(begun, now), min(end, now), math.nan))
-
-
-def _table(rows: list[tuple], width: int) -> np.ndarray:
-    return np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(-1, width)
+        _, *head, begun, end = task
+        record.append((math.nan, *head, min(begun, now), min(end, now)))
 
 
 def _tasks(record: list[tuple], landed: list[tuple]) -> pd.DataFrame:
-    rows, updates, weights = _table(landed, 3).T
-    columns = np.empty((len(record), len(TASK_COLUMNS)))
-    columns[:, :RECORDED] = _table(record, RECORDED)
-    columns[:, RECORDED:] = (-1.0, 0.0)
-    columns[rows.astype(np.int64), RECORDED] = updates
-    columns[rows.astype(np.int64), RECORDED + 1] = weights
+    columns = _columns(record, RECORDED) | {
+        "update": np.full(len(record), -1),
+        "weight": np.zeros(len(record)),
+    }
+    rows, updates, weights = _columns(landed, ("row", "update", "weight")).values()
+    columns["update"][rows.astype(np.int64)] = updates
+    columns["weight"][rows.astype(np.int64)] = weights
     return _frame(columns, TASK_COLUMNS)
 
 
-def _frame(columns: np.ndarray, types: dict[str, type]) -> pd.DataFrame:
-    return pd.DataFrame({name: columns[:, i].astype(kind) for i, (name, kind) in enumerate(types.items())})
+def _columns(rows: list[tuple], names: Collection[str]) -> dict[str, np.ndarray]:
+    width = len(names)
+    table = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(-1, width)
+    return dict(zip(names, table.T, strict=True))
+
+
+def _frame(columns: Mapping[str, np.ndarray], types: Mapping[str, type]) -> pd.DataFrame:
+    return pd.DataFrame({name: columns[name].astype(kind) for name, kind in types.items()})
