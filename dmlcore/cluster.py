@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dmlcore import checks
+from dmlcore.faults import Fault, Faults, Hang, check_faults
 
 Quantile = Callable[[np.ndarray], np.ndarray]
 
@@ -50,7 +51,8 @@ class Cluster:
         jitter: multiplier of the compute time: a frozen `scipy.stats` distribution with mean 1, or a quantile
             function (array of uniforms in [0, 1) -> array of multipliers); None: none.
         latency_jitter: likewise for the latency.
-        stragglers: slow episodes; None: none.
+        stragglers: slow episodes.
+        faults: what breaks when.
     """
 
     samples_per_second: tuple[float, ...]
@@ -60,6 +62,7 @@ class Cluster:
     jitter: Any = None
     latency_jitter: Any = None
     stragglers: tuple[Stragglers, ...] = ()
+    faults: Faults = Faults()
 
     @classmethod
     def uniform(cls, num_workers: int, samples_per_second: float = 1000.0, **options: Any) -> Cluster:
@@ -172,6 +175,34 @@ class Cluster:
         episodes = Stragglers(slowdown, fraction, mean_tasks, workers)
         return dataclasses.replace(self, stragglers=(*self.stragglers, episodes))
 
+    def with_faults(
+        self, *faults: Fault, patience: float = math.inf, checkpoint_every: int | None = None
+    ) -> Cluster:
+        """Returns this cluster with faults added: the same happen on every engine, at the same times.
+
+        Args:
+            *faults: `Crash`, `Hang`, `LostPush`, `DoubledPush` and `ServerCrash` of `dmlcore.faults`.
+            patience: seconds after which a hanging worker counts as gone. Default: never.
+            checkpoint_every: updates between the server's checkpoints. Default: what was set before, or 50.
+
+        Raises:
+            ValueError: an argument is out of range, or of a worker that is not there.
+
+        Example:
+            >>> from dmlcore.faults import Crash
+            >>> Cluster.uniform(8).with_faults(Crash(worker=2, time=1.5, seconds=3.0))
+            Cluster(8 workers, 1000 samples/s, 1 fault)
+        """
+        events = (*self.faults.events, *check_faults(faults, self.num_workers))
+        patience = checks.real("patience", patience, above=0)
+        if checkpoint_every is None:
+            checkpoint_every = self.faults.checkpoint_every
+        every = checks.integer("checkpoint_every", checkpoint_every, low=1)
+        hangs = [fault for fault in events if isinstance(fault, Hang) and math.isinf(fault.seconds)]
+        if hangs and math.isinf(patience):
+            checks.fail("patience", patience, "finite, where a worker hangs for good")
+        return dataclasses.replace(self, faults=Faults(events, patience, every))
+
     @property
     def num_workers(self) -> int:
         """W, the number of workers."""
@@ -191,6 +222,7 @@ class Cluster:
             "jitter": show_jitter(self.jitter),
             "latency_jitter": show_jitter(self.latency_jitter),
             "stragglers": [dataclasses.asdict(each) for each in self.stragglers],
+            **({"faults": self.faults.describe()} if self.faults.events else {}),
         }
 
     def __repr__(self) -> str:
@@ -212,6 +244,8 @@ class Cluster:
                 else f" of {len(each.workers)} worker" + "s" * (len(each.workers) > 1)
             )
             parts.append(f"{each.slowdown:g}x slow on {each.fraction:.0%} of tasks{who}")
+        count = len(self.faults.events)
+        parts += [f"{count} fault" + "s" * (count > 1)] * (count > 0)
         return f"Cluster({', '.join(parts)})"
 
 

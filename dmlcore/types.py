@@ -39,11 +39,14 @@ class Start(NamedTuple):
         pull: True fetches the newest version; False goes on with the worker's cached copy, to which the
             worker has added its own updates since (read-my-writes). Keeping the copy takes no answer from
             the server: in reply to its own push, the worker has gone on as soon as it had computed it.
+        clock: number of the task; None: the one after the worker's last. A worker that comes back is sent
+            ahead to where the others are.
     """
 
     worker: int
     batch_size: int | None = None
     pull: bool = True
+    clock: int | None = None
 
 
 class Decision(NamedTuple):
@@ -66,20 +69,26 @@ class Decision(NamedTuple):
 class Policy(NamedTuple):
     """A server's rule: who waits, what forms an update, who starts when.
 
-    Every worker starts its clock 0 on version 0 at time 0; from then on only `on_push` starts work. The state
-    belongs to the engine and may be updated in place.
+    Every worker starts its clock 0 on version 0 at time 0; from then on only decisions start work. The state
+    belongs to the engine and may be updated in place. It must follow from the calls alone: an engine that
+    restarts from a checkpoint makes the same calls again.
 
     Args:
         name: the call that makes this policy, such as `ssp(staleness=3)`.
         init: number of workers -> state. Raises ValueError where the policy cannot run on so many.
         on_push: state, push -> state, decision.
         staleness: the most clocks by which a worker may lead the slowest, where the policy bounds it.
+        on_leave: state, worker, time -> state, decision, when a worker is gone: its task in flight is lost,
+            what it has pushed stays. None: the policy runs only where nobody leaves.
+        on_join: state, worker, time -> state, decision, when it is back, without a copy.
     """
 
     name: str
     init: Callable[[int], Any]
     on_push: Callable[[Any, Push], tuple[Any, Decision]]
     staleness: float | None = None
+    on_leave: Callable[[Any, int, float], tuple[Any, Decision]] | None = None
+    on_join: Callable[[Any, int, float], tuple[Any, Decision]] | None = None
 
     def __repr__(self) -> str:
         return self.name

@@ -17,10 +17,12 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # A module imports from rows above its own, never from its own row or below.
 LAYERS = (
     {"types", "checks", "files"},
+    {"faults"},
     {"policies", "loads", "transport", "cluster", "data"},
     {"draws", "problems", "theory"},
     {"trace"},
-    {"replayer", "engines"},
+    {"replayer"},
+    {"engines"},
     {"runs"},
     {"comparison"},
     {"metrics"},

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush, heapreplace
-from itertools import chain
 from typing import Any
-
-import numpy as np
-import pandas as pd
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.draws import PULL, PUSH, Draws
 from dmlcore.engines.arguments import check_kind, check_seed
+from dmlcore.engines.breakdowns import Timing, simulate_breakdowns
+from dmlcore.engines.record import describe, not_at_server, tasks_frame, updates_frame
+from dmlcore.engines.server import Server, back_in_time
 from dmlcore.engines.stop import Stop, stop_rule
 from dmlcore.loads import resolve as resolve_load
-from dmlcore.trace import TASK_COLUMNS, UPDATE_COLUMNS, Trace, versions
+from dmlcore.trace import Trace
 from dmlcore.transport import resolve as resolve_transport
 from dmlcore.types import Load, Policy, Push, Transport
-
-# A task as it lies in the heap and is recorded, first what orders events. Its update and weight come later.
-RECORDED = (
-    "push_end",
-    "sequence",
-    "worker",
-    "clock",
-    "batch_size",
-    "version_read",
-    "pull_start",
-    "compute_start",
-    "compute_end",
-)
 
 
 def simulate(
@@ -87,11 +74,24 @@ def simulate(
     parameter_bytes = checks.integer("parameter_bytes", parameter_bytes, low=0)
     batch_size = checks.integer("batch_size", batch_size, low=1)
     load, transport = resolve_load(load), resolve_transport(transport)
+    draws = Draws(cluster, seed)
+    pull_bytes, push_bytes = (
+        checks.integer(f"transport {transport.name}", nbytes(parameter_bytes), low=0, why="bytes")
+        for nbytes in (transport.pull_bytes, transport.push_bytes)
+    )
+    metadata = describe("simulate", policy, cluster, load, transport, parameter_bytes, batch_size, seed)
+    if cluster.faults.events:
+        timing, serial = Timing(draws, pull_bytes, push_bytes), itertools.count()
+
+        def new_server() -> Server:
+            return Server(policy, cluster.num_workers, stop, load, batch_size, timing.computing, serial)
+
+        return simulate_breakdowns(new_server, timing, cluster.faults, stop.seconds, metadata)
     # The run makes no cycles, and the collector would look through all tasks in flight again and again.
     collects = gc.isenabled()
     gc.disable()
     try:
-        return _run(policy, cluster, stop, seed, batch_size, load, transport, parameter_bytes)
+        return _run(policy, cluster, stop, batch_size, load, draws, pull_bytes, push_bytes, metadata)
     finally:
         if collects:
             gc.enable()
@@ -101,21 +101,17 @@ def _run(
     policy: Policy,
     cluster: Cluster,
     stop: Stop,
-    seed: int,
     batch_size: int,
     load: Load,
-    transport: Transport,
-    parameter_bytes: int,
+    draws: Draws,
+    pull_bytes: int,
+    push_bytes: int,
+    metadata: dict[str, Any],
 ) -> Trace:
     num_workers = cluster.num_workers
     state = policy.init(num_workers)
     load_state = load.init(num_workers, batch_size * num_workers)
-    draws = Draws(cluster, seed)
     compute_seconds, transfer_seconds = draws.compute_seconds, draws.transfer_seconds
-    pull_bytes, push_bytes = (
-        checks.integer(f"transport {transport.name}", nbytes(parameter_bytes), low=0, why="bytes")
-        for nbytes in (transport.pull_bytes, transport.push_bytes)
-    )
     has_links = any(cluster.latency_seconds) or (
         pull_bytes + push_bytes > 0 and min(cluster.bandwidth_bytes_per_second) < math.inf
     )
@@ -134,13 +130,14 @@ def _run(
     num_updates = applied_samples = 0
     pending: dict[tuple[int, int], tuple[int, int]] = {}  # pushes kept at the server: (row, samples)
     worker, now, computed = 0, 0.0, 0.0  # who pushed last, when it arrived and when it was computed
-    start: Sequence[tuple[int, int | None, bool]] = [(w, None, True) for w in range(num_workers)]
+    start: Sequence[tuple[int, int | None, bool, int | None]]
+    start = [(w, None, True, None) for w in range(num_workers)]
     while True:
-        for w, asked, pull in start:
+        for w, asked, pull, k in start:
             if not 0 <= w < num_workers or flight[w] is not None:
                 fault = "is busy" if 0 <= w < num_workers else "is not there"
                 raise ValueError(f"{policy.name} starts worker {w}, which {fault}, at {now:g} s")
-            clock[w] = c = clock[w] + 1
+            clock[w] = c = clock[w] + 1 if k is None else _ahead(policy, w, k, clock[w])
             b = size(load_state, w) if asked is None else asked
             if type(b) is not int or b < 1:
                 rule = policy.name if asked is not None else load.name
@@ -187,7 +184,7 @@ def _run(
                 try:
                     row, count = pending.pop((w, k))
                 except KeyError:
-                    raise _not_at_server(policy, "applies", (w, k)) from None
+                    raise not_at_server(policy, "applies", (w, k)) from None
                 in_update += count
                 landed.append((row, num_updates, weight))
             num_updates += 1
@@ -197,7 +194,7 @@ def _run(
                 break
         for key in drop:
             if pending.pop(key, None) is None:
-                raise _not_at_server(policy, "drops", key)
+                raise not_at_server(policy, "drops", key)
         for w in cancel:
             if not 0 <= w < num_workers:
                 raise ValueError(f"{policy.name} cancels worker {w}, which is not there, at {now:g} s")
@@ -206,34 +203,19 @@ def _run(
         now = last_second
     for w in range(num_workers):
         _cut(record, flight, w, now)
-    metadata = {
-        "engine": "simulate",
-        "policy": policy.name,
-        "staleness": None if policy.staleness is None or math.isinf(policy.staleness) else policy.staleness,
-        "num_workers": num_workers,
-        "cluster": cluster.describe(),
-        "load": load.name,
-        "transport": transport.name,
-        "parameter_bytes": parameter_bytes,
-        "batch_size": batch_size,
-        "seed": seed,
-        "end_time": now,
-        "versions": versions(),
-    }
-    trace = Trace(
-        _tasks(record, landed), _frame(_columns(update_rows, UPDATE_COLUMNS), UPDATE_COLUMNS), metadata
-    )
+    frames = tasks_frame(record, landed), updates_frame(update_rows)
+    trace = Trace(*frames, metadata | {"end_time": now})
     try:
         return trace.validate()
     except ValueError as error:
         raise ValueError(f"{policy.name} on {cluster} leaves no valid trace: {error}") from error
 
 
-def _not_at_server(policy: Policy, does: str, key: Any) -> ValueError:
-    worker, clock = key
-    return ValueError(
-        f"{policy.name} {does} a push that is not at the server: that of worker {worker}, clock {clock}"
-    )
+def _ahead(policy: Policy, worker: int, clock: int, last: int) -> int:
+    """Returns a clock that a policy asks for, if it lies ahead."""
+    if clock <= last:
+        raise back_in_time(policy, worker, clock, last)
+    return clock
 
 
 def _cut(record: list[tuple], flight: list[tuple | None], worker: int, now: float) -> None:
@@ -243,24 +225,3 @@ def _cut(record: list[tuple], flight: list[tuple | None], worker: int, now: floa
         flight[worker] = None
         _, *head, begun, end = task
         record.append((math.nan, *head, min(begun, now), min(end, now)))
-
-
-def _tasks(record: list[tuple], landed: list[tuple]) -> pd.DataFrame:
-    columns = _columns(record, RECORDED) | {
-        "update": np.full(len(record), -1),
-        "weight": np.zeros(len(record)),
-    }
-    rows, updates, weights = _columns(landed, ("row", "update", "weight")).values()
-    columns["update"][rows.astype(np.int64)] = updates
-    columns["weight"][rows.astype(np.int64)] = weights
-    return _frame(columns, TASK_COLUMNS)
-
-
-def _columns(rows: list[tuple], names: Collection[str]) -> dict[str, np.ndarray]:
-    width = len(names)
-    table = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(-1, width)
-    return dict(zip(names, table.T, strict=True))
-
-
-def _frame(columns: Mapping[str, np.ndarray], types: Mapping[str, type]) -> pd.DataFrame:
-    return pd.DataFrame({name: columns[name].astype(kind) for name, kind in types.items()})

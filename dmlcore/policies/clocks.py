@@ -13,7 +13,7 @@ WAIT = Decision()
 
 
 class ClockTable:
-    """Clocks finished by every worker, with the slowest known in O(1) a push.
+    """Clocks finished by every worker, with the slowest of those present known in O(1) a push.
 
     >>> table = ClockTable(2)
     >>> table.advance(0), table.slowest
@@ -24,6 +24,7 @@ class ClockTable:
 
     def __init__(self, num_workers: int):
         self.finished = [0] * num_workers
+        self.present = set(range(num_workers))
         self.slowest = 0
         self._workers_at = {0: num_workers}
 
@@ -40,44 +41,121 @@ class ClockTable:
                 self.slowest = count
         return count
 
+    def leave(self, worker: int) -> None:
+        """Nobody waits for `worker` any more."""
+        count, at = self.finished[worker], self._workers_at
+        self.present.remove(worker)
+        at[count] -= 1
+        if not at[count]:
+            del at[count]
+            self.slowest = min(at, default=self.slowest)
+
+    def join(self, worker: int) -> int:
+        """Takes `worker` in again, at the slowest's clock unless it was further, and returns its count."""
+        count = self.finished[worker] = max(self.finished[worker], self.slowest)
+        if not self.present:
+            self.slowest = count
+        self.present.add(worker)
+        self._workers_at[count] = self._workers_at.get(count, 0) + 1
+        return count
+
 
 @dataclass
-class WindowState:
-    """State of a clock-gated policy.
+class GateState:
+    """What every policy that gates on clocks keeps.
 
     Args:
         clocks: finished clocks of every worker.
-        weight: of one push in an update.
-        copy_clock: per worker, the slowest worker's count when it last pulled; None where every task pulls.
+        weight: of one push in an update; None: a worker's share of a mean over those present.
         waiting: count that the slowest worker must reach -> workers that wait for it.
-        held: pushes not applied yet, because their workers wait.
+        held: (worker, clock) of pushes not applied yet, because their workers wait.
+        share: what `weight` is now.
     """
 
     clocks: ClockTable
-    weight: float
-    copy_clock: list[int] | None
+    weight: float | None
     waiting: dict[int, list[int]] = field(default_factory=dict)
-    held: list[tuple[int, int, float]] = field(default_factory=list)
+    held: list[tuple[int, int]] = field(default_factory=list)
+    share: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.count_present()
+
+    def count_present(self) -> None:
+        """Sets the share of each push after somebody left or joined."""
+        self.share = 1.0 / max(len(self.clocks.present), 1) if self.weight is None else self.weight
 
 
-def release(state, slowest_before: int) -> list[int]:
-    """Takes out of `state.waiting` the workers that the advance of the slowest lets go, in worker order."""
-    if state.clocks.slowest == slowest_before:
+@dataclass
+class WindowState(GateState):
+    """State of a policy with a fixed window.
+
+    Args:
+        copy_clock: per worker, the slowest worker's count when it last pulled; None where every task pulls.
+    """
+
+    copy_clock: list[int] | None = None
+
+
+def hold(state: GateState, worker: int, needed: int) -> None:
+    """Lets `worker` wait until the slowest worker's count is `needed`."""
+    state.waiting.setdefault(needed, []).append(worker)
+
+
+def release(state: GateState, slowest_before: int) -> list[Start]:
+    """Starts of the workers in `state.waiting` that the advance of the slowest lets go, in worker order."""
+    slowest, finished = state.clocks.slowest, state.clocks.finished
+    if slowest == slowest_before or not state.waiting:
         return []
-    return sorted(state.waiting.pop(state.clocks.slowest, ()))
+    free = [worker for needed in [n for n in state.waiting if n <= slowest] for worker in state.waiting.pop(needed)]
+    return [Start(worker, clock=finished[worker]) for worker in sorted(free)]
 
 
-def take_held(state, push: Push) -> list[tuple[int, int, float]]:
-    """The pushes that form the next update: this one and all held ones, in (worker, clock) order."""
-    task = (push.worker, push.clock, state.weight)
-    if not state.held:
-        return [task]
-    tasks = sorted([*state.held, task])
+def take_held(state: GateState, push: Push | None = None) -> list[tuple[int, int, float]]:
+    """The pushes that form the next update: `push` and all held ones, in (worker, clock) order."""
+    if push is not None:
+        if not state.held:
+            return [(push.worker, push.clock, state.share)]
+        state.held.append((push.worker, push.clock))
+    tasks = sorted(state.held)
     state.held = []
-    return tasks
+    # A mean's weights sum to 1 also where somebody left after its push.
+    share = min(state.share, 1.0 / max(len(tasks), 1)) if state.weight is None else state.weight
+    return [(worker, clock, share) for worker, clock in tasks]
+
+
+def leave(state: GateState, worker: int) -> list[Start]:
+    """Takes `worker` out of the gate; returns the starts of those who waited for it alone."""
+    slowest_before = state.clocks.slowest
+    state.clocks.leave(worker)
+    state.count_present()
+    for needed in [n for n, workers in state.waiting.items() if worker in workers]:
+        state.waiting[needed].remove(worker)
+        if not state.waiting[needed]:
+            del state.waiting[needed]
+    return release(state, slowest_before)
+
+
+def join(state: GateState, worker: int, staleness: float) -> list[Start]:
+    """Takes `worker` in again; returns its start, or none where it must wait."""
+    clock = state.clocks.join(worker)
+    state.count_present()
+    if state.clocks.slowest < clock - staleness:
+        hold(state, worker, int(clock - staleness))
+        return []
+    return [Start(worker, clock=clock)]
 
 
 def window_rule(staleness: float):
+    """Returns `on_push`, `on_leave` and `on_join` of a fixed window."""
+
+    def decide(state: WindowState, apply: list, start: list[Start]) -> tuple[WindowState, Decision]:
+        if state.copy_clock is not None:
+            for each in start:
+                if each.pull:
+                    state.copy_clock[each.worker] = state.clocks.slowest
+        return state, new(Decision, (apply, (), (), start))
+
     def on_push(state: WindowState, push: Push) -> tuple[WindowState, Decision]:
         worker = push.worker
         clocks, copy_clock = state.clocks, state.copy_clock
@@ -85,22 +163,25 @@ def window_rule(staleness: float):
         clock = clocks.advance(worker)
         needed = clock - staleness
         if copy_clock is not None and copy_clock[worker] >= needed:
-            start = [new(Start, (worker, None, False))]
+            start = [new(Start, (worker, None, False, None))]
         elif clocks.slowest >= needed:
-            start = [new(Start, (worker, None, True))]
+            start = [new(Start, (worker, None, True, None))]
         else:
-            state.waiting.setdefault(int(needed), []).append(worker)
-            state.held.append((worker, push.clock, state.weight))
+            hold(state, worker, int(needed))
+            state.held.append((worker, push.clock))
             return state, WAIT
         if state.waiting and (released := release(state, slowest_before)):
-            start = sorted([*start, *(Start(w) for w in released)])
-        if copy_clock is not None:
-            for each in start:
-                if each.pull:
-                    copy_clock[each.worker] = clocks.slowest
-        return state, new(Decision, (take_held(state, push), (), (), start))
+            start = sorted([*start, *released], key=lambda each: each.worker)
+        return decide(state, take_held(state, push), start)
 
-    return on_push
+    def on_leave(state: WindowState, worker: int, time: float) -> tuple[WindowState, Decision]:
+        start = leave(state, worker)
+        return decide(state, take_held(state) if start else [], start)
+
+    def on_join(state: WindowState, worker: int, time: float) -> tuple[WindowState, Decision]:
+        return decide(state, [], join(state, worker, staleness))
+
+    return on_push, on_leave, on_join
 
 
 def check_staleness(name: str, value: float) -> float:
@@ -110,11 +191,6 @@ def check_staleness(name: str, value: float) -> float:
     return checks.integer(name, value, low=0, why="or math.inf")
 
 
-def resolve_weight(weight: float | None, num_workers: int) -> float:
-    """The weight of one push: as given, or one worker's share of a mean."""
-    return 1.0 / num_workers if weight is None else weight
-
-
 def check_weight(weight: float | None) -> float | None:
     """Returns `weight` if it is None or a finite number > 0."""
     return weight if weight is None else checks.real("weight", weight, above=0, high=1e300)
@@ -122,10 +198,11 @@ def check_weight(weight: float | None) -> float | None:
 
 def _window(name: str, staleness: float, weight: float | None, cached: bool) -> Policy:
     def init(num_workers: int) -> WindowState:
-        share = resolve_weight(weight, num_workers)
-        return WindowState(ClockTable(num_workers), share, [0] * num_workers if cached else None)
+        copies = [0] * num_workers if cached else None
+        return WindowState(ClockTable(num_workers), weight, copy_clock=copies)
 
-    return Policy(name, init, window_rule(staleness), staleness)
+    on_push, on_leave, on_join = window_rule(staleness)
+    return Policy(name, init, on_push, staleness, on_leave, on_join)
 
 
 def bsp() -> Policy:

@@ -5,35 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dmlcore import checks
-from dmlcore.policies.clocks import ClockTable, check_weight, release, resolve_weight, take_held
+from dmlcore.policies.clocks import ClockTable, GateState, check_weight, hold, join, leave, release, take_held
 from dmlcore.types import Decision, Policy, Push, Start
 
 
 @dataclass
-class DSSPState:
+class DSSPState(GateState):
     """State of DSSP.
 
     Args:
-        clocks: finished clocks of every worker.
-        weight: of one push in an update.
         credit: clocks that a worker may still run beyond the lower bound (the paper's r_p).
         pushed_at: per worker, times of its last two pushes (the paper's A and, by difference, I).
-        waiting: count that the slowest worker must reach -> workers that wait for it.
-        held: pushes not applied yet, because their workers wait.
     """
 
-    clocks: ClockTable
-    weight: float
-    credit: list[int]
-    pushed_at: list[tuple[float, float]]
-    waiting: dict[int, list[int]] = field(default_factory=dict)
-    held: list[tuple[int, int, float]] = field(default_factory=list)
+    credit: list[int] = field(default_factory=list)
+    pushed_at: list[tuple[float, float]] = field(default_factory=list)
 
 
 def _extra_clocks(state: DSSPState, worker: int, most: int) -> int:
     """The paper's controller: r in 0..most whose predicted wait min_k |Sim_slow[k] - Sim_p[r]| is least."""
     finished = state.clocks.finished
-    slow = min(range(len(finished)), key=lambda w: (finished[w], state.pushed_at[w][1]))
+    slow = min(state.clocks.present, key=lambda w: (finished[w], state.pushed_at[w][1], w))
     (slow_before, slow_last), (before, last) = state.pushed_at[slow], state.pushed_at[worker]
     slow_interval, interval = slow_last - slow_before, last - before
     slow_times = [slow_last + (k + 1) * slow_interval for k in range(most + 1)]
@@ -78,8 +70,8 @@ def dssp(lower: int, upper: int, *, weight: float | None = None) -> Policy:
     most = upper - lower
 
     def init(num_workers: int) -> DSSPState:
-        share = resolve_weight(weight, num_workers)
-        return DSSPState(ClockTable(num_workers), share, [0] * num_workers, [(0.0, 0.0)] * num_workers)
+        clocks = ClockTable(num_workers)
+        return DSSPState(clocks, weight, credit=[0] * num_workers, pushed_at=[(0.0, 0.0)] * num_workers)
 
     def on_push(state: DSSPState, push: Push) -> tuple[DSSPState, Decision]:
         worker, clocks = push.worker, state.clocks
@@ -91,16 +83,23 @@ def dssp(lower: int, upper: int, *, weight: float | None = None) -> Policy:
             goes_on = True
         else:
             goes_on = clocks.slowest >= clock - lower
-            if not goes_on and most and clock == max(clocks.finished):
+            if not goes_on and most and clock == max(clocks.finished[w] for w in clocks.present):
                 state.credit[worker] = _extra_clocks(state, worker, most)
                 goes_on = state.credit[worker] > 0
         if not goes_on:
-            state.waiting.setdefault(clock - lower, []).append(worker)
-            state.held.append((worker, push.clock, state.weight))
+            hold(state, worker, clock - lower)
+            state.held.append((worker, push.clock))
             return state, Decision()
-        released = release(state, slowest_before)
-        start = sorted(Start(w) for w in [worker, *released])
+        start = sorted([Start(worker), *release(state, slowest_before)], key=lambda each: each.worker)
         return state, Decision(take_held(state, push), (), (), start)
 
+    def on_leave(state: DSSPState, worker: int, time: float) -> tuple[DSSPState, Decision]:
+        start = leave(state, worker)
+        return state, Decision(take_held(state) if start else (), (), (), start)
+
+    def on_join(state: DSSPState, worker: int, time: float) -> tuple[DSSPState, Decision]:
+        state.credit[worker] = 0
+        return state, Decision(start=join(state, worker, lower))
+
     name = f"dssp(lower={lower}, upper={upper}" + ("" if weight is None else f", weight={weight}") + ")"
-    return Policy(name, init, on_push, lower if most == 0 else None)
+    return Policy(name, init, on_push, lower if most == 0 else None, on_leave, on_join)

@@ -17,38 +17,58 @@ class WaitState:
     """State of a policy that waits for K gradients.
 
     Args:
-        num_workers: P.
-        arrived: pushes since the last update.
+        present: workers that are there.
+        arrived: (worker, clock) of pushes since the last update.
     """
 
-    num_workers: int
-    arrived: list[tuple[int, int, float]] = field(default_factory=list)
+    present: set[int]
+    arrived: list[tuple[int, int]] = field(default_factory=list)
 
 
 def _policy(family: str, k: int, *, any_worker: bool, cancels: bool) -> Policy:
     k = checks.integer("k", k, low=1)
-    weight = 1.0 / k
 
     def init(num_workers: int) -> WaitState:
         if not any_worker:
             checks.integer("k", k, low=1, high=num_workers, why=f"the number of workers, for {family}")
-        return WaitState(num_workers)
+        return WaitState(set(range(num_workers)))
 
-    def on_push(state: WaitState, push: Push) -> tuple[WaitState, Decision]:
-        state.arrived.append((push.worker, push.clock, weight))
-        if len(state.arrived) < k:
-            return state, Decision(start=(Start(push.worker),) if any_worker else ())
-        update = sorted(state.arrived)
+    def complete(state: WaitState) -> bool:
+        # Where fewer than k are left and each counts once, they are all that will come.
+        needed = k if any_worker else min(k, len(state.present))
+        return len(state.arrived) >= needed > 0
+
+    def update(state: WaitState, idle: set[int]) -> tuple[WaitState, Decision]:
+        """Applies what arrived; of those present, all but `idle` and who waits for the update are at work."""
+        weight = 1.0 / len(state.arrived)
+        apply = [(worker, clock, weight) for worker, clock in sorted(state.arrived)]
+        if not any_worker:
+            idle = idle | {worker for worker, _ in state.arrived}
         state.arrived = []
         if cancels:
-            idle = {push.worker} if any_worker else {task[0] for task in update}
-            everyone = range(state.num_workers)
-            cancel = [w for w in everyone if w not in idle] if len(idle) < state.num_workers else ()
-            return state, Decision(update, (), cancel, [Start(w) for w in everyone])
-        start = [Start(push.worker)] if any_worker else [Start(w) for w, _, _ in update]
-        return state, Decision(update, (), (), start)
+            cancel = sorted(state.present - idle)
+            return state, Decision(apply, (), cancel, [Start(w) for w in sorted(state.present)])
+        return state, Decision(apply, (), (), [Start(w) for w in sorted(state.present & idle)])
 
-    return Policy(f"{family}(k={k})", init, on_push, 0 if cancels and not any_worker else None)
+    def on_push(state: WaitState, push: Push) -> tuple[WaitState, Decision]:
+        state.arrived.append((push.worker, push.clock))
+        if complete(state):
+            return update(state, {push.worker})
+        return state, Decision(start=(Start(push.worker),) if any_worker else ())
+
+    def on_leave(state: WaitState, worker: int, time: float) -> tuple[WaitState, Decision]:
+        state.present.remove(worker)
+        return update(state, set()) if complete(state) else (state, Decision())
+
+    def on_join(state: WaitState, worker: int, time: float) -> tuple[WaitState, Decision]:
+        state.present.add(worker)
+        if complete(state):
+            return update(state, {worker})
+        waits = not any_worker and any(w == worker for w, _ in state.arrived)
+        return state, Decision(start=() if waits else (Start(worker),))
+
+    staleness = 0 if cancels and not any_worker else None
+    return Policy(f"{family}(k={k})", init, on_push, staleness, on_leave, on_join)
 
 
 def k_sync(k: int) -> Policy:

@@ -1,0 +1,88 @@
+"""The record of a run, as frames and metadata of its trace."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dmlcore.cluster import Cluster
+from dmlcore.trace import TASK_COLUMNS, UPDATE_COLUMNS, versions
+from dmlcore.types import Load, Policy, Transport
+
+# A task as it is recorded, first what orders the simulator's events. Its update and weight come later.
+RECORDED = (
+    "push_end",
+    "sequence",
+    "worker",
+    "clock",
+    "batch_size",
+    "version_read",
+    "pull_start",
+    "compute_start",
+    "compute_end",
+)
+
+
+def tasks_frame(record: Sequence[tuple], landed: Sequence[tuple[int, int, float]]) -> pd.DataFrame:
+    """Returns a trace's tasks from `RECORDED` tuples and the (row, update, weight) of those applied."""
+    columns = _columns(record, RECORDED) | {
+        "update": np.full(len(record), -1),
+        "weight": np.zeros(len(record)),
+    }
+    rows, updates, weights = _columns(landed, ("row", "update", "weight")).values()
+    columns["update"][rows.astype(np.int64)] = updates
+    columns["weight"][rows.astype(np.int64)] = weights
+    return _frame(columns, TASK_COLUMNS)
+
+
+def updates_frame(updates: Sequence[tuple[float, int, int]]) -> pd.DataFrame:
+    """Returns a trace's updates from tuples of time, number of tasks and samples."""
+    return _frame(_columns(updates, UPDATE_COLUMNS), UPDATE_COLUMNS)
+
+
+def describe(
+    engine: str,
+    policy: Policy,
+    cluster: Cluster,
+    load: Load,
+    transport: Transport,
+    parameter_bytes: int,
+    batch_size: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Returns a trace's metadata, all but its end."""
+    return {
+        "engine": engine,
+        "policy": policy.name,
+        "staleness": None if policy.staleness in (None, float("inf")) else policy.staleness,
+        "num_workers": cluster.num_workers,
+        "cluster": cluster.describe(),
+        "load": load.name,
+        "transport": transport.name,
+        "parameter_bytes": parameter_bytes,
+        "batch_size": batch_size,
+        "seed": seed,
+        "versions": versions(),
+    }
+
+
+def not_at_server(policy: Policy, does: str, key: tuple[int, int]) -> ValueError:
+    """What to raise where a policy speaks of a push that is not there."""
+    worker, clock = key
+    return ValueError(
+        f"{policy.name} {does} a push that is not at the server: that of worker {worker}, clock {clock}"
+    )
+
+
+def _columns(rows: Sequence[tuple], names: Collection[str]) -> dict[str, np.ndarray]:
+    width = len(names)
+    table = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(-1, width)
+    return dict(zip(names, table.T, strict=True))
+
+
+def _frame(columns: Mapping[str, np.ndarray], types: Mapping[str, type]) -> pd.DataFrame:
+    return pd.DataFrame({name: columns[name].astype(kind) for name, kind in types.items()})

@@ -1,0 +1,249 @@
+"""Faults: what breaks when. Part of a cluster, the same on every engine.
+
+Whatever happens, each push counts once for its (worker, clock), and nobody waits for who is gone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dmlcore import checks
+
+
+@dataclass(frozen=True)
+class Crash:
+    """A worker is gone, with its copy and its task in flight, and comes back empty-handed.
+
+    Args:
+        worker: who.
+        time: when, seconds from the start of the run.
+        seconds: until it is back; infinite: for good.
+    """
+
+    worker: int
+    time: float
+    seconds: float = math.inf
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A worker freezes for a while; the server notices only if that is longer than its patience.
+
+    Args:
+        worker: who.
+        time: when, seconds from the start of the run.
+        seconds: how long.
+    """
+
+    worker: int
+    time: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class LostPush:
+    """A push is lost on its way, and sent again.
+
+    Args:
+        worker: whose.
+        clock: of which task.
+        seconds: after which the worker, without an answer, sends it again.
+    """
+
+    worker: int
+    clock: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class DoubledPush:
+    """A push arrives twice.
+
+    Args:
+        worker: whose.
+        clock: of which task.
+        seconds: between the two.
+    """
+
+    worker: int
+    clock: int
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class ServerCrash:
+    """The server is killed, and restarted from its last checkpoint; updates made since then are lost.
+
+    Args:
+        time: when, seconds from the start of the run.
+        seconds: until it is back.
+    """
+
+    time: float
+    seconds: float
+
+
+Fault = Crash | Hang | LostPush | DoubledPush | ServerCrash
+
+
+@dataclass(frozen=True)
+class Faults:
+    """All faults of a cluster.
+
+    Args:
+        events: what happens.
+        patience_seconds: a hanging worker counts as gone after so long, until it moves again.
+        checkpoint_every: updates between the server's checkpoints, at least.
+    """
+
+    events: tuple[Fault, ...] = ()
+    patience_seconds: float = math.inf
+    checkpoint_every: int = 50
+
+    def describe(self) -> dict[str, Any]:
+        """Returns the faults as plain JSON values."""
+
+        def plain(value: Any) -> Any:
+            return str(value) if isinstance(value, float) and math.isinf(value) else value
+
+        def row(fault: Fault) -> dict[str, Any]:
+            return {"kind": type(fault).__name__} | {k: plain(v) for k, v in asdict(fault).items()}
+
+        return {
+            "events": [row(fault) for fault in self.events],
+            "patience_seconds": plain(self.patience_seconds),
+            "checkpoint_every": self.checkpoint_every,
+        }
+
+    def deliveries(self, worker: int, clock: int) -> list[float]:
+        """Returns after how many extra seconds each copy of a push arrives: `[0.0]` where nothing is wrong.
+
+        >>> Faults((LostPush(1, 5, 0.2), DoubledPush(1, 6, 0.1))).deliveries(1, 6)
+        [0.0, 0.1]
+        """
+        delay, copies = 0.0, [0.0]
+        for fault in self._of_push.get((worker, clock), ()):
+            if isinstance(fault, LostPush):
+                delay += fault.seconds
+            else:
+                copies.append(fault.seconds)
+        return [delay + copy for copy in copies]
+
+    _of_push: dict[tuple[int, int], list[Any]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        of_push: dict[tuple[int, int], list[Any]] = {}
+        for fault in self.events:
+            if isinstance(fault, LostPush | DoubledPush):
+                of_push.setdefault((fault.worker, fault.clock), []).append(fault)
+        object.__setattr__(self, "_of_push", of_push)
+
+
+class Incident(NamedTuple):
+    """Something that an engine does at a time, in the order of time.
+
+    Args:
+        time: seconds from the start of the run.
+        kind: "leave", "join", "freeze" (a worker), "down" (the server).
+        worker: who; -1: the server.
+        seconds: how long it takes, of "freeze" and "down".
+    """
+
+    time: float
+    kind: str
+    worker: int
+    seconds: float
+
+
+def incidents(faults: Faults) -> list[Incident]:
+    """Returns what happens to workers and server, in the order of time.
+
+    >>> [i.kind for i in incidents(Faults((Hang(0, 1.0, 5.0), Crash(1, 2.0)), patience_seconds=2.0))]
+    ['freeze', 'leave', 'leave', 'join']
+    """
+    found = []
+    for fault in faults.events:
+        if isinstance(fault, Crash):
+            found.append(Incident(fault.time, "leave", fault.worker, 0.0))
+            if fault.seconds < math.inf:
+                found.append(Incident(fault.time + fault.seconds, "join", fault.worker, 0.0))
+        elif isinstance(fault, Hang):
+            found.append(Incident(fault.time, "freeze", fault.worker, fault.seconds))
+            if fault.seconds > faults.patience_seconds:
+                found.append(Incident(fault.time + faults.patience_seconds, "leave", fault.worker, 0.0))
+                if fault.seconds < math.inf:
+                    found.append(Incident(fault.time + fault.seconds, "join", fault.worker, 0.0))
+        elif isinstance(fault, ServerCrash):
+            found.append(Incident(fault.time, "down", -1, fault.seconds))
+    return sorted(found)
+
+
+def random_faults(
+    num_workers: int, seconds: float, *, seed: int, max_clock: int = 20, mean_seconds: float | None = None
+) -> list[Fault]:
+    """Returns one to three faults of each kind at random times, for tests of what must hold whatever breaks.
+
+    Worker 0 crashes for good in half of the schedules, where there is another; everybody else comes back.
+
+    Args:
+        num_workers: W.
+        seconds: length of the run in which they fall.
+        seed: of the draws.
+        max_clock: pushes of clocks below are lost or doubled.
+        mean_seconds: mean length of an outage. Default: a tenth of the run.
+
+    Returns:
+        Faults for `Cluster.with_faults`.
+
+    Example:
+        >>> random_faults(4, 10.0, seed=0) == random_faults(4, 10.0, seed=0)
+        True
+    """
+    rng = np.random.default_rng(seed)
+    mean = seconds / 10 if mean_seconds is None else mean_seconds
+
+    def some() -> range:
+        return range(int(rng.integers(1, 4)))
+
+    def who() -> int:
+        return int(rng.integers(num_workers))
+
+    def when() -> float:
+        return float(rng.uniform(0, seconds))
+
+    def length() -> float:
+        return float(rng.exponential(mean))
+
+    found: list[Fault] = []
+    if num_workers > 1 and rng.random() < 0.5:
+        found.append(Crash(0, when()))
+    found += [Crash(who(), when(), length()) for _ in some()]
+    found += [Hang(who(), when(), length()) for _ in some()]
+    found += [LostPush(who(), int(rng.integers(max_clock)), length()) for _ in some()]
+    found += [DoubledPush(who(), int(rng.integers(max_clock)), length()) for _ in some()]
+    found += [ServerCrash(when(), length()) for _ in some()]
+    return found
+
+
+def check_faults(faults: Sequence[Any], num_workers: int) -> tuple[Fault, ...]:
+    """Returns `faults` if each is one, of a worker that is there, with times in range."""
+    for fault in faults:
+        if not isinstance(fault, Fault):
+            checks.fail("faults", fault, "Crash, Hang, LostPush, DoubledPush or ServerCrash")
+        kind = type(fault).__name__
+        for part in fields(fault):
+            name, value = f"{kind}.{part.name}", getattr(fault, part.name)
+            if part.name == "worker":
+                checks.integer(name, value, low=0, high=num_workers - 1, why="the workers")
+            elif part.name == "clock":
+                checks.integer(name, value, low=0)
+            elif part.name == "seconds" and isinstance(fault, Crash | Hang):
+                checks.real(name, value, low=0)
+            else:
+                checks.real(name, value, low=0, high=1e300)
+    return tuple(faults)
