@@ -32,8 +32,7 @@ def uniforms(seed: int, stream: int, row: int, column: int) -> np.ndarray:
 class Draws:
     """Task and transfer times of a cluster under one seed.
 
-    Blocks of workers and clocks are drawn at once when first asked for. A worker must ask for its clocks in
-    order (it may skip none), since a slow episode depends on the task before.
+    Blocks of workers and clocks are drawn at once when first asked for. Not to be shared by threads.
 
     Args:
         cluster: whose times.
@@ -87,8 +86,10 @@ class Draws:
 
     def _load(self, worker: int, block: int) -> None:
         row, lane = divmod(worker, WORKERS_PER_BLOCK)
-        if (row, block) not in self._compute:
-            self._compute[row, block] = self._draw(row, block)
+        # A slow episode goes on from the block before, which a worker that was sent ahead has not asked for.
+        for each in range(0 if self.cluster.stragglers else block, block + 1):
+            if (row, each) not in self._compute:
+                self._compute[row, each] = self._draw(row, each)
         fixed, slope = self._compute[row, block]
         self._block[worker] = block
         self._fixed[worker], self._slope[worker] = fixed[lane].tolist(), slope[lane].tolist()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +15,11 @@ import optax
 import pandas as pd
 
 from dmlcore import checks
+from dmlcore.checkpoints import Checkpoints
 from dmlcore.cluster import Cluster
-from dmlcore.engines import ALL_ENGINES
 from dmlcore.engines.arguments import check_kind, check_seed
+from dmlcore.engines.engine import resolve
+from dmlcore.engines.setup import Job, Setup
 from dmlcore.engines.stop import stop_rule
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer.compiled import Replay
@@ -58,6 +63,7 @@ def train(
     engine: Any = "simulate",
     seed: int = 0,
     eval_every: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Run:
     """Trains a problem on a cluster under a policy.
 
@@ -78,9 +84,15 @@ def train(
         batch_size: samples of one worker's task; a load rule shares out `batch_size * workers`.
         load: rule for the batch sizes, object or name. Default: `equal`.
         transport: what is sent, object or name. Default: `plain`.
-        engine: "simulate", or a function with its signature.
+        engine: "simulate", "devices", "threads" or "ray"; or one of `dmlcore.engines` with its own settings,
+            such as `dml.engines.threads(time_scale=0.1)`; or a function with the signature of `simulate`. On a
+            real clock (threads, ray) the history is that of the replayed trace, and `until` cuts the run
+            afterwards.
         seed: of everything random.
         eval_every: updates between evaluations. Default: a fiftieth of the run.
+        checkpoint: folder in which the state is kept from time to time. Where there is one of the same call,
+            the run goes on from it: on a virtual clock to the same bits, on a real one with no push lost or
+            counted twice.
 
     Returns:
         Trace, history and final parameters.
@@ -97,22 +109,22 @@ def train(
         >>> bool(run.history["loss"].iloc[-1] < run.history["loss"].iloc[0])
         True
     """
+    check_kind("problem", problem, Problem)
+    check_kind("cluster", cluster, Cluster)
+    check_kind("policy", policy, Policy)
     check_optimizer(optimizer)
     check_until(until)
-    trace = timeline(
-        problem,
-        cluster,
-        policy,
-        updates=updates,
-        seconds=seconds,
-        samples=samples,
-        batch_size=batch_size,
-        load=load,
-        transport=transport,
-        engine=engine,
-        seed=seed,
-    )
-    return replay(trace, problem, optimizer, until=until, eval_every=eval_every)
+    options = {"updates": updates, "seconds": seconds, "samples": samples, "batch_size": batch_size}
+    options |= {"load": load, "transport": transport, "seed": check_seed("seed", seed)}
+    engine = resolve(engine)
+    if engine.record is None:
+        trace = timeline(problem, cluster, policy, engine=engine, **options)
+        return _replay([trace], problem, [optimizer], until, eval_every, engine.driver, checkpoint)[0]
+    setup = Setup.checked(policy, cluster, parameter_bytes=parameter_bytes(problem), **options)
+    folder = None if checkpoint is None else os.fspath(checkpoint)
+    trace, params = engine.record(Job(setup, problem, optimizer, engine.time_scale, folder))
+    run = replay(trace, problem, optimizer, until=until, eval_every=eval_every)
+    return run if run.trace is not trace else dataclasses.replace(run, params=params)
 
 
 def timeline(
@@ -133,7 +145,9 @@ def timeline(
     check_kind("policy", policy, Policy)
     stop_rule(updates, seconds, samples)
     options |= {"updates": updates, "seconds": seconds, "samples": samples, "seed": check_seed("seed", seed)}
-    run = engine if callable(engine) else checks.choice("engine", engine, ALL_ENGINES)
+    run = resolve(engine).timeline
+    if run is None:
+        checks.fail("engine", engine, "one with a virtual clock, for a timeline without training")
     trace = run(policy, cluster, parameter_bytes=parameter_bytes(problem), **options)
     trace.metadata["problem"] = problem.name
     return trace
@@ -194,6 +208,18 @@ def replay_lanes(
     Raises:
         ValueError: an argument is wrong, or a trace is of another problem.
     """
+    return _replay(traces, problem, optimizers, until, eval_every)
+
+
+def _replay(
+    traces: Sequence[Trace],
+    problem: Problem,
+    optimizers: Sequence[optax.GradientTransformation],
+    until: Mapping[str, float] | None,
+    eval_every: int | None,
+    driver: Callable[..., Any] = Replay,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> list[Run]:
     check_kind("problem", problem, Problem)
     for optimizer in optimizers:
         check_optimizer(optimizer)
@@ -213,7 +239,7 @@ def replay_lanes(
         eval_every = max(1, -(-max(lengths) // 50))
     eval_every = checks.integer("eval_every", eval_every, low=1)
 
-    driver = Replay(traces, problem, optimizers)
+    driver = driver(traces, problem, optimizers)
     evaluations = driver.evaluate()
     for name in until:
         if name not in evaluations[0]:
@@ -221,19 +247,32 @@ def replay_lanes(
     marks = sorted({0, *range(eval_every, max(lengths), eval_every), *lengths})
     results: list[list[tuple[int, dict[str, Any]]]] = [[(0, metrics)] for metrics in evaluations]
     ends: list[Any] = [None] * len(traces)
-    for mark in marks:
-        if mark:
-            driver.advance(mark)
-            evaluations = driver.evaluate()
-        for lane, length in enumerate(lengths):
-            if ends[lane] is not None or not (mark == length or mark % eval_every == 0):
-                continue  # it is over, or this is the end of another lane
-            if mark:
-                results[lane].append((mark, evaluations[lane]))
-            if mark == length or _reached(until, results[lane][-1][1]):
-                ends[lane] = driver.params(lane)
-        if all(end is not None for end in ends):
-            break
+    done = 0
+    with contextlib.ExitStack() as stack:
+        kept = None
+        if checkpoint is not None:
+            call = traces[0].metadata | {"eval_every": eval_every, "optimizer": driver.fingerprint()}
+            kept = stack.enter_context(contextlib.closing(Checkpoints(checkpoint, call)))
+            if (found := kept.load(driver.state())) is not None:
+                done, state, results[0] = found
+                driver.restore(done, state)
+        for mark in marks[marks.index(done) :]:
+            if mark > done:
+                driver.advance(mark)
+                evaluations = driver.evaluate()
+            for lane, length in enumerate(lengths):
+                if ends[lane] is not None or not (mark == length or mark % eval_every == 0):
+                    continue  # it is over, or this is the end of another lane
+                if mark > done:
+                    results[lane].append((mark, evaluations[lane]))
+                if mark == length or _reached(until, results[lane][-1][1]):
+                    ends[lane] = driver.params(lane)
+            over = all(end is not None for end in ends)
+            if kept is not None and mark > done and (over or kept.due()):
+                floats = [(at, {name: float(m) for name, m in found.items()}) for at, found in results[0]]
+                kept.save(mark, driver.state(), floats)
+            if over:
+                break
     return [
         Run(trace.until(result[-1][0]), history(trace, result), end)
         for trace, result, end in zip(traces, results, ends, strict=True)

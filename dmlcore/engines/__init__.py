@@ -1,9 +1,8 @@
-"""Engines: what drives a policy - a virtual clock here, real clocks elsewhere - and records a trace."""
+"""Engines: what drives a policy - a virtual clock, threads, a cluster - and records a trace."""
 
 from __future__ import annotations
 
+from dmlcore.engines.engine import ALL_ENGINES, Engine, ray, simulated, threads
 from dmlcore.engines.simulator import simulate
 
-ALL_ENGINES = {"simulate": simulate}
-
-__all__ = ["ALL_ENGINES", "simulate"]
+__all__ = ["ALL_ENGINES", "Engine", "ray", "simulate", "simulated", "threads"]

@@ -11,34 +11,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dmlcore.draws import PULL, PUSH, Draws
-from dmlcore.engines.server import Answer, Order, Server
+from dmlcore.engines.server import Answer, Server
+from dmlcore.engines.setup import Setup
+from dmlcore.engines.timing import Timing
 from dmlcore.faults import Faults, Incident, incidents
 from dmlcore.trace import Trace
-
-
-class Timing:
-    """When the phases of a task are due, as drawn for the cluster.
-
-    Args:
-        draws: of the cluster and seed.
-        pull_bytes: that a pull transfers.
-        push_bytes: that a push transfers.
-    """
-
-    def __init__(self, draws: Draws, pull_bytes: int, push_bytes: int):
-        self._draws, self._pull_bytes, self._push_bytes = draws, pull_bytes, push_bytes
-
-    def computing(self, order: Order) -> tuple[float, float]:
-        """Returns when computing begins and ends."""
-        begun = order.time
-        if order.pull:
-            begun += self._draws.transfer_seconds(PULL, order.worker, order.clock, self._pull_bytes)
-        return begun, begun + self._draws.compute_seconds(order.worker, order.clock, order.batch_size)
-
-    def pushing(self, worker: int, clock: int) -> float:
-        """Returns how long the push travels."""
-        return self._draws.transfer_seconds(PUSH, worker, clock, self._push_bytes)
 
 
 class Breakdowns:
@@ -168,14 +145,10 @@ class Breakdowns:
         self.log.append(incident._replace(time=now)._asdict() | more)
 
 
-def simulate_breakdowns(
-    new_server: Callable[[], Server],
-    timing: Timing,
-    faults: Faults,
-    seconds: float,
-    metadata: dict[str, Any],
-) -> Trace:
-    """Returns the trace of a run with faults; what happened stands in its metadata."""
-    run = Breakdowns(new_server, timing, faults, seconds)
+def simulate_breakdowns(setup: Setup) -> Trace:
+    """Returns the trace of a simulated run with the faults of its cluster; its metadata tells what happened."""
+    timing = setup.timing()
+    run = Breakdowns(setup.servers(timing.computing), timing, setup.faults, setup.stop.seconds)
     end = run.run()
-    return run.server.trace(end, metadata | {"incidents": run.log, "ignored_arrivals": run.server.ignored})
+    more = {"incidents": run.log, "ignored_arrivals": run.server.ignored}
+    return run.server.trace(end, setup.metadata("simulate") | more)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush, heapreplace
@@ -12,14 +11,11 @@ from typing import Any
 from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.draws import PULL, PUSH, Draws
-from dmlcore.engines.arguments import check_kind, check_seed
-from dmlcore.engines.breakdowns import Timing, simulate_breakdowns
-from dmlcore.engines.record import describe, not_at_server, tasks_frame, updates_frame
-from dmlcore.engines.server import Server, back_in_time
-from dmlcore.engines.stop import Stop, stop_rule
-from dmlcore.loads import resolve as resolve_load
+from dmlcore.engines.breakdowns import simulate_breakdowns
+from dmlcore.engines.record import not_at_server, tasks_frame, updates_frame
+from dmlcore.engines.server import back_in_time
+from dmlcore.engines.setup import Setup
 from dmlcore.trace import Trace
-from dmlcore.transport import resolve as resolve_transport
 from dmlcore.types import Load, Policy, Push, Transport
 
 
@@ -67,50 +63,37 @@ def simulate(
         >>> len(trace.updates), round(trace.end_time, 6)
         (100, 0.8)
     """
-    check_kind("policy", policy, Policy)
-    check_kind("cluster", cluster, Cluster)
-    stop = stop_rule(updates, seconds, samples)
-    seed = check_seed("seed", seed)
-    parameter_bytes = checks.integer("parameter_bytes", parameter_bytes, low=0)
-    batch_size = checks.integer("batch_size", batch_size, low=1)
-    load, transport = resolve_load(load), resolve_transport(transport)
-    draws = Draws(cluster, seed)
-    pull_bytes, push_bytes = (
-        checks.integer(f"transport {transport.name}", nbytes(parameter_bytes), low=0, why="bytes")
-        for nbytes in (transport.pull_bytes, transport.push_bytes)
+    setup = Setup.checked(
+        policy,
+        cluster,
+        updates=updates,
+        seconds=seconds,
+        samples=samples,
+        seed=seed,
+        batch_size=batch_size,
+        load=load,
+        transport=transport,
+        parameter_bytes=parameter_bytes,
     )
-    metadata = describe("simulate", policy, cluster, load, transport, parameter_bytes, batch_size, seed)
     if cluster.faults.events:
-        timing, serial = Timing(draws, pull_bytes, push_bytes), itertools.count()
-
-        def new_server() -> Server:
-            return Server(policy, cluster.num_workers, stop, load, batch_size, timing.computing, serial)
-
-        return simulate_breakdowns(new_server, timing, cluster.faults, stop.seconds, metadata)
+        return simulate_breakdowns(setup)
     # The run makes no cycles, and the collector would look through all tasks in flight again and again.
     collects = gc.isenabled()
     gc.disable()
     try:
-        return _run(policy, cluster, stop, batch_size, load, draws, pull_bytes, push_bytes, metadata)
+        return _run(setup)
     finally:
         if collects:
             gc.enable()
 
 
-def _run(
-    policy: Policy,
-    cluster: Cluster,
-    stop: Stop,
-    batch_size: int,
-    load: Load,
-    draws: Draws,
-    pull_bytes: int,
-    push_bytes: int,
-    metadata: dict[str, Any],
-) -> Trace:
+def _run(setup: Setup) -> Trace:
+    policy, cluster, stop, load = setup.policy, setup.cluster, setup.stop, setup.load
+    draws = Draws(cluster, setup.seed)
+    pull_bytes, push_bytes = setup.transferred_bytes()
     num_workers = cluster.num_workers
     state = policy.init(num_workers)
-    load_state = load.init(num_workers, batch_size * num_workers)
+    load_state = load.init(num_workers, setup.batch_size * num_workers)
     compute_seconds, transfer_seconds = draws.compute_seconds, draws.transfer_seconds
     has_links = any(cluster.latency_seconds) or (
         pull_bytes + push_bytes > 0 and min(cluster.bandwidth_bytes_per_second) < math.inf
@@ -204,7 +187,7 @@ def _run(
     for w in range(num_workers):
         _cut(record, flight, w, now)
     frames = tasks_frame(record, landed), updates_frame(update_rows)
-    trace = Trace(*frames, metadata | {"end_time": now})
+    trace = Trace(*frames, setup.metadata("simulate") | {"end_time": now})
     try:
         return trace.validate()
     except ValueError as error:

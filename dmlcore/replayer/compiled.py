@@ -15,7 +15,7 @@ import pooch
 
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer.batches import BATCHES, INIT, run_key
-from dmlcore.replayer.hoist import hoist
+from dmlcore.replayer.hoist import fingerprint, hoist
 from dmlcore.replayer.loop import Carry, Rows, Shape, advance_lanes, advance_one, draw_lanes, draw_one
 from dmlcore.replayer.schedule import NONE, Schedule, compile_trace
 from dmlcore.trace import Trace
@@ -175,6 +175,20 @@ class Replay:
         padded = np.full((self._size, *values.shape[1:]), fill, dtype)
         padded[: len(values)] = values
         return padded
+
+    def state(self) -> Any:
+        """Returns all that goes on from here depends on, a pytree of arrays."""
+        return self._state
+
+    def restore(self, update: int, state: Any) -> None:
+        """Goes on from a state that was taken at version `update`."""
+        self._state = jax.tree.map(jnp.array, state)
+        self._row = [int(schedule.first_row[update]) for schedule in self._schedules]
+        self._drawn = [row - self._size for row in self._row]
+
+    def fingerprint(self) -> str:
+        """Returns a hash of the optimizer's program and numbers."""
+        return fingerprint(self._program, self._constants)
 
     def params(self, lane: int = 0) -> Any:
         """Returns a lane's current parameters."""

@@ -7,6 +7,7 @@ programs by their text.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -26,8 +27,8 @@ class Program:
         self._equations, self._outputs = closed.jaxpr.eqns, closed.jaxpr.outvars
         self._captured, self._inputs = closed.jaxpr.constvars, closed.jaxpr.invars
         self._in_tree, self._out_tree = in_tree, out_tree
-        self._text = self._spell()
-        self._hash = hash(self._text)
+        self.text = self._spell()
+        self._hash = hash(self.text)
 
     def __call__(self, constants: tuple[Any, ...], *args: Any) -> Any:
         """Evaluates the program, under any of JAX's transformations."""
@@ -76,7 +77,7 @@ class Program:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Program) and self._text == other._text
+        return isinstance(other, Program) and self.text == other.text
 
 
 def captured(parameters: Any) -> list[str]:
@@ -123,3 +124,11 @@ def hoist(function: Callable[..., Any], *args: Any) -> tuple[Program, tuple[np.n
     literals = [np.asarray(a.val, a.aval.dtype) for a in atoms if is_hoisted(a)]
     constants = (*map(np.asarray, closed.consts), *literals)
     return Program(closed, jax.tree.structure(args), jax.tree.structure(shape)), constants
+
+
+def fingerprint(program: Program, constants: tuple[Any, ...]) -> str:
+    """Returns a hash of a program and its constants: the same in every process."""
+    content = hashlib.sha256(program.text.encode())
+    for constant in constants:
+        content.update(np.asarray(constant).tobytes())
+    return content.hexdigest()

@@ -1,0 +1,103 @@
+"""Checkpoints of a run: written whole or not at all, by orbax, and read without unpickling."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from dmlcore import checks
+
+
+class Checkpoints:
+    """The newest states of one run, in a folder.
+
+    Args:
+        folder: where; made when first written to.
+        run: what identifies the run, as JSON values: a checkpoint of another one is refused.
+    """
+
+    def __init__(self, folder: str | Path, run: Any):
+        self.folder = Path(folder).absolute()
+        # As it will be read again: tuples are lists there.
+        self._run = json.loads(json.dumps(run))
+        if self.folder.exists() and not self.folder.is_dir():
+            checks.fail("checkpoint", str(folder), "a folder, or a name that is free")
+        options = ocp.CheckpointManagerOptions(max_to_keep=2, create=True, enable_async_checkpointing=False)
+        self._manager = ocp.CheckpointManager(self.folder, options=options)
+        self._next = 0.0
+
+    def due(self) -> bool:
+        """Whether it is time for the next: saving takes a tenth of the time at most."""
+        return time.monotonic() >= self._next
+
+    def save(self, step: int, state: Any, more: Any = None) -> None:
+        """Writes a state, a pytree of arrays, and further JSON values."""
+        begun = time.monotonic()
+        leaves = {f"{n:04d}": np.asarray(leaf) for n, leaf in enumerate(jax.tree.leaves(state))}
+        parts = ocp.args.Composite(
+            state=ocp.args.StandardSave(leaves), run=ocp.args.JsonSave({"run": self._run, "more": more})
+        )
+        self._manager.save(step, args=parts, force=True)
+        self._manager.wait_until_finished()
+        ended = time.monotonic()
+        self._next = ended + 10 * (ended - begun)
+
+    def load(self, like: Any) -> tuple[int, Any, Any] | None:
+        """Returns step, state and JSON values of the newest checkpoint, or None where there is none.
+
+        Args:
+            like: a pytree of the structure of what was saved.
+
+        Raises:
+            ValueError: the folder has another run's.
+        """
+        step = self._manager.latest_step()
+        if step is None:
+            return None
+        found = self._manager.restore(step, args=ocp.args.Composite(run=ocp.args.JsonRestore()))["run"]
+        if found["run"] != self._run:
+            differs = _first_difference(found["run"], self._run)
+            checks.fail("checkpoint", f"{self.folder}, of another run ({differs})", "that of the same call")
+        leaves, tree = jax.tree.flatten(like)
+        target = {
+            f"{n:04d}": np.empty(np.shape(leaf), np.asarray(leaf).dtype) for n, leaf in enumerate(leaves)
+        }
+        parts = ocp.args.Composite(state=ocp.args.StandardRestore(target))
+        read = self._manager.restore(step, args=parts)["state"]
+        return step, jax.tree.unflatten(tree, [read[name] for name in sorted(read)]), found["more"]
+
+    def close(self) -> None:
+        """Lets go of the folder."""
+        self._manager.close()
+
+
+def journal_arrays(journal: Sequence[tuple[Any, ...]]) -> dict[str, list[Any]]:
+    """Returns a server's journal as columns of JSON values."""
+    width = max((len(entry) for entry in journal), default=1)
+    return {str(n): [entry[n] if n < len(entry) else None for entry in journal] for n in range(width)}
+
+
+def journal_entries(columns: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
+    """Returns the journal that `journal_arrays` made columns of.
+
+    >>> journal = [("leave", 1, 0.5), ("resume", 2.0)]
+    >>> journal_entries(journal_arrays(journal)) == journal
+    True
+    """
+    rows = zip(*(columns[str(n)] for n in range(len(columns))), strict=True)
+    return [tuple(value for value in row if value is not None) for row in rows]
+
+
+def _first_difference(found: Any, wanted: Any) -> str:
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for name in sorted({*found, *wanted}):
+            if found.get(name) != wanted.get(name):
+                return f"{name}: {found.get(name)!r} there, {wanted.get(name)!r} here"
+    return "it differs"

@@ -1,0 +1,120 @@
+"""The engines: what makes a run of a policy on a cluster."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from dmlcore import checks
+from dmlcore.engines.serving import Recording
+from dmlcore.engines.setup import Job
+from dmlcore.engines.simulator import simulate
+from dmlcore.replayer.compiled import Replay
+from dmlcore.trace import Trace
+
+
+class Engine(NamedTuple):
+    """A clock and a place to compute. Either the timeline comes first and training follows, or both at once.
+
+    Args:
+        name: the call that makes it.
+        timeline: arguments of `simulate` -> trace, on a virtual clock; None: the clock is real.
+        driver: trains along traces, as `Replay` does.
+        record: job -> recording, on a real clock; None: the clock is virtual.
+        time_scale: real seconds of one of the cluster's; 0: latencies are not injected.
+    """
+
+    name: str
+    timeline: Callable[..., Trace] | None = None
+    driver: Callable[..., Any] = Replay
+    record: Callable[[Job], Recording] | None = None
+    time_scale: float = 1.0
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def simulated() -> Engine:
+    """A virtual clock, and one compiled loop that trains along the timeline: the default, and the fastest.
+
+    Returns:
+        The engine.
+
+    Example:
+        >>> simulated()
+        simulate()
+    """
+    return Engine("simulate()", timeline=simulate)
+
+
+def threads(time_scale: float = 1.0) -> Engine:
+    """A real clock: a thread for each worker, which sleeps as long as the cluster has it take.
+
+    Guarantees: sleeps are drawn as the simulator draws them; the recorded trace, replayed, gives the
+    parameters that the run ended with. Each worker computes its own gradients, on its own device where JAX
+    has several.
+
+    Args:
+        time_scale: real seconds of one of the cluster's, > 0, or 0: nothing is injected, workers are as fast
+            as they are, and times are real seconds.
+
+    Returns:
+        The engine.
+
+    Raises:
+        ValueError: `time_scale` is negative.
+
+    Example:
+        >>> threads(time_scale=0.1)
+        threads(time_scale=0.1)
+    """
+    from dmlcore.engines.on_threads import record
+
+    scale = checks.real("time_scale", time_scale, low=0, high=1e300)
+    return Engine(f"threads(time_scale={scale:g})", record=record, time_scale=scale)
+
+
+def ray(address: str | None = None, *, time_scale: float = 1.0) -> Engine:
+    """A real clock: the server and each worker an actor on a Ray cluster.
+
+    Guarantees: those of `threads`. Parameters and gradients travel as one flat NumPy buffer. A worker whose
+    process dies is replaced, and the others go on meanwhile.
+
+    Args:
+        address: of a running cluster, such as "auto", "HOST:6379" or "ray://HOST:10001". Default: the one
+            that Ray is connected to, or else a local one on loopback, ended with the run.
+        time_scale: as for `threads`.
+
+    Returns:
+        The engine.
+
+    Raises:
+        ValueError: `time_scale` is negative.
+
+    Example:
+        >>> ray("auto", time_scale=0)
+        ray(address='auto', time_scale=0)
+    """
+    from dmlcore.engines.on_ray import record
+
+    scale = checks.real("time_scale", time_scale, low=0, high=1e300)
+    where = "" if address is None else f"address={address!r}, "
+    return Engine(f"ray({where}time_scale={scale:g})", record=functools.partial(record, address=address), time_scale=scale)
+
+
+# One table: every policy passes the conformance tests on every engine here.
+ALL_ENGINES: dict[str, Callable[[], Engine]] = {
+    "simulate": simulated,
+    "threads": threads,
+    "ray": ray,
+}
+
+
+def resolve(engine: Any) -> Engine:
+    """Returns an engine from an object, a registered name, or a function with the signature of `simulate`."""
+    if isinstance(engine, Engine):
+        return engine
+    if callable(engine):
+        return Engine(getattr(engine, "__name__", "engine"), timeline=engine)
+    return checks.choice("engine", engine, ALL_ENGINES)()

@@ -1,0 +1,80 @@
+"""A Python thread for each worker, one for the server, real queues, latencies injected as sleeps."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Any
+
+import jax
+
+from dmlcore.engines.serving import Recording, Serving
+from dmlcore.engines.setup import Job
+from dmlcore.engines.worker import Clock, Stop, Worker
+
+
+class ThreadCrew:
+    """Workers as threads of this process.
+
+    Args:
+        job: what to run.
+        clock: that everybody reads.
+        server: inbox of the server.
+    """
+
+    def __init__(self, job: Job, clock: Clock, server: queue.Queue):
+        self._job, self._clock, self._server = job, clock, server
+        self._devices = jax.local_devices()
+        self._inboxes: dict[int, queue.Queue] = {}
+        self._threads: list[threading.Thread] = []
+
+    def hire(self, worker: int, batch_size: int) -> None:
+        """Starts a worker's thread."""
+        job, config = self._job, jax.config
+        inbox = self._inboxes[worker] = queue.Queue()
+        device = self._devices[worker % len(self._devices)] if len(self._devices) > 1 else None
+        x64: Any = config.jax_enable_x64  # type: ignore[attr-defined]
+
+        def run() -> None:
+            with jax.enable_x64(x64):  # a setting of the calling thread, which a new one does not have
+                stepper, timing, send = job.stepper(device), job.timing(), self._server.put
+                faults = job.setup.faults
+                Worker(worker, inbox, send, stepper, self._clock, timing, faults, batch_size).run()
+
+        thread = threading.Thread(target=run, name=f"worker {worker}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def post(self, worker: int, message: Any) -> None:
+        """Sends a worker a message."""
+        self._inboxes[worker].put(message)
+
+    def dismiss(self, worker: int) -> None:
+        """Ends a worker's thread, whatever it is at."""
+        self._inboxes[worker].put(Stop())
+
+    def lost(self) -> list[int]:
+        """Threads do not die: what a worker raises, it sends."""
+        return []
+
+    def close(self) -> None:
+        """Ends all threads."""
+        for inbox in self._inboxes.values():
+            inbox.put(Stop())
+        for thread in self._threads:
+            thread.join()
+
+
+def record(job: Job) -> Recording:
+    """Runs a job with threads; see `dmlcore.engines.threads`."""
+    clock, inbox = Clock(job.time_scale or 1.0), queue.Queue[Any]()
+    crew = ThreadCrew(job, clock, inbox)
+    try:
+        with job.with_folder() as whole, whole.checkpoints("threads") as kept:
+            setup, stepper = job.setup, job.stepper()
+            serving = Serving(
+                job.servers(), stepper, inbox, crew, clock, setup.faults, setup.stop.seconds, kept
+            )
+            return serving.run(job.metadata("threads"))
+    finally:
+        crew.close()

@@ -1,0 +1,289 @@
+"""The server on a real clock: keeps the book and the parameters, and tells workers what to do."""
+
+from __future__ import annotations
+
+import math
+import queue
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from dmlcore.checkpoints import Checkpoints, journal_arrays, journal_entries
+from dmlcore.engines.server import Answer, Server
+from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
+from dmlcore.faults import Faults, Incident, incidents
+from dmlcore.replayer.steps import State, Stepper
+from dmlcore.trace import Trace
+
+PATIENCE_SECONDS = 1.0  # between two looks at whether everybody is alive
+
+
+class Crew(Protocol):
+    """The workers, as the server reaches them."""
+
+    def hire(self, worker: int, batch_size: int) -> None:
+        """Starts a worker, which will send `Ready`."""
+
+    def post(self, worker: int, message: Any) -> None:
+        """Sends a worker a message."""
+
+    def dismiss(self, worker: int) -> None:
+        """Ends a worker at once: a crash."""
+
+    def lost(self) -> Sequence[int]:
+        """Returns the workers that died without being told to."""
+
+
+class WorkerError(RuntimeError):
+    """A worker's gradient raised; the message names worker, clock and cause."""
+
+
+class Recording(NamedTuple):
+    """What a run on a real clock leaves.
+
+    Args:
+        trace: who computed what, when.
+        params: the parameters after its last update.
+    """
+
+    trace: Trace
+    params: Any
+
+
+class Serving:
+    """One run on a real clock.
+
+    Args:
+        new_server: makes an empty book.
+        stepper: the server's arithmetic.
+        inbox: messages of workers.
+        crew: the workers.
+        clock: of the run; set to 0 when everybody is ready.
+        faults: what breaks when.
+        seconds: when the run ends; infinite: when the book says so.
+        checkpoints: where the server's state is kept; None: nowhere.
+        kill: how the server dies and comes back, after so many seconds; None: it forgets all it knows.
+    """
+
+    def __init__(
+        self,
+        new_server: Callable[[], Server],
+        stepper: Stepper,
+        inbox: queue.Queue,
+        crew: Crew,
+        clock: Clock,
+        faults: Faults,
+        seconds: float = math.inf,
+        checkpoints: Checkpoints | None = None,
+        kill: Callable[[float], None] | None = None,
+    ):
+        self._new_server, self._stepper, self._inbox, self._crew = new_server, stepper, inbox, crew
+        self._clock, self._faults, self._seconds = clock, faults, seconds
+        self._checkpoints, self._kill = checkpoints, kill
+        self.server = new_server()
+        self.log: list[dict[str, Any]] = []
+        self._state: State = stepper.start()
+        self._gradients: dict[tuple[int, int], Any] = {}
+        self._weights = [0.0] * self.server.num_workers  # of each worker's last applied push
+        self._saved = 0  # updates, at the last checkpoint
+        self._away = [0] * self.server.num_workers  # for how many reasons
+        self._schedule = incidents(faults)
+        self._expected: set[int] = set()  # workers that are starting
+        self._last_arrival = 0.0
+
+    def run(
+        self, metadata: dict[str, Any], since: float = 0.0, log: Sequence[dict[str, Any]] = ()
+    ) -> Recording:
+        """Runs to the end.
+
+        Args:
+            metadata: of the trace.
+            since: the time by now, where it was killed and goes on from its last checkpoint. Default: that of
+                the checkpoint, or 0 where there is none.
+            log: what happened meanwhile.
+
+        Returns:
+            Trace and parameters.
+
+        Raises:
+            WorkerError: a gradient raised.
+            RuntimeError: nobody works and nobody will.
+        """
+        found = self._load()
+        now = max(since, found or 0.0)
+        self.log += log
+        passed = [incident for incident in self._schedule if incident.time < now]
+        self._schedule = self._schedule[len(passed) :]
+        for incident in passed:
+            self._away[incident.worker] += {"leave": 1, "join": -1}.get(incident.kind, 0)
+        self._muster()
+        self._clock.set(now)
+        begun = self.server.begin() if found is None else None
+        if now:
+            self._resume(now)
+        elif begun is not None:
+            self._carry_out(begun)
+        while not self.server.over and (now := self._clock.now()) < self._seconds:
+            if self._schedule and self._schedule[0].time <= now:
+                incident = self._schedule.pop(0)
+                getattr(self, f"_{incident.kind}")(incident)
+            else:
+                if not self._schedule and not self._expected:
+                    self.server.check_alive(now)
+                self._receive(self._next_message(now))
+        end = self._last_arrival if self.server.over else self._seconds
+        more = {"incidents": self.log, "ignored_arrivals": self.server.ignored}
+        return Recording(self.server.trace(end, metadata | more), self._state[0])
+
+    def _muster(self) -> None:
+        """Starts everybody who is not away and waits until all is compiled."""
+        sizes = {order.worker: order.batch_size for order in self._new_server().begin().start}
+        for worker, size in sizes.items():
+            if not self._away[worker]:
+                self._hire(worker, size)
+        while self._expected:
+            self._receive(self._next_message(-math.inf))
+
+    def _hire(self, worker: int, batch_size: int = 1) -> None:
+        self._expected.add(worker)
+        self._crew.hire(worker, batch_size)
+
+    def _next_message(self, now: float) -> Any:
+        """Returns the next message, or None when something else is due."""
+        due = min(self._schedule[0].time if self._schedule else math.inf, self._seconds)
+        try:
+            return self._inbox.get(timeout=min(PATIENCE_SECONDS, max(0.0, (due - now) * self._clock.scale)))
+        except queue.Empty:
+            return None
+
+    def _receive(self, message: Any) -> None:
+        if isinstance(message, Failure):
+            at = f"clock {message.clock}" if message.clock >= 0 else "before its first clock"
+            raise WorkerError(f"worker {message.worker}, {at}: {message.cause}\n{message.details}")
+        now = self._clock.now()
+        if message is None:
+            for worker in self._crew.lost():
+                self._died(worker, now)
+        elif isinstance(message, Ready):
+            self._expected.discard(message.worker)
+            if message.worker not in self.server.present and not self._away[message.worker]:
+                self._carry_out(self.server.join(message.worker, now))
+        elif isinstance(message, Arrival):
+            self._arrive(message, now)
+
+    def _arrive(self, push: Arrival, now: float) -> None:
+        worker, clock = push.worker, push.clock
+        order = self.server.flight[worker]
+        since = order.time if order is not None else 0.0
+        # A clock that follows the server's may be off by a message's way, but not beyond what is known.
+        begun = min(max(push.begun, since), now)
+        computed = min(max(push.computed, begun), now)
+        answer = self.server.push(worker, clock, now, begun, computed, push.attempt)
+        if answer is not None:
+            self._gradients[worker, clock] = push.gradient
+            self._last_arrival = now
+            self._carry_out(answer)
+
+    def _carry_out(self, answer: Answer) -> None:
+        server = self.server
+        if answer.apply:
+            parts = [(weight, self._gradients.pop((w, c))) for w, c, weight in answer.apply]
+            self._state = self._stepper.step(parts, self._state)
+            for worker, _, weight in answer.apply:
+                self._weights[worker] = weight
+        if len(self._gradients) > len(server.pending):  # the policy dropped some
+            self._gradients = {key: self._gradients[key] for key in server.pending}
+        started = {order.worker for order in answer.start}
+        for worker in answer.cancel:
+            if worker not in started:
+                self._crew.post(worker, Idle())
+        for order in answer.start:
+            if not self._away[order.worker]:
+                state = self._state if order.pull else None
+                message = Assignment(order, self._clock.now(), state, self._weights[order.worker])
+                self._crew.post(order.worker, message)
+        due = server.num_updates >= self._saved + self._faults.checkpoint_every
+        if self._checkpoints is not None and answer.apply and due and not server.pending:
+            self._save()
+
+    def _leave(self, incident: Incident) -> None:
+        worker = incident.worker
+        self._away[worker] += 1
+        if self._away[worker] == 1:
+            now = self._note(incident)
+            self._crew.dismiss(worker)
+            if worker in self.server.present:
+                self._carry_out(self.server.leave(worker, now))
+
+    def _join(self, incident: Incident) -> None:
+        """Starts the worker again; it joins when it is ready."""
+        worker = incident.worker
+        self._away[worker] -= 1
+        if self._away[worker] == 0:
+            self._note(incident)
+            self._hire(worker)
+
+    def _freeze(self, incident: Incident) -> None:
+        self._note(incident)
+        if not self._away[incident.worker]:
+            self._crew.post(incident.worker, Freeze(incident.seconds))
+
+    def _died(self, worker: int, now: float) -> None:
+        """A worker is gone that nobody sent away: the others go on, and another takes its place."""
+        self.log.append({"time": now, "kind": "died", "worker": worker, "seconds": 0.0})
+        if worker in self.server.present:
+            self._carry_out(self.server.leave(worker, now))
+        self._hire(worker)
+
+    def _down(self, incident: Incident) -> None:
+        """The server dies: what it has not saved is gone."""
+        self._note(incident, lost_updates=self.server.num_updates - self._saved)
+        if self._kill is not None:
+            self._kill(incident.seconds)
+        self.server, self._gradients, self._state = self._new_server(), {}, self._stepper.start()
+        time.sleep(incident.seconds * self._clock.scale)
+        while not self._inbox.empty():  # sent to nobody
+            message = self._inbox.get()
+            if isinstance(message, Failure):
+                self._receive(message)
+        if self._load() is None:
+            self.server.begin()
+        self._resume(self._clock.now())
+
+    def _resume(self, now: float) -> None:
+        """Goes on from a checkpoint: who works begins its task again, who is gone meanwhile leaves."""
+        server = self.server
+        gone = {w for w, reasons in enumerate(self._away) if reasons}
+        self._carry_out(server.resume(now))
+        for worker in sorted(server.present & gone):
+            self._carry_out(server.leave(worker, now))
+        for worker in sorted(set(range(server.num_workers)) - gone - server.present):
+            self._carry_out(server.join(worker, now))
+
+    def _save(self) -> None:
+        assert self._checkpoints is not None
+        self._saved = self.server.num_updates
+        more = {
+            "time": self._clock.now(),
+            "journal": journal_arrays(self.server.journal),
+            "weights": self._weights,
+            "log": self.log,
+        }
+        self._checkpoints.save(self.server.num_updates, self._state, more)
+
+    def _load(self) -> float | None:
+        """Brings book and parameters to the last checkpoint and returns its time, or None without one."""
+        found = None if self._checkpoints is None else self._checkpoints.load(self._state)
+        if found is None:
+            return None
+        self._saved, state, more = found
+        self._state = self._stepper.put(state)
+        self._weights = more["weights"]
+        self.server = self._new_server().restore(journal_entries(more["journal"]))
+        self.log = [*more["log"], *self.log[len(more["log"]) :]]
+        return float(more["time"])
+
+    def _note(self, incident: Incident, **more: Any) -> float:
+        now = self._clock.now()
+        self.log.append(incident._replace(time=now)._asdict() | more)
+        return now

@@ -1,0 +1,174 @@
+"""What a run is asked to be, checked: the same on every engine."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dmlcore import checks
+from dmlcore.checkpoints import Checkpoints
+from dmlcore.cluster import Cluster
+from dmlcore.draws import Draws
+from dmlcore.engines.arguments import check_kind, check_seed
+from dmlcore.engines.record import describe
+from dmlcore.engines.server import Order, Server
+from dmlcore.engines.stop import Stop, stop_rule
+from dmlcore.engines.timing import Timing
+from dmlcore.faults import Faults, ServerCrash
+from dmlcore.loads import resolve as resolve_load
+from dmlcore.replayer.steps import Stepper
+from dmlcore.transport import resolve as resolve_transport
+from dmlcore.types import Load, Policy, Transport
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A run without its arithmetic.
+
+    Args:
+        policy: the server's rule.
+        cluster: speeds, links, stragglers, faults.
+        stop: when it is over.
+        seed: of all draws.
+        batch_size: samples of one worker's task, before the load rule.
+        load: rule for the batch sizes.
+        transport: what is sent.
+        parameter_bytes: size of the parameters.
+    """
+
+    policy: Policy
+    cluster: Cluster
+    stop: Stop
+    seed: int
+    batch_size: int
+    load: Load
+    transport: Transport
+    parameter_bytes: int
+
+    @classmethod
+    def checked(
+        cls,
+        policy: Policy,
+        cluster: Cluster,
+        *,
+        updates: int | None = None,
+        seconds: float | None = None,
+        samples: int | None = None,
+        seed: int = 0,
+        batch_size: int = 32,
+        load: Load | str | None = None,
+        transport: Transport | str | None = None,
+        parameter_bytes: int = 0,
+    ) -> Setup:
+        """Returns the setup that these arguments of `simulate` or `train` ask for.
+
+        Raises:
+            ValueError: one of them is wrong; the message names it.
+        """
+        check_kind("policy", policy, Policy)
+        check_kind("cluster", cluster, Cluster)
+        stop = stop_rule(updates, seconds, samples)
+        seed = check_seed("seed", seed)
+        parameter_bytes = checks.integer("parameter_bytes", parameter_bytes, low=0)
+        batch_size = checks.integer("batch_size", batch_size, low=1)
+        load, transport = resolve_load(load), resolve_transport(transport)
+        return cls(policy, cluster, stop, seed, batch_size, load, transport, parameter_bytes)
+
+    @property
+    def faults(self) -> Faults:
+        """What breaks when."""
+        return self.cluster.faults
+
+    def timing(self) -> Timing:
+        """Returns when the phases of a task are due; with draws of its own, since those are not shared."""
+        return Timing(Draws(self.cluster, self.seed), *self.transferred_bytes())
+
+    def transferred_bytes(self) -> tuple[int, int]:
+        """Returns what a pull and a push transfer, bytes."""
+        name, size = f"transport {self.transport.name}", self.parameter_bytes
+        pull, push = self.transport.pull_bytes(size), self.transport.push_bytes(size)
+        return (
+            checks.integer(name, pull, low=0, why="bytes"),
+            checks.integer(name, push, low=0, why="bytes"),
+        )
+
+    def servers(self, plan: Callable[[Order], tuple[float, float]], first: int = 0) -> Callable[[], Server]:
+        """Returns what makes empty books that number their attempts from `first`, each after the last one's."""
+        serial = itertools.count(first)
+        workers = self.cluster.num_workers
+        return lambda: Server(self.policy, workers, self.stop, self.load, self.batch_size, plan, serial)
+
+    def metadata(self, engine: str) -> dict[str, Any]:
+        """Returns a trace's metadata, all but its end."""
+        return describe(
+            engine,
+            self.policy,
+            self.cluster,
+            self.load,
+            self.transport,
+            self.parameter_bytes,
+            self.batch_size,
+            self.seed,
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run with its arithmetic, for an engine that computes while the clock runs.
+
+    Args:
+        setup: all but the arithmetic.
+        problem: what is trained.
+        optimizer: optax optimizer.
+        time_scale: real seconds of one of the cluster's; 0: nothing is injected, and seconds are real ones.
+        checkpoint: folder for the server's checkpoints; None: none are kept after the run.
+    """
+
+    setup: Setup
+    problem: Any
+    optimizer: Any
+    time_scale: float = 1.0
+    checkpoint: str | None = None
+
+    def stepper(self, device: Any = None) -> Stepper:
+        """Returns the run's arithmetic, on a device."""
+        return Stepper(self.problem, self.optimizer, self.setup.seed, device)
+
+    def timing(self) -> Timing | None:
+        """Returns when phases are due, where that is injected."""
+        return self.setup.timing() if self.time_scale else None
+
+    def servers(self, first: int = 0) -> Callable[[], Server]:
+        """Returns what makes empty books, as `Setup.servers`."""
+        timing = self.timing()
+        return self.setup.servers((lambda order: (order.time,) * 2) if timing is None else timing.computing, first)
+
+    def metadata(self, engine: str) -> dict[str, Any]:
+        """Returns a trace's metadata, all but its end."""
+        return self.setup.metadata(engine) | {"problem": self.problem.name, "time_scale": self.time_scale}
+
+    @contextlib.contextmanager
+    def with_folder(self) -> Iterator[Job]:
+        """This job with a folder for checkpoints: the one asked for, or a passing one where the server crashes."""
+        crashes = any(isinstance(fault, ServerCrash) for fault in self.setup.faults.events)
+        if self.checkpoint is not None or not crashes:
+            yield self
+            return
+        with tempfile.TemporaryDirectory(prefix="dmlcore-") as folder:
+            yield dataclasses.replace(self, checkpoint=folder)
+
+    @contextlib.contextmanager
+    def checkpoints(self, engine: str) -> Iterator[Checkpoints | None]:
+        """The server's checkpoints, where there is a folder for them."""
+        if self.checkpoint is None:
+            yield None
+            return
+        stop = {name: str(value) for name, value in self.setup.stop._asdict().items()}
+        run = self.metadata(engine) | {"stop": stop, "optimizer": self.stepper().fingerprint()}
+        with contextlib.closing(Checkpoints(self.checkpoint, run)) as kept:
+            yield kept

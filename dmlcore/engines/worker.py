@@ -1,0 +1,211 @@
+"""A worker on a real clock: computes its own gradients and takes as long as the cluster has it take.
+
+The same loop runs in a thread and in an actor; what differs is how messages travel.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from dmlcore.engines.server import Order
+from dmlcore.engines.timing import Timing
+from dmlcore.faults import Faults
+from dmlcore.replayer.steps import State, Stepper
+
+
+class Assignment(NamedTuple):
+    """To a worker: begin a task, whatever you are at.
+
+    Args:
+        order: the task.
+        sent: when, seconds on the server's clock.
+        state: parameters and optimizer state, where the worker pulls.
+        weight: that its last gradient had in an update, where it keeps its copy.
+    """
+
+    order: Order
+    sent: float
+    state: Any
+    weight: float
+
+
+class Freeze(NamedTuple):
+    """To a worker: do nothing for so many seconds of the cluster's time."""
+
+    seconds: float
+
+
+class Idle(NamedTuple):
+    """To a worker: throw your task away."""
+
+
+class Stop(NamedTuple):
+    """To a worker: the run is over, or you have crashed."""
+
+
+class Ready(NamedTuple):
+    """From a worker: all is compiled."""
+
+    worker: int
+
+
+class Arrival(NamedTuple):
+    """From a worker: a push.
+
+    Args:
+        worker: who.
+        clock: number of the task.
+        attempt: of its order.
+        begun: when it began to compute, seconds.
+        computed: when it was done, seconds.
+        gradient: of the mean loss.
+    """
+
+    worker: int
+    clock: int
+    attempt: int
+    begun: float
+    computed: float
+    gradient: Any
+
+
+class Failure(NamedTuple):
+    """From a worker: its gradient raised.
+
+    Args:
+        worker: who.
+        clock: at which task; -1: before the first.
+        cause: type and message.
+        details: the traceback.
+    """
+
+    worker: int
+    clock: int
+    cause: str
+    details: str
+
+
+class Clock:
+    """Seconds of the cluster's time since `start`, on a real clock that no one sets back.
+
+    Args:
+        scale: real seconds of one of the cluster's.
+    """
+
+    def __init__(self, scale: float = 1.0):
+        self.scale = scale
+        self.set(0.0)
+
+    def set(self, now: float) -> None:
+        """Makes it `now`."""
+        self._zero = time.monotonic() - now * self.scale
+
+    def now(self) -> float:
+        """Returns the time."""
+        return (time.monotonic() - self._zero) / self.scale
+
+
+class Worker:
+    """One worker: `run` until it is told to stop.
+
+    Args:
+        worker: its number.
+        inbox: messages to it.
+        send: sends a message to the server.
+        stepper: its arithmetic.
+        clock: the server's, or one that follows it.
+        follows: whether to set the clock by each assignment: it then counts a message's way as no time.
+        timing: of tasks, injected as sleeps; None: it is as fast as it is.
+        faults: of its pushes.
+        batch_size: of its first task, to compile before the clock starts.
+    """
+
+    def __init__(
+        self,
+        worker: int,
+        inbox: queue.Queue,
+        send: Callable[[Any], None],
+        stepper: Stepper,
+        clock: Clock,
+        timing: Timing | None,
+        faults: Faults,
+        batch_size: int,
+        follows: bool = False,
+    ):
+        self._worker, self._inbox, self._send, self._stepper = worker, inbox, send, stepper
+        self._clock, self._timing, self._faults, self._follows = clock, timing, faults, follows
+        self._batch_size = batch_size
+        self._state: State = stepper.start()
+        self._gradient: Any = None
+        self._awake = 0.0  # when the last freeze ends
+
+    def run(self) -> None:
+        """Carries out assignments, each until it is done or another message comes."""
+        task = -1
+        try:
+            gradient = self._stepper.gradient(self._state[0], self._worker, 0, self._batch_size)
+            self._stepper.step([(1.0, gradient)], self._state)
+            self._send(Ready(self._worker))
+            message = self._inbox.get()
+            while not isinstance(message, Stop):
+                if isinstance(message, Freeze):
+                    self._freeze(message)
+                following = None
+                if isinstance(message, Assignment):
+                    task = message.order.clock
+                    following = self._carry_out(message)
+                message = self._inbox.get() if following is None else following
+        except Exception as error:  # whatever a problem of one's own raises: the server tells the user
+            cause = f"{type(error).__name__}: {error}"
+            self._send(Failure(self._worker, task, cause, traceback.format_exc()))
+
+    def _carry_out(self, assignment: Assignment) -> Any:
+        """Works off a task and sends its push; returns the message that came in between, if one did."""
+        order = assignment.order
+        if self._follows:
+            self._clock.set(assignment.sent)
+        late = max(0.0, self._awake - order.time)
+        due = (order.time, order.time) if self._timing is None else self._timing.computing(order)
+        if (message := self._wait(due[0] + late, order)) is not None:
+            return message
+        begun = self._clock.now() if order.pull else order.time
+        if order.pull:
+            self._state = self._stepper.put(assignment.state)
+        else:  # its own update, on its own copy
+            self._state = self._stepper.step([(assignment.weight, self._gradient)], self._state)
+        self._gradient = self._stepper.gradient(self._state[0], order.worker, order.clock, order.batch_size)
+        if (message := self._wait(due[1] + late, order)) is not None:
+            return message
+        computed = self._clock.now()
+        push = Arrival(order.worker, order.clock, order.attempt, begun, computed, self._gradient)
+        travels = 0.0 if self._timing is None else self._timing.pushing(order.worker, order.clock)
+        first, *copies = self._faults.deliveries(order.worker, order.clock)
+        if (message := self._wait(computed + travels + first, order)) is not None:
+            return message
+        self._send(push)
+        for later in copies:
+            timer = threading.Timer(later * self._clock.scale, self._send, [push])
+            timer.daemon = True
+            timer.start()
+        return None
+
+    def _freeze(self, message: Freeze) -> None:
+        self._awake = max(self._awake, self._clock.now() + message.seconds)
+
+    def _wait(self, until: float, order: Order) -> Any:
+        """Sleeps until a time, put off by freezes; returns the message that woke it up before, if one did."""
+        while (left := (until - self._clock.now()) * self._clock.scale) > 0:
+            try:
+                message = self._inbox.get(timeout=min(left, threading.TIMEOUT_MAX))
+            except queue.Empty:
+                return None
+            if not isinstance(message, Freeze):
+                return message
+            self._freeze(message)
+            until += message.seconds
+        return None

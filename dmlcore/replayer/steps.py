@@ -1,0 +1,94 @@
+"""The arithmetic of a run, step by step: what real workers and a real server compute.
+
+The formulas are those of the compiled loop, so that a recorded run and its replay agree: a task's gradient is
+that of `sum_b losses_b / B`, and an update is one optimizer step on `sum weight * gradient`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from dmlcore.problems.problem import Problem
+from dmlcore.replayer.batches import BATCHES, INIT, run_key, task_indices
+from dmlcore.replayer.hoist import Program, fingerprint, hoist
+
+State = tuple[Any, Any]  # parameters, optimizer state
+
+
+@functools.partial(jax.jit, static_argnames=("problem", "batch_size"))
+def task_gradient(problem: Problem, batch_size: int, params: Any, key: Any, worker: Any, clock: Any, data: Any) -> Any:
+    """Returns the gradient of the mean loss of a task's samples."""
+    indices = task_indices(key, worker, clock, batch_size, problem.num_samples)
+    batch = jax.tree.map(lambda column: column[indices], data)
+    weights = jnp.full(batch_size, 1.0 / batch_size)
+    return jax.grad(lambda p: jnp.dot(weights, problem.losses(p, batch)))(params)
+
+
+@jax.jit
+def weigh(weight: Any, gradient: Any) -> Any:
+    """Returns `weight * gradient`."""
+    return jax.tree.map(lambda g: jnp.asarray(weight, g.dtype) * g, gradient)
+
+
+@jax.jit
+def add(total: Any, gradient: Any) -> Any:
+    """Returns the sum of two gradients."""
+    return jax.tree.map(jnp.add, total, gradient)
+
+
+@functools.partial(jax.jit, static_argnames=("program",))
+def optimizer_step(program: Program, constants: Any, gradient: Any, state: State) -> State:
+    """Returns parameters and optimizer state after one step."""
+    params, optimizer_state = state
+    updates, optimizer_state = program(constants, gradient, optimizer_state, params)
+    return optax.apply_updates(params, updates), optimizer_state
+
+
+class Stepper:
+    """A problem, an optimizer and a seed: where a run starts, and each of its steps.
+
+    Args:
+        problem: what is trained.
+        optimizer: optax optimizer.
+        seed: of the run.
+        device: where to compute. Default: JAX's.
+    """
+
+    def __init__(
+        self, problem: Problem, optimizer: optax.GradientTransformation, seed: int, device: Any = None
+    ):
+        self.problem, self._seed, self._device = problem, seed, device
+        self._optimizer = optimizer
+        self._key = self.put(run_key(seed, BATCHES))
+        self._data = self.put(jax.tree.map(jnp.asarray, problem.data))
+        params, state = self.start()
+        self._program, constants = hoist(optimizer.update, params, state, params)
+        self._constants = self.put(constants)
+
+    def fingerprint(self) -> str:
+        """Returns a hash of the optimizer's program and numbers."""
+        return fingerprint(self._program, self._constants)
+
+    def put(self, tree: Any) -> Any:
+        """Returns `tree` on this stepper's device."""
+        return tree if self._device is None else jax.device_put(tree, self._device)
+
+    def start(self) -> State:
+        """Returns parameters and optimizer state that the run starts from."""
+        params = self.problem.init(run_key(self._seed, INIT))
+        return self.put((params, self._optimizer.init(params)))
+
+    def gradient(self, params: Any, worker: int, clock: int, batch_size: int) -> Any:
+        """Returns the gradient of a task, computed."""
+        found = task_gradient(self.problem, batch_size, params, self._key, worker, clock, self._data)
+        return jax.block_until_ready(found)
+
+    def step(self, gradients: list[tuple[float, Any]], state: State) -> State:
+        """Returns the state after one step on the weighted sum of gradients, added up in their order."""
+        parts = [weigh(weight, self.put(gradient)) for weight, gradient in gradients]
+        return optimizer_step(self._program, self._constants, functools.reduce(add, parts), state)
