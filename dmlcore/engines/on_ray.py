@@ -6,6 +6,7 @@ import contextlib
 import os
 import queue
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -27,6 +28,13 @@ from dmlcore.trace import Trace
 CONNECT_SECONDS = 10.0  # before an address counts as unreachable
 ATTEMPTS = 2**32  # more than one server's life gives out
 OBJECT_STORE_BYTES = 256 * 2**20
+# Of a cluster that is started here: on loopback, which Ray else does on laptops' systems only, and in no haste.
+LOCAL = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_agent_register_timeout_ms": "120000",
+    "RAY_raylet_start_wait_time_s": "120",
+}
+QUIET: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
 
 
 class Wire:
@@ -193,6 +201,29 @@ class ServerActor:
         return trace.tasks, trace.updates, trace.metadata, np.asarray(ravel_pytree(params)[0])
 
 
+def installed() -> Any:
+    """Returns the package ray.
+
+    Raises:
+        ImportError: it is not there.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise ImportError("engine 'ray' needs Ray: pip install 'dmlcore[ray]'") from error
+    return ray
+
+
+def start_local(num_cpus: int) -> Any:
+    """Starts a cluster on this machine, on loopback; CPUs are logical: actors that mostly sleep share cores."""
+    for name, value in LOCAL.items():
+        os.environ.setdefault(name, value)
+    ray = installed()
+    store = {"object_store_memory": OBJECT_STORE_BYTES, "num_cpus": num_cpus}
+    ray.init(address="local", include_dashboard=False, **store, **QUIET)
+    return ray
+
+
 @contextlib.contextmanager
 def connection(address: str | None, num_cpus: int) -> Iterator[Any]:
     """Connects to a cluster with so many free CPUs: the one at `address`, one that is connected, or a local one.
@@ -202,20 +233,14 @@ def connection(address: str | None, num_cpus: int) -> Iterator[Any]:
         ConnectionError: nobody answers at the address within `CONNECT_SECONDS`.
         ValueError: the cluster has fewer free CPUs.
     """
-    try:
-        import ray
-    except ImportError as error:
-        raise ImportError("engine 'ray' needs Ray: pip install 'dmlcore[ray]'") from error
-    quiet = {"include_dashboard": False, "configure_logging": False, "log_to_driver": False}
-    mine = not ray.is_initialized()
+    ray = sys.modules.get("ray")
+    mine = ray is None or not ray.is_initialized()
     if mine and address is None:
-        # Loopback only, and logical CPUs: actors that mostly sleep may share a core.
-        store = {"object_store_memory": OBJECT_STORE_BYTES, "num_cpus": num_cpus}
-        ray.init(address="local", _node_ip_address="127.0.0.1", **store, **quiet)
+        ray = start_local(num_cpus)
     elif mine:
-        assert address is not None
-        _reach(address)
-        ray.init(address=address, configure_logging=False, log_to_driver=False)
+        ray = installed()
+        _reach(str(address))
+        ray.init(address=address, **QUIET)
     try:
         free = int(ray.available_resources().get("CPU", 0))
         if free < num_cpus:
