@@ -18,7 +18,8 @@ from dmlcore.draws import PULL, PUSH, Draws
 from dmlcore.engines.arguments import check_kind, check_seed
 from dmlcore.engines.stop import Stop, stop_rule
 from dmlcore.loads import resolve as resolve_load
-from dmlcore.trace import TASK_COLUMNS, UPDATE_COLUMNS, Trace, versions
+from dmlcore.provenance import versions
+from dmlcore.trace import TASK_COLUMNS, UPDATE_COLUMNS, Trace
 from dmlcore.transport import resolve as resolve_transport
 from dmlcore.types import Load, Policy, Push, Transport
 
