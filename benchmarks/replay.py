@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import jax
@@ -21,7 +20,7 @@ from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from timing import console, header, race, show_race, verdict
+from timing import console, race, reported, show_race, verdict
 
 import dmlcore as dml
 from dmlcore.data import Labelled
@@ -87,7 +86,7 @@ def against_plain_sgd(name, problem, policy, workers, updates, repeats, least):
     ours = seconds["replay, batches drawn"]
     for baseline in contenders:
         if baseline.startswith("plain"):
-            verdict(f"replay / {baseline}", float(np.median(seconds[baseline] / ours)), least)
+            verdict(f"replay / {baseline}", seconds[baseline] / ours, least)
 
 
 def numpy_loop(problem, workers, updates):
@@ -148,26 +147,21 @@ def against_loops(problem):
     trace = dml.simulate(dml.asp(), cluster, updates=updates)
 
     rate = "NumPy loop, hand-written gradients"
-    contenders = {rate: lambda: numpy_loop(problem, workers, updates), "dmlcore, timeline and replay": ours}
-    contenders["dmlcore, replay alone"] = lambda: replayed(trace, problem)
+    few = 300  # of the eager loop, whose seconds are scaled
+    eager = f"eager JAX loop ({few} updates)"
+    contenders = {
+        rate: lambda: numpy_loop(problem, workers, updates),
+        "dmlcore, timeline and replay": ours,
+        "dmlcore, replay alone": lambda: replayed(trace, problem),
+        eager: lambda: eager_loop(problem, workers, few),
+    }
     seconds = race(contenders, 9)
-    show_race(f"asp(), {workers} workers, digits MLP, compiled", seconds, updates, "updates", rate)
-    few = 300
-    begun = time.perf_counter()
-    eager_loop(problem, workers, 20)
-    eager = []
-    for _ in range(3):
-        begun = time.perf_counter()
-        eager_loop(problem, workers, few)
-        eager.append((time.perf_counter() - begun) / few)
-    own = np.median(seconds["dmlcore, timeline and replay"]) / updates
-    console.print(f"eager JAX loop: {1 / np.median(eager):,.0f} updates per second")
-    verdict(
-        "dmlcore / NumPy loop", float(np.median(seconds[rate] / seconds["dmlcore, timeline and replay"])), 5
-    )
-    alone = seconds["dmlcore, replay alone"]
-    verdict("replay alone / NumPy loop", float(np.median(seconds[rate] / alone)), 5)
-    verdict("dmlcore / eager JAX loop", float(np.median(eager) / own), 15)
+    seconds[eager] *= updates / few
+    show_race(f"asp(), {workers} workers, digits MLP", seconds, updates, "updates", rate)
+    whole = seconds["dmlcore, timeline and replay"]
+    verdict("dmlcore / NumPy loop", seconds[rate] / whole, 5)
+    verdict("replay alone / NumPy loop", seconds[rate] / seconds["dmlcore, replay alone"], 5)
+    verdict("dmlcore / eager JAX loop", seconds[eager] / whole, 15)
     names = ("w1", "b1", "w2", "b2")
     x, y = problem.data["inputs"], problem.data["labels"]
     by_hand = dict(zip(names, numpy_loop(problem, workers, updates), strict=True))
@@ -177,24 +171,37 @@ def against_loops(problem):
     console.print(
         f"training loss after {updates} updates: NumPy {loss:.3f}, dmlcore {run.history['loss'].iloc[-1]:.3f}"
     )
-    return updates / np.median(seconds[rate]), own
+    return updates / np.median(seconds[rate]), np.median(whole) / updates
+
+
+def slot_bytes(trace, problem):
+    """Bytes of the buffers in which the loop keeps versions, padding included."""
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(Replay([trace], problem, [OPTIMIZER])._state.slots))
 
 
 def memory(problem):
     from rich.table import Table
 
-    table = Table(title="Versions held by the loop", title_justify="left")
+    caption = (
+        "In brackets the bytes that the loop allocates for versions: slots for workers + 1 of them and one "
+        "for what nobody reads, padded to a power of two, so that another staleness compiles nothing. "
+        "0: every view is the server's own copy."
+    )
+    table = Table(title="Versions held by the loop", title_justify="left", caption=caption)
     for column in ("workers", "asp()", "ssp(0)", "ssp(3)", "ssp(100)", "essp(100)"):
         table.add_column(column, justify="right")
     worst = 0.0
     for workers in (8, 64, 512):
         policies = (dml.asp(), dml.ssp(0), dml.ssp(3), dml.ssp(100), dml.essp(100))
-        slots = [compile_trace(trace_of(policy, workers, 20 * workers)).num_slots for policy in policies]
-        table.add_row(str(workers), *map(str, slots))
+        traces = [trace_of(policy, workers, 20 * workers) for policy in policies]
+        slots = [compile_trace(trace).num_slots for trace in traces]
+        allocated = [slot_bytes(trace, problem) for trace in traces]
+        cells = [f"{held} ({nbytes:,})" for held, nbytes in zip(slots, allocated, strict=True)]
+        table.add_row(str(workers), *cells)
         worst = max(worst, max(slots) / (workers + 1))
     console.print(table)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(problem.init(run_key(0, INIT))))
-    console.print(f"one version of the digits MLP is {size:,} bytes; 0: every view is the server's own copy")
+    console.print(f"one version of the digits MLP is {size:,} bytes")
     verdict("(workers + 1) / versions held, the least", 1 / worst, 1)
 
 
@@ -242,7 +249,6 @@ def random_lenet():
 
 
 def main():
-    header("replay")
     digits = dml.problems.digits_mlp()
     problems = [("digits MLP", digits, 20_000, 15)]
     try:
@@ -258,4 +264,5 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    with reported("replay"):
+        main()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,13 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rich.table import Table
-from timing import console, header, verdict
+from timing import console, reported, spread, verdict
 
 import dmlcore as dml
 
 TASKS = {10: 100_000, 1_000: 200_000, 100_000: 400_000}
 POLICIES = {"asp()": dml.asp(), "ssp(3)": dml.ssp(3), "essp(3)": dml.essp(3), "bsp()": dml.bsp()}
-REPEATS = 3
+REPEATS = 5
 
 
 def bare_heap(workers: int, tasks: int) -> float:
@@ -46,27 +47,34 @@ def timeline(policy: dml.Policy, workers: int, tasks: int) -> float:
 
 
 def main() -> None:
-    header("simulate")
-    table = Table(title="Tasks per second (ratio to a bare heap)", title_justify="left")
+    rates: dict[tuple[str, int], list[float]] = {}
+    for number in range(REPEATS):
+        turns = [(name, workers) for workers in TASKS for name in ("bare heap", *POLICIES)]
+        for name, workers in turns[:: -1 if number % 2 else 1]:
+            tasks = TASKS[workers]
+            run = bare_heap if name == "bare heap" else partial(timeline, POLICIES[name])
+            rates.setdefault((name, workers), []).append(run(workers, tasks))
+    measured = {key: np.array(values) for key, values in rates.items()}
+    title = "Thousand tasks per second: median (quartiles), and its ratio to a bare heap"
+    table = Table(title=title, title_justify="left")
     for column in ("workers", "bare heap", *POLICIES):
         table.add_column(column, justify="right")
-    best: dict[tuple[str, int], float] = {}
-    for workers, tasks in TASKS.items():
-        rates: dict[str, list[float]] = {name: [] for name in ("bare heap", *POLICIES)}
-        for _ in range(REPEATS):
-            rates["bare heap"].append(bare_heap(workers, tasks))
-            for name, policy in POLICIES.items():
-                rates[name].append(timeline(policy, workers, tasks))
-        heap = np.median(rates.pop("bare heap"))
-        cells = [f"{np.median(values):,.0f} ({np.median(values) / heap:.2f})" for values in rates.values()]
-        table.add_row(f"{workers:,}", f"{heap:,.0f}", *cells)
-        best |= {(name, workers): float(np.median(values)) for name, values in rates.items()}
+    for workers in TASKS:
+        heap = measured["bare heap", workers]
+        cells = []
+        for name in ("bare heap", *POLICIES):
+            values = measured[name, workers]
+            rate = f"{np.median(values) / 1000:,.0f} ({spread(values / 1000, 0)})"
+            cells.append(f"{rate}\n{np.median(values / heap):.2f}")
+        table.add_row(f"{workers:,}", *cells, end_section=True)
     console.print(table)
     for name in POLICIES:
         for workers in (10, 1_000):
-            verdict(f"{name}, {workers:,} workers, tasks per second", best[name, workers], 120_000)
-        verdict(f"{name}, speed at 100,000 workers / at 1,000", best[name, 100_000] / best[name, 1_000], 0.25)
+            verdict(f"{name}, {workers:,} workers, tasks per second", measured[name, workers], 120_000)
+        ratio = measured[name, 100_000] / measured[name, 1_000]
+        verdict(f"{name}, speed at 100,000 workers / at 1,000", ratio, 0.25)
 
 
 if __name__ == "__main__":
-    main()
+    with reported("simulate"):
+        main()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -15,10 +18,13 @@ console = Console(width=110)
 
 
 def race(contenders: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, np.ndarray]:
-    """Returns seconds of each contender, `repeats` of them, after one round that does not count."""
+    """Returns seconds of each contender, `repeats` of them, after one round that does not count.
+
+    Every other round runs backwards, so that nobody always runs in the same one's wake.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(repeats + 1):
-        for name, run in contenders.items():
+    for number in range(repeats + 1):
+        for name, run in list(contenders.items())[:: -1 if number % 2 else 1]:
             begun = time.perf_counter()
             run()
             seconds[name].append(time.perf_counter() - begun)
@@ -32,19 +38,48 @@ def show_race(title: str, seconds: Mapping[str, np.ndarray], work: int, unit: st
         table.add_column(column, justify="left" if not column else "right")
     for name, values in seconds.items():
         ratio = seconds[baseline] / values
-        low, middle, high = np.percentile(ratio, [25, 50, 75])
-        table.add_row(name, f"{work / np.median(values):,.0f}", f"{middle:.2f}", f"{low:.2f} to {high:.2f}")
+        _, middle, _ = quartiles(ratio)
+        table.add_row(name, f"{work / np.median(values):,.0f}", f"{middle:.2f}", spread(ratio))
     console.print(table)
 
 
-def verdict(what: str, measured: float, least: float) -> None:
-    """Prints whether a requirement is met."""
+def quartiles(values: Any) -> np.ndarray:
+    """Returns lower quartile, median and upper quartile."""
+    return np.percentile(values, [25, 50, 75])
+
+
+def spread(values: Any, digits: int = 2) -> str:
+    """Returns the quartiles in words."""
+    low, _, high = quartiles(values)
+    return f"{low:,.{digits}f} to {high:,.{digits}f}"
+
+
+def verdict(what: str, measured: Any, least: float) -> None:
+    """Prints whether the median of what was measured meets a requirement, and its quartiles."""
+    middle = quartiles(measured)[1]
+    digits = 0 if middle >= 1000 else 2
+    between = f" ({spread(measured, digits)})" if np.size(measured) > 1 else ""
+    met = "met    " if middle >= least else "NOT met"
+    console.print(f"{met}  {what}: {middle:,.{digits}f}{between}, at least {least:,g}", highlight=False)
+
+
+@contextmanager
+def reported(name: str) -> Iterator[None]:
+    """Prints what runs, on what, and at the end whether others used the machine meanwhile."""
+    hardware, versions = claims.hardware(), claims.versions()
+    before = os.getloadavg()[0]
     console.print(
-        f"{'met    ' if measured >= least else 'NOT met'}  {what}: {measured:,.2f}, at least {least:,g}"
+        f"{name}: {', '.join(f'{key} {value}' for key, value in hardware.items())}; "
+        f"{', '.join(f'{package} {versions[package]}' for package in ('python', 'jax', 'jaxlib', 'numpy'))}; "
+        f"load average {before:.2f} at the start; seed 0; contenders take turns; medians over the rounds, "
+        "with quartiles",
+        highlight=False,
     )
-
-
-def header(name: str) -> None:
-    """Prints what runs, on what."""
-    hardware = ", ".join(f"{key} {value}" for key, value in claims.hardware().items())
-    console.print(f"{name}: {hardware}; seed 0; contenders take turns, medians over the rounds")
+    yield
+    after = os.getloadavg()[0]
+    seen = before > 0.5 or after > int(hardware["cores"]) + 0.5
+    console.print(
+        f"load average {before:.2f} at the start, {after:.2f} at the end with this run's own: "
+        f"{'other' if seen else 'no other'} load was seen",
+        highlight=False,
+    )

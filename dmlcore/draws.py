@@ -113,6 +113,8 @@ class Draws:
         if values.shape != uniform.shape:
             checks.fail(f"{name}, shape", values.shape, f"that of its argument, {uniform.shape}")
         first = row * WORKERS_PER_BLOCK
+        if stream == COMPUTE and not values.any():
+            self._require_overhead(name, first, block)
         values = values[: self.cluster.num_workers - first]
         wrong = np.argwhere(~(np.isfinite(values) & (values >= 0)))
         if len(wrong):
@@ -120,6 +122,14 @@ class Draws:
             who = f"worker {first + lane}, clock {block * CLOCKS_PER_BLOCK + offset}"
             checks.fail(f"{name} of {who}", float(values[lane, offset]), "a finite multiplier >= 0")
         return values
+
+    def _require_overhead(self, name: str, first: int, block: int) -> None:
+        """Without any overhead, tasks whose multipliers are all 0 take no time, and the run has no end."""
+        overheads = self._overhead[first : first + WORKERS_PER_BLOCK]
+        if 0 in overheads:
+            clock = block * CLOCKS_PER_BLOCK
+            who = f"worker {first + overheads.index(0)}, clocks {clock} to {clock + CLOCKS_PER_BLOCK - 1}"
+            checks.fail(f"{name} of {who}", 0.0, "a multiplier > 0 now and then, where the overhead is 0")
 
     def _slowdown(self, index: int, episodes: Stragglers, row: int, block: int) -> np.ndarray:
         uniform = uniforms(self.seed, EPISODES + index, row, block)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import metadata as distributions
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +29,6 @@ TASK_COLUMNS: dict[str, type] = {
 }
 UPDATE_COLUMNS: dict[str, type] = {"time": np.float64, "num_tasks": np.int32, "samples": np.int64}
 METADATA_KEY = b"dmlcore.trace"
-
-
-@cache
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that a run's numbers depend on."""
-    packages = ("jax", "jaxlib", "optax", "flax", "numpy", "scipy", "pandas")
-    return {"python": platform.python_version()} | {name: distributions.version(name) for name in packages}
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,6 +37,10 @@ FAULTS = {
     "NaN jitter": (jittered(lambda u: u * np.nan), r"jitter of worker 0, clock 0: got nan"),
     "infinite jitter": (jittered(lambda u: np.where(u < 0.9, 1, np.inf)), r"jitter of worker \d, clock \d+"),
     "negative jitter": (jittered(lambda u: 1 - 4 * u), r"jitter of worker \d, clock \d+: got -.* >= 0"),
+    "jitter of 0": (
+        jittered(lambda u: 0 * u),
+        r"jitter of worker 0, clocks 0 to 31: got 0\.0, .* > 0 .* where the overhead is 0",
+    ),
     "jitter of another shape": (jittered(lambda u: u[0]), r"jitter, shape: got \(32,\), .* \(32, 32\)"),
     "NaN latency": (late(lambda u: u * np.nan), r"latency_jitter of worker 0, clock 0: got nan"),
     "no samples": (sized(0), r"mine\(\), worker 0, clock 0: got 0, .* >= 1"),
@@ -89,6 +93,11 @@ def test_bytes_of_a_transport_are_checked(nbytes):
         dml.simulate(dml.asp(), MIXED, updates=2, transport=transport)
     with pytest.raises(ValueError, match="parameter_bytes: got"):
         dml.simulate(dml.asp(), MIXED, updates=2, parameter_bytes=nbytes)
+
+
+def test_jitter_of_0_leaves_the_overhead():
+    cluster = dml.Cluster.uniform(2, overhead=0.5, jitter=lambda u: 0 * u)
+    assert len(dml.simulate(dml.asp(), cluster, seconds=10.0).updates) == 40
 
 
 def test_numbers_of_numpy_are_numbers():

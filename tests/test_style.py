@@ -16,7 +16,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 # A module imports from rows above its own, never from its own row or below.
 LAYERS = (
-    {"types", "checks", "files", "checkpoints"},
+    {"types", "checks", "files", "checkpoints", "provenance"},
     {"faults"},
     {"policies", "loads", "transport", "cluster", "data"},
     {"draws", "problems", "theory"},

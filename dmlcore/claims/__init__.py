@@ -12,9 +12,9 @@ their median and its bootstrap interval are held against the range.
 
 from dmlcore.claims.ledger import read, recheck, write
 from dmlcore.claims.model import Claim, Ledger, Part, Result, Verdict
-from dmlcore.claims.provenance import hardware, versions
 from dmlcore.claims.rules import combine, judge, rule
 from dmlcore.claims.show import expectation, frame, interval, markdown, table
+from dmlcore.provenance import hardware, versions
 
 __all__ = [
     "Claim",

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from dmlcore.cluster import Cluster
-from dmlcore.trace import TASK_COLUMNS, UPDATE_COLUMNS, versions
+from dmlcore.provenance import versions
+from dmlcore.trace import TASK_COLUMNS, UPDATE_COLUMNS
 from dmlcore.types import Load, Policy, Transport
 
 # A task as it is recorded, first what orders the simulator's events. Its update and weight come later.

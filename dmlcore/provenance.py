@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+_version = cache(metadata.version)
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "pandas", "scikit-learn", "matplotlib")
 
 
 def versions() -> dict[str, str]:
     """Returns the versions of Python and of the packages that numbers and pictures depend on."""
-    return {"python": platform.python_version()} | {name: metadata.version(name) for name in PACKAGES}
+    return {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES}
 
 
 def hardware() -> dict[str, str | int]:
