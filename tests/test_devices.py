@@ -1,5 +1,6 @@
 """Replay on several devices: wavefronts, the same parameters, tasks that are really spread, few programs."""
 
+import itertools
 import json
 import math
 import subprocess
@@ -64,7 +65,7 @@ def test_wavefronts(policy, workers, updates, seed):
     assert fronts[-1] == len(sources)
     assert fronts == sorted(set(fronts))
     held = dict.fromkeys(range(schedule.num_slots), ("version", 0))
-    for start, stop in zip(fronts, fronts[1:], strict=False):
+    for start, stop in itertools.pairwise(fronts):
         assert all(source < start for _, source in sources[start:stop])
         assert stop == len(sources) or sources[stop][1] >= start, "the next row could have been in it"
         # All reads, then all writes: each row finds its own view in its slot.
