@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmlcore.engines.engine import ALL_ENGINES, Engine, ray, simulated, threads
+from dmlcore.engines.engine import ALL_ENGINES, Engine, devices, ray, simulated, threads
 from dmlcore.engines.simulator import simulate
 
-__all__ = ["ALL_ENGINES", "Engine", "ray", "simulate", "simulated", "threads"]
+__all__ = ["ALL_ENGINES", "Engine", "devices", "ray", "simulate", "simulated", "threads"]

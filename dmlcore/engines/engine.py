@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+import jax
 
 from dmlcore import checks
 from dmlcore.engines.serving import Recording
@@ -46,6 +48,27 @@ def simulated() -> Engine:
         simulate()
     """
     return Engine("simulate()", timeline=simulate)
+
+
+def devices(devices: Sequence[jax.Device] | None = None) -> Engine:
+    """A virtual clock, and gradients spread over several devices by `jax.shard_map`: see docs/devices.md.
+
+    Guarantees: the timeline is that of `simulate`, and the parameters are the same up to rounding.
+
+    Args:
+        devices: which take part. Default: all that JAX has; on a laptop, as many as `jax_num_cpu_devices`.
+
+    Returns:
+        The engine.
+
+    Example:
+        >>> devices()
+        devices()
+    """
+    from dmlcore.replayer.sharded import ShardedReplay
+
+    name = "devices()" if devices is None else f"devices({len(devices)} of them)"
+    return Engine(name, timeline=simulate, driver=functools.partial(ShardedReplay, devices=devices))
 
 
 def threads(time_scale: float = 1.0) -> Engine:
@@ -106,6 +129,7 @@ def ray(address: str | None = None, *, time_scale: float = 1.0) -> Engine:
 # One table: every policy passes the conformance tests on every engine here.
 ALL_ENGINES: dict[str, Callable[[], Engine]] = {
     "simulate": simulated,
+    "devices": devices,
     "threads": threads,
     "ray": ray,
 }

@@ -16,7 +16,16 @@ import pooch
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer.batches import BATCHES, INIT, run_key
 from dmlcore.replayer.hoist import fingerprint, hoist
-from dmlcore.replayer.loop import Carry, Rows, Shape, advance_lanes, advance_one, draw_lanes, draw_one
+from dmlcore.replayer.loop import (
+    Carry,
+    Rows,
+    Shape,
+    advance_lanes,
+    advance_one,
+    draw_lanes,
+    draw_one,
+    initial,
+)
 from dmlcore.replayer.schedule import NONE, Schedule, compile_trace
 from dmlcore.trace import Trace
 
@@ -79,7 +88,7 @@ class Replay:
         if not self._shape.reads_newest:
             most = max(max(s.num_slots for s in schedules), max(trace.num_workers for trace in traces) + 1)
             # One more slot takes what nobody reads. Powers of two: another staleness compiles nothing.
-            self._spill = _power_of_two(most + 1) - 1
+            self._spill = power_of_two(most + 1) - 1
         else:
             self._spill = 0
         seeds = [int(trace.metadata["seed"]) for trace in traces]
@@ -89,7 +98,7 @@ class Replay:
             params = problem.init(run_key(seed, INIT))
             state = optimizer.init(params)
             program, numbers = hoist(optimizer.update, params, state, params)
-            states.append(self._carry(params, state))
+            states.append(initial(self._shape, self._spill + 1, params, state))
             programs.append(program)
             constants.append(numbers)
         if any(program != programs[0] for program in programs):
@@ -98,22 +107,10 @@ class Replay:
         self._constants = _stack(constants)
         self._state: Carry = _stack(states)
         width = schedules[0].worker.shape[1]
-        self._size = max(1, min(MAX_ROWS, _power_of_two(MAX_TASKS // width)))
+        self._size = max(1, min(MAX_ROWS, power_of_two(MAX_TASKS // width)))
         self._row = [0] * self.lanes  # that comes next, of each lane
         self._drawn = [-self._size] * self.lanes  # row from which on the samples of `_size` rows are drawn
         self._indices: Any = None
-
-    def _carry(self, params: Any, optimizer_state: Any) -> Carry:
-        gathered = jax.tree.map(jnp.zeros_like, params) if self._shape.accumulates else ()
-        slots: Any = ()
-        if not self._shape.reads_newest:
-            initial = (params, optimizer_state) if self._shape.keeps_copies else params
-
-            slots = jax.tree.map(lambda x: jnp.broadcast_to(x, (self._spill + 1, *jnp.shape(x))), initial)
-        # Every leaf its own buffer, since the carry is donated.
-        return Carry(
-            jax.tree.map(jnp.array, params), jax.tree.map(jnp.array, optimizer_state), gathered, slots
-        )
 
     def advance(self, update: int) -> None:
         """Trains up to version `update` (lanes whose trace is shorter, to their end)."""
@@ -134,7 +131,7 @@ class Replay:
                 self._program,
                 self._shape,
                 self._state,
-                _stack([self._rows(*span) for span in spans], np.stack),
+                _stack([cut_rows(*span, self._size, self._spill) for span in spans], np.stack),
                 max(stop - row for _, row, stop in spans),
                 self._indices,
                 _stack(first, np.stack),
@@ -147,7 +144,7 @@ class Replay:
         """Draws the samples of every lane's next `_size` rows."""
         stops = [row + self._size for row in self._row]
         tasks = [
-            (self._cut(s.worker[row:stop], np.int32), self._cut(s.clock[row:stop], np.int32))
+            (pad(s.worker[row:stop], self._size, np.int32), pad(s.clock[row:stop], self._size, np.int32))
             for s, row, stop in zip(self._schedules, self._row, stops, strict=True)
         ]
         call = draw_one if self.lanes == 1 else draw_lanes
@@ -155,29 +152,8 @@ class Replay:
         self._indices = call(self.problem.num_samples, width, self._key, *_stack(tasks, np.stack))
         self._drawn = self._row
 
-    def _rows(self, schedule: Schedule, start: int, stop: int) -> Rows:
-        """Rows start..stop, padded with rows of weight 0 that read slot 0 and end no update."""
-        span = slice(start, stop)
-        real = jax.dtypes.canonicalize_dtype(np.float64)
-        share = schedule.weight[span] / schedule.batch_size[span]
-        write, keep = (self._cut(slots[span], np.int32, NONE) for slots in (schedule.write, schedule.keep))
-        return Rows(
-            self._cut(schedule.batch_size[span], np.int32),
-            self._cut(share, real),
-            self._cut(schedule.read[span], np.int32),
-            np.where(write == NONE, self._spill, write),
-            np.where(keep == NONE, self._spill, keep),
-            self._cut(schedule.last[span], np.bool_),
-        )
-
-    def _cut(self, values: np.ndarray, dtype: Any, fill: int = 0) -> np.ndarray:
-        """`values`, padded to `_size` rows."""
-        padded = np.full((self._size, *values.shape[1:]), fill, dtype)
-        padded[: len(values)] = values
-        return padded
-
     def state(self) -> Any:
-        """Returns all that goes on from here depends on, a pytree of arrays."""
+        """Returns all that what follows depends on, a pytree of arrays."""
         return self._state
 
     def restore(self, update: int, state: Any) -> None:
@@ -202,11 +178,43 @@ class Replay:
         return [evaluate(self.problem, self.params(lane), eval_data) for lane in range(self.lanes)]
 
 
+def cut_rows(schedule: Schedule, start: int, stop: int, size: int, spill: int) -> Rows:
+    """Returns rows start..stop, padded to `size` with rows of weight 0 that read slot 0 and end no update.
+
+    Args:
+        schedule: whose rows.
+        start: the first.
+        stop: the one after the last.
+        size: how many to return.
+        spill: slot that takes what nobody reads.
+    """
+    span = slice(start, stop)
+    real = jax.dtypes.canonicalize_dtype(np.float64)
+    share = schedule.weight[span] / schedule.batch_size[span]
+    write, keep = (pad(slots[span], size, np.int32, NONE) for slots in (schedule.write, schedule.keep))
+    return Rows(
+        pad(schedule.batch_size[span], size, np.int32),
+        pad(share, size, real),
+        pad(schedule.read[span], size, np.int32),
+        np.where(write == NONE, spill, write),
+        np.where(keep == NONE, spill, keep),
+        pad(schedule.last[span], size, np.bool_),
+    )
+
+
+def pad(values: np.ndarray, size: int, dtype: Any, fill: int = 0) -> np.ndarray:
+    """Returns `values`, filled up to `size` entries."""
+    padded = np.full((size, *values.shape[1:]), fill, dtype)
+    padded[: len(values)] = values
+    return padded
+
+
 def _stack(trees: Sequence[Any], stack: Callable[[Any], Any] = jnp.stack) -> Any:
     if len(trees) == 1:
         return trees[0]
     return jax.tree.map(lambda *leaves: stack(leaves), *trees)
 
 
-def _power_of_two(number: int) -> int:
+def power_of_two(number: int) -> int:
+    """Returns the least power of two that is not below `number`."""
     return 1 << (number - 1).bit_length()

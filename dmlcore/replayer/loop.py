@@ -58,6 +58,101 @@ def draw(num_samples: int, width: int, key: Any, worker: Any, clock: Any) -> Any
     return jax.vmap(jax.vmap(of_task))(worker, clock).reshape(len(worker), -1)
 
 
+def initial(shape: Shape, num_slots: int, params: Any, optimizer_state: Any) -> Carry:
+    """Returns the state before the first row, with version 0 in every slot."""
+    gathered = jax.tree.map(jnp.zeros_like, params) if shape.accumulates else ()
+    slots: Any = ()
+    if not shape.reads_newest:
+        version = (params, optimizer_state) if shape.keeps_copies else params
+        slots = jax.tree.map(lambda x: jnp.broadcast_to(x, (num_slots, *jnp.shape(x))), version)
+    # Every leaf its own buffer, since the carry is donated.
+    return Carry(jax.tree.map(jnp.array, params), jax.tree.map(jnp.array, optimizer_state), gathered, slots)
+
+
+# In `at` and `store` not `slots[slot]` and `slots.at[slot].set(value)`: those check bounds at every step.
+def at(slots: Any, slot: Any) -> Any:
+    """Returns what is in one of the slots."""
+    return jax.tree.map(lambda s: jax.lax.dynamic_index_in_dim(s, slot, keepdims=False), slots)
+
+
+def load(shape: Shape, carry: Carry, slot: Any) -> tuple[Any, Any]:
+    """Returns the view in a slot: its parameters, and the optimizer state where copies need it."""
+    if shape.reads_newest:
+        return carry.params, carry.optimizer_state
+    held = at(carry.slots, slot)
+    return held if shape.keeps_copies else (held, None)
+
+
+def store(slots: Any, slot: Any, value: Any) -> Any:
+    """Returns the slots with `value` in one of them."""
+    return jax.tree.map(lambda s, x: jax.lax.dynamic_update_index_in_dim(s, x, slot, 0), slots, value)
+
+
+def row_gradient(
+    problem: Problem, width: int, view: Any, indices: Any, batch_size: Any, share: Any, data: Any
+) -> Any:
+    """Returns the weighted sum of the gradients of K tasks that read one view.
+
+    Args:
+        problem: what is trained.
+        width: B, indices of one task.
+        view: parameters.
+        indices: samples of the tasks, (K B,).
+        batch_size: of each task, (K,); the indices beyond it do not count.
+        share: weight of one of the task's samples, (K,).
+        data: the problem's training data on the device.
+    """
+    batch = jax.tree.map(lambda column: column.at[indices].get(mode="promise_in_bounds"), data)
+    counted = jnp.arange(width) < batch_size[:, None]
+    weights = jnp.where(counted, share[:, None], 0).ravel()
+    return jax.grad(lambda p: jnp.dot(weights, problem.losses(p, batch)))(view)
+
+
+def take_in(
+    program: Program,
+    constants: Any,
+    shape: Shape,
+    carry: Carry,
+    held: tuple[Any, Any],
+    gradient: Any,
+    rows: Rows,
+    i: Any,
+) -> Carry:
+    """Returns the state after row `i`: the worker's copy moved, its gradient gathered, its update applied.
+
+    Args:
+        program: the optimizer's update, its numbers hoisted.
+        constants: the optimizer's numbers.
+        shape: of the loop.
+        carry: state before.
+        held: what the row's gradient was taken on, from `load`.
+        gradient: of the row.
+        rows: what to do.
+        i: which of them.
+    """
+
+    def step(gradient: Any, optimizer_state: Any, params: Any) -> tuple[Any, Any]:
+        updates, optimizer_state = program(constants, gradient, optimizer_state, params)
+        return optax.apply_updates(params, updates), optimizer_state
+
+    params, optimizer_state, gathered, slots = carry
+    view, view_state = held
+    if shape.keeps_copies:
+        slots = store(slots, rows.keep[i], step(gradient, view_state, view))
+    if shape.accumulates:
+        total = jax.tree.map(jnp.add, gathered, gradient)
+        gathered, params, optimizer_state = jax.lax.cond(
+            rows.last[i],
+            lambda: (jax.tree.map(jnp.zeros_like, total), *step(total, optimizer_state, params)),
+            lambda: (total, params, optimizer_state),
+        )
+    else:
+        params, optimizer_state = step(gradient, optimizer_state, params)
+    if not shape.reads_newest:
+        slots = store(slots, rows.write[i], (params, optimizer_state) if shape.keeps_copies else params)
+    return Carry(params, optimizer_state, gathered, slots)
+
+
 def advance(
     problem: Problem,
     program: Program,
@@ -87,43 +182,12 @@ def advance(
     Returns:
         The state after.
     """
-    offsets = jnp.arange(shape.samples_per_task)
-
-    def step(gradient: Any, optimizer_state: Any, params: Any) -> tuple[Any, Any]:
-        updates, optimizer_state = program(constants, gradient, optimizer_state, params)
-        return optax.apply_updates(params, updates), optimizer_state
-
-    # Not `slots[slot]` and `slots.at[slot].set(value)`: those check bounds at every step.
-    def load(slots: Any, slot: Any) -> Any:
-        return jax.tree.map(lambda s: jax.lax.dynamic_index_in_dim(s, slot, keepdims=False), slots)
-
-    def store(slots: Any, slot: Any, value: Any) -> Any:
-        return jax.tree.map(lambda s, x: jax.lax.dynamic_update_index_in_dim(s, x, slot, 0), slots, value)
 
     def work_off(i: Any, carry: Carry) -> Carry:
-        params, optimizer_state, gathered, slots = carry
-        view, view_state = params, optimizer_state
-        if not shape.reads_newest:
-            held = load(slots, rows.read[i])
-            view, view_state = held if shape.keeps_copies else (held, None)
-        batch = jax.tree.map(lambda column: column.at[indices[first + i]].get(mode="promise_in_bounds"), data)
-        counted = offsets < rows.batch_size[i][:, None]
-        weights = jnp.where(counted, rows.share[i][:, None], 0).ravel()
-        gradient = jax.grad(lambda p: jnp.dot(weights, problem.losses(p, batch)))(view)
-        if shape.keeps_copies:
-            slots = store(slots, rows.keep[i], step(gradient, view_state, view))
-        if shape.accumulates:
-            total = jax.tree.map(jnp.add, gathered, gradient)
-            gathered, params, optimizer_state = jax.lax.cond(
-                rows.last[i],
-                lambda: (jax.tree.map(jnp.zeros_like, total), *step(total, optimizer_state, params)),
-                lambda: (total, params, optimizer_state),
-            )
-        else:
-            params, optimizer_state = step(gradient, optimizer_state, params)
-        if not shape.reads_newest:
-            slots = store(slots, rows.write[i], (params, optimizer_state) if shape.keeps_copies else params)
-        return Carry(params, optimizer_state, gathered, slots)
+        held = load(shape, carry, rows.read[i])
+        width, samples = shape.samples_per_task, indices[first + i]
+        gradient = row_gradient(problem, width, held[0], samples, rows.batch_size[i], rows.share[i], data)
+        return take_in(program, constants, shape, carry, held, gradient, rows, i)
 
     return jax.lax.fori_loop(0, count, work_off, carry)
 

@@ -1,0 +1,177 @@
+"""Replay over a mesh of devices: feeds a trace to it, wavefront by wavefront."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from dmlcore.problems.problem import Problem
+from dmlcore.replayer.batches import BATCHES, INIT, run_key
+from dmlcore.replayer.compiled import cut_rows, device_data, evaluate, pad, power_of_two
+from dmlcore.replayer.hoist import fingerprint, hoist
+from dmlcore.replayer.loop import Carry, Shape, initial
+from dmlcore.replayer.parallel import WORKERS, Tasks, apply, gradients
+from dmlcore.replayer.schedule import compile_trace
+from dmlcore.replayer.wavefronts import wavefronts
+from dmlcore.trace import Trace
+
+
+class _Lane:
+    """One run of a `ShardedReplay`."""
+
+    def __init__(
+        self, trace: Trace, problem: Problem, optimizer: optax.GradientTransformation, mesh: Mesh, data: Any
+    ):
+        self._problem, self._mesh, self._data = problem, mesh, data
+        schedule = compile_trace(trace)
+        self._in_lock_step = schedule.reads_newest and not schedule.accumulates
+        if not self._in_lock_step:
+            schedule = compile_trace(trace, merge=False, slots=True)
+        self._schedule = schedule
+        self._fronts = schedule.first_row if self._in_lock_step else wavefronts(schedule)
+        self._shape = Shape(
+            samples_per_task=int(schedule.batch_size.max(initial=1)),
+            reads_newest=self._in_lock_step,
+            accumulates=schedule.accumulates,
+            keeps_copies=schedule.keeps_copies,
+        )
+        # As in `Replay`: one more slot takes what nobody reads, and another staleness compiles nothing.
+        self._spill = power_of_two(max(schedule.num_slots, trace.num_workers + 1) + 1) - 1
+        seed = int(trace.metadata["seed"])
+        self._key = run_key(seed, BATCHES)
+        params = problem.init(run_key(seed, INIT))
+        state = optimizer.init(params)
+        self._program, self._constants = hoist(optimizer.update, params, state, params)
+        carry = initial(self._shape, self._spill + 1, params, state)
+        self.state: Carry = jax.device_put(carry, NamedSharding(mesh, P()))
+        self._row = 0
+
+    def advance(self, update: int) -> None:
+        """Trains up to version `update`; cuts a wavefront that goes further, whose parts are ones too."""
+        schedule, shape = self._schedule, self._shape
+        end = int(schedule.first_row[min(update, len(schedule.first_row) - 1)])
+        while self._row < end:
+            start, self._row = self._row, min(self._front_end(), end)
+            tasks = self._tasks(start, self._row)
+            size = 1 if self._in_lock_step else len(tasks.worker)
+            rows = cut_rows(schedule, start, self._row, size, self._spill)
+            rows = rows._replace(batch_size=None, share=None)  # they are in the gradients
+            computed = gradients(
+                self._problem,
+                self._mesh,
+                shape.samples_per_task,
+                self._in_lock_step,
+                self._views(),
+                self._key,
+                tasks,
+                self._data,
+            )
+            self.state = apply(
+                self._program,
+                self._mesh,
+                shape,
+                self.state,
+                rows,
+                self._row - start,
+                computed,
+                self._constants,
+            )
+
+    def _front_end(self) -> int:
+        return int(self._fronts[np.searchsorted(self._fronts, self._row, side="right")])
+
+    def _views(self) -> Any:
+        if self._in_lock_step:
+            return self.state.params
+        return self.state.slots[0] if self._shape.keeps_copies else self.state.slots
+
+    def _tasks(self, start: int, stop: int) -> Tasks:
+        """The tasks of rows start..stop, and ones of weight 0 up to L = M times a power of two."""
+        s, span = self._schedule, slice(start, stop)
+        share = (s.weight[span] / s.batch_size[span]).ravel()
+        size = self._mesh.size * power_of_two(-(-len(share) // self._mesh.size))
+        worker, clock, batch_size, read = (
+            pad(column[span].ravel(), size, np.int32) for column in (s.worker, s.clock, s.batch_size, s.read)
+        )
+        share = pad(share, size, jax.dtypes.canonicalize_dtype(np.float64))
+        return Tasks(worker, clock, batch_size, share, read)
+
+    def restore(self, update: int, state: Any) -> None:
+        """Goes on from a state that was taken at version `update`."""
+        self.state = jax.device_put(state, NamedSharding(self._mesh, P()))
+        self._row = int(self._schedule.first_row[update])
+
+    def fingerprint(self) -> str:
+        """Returns a hash of the optimizer's program and numbers."""
+        return fingerprint(self._program, self._constants)
+
+    def params(self) -> Any:
+        """A copy of the current parameters on the first device."""
+        return jax.tree.map(lambda leaf: jnp.array(leaf.addressable_data(0)), self.state.params)
+
+
+class ShardedReplay:
+    """Trains runs (lanes) along their traces, one after the other, their tasks spread over devices.
+
+    In lock-step, where all tasks of an update read the newest version, each device takes a share of them and
+    an all-reduce sums their gradients. Else a wavefront's gradients are computed at once, and its updates
+    applied in their order.
+
+    Guarantee: the parameters are those of `Replay`, up to rounding, on any number of devices.
+
+    Args:
+        traces: one for each lane.
+        problem: what is trained; its data are copied to every device.
+        optimizers: one for each lane.
+        devices: which take part. Default: all.
+    """
+
+    def __init__(
+        self,
+        traces: Sequence[Trace],
+        problem: Problem,
+        optimizers: Sequence[optax.GradientTransformation],
+        devices: Sequence[jax.Device] | None = None,
+    ):
+        devices = jax.devices() if devices is None else devices
+        mesh = jax.make_mesh((len(devices),), (WORKERS,), axis_types=(AxisType.Auto,), devices=devices)
+        self.problem = problem
+        data = jax.device_put(device_data(problem)[0], NamedSharding(mesh, P()))
+        self._lanes = [
+            _Lane(trace, problem, optimizer, mesh, data)
+            for trace, optimizer in zip(traces, optimizers, strict=True)
+        ]
+
+    def advance(self, update: int) -> None:
+        """Trains up to version `update` (lanes whose trace is shorter, to their end)."""
+        for lane in self._lanes:
+            lane.advance(update)
+
+    def state(self) -> Any:
+        """Returns all that what follows depends on, a pytree of arrays."""
+        return [lane.state for lane in self._lanes]
+
+    def restore(self, update: int, state: Any) -> None:
+        """Goes on from a state that was taken at version `update`."""
+        for lane, own in zip(self._lanes, state, strict=True):
+            lane.restore(update, own)
+
+    def fingerprint(self) -> str:
+        """Returns a hash of the optimizers' programs and numbers."""
+        return " ".join(lane.fingerprint() for lane in self._lanes)
+
+    def params(self, lane: int = 0) -> Any:
+        """Returns a lane's current parameters."""
+        return self._lanes[lane].params()
+
+    def evaluate(self) -> list[dict[str, jax.Array]]:
+        """Returns the metrics of every lane's current parameters."""
+        _, eval_data = device_data(self.problem)
+        return [evaluate(self.problem, lane.params(), eval_data) for lane in self._lanes]

@@ -1,0 +1,126 @@
+"""Run by test_devices.py in a process of its own, where the CPU is eight devices; prints one JSON object."""
+
+import json
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from clusters import MIXED
+from scipy import stats
+
+import dmlcore as dml
+from dmlcore.policies import ALL_POLICIES
+from dmlcore.replayer import parallel, sharded
+
+TWELVE = dml.Cluster.from_speeds(
+    [1000, 700, 1300, 1000] * 3,
+    overhead=0.002,
+    latency=0.002,
+    bandwidth=5e7,
+    jitter=stats.gamma(4, scale=0.25),
+).with_stragglers(4, fraction=0.2, mean_tasks=5)
+CLUSTERS = {"4": MIXED, "12": TWELVE}
+OPTIMIZERS = {
+    "sgd": optax.sgd(0.1),
+    "momentum": optax.sgd(0.02, momentum=0.9),
+    "adam": optax.adam(1e-3),
+}
+FEW = ("bsp", "ssp", "k_async")
+SMALL = len(ALL_POLICIES)  # cases on four workers
+FLOAT32 = [(policy, "sgd", cluster) for cluster in CLUSTERS for policy in ALL_POLICIES]
+FLOAT32 += [(policy, optimizer, "12") for optimizer in ("momentum", "adam") for policy in FEW]
+FLOAT64 = [(policy, "momentum", "12") for policy in FEW]
+MARKS = (0, 50, 100, 120)
+
+
+def flat(tree):
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+def relative_error(one, two):
+    one, two = np.asarray(one), np.asarray(two)
+    return float(np.linalg.norm(one - two) / np.linalg.norm(two))
+
+
+def compare(problem, cluster, policy, optimizer, devices=None):
+    """Errors of a sharded replay against `train`: of the final parameters, and the largest of the losses."""
+    policy, optimizer = ALL_POLICIES[policy](), OPTIMIZERS[optimizer]
+    run = dml.train(problem, cluster, policy, optimizer, updates=120, seed=4, eval_every=50)
+    replay = sharded.ShardedReplay([run.trace], problem, [optimizer], devices)
+    losses = []
+    for mark in MARKS:
+        replay.advance(mark)
+        losses.append(float(replay.evaluate()[0]["loss"]))
+    assert run.history["update"].tolist() == list(MARKS)
+    return {
+        "params": relative_error(flat(replay.params()), flat(run.params)),
+        "losses": float(np.max(np.abs(losses / run.history["loss"].to_numpy() - 1))),
+        "dtype": str(flat(replay.params()).dtype),
+    }
+
+
+def table(problem, cases):
+    return {
+        " ".join(case): compare(problem, CLUSTERS[cluster], policy, optimizer)
+        for case in cases
+        for policy, optimizer, cluster in [case]
+    }
+
+
+def shardings(problem):
+    """On how many devices gradients lie, and how many of the tasks each device has."""
+    found = []
+
+    def recorded(*args):
+        computed = parallel.gradients(*args)
+        leaf = jax.tree.leaves(computed)[0]
+        found.append([leaf.sharding.num_devices, len(leaf), len(leaf.addressable_data(0))])
+        return computed
+
+    sharded.gradients = recorded
+    compare(problem, TWELVE, "asp", "sgd")
+    sharded.gradients = parallel.gradients
+    return found
+
+
+def page():
+    """Errors of the gradients of the code blocks in docs/devices.md against `jax.grad` of the mean loss."""
+    text = (Path(__file__).parents[1] / "docs" / "devices.md").read_text(encoding="utf-8")
+    problem = dml.problems.digits_mlp()
+    params = problem.init(jax.random.key(1))
+    batch = jax.tree.map(lambda column: jnp.asarray(column[:64]), problem.data)
+
+    def loss(params, batch):
+        return problem.losses(params, batch).mean()
+
+    errors = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        names = {"loss": loss, "params": params, "batch": batch}
+        exec(block, names)
+        if "gradient" in names:
+            errors[re.search(r"jax\.(pmap|shard_map)\(", block)[1]] = relative_error(
+                flat(names["gradient"]), flat(jax.grad(loss)(params, batch))
+            )
+    return errors
+
+
+def main():
+    jax.config.update("jax_num_cpu_devices", 8)  # before JAX's first operation
+    problem = dml.problems.digits_mlp()
+    result = {"float32": table(problem, FLOAT32[:SMALL]), "programs": parallel.gradients._cache_size()}
+    result["float32"] |= table(problem, FLOAT32[SMALL:])
+    result["shardings"] = shardings(problem)
+    result["fewer"] = {
+        str(count): compare(problem, MIXED, "ssp", "sgd", jax.devices()[:count]) for count in (1, 3)
+    }
+    result["page"] = page()
+    with jax.enable_x64(True):
+        result["float64"] = table(dml.problems.digits_mlp(dtype="float64"), FLOAT64)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""Replay on several devices: wavefronts, the same parameters, tasks that are really spread, few programs."""
+
+import itertools
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from eight_devices import FLOAT32, FLOAT64
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import dmlcore as dml
+from dmlcore.policies import ALL_POLICIES
+from dmlcore.replayer.schedule import NONE, compile_trace
+from dmlcore.replayer.wavefronts import wavefronts
+
+TESTS = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """What `eight_devices.py` prints: the number of devices is fixed by a process's first operation."""
+    command = [sys.executable, TESTS / "eight_devices.py"]
+    process = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
+
+
+def made_by(trace):
+    """For each row of the order of replay: the row that made its view, NONE for version 0; and its names."""
+    tasks = trace.tasks[trace.tasks["update"] >= 0].sort_values(["update", "worker", "clock"])
+    update = tasks["update"].tolist()
+    maker = {u + 1: row for row, u in enumerate(update)}  # the last row of an update makes the version
+    row_of = {(w, c): row for row, (w, c) in enumerate(zip(tasks["worker"], tasks["clock"], strict=True))}
+    sources = []
+    for task in tasks.itertuples():
+        if math.isnan(task.pull_start):
+            before = max(c for w, c in row_of if w == task.worker and c < task.clock)
+            sources.append((("copy", row_of[task.worker, before]), row_of[task.worker, before]))
+        else:
+            sources.append((("version", task.version_read), maker.get(task.version_read, NONE)))
+    return sources, update
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    policy=st.sampled_from(sorted(ALL_POLICIES)),
+    workers=st.integers(3, 9),
+    updates=st.integers(0, 60),
+    seed=st.integers(0, 1000),
+)
+def test_wavefronts(policy, workers, updates, seed):
+    """Every row once and in order, nothing read that the wavefront makes, none that could be longer."""
+    cluster = dml.Cluster.uniform(workers, jitter=stats.expon()).with_stragglers(3)
+    trace = dml.simulate(ALL_POLICIES[policy](), cluster, updates=max(updates, 1), seed=seed).until(updates)
+    sources, update = made_by(trace)
+    schedule = compile_trace(trace, merge=False, slots=True)
+    fronts = wavefronts(schedule).tolist()
+    assert fronts[0] == 0
+    assert fronts[-1] == len(sources)
+    assert fronts == sorted(set(fronts))
+    held = dict.fromkeys(range(schedule.num_slots), ("version", 0))
+    for start, stop in itertools.pairwise(fronts):
+        assert all(source < start for _, source in sources[start:stop])
+        assert stop == len(sources) or sources[stop][1] >= start, "the next row could have been in it"
+        # All reads, then all writes: each row finds its own view in its slot.
+        assert [held[slot] for slot in schedule.read[start:stop]] == [v for v, _ in sources[start:stop]]
+        for row in range(start, stop):
+            held[schedule.keep[row]] = ("copy", row)
+            held[schedule.write[row]] = ("version", update[row] + 1)
+
+
+def test_wavefronts_of_lock_step_are_updates():
+    trace = dml.simulate(dml.bsp(), dml.Cluster.uniform(5), updates=7)
+    assert wavefronts(compile_trace(trace, merge=False, slots=True)).tolist() == list(range(0, 36, 5))
+
+
+@pytest.mark.parametrize("case", FLOAT32, ids=" ".join)
+def test_parameters_and_losses_are_those_of_replay(measured, case):
+    found = measured["float32"][" ".join(case)]
+    assert found["dtype"] == "float32"
+    assert found["params"] <= 1e-5
+    assert found["losses"] <= 1e-5
+
+
+@pytest.mark.parametrize("case", FLOAT64, ids=" ".join)
+def test_parameters_and_losses_are_those_of_replay_in_float64(measured, case):
+    found = measured["float64"][" ".join(case)]
+    assert found["dtype"] == "float64"
+    assert found["params"] <= 1e-10
+    assert found["losses"] <= 1e-10
+
+
+@pytest.mark.parametrize("devices", ["1", "3"])
+def test_any_number_of_devices(measured, devices):
+    assert measured["fewer"][devices]["params"] <= 1e-5
+
+
+def test_tasks_are_spread_over_eight_devices(measured):
+    devices, tasks, own = np.array(measured["shardings"]).T
+    assert (devices == 8).all()
+    assert (own == tasks // 8).all()
+    assert set(tasks) == {8, 16}, "twelve workers' wavefronts, padded"
+
+
+def test_few_programs(measured):
+    """Ten policies on four workers: one in lock-step, one for wavefronts of up to eight tasks."""
+    assert measured["programs"] == 2
+
+
+@pytest.mark.parametrize("way", ["pmap", "shard_map"])
+def test_round_on_the_page(measured, way):
+    """The code of docs/devices.md gives the gradient of the mean loss."""
+    assert measured["page"][way] <= 1e-6
