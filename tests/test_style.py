@@ -21,7 +21,7 @@ LAYERS = (
     {"draws", "problems", "theory"},
     {"trace"},
     {"replayer", "engines"},
-    {"runs"},
+    {"calibration", "runs"},
     {"comparison"},
     {"metrics"},
     {"claims", "plot", "perfetto"},
