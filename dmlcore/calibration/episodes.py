@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special, stats
 
-from dmlcore.calibration.laws import LAWS, STEADY, maximise
+from dmlcore.calibration.laws import STEADY, gamma, maximise
 from dmlcore.calibration.observed import Times
 
 CHANCE = 1e-3  # probability of finding a correlation where there is none
-GAIN = 20.0  # log-likelihood by which episodes must explain the times better
+LAGS = (1, 4)  # tasks between the two of a pair; the larger tells long episodes from odd tasks
+# Least, first and largest: log shape, log slowdown, logits of the share of slow tasks and their correlation.
+START = ((0.0, 1.0, 10.0), (0.2, 1.1, 5.0), (-6.0, -1.7, 3.0), (-3.0, 1.4, 6.0))
 
 
 class Episodes(NamedTuple):
@@ -42,9 +44,10 @@ class Episodes(NamedTuple):
 def find_episodes(times: Times, fixed: np.ndarray, mean: np.ndarray, law: Any) -> Episodes | None:
     """Fits a two-state Markov chain where successive tasks of a worker are slow together.
 
-    It maximises the likelihood of pairs of successive tasks, which is consistent and needs no recursion. With
-    share f of slow tasks and lag-1 correlation r of the states, a pair has the density
-    r E[a b] + (1 - r) E[a] E[b], where a and b are the densities of its times given the state.
+    Outside episodes the jitter is taken for gamma. The fit maximises the likelihood of pairs of tasks, which
+    is consistent and needs no recursion: with share f of slow tasks and correlation r of successive states, two
+    tasks at lag l have the density r^l E[a b] + (1 - r^l) E[a] E[b], where a and b are the densities of their
+    times given the state.
 
     Args:
         times: of tasks, by worker and clock.
@@ -53,71 +56,61 @@ def find_episodes(times: Times, fixed: np.ndarray, mean: np.ndarray, law: Any) -
         law: of the multipliers, if there are no episodes; None: none.
 
     Returns:
-        The episodes, or None where there is no sign of any.
+        The episodes, or None where successive times are not correlated.
     """
     seconds, whole, worker = times
-    pair = worker[1:] == worker[:-1]
-    if law is None or pair.sum() < 3:
-        return None
-    # Martingale residuals: uncorrelated where tasks are independent, whatever was cut.
+    # Martingale residuals: not correlated where tasks are independent, whatever was cut.
     frozen = law if hasattr(law, "logsf") else stats.expon()
-    residual = whole + frozen.logsf((seconds - fixed) / mean[worker])
-    residual = np.maximum(residual, -20.0)
-    before, after = residual[:-1][pair], residual[1:][pair]
-    if np.ptp(before) == 0 or np.ptp(after) == 0:
+    residual = whole + np.maximum(frozen.logsf((seconds - fixed) / mean[worker]), -20.0)
+    before, after = residual[:-1], residual[1:]
+    same = worker[1:] == worker[:-1]
+    if law is None or same.sum() < 3 or np.ptp(before[same]) == 0 or np.ptp(after[same]) == 0:
         return None
-    if stats.pearsonr(before, after, alternative="greater").pvalue > CHANCE:
+    if stats.pearsonr(before[same], after[same], alternative="greater").pvalue > CHANCE:
         return None
-    owner = worker[1:][pair]
 
-    def density(law: Any, mean: np.ndarray, slowdown: np.ndarray | float, factor: np.ndarray) -> np.ndarray:
+    def density(law: Any, mean: np.ndarray, slowdown: np.ndarray, factor: np.ndarray) -> np.ndarray:
         scale = mean[worker] / factor[worker]
-        z = np.maximum((seconds / slowdown - fixed / factor[worker]) / scale, 1e-6)
+        z = np.maximum((seconds / slowdown[worker] - fixed / factor[worker]) / scale, 1e-6)
         seen = np.empty(len(z))
-        seen[whole] = (law.pdf(z) / (slowdown * scale))[whole]
+        seen[whole] = (law.pdf(z) / (slowdown[worker] * scale))[whole]
         seen[~whole] = law.sf(z[~whole])
-        return seen + 1e-200
+        return seen + 1e-200  # far tails underflow
 
-    def loss(shared: np.ndarray, mean: np.ndarray, make: Any, slow: np.ndarray) -> np.ndarray:
-        law, slowdown = make(shared[0]), np.exp(shared[1])
-        fraction, together = special.expit(shared[2:])
-        factor = np.where(slow, 1 + fraction * (slowdown - 1), 1.0)
-        normal = density(law, mean, 1.0, factor)
-        slowed = density(law, mean, np.where(slow, slowdown, 1.0)[worker], factor)
-        either = (1 - fraction) * normal + fraction * slowed
-        both = (1 - fraction) * (normal[1:] * normal[:-1]) + fraction * (slowed[1:] * slowed[:-1])
-        likelihood = (together * both + (1 - together) * either[1:] * either[:-1])[pair]
-        return -np.bincount(owner, np.log(likelihood + 1e-300), len(mean))
+    def loss(shared: np.ndarray, mean: np.ndarray, slow: np.ndarray) -> np.ndarray:
+        episodes = _episodes(shared, mean, slow)
+        factor, f = episodes.factor, episodes.fraction
+        law, ones = gamma(shared[0]), np.ones(len(mean))
+        normal = density(law, mean, ones, factor)
+        slowed = density(law, mean, np.where(slow, episodes.slowdown, 1.0), factor)
+        either = (1 - f) * normal + f * slowed
+        total = np.zeros(len(mean))
+        for lag in LAGS:
+            r = special.expit(shared[3]) ** lag
+            both = (1 - f) * normal[lag:] * normal[:-lag] + f * slowed[lag:] * slowed[:-lag]
+            pairs = np.log(np.maximum(r * both + (1 - r) * either[lag:] * either[:-lag], 1e-300))
+            total -= np.bincount(worker[lag:], pairs * (worker[lag:] == worker[:-lag]), len(mean))
+        return total
 
-    best: tuple[float, Episodes] | None = None
-    for name in ("gamma", "lognorm"):
-        make, low, high = LAWS[name]
-        first = 1.0 if name == "gamma" else -1.0
-        start = [(low, first, high), (0.2, 1.1, 5.0), (-6.0, -1.7, 3.0), (-3.0, 1.4, 6.0)]
-        slow = np.ones(len(mean), bool)
-        for _ in range(2):
+    everyone = np.ones(len(mean), bool)
+    shared, fitted = maximise(lambda *x: loss(*x, everyone), START, mean)
+    slow = loss(shared, fitted, everyone) < loss(shared, fitted, ~everyone)
+    if not slow.any():
+        return None
+    if not slow.all():
+        shared, fitted = maximise(lambda *x: loss(*x, slow), START, fitted)
+    episodes = _episodes(shared, fitted, slow)
+    return episodes._replace(mean=fitted / episodes.factor)
 
-            def own(shared: np.ndarray, mean: np.ndarray, make: Any = make, slow: Any = slow) -> np.ndarray:
-                return loss(shared, mean, make, slow)
 
-            shared, fitted = maximise(own, start, mean)
-            calm = loss(shared, fitted, make, np.zeros(len(mean), bool))
-            gain = calm - own(shared, fitted)
-            if (gain[slow] > 0).all():
-                break
-            slow = gain > 0
-        found = float(own(shared, fitted).sum())
-        if best is None or found < best[0]:
-            fraction, together = special.expit(shared[2:])
-            law = make(shared[0])
-            episodes = Episodes(
-                fitted,
-                None if law.std() < STEADY else law,
-                float(np.exp(shared[1])),
-                float(fraction),
-                float(1 / ((1 - together) * (1 - fraction))),
-                slow,
-            )
-            best = found, episodes._replace(mean=fitted / episodes.factor)
-    assert best is not None
-    return best[1] if best[1].slow.any() else None
+def _episodes(shared: np.ndarray, mean: np.ndarray, slow: np.ndarray) -> Episodes:
+    law = gamma(shared[0])
+    fraction, together = special.expit(shared[2:]).tolist()
+    return Episodes(
+        mean,
+        None if law.std() < STEADY else law,
+        float(np.exp(shared[1])),
+        fraction,
+        1 / ((1 - together) * (1 - fraction)),
+        slow,
+    )

@@ -16,16 +16,18 @@ STEADY = 0.01  # multipliers that vary by less count as none
 MISFIT = 0.03  # Kolmogorov-Smirnov distance from which a law gives way to the multipliers themselves
 CUT = 0.3  # share of cut times from which the multipliers themselves say too little of the longest
 
+
+def gamma(shape: float) -> Any:
+    """The gamma law of mean 1 by the logarithm of its shape."""
+    return stats.gamma(math.exp(shape), scale=math.exp(-shape))
+
+
 # Smooth laws of mean 1 by the logarithm of their shape, and its bounds.
-LAWS: dict[str, tuple[Callable[[float], Any], float, float]] = {
-    "gamma": (lambda s: stats.gamma(math.exp(s), scale=math.exp(-s)), -2.0, 10.0),
-    "lognorm": (lambda s: stats.lognorm(math.exp(s), scale=math.exp(-math.exp(2 * s) / 2)), -5.0, 1.0),
-    "weibull": (
-        lambda s: stats.weibull_min(math.exp(s), scale=1 / special.gamma(1 + math.exp(-s))),
-        -1.0,
-        5.0,
-    ),
-}
+LAWS: tuple[tuple[Callable[[float], Any], float, float], ...] = (
+    (gamma, -2.0, 10.0),
+    (lambda s: stats.lognorm(math.exp(s), scale=math.exp(-math.exp(2 * s) / 2)), -5.0, 1.0),
+    (lambda s: stats.weibull_min(math.exp(s), scale=1 / special.gamma(1 + math.exp(-s))), -1.0, 5.0),
+)
 
 
 def fit_law(times: Times, workers: int) -> tuple[np.ndarray, Any]:
@@ -42,7 +44,7 @@ def fit_law(times: Times, workers: int) -> tuple[np.ndarray, Any]:
     times = times._replace(seconds=np.maximum(seconds, 1e-6 * mean[worker]))
     start = np.where(mean > 0, total / np.maximum(ended, 1), 0.0)
     fits = [_exponential(times, start), _shifted(times, start)]
-    fits += [_smooth(times, mean, *law) for law in LAWS.values()]
+    fits += [_smooth(times, mean, *law) for law in LAWS]
     _, fitted, law = min(fits, key=lambda fit: fit[0])
     ranked = times.seconds / fitted[worker]
     km = stats.ecdf(stats.CensoredData(uncensored=ranked[whole], right=ranked[~whole])).cdf
