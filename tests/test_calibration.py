@@ -28,7 +28,9 @@ CALM = {
     "gamma": Cluster.from_speeds([1000, 800, 600, 1000], jitter=GAMMA, latency=0.01, latency_jitter=GAMMA),
     "lock_step": Cluster.from_speeds([1000, 800, 600, 1000], overhead=0.01, latency=0.01),
     "shifted": Cluster.uniform(4, jitter=stats.expon(loc=0.5, scale=0.5), latency=0.002),
-    "straggler": Cluster.uniform(8, jitter=GAMMA, latency=0.005).with_stragglers(3, fraction=1, workers=[0]),
+    "straggler": Cluster.uniform(8, jitter=stats.gamma(16, scale=1 / 16), latency=0.005).with_stragglers(
+        3, fraction=1, workers=[0]
+    ),
 }
 EPISODES = {"episodes": Cluster.uniform(8, jitter=GAMMA).with_stragglers(3, mean_tasks=5), "mixed": MIXED}
 POLICIES = {"asp": asp(), "bsp": bsp(), "ssp": ssp(staleness=3), "k_sync": k_sync(2)}
@@ -37,7 +39,8 @@ POLICIES = {"asp": asp(), "bsp": bsp(), "ssp": ssp(staleness=3), "k_sync": k_syn
 @cache
 def calibrated(kind: str, name: str, policy: str) -> Cluster:
     cluster = {"calm": CALM, "episodes": EPISODES}[kind][name]
-    return dml.calibrate(dml.simulate(POLICIES[policy], cluster, samples=32 * TASKS, seed=1))
+    samples = 32 * (TASKS // 2 if policy == "k_sync" else TASKS)
+    return dml.calibrate(dml.simulate(POLICIES[policy], cluster, samples=samples, seed=1))
 
 
 def task_seconds(cluster: Cluster, samples: int = 32) -> np.ndarray:
@@ -49,6 +52,7 @@ def task_seconds(cluster: Cluster, samples: int = 32) -> np.ndarray:
     return seconds
 
 
+@cache
 def rate(policy: str, cluster: Cluster) -> float:
     return metrics.updates_per_second(dml.simulate(POLICIES[policy], cluster, updates=2000, seed=7))
 
@@ -66,13 +70,12 @@ def test_task_times_and_latencies_come_back(name):
 
 
 @pytest.mark.parametrize(
-    ("source", "target"),
-    [("asp", "bsp"), ("asp", "ssp"), ("asp", "k_sync"), ("bsp", "asp"), ("k_sync", "bsp")],
+    ("name", "source", "target"),
+    [(name, "asp", target) for name in CALM for target in ("bsp", "ssp", "k_sync")]
+    + [(name, "bsp", "asp") for name in CALM]
+    + [(name, "k_sync", "bsp") for name in ("exponential", "gamma")],
 )
-@pytest.mark.parametrize("name", CALM)
 def test_other_policies_are_predicted(name, source, target):
-    if (name, source) in {("lock_step", "k_sync"), ("straggler", "k_sync")}:
-        pytest.skip("the slow workers are always, or nearly always, cancelled")
     assert rate(target, calibrated("calm", name, source)) == pytest.approx(rate(target, CALM[name]), rel=0.05)
 
 
@@ -109,12 +112,11 @@ def test_cancelled_tasks_count():
     assert task_seconds(dml.calibrate(trace)).mean() == pytest.approx(true, rel=0.03)
 
 
-@pytest.mark.parametrize(("policy", "error"), [(asp(), 0.1), (k_sync(2), 0.15)], ids=str)
-def test_overhead_is_told_from_speed_where_sizes_vary(policy, error):
+def test_overhead_is_told_from_speed_where_sizes_vary():
     cluster = CALM["mixed"]
-    found = dml.calibrate(dml.simulate(policy, cluster, updates=1500, load=GROWING))
-    assert sum(found.overhead_seconds) == pytest.approx(sum(cluster.overhead_seconds), rel=3 * error)
-    np.testing.assert_allclose(found.samples_per_second, cluster.samples_per_second, rtol=error)
+    found = dml.calibrate(dml.simulate(asp(), cluster, updates=6000, load=GROWING, seed=1))
+    assert sum(found.overhead_seconds) == pytest.approx(sum(cluster.overhead_seconds), rel=0.15)
+    np.testing.assert_allclose(found.samples_per_second, cluster.samples_per_second, rtol=0.06)
 
 
 def test_overhead_is_in_the_speed_where_sizes_do_not_vary():
@@ -141,7 +143,7 @@ def test_empirical_multipliers_have_mean_1(values):
     assert jitter((np.arange(100_000) + 0.5) / 100_000).mean() == pytest.approx(1, rel=1e-3)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     policy=st.sampled_from(sorted(ALL_POLICIES)),
     seed=st.integers(0, 1000),
@@ -152,7 +154,7 @@ def test_any_trace_gives_a_cluster_or_names_the_worker(policy, seed, updates, lo
     trace = dml.simulate(ALL_POLICIES[policy](), MIXED, updates=updates, seed=seed, load=load)
     finished = trace.tasks.loc[trace.tasks["push_end"].notna(), "worker"].nunique()
     if finished < MIXED.num_workers:
-        with pytest.raises(ValueError, match="trace, worker .* no finished task"):
+        with pytest.raises(ValueError, match=r"trace, worker \d: got 'no finished task"):
             dml.calibrate(trace)
     else:
         found = dml.calibrate(trace)

@@ -45,9 +45,10 @@ def find_episodes(times: Times, fixed: np.ndarray, mean: np.ndarray, law: Any) -
     """Fits a two-state Markov chain where successive tasks of a worker are slow together.
 
     Outside episodes the jitter is taken for gamma. The fit maximises the likelihood of pairs of tasks, which
-    is consistent and needs no recursion: with share f of slow tasks and correlation r of successive states, two
-    tasks at lag l have the density r^l E[a b] + (1 - r^l) E[a] E[b], where a and b are the densities of their
-    times given the state.
+    is consistent and needs no recursion: with correlation r of successive states, two tasks at lag l have the
+    density r^l E[a b] + (1 - r^l) E[a] E[b], where a and b are the densities of their times given the state.
+
+    Workers without episodes are those whose times are likelier without.
 
     Args:
         times: of tasks, by worker and clock.
@@ -93,12 +94,12 @@ def find_episodes(times: Times, fixed: np.ndarray, mean: np.ndarray, law: Any) -
         return total
 
     everyone = np.ones(len(mean), bool)
-    shared, fitted = maximise(lambda *x: loss(*x, everyone), START, mean)
-    slow = loss(shared, fitted, everyone) < loss(shared, fitted, ~everyone)
+    shared, fitted = maximise(lambda shared, mean: loss(shared, mean, everyone), START, mean)
+    slow = loss(shared, fitted, everyone) < loss(shared, mean, ~everyone)
     if not slow.any():
         return None
     if not slow.all():
-        shared, fitted = maximise(lambda *x: loss(*x, slow), START, fitted)
+        shared, fitted = maximise(lambda shared, mean: loss(shared, mean, slow), START, fitted)
     episodes = _episodes(shared, fitted, slow)
     return episodes._replace(mean=fitted / episodes.factor)
 

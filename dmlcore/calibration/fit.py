@@ -35,9 +35,10 @@ def calibrate(trace: Trace) -> Cluster:
       they may wait for the push before;
     - persistent stragglers and slow workers: both are slow workers.
 
-    Slow episodes become part of the jitter: their share is kept, that they come in a row is not. This changes
-    little where workers wait for each other each clock or never; `ssp` between the two suffers more from long
-    episodes than predicted.
+    Where a worker's successive times are correlated, slow episodes are fitted too, of one kind for all workers
+    that have them. What comes back is what happened in the trace: with few episodes their share is as
+    uncertain as their number is small. A policy that cancels most slow tasks hides them; they are then lost
+    or become jitter. Record under `asp()` where you can choose.
 
     Args:
         trace: of any engine. A few hundred tasks for each worker give speeds within a few percent.

@@ -115,7 +115,7 @@ def maximise(
     Returns:
         The shared parameters and the means.
     """
-    step = 1e-4
+    step = 1e-6
     count = len(shared)
     live = mean > 0
     size = loss(np.array([first for _, first, _ in shared]), mean).sum() or 1.0
@@ -127,11 +127,10 @@ def maximise(
 
     def value_and_gradient(x: np.ndarray) -> tuple[float, np.ndarray]:
         # A worker's mean moves its own likelihood alone: one step of all means gives all their derivatives.
-        steps = np.eye(len(x))[:count] * step
-        by_shared = [(at(x + one) - at(x - one)).sum() for one in steps]
-        means = np.where(np.arange(len(x)) < count, 0.0, step)
-        by_means = (at(x + means) - at(x - means))[live]
-        return at(x).sum(), np.concatenate([by_shared, by_means]) / (2 * step)
+        here = at(x)
+        by_shared = [(at(x + one) - here).sum() for one in np.eye(len(x))[:count] * step]
+        by_means = (at(x + np.where(np.arange(len(x)) < count, 0.0, step)) - here)[live]
+        return here.sum(), np.concatenate([by_shared, by_means]) / step
 
     first = np.concatenate([[first for _, first, _ in shared], np.zeros(live.sum())])
     bounds = [(low, high) for low, _, high in shared] + [(-5.0, 5.0)] * int(live.sum())
