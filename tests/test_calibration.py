@@ -143,11 +143,11 @@ def test_empirical_multipliers_have_mean_1(values):
     assert jitter((np.arange(100_000) + 0.5) / 100_000).mean() == pytest.approx(1, rel=1e-3)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     policy=st.sampled_from(sorted(ALL_POLICIES)),
     seed=st.integers(0, 1000),
-    updates=st.integers(1, 60),
+    updates=st.integers(1, 40),
     load=st.sampled_from([None, UNEQUAL, GROWING]),
 )
 def test_any_trace_gives_a_cluster_or_names_the_worker(policy, seed, updates, load):

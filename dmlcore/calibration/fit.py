@@ -35,10 +35,10 @@ def calibrate(trace: Trace) -> Cluster:
       they may wait for the push before;
     - persistent stragglers and slow workers: both are slow workers.
 
-    Where a worker's successive times are correlated, slow episodes are fitted too, of one kind for all workers
-    that have them. What comes back is what happened in the trace: with few episodes their share is as
-    uncertain as their number is small. A policy that cancels most slow tasks hides them; they are then lost
-    or become jitter. Record under `asp()` where you can choose.
+    Where a worker's successive times are correlated, slow episodes are fitted too, of one kind for all that
+    have them. What comes back is what happened in the trace: the share of slow tasks is as uncertain as the
+    episodes were few. A policy that cancels most slow tasks hides them; they are then lost or become jitter.
+    Record under `asp()` where you can choose.
 
     Args:
         trace: of any engine. A few hundred tasks for each worker give speeds within a few percent.
@@ -105,6 +105,6 @@ def _fit_compute(times: Times, samples: np.ndarray, workers: int) -> tuple[np.nd
             slope = stats.linregress(1 / samples[own[w]], (likely / samples)[own[w]]).slope
             overhead[w] = np.clip(slope, 0, 0.9 * seconds[own[w] & whole].min())
         per_sample, jitter = fit_law(Times((seconds - overhead[worker]) / samples, whole, worker), workers)
-        if whole.all() or np.allclose(overhead, last, rtol=0.01):
+        if whole.all() or np.abs(overhead - last).max() < 0.003 * seconds[whole].mean():
             break
     return per_sample, overhead, jitter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,29 @@ MISFIT = 0.03  # Kolmogorov-Smirnov distance from which a law gives way to the m
 CUT = 0.3  # share of cut times from which the multipliers themselves say too little of the longest
 
 
+@lru_cache(maxsize=4)  # making a frozen distribution takes longer than using it
 def gamma(shape: float) -> Any:
     """The gamma law of mean 1 by the logarithm of its shape."""
     return stats.gamma(math.exp(shape), scale=math.exp(-shape))
 
 
+@lru_cache(maxsize=4)
+def lognormal(shape: float) -> Any:
+    """The lognormal law of mean 1 by the logarithm of its sigma."""
+    return stats.lognorm(math.exp(shape), scale=math.exp(-math.exp(2 * shape) / 2))
+
+
+@lru_cache(maxsize=4)
+def weibull(shape: float) -> Any:
+    """The Weibull law of mean 1 by the logarithm of its shape."""
+    return stats.weibull_min(math.exp(shape), scale=1 / special.gamma(1 + math.exp(-shape)))
+
+
 # Smooth laws of mean 1 by the logarithm of their shape, and its bounds.
 LAWS: tuple[tuple[Callable[[float], Any], float, float], ...] = (
     (gamma, -2.0, 10.0),
-    (lambda s: stats.lognorm(math.exp(s), scale=math.exp(-math.exp(2 * s) / 2)), -5.0, 1.0),
-    (lambda s: stats.weibull_min(math.exp(s), scale=1 / special.gamma(1 + math.exp(-s))), -1.0, 5.0),
+    (lognormal, -5.0, 1.0),
+    (weibull, -1.0, 5.0),
 )
 
 
@@ -87,7 +101,12 @@ def _shifted(times: Times, start: np.ndarray) -> tuple[float, np.ndarray, Any]:
         law = stats.expon(loc=1 - a, scale=a)
         return _aic(_loss(times, mean, law), 1), mean, law
 
-    return fit(optimize.minimize_scalar(lambda a: fit(a)[0], bounds=(0.01, 0.999), method="bounded").x)
+    def loss(a: float) -> float:
+        return fit(a)[0]
+
+    options = {"xatol": 1e-3}
+    best = optimize.minimize_scalar(loss, bounds=(0.01, 0.999), method="bounded", options=options)
+    return fit(best.x)
 
 
 def _smooth(
