@@ -19,6 +19,7 @@ _HOME = {
     "Trace": "dmlcore.trace",
     "asp": "dmlcore.policies",
     "bsp": "dmlcore.policies",
+    "calibrate": "dmlcore.calibration",
     "compare": "dmlcore.comparison",
     "dssp": "dmlcore.policies",
     "essp": "dmlcore.policies",
@@ -39,6 +40,7 @@ __all__ = [*_HOME, *_MODULES]
 
 if TYPE_CHECKING:  # the same names, for type checkers and editors
     from dmlcore import claims, engines, faults, metrics, perfetto, plot, policies, problems  # noqa: F401
+    from dmlcore.calibration import calibrate  # noqa: F401
     from dmlcore.cluster import Cluster  # noqa: F401
     from dmlcore.comparison import compare, sweep  # noqa: F401
     from dmlcore.engines import simulate  # noqa: F401

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ class Checkpoints:
         run: what identifies the run, as JSON values: a checkpoint of another one is refused.
     """
 
-    def __init__(self, folder: str | Path, run: Any):
+    def __init__(self, folder: str | os.PathLike[str], run: Any):
         self.folder = Path(folder).absolute()
         # As it will be read again: tuples are lists there.
         self._run = json.loads(json.dumps(run))

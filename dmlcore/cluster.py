@@ -14,6 +14,7 @@ from dmlcore import checks
 from dmlcore.faults import Fault, Faults, Hang, check_faults
 
 Quantile = Callable[[np.ndarray], np.ndarray]
+NONE = Faults()
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Cluster:
     jitter: Any = None
     latency_jitter: Any = None
     stragglers: tuple[Stragglers, ...] = ()
-    faults: Faults = Faults()
+    faults: Faults = NONE
 
     @classmethod
     def uniform(cls, num_workers: int, samples_per_second: float = 1000.0, **options: Any) -> Cluster:

@@ -85,9 +85,8 @@ def train(
         load: rule for the batch sizes, object or name. Default: `equal`.
         transport: what is sent, object or name. Default: `plain`.
         engine: "simulate", "devices", "threads" or "ray"; or one of `dmlcore.engines` with its own settings,
-            such as `dml.engines.threads(time_scale=0.1)`; or a function with the signature of `simulate`. On a
-            real clock (threads, ray) the history is that of the replayed trace, and `until` cuts the run
-            afterwards.
+            such as `dml.engines.threads(time_scale=0.1)`; or a function like `simulate`. On a real clock
+            (threads, ray) the history is that of the replayed trace, and `until` cuts the run afterwards.
         seed: of everything random.
         eval_every: updates between evaluations. Default: a fiftieth of the run.
         checkpoint: folder in which the state is kept from time to time. Where there is one of the same call,
@@ -217,7 +216,7 @@ def _replay(
     optimizers: Sequence[optax.GradientTransformation],
     until: Mapping[str, float] | None,
     eval_every: int | None,
-    driver: Callable[..., Any] = Replay,
+    make_driver: Callable[..., Any] = Replay,
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> list[Run]:
     check_kind("problem", problem, Problem)
@@ -239,7 +238,7 @@ def _replay(
         eval_every = max(1, -(-max(lengths) // 50))
     eval_every = checks.integer("eval_every", eval_every, low=1)
 
-    driver = driver(traces, problem, optimizers)
+    driver = make_driver(traces, problem, optimizers)
     evaluations = driver.evaluate()
     for name in until:
         if name not in evaluations[0]:

@@ -23,7 +23,7 @@ LAYERS = (
     {"trace"},
     {"replayer"},
     {"engines"},
-    {"runs"},
+    {"calibration", "runs"},
     {"comparison"},
     {"metrics"},
     {"claims", "plot", "perfetto"},

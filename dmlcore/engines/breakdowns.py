@@ -102,7 +102,11 @@ class Breakdowns:
         if order is None or plan is None or plan[1] <= now:
             return  # it has nothing to do, or what it did is on its way
         begun, computed, arrival = plan
-        self._plan[worker] = (begun if begun <= now else begun + seconds, computed + seconds, arrival + seconds)
+        self._plan[worker] = (
+            begun if begun <= now else begun + seconds,
+            computed + seconds,
+            arrival + seconds,
+        )
         if math.isfinite(seconds):
             self._at(arrival + seconds, "push", (order.attempt, worker, order.clock, *self._plan[worker]))
 
@@ -146,7 +150,7 @@ class Breakdowns:
 
 
 def simulate_breakdowns(setup: Setup) -> Trace:
-    """Returns the trace of a simulated run with the faults of its cluster; its metadata tells what happened."""
+    """Returns the trace of a simulated run with faults; its metadata tells what happened."""
     timing = setup.timing()
     run = Breakdowns(setup.servers(timing.computing), timing, setup.faults, setup.stop.seconds)
     end = run.run()

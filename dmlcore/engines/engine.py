@@ -98,7 +98,7 @@ def threads(time_scale: float = 1.0) -> Engine:
     return Engine(f"threads(time_scale={scale:g})", record=record, time_scale=scale)
 
 
-def ray(address: str | None = None, *, time_scale: float = 1.0) -> Engine:
+def ray(address: str | None = None, *, time_scale: float = 1.0, keep: bool = False) -> Engine:
     """A real clock: the server and each worker an actor on a Ray cluster.
 
     Guarantees: those of `threads`. Parameters and gradients travel as one flat NumPy buffer. A worker whose
@@ -108,6 +108,8 @@ def ray(address: str | None = None, *, time_scale: float = 1.0) -> Engine:
         address: of a running cluster, such as "auto", "HOST:6379" or "ray://HOST:10001". Default: the one
             that Ray is connected to, or else a local one on loopback, ended with the run.
         time_scale: as for `threads`.
+        keep: keeps the actors for the next run, which need not wait for their start; they hold their CPUs
+            until Ray is disconnected.
 
     Returns:
         The engine.
@@ -123,7 +125,8 @@ def ray(address: str | None = None, *, time_scale: float = 1.0) -> Engine:
 
     scale = checks.real("time_scale", time_scale, low=0, high=1e300)
     where = "" if address is None else f"address={address!r}, "
-    return Engine(f"ray({where}time_scale={scale:g})", record=functools.partial(record, address=address), time_scale=scale)
+    run = functools.partial(record, address=address, keep=keep)
+    return Engine(f"ray({where}time_scale={scale:g})", record=run, time_scale=scale)
 
 
 # One table: every policy passes the conformance tests on every engine here.

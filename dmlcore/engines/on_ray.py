@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import itertools
 import os
 import queue
-import socket
-import sys
 import time
-from collections.abc import Iterator
-from typing import Any
-from urllib.parse import urlsplit
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import pandas as pd
 from jax.flatten_util import ravel_pytree
 
 from dmlcore import checks
+from dmlcore.engines.ray_cluster import connection, installed
 from dmlcore.engines.serving import Recording, Serving, WorkerError
 from dmlcore.engines.setup import Job
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Stop, Worker
@@ -25,16 +24,9 @@ from dmlcore.faults import ServerCrash
 from dmlcore.replayer.steps import Stepper
 from dmlcore.trace import Trace
 
-CONNECT_SECONDS = 10.0  # before an address counts as unreachable
-ATTEMPTS = 2**32  # more than one server's life gives out
-OBJECT_STORE_BYTES = 256 * 2**20
-# Of a cluster that is started here: on loopback, which Ray else does on laptops' systems only, and in no haste.
-LOCAL = {
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    "RAY_agent_register_timeout_ms": "120000",
-    "RAY_raylet_start_wait_time_s": "120",
-}
-QUIET: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
+END_SECONDS = 5.0  # for workers to end when they are told to
+LIVES = itertools.count()  # of servers: no attempt has the number of one of another life
+ATTEMPTS_PER_LIFE = 2**32
 
 
 class Wire:
@@ -65,62 +57,79 @@ class Wire:
         return message
 
 
-def settings() -> dict[str, Any]:
-    """Returns the settings of JAX on which numbers depend."""
-    config: Any = jax.config
-    return {"jax_enable_x64": config.jax_enable_x64}
+class Task(NamedTuple):
+    """A job as it is sent to actors.
+
+    Args:
+        reference: to the problem, in a list, where Ray leaves it a reference.
+        job: all else.
+        config: settings of JAX on which numbers depend.
+    """
+
+    reference: list[Any]
+    job: Job
+    config: dict[str, Any]
+
+    @classmethod
+    def pack(cls, job: Job) -> Task:
+        """Returns a job with its problem in Ray's store."""
+        config: Any = jax.config
+        reference = [installed().put(job.problem)]
+        settings = {"jax_enable_x64": config.jax_enable_x64}
+        return cls(reference, dataclasses.replace(job, problem=None), settings)
+
+    def unpack(self) -> Job:
+        """Returns the job, under its settings of JAX."""
+        for name, value in self.config.items():
+            jax.config.update(name, value)
+        return dataclasses.replace(self.job, problem=installed().get(self.reference[0]))
 
 
 class WorkerActor:
     """A worker as an actor: `run` in one thread, messages come in on the other."""
 
-    def __init__(self, job: Job, config: dict[str, Any], worker: int, server: Any, batch_size: int):
-        for name, value in config.items():
-            jax.config.update(name, value)
-        stepper = job.stepper()
+    def __init__(self) -> None:
         self._inbox: queue.Queue = queue.Queue()
-        self._wire = Wire(stepper)
-
-        def send(message: Any) -> None:
-            server.receive.remote(self._wire.pack(message))
-
-        clock, faults = Clock(job.time_scale or 1.0), job.setup.faults
-        self._worker = Worker(
-            worker, self._inbox, send, stepper, clock, job.timing(), faults, batch_size, follows=True
-        )
+        self._wire: Any = None
 
     def receive(self, message: Any) -> None:
         """Takes a message of the server."""
         self._inbox.put(self._wire.unpack(message))
 
-    def run(self) -> None:
+    def run(self, task: Task, worker: int, server: Any, batch_size: int) -> None:
         """Works until it is told to stop."""
-        self._worker.run()
+        job = task.unpack()
+        stepper = job.stepper()
+        wire, inbox = Wire(stepper), queue.Queue[Any]()
+        self._wire, self._inbox = wire, inbox
+
+        def send(message: Any) -> None:
+            server.receive.remote(wire.pack(message))
+
+        clock, faults = Clock(job.time_scale or 1.0), job.setup.faults
+        Worker(worker, inbox, send, stepper, clock, job.timing(), faults, batch_size, follows=True).run()
 
 
 class RayCrew:
     """Workers as actors, as the server's actor reaches them.
 
     Args:
-        job: reference to what to run.
-        config: settings of JAX.
+        task: what to run.
         server: handle of the server.
         wire: packs messages.
+        idle: actors of an earlier run.
     """
 
-    def __init__(self, job: Any, config: dict[str, Any], server: Any, wire: Wire):
-        self._job, self._config, self._server, self._wire = job, config, server, wire
+    def __init__(self, task: Task, server: Any, wire: Wire, idle: list[Any]):
+        self._task, self._server, self._wire, self._idle = task, server, wire, idle
         self._workers: dict[int, Any] = {}
         self._running: dict[Any, int] = {}
 
     def hire(self, worker: int, batch_size: int) -> None:
-        """Starts a worker's actor."""
-        import ray
-
-        actor = ray.remote(num_cpus=1, max_concurrency=2)(WorkerActor)
-        handle = actor.remote(self._job, self._config, worker, self._server, batch_size)
-        self._workers[worker] = handle
-        self._running[handle.run.remote()] = worker
+        """Starts a worker, in an actor that has nothing to do or a new one."""
+        actor = self._idle.pop() if self._idle else new_actor(WorkerActor)
+        self._workers[worker] = actor
+        self._running[actor.run.remote(self._task, worker, self._server, batch_size)] = worker
 
     def post(self, worker: int, message: Any) -> None:
         """Sends a worker a message."""
@@ -128,176 +137,158 @@ class RayCrew:
 
     def dismiss(self, worker: int) -> None:
         """Kills a worker's process."""
-        import ray
-
         self._running = {run: w for run, w in self._running.items() if w != worker}
-        ray.kill(self._workers.pop(worker))
+        installed().kill(self._workers.pop(worker))
 
     def lost(self) -> list[int]:
         """Returns the workers whose processes died."""
-        import ray
-
+        ray = installed()
         ended, _ = ray.wait([*self._running], num_returns=max(1, len(self._running)), timeout=0)
         found = []
         for run in ended:
             worker = self._running.pop(run)
-            try:
-                ray.get(run)
-            except ray.exceptions.RayActorError:
-                found.append(worker)
+            with contextlib.suppress(ray.exceptions.RayTaskError):
+                try:
+                    ray.get(run)
+                except ray.exceptions.RayActorError:
+                    found.append(worker)
         return found
 
-    def close(self) -> None:
-        """Ends all workers."""
-        for worker in [*self._workers]:
+    def close(self) -> list[Any]:
+        """Ends all workers, and returns the actors that are idle now."""
+        for worker in self._workers:
             self.post(worker, Stop())
-            self.dismiss(worker)
+        if self._running:
+            runs = [*self._running]
+            _, stuck = installed().wait(runs, num_returns=len(runs), timeout=END_SECONDS)
+            for run in stuck:
+                self.dismiss(self._running[run])
+        return [*self._workers.values(), *self._idle]
 
 
 class ServerActor:
     """The server as an actor: `run` in one thread, pushes come in on the other."""
 
-    def __init__(self, job: Job, config: dict[str, Any]):
-        for name, value in config.items():
-            jax.config.update(name, value)
-        self._job, self._config = job, config
-        self._stepper = job.stepper()
-        self._wire = Wire(self._stepper)
+    def __init__(self) -> None:
         self._inbox: queue.Queue = queue.Queue()
+        self._wire: Any = None
 
     def receive(self, message: Any) -> None:
         """Takes a message of a worker."""
         self._inbox.put(self._wire.unpack(message))
 
-    def run(self, job: list[Any], since: float, log: list[dict[str, Any]], first: int) -> tuple[Any, ...]:
-        """Runs to the end and returns the trace's parts and the parameters, flat."""
-        import ray
-
-        (reference,) = job  # in a list, Ray leaves it a reference
-        crew = RayCrew(
-            reference, self._config, ray.get_runtime_context().current_actor, self._wire
-        )
-        setup, clock = self._job.setup, Clock(self._job.time_scale or 1.0)
+    def run(
+        self, task: Task, idle: list[Any], life: int, since: float, log: list[dict[str, Any]]
+    ) -> tuple[Any, ...]:
+        """Runs to the end; returns the trace's parts, the parameters, flat, and the workers' actors."""
+        job = task.unpack()
+        stepper = job.stepper()
+        self._wire, self._inbox = Wire(stepper), queue.Queue()
+        setup, clock = job.setup, Clock(job.time_scale or 1.0)
+        crew = RayCrew(task, installed().get_runtime_context().current_actor, self._wire, idle)
 
         def die(seconds: float) -> None:
             os._exit(1)
 
         try:
-            with self._job.checkpoints("ray") as kept:
+            with job.checkpoints("ray") as kept:
+                books = job.servers(life * ATTEMPTS_PER_LIFE)
+                seconds = setup.stop.seconds
                 serving = Serving(
-                    self._job.servers(first),
-                    self._stepper,
-                    self._inbox,
-                    crew,
-                    clock,
-                    setup.faults,
-                    setup.stop.seconds,
-                    kept,
-                    die,
+                    books, stepper, self._inbox, crew, clock, setup.faults, seconds, kept, kill=die
                 )
-                trace, params = serving.run(self._job.metadata("ray"), since, log)
+                trace, params = serving.run(job.metadata("ray"), since, log)
         finally:
-            crew.close()
-        return trace.tasks, trace.updates, trace.metadata, np.asarray(ravel_pytree(params)[0])
+            actors = crew.close()
+        flat = np.asarray(ravel_pytree(params)[0])
+        return trace.tasks, trace.updates, trace.metadata, flat, actors
 
 
-def installed() -> Any:
-    """Returns the package ray.
+class Actors:
+    """The actors of a run, or those kept for the next.
 
-    Raises:
-        ImportError: it is not there.
+    Args:
+        connected: the connection that they belong to.
+        server: its actor.
+        workers: actors with nothing to do.
     """
-    try:
-        import ray
-    except ImportError as error:
-        raise ImportError("engine 'ray' needs Ray: pip install 'dmlcore[ray]'") from error
-    return ray
+
+    def __init__(self, connected: Any):
+        self.connected = connected
+        self.server: Any = None
+        self.workers: list[Any] = []
 
 
-def start_local(num_cpus: int) -> Any:
-    """Starts a cluster on this machine, on loopback; CPUs are logical: actors that mostly sleep share cores."""
-    for name, value in LOCAL.items():
-        os.environ.setdefault(name, value)
-    ray = installed()
-    store = {"object_store_memory": OBJECT_STORE_BYTES, "num_cpus": num_cpus}
-    ray.init(address="local", include_dashboard=False, **store, **QUIET)
-    return ray
+_kept: list[Actors] = []
 
 
 @contextlib.contextmanager
-def connection(address: str | None, num_cpus: int) -> Iterator[Any]:
-    """Connects to a cluster with so many free CPUs: the one at `address`, one that is connected, or a local one.
+def actors_for(ray: Any, num_workers: int, keep: bool) -> Iterator[Actors]:
+    """Actors for a run: kept ones, as far as there are some, and room for the rest.
 
     Raises:
-        ImportError: Ray is not installed.
-        ConnectionError: nobody answers at the address within `CONNECT_SECONDS`.
-        ValueError: the cluster has fewer free CPUs.
+        ValueError: the cluster has too few free CPUs.
     """
-    ray = sys.modules.get("ray")
-    mine = ray is None or not ray.is_initialized()
-    if mine and address is None:
-        ray = start_local(num_cpus)
-    elif mine:
-        ray = installed()
-        _reach(str(address))
-        ray.init(address=address, **QUIET)
+    connected = ray.get_runtime_context().get_job_id()
+    found = [each for each in _kept if each.connected == connected]
+    _kept.clear()
+    actors = found[0] if found else Actors(connected)
+    there = len(actors.workers) + (actors.server is not None)
+    free, needed = int(ray.available_resources().get("CPU", 0)) + there, num_workers + 1
+    if free < needed:
+        given = f"{num_workers} workers and a server, on a Ray cluster with {free} free CPUs"
+        checks.fail("cluster", given, f"at most one each: {needed - free} CPUs are missing")
     try:
-        free = int(ray.available_resources().get("CPU", 0))
-        if free < num_cpus:
-            checks.fail(
-                "cluster",
-                f"{num_cpus - 1} workers and a server, on a Ray cluster with {free} free CPUs",
-                f"at most one each: {num_cpus - free} CPUs are missing",
-            )
-        yield ray
+        yield actors
+    except BaseException:
+        keep = False
+        raise
     finally:
-        if mine:
-            ray.shutdown()
+        if keep:
+            _kept.append(actors)
+        else:
+            for actor in [actors.server, *actors.workers]:
+                if actor is not None:
+                    ray.kill(actor)
 
 
-def _reach(address: str) -> None:
-    parts = urlsplit(address if "://" in address else f"//{address}")
-    if address == "auto":
-        return
-    try:
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = None
-    if not host or not port:
-        checks.fail("address", address, "HOST:PORT, ray://HOST:PORT or auto")
-    try:
-        socket.create_connection((host, port), timeout=CONNECT_SECONDS).close()
-    except OSError as error:
-        raise ConnectionError(
-            f"address: nobody answers at {address!r} ({error}; gave up within {CONNECT_SECONDS:g} s)"
-        ) from error
+def new_actor(kind: Callable[..., Any]) -> Any:
+    """Starts an actor that holds one CPU and takes messages while it runs."""
+    return installed().remote(num_cpus=1, max_concurrency=2)(kind).remote()
 
 
-def record(job: Job, address: str | None) -> Recording:
+def record(job: Job, address: str | None, keep: bool) -> Recording:
     """Runs a job on a Ray cluster; see `dmlcore.engines.ray`."""
     setup = job.setup
-    crashes = iter(sorted((f for f in setup.faults.events if isinstance(f, ServerCrash)), key=lambda f: f.time))
-    with connection(address, setup.cluster.num_workers + 1) as ray, job.with_folder() as whole:
-        reference = ray.put(whole)
-        actor = ray.remote(num_cpus=1, max_concurrency=2)(ServerActor)
-        since, first, log = 0.0, 0, []  # type: ignore[var-annotated]
+    num_workers = setup.cluster.num_workers
+    downs = [fault for fault in setup.faults.events if isinstance(fault, ServerCrash)]
+    crashes = iter(sorted(downs, key=lambda crash: crash.time))
+    since, log = 0.0, list[dict[str, Any]]()
+    with (
+        connection(address, num_workers + 1) as ray,
+        actors_for(ray, num_workers, keep) as actors,
+        job.with_folder() as whole,
+    ):
+        task = Task.pack(whole)
         while True:
-            server = actor.remote(reference, settings())
+            if actors.server is None:
+                actors.server = new_actor(ServerActor)
+            idle, actors.workers = actors.workers, []
             try:
-                tasks, updates, metadata, flat = ray.get(server.run.remote([reference], since, log, first))
+                run = actors.server.run.remote(task, idle, next(LIVES), since, log)
+                *frames, flat, actors.workers = ray.get(run)
                 break
             except ray.exceptions.RayActorError as error:
-                crash = next(crashes, None)
-                if crash is None:
-                    raise RuntimeError("the server's process died; give `checkpoint=` to go on") from error
+                actors.server = None  # and its workers with it
+                if (crash := next(crashes, None)) is None:
+                    raise RuntimeError("the server's process died; `checkpoint=` lets it go on") from error
                 time.sleep(crash.seconds * (job.time_scale or 1.0))
-                # How long processes take to start is not the cluster's time.
-                since, first = crash.time + crash.seconds, first + ATTEMPTS
+                since = (
+                    crash.time + crash.seconds
+                )  # how long processes take to start is not the cluster's time
                 log = [{"time": crash.time, "kind": "down", "worker": -1, "seconds": crash.seconds}]
             except ray.exceptions.RayTaskError as error:
-                raise (error.cause if isinstance(error.cause, WorkerError | RuntimeError | ValueError) else error) from None
-            finally:
-                with contextlib.suppress(Exception):
-                    ray.kill(server)
+                known = isinstance(error.cause, WorkerError | RuntimeError | ValueError)
+                raise (error.cause if known else error) from None
     unravel = ravel_pytree(job.stepper().start()[0])[1]
-    return Recording(Trace(tasks, pd.DataFrame(updates), metadata).validate(), unravel(flat))
+    return Recording(Trace(*frames).validate(), unravel(flat))

@@ -112,7 +112,7 @@ class Server:
         computed: float,
         attempt: int | None = None,
     ) -> Answer | None:
-        """A push arrives at `time`; None where it does not count: it came before, or its task was cancelled."""
+        """A push arrives; None where it does not count: it came before, or its task was cancelled."""
         order = self.flight[worker]
         if order is None or order.clock != clock or attempt not in (None, order.attempt):
             self.ignored += 1
@@ -204,9 +204,7 @@ class Server:
                 raise not_at_server(self.policy, "drops", key)
         for w in cancel:
             if not 0 <= w < self.num_workers:
-                raise ValueError(
-                    f"{self.policy.name} cancels worker {w}, which is not there, at {time:g} s"
-                )
+                raise ValueError(f"{self.policy.name} cancels worker {w}, which is not there, at {time:g} s")
             self._cut(w, time)
         orders = [
             self._start(w, asked, pull, clock, time, computed if w == worker and not pull else time)
@@ -225,7 +223,10 @@ class Server:
         elif clock <= self._done[w]:
             raise back_in_time(self.policy, w, clock, self._done[w])
         self._clock[w] = clock
-        size, rule = (self.load.size(self.load_state, w), self.load) if asked is None else (asked, self.policy)
+        rule: Any = self.policy
+        size = asked
+        if size is None:
+            rule, size = self.load, self.load.size(self.load_state, w)
         size = checks.integer(f"{rule.name}, worker {w}, clock {clock}", size, low=1, why="samples of a task")
         if pull:
             self._version[w] = self.num_updates
@@ -258,4 +259,4 @@ class Server:
 
 def back_in_time(policy: Policy, worker: int, clock: int, last: int) -> ValueError:
     """What to raise where a policy starts a clock that has been."""
-    return ValueError(f"{policy.name} starts clock {clock} of worker {worker}, which is at clock {last} already")
+    return ValueError(f"{policy.name} starts clock {clock} of worker {worker}, which has done clock {last}")

@@ -142,7 +142,13 @@ class Serving:
             if not self._away[worker]:
                 self._hire(worker, size)
         while self._expected:
-            self._receive(self._next_message(-math.inf))
+            message = self._next_message(-math.inf)
+            if isinstance(message, Ready):
+                self._expected.discard(message.worker)
+            elif isinstance(message, Failure):
+                self._receive(message)
+            elif message is None and (lost := self._crew.lost()):
+                raise RuntimeError(f"the process of worker {lost[0]} died while it started")
 
     def _hire(self, worker: int, batch_size: int = 1) -> None:
         self._expected.add(worker)

@@ -98,7 +98,7 @@ class Setup:
         )
 
     def servers(self, plan: Callable[[Order], tuple[float, float]], first: int = 0) -> Callable[[], Server]:
-        """Returns what makes empty books that number their attempts from `first`, each after the last one's."""
+        """Returns what makes empty books; attempts are numbered from `first`, and no number comes again."""
         serial = itertools.count(first)
         workers = self.cluster.num_workers
         return lambda: Server(self.policy, workers, self.stop, self.load, self.batch_size, plan, serial)
@@ -146,7 +146,11 @@ class Job:
     def servers(self, first: int = 0) -> Callable[[], Server]:
         """Returns what makes empty books, as `Setup.servers`."""
         timing = self.timing()
-        return self.setup.servers((lambda order: (order.time,) * 2) if timing is None else timing.computing, first)
+
+        def at_once(order: Order) -> tuple[float, float]:
+            return order.time, order.time
+
+        return self.setup.servers(at_once if timing is None else timing.computing, first)
 
     def metadata(self, engine: str) -> dict[str, Any]:
         """Returns a trace's metadata, all but its end."""
@@ -154,7 +158,7 @@ class Job:
 
     @contextlib.contextmanager
     def with_folder(self) -> Iterator[Job]:
-        """This job with a folder for checkpoints: the one asked for, or a passing one where the server crashes."""
+        """This job with a folder for checkpoints: as asked for, or a passing one where the server crashes."""
         crashes = any(isinstance(fault, ServerCrash) for fault in self.setup.faults.events)
         if self.checkpoint is not None or not crashes:
             yield self

@@ -107,7 +107,8 @@ def release(state: GateState, slowest_before: int) -> list[Start]:
     slowest, finished = state.clocks.slowest, state.clocks.finished
     if slowest == slowest_before or not state.waiting:
         return []
-    free = [worker for needed in [n for n in state.waiting if n <= slowest] for worker in state.waiting.pop(needed)]
+    due = [needed for needed in state.waiting if needed <= slowest]
+    free = [worker for needed in due for worker in state.waiting.pop(needed)]
     return [Start(worker, clock=finished[worker]) for worker in sorted(free)]
 
 

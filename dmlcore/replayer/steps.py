@@ -21,7 +21,9 @@ State = tuple[Any, Any]  # parameters, optimizer state
 
 
 @functools.partial(jax.jit, static_argnames=("problem", "batch_size"))
-def task_gradient(problem: Problem, batch_size: int, params: Any, key: Any, worker: Any, clock: Any, data: Any) -> Any:
+def task_gradient(
+    problem: Problem, batch_size: int, params: Any, key: Any, worker: Any, clock: Any, data: Any
+) -> Any:
     """Returns the gradient of the mean loss of a task's samples."""
     indices = task_indices(key, worker, clock, batch_size, problem.num_samples)
     batch = jax.tree.map(lambda column: column[indices], data)

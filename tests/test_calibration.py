@@ -1,0 +1,173 @@
+"""Calibration: a known cluster comes back from its trace, and so does what other policies make of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from functools import cache
+
+import numpy as np
+import pytest
+from clusters import GROWING, MIXED, UNEQUAL
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import dmlcore as dml
+from dmlcore import metrics
+from dmlcore.calibration.empirical import Empirical
+from dmlcore.cluster import Cluster
+from dmlcore.policies import ALL_POLICIES, asp, bsp, k_sync, ssp
+from dmlcore.trace import Trace
+
+GAMMA = stats.gamma(4, scale=0.25)
+TASKS = 4800
+CALM = {
+    "exponential": Cluster.uniform(8, jitter=stats.expon()),
+    "mixed": dataclasses.replace(MIXED, stragglers=()),
+    "gamma": Cluster.from_speeds([1000, 800, 600, 1000], jitter=GAMMA, latency=0.01, latency_jitter=GAMMA),
+    "lock_step": Cluster.from_speeds([1000, 800, 600, 1000], overhead=0.01, latency=0.01),
+    "shifted": Cluster.uniform(4, jitter=stats.expon(loc=0.5, scale=0.5), latency=0.002),
+    "straggler": Cluster.uniform(8, jitter=stats.gamma(16, scale=1 / 16), latency=0.005).with_stragglers(
+        3, fraction=1, workers=[0]
+    ),
+}
+EPISODES = {"episodes": Cluster.uniform(8, jitter=GAMMA).with_stragglers(3, mean_tasks=5), "mixed": MIXED}
+POLICIES = {"asp": asp(), "bsp": bsp(), "ssp": ssp(staleness=3), "k_sync": k_sync(2)}
+
+
+@cache
+def calibrated(kind: str, name: str, policy: str) -> Cluster:
+    cluster = {"calm": CALM, "episodes": EPISODES}[kind][name]
+    samples = 32 * (TASKS // 2 if policy == "k_sync" else TASKS)
+    return dml.calibrate(dml.simulate(POLICIES[policy], cluster, samples=samples, seed=1))
+
+
+def task_seconds(cluster: Cluster, samples: int = 32) -> np.ndarray:
+    """Mean time of each worker's task."""
+    seconds = np.array(cluster.overhead_seconds) + samples / np.array(cluster.samples_per_second)
+    for each in cluster.stragglers:
+        slow = range(cluster.num_workers) if each.workers is None else each.workers
+        seconds[list(slow)] *= 1 + each.fraction * (each.slowdown - 1)
+    return seconds
+
+
+@cache
+def rate(policy: str, cluster: Cluster) -> float:
+    return metrics.updates_per_second(dml.simulate(POLICIES[policy], cluster, updates=2000, seed=7))
+
+
+@pytest.mark.parametrize("name", CALM)
+def test_task_times_and_latencies_come_back(name):
+    cluster, found = CALM[name], calibrated("calm", name, "asp")
+    trace = dml.simulate(asp(), cluster, samples=32 * TASKS, seed=1)
+    counts = trace.tasks["worker"].value_counts().sort_index().to_numpy()
+    spread = 0.0 if cluster.jitter is None else cluster.jitter.std()
+    error = np.abs(task_seconds(found) / task_seconds(cluster) - 1)
+    assert (error < 4 * spread / np.sqrt(counts) + 1e-6).all()  # four standard errors of a mean
+    np.testing.assert_allclose(found.latency_seconds, cluster.latency_seconds, rtol=0.1, atol=1e-12)
+    assert not found.stragglers
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "target"),
+    [(name, "asp", target) for name in CALM for target in ("bsp", "ssp", "k_sync")]
+    + [(name, "bsp", "asp") for name in CALM]
+    + [(name, "k_sync", "bsp") for name in ("exponential", "gamma")],
+)
+def test_other_policies_are_predicted(name, source, target):
+    assert rate(target, calibrated("calm", name, source)) == pytest.approx(rate(target, CALM[name]), rel=0.05)
+
+
+@pytest.mark.parametrize("target", ["bsp", "ssp", "k_sync"])
+@pytest.mark.parametrize("name", EPISODES)
+def test_other_policies_are_predicted_with_slow_episodes(name, target):
+    found = calibrated("episodes", name, "asp")
+    assert rate(target, found) == pytest.approx(rate(target, EPISODES[name]), rel=0.15)
+
+
+def test_slow_episodes_are_found():
+    (found,), (true,) = (x.stragglers for x in (calibrated("episodes", "mixed", "asp"), MIXED))
+    assert found.slowdown == pytest.approx(true.slowdown, rel=0.1)
+    assert found.fraction == pytest.approx(true.fraction, rel=0.3)  # of some 200 episodes
+    assert found.mean_tasks == pytest.approx(true.mean_tasks, rel=0.3)
+    assert found.workers is None
+
+
+def test_slow_episodes_of_one_worker_are_found():
+    cluster = Cluster.uniform(4, jitter=GAMMA).with_stragglers(4, fraction=0.3, mean_tasks=8, workers=[2])
+    (found,) = dml.calibrate(dml.simulate(bsp(), cluster, updates=600)).stragglers
+    assert found.workers == (2,)
+    assert found.slowdown == pytest.approx(4, rel=0.15)
+
+
+def test_cancelled_tasks_count():
+    """With K = 2 of 8 only the fastest quarter of the tasks ends."""
+    cluster = Cluster.uniform(8, jitter=GAMMA)
+    trace = dml.simulate(k_sync(2), cluster, updates=1000)
+    ended = trace.tasks[trace.tasks["push_end"].notna()]
+    naive = (ended["compute_end"] - ended["compute_start"]).mean()
+    true = task_seconds(cluster)[0]
+    assert naive < 0.7 * true
+    assert task_seconds(dml.calibrate(trace)).mean() == pytest.approx(true, rel=0.03)
+
+
+def test_overhead_is_told_from_speed_where_sizes_vary():
+    cluster = CALM["mixed"]
+    found = dml.calibrate(dml.simulate(asp(), cluster, updates=6000, load=GROWING, seed=1))
+    assert sum(found.overhead_seconds) == pytest.approx(sum(cluster.overhead_seconds), rel=0.15)
+    np.testing.assert_allclose(found.samples_per_second, cluster.samples_per_second, rtol=0.06)
+
+
+def test_overhead_is_in_the_speed_where_sizes_do_not_vary():
+    cluster = Cluster.uniform(4, overhead=0.01)
+    found = dml.calibrate(dml.simulate(bsp(), cluster, updates=10, load=UNEQUAL))
+    assert not any(found.overhead_seconds)
+    for worker in range(4):
+        size = 8 << worker
+        assert task_seconds(found, size)[worker] == pytest.approx(task_seconds(cluster, size)[worker])
+
+
+def test_multipliers_of_no_law_come_back_as_quantiles():
+    two = Cluster.uniform(4, jitter=lambda u: np.where(u < 0.8, 0.5, 3.0))
+    found = dml.calibrate(dml.simulate(asp(), two, updates=4000))
+    assert found.jitter(np.array([0.1, 0.7, 0.9])) == pytest.approx([0.5, 0.5, 3], rel=0.15)
+    assert found.describe()["jitter"] == "empirical"
+    assert rate("bsp", found) == pytest.approx(rate("bsp", two), rel=0.05)
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30).filter(lambda values: sum(values) > 1e-3))
+def test_empirical_multipliers_have_mean_1(values):
+    seen = np.sort(values)
+    jitter = Empirical.of(stats.ecdf(seen).cdf)
+    assert jitter((np.arange(100_000) + 0.5) / 100_000).mean() == pytest.approx(1, rel=1e-3)
+
+
+@settings(max_examples=5, deadline=None)
+@given(
+    policy=st.sampled_from(sorted(ALL_POLICIES)),
+    seed=st.integers(0, 1000),
+    updates=st.integers(1, 40),
+    load=st.sampled_from([None, UNEQUAL, GROWING]),
+)
+def test_any_trace_gives_a_cluster_or_names_the_worker(policy, seed, updates, load):
+    trace = dml.simulate(ALL_POLICIES[policy](), MIXED, updates=updates, seed=seed, load=load)
+    finished = trace.tasks.loc[trace.tasks["push_end"].notna(), "worker"].nunique()
+    if finished < MIXED.num_workers:
+        with pytest.raises(ValueError, match=r"trace, worker \d: got 'no finished task"):
+            dml.calibrate(trace)
+    else:
+        found = dml.calibrate(trace)
+        json.dumps(found.describe(), allow_nan=False)
+        dml.simulate(bsp(), found, updates=5)
+
+
+def test_wrong_arguments():
+    with pytest.raises(ValueError, match="trace: got 'trace', allowed is a Trace"):
+        dml.calibrate("trace")
+    trace = dml.simulate(asp(), Cluster.from_speeds([1000, 1]), updates=5)
+    with pytest.raises(ValueError, match=r"trace, worker 1: .*no finished task.* allowed is at least 1"):
+        dml.calibrate(trace)
+    still = trace.tasks.assign(compute_end=trace.tasks["compute_start"])
+    with pytest.raises(ValueError, match="trace, worker 0: "):
+        dml.calibrate(Trace(still, trace.updates, trace.metadata))
