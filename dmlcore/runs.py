@@ -113,8 +113,9 @@ def train(
     check_kind("policy", policy, Policy)
     check_optimizer(optimizer)
     check_until(until)
-    options = {"updates": updates, "seconds": seconds, "samples": samples, "batch_size": batch_size}
-    options |= {"load": load, "transport": transport, "seed": check_seed("seed", seed)}
+    options: dict[str, Any] = {"updates": updates, "seconds": seconds, "samples": samples}
+    options |= {"batch_size": batch_size, "load": load, "transport": transport}
+    options["seed"] = check_seed("seed", seed)
     engine = resolve(engine)
     if engine.record is None:
         trace = timeline(problem, cluster, policy, engine=engine, **options)

@@ -6,37 +6,37 @@ import numpy as np
 import pytest
 from clusters import CLUSTERS
 
+import dmlcore as dml
 from dmlcore import metrics
 from dmlcore.draws import PUSH, Draws
-from dmlcore.engines import ALL_ENGINES
 from dmlcore.policies import ALL_POLICIES
 from dmlcore.trace import predecessors
+from runs import ENGINES, run
+from runs import table as rows
 
-TABLE = [
-    pytest.param(policy, engine, cluster, id=f"{policy}-{engine}-{cluster}")
-    for policy in ALL_POLICIES
-    for engine in ALL_ENGINES
-    for cluster in CLUSTERS
-]
+BYTES = 9_640  # of the digits' parameters
 
 
 @pytest.fixture
-def trace(request):
-    policy, engine, cluster = request.param
-    run = ALL_ENGINES[engine]
-    return run(ALL_POLICIES[policy](), CLUSTERS[cluster], updates=120, seed=3, parameter_bytes=10_000)
+def trace(request, engine_is_there):
+    return run(*request.param).trace
+
+
+@pytest.fixture
+def engine_is_there(request):
+    """Starts Ray's cluster when the first row needs it."""
+    if request.node.callspec.params["trace"][1] == "ray":
+        request.getfixturevalue("ray_cluster")
 
 
 def table(function):
-    return pytest.mark.parametrize("trace", [pytest.param(p.values, id=p.id) for p in TABLE], indirect=True)(
-        function
-    )
+    return pytest.mark.parametrize("trace", rows(), indirect=True)(function)
 
 
 @table
 def test_trace_is_valid_and_complete(trace):
     assert trace.validate() is trace
-    assert len(trace.updates) == 120
+    assert len(trace.updates) == ENGINES[trace.metadata["engine"]][1]
     assert set(trace.metadata) >= {
         "engine",
         "policy",
@@ -60,7 +60,7 @@ def test_clocks_of_a_worker_are_consecutive_and_follow_each_other(trace):
         arrived = own["push_end"].fillna(own["compute_end"]).to_numpy()
         assert (begun[1:] >= own["compute_end"].to_numpy()[:-1]).all()
         assert (kept[1:] | (begun[1:] >= arrived[:-1])).all(), "only a kept copy needs no answer to the push"
-        assert (np.diff(arrived) >= 0).all(), "pushes of one worker arrive in order"
+        assert (np.diff(own["push_end"].dropna()) >= 0).all(), "pushes of one worker arrive in order"
         assert (np.diff(own["version_read"]) >= 0).all(), "a worker never goes back to an older version"
 
 
@@ -127,18 +127,19 @@ def test_nobody_idles_for_good(trace, request):
         assert all(b == d or b in made for d, b in zip(done, begun, strict=True))
         last = own.iloc[-1]
         if np.isnan(last.push_end):
-            sending = draws.transfer_seconds(PUSH, worker, int(last.clock), 10_000)
-            assert last.compute_end == end or last.compute_end + sending >= end, "it works"
+            sending = draws.transfer_seconds(PUSH, worker, int(last.clock), BYTES)
+            # On a real clock a task may take longer than it was meant to, which is all that is known of it.
+            in_time = last.compute_end == end or last.compute_end + sending >= end
+            assert in_time or "time_scale" in trace.metadata, "it works"
         else:
             waits = last["update"] in (-1, len(trace.updates) - 1)
             assert waits or finished[worker] > finished.min(), "its push waits, or it leads"
 
 
 @pytest.mark.parametrize("name", ALL_POLICIES)
-@pytest.mark.parametrize("engine", ALL_ENGINES)
-def test_same_seed_same_trace(name, engine):
-    run, cluster = ALL_ENGINES[engine], CLUSTERS["mixed"]
-    one, two, other = (run(ALL_POLICIES[name](), cluster, updates=60, seed=seed) for seed in (5, 5, 6))
+def test_same_seed_same_trace(name):
+    policy, cluster = ALL_POLICIES[name](), CLUSTERS["mixed"]
+    one, two, other = (dml.simulate(policy, cluster, updates=60, seed=seed) for seed in (5, 5, 6))
     assert one.tasks.equals(two.tasks)
     assert one.updates.equals(two.updates)
     assert not one.tasks.equals(other.tasks)
@@ -147,7 +148,7 @@ def test_same_seed_same_trace(name, engine):
 def test_policies_meet_the_same_stragglers():
     """Common random numbers: a task's compute time depends on seed, worker and clock, not on the policy."""
     runs = {
-        name: ALL_ENGINES["simulate"](policy(), CLUSTERS["mixed"], updates=100, seed=1)
+        name: dml.simulate(policy(), CLUSTERS["mixed"], updates=100, seed=1)
         for name, policy in ALL_POLICIES.items()
     }
     seconds: dict[tuple[int, int], float] = {}

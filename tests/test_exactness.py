@@ -15,23 +15,13 @@ import dmlcore as dml
 from dmlcore.policies import ALL_POLICIES
 from dmlcore.replayer.batches import BATCHES, INIT, run_key, task_indices
 from dmlcore.replayer.reference import replay_reference
+from runs import relative_error, same_bits
 
 OPTIMIZERS = {
     "sgd": lambda: optax.sgd(0.1),
     "momentum": lambda: optax.sgd(0.02, momentum=0.9),
     "adam": lambda: optax.adam(1e-3),
 }
-
-
-def same_bits(one, two):
-    return all(
-        (np.asarray(a) == np.asarray(b)).all() for a, b in zip(*map(jax.tree.leaves, (one, two)), strict=True)
-    )
-
-
-def relative_error(one, two):
-    flat = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)]) for tree in (one, two)]
-    return np.linalg.norm(flat[0] - flat[1]) / np.linalg.norm(flat[1])
 
 
 def train(policy, cluster=MIXED, optimizer=None, problem=None, **options):

@@ -16,8 +16,8 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 # A module imports from rows above its own, never from its own row or below.
 LAYERS = (
-    {"types", "checks", "files", "checkpoints", "provenance"},
-    {"faults"},
+    {"types", "checks", "files", "provenance"},
+    {"checkpoints", "faults"},
     {"policies", "loads", "transport", "cluster", "data"},
     {"draws", "problems", "theory"},
     {"trace"},

@@ -85,8 +85,8 @@ class Breakdowns:
             begun, computed = begun + late, computed + late
             first, *copies = self._faults.deliveries(worker, order.clock)
             arrival = max(computed + self._timing.pushing(worker, order.clock), now) + first
-            self._plan[worker] = (begun, computed, arrival)
-            push = (order.attempt, worker, order.clock, *self._plan[worker])
+            self._plan[worker] = plan = (begun, computed, arrival)
+            push = (order.attempt, worker, order.clock, *plan)
             self._at(arrival, "push", push)
             for later in copies:
                 self._at(arrival + later, "copy", push)
@@ -102,13 +102,10 @@ class Breakdowns:
         if order is None or plan is None or plan[1] <= now:
             return  # it has nothing to do, or what it did is on its way
         begun, computed, arrival = plan
-        self._plan[worker] = (
-            begun if begun <= now else begun + seconds,
-            computed + seconds,
-            arrival + seconds,
-        )
+        late = (begun if begun <= now else begun + seconds, computed + seconds, arrival + seconds)
+        self._plan[worker] = late
         if math.isfinite(seconds):
-            self._at(arrival + seconds, "push", (order.attempt, worker, order.clock, *self._plan[worker]))
+            self._at(arrival + seconds, "push", (order.attempt, worker, order.clock, *late))
 
     def _leave(self, incident: Incident, now: float) -> None:
         worker = incident.worker

@@ -33,7 +33,7 @@ class ThreadCrew:
         job, config = self._job, jax.config
         inbox = self._inboxes[worker] = queue.Queue()
         device = self._devices[worker % len(self._devices)] if len(self._devices) > 1 else None
-        x64: Any = config.jax_enable_x64  # type: ignore[attr-defined]
+        x64: Any = config.jax_enable_x64
 
         def run() -> None:
             with jax.enable_x64(x64):  # a setting of the calling thread, which a new one does not have

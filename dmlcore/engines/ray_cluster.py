@@ -58,7 +58,7 @@ def connection(address: str | None, num_cpus: int) -> Iterator[Any]:
         ImportError: Ray is not installed.
         ConnectionError: nobody answers at the address within `CONNECT_SECONDS`.
     """
-    ray = sys.modules.get("ray")
+    ray: Any = sys.modules.get("ray")
     mine = ray is None or not ray.is_initialized()
     if mine and address is None:
         ray = start_local(num_cpus)

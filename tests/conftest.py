@@ -1,0 +1,32 @@
+"""Fixtures that several files need, and which tests share a process."""
+
+import contextlib
+
+import pytest
+
+with contextlib.suppress(ImportError):
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        """Hands out tests one by one, but those that share something costly to one process."""
+
+        def _split_scope(self, nodeid):
+            path, _, name = nodeid.partition("::")
+            if "test_ray" in path or "-ray-" in name:
+                return "Ray's cluster"
+            return "eight devices" if "test_devices" in path else nodeid
+
+    def pytest_xdist_make_scheduler(config, log):
+        """Overrides `--dist`."""
+        return Together(config, log)
+
+
+@pytest.fixture(scope="session")
+def ray_cluster():
+    """One cluster on loopback for all tests that need Ray."""
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'dmlcore[ray]'")
+    from dmlcore.engines.ray_cluster import start_local
+
+    start_local(num_cpus=5)
+    yield ray
+    ray.shutdown()

@@ -1,0 +1,53 @@
+"""Runs that several tests look at, one of each policy on each engine and cluster."""
+
+import functools
+
+import jax
+import numpy as np
+import optax
+import pytest
+from clusters import CLUSTERS
+
+import dmlcore as dml
+from dmlcore.engines import ALL_ENGINES
+from dmlcore.policies import ALL_POLICIES
+
+# Real clocks run faster than the clusters' time, and on Ray for fewer updates.
+ENGINES = {
+    "simulate": (dml.engines.simulated(), 120),
+    "devices": (dml.engines.devices(), 120),
+    "threads": (dml.engines.threads(time_scale=0.05), 120),
+    "ray": (dml.engines.ray(time_scale=0.05, keep=True), 40),
+}
+assert set(ENGINES) == set(ALL_ENGINES)
+
+
+def same_bits(one, two):
+    return all(
+        (np.asarray(a) == np.asarray(b)).all() for a, b in zip(*map(jax.tree.leaves, (one, two)), strict=True)
+    )
+
+
+def relative_error(one, two):
+    flat = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)]) for tree in (one, two)]
+    return np.linalg.norm(flat[0] - flat[1]) / np.linalg.norm(flat[1])
+
+
+@functools.cache
+def run(policy, engine, cluster, seed=3):
+    """A run on the digits, of `ENGINES[engine][1]` updates."""
+    made, updates = ENGINES[engine]
+    problem, rule = dml.problems.digits_mlp(), ALL_POLICIES[policy]()
+    options = {"updates": updates, "seed": seed, "engine": made, "eval_every": updates}
+    return dml.train(problem, CLUSTERS[cluster], rule, optax.sgd(0.1), **options)
+
+
+def table(policies=ALL_POLICIES, clusters=CLUSTERS, engines=ENGINES):
+    """Rows of (policy, engine, cluster), those on Ray on one cluster only."""
+    return [
+        pytest.param((policy, engine, cluster), id=f"{policy}-{engine}-{cluster}")
+        for policy in policies
+        for engine in engines
+        for cluster in clusters
+        if engine != "ray" or cluster == "exponential"
+    ]
