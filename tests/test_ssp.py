@@ -39,7 +39,7 @@ class Exploration:
                 self.tasks[w, c][8:] = [self.version, weight]
             self.updates.append((self.now, len(decision.apply), len(decision.apply)))
             self.version += 1
-        for w, _, pulls in decision.start:
+        for w, _, pulls, _ in decision.start:
             assert w not in self.running, "a worker has one task at a time"
             if pulls:
                 self.running[w] = (self.version, self.now, self.now)

@@ -1,0 +1,65 @@
+"""HelloSSP, the conformance test of the original system: one row holds how far every worker is.
+
+Each worker reads the row, checks that nobody is further behind than it may be, and counts itself on.
+"""
+
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import dmlcore as dml
+from dmlcore.engines.setup import Job, Setup
+from dmlcore.problems.problem import Problem
+from dmlcore.replayer.steps import Stepper
+
+WORKERS, CLOCKS = 4, 15
+READS = itertools.count()
+
+
+def problem():
+    row = jnp.zeros(WORKERS)
+    data = np.zeros((1, 1), np.float32)
+    return Problem(
+        "hello", lambda key: row, lambda p, b: b[:, 0] * p.sum(), data, lambda p, d: {"loss": p[0]}, data
+    )
+
+
+class HelloStepper(Stepper):
+    """Its gradient is the check, and then a step of one for its own worker."""
+
+    staleness = 0
+
+    def gradient(self, params, worker, clock, batch_size):
+        row = np.asarray(params)
+        assert (row >= clock - self.staleness).all(), f"worker {worker} at clock {clock} reads {row}"
+        assert row[worker] == clock, f"worker {worker} at clock {clock} misses its own writes in {row}"
+        assert (row == row.astype(int)).all()
+        assert row.max() <= clock + self.staleness + 1
+        next(READS)
+        return -jnp.zeros(WORKERS).at[worker].set(1.0)
+
+
+class HelloJob(Job):
+    """A job that computes with `HelloStepper`."""
+
+    def stepper(self, device=None):
+        stepper = HelloStepper(self.problem, self.optimizer, self.setup.seed, device)
+        stepper.staleness = self.setup.policy.staleness
+        return stepper
+
+
+def job(policy, **options):
+    cluster = dml.Cluster.uniform(WORKERS, samples_per_second=32 / 0.05, jitter=lambda u: 2 * u)
+    setup = Setup.checked(policy, cluster, samples=32 * WORKERS * CLOCKS, **options)
+    return HelloJob(setup, problem(), optax.sgd(1.0), time_scale=0.3)
+
+
+def check(recording, policy):
+    """Every push counted once, and nobody ever read what it must not."""
+    tasks = recording.trace.tasks
+    counted = tasks[tasks["update"] >= 0].groupby("worker").size()
+    assert (np.asarray(recording.params) == counted.reindex(range(WORKERS), fill_value=0)).all()
+    assert dml.metrics.clock_gap(recording.trace) <= policy.staleness
+    assert dml.metrics.read_window_violations(recording.trace, policy.staleness).empty

@@ -1,0 +1,176 @@
+"""Whoever leaves, joins, sends twice or is restarted when: nobody is stuck, and every push counts once."""
+
+import itertools
+
+import numpy as np
+import pytest
+from clusters import CLUSTERS, MIXED
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dmlcore as dml
+from dmlcore.engines.breakdowns import simulate_breakdowns
+from dmlcore.engines.server import Server
+from dmlcore.engines.setup import Setup
+from dmlcore.engines.stop import Stop
+from dmlcore.loads import equal
+from dmlcore.policies import ALL_POLICIES
+
+WORKERS = 4
+
+
+class Exploration:
+    """Keeps a server's book by hand: any task may arrive next, anybody may leave or come back."""
+
+    def __init__(self, policy):
+        self.policy, self.now, self.serial = policy, 0.0, itertools.count()
+        self.server = self.new()
+        self.server.begin()
+        self.sent = []
+        self.saved = []
+
+    def new(self):
+        return Server(self.policy, WORKERS, Stop(updates=10**6), equal(), 1, self.plan, self.serial)
+
+    def plan(self, order):
+        return order.time, order.time
+
+    def step(self, kind, choice):
+        self.now += 1.0
+        server = self.server
+        flying = [order for order in server.flight if order is not None]
+        if kind == "push" and flying:
+            order = flying[choice % len(flying)]
+            self.sent.append(order)
+            answer = self.push(order)
+            assert answer is not None
+            if answer.apply and not server.pending:
+                self.saved = server.journal[:]
+        elif kind == "again" and self.sent:
+            assert self.push(self.sent[choice % len(self.sent)]) is None, "what came before does not count"
+        elif kind == "leave":
+            present = sorted(server.present)
+            if len(present) > 1:
+                server.leave(present[choice % len(present)], self.now)
+        elif kind == "join":
+            away = sorted({*range(WORKERS)} - server.present)
+            if away:
+                server.join(away[choice % len(away)], self.now)
+        elif kind == "restart":
+            present = server.present
+            self.server = server = self.new().restore(self.saved)
+            server.resume(self.now)
+            for worker in sorted(server.present - present):
+                server.leave(worker, self.now)
+            for worker in sorted(present - server.present):
+                server.join(worker, self.now)
+        server.check_alive(self.now)
+
+    def push(self, order):
+        return self.server.push(order.worker, order.clock, self.now, order.time, self.now, order.attempt)
+
+
+kinds = st.sampled_from(["push"] * 8 + ["again", "leave", "join", "restart"])
+histories = st.lists(st.tuples(kinds, st.integers(0, 1000)), min_size=1, max_size=80)
+
+
+@pytest.mark.parametrize("name", ALL_POLICIES)
+@settings(max_examples=60, deadline=None)
+@given(histories)
+def test_nobody_is_stuck_and_nothing_counts_twice(name, history):
+    exploration = Exploration(ALL_POLICIES[name]())
+    for kind, choice in history:
+        exploration.step(kind, choice)
+    exploration.now += 1.0
+    trace = exploration.server.trace(exploration.now, {"num_workers": WORKERS})  # validates
+    applied = trace.tasks[trace.tasks["update"] >= 0]
+    assert not applied.duplicated(["worker", "clock"]).any()
+    assert applied.groupby("update")["weight"].sum().le(1 + 1e-9).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from([dml.ssp, dml.essp]), st.integers(0, 3), histories)
+def test_the_window_holds_for_those_present(policy, staleness, history):
+    """Whoever begins a clock is at most `staleness` ahead of the slowest of those who are there."""
+    exploration = Exploration(policy(staleness))
+    for kind, choice in history:
+        exploration.step(kind, choice)
+        server = exploration.server
+        finished = server.state.clocks.finished
+        slowest = min(finished[worker] for worker in server.present)
+        for order in server.flight:
+            if order is not None:
+                assert order.clock == finished[order.worker]
+                assert order.clock - slowest <= staleness
+
+
+@pytest.mark.parametrize(
+    "policy", [dml.bsp(), dml.k_sync(3), dml.k_async(4), dml.ssp(0), dml.k_batch_sync(6)], ids=str
+)
+def test_the_rest_go_on_when_all_others_leave(policy):
+    exploration = Exploration(policy)
+    for _ in range(7):
+        exploration.step("push", 0)
+    for worker in (3, 1, 0):
+        exploration.step("leave", worker)
+    before = exploration.server.num_updates
+    for _ in range(12):
+        exploration.step("push", 0)
+    assert exploration.server.num_updates >= before + 2
+
+
+def test_bsp_takes_the_mean_over_those_who_are_there():
+    exploration = Exploration(dml.bsp())
+    exploration.step("leave", 2)
+    for _ in range(6):
+        exploration.step("push", 0)
+    trace = exploration.server.trace(exploration.now, {"num_workers": WORKERS})
+    applied = trace.tasks[trace.tasks["update"] >= 0]
+    np.testing.assert_allclose(applied["weight"], 1 / 3)
+    assert list(trace.updates["num_tasks"]) == [3, 3]
+
+
+def test_who_comes_back_is_sent_ahead_to_the_slowest():
+    exploration = Exploration(dml.ssp(2))
+    exploration.step("leave", 0)
+    for turn in range(30):
+        exploration.step("push", turn)
+    slowest = exploration.server.state.clocks.slowest
+    assert slowest > 5
+    exploration.step("join", 0)
+    assert exploration.server.flight[0].clock == slowest
+
+
+def test_a_policy_without_hooks_says_so():
+    policy = dml.asp()._replace(on_leave=None)
+    cluster = MIXED.with_faults(dml.faults.Crash(1, 0.1))
+    with pytest.raises(ValueError, match=r"asp\(\) has no on_leave, but worker 1 leaves or joins"):
+        dml.simulate(policy, cluster, updates=50)
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("name", ALL_POLICIES)
+@pytest.mark.parametrize(
+    "stop", [{"updates": 150}, {"seconds": 1.7}, {"samples": 3000}], ids=lambda s: next(iter(s))
+)
+def test_the_book_makes_the_trace_of_the_fast_simulator(name, cluster, stop):
+    """Row by row, times and all: what real engines are driven by is what the simulator does."""
+    policy, options = ALL_POLICIES[name](), {"seed": 3, "parameter_bytes": 1000, **stop}
+    fast = dml.simulate(policy, CLUSTERS[cluster], **options)
+    slow = simulate_breakdowns(Setup.checked(policy, CLUSTERS[cluster], **options))
+    assert slow.tasks.equals(fast.tasks)
+    assert slow.updates.equals(fast.updates)
+    assert slow.end_time == fast.end_time
+
+
+def test_a_restored_book_is_the_same():
+    exploration = Exploration(dml.ssp(2))
+    for kind, choice in [("push", 3), ("leave", 1), ("push", 1), ("push", 2), ("join", 0), ("push", 0)] * 5:
+        exploration.step(kind, choice)
+    one = exploration.server
+    other = exploration.new().restore(one.journal)
+    assert [order and order[:-1] for order in one.flight] == [order and order[:-1] for order in other.flight]
+    assert one.state == other.state or vars(one.state.clocks) == vars(other.state.clocks)
+    traces = [book.trace(100.0, {"num_workers": WORKERS}) for book in (one, other)]
+    assert traces[0].tasks.equals(traces[1].tasks)
+    assert traces[0].updates.equals(traces[1].updates)

@@ -1,0 +1,141 @@
+"""Real threads: what they record replays to what they computed, and what fails ends everything."""
+
+import threading
+import time
+
+import hello
+import jax
+import numpy as np
+import optax
+import pytest
+from clusters import EXPONENTIAL, MIXED
+
+import dmlcore as dml
+from dmlcore.engines import on_threads
+from dmlcore.engines.serving import WorkerError
+from dmlcore.replayer.reference import replay_reference
+from runs import relative_error, same_bits
+
+FAST = dml.engines.threads(time_scale=0.02)
+
+
+def train(policy, problem=None, optimizer=None, **options):
+    options = {"updates": 500, "engine": FAST, "seed": 2, "eval_every": 500} | options
+    problem = problem or dml.problems.digits_mlp()
+    return problem, dml.train(problem, EXPONENTIAL, policy, optimizer or optax.sgd(0.1), **options)
+
+
+@pytest.mark.parametrize(
+    ("policy", "bits"), [(dml.asp(), True), (dml.ssp(3), True), (dml.k_batch_async(3), False)], ids=str
+)
+def test_a_recorded_run_replays_to_its_parameters(policy, bits):
+    """To the last bit where weights are powers of two: a gradient may then be weighted before or after.
+
+    The readable replay weighs as the server does, and so gives the same bits always.
+    """
+    problem, run = train(policy)
+    again = dml.replay(run.trace, problem, optax.sgd(0.1))
+    assert relative_error(run.params, again.params) <= 1e-4
+    assert same_bits(run.params, again.params) or not bits
+    assert same_bits(run.params, replay_reference(run.trace, problem, optax.sgd(0.1)))
+
+
+@pytest.mark.parametrize("policy", [dml.asp(), dml.ssp(3), dml.k_batch_async(3)], ids=str)
+def test_a_recorded_run_replays_in_float64(policy):
+    with jax.enable_x64(True):
+        problem, run = train(policy, dml.problems.digits_mlp(dtype="float64"))
+        assert all(leaf.dtype == np.float64 for leaf in jax.tree.leaves(run.params))
+        assert relative_error(run.params, dml.replay(run.trace, problem, optax.sgd(0.1)).params) <= 1e-10
+
+
+@pytest.mark.parametrize(
+    "optimizer", [optax.adam(1e-3), optax.sgd(0.02, 0.9)], ids=["adam", "momentum"]
+)
+@pytest.mark.parametrize("policy", [dml.ssp(2), dml.k_sync(3)], ids=str)
+def test_a_recorded_run_replays_with_an_optimizer_that_has_a_state(policy, optimizer):
+    problem, run = train(policy, optimizer=optimizer, updates=150)
+    assert relative_error(run.params, dml.replay(run.trace, problem, optimizer).params) <= 1e-4
+
+
+@pytest.mark.parametrize(
+    "policy", [dml.ssp(3, weight=1.0), dml.ssp(1, weight=1.0), dml.essp(2, weight=1.0)], ids=str
+)
+def test_hello_ssp(policy):
+    before = next(hello.READS)
+    hello.check(on_threads.record(hello.job(policy)), policy)
+    assert next(hello.READS) - before > hello.WORKERS * hello.CLOCKS, "the check ran"
+
+
+def test_times_are_those_that_were_drawn():
+    """No task is shorter than it was drawn, and the simulator's run of the same seed is no longer."""
+    policy, options = dml.bsp(), {"updates": 20, "seed": 5}
+    _, run = train(policy, engine=dml.engines.threads(time_scale=0.2), eval_every=20, **options)
+    simulated = dml.simulate(policy, EXPONENTIAL, **options)
+    each = run.trace.tasks.merge(simulated.tasks, on=["worker", "clock"], suffixes=("", "_drawn"))
+    assert len(each) == 80
+    spent, meant = (each["compute_end" + of] - each["compute_start" + of] for of in ("", "_drawn"))
+    assert (spent >= meant - 1e-9).all()
+    assert run.trace.end_time >= simulated.end_time
+
+
+def test_nothing_is_injected_at_scale_0():
+    _, run = train(dml.asp(), engine=dml.engines.threads(time_scale=0), updates=50)
+    assert 0 < run.trace.end_time < 60
+    assert len(run.trace.updates) == 50
+
+
+def test_stops_at_a_time_and_at_a_target():
+    _, run = train(dml.asp(), updates=None, seconds=2.0, eval_every=10)
+    assert run.trace.end_time == 2.0
+    assert run.trace.updates["time"].iloc[-1] <= 2.0
+    _, run = train(dml.asp(), updates=400, until={"loss": 2.0}, eval_every=10)
+    assert run.history["loss"].iloc[-1] <= 2.0 < run.history["loss"].iloc[-2]
+    assert len(run.trace.updates) == run.history["update"].iloc[-1] < 400
+
+
+def test_a_gradient_that_raises_names_worker_clock_and_cause():
+    problem = hello.problem()
+
+    class Failing(hello.HelloStepper):
+        def gradient(self, params, worker, clock, batch_size):
+            if (worker, clock) == (2, 3):
+                raise ArithmeticError("the loss is not finite")
+            return super().gradient(params, worker, clock, batch_size)
+
+    class FailingJob(hello.HelloJob):
+        def stepper(self, device=None):
+            stepper = Failing(problem, self.optimizer, 0, device)
+            stepper.staleness = 3
+            return stepper
+
+    job = FailingJob(hello.job(dml.ssp(3, weight=1.0)).setup, problem, optax.sgd(1.0), time_scale=0.1)
+    with pytest.raises(WorkerError, match="worker 2, clock 3: ArithmeticError: the loss is not finite"):
+        on_threads.record(job)
+    deadline = time.monotonic() + 10
+    while any(thread.name.startswith("worker ") for thread in threading.enumerate()):
+        assert time.monotonic() < deadline, "every thread ends"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("scale", [-1, np.nan, "fast"])
+def test_a_wrong_scale_is_one_clear_error(scale):
+    with pytest.raises(ValueError, match="time_scale: got"):
+        dml.engines.threads(scale)
+
+
+def test_a_policy_that_deadlocks_is_told_so():
+    from dmlcore.types import Decision
+
+    stuck = dml.Policy("stuck()", lambda num_workers: None, lambda state, push: (state, Decision()))
+    with pytest.raises(RuntimeError, match=r"stuck\(\) deadlocks at .* all 4 workers wait"):
+        train(stuck, updates=5)
+
+
+def test_links_are_waited_for():
+    _, run = train(dml.k_async(2), updates=40)
+    assert (run.trace.tasks["compute_start"] >= run.trace.tasks["pull_start"]).all()
+    run = dml.train(dml.problems.digits_mlp(), MIXED, dml.asp(), optax.sgd(0.1), updates=40, engine=FAST)
+    done = run.trace.tasks[run.trace.tasks["push_end"].notna() & (run.trace.tasks["worker"] == 1)]
+    least = 9_640 / 5e7
+    assert (done["push_end"] - done["compute_end"] >= least).all()
+    assert (done["compute_start"] - done["pull_start"] >= least).all()
