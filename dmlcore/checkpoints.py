@@ -98,7 +98,7 @@ def journal_entries(columns: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
 
 def _first_difference(found: Any, wanted: Any) -> str:
     if isinstance(found, dict) and isinstance(wanted, dict):
-        for name in sorted({*found, *wanted}):
+        for name in wanted | found:
             if found.get(name) != wanted.get(name):
                 return f"{name}: {found.get(name)!r} there, {wanted.get(name)!r} here"
     return "it differs"

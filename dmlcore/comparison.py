@@ -7,7 +7,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import optax
@@ -16,13 +16,16 @@ import pandas as pd
 from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.engines.arguments import check_kind, check_seed
+from dmlcore.engines.engine import Engine, resolve
+from dmlcore.engines.ray_cluster import spread
 from dmlcore.engines.stop import stop_rule
 from dmlcore.problems.problem import Problem
-from dmlcore.runs import Run, check_optimizer, check_until, replay, replay_lanes, timeline
-from dmlcore.trace import Trace
+from dmlcore.replayer.compiled import Replay
+from dmlcore.runs import check_optimizer, check_until, replay, replay_lanes, timeline, train
 from dmlcore.types import Method, Policy
 
 T = TypeVar("T")
+EXECUTORS = {"threads": None, "ray": None}
 
 
 def compare(
@@ -34,6 +37,7 @@ def compare(
     seeds: Iterable[int] = range(5),
     until: Mapping[str, float] | None = None,
     eval_every: int | None = None,
+    executor: str = "threads",
     **options: Any,
 ) -> pd.DataFrame:
     """Trains every method under every seed and returns all histories as one tidy frame.
@@ -48,6 +52,8 @@ def compare(
         seeds: of the runs.
         until: as for `train`.
         eval_every: as for `train`.
+        executor: "threads" of this process, or "ray", which spreads methods and seeds over a Ray cluster: the
+            one that is connected or that RAY_ADDRESS names, else a local one. The same frame either way.
         **options: as for `train`: one of `updates`, `seconds`, `samples`; `batch_size`, `load`, `transport`,
             `engine`.
 
@@ -65,7 +71,7 @@ def compare(
         >>> len(runs), list(runs.columns[:5])
         (12, ['method', 'seed', 'update', 'time', 'samples'])
     """
-    return _run_all(methods, problem, cluster, {None: optimizer}, seeds, until, eval_every, options)
+    return _run_all(methods, problem, cluster, {None: optimizer}, seeds, until, eval_every, executor, options)
 
 
 def sweep(
@@ -78,6 +84,7 @@ def sweep(
     seeds: Iterable[int] = range(5),
     until: Mapping[str, float] | None = None,
     eval_every: int | None = None,
+    executor: str = "threads",
     **options: Any,
 ) -> pd.DataFrame:
     """Compares methods at every learning rate of one shared grid, for a fair choice of each method's own.
@@ -94,6 +101,8 @@ def sweep(
         seeds: of the runs.
         until: as for `train`.
         eval_every: as for `train`.
+        executor: "threads" of this process, or "ray", which spreads methods and seeds over a Ray cluster: the
+            one that is connected or that RAY_ADDRESS names, else a local one. The same frame either way.
         **options: as for `compare`.
 
     Returns:
@@ -122,6 +131,7 @@ def sweep(
         seeds,
         until,
         eval_every,
+        executor,
         options,
     )
 
@@ -134,6 +144,7 @@ def _run_all(
     seeds: Iterable[int],
     until: Mapping[str, float] | None,
     eval_every: int | None,
+    executor: str,
     options: dict[str, Any],
 ) -> pd.DataFrame:
     check_kind("problem", problem, Problem)
@@ -148,37 +159,81 @@ def _run_all(
     stop_rule(*(options.get(name) for name in ("updates", "seconds", "samples")))
     check_until(until)
     each = {name: _method(name, method) for name, method in methods.items()}
-
-    def trace(method: Method, seed: int) -> Trace:
-        own = {"load": method.load, "transport": method.transport}
-        own = {key: value for key, value in own.items() if value is not None}
-        return timeline(problem, cluster, method.policy, seed=seed, **(options | own))
-
-    frames = []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for name, method in each.items():
-            traces = _map(pool, functools.partial(trace, method), seeds)
-            distinct = [method.optimizer] if method.optimizer else [*optimizers.values()]
-            lanes = [(each_trace, optimizer) for optimizer in distinct for each_trace in traces]
-            runs = _train_lanes(pool, lanes, problem, until=until, eval_every=eval_every)
-            if method.optimizer:
-                runs *= len(optimizers)
-            for (rate, seed), run in zip(itertools.product(optimizers, seeds), runs, strict=True):
-                columns: dict[str, Any] = {"method": name} | ({} if rate is None else {"learning_rate": rate})
-                frames.append(run.history.assign(**columns, seed=seed))
-    table = pd.concat(frames, ignore_index=True)
+    checks.choice("executor", executor, EXECUTORS)
+    engine = resolve(options.pop("engine", "simulate"))
+    work = Work(problem, cluster, [*optimizers.values()], engine, until, eval_every, options)
+    runs = list(itertools.product(each, seeds))
+    items = [(each[name], seed) for name, seed in runs]
+    if executor == "ray":
+        found = spread(_histories, work, items)
+    elif engine.record is not None or engine.driver is not Replay:
+        found = [
+            _histories(work, item) for item in items
+        ]  # one after the other: each has the machine to itself
+    elif jax.default_backend() != "cpu":
+        found = [histories for method in each.values() for histories in _side_by_side(work, method, seeds)]
+    else:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            found = _map(pool, functools.partial(_histories, work), items)
+    frames = {}
+    for (name, seed), histories in zip(runs, found, strict=True):
+        for rate, history in zip(optimizers, histories, strict=True):
+            columns: dict[str, Any] = {"method": name} | ({} if rate is None else {"learning_rate": rate})
+            frames[name, rate, seed] = history.assign(**columns, seed=seed)
+    table = pd.concat([frames[key] for key in itertools.product(each, optimizers, seeds)], ignore_index=True)
     first = [name for name in ("method", "learning_rate", "seed") if name in table]
     return table[first + [name for name in table if name not in first]]
 
 
-def _train_lanes(
-    pool: ThreadPoolExecutor, lanes: Sequence[tuple[Trace, Any]], problem: Problem, **options: Any
-) -> list[Run]:
-    """Lanes of one `vmap` on an accelerator; on a CPU, where that gains nothing, one a thread."""
-    if jax.default_backend() != "cpu":
-        traces, optimizers = zip(*lanes, strict=True)
-        return replay_lanes(traces, problem, optimizers, **options)
-    return _map(pool, lambda lane: replay(lane[0], problem, lane[1], **options), lanes)
+class Work(NamedTuple):
+    """What all runs of a comparison share; options are those of `timeline`."""
+
+    problem: Problem
+    cluster: Cluster
+    optimizers: list[optax.GradientTransformation]
+    engine: Engine
+    until: Mapping[str, float] | None
+    eval_every: int | None
+    options: dict[str, Any]
+
+
+def _options(work: Work, method: Method) -> dict[str, Any]:
+    own = {"load": method.load, "transport": method.transport}
+    return work.options | {name: value for name, value in own.items() if value is not None}
+
+
+def _histories(work: Work, item: tuple[Method, int]) -> list[pd.DataFrame]:
+    """Histories of a method on a seed, one for each optimizer; a virtual timeline is made once."""
+    method, seed = item
+    problem, cluster, optimizers, engine, until, eval_every, _ = work
+    judged: dict[str, Any] = {"until": until, "eval_every": eval_every}
+    options = _options(work, method) | {"seed": seed}
+    distinct = [method.optimizer] if method.optimizer else optimizers
+    if engine.record is None and engine.driver is Replay:
+        trace = timeline(problem, cluster, method.policy, engine=engine, **options)
+        runs = [replay(trace, problem, optimizer, **judged) for optimizer in distinct]
+    else:
+        options |= judged | {"engine": engine}
+        runs = [train(problem, cluster, method.policy, optimizer, **options) for optimizer in distinct]
+    histories = [run.history for run in runs]
+    return histories * len(optimizers) if method.optimizer else histories
+
+
+def _side_by_side(work: Work, method: Method, seeds: Sequence[int]) -> list[list[pd.DataFrame]]:
+    """The same for all seeds, as lanes of one `vmap`: on an accelerator, which a single run leaves idle."""
+    options = _options(work, method)
+    traces = [
+        timeline(work.problem, work.cluster, method.policy, engine=work.engine, seed=seed, **options)
+        for seed in seeds
+    ]
+    distinct = [method.optimizer] if method.optimizer else work.optimizers
+    lanes = [(trace, optimizer) for trace in traces for optimizer in distinct]
+    several, optimizers = zip(*lanes, strict=True)
+    runs = replay_lanes(several, work.problem, optimizers, until=work.until, eval_every=work.eval_every)
+    histories = [
+        [run.history for run in runs[i : i + len(distinct)]] for i in range(0, len(runs), len(distinct))
+    ]
+    return [own * len(work.optimizers) for own in histories] if method.optimizer else histories
 
 
 def _map(pool: ThreadPoolExecutor, function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:

@@ -4,6 +4,7 @@ Each worker reads the row, checks that nobody is further behind than it may be, 
 """
 
 import itertools
+import os
 
 import jax.numpy as jnp
 import numpy as np
@@ -41,13 +42,19 @@ class HelloStepper(Stepper):
         return -jnp.zeros(WORKERS).at[worker].set(1.0)
 
 
-class HelloJob(Job):
-    """A job that computes with `HelloStepper`."""
+def with_stepper(kind):
+    """The class of jobs that compute with `kind`."""
 
-    def stepper(self, device=None):
-        stepper = HelloStepper(self.problem, self.optimizer, self.setup.seed, device)
-        stepper.staleness = self.setup.policy.staleness
-        return stepper
+    class OwnJob(Job):
+        def stepper(self, device=None):
+            stepper = kind(self.problem, self.optimizer, self.setup.seed, device)
+            stepper.staleness = self.setup.policy.staleness
+            return stepper
+
+    return OwnJob
+
+
+HelloJob = with_stepper(HelloStepper)
 
 
 def job(policy, **options):
@@ -63,3 +70,24 @@ def check(recording, policy):
     assert (np.asarray(recording.params) == counted.reindex(range(WORKERS), fill_value=0)).all()
     assert dml.metrics.clock_gap(recording.trace) <= policy.staleness
     assert dml.metrics.read_window_violations(recording.trace, policy.staleness).empty
+
+
+class FailingStepper(HelloStepper):
+    """Its gradient raises once."""
+
+    def gradient(self, params, worker, clock, batch_size):
+        if (worker, clock) == (2, 3):
+            raise ArithmeticError("the loss is not finite")
+        return super().gradient(params, worker, clock, batch_size)
+
+
+class DyingStepper(HelloStepper):
+    """Its process ends once, at clock 3 of worker 2."""
+
+    def gradient(self, params, worker, clock, batch_size):
+        if (worker, clock) == (2, 3) and np.asarray(params).max() < 6:
+            os._exit(1)
+        return super().gradient(params, worker, clock, batch_size)
+
+
+FailingJob, DyingJob = with_stepper(FailingStepper), with_stepper(DyingStepper)

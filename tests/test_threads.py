@@ -48,9 +48,7 @@ def test_a_recorded_run_replays_in_float64(policy):
         assert relative_error(run.params, dml.replay(run.trace, problem, optax.sgd(0.1)).params) <= 1e-10
 
 
-@pytest.mark.parametrize(
-    "optimizer", [optax.adam(1e-3), optax.sgd(0.02, 0.9)], ids=["adam", "momentum"]
-)
+@pytest.mark.parametrize("optimizer", [optax.adam(1e-3), optax.sgd(0.02, 0.9)], ids=["adam", "momentum"])
 @pytest.mark.parametrize("policy", [dml.ssp(2), dml.k_sync(3)], ids=str)
 def test_a_recorded_run_replays_with_an_optimizer_that_has_a_state(policy, optimizer):
     problem, run = train(policy, optimizer=optimizer, updates=150)
@@ -94,21 +92,8 @@ def test_stops_at_a_time_and_at_a_target():
 
 
 def test_a_gradient_that_raises_names_worker_clock_and_cause():
-    problem = hello.problem()
-
-    class Failing(hello.HelloStepper):
-        def gradient(self, params, worker, clock, batch_size):
-            if (worker, clock) == (2, 3):
-                raise ArithmeticError("the loss is not finite")
-            return super().gradient(params, worker, clock, batch_size)
-
-    class FailingJob(hello.HelloJob):
-        def stepper(self, device=None):
-            stepper = Failing(problem, self.optimizer, 0, device)
-            stepper.staleness = 3
-            return stepper
-
-    job = FailingJob(hello.job(dml.ssp(3, weight=1.0)).setup, problem, optax.sgd(1.0), time_scale=0.1)
+    job = hello.job(dml.ssp(3, weight=1.0))
+    job = hello.FailingJob(job.setup, job.problem, job.optimizer, job.time_scale)
     with pytest.raises(WorkerError, match="worker 2, clock 3: ArithmeticError: the loss is not finite"):
         on_threads.record(job)
     deadline = time.monotonic() + 10

@@ -8,15 +8,14 @@ import itertools
 import os
 import queue
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from dmlcore import checks
-from dmlcore.engines.ray_cluster import connection, installed
+from dmlcore.engines.ray_cluster import actors_for, connection, installed
 from dmlcore.engines.serving import Recording, Serving, WorkerError
 from dmlcore.engines.setup import Job
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Stop, Worker
@@ -202,54 +201,6 @@ class ServerActor:
             actors = crew.close()
         flat = np.asarray(ravel_pytree(params)[0])
         return trace.tasks, trace.updates, trace.metadata, flat, actors
-
-
-class Actors:
-    """The actors of a run, or those kept for the next.
-
-    Args:
-        connected: the connection that they belong to.
-        server: its actor.
-        workers: actors with nothing to do.
-    """
-
-    def __init__(self, connected: Any):
-        self.connected = connected
-        self.server: Any = None
-        self.workers: list[Any] = []
-
-
-_kept: list[Actors] = []
-
-
-@contextlib.contextmanager
-def actors_for(ray: Any, num_workers: int, keep: bool) -> Iterator[Actors]:
-    """Actors for a run: kept ones, as far as there are some, and room for the rest.
-
-    Raises:
-        ValueError: the cluster has too few free CPUs.
-    """
-    connected = ray.get_runtime_context().get_job_id()
-    found = [each for each in _kept if each.connected == connected]
-    _kept.clear()
-    actors = found[0] if found else Actors(connected)
-    there = len(actors.workers) + (actors.server is not None)
-    free, needed = int(ray.available_resources().get("CPU", 0)) + there, num_workers + 1
-    if free < needed:
-        given = f"{num_workers} workers and a server, on a Ray cluster with {free} free CPUs"
-        checks.fail("cluster", given, f"at most one each: {needed - free} CPUs are missing")
-    try:
-        yield actors
-    except BaseException:
-        keep = False
-        raise
-    finally:
-        if keep:
-            _kept.append(actors)
-        else:
-            for actor in [actors.server, *actors.workers]:
-                if actor is not None:
-                    ray.kill(actor)
 
 
 def new_actor(kind: Callable[..., Any]) -> Any:

@@ -6,13 +6,17 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
+
+import jax
 
 from dmlcore import checks
 
 CONNECT_SECONDS = 10.0  # before an address counts as unreachable
+FREE_SECONDS = 5.0  # for CPUs of those who have ended
 OBJECT_STORE_BYTES = 256 * 2**20
 # Of a cluster that is started here: on loopback, as Ray has it on laptops' systems only, and with patience.
 LOCAL = {
@@ -48,7 +52,7 @@ def start_local(num_cpus: int) -> Any:
 
 @contextlib.contextmanager
 def connection(address: str | None, num_cpus: int) -> Iterator[Any]:
-    """Connects to the cluster at `address`, else to the one that is connected, else to a local one.
+    """Connects to the cluster at `address` or at RAY_ADDRESS, unless one is connected, or to a local one.
 
     Args:
         address: of a running cluster; None: any.
@@ -59,12 +63,13 @@ def connection(address: str | None, num_cpus: int) -> Iterator[Any]:
         ConnectionError: nobody answers at the address within `CONNECT_SECONDS`.
     """
     ray: Any = sys.modules.get("ray")
+    address = address or os.environ.get("RAY_ADDRESS")
     mine = ray is None or not ray.is_initialized()
     if mine and address is None:
         ray = start_local(num_cpus)
     elif mine:
         ray = installed()
-        _reach(str(address))
+        reach(str(address))
         ray.init(address=address, **QUIET)
     try:
         yield ray
@@ -73,7 +78,96 @@ def connection(address: str | None, num_cpus: int) -> Iterator[Any]:
             ray.shutdown()
 
 
-def _reach(address: str) -> None:
+class Actors:
+    """The actors of a run, or those kept for the next.
+
+    Args:
+        connected: the connection that they belong to.
+        server: its actor.
+        workers: actors with nothing to do.
+    """
+
+    def __init__(self, connected: Any):
+        self.connected = connected
+        self.server: Any = None
+        self.workers: list[Any] = []
+
+    def end(self, ray: Any) -> None:
+        """Gives their CPUs back."""
+        for actor in [self.server, *self.workers]:
+            if actor is not None:
+                ray.kill(actor)
+
+
+_kept: list[Actors] = []
+
+
+@contextlib.contextmanager
+def actors_for(ray: Any, num_workers: int, keep: bool) -> Iterator[Actors]:
+    """Actors for a run: kept ones, as far as there are some, and room for the rest.
+
+    Raises:
+        ValueError: the cluster has too few free CPUs.
+    """
+    connected = ray.get_runtime_context().get_job_id()
+    kept = _kept.pop() if _kept else None
+    actors = kept if kept is not None and kept.connected == connected else Actors(connected)
+    there = len(actors.workers) + (actors.server is not None)
+    needed = num_workers + 1
+    free = there + free_cpus(ray, needed - there)
+    if free < needed:
+        given = f"{num_workers} workers and a server, on a Ray cluster with {free} free CPUs"
+        checks.fail("cluster", given, f"at most one each: {needed - free} CPUs are missing")
+    try:
+        yield actors
+    except BaseException:
+        keep = False
+        raise
+    finally:
+        if keep:
+            _kept.append(actors)
+        else:
+            actors.end(ray)
+
+
+def free_cpus(ray: Any, wanted: int) -> int:
+    """Returns how many CPUs are free; waits a moment for `wanted`, since who has ended frees its own late."""
+    deadline = time.monotonic() + FREE_SECONDS
+    while (free := int(ray.available_resources().get("CPU", 0))) < wanted:
+        if time.monotonic() > deadline or ray.cluster_resources().get("CPU", 0) < wanted:
+            break
+        time.sleep(0.1)
+    return free
+
+
+def spread(function: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any]) -> list[Any]:
+    """Returns `function(shared, item)` of all items, each computed as a task of a Ray cluster, on one CPU.
+
+    Raises:
+        ValueError: the cluster has no free CPU; or what the function raises.
+    """
+    config: Any = jax.config
+    settings = {"jax_enable_x64": config.jax_enable_x64}
+
+    def run(reference: Any, item: Any) -> Any:
+        for name, value in settings.items():
+            jax.config.update(name, value)
+        return function(reference, item)
+
+    with connection(None, os.cpu_count() or 1) as ray:
+        if _kept:
+            _kept.pop().end(ray)
+        if free_cpus(ray, 1) < 1:
+            checks.fail("executor", "'ray', on a cluster with no free CPU", "at least one free CPU")
+        task, reference = ray.remote(num_cpus=1)(run), ray.put(shared)
+        try:
+            return ray.get([task.remote(reference, item) for item in items])
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+
+
+def reach(address: str) -> None:
+    """Raises ConnectionError where nobody answers at an address, and ValueError where it is none."""
     parts = urlsplit(address if "://" in address else f"//{address}")
     if address == "auto":
         return

@@ -173,7 +173,7 @@ class Worker:
         due = (order.time, order.time) if self._timing is None else self._timing.computing(order)
         if (message := self._wait(due[0] + late, order)) is not None:
             return message
-        # Where latencies are injected, a thread that wakes up late makes up for it: only what it should take counts.
+        # Where latencies are injected, who wakes up late makes up for it: what it should take is what counts.
         begun = self._clock.now() if self._timing is None and order.pull else due[0] + late
         if order.pull:
             self._state = self._stepper.put(assignment.state)

@@ -1,0 +1,169 @@
+"""Checkpoints: a run that is killed goes on, to the same parameters; nothing half-written is left."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import optax
+import pytest
+from clusters import EXPONENTIAL, MIXED
+
+import dmlcore as dml
+from dmlcore.checkpoints import Checkpoints, journal_arrays, journal_entries
+from dmlcore.policies import ALL_POLICIES
+from runs import relative_error, same_bits
+
+# Prints when each checkpoint is there; takes its time after it, so that it can be killed.
+SCRIPT = """
+import sys, time, jax, numpy as np, optax
+import dmlcore as dml
+from dmlcore import checkpoints
+from scipy import stats
+
+folder, updates = sys.argv[1], int(sys.argv[4])
+policy, engine = eval("dml." + sys.argv[2]), eval("dml.engines." + sys.argv[3])
+save = checkpoints.Checkpoints.save
+
+def slowly(self, step, *rest):
+    save(self, step, *rest)
+    print("saved", step, flush=True)
+    time.sleep(0.2)
+
+checkpoints.Checkpoints.save = slowly
+checkpoints.Checkpoints.due = lambda self: True
+cluster = dml.Cluster.uniform(4, jitter=stats.expon()).with_faults(checkpoint_every=10)
+run = dml.train(dml.problems.digits_mlp(), cluster, policy, optax.adam(1e-3), updates=updates, seed=3,
+                eval_every=50, engine=engine, checkpoint=folder)
+np.savez(folder + ".npz", *jax.tree.leaves(run.params), history=run.history["loss"].to_numpy(),
+         updates=len(run.trace.updates), twice=run.trace.tasks.duplicated(["worker", "clock"]).any())
+"""
+
+
+def start(*arguments):
+    command = [sys.executable, "-c", SCRIPT, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(*arguments):
+    process = start(*arguments)
+    out, error = process.communicate(timeout=240)
+    assert process.returncode == 0, error
+    with np.load(arguments[0] + ".npz") as found:
+        return {name: found[name] for name in found.files}, out
+
+
+@pytest.mark.parametrize(
+    ("policy", "engine"),
+    [("ssp(3)", "simulated()"), ("k_batch_async(3)", "devices()"), ("bsp()", "threads(time_scale=0.05)")],
+)
+def test_a_killed_run_goes_on_to_the_same_parameters(policy, engine, tmp_path):
+    """To the same bits on a virtual clock; on a real one BSP's parameters depend on rounding alone."""
+    updates = 400 if "threads" not in engine else 60
+    whole, _ = finish(str(tmp_path / "whole"), policy, engine, updates)
+    process = start(tmp_path / "killed", policy, engine, updates)
+    for line in process.stdout:
+        if int(line.split()[1]) >= updates // 3:
+            break
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "killed.npz").exists()
+    resumed, out = finish(str(tmp_path / "killed"), policy, engine, updates)
+    first = int(out.split()[1])
+    assert first > updates // 3, "it did not begin anew"
+    assert resumed["updates"] == whole["updates"] == updates
+    assert not resumed["twice"]
+    parts = [name for name in whole if name.startswith("arr_")]
+    if "threads" in engine:
+        assert relative_error(*([found[name] for name in parts] for found in (resumed, whole))) < 1e-4
+    else:
+        assert all((resumed[name] == whole[name]).all() for name in parts)
+        assert (resumed["history"] == whole["history"]).all()
+
+
+def train(folder, policy=None, **options):
+    options = {"updates": 60, "eval_every": 20, "seed": 1} | options
+    optimizer = options.pop("optimizer", optax.adam(1e-3))
+    problem = options.pop("problem", None) or dml.problems.digits_mlp()
+    return dml.train(problem, MIXED, policy or dml.ssp(3), optimizer, checkpoint=folder, **options)
+
+
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+def test_a_finished_run_is_read_back(policy, tmp_path):
+    one, two = (train(tmp_path / "run", ALL_POLICIES[policy]()) for _ in range(2))
+    assert same_bits(one.params, two.params)
+    assert one.history.equals(two.history)
+
+
+def test_in_float64(tmp_path):
+    with jax.enable_x64(True):
+        one, two = (
+            train(tmp_path / "run", problem=dml.problems.digits_mlp(dtype="float64")) for _ in range(2)
+        )
+        assert all(leaf.dtype == np.float64 for leaf in jax.tree.leaves(two.params))
+        assert same_bits(one.params, two.params)
+
+
+def test_a_run_that_has_reached_its_target(tmp_path):
+    one, two = (train(tmp_path / "run", until={"loss": 2.2}, updates=600) for _ in range(2))
+    assert len(one.trace.updates) < 600
+    assert one.history.equals(two.history)
+
+
+OTHERS = {
+    "seed": {"seed": 2},
+    "policy": {"policy": dml.ssp(2)},
+    "optimizer": {"optimizer": optax.adam(2e-3)},
+    "eval_every": {"eval_every": 10},
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_a_checkpoint_of_another_call_is_refused(what, tmp_path):
+    train(tmp_path / "run")
+    with pytest.raises(ValueError, match=f"checkpoint: got .* of another run .{what}: .* the same call"):
+        train(tmp_path / "run", **OTHERS[what])
+
+
+def test_a_checkpoint_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "run").write_text("mine")
+    with pytest.raises(ValueError, match=r"checkpoint: got .* allowed is a folder"):
+        train(tmp_path / "run")
+    assert (tmp_path / "run").read_text() == "mine"
+
+
+def test_a_half_written_checkpoint_does_not_count(tmp_path):
+    """Orbax writes aside and renames; what a killed process left aside is no checkpoint."""
+    with_two = Checkpoints(tmp_path / "run", {"a": 1})
+    with_two.save(1, {"x": np.ones(3)})
+    with_two.close()
+    left = tmp_path / "run" / "2.orbax-checkpoint-tmp"
+    left.mkdir()
+    (left / "part").write_bytes(b"x")
+    again = Checkpoints(tmp_path / "run", {"a": 1})
+    step, state, _ = again.load({"x": np.zeros(3)})
+    again.close()
+    assert step == 1
+    assert (state["x"] == 1).all()
+
+
+def test_a_journal_survives_json():
+    journal = [("push", 0, 0, 0.1 + 0.2, 0.0, 1 / 3), ("leave", 1, 0.5), ("join", 1, 0.75), ("resume", 2.0)]
+    assert journal_entries(json.loads(json.dumps(journal_arrays(journal)))) == journal
+    assert journal_entries(journal_arrays([])) == []
+
+
+def test_checkpoints_of_threads_count_each_push_once(tmp_path):
+    """A second call goes on after the last checkpoint: what was applied stays, nothing twice."""
+    cluster = EXPONENTIAL.with_faults(checkpoint_every=5)
+    options = {"updates": 42, "engine": dml.engines.threads(time_scale=0.02), "checkpoint": tmp_path / "run"}
+    runs = [
+        dml.train(dml.problems.digits_mlp(), cluster, dml.asp(), optax.sgd(0.1), seed=1, **options)
+        for _ in range(2)
+    ]
+    one, two = (run.trace.tasks[run.trace.tasks["update"].between(0, 39)] for run in runs)
+    assert one["worker"].tolist() == two["worker"].tolist(), "up to the checkpoint at 40 it is the same run"
+    again = dml.replay(runs[1].trace, dml.problems.digits_mlp(), optax.sgd(0.1))
+    assert relative_error(runs[1].params, again.params) <= 1e-4

@@ -1,0 +1,164 @@
+"""Faults: seeded schedules of crashes, hangs, lost and doubled pushes, server restarts, on every policy."""
+
+import functools
+import math
+
+import numpy as np
+import optax
+import pytest
+from clusters import EXPONENTIAL, LOCK_STEP
+
+import dmlcore as dml
+from dmlcore.faults import Crash, DoubledPush, Faults, Hang, LostPush, ServerCrash, incidents, random_faults
+from dmlcore.policies import ALL_POLICIES
+from runs import relative_error
+
+SEEDS, SAMPLES, SECONDS = 200, 32 * 160, 1.3
+
+
+def faulty(seed):
+    found = random_faults(4, SECONDS, seed=seed)
+    return EXPONENTIAL.with_faults(*found, patience=0.1, checkpoint_every=10)
+
+
+def last_loss(run):
+    return run.history["loss"].iloc[-1]
+
+
+@functools.cache
+def without_faults(policy):
+    """Final losses of fault-free runs, one a seed."""
+    problem, rule = dml.problems.digits_mlp(), ALL_POLICIES[policy]()
+    traces = [dml.simulate(rule, EXPONENTIAL, samples=SAMPLES, seed=seed) for seed in range(SEEDS)]
+    return np.array(
+        [last_loss(dml.replay(trace, problem, optax.sgd(0.1), eval_every=10**6)) for trace in traces]
+    )
+
+
+def check(trace, target=SAMPLES):
+    """No update lost, none doubled: each (worker, clock) once, and all samples are in."""
+    trace.validate()
+    applied = trace.tasks[trace.tasks["update"] >= 0]
+    assert not applied.duplicated(["worker", "clock"]).any()
+    assert applied["batch_size"].sum() == trace.updates["samples"].sum() >= target
+    assert trace.updates["samples"].iloc[:-1].sum() < target
+
+
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+def test_simulated_schedules(policy):
+    """No deadlock, and losses no worse than those of fault-free runs on as many samples.
+
+    They may be lower: a team that is smaller for a while makes smaller updates, and more of them.
+    """
+    problem, rule = dml.problems.digits_mlp(), ALL_POLICIES[policy]()
+    losses, seen = [], set()
+    for seed in range(SEEDS):
+        trace = dml.simulate(rule, faulty(seed), samples=SAMPLES, seed=seed)
+        check(trace)
+        seen |= {incident["kind"] for incident in trace.metadata["incidents"]}
+        losses.append(last_loss(dml.replay(trace, problem, optax.sgd(0.1), eval_every=10**6)))
+    usual = without_faults(policy)
+    assert seen == {"leave", "join", "freeze", "down"}
+    assert np.mean(losses <= usual.max()) >= 0.95
+    assert max(losses) <= usual.max() + np.ptp(usual)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+def test_schedules_on_threads(policy, seed):
+    problem, engine = dml.problems.digits_mlp(), dml.engines.threads(time_scale=0.25)
+    options = {"samples": SAMPLES, "seed": seed, "engine": engine, "eval_every": 10**6}
+    run = dml.train(problem, faulty(seed), ALL_POLICIES[policy](), optax.sgd(0.1), **options)
+    check(run.trace)
+    again = dml.replay(run.trace, problem, optax.sgd(0.1), eval_every=10**6)
+    assert relative_error(run.params, again.params) <= 1e-4
+    usual = without_faults(policy)
+    assert last_loss(run) <= usual.max() + np.ptp(usual)
+
+
+@pytest.mark.parametrize("engine", ["simulate", "threads"])
+def test_each_kind_leaves_its_mark(engine):
+    """BSP in lock-step takes 32 ms a round: what a fault costs can be told to the millisecond."""
+
+    def end(*faults, **options):
+        cluster = LOCK_STEP.with_faults(*faults, **options)
+        made = dml.engines.threads(time_scale=0.5) if engine == "threads" else engine
+        options = {"updates": 10, "engine": made, "eval_every": 10}
+        return dml.train(dml.problems.digits_mlp(), cluster, dml.bsp(), optax.sgd(0.1), **options).trace
+
+    plain, late = 0.32, 0.0 if engine == "simulate" else math.inf
+    trace = end(Crash(1, 0.1, 0.1))
+    assert plain <= trace.end_time <= plain + 0.04 + late, "the others go on without it"
+    assert sorted(set(trace.updates["num_tasks"])) == [3, 4]
+    assert end(Crash(1, 0.1)).updates["num_tasks"].iloc[-1] == 3, "for good"
+    hang = end(Hang(2, 0.1, 0.5))
+    assert hang.end_time >= plain + 0.5 - 1e-9
+    impatient = end(Hang(2, 0.1, 0.5), patience=0.05)
+    assert impatient.updates["num_tasks"].min() == 3
+    lost = end(LostPush(3, 4, 0.25))
+    assert lost.end_time >= plain + 0.25 - 1e-9
+    doubled = end(DoubledPush(3, 4, 0.01))
+    assert doubled.metadata["ignored_arrivals"] == 1
+    assert (doubled.updates["num_tasks"] == 4).all()
+    down = end(ServerCrash(0.17, 0.3), checkpoint_every=2)
+    assert down.metadata["incidents"][0]["lost_updates"] in (0, 1)
+    assert down.end_time >= plain + 0.3 - 1e-9
+    assert (down.updates["num_tasks"] == 4).all()
+    if engine == "simulate":
+        assert hang.end_time == pytest.approx(plain + 0.5)
+        assert lost.end_time == pytest.approx(plain + 0.25)
+        assert doubled.end_time == pytest.approx(plain)
+        # Killed 10 ms into round 5, with round 4 in the checkpoint: those 10 ms and the outage are lost.
+        assert down.end_time == pytest.approx(plain + 0.3 + 0.17 - 4 * 0.032)
+
+
+def test_everybody_may_leave_as_long_as_somebody_returns():
+    faults = [Crash(w, 0.1, 0.2 + w / 10) for w in range(4)]
+    trace = dml.simulate(dml.bsp(), LOCK_STEP.with_faults(*faults), updates=20)
+    assert len(trace.updates) == 20
+    with pytest.raises(RuntimeError, match=r"deadlocks at 0\.1 s after 3 updates: every worker has left"):
+        dml.simulate(dml.bsp(), LOCK_STEP.with_faults(*(Crash(w, 0.1) for w in range(4))), updates=20)
+
+
+def test_the_same_seed_breaks_the_same_way():
+    one, two = (dml.simulate(dml.ssp(2), faulty(7), samples=SAMPLES, seed=1) for _ in range(2))
+    assert one.tasks.equals(two.tasks)
+    assert one.metadata["incidents"] == two.metadata["incidents"]
+    assert random_faults(4, 2.0, seed=1) != random_faults(4, 2.0, seed=2)
+
+
+def test_faults_are_in_the_trace_of_a_file(tmp_path):
+    trace = dml.simulate(dml.ssp(2), faulty(7), samples=SAMPLES)
+    trace.save(tmp_path / "trace.parquet")
+    again = dml.Trace.load(tmp_path / "trace.parquet")
+    assert again.metadata == trace.metadata
+    assert {"kind": "ServerCrash"}.items() <= again.metadata["cluster"]["faults"]["events"][-1].items()
+
+
+def test_incidents_come_in_order():
+    found = incidents(Faults(tuple(random_faults(8, 10.0, seed=3)), patience_seconds=0.5))
+    assert found == sorted(found)
+    assert {"leave", "join", "freeze", "down"} == {incident.kind for incident in found}
+
+
+BAD = {
+    "Crash.worker: got 4": [Crash(4, 1.0)],
+    "Crash.time: got -1": [Crash(0, -1)],
+    "Hang.seconds: got nan": [Hang(0, 1.0, math.nan)],
+    "LostPush.clock: got -1": [LostPush(0, -1, 1.0)],
+    "ServerCrash.seconds: got inf": [ServerCrash(1.0, math.inf)],
+    "faults: got 'crash', allowed is Crash, Hang": ["crash"],
+    "patience: got inf, allowed is finite, where a worker hangs for good": [Hang(0, 1.0, math.inf)],
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_a_wrong_fault_is_one_clear_error(message):
+    with pytest.raises(ValueError, match=message):
+        EXPONENTIAL.with_faults(*BAD[message])
+
+
+@pytest.mark.parametrize("options", [{"patience": 0}, {"checkpoint_every": 0}, {"checkpoint_every": 1.5}])
+def test_wrong_options_of_faults(options):
+    with pytest.raises(ValueError, match=f"{next(iter(options))}: got"):
+        EXPONENTIAL.with_faults(Crash(0, 1.0), **options)

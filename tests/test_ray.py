@@ -1,0 +1,160 @@
+"""Ray: one local cluster for this file; processes really die, and what is missing is said at once."""
+
+import time
+
+import hello
+import jax
+import numpy as np
+import optax
+import pytest
+from clusters import EXPONENTIAL
+
+import dmlcore as dml
+from dmlcore.engines import on_ray
+from dmlcore.engines.serving import WorkerError
+from dmlcore.faults import Crash, DoubledPush, Hang, LostPush, ServerCrash
+from dmlcore.replayer.reference import replay_reference
+from runs import relative_error, same_bits
+
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+FAST = dml.engines.ray(time_scale=0.02, keep=True)
+
+
+def train(policy, problem=None, cluster=EXPONENTIAL, **options):
+    options = {"updates": 500, "engine": FAST, "seed": 2, "eval_every": 500} | options
+    problem = problem or dml.problems.digits_mlp()
+    return problem, dml.train(problem, cluster, policy, optax.sgd(0.1), **options)
+
+
+@pytest.mark.parametrize(
+    ("policy", "bits"), [(dml.asp(), True), (dml.ssp(3), True), (dml.k_batch_async(3), False)], ids=str
+)
+def test_a_recorded_run_replays_to_its_parameters(policy, bits):
+    """To the last bit where weights are powers of two, as on threads; the readable replay always."""
+    problem, run = train(policy)
+    again = dml.replay(run.trace, problem, optax.sgd(0.1))
+    assert relative_error(run.params, again.params) <= 1e-4
+    assert same_bits(run.params, again.params) or not bits
+    assert same_bits(run.params, replay_reference(run.trace, problem, optax.sgd(0.1)))
+
+
+@pytest.mark.parametrize("policy", [dml.asp(), dml.ssp(3), dml.k_batch_async(3)], ids=str)
+def test_a_recorded_run_replays_in_float64(policy):
+    with jax.enable_x64(True):
+        problem, run = train(policy, dml.problems.digits_mlp(dtype="float64"))
+        assert all(leaf.dtype == np.float64 for leaf in jax.tree.leaves(run.params))
+        assert relative_error(run.params, dml.replay(run.trace, problem, optax.sgd(0.1)).params) <= 1e-10
+
+
+def test_a_state_of_an_optimizer_travels(ray_cluster):
+    problem, optimizer = dml.problems.digits_mlp(), optax.adam(1e-3)
+    run = dml.train(problem, EXPONENTIAL, dml.ssp(2), optimizer, updates=100, engine=FAST)
+    assert relative_error(run.params, dml.replay(run.trace, problem, optimizer).params) <= 1e-4
+
+
+@pytest.mark.parametrize("family", [dml.ssp, dml.essp])
+@pytest.mark.parametrize("staleness", [0, 3])
+def test_hello_ssp(family, staleness, ray_cluster):
+    ray_cluster.cloudpickle.register_pickle_by_value(hello)
+    policy = family(staleness, weight=1.0)
+    hello.check(on_ray.record(hello.job(policy), None, True), policy)
+
+
+def test_an_error_in_a_gradient_names_worker_clock_and_cause(ray_cluster):
+    ray_cluster.cloudpickle.register_pickle_by_value(hello)
+    job = hello.job(dml.ssp(3, weight=1.0))
+    job = hello.FailingJob(job.setup, job.problem, job.optimizer, job.time_scale)
+    with pytest.raises(WorkerError, match="worker 2, clock 3: ArithmeticError: the loss is not finite"):
+        on_ray.record(job, None, False)
+    deadline = time.monotonic() + 30
+    while ray_cluster.available_resources().get("CPU") != 5:
+        assert time.monotonic() < deadline, "every actor ends"
+        time.sleep(0.1)
+
+
+def test_too_few_cpus_are_counted_at_once():
+    begun = time.monotonic()
+    with pytest.raises(ValueError, match=r"cluster: got .9 workers and a server, .*: 5 CPUs are missing"):
+        train(dml.asp(), cluster=dml.Cluster.uniform(9))
+    assert time.monotonic() - begun < 30
+
+
+FAULTS = [
+    (dml.bsp(), [Crash(1, 0.3, 0.2), LostPush(2, 4, 0.05), DoubledPush(3, 5, 0.01)]),
+    (dml.ssp(3), [Crash(0, 0.4), Hang(2, 0.2, 0.3), ServerCrash(1.0, 0.1)]),
+    (dml.k_batch_async(3), [ServerCrash(0.5, 0.1), LostPush(1, 6, 0.1), Crash(3, 0.2, 0.4)]),
+]
+
+
+@pytest.mark.parametrize(
+    ("policy", "faults"), FAULTS, ids=lambda value: str(value) if callable(value) else ""
+)
+def test_faults(policy, faults):
+    """Workers' and the server's processes are killed; samples are all counted, and none twice."""
+    cluster = EXPONENTIAL.with_faults(*faults, patience=0.1, checkpoint_every=10)
+    engine = dml.engines.ray(time_scale=0.5, keep=True)
+    problem, run = train(policy, cluster=cluster, engine=engine, updates=None, samples=32 * 160)
+    trace = run.trace.validate()
+    applied = trace.tasks[trace.tasks["update"] >= 0]
+    assert not applied.duplicated(["worker", "clock"]).any()
+    assert applied["batch_size"].sum() >= 32 * 160
+    kinds = {incident["kind"] for incident in trace.metadata["incidents"]}
+    assert ("down" in kinds) == any(isinstance(fault, ServerCrash) for fault in faults)
+    assert relative_error(run.params, dml.replay(trace, problem, optax.sgd(0.1)).params) <= 1e-4
+    usual = [
+        dml.train(problem, EXPONENTIAL, policy, optax.sgd(0.1), samples=32 * 160, seed=s) for s in range(20)
+    ]
+    losses = [each.history["loss"].iloc[-1] for each in usual]
+    assert run.history["loss"].iloc[-1] <= max(losses) + np.ptp(losses)
+
+
+def test_a_process_that_dies_by_itself_is_replaced(ray_cluster):
+    """The others go on, and another takes its place."""
+    ray_cluster.cloudpickle.register_pickle_by_value(hello)
+    job = hello.job(dml.essp(3, weight=1.0))
+    job = hello.DyingJob(job.setup, job.problem, job.optimizer, time_scale=2.0)
+    recording = on_ray.record(job, None, False)
+    hello.check(recording, job.setup.policy)
+    assert [incident["kind"] for incident in recording.trace.metadata["incidents"]] == ["died"]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_an_unreachable_address_is_given_up(address):
+    """In a process of its own, since this one is connected."""
+    import subprocess
+    import sys
+
+    code = f"""
+import dmlcore as dml, optax
+try:
+    dml.train(dml.problems.digits_mlp(), dml.Cluster.uniform(2), dml.asp(), optax.sgd(0.1), updates=2,
+              engine=dml.engines.ray({address!r}))
+except ConnectionError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert f"address: nobody answers at '{address}'" in done.stdout, done.stderr
+    assert "gave up within 10 s" in done.stdout
+
+
+@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:port"])
+def test_an_address_that_is_none(address):
+    from dmlcore.engines.ray_cluster import reach
+
+    with pytest.raises(ValueError, match=r"address: got .* allowed is HOST:PORT, ray://HOST:PORT or auto"):
+        reach(address)
+
+
+def test_servers_listen_on_loopback_only(ray_cluster):
+    nodes = ray_cluster.nodes()
+    assert [node["NodeManagerAddress"] for node in nodes] == ["127.0.0.1"]
+
+
+def test_a_comparison_on_ray_is_the_one_in_threads():
+    methods = {"BSP": dml.bsp(), "ASP": dml.asp()}
+    arguments = methods, dml.problems.digits_mlp(), EXPONENTIAL, optax.sgd(0.1)
+    options = {"seeds": range(2), "updates": 20, "eval_every": 10}
+    here, there = (dml.compare(*arguments, **options, executor=where) for where in ("threads", "ray"))
+    assert here.equals(there)
+    with pytest.raises(ValueError, match="executor: got 'dask', allowed is one of 'threads', 'ray'"):
+        dml.compare(*arguments, **options, executor="dask")
