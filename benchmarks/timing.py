@@ -63,6 +63,12 @@ def verdict(what: str, measured: Any, least: float) -> None:
     console.print(f"{met}  {what}: {middle:,.{digits}f}{between}, at least {least:,g}", highlight=False)
 
 
+def within(what: str, measured: float, most: float) -> None:
+    """Prints whether a deviation stays within what is allowed."""
+    met = "met    " if measured <= most else "NOT met"
+    console.print(f"{met}  {what} {measured:.1%}, at most {most:.0%}", highlight=False)
+
+
 @contextmanager
 def reported(name: str) -> Iterator[None]:
     """Prints what runs, on what, and at the end whether others used the machine meanwhile."""

@@ -46,7 +46,14 @@ def start_local(num_cpus: int) -> Any:
         os.environ.setdefault(name, value)
     ray = installed()
     store = {"object_store_memory": OBJECT_STORE_BYTES, "num_cpus": num_cpus}
-    ray.init(address="local", include_dashboard=False, **store, **QUIET)
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER  # what became of the first of LOCAL, if ray was imported before
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        ray.init(address="local", include_dashboard=False, **store, **QUIET)
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
     return ray
 
 

@@ -1,0 +1,133 @@
+"""The simulator against reality: threads with injected latencies, and a calibrated cluster against Ray.
+
+.venv/bin/python benchmarks/engines.py
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import optax
+from scipy import stats
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from rich.table import Table
+from timing import console, reported, within
+
+import dmlcore as dml
+from dmlcore.engines.ray_cluster import start_local
+from dmlcore.faults import Crash
+
+POLICIES = {"bsp()": dml.bsp(), "ssp(3)": dml.ssp(3), "asp()": dml.asp(), "k_sync(3)": dml.k_sync(3)}
+OPTIMIZER = optax.sgd(0.1)
+SEEDS = range(3)
+
+
+def makespans(problem) -> None:
+    """Ends of the same run on threads and in the simulator: tasks of 40 ms on average, 1,200 of them."""
+    table = Table(title="Makespan on threads / simulated, 3 seeds", title_justify="left")
+    for column in ("policy", "workers", "simulated", "threads", "ratio, each seed"):
+        table.add_column(column, justify="left" if column == "policy" else "right")
+    worst: dict[str, float] = {}
+    for workers in (4, 8):
+        cluster = dml.Cluster.uniform(
+            workers, samples_per_second=32 / 0.04, jitter=stats.gamma(4, scale=0.25), latency=0.002
+        )
+        for name, policy in POLICIES.items():
+            ends = []
+            for seed in SEEDS:
+                options = {"samples": 32 * 400, "seed": seed}
+                run = dml.train(
+                    problem, cluster, policy, OPTIMIZER, engine="threads", eval_every=10**6, **options
+                )
+                simulated = dml.train(problem, cluster, policy, OPTIMIZER, eval_every=10**6, **options)
+                ends.append((simulated.trace.end_time, run.trace.end_time))
+            meant, took = np.array(ends).T
+            ratio = took / meant
+            table.add_row(
+                name,
+                str(workers),
+                f"{meant.mean():.2f} s",
+                f"{took.mean():.2f} s",
+                " ".join(f"{r:.3f}" for r in ratio),
+            )
+            worst[f"{name}, {workers} workers"] = float(np.abs(ratio - 1).max())
+    console.print(table)
+    for name, off in worst.items():
+        within(f"makespan of threads, {name}, off the simulator's by at most", off, 0.05)
+
+
+def predictions(problem) -> None:
+    """Updates per second on Ray of policies that were not recorded, from a calibration on one that was.
+
+    Nothing is injected but a task's time: links and overheads are Ray's own.
+    """
+    start_local(5)
+    cluster = dml.Cluster.uniform(4, samples_per_second=32 / 0.04, jitter=stats.gamma(4, scale=0.25))
+    engine = dml.engines.ray(keep=True)
+    options = {"samples": 32 * 600, "seed": 0, "eval_every": 10**6}
+
+    def on_ray(policy, seed=0):
+        run = dml.train(problem, cluster, policy, OPTIMIZER, engine=engine, **options | {"seed": seed})
+        return run.trace
+
+    def rate(trace):
+        return len(trace.updates) / trace.end_time
+
+    on_ray(dml.asp())  # starts the actors
+    recorded = {"asp()": on_ray(dml.asp(), seed=1), "bsp()": on_ray(dml.bsp(), seed=1)}
+    table = Table(title="Updates per second on Ray, 4 workers", title_justify="left")
+    for column in ("calibrated on", "of policy", "predicted", "uncalibrated", "on Ray", "predicted / on Ray"):
+        table.add_column(column, justify="right")
+    found = []
+    actual = {name: rate(on_ray(policy, seed=2)) for name, policy in POLICIES.items()}
+    for source, trace in recorded.items():
+        fitted = dml.calibrate(trace)
+        console.print(f"calibrated on {source}: {fitted}")
+        for name, policy in POLICIES.items():
+            if name == source:
+                continue
+            made = [
+                dml.simulate(policy, each, samples=options["samples"], seed=3) for each in (fitted, cluster)
+            ]
+            ratio = rate(made[0]) / actual[name]
+            rates = [f"{value:.1f}" for value in (*map(rate, made), actual[name])]
+            table.add_row(source, name, *rates, f"{ratio:.3f}")
+            found.append((f"{name} from {source}", abs(ratio - 1)))
+    console.print(table)
+    for name, off in found:
+        within(f"updates per second on Ray, {name}, off by at most", off, 0.15)
+
+
+def faults(problem) -> None:
+    """What a crash for good costs each policy, simulated and on threads."""
+    cluster = dml.Cluster.uniform(8, samples_per_second=32 / 0.04, jitter=stats.gamma(4, scale=0.25))
+    broken = cluster.with_faults(Crash(0, 0.5), Crash(1, 1.0, 0.5))
+    table = Table(title="Makespan with two of eight workers crashing / without", title_justify="left")
+    for column in ("policy", "simulated", "threads"):
+        table.add_column(column, justify="left" if column == "policy" else "right")
+    for name, policy in POLICIES.items():
+        cells = []
+        for engine in ("simulate", "threads"):
+            ends = [
+                dml.train(problem, each, policy, OPTIMIZER, samples=32 * 400, engine=engine, eval_every=10**6)
+                for each in (broken, cluster)
+            ]
+            cells.append(f"{ends[0].trace.end_time / ends[1].trace.end_time:.2f}")
+        table.add_row(name, *cells)
+    console.print(table)
+
+
+def main() -> None:
+    with reported("engines"):
+        problem = dml.problems.digits_mlp()
+        makespans(problem)
+        faults(problem)
+        predictions(problem)
+
+
+if __name__ == "__main__":
+    main()
