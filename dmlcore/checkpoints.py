@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
@@ -41,7 +42,7 @@ class Checkpoints:
     def save(self, step: int, state: Any, more: Any = None) -> None:
         """Writes a state, a pytree of arrays, and further JSON values."""
         begun = time.monotonic()
-        leaves = {f"{n:04d}": np.asarray(leaf) for n, leaf in enumerate(jax.tree.leaves(state))}
+        leaves = {f"{n:04d}": leaf for n, leaf in enumerate(plain_leaves(state))}
         parts = ocp.args.Composite(
             state=ocp.args.StandardSave(leaves), run=ocp.args.JsonSave({"run": self._run, "more": more})
         )
@@ -66,17 +67,36 @@ class Checkpoints:
         if found["run"] != self._run:
             differs = _first_difference(found["run"], self._run)
             checks.fail("checkpoint", f"{self.folder}, of another run ({differs})", "that of the same call")
-        leaves, tree = jax.tree.flatten(like)
-        target = {
-            f"{n:04d}": np.empty(np.shape(leaf), np.asarray(leaf).dtype) for n, leaf in enumerate(leaves)
-        }
+        target = {f"{n:04d}": np.empty_like(leaf) for n, leaf in enumerate(plain_leaves(like))}
         parts = ocp.args.Composite(state=ocp.args.StandardRestore(target))
         read = self._manager.restore(step, args=parts)["state"]
-        return step, jax.tree.unflatten(tree, [read[name] for name in sorted(read)]), found["more"]
+        return step, with_leaves(like, [read[name] for name in sorted(read)]), found["more"]
 
     def close(self) -> None:
         """Lets go of the folder."""
         self._manager.close()
+
+
+def plain_leaves(tree: Any) -> list[np.ndarray]:
+    """Returns the leaves of a pytree as NumPy arrays, random keys as their data."""
+    return [
+        np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf) for leaf in jax.tree.leaves(tree)
+    ]
+
+
+def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:
+    """Returns a pytree like `like` with the leaves that `plain_leaves` made of another one."""
+    kinds, tree = jax.tree.flatten(like)
+    pairs = zip(kinds, leaves, strict=True)
+    whole = [
+        jax.random.wrap_key_data(jnp.asarray(leaf), impl=jax.random.key_impl(kind)) if _is_key(kind) else leaf
+        for kind, leaf in pairs
+    ]
+    return jax.tree.unflatten(tree, whole)
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def journal_arrays(journal: Sequence[tuple[Any, ...]]) -> dict[str, list[Any]]:
@@ -96,9 +116,13 @@ def journal_entries(columns: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
     return [tuple(value for value in row if value is not None) for row in rows]
 
 
+def _short(value: Any) -> str:
+    return repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:20]}..."
+
+
 def _first_difference(found: Any, wanted: Any) -> str:
     if isinstance(found, dict) and isinstance(wanted, dict):
         for name in wanted | found:
             if found.get(name) != wanted.get(name):
-                return f"{name}: {found.get(name)!r} there, {wanted.get(name)!r} here"
+                return f"{name}: {_short(found.get(name))} there, {_short(wanted.get(name))} here"
     return "it differs"

@@ -177,13 +177,13 @@ class Cluster:
         return dataclasses.replace(self, stragglers=(*self.stragglers, episodes))
 
     def with_faults(
-        self, *faults: Fault, patience: float = math.inf, checkpoint_every: int | None = None
+        self, *faults: Fault, patience: float | None = None, checkpoint_every: int | None = None
     ) -> Cluster:
         """Returns this cluster with faults added: the same happen on every engine, at the same times.
 
         Args:
             *faults: `Crash`, `Hang`, `LostPush`, `DoubledPush` and `ServerCrash` of `dmlcore.faults`.
-            patience: seconds after which a hanging worker counts as gone. Default: never.
+            patience: seconds after which a hanging worker counts as gone. Default: as set before, or never.
             checkpoint_every: updates between the server's checkpoints. Default: what was set before, or 50.
 
         Raises:
@@ -195,6 +195,7 @@ class Cluster:
             Cluster(8 workers, 1000 samples/s, 1 fault)
         """
         events = (*self.faults.events, *check_faults(faults, self.num_workers))
+        patience = self.faults.patience_seconds if patience is None else patience
         patience = checks.real("patience", patience, above=0)
         if checkpoint_every is None:
             checkpoint_every = self.faults.checkpoint_every

@@ -154,6 +154,8 @@ def _run_all(
     seeds = [check_seed("seeds", seed) for seed in _several("seeds", seeds)]
     if not isinstance(methods, Mapping) or not methods:
         checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")
+    if options.get("checkpoint") is not None:
+        checks.fail("checkpoint", options["checkpoint"], "none: single runs of `train` keep one")
     if "seed" in options:
         checks.fail("seed", options["seed"], "`seeds`, the seeds to compare over")
     stop_rule(*(options.get(name) for name in ("updates", "seconds", "samples")))

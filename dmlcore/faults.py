@@ -121,18 +121,20 @@ class Faults:
         }
 
     def deliveries(self, worker: int, clock: int) -> list[float]:
-        """Returns after how many extra seconds each copy of a push arrives: `[0.0]` where nothing is wrong.
+        """Returns how late a push arrives, and how long after it each further copy does.
+
+        `[0.0]`: nothing is wrong.
 
         >>> Faults((LostPush(1, 5, 0.2), DoubledPush(1, 6, 0.1))).deliveries(1, 6)
         [0.0, 0.1]
         """
-        delay, copies = 0.0, [0.0]
+        delay, copies = 0.0, []
         for fault in self._of_push.get((worker, clock), ()):
             if isinstance(fault, LostPush):
                 delay += fault.seconds
             else:
                 copies.append(fault.seconds)
-        return [delay + copy for copy in copies]
+        return [delay, *copies]
 
     _of_push: dict[tuple[int, int], list[Any]] = field(init=False, repr=False, compare=False)
 
@@ -242,7 +244,9 @@ def check_faults(faults: Sequence[Any], num_workers: int) -> tuple[Fault, ...]:
                 checks.integer(name, value, low=0, high=num_workers - 1, why="the workers")
             elif part.name == "clock":
                 checks.integer(name, value, low=0)
-            elif part.name == "seconds" and isinstance(fault, Crash | Hang):
+            elif part.name == "seconds" and isinstance(fault, Crash):
+                checks.real(name, value, above=0)
+            elif part.name == "seconds" and isinstance(fault, Hang):
                 checks.real(name, value, low=0)
             else:
                 checks.real(name, value, low=0, high=1e300)

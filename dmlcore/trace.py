@@ -104,6 +104,8 @@ class Trace:
         made = np.append(times, np.nan)[tasks["update"]]
         self._require(~(push > made), "is in an update that was made before it arrived")
         version_time = np.concatenate([[0.0], times])
+        if len(times) and times[-1] > self.end_time:
+            raise ValueError("trace.updates: the last is made after the end of the run")
         exists = version_time[np.clip(read, 0, len(times))] <= np.where(np.isnan(pull), start, pull)
         self._require(exists, "reads a version that did not exist yet")
         totals = tasks[applied].groupby("update")["batch_size"].agg(["size", "sum"])

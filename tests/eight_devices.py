@@ -14,6 +14,7 @@ from scipy import stats
 import dmlcore as dml
 from dmlcore.policies import ALL_POLICIES
 from dmlcore.replayer import parallel, sharded
+from dmlcore.replayer.steps import Stepper
 
 TWELVE = dml.Cluster.from_speeds(
     [1000, 700, 1300, 1000] * 3,
@@ -107,6 +108,29 @@ def page():
     return errors
 
 
+def threads(problem):
+    """A run whose workers are threads, each on its own device, against its replay; and who was where."""
+    seen = set()
+    gradient = Stepper.gradient
+
+    def noting(self, *arguments):
+        found = gradient(self, *arguments)
+        seen.update(str(device) for leaf in jax.tree.leaves(found) for device in leaf.devices())
+        return found
+
+    Stepper.gradient = noting
+    errors = {}
+    for policy in FEW:
+        rule, optimizer = ALL_POLICIES[policy](), OPTIMIZERS["momentum"]
+        engine = dml.engines.threads(time_scale=0.05)
+        run = dml.train(problem, MIXED, rule, optimizer, updates=60, engine=engine)
+        errors[policy] = relative_error(
+            flat(run.params), flat(dml.replay(run.trace, problem, optimizer).params)
+        )
+    Stepper.gradient = gradient
+    return {"errors": errors, "devices": len(seen)}
+
+
 def main():
     jax.config.update("jax_num_cpu_devices", 8)  # before JAX's first operation
     problem = dml.problems.digits_mlp()
@@ -117,6 +141,7 @@ def main():
         str(count): compare(problem, MIXED, "ssp", "sgd", jax.devices()[:count]) for count in (1, 3)
     }
     result["page"] = page()
+    result["threads"] = threads(problem)
     with jax.enable_x64(True):
         result["float64"] = table(dml.problems.digits_mlp(dtype="float64"), FLOAT64)
     print(json.dumps(result))

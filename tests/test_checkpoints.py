@@ -155,8 +155,9 @@ def test_a_journal_survives_json():
     assert journal_entries(journal_arrays([])) == []
 
 
-def test_checkpoints_of_threads_count_each_push_once(tmp_path):
+def test_checkpoints_of_threads_count_each_push_once(tmp_path, monkeypatch):
     """A second call goes on after the last checkpoint: what was applied stays, nothing twice."""
+    monkeypatch.setattr(Checkpoints, "due", lambda self: True)
     cluster = EXPONENTIAL.with_faults(checkpoint_every=5)
     options = {"updates": 42, "engine": dml.engines.threads(time_scale=0.02), "checkpoint": tmp_path / "run"}
     runs = [
@@ -167,3 +168,23 @@ def test_checkpoints_of_threads_count_each_push_once(tmp_path):
     assert one["worker"].tolist() == two["worker"].tolist(), "up to the checkpoint at 40 it is the same run"
     again = dml.replay(runs[1].trace, dml.problems.digits_mlp(), optax.sgd(0.1))
     assert relative_error(runs[1].params, again.params) <= 1e-4
+
+
+def test_a_finished_run_on_threads_is_read_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(Checkpoints, "due", lambda self: True)
+    cluster = EXPONENTIAL.with_faults(checkpoint_every=5)
+    options = {"updates": 20, "engine": dml.engines.threads(time_scale=0.02), "checkpoint": tmp_path / "run"}
+    one, two = (
+        dml.train(dml.problems.digits_mlp(), cluster, dml.asp(), optax.sgd(0.1), **options) for _ in range(2)
+    )
+    assert one.trace.updates.equals(two.trace.updates)
+    assert same_bits(one.params, two.params)
+
+
+@pytest.mark.parametrize("engine", ["simulate", "threads"])
+def test_random_keys_in_an_optimizers_state(engine, tmp_path):
+    optimizer = optax.chain(optax.add_noise(0.01, 0.55, jax.random.key(3)), optax.sgd(0.1))
+    made = dml.engines.threads(time_scale=0.02) if engine == "threads" else engine
+    run = train(tmp_path / "run", dml.bsp(), optimizer=optimizer, engine=made)
+    again = train(tmp_path / "run", dml.bsp(), optimizer=optimizer, engine=made)
+    assert relative_error(run.params, again.params) < 1e-5

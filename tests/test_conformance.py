@@ -107,8 +107,9 @@ def test_weights_of_an_update(trace):
     family = trace.metadata["policy"].split("(")[0]
     if family in ("ssp", "essp", "dssp"):
         np.testing.assert_allclose(applied["weight"], 1 / trace.num_workers)
-    else:
+    elif family in ("bsp", "asp", "k_sync", "k_batch_sync", "k_async", "k_batch_async"):
         np.testing.assert_allclose(applied.groupby("update")["weight"].sum(), 1.0)
+    assert (applied["weight"] > 0).all()
 
 
 @table
@@ -128,9 +129,10 @@ def test_nobody_idles_for_good(trace, request):
         last = own.iloc[-1]
         if np.isnan(last.push_end):
             sending = draws.transfer_seconds(PUSH, worker, int(last.clock), BYTES)
-            # On a real clock a task may take longer than it was meant to, which is all that is known of it.
-            in_time = last.compute_end == end or last.compute_end + sending >= end
-            assert in_time or "time_scale" in trace.metadata, "it works"
+            if (
+                "time_scale" not in trace.metadata
+            ):  # on a real clock a task may take longer than it was meant to
+                assert last.compute_end == end or last.compute_end + sending >= end, "it works"
         else:
             waits = last["update"] in (-1, len(trace.updates) - 1)
             assert waits or finished[worker] > finished.min(), "its push waits, or it leads"

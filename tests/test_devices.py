@@ -117,3 +117,10 @@ def test_few_programs(measured):
 def test_round_on_the_page(measured, way):
     """The code of docs/devices.md gives the gradient of the mean loss."""
     assert measured["page"][way] <= 1e-6
+
+
+def test_threads_compute_on_devices_of_their_own(measured):
+    found = measured["threads"]
+    assert found["devices"] == 4
+    assert set(found["errors"]) == {"bsp", "ssp", "k_async"}
+    assert max(found["errors"].values()) <= 1e-4

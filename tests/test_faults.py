@@ -76,40 +76,88 @@ def test_schedules_on_threads(policy, seed):
     assert last_loss(run) <= usual.max() + np.ptp(usual)
 
 
+PLAIN = 0.32  # seconds of ten rounds of BSP in lock-step
+
+
+def end(engine, *faults, **options):
+    """The trace of ten rounds with faults; on threads a round takes 64 ms, to be safe on a busy machine."""
+    cluster = LOCK_STEP.with_faults(*faults, **options)
+    made = dml.engines.threads(time_scale=2.0) if engine == "threads" else engine
+    options = {"updates": 10, "engine": made, "eval_every": 10}
+    return dml.train(dml.problems.digits_mlp(), cluster, dml.bsp(), optax.sgd(0.1), **options).trace
+
+
 @pytest.mark.parametrize("engine", ["simulate", "threads"])
 def test_each_kind_leaves_its_mark(engine):
-    """BSP in lock-step takes 32 ms a round: what a fault costs can be told to the millisecond."""
-
-    def end(*faults, **options):
-        cluster = LOCK_STEP.with_faults(*faults, **options)
-        made = dml.engines.threads(time_scale=0.5) if engine == "threads" else engine
-        options = {"updates": 10, "engine": made, "eval_every": 10}
-        return dml.train(dml.problems.digits_mlp(), cluster, dml.bsp(), optax.sgd(0.1), **options).trace
-
-    plain, late = 0.32, 0.0 if engine == "simulate" else math.inf
-    trace = end(Crash(1, 0.1, 0.1))
-    assert plain <= trace.end_time <= plain + 0.04 + late, "the others go on without it"
-    assert sorted(set(trace.updates["num_tasks"])) == [3, 4]
-    assert end(Crash(1, 0.1)).updates["num_tasks"].iloc[-1] == 3, "for good"
-    hang = end(Hang(2, 0.1, 0.5))
-    assert hang.end_time >= plain + 0.5 - 1e-9
-    impatient = end(Hang(2, 0.1, 0.5), patience=0.05)
-    assert impatient.updates["num_tasks"].min() == 3
-    lost = end(LostPush(3, 4, 0.25))
-    assert lost.end_time >= plain + 0.25 - 1e-9
-    doubled = end(DoubledPush(3, 4, 0.01))
+    trace = end(engine, Crash(1, 0.1, 0.1))
+    assert sorted(set(trace.updates["num_tasks"])) == [3, 4], "the others go on meanwhile"
+    assert end(engine, Crash(1, 0.1)).updates["num_tasks"].iloc[-1] == 3, "for good"
+    assert end(engine, Hang(2, 0.1, 0.5)).end_time >= PLAIN + 0.5 - 1e-9
+    assert end(engine, Hang(2, 0.1, 0.5), patience=0.05).updates["num_tasks"].min() == 3
+    assert end(engine, LostPush(3, 4, 0.25)).end_time >= PLAIN + 0.25 - 1e-9
+    doubled = end(engine, DoubledPush(3, 4, 0.01))
     assert doubled.metadata["ignored_arrivals"] == 1
     assert (doubled.updates["num_tasks"] == 4).all()
-    down = end(ServerCrash(0.17, 0.3), checkpoint_every=2)
+    down = end(engine, ServerCrash(0.17, 0.3), checkpoint_every=2)
     assert down.metadata["incidents"][0]["lost_updates"] in (0, 1)
-    assert down.end_time >= plain + 0.3 - 1e-9
+    assert down.end_time >= PLAIN + 0.3 - 1e-9
     assert (down.updates["num_tasks"] == 4).all()
-    if engine == "simulate":
-        assert hang.end_time == pytest.approx(plain + 0.5)
-        assert lost.end_time == pytest.approx(plain + 0.25)
-        assert doubled.end_time == pytest.approx(plain)
-        # Killed 10 ms into round 5, with round 4 in the checkpoint: those 10 ms and the outage are lost.
-        assert down.end_time == pytest.approx(plain + 0.3 + 0.17 - 4 * 0.032)
+
+
+COSTS = {
+    "a crash": (Crash(1, 0.1, 0.01), 0.014),  # its task begins again at 0.11 s, and round 4 ends at 0.142
+    "a hang": (Hang(2, 0.1, 0.5), 0.5),
+    "a lost push": (LostPush(3, 4, 0.25), 0.25),
+    "a doubled push": (DoubledPush(3, 4, 0.01), 0.0),
+    # Killed 10 ms into round 5, with round 4 in the checkpoint: those 10 ms and the outage.
+    "a server": (ServerCrash(0.17, 0.3), 0.3 + 0.17 - 5 * 0.032 + 0.032),
+}
+
+
+@pytest.mark.parametrize("what", COSTS)
+def test_what_a_fault_costs_to_the_millisecond(what):
+    fault, seconds = COSTS[what]
+    took = end("simulate", fault, checkpoint_every=2).end_time - PLAIN
+    assert took == pytest.approx(seconds, abs=1e-9)
+
+
+def test_a_copy_of_a_push_comes_after_the_push():
+    """Also where its worker hangs before it has sent the first."""
+    cluster = LOCK_STEP.with_faults(Hang(3, 0.14, 5), DoubledPush(3, 4, 0.01), LostPush(3, 4, 1.0))
+    task = dml.simulate(dml.bsp(), cluster, updates=10).tasks.query("worker == 3 and clock == 4").iloc[0]
+    assert task["push_end"] == pytest.approx(0.16 + 5 + 1)
+
+
+@pytest.mark.parametrize("engine", ["simulate", "threads"])
+def test_a_server_that_is_down_at_the_end(engine):
+    cluster = EXPONENTIAL.with_faults(ServerCrash(0.9, 0.5), checkpoint_every=5)
+    made = dml.engines.threads(time_scale=0.5) if engine == "threads" else engine
+    run = dml.train(dml.problems.digits_mlp(), cluster, dml.asp(), optax.sgd(0.1), seconds=1.0, engine=made)
+    assert run.trace.end_time == 1.0
+    assert run.trace.updates["time"].iloc[-1] < 0.9
+
+
+def test_a_leave_may_make_the_last_update():
+    cluster = LOCK_STEP.with_faults(Hang(1, 0.0, 5.0), Crash(1, 0.5))
+    for engine in ("simulate", dml.engines.threads(time_scale=1.0)):
+        run = dml.train(
+            dml.problems.digits_mlp(), cluster, dml.bsp(), optax.sgd(0.1), updates=1, engine=engine
+        )
+        assert run.trace.end_time == run.trace.updates["time"].iloc[0] >= 0.5
+
+
+def test_k_sync_of_all_is_bsp_also_where_somebody_leaves():
+    cluster = LOCK_STEP.with_faults(Crash(0, 0.1, 0.31), Crash(2, 0.2))
+    one, two = (dml.simulate(policy, cluster, updates=50, seed=1) for policy in (dml.bsp(), dml.k_sync(4)))
+    assert set(one.updates["num_tasks"]) == {2, 3, 4}
+    assert one.updates.equals(two.updates)
+
+
+def test_patience_stays_as_it_was_set():
+    cluster = EXPONENTIAL.with_faults(Crash(0, 1.0), patience=2, checkpoint_every=7).with_faults(
+        Crash(1, 1.0)
+    )
+    assert (cluster.faults.patience_seconds, cluster.faults.checkpoint_every) == (2.0, 7)
 
 
 def test_everybody_may_leave_as_long_as_somebody_returns():
@@ -142,6 +190,7 @@ def test_incidents_come_in_order():
 
 
 BAD = {
+    "Crash.seconds: got 0, allowed is a number > 0": [Crash(0, 1.0, 0)],
     "Crash.worker: got 4": [Crash(4, 1.0)],
     "Crash.time: got -1": [Crash(0, -1)],
     "Hang.seconds: got nan": [Hang(0, 1.0, math.nan)],

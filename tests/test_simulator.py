@@ -109,3 +109,22 @@ def test_a_worker_may_be_let_go_later():
     """A push that is kept and whose worker starts with another's is no fault."""
     trace = dml.simulate(dml.ssp(1), MIXED, updates=50)
     assert (trace.tasks["worker"].value_counts() > 5).all()
+
+
+@pytest.mark.parametrize(
+    "cluster", [LOCK_STEP, LOCK_STEP.with_faults(dml.faults.Crash(0, 1.0, 1.0))], ids=["", "faults"]
+)
+def test_a_policy_that_never_updates_is_given_up(cluster, monkeypatch):
+    for module in ("server", "simulator"):
+        monkeypatch.setattr(f"dmlcore.engines.{module}.MOST_TASKS", 5000)
+
+    def on_push(state, push):
+        return state, Decision(drop=[(push.worker, push.clock)], start=[Start(push.worker)])
+
+    def silent(state, worker, time):
+        return state, Decision()
+
+    policy = dml.Policy("mine()", lambda num_workers: None, on_push, None, silent, silent)
+    with pytest.raises(RuntimeError, match=r"mine\(\) makes no update: 5,000 tasks arrived since update 0"):
+        dml.simulate(policy, cluster, updates=10)
+    assert len(dml.simulate(policy, cluster, seconds=200.0).updates) == 0

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import optax
 import pytest
-from clusters import EXPONENTIAL, MIXED
+from clusters import EXPONENTIAL, GROWING, MIXED, UNEQUAL
 
 import dmlcore as dml
 from dmlcore.engines import on_threads
@@ -83,7 +83,8 @@ def test_nothing_is_injected_at_scale_0():
 
 
 def test_stops_at_a_time_and_at_a_target():
-    _, run = train(dml.asp(), updates=None, seconds=2.0, eval_every=10)
+    slow = dml.engines.threads(time_scale=0.3)
+    _, run = train(dml.asp(), updates=None, seconds=2.0, eval_every=10, engine=slow)
     assert run.trace.end_time == 2.0
     assert run.trace.updates["time"].iloc[-1] <= 2.0
     _, run = train(dml.asp(), updates=400, until={"loss": 2.0}, eval_every=10)
@@ -124,3 +125,33 @@ def test_links_are_waited_for():
     least = 9_640 / 5e7
     assert (done["push_end"] - done["compute_end"] >= least).all()
     assert (done["compute_start"] - done["pull_start"] >= least).all()
+
+
+@pytest.mark.parametrize("load", [UNEQUAL, GROWING], ids=lambda load: load.name)
+@pytest.mark.parametrize("policy", [dml.ssp(2), dml.k_async(2)], ids=str)
+def test_batch_sizes_that_differ(policy, load):
+    problem, run = train(policy, updates=100, load=load)
+    assert run.trace.tasks["batch_size"].nunique() > 2
+    assert relative_error(run.params, dml.replay(run.trace, problem, optax.sgd(0.1)).params) <= 1e-4
+
+
+def test_a_job_that_cannot_start_ends_at_once():
+    class Unable(hello.HelloJob):
+        def stepper(self, device=None):
+            if threading.current_thread().name.startswith("worker "):
+                raise MemoryError("no room for the data")
+            return super().stepper(device)
+
+    job = hello.job(dml.ssp(1, weight=1.0))
+    with pytest.raises(WorkerError, match=r"worker \d, before its first clock: MemoryError: no room"):
+        on_threads.record(Unable(job.setup, job.problem, job.optimizer, job.time_scale))
+
+
+def test_pushes_of_kept_copies_overlap_as_in_the_simulator():
+    """Transfers longer than tasks: a worker that keeps its copy does not wait for them."""
+    cluster = dml.Cluster.uniform(4, latency=0.1)
+    options = {"updates": 40, "seed": 1}
+    simulated = dml.simulate(dml.ssp(8), cluster, parameter_bytes=9_640, **options)
+    problem, engine = dml.problems.digits_mlp(), dml.engines.threads()
+    run = dml.train(problem, cluster, dml.ssp(8), optax.sgd(0.1), engine=engine, **options)
+    assert run.trace.end_time < 1.5 * simulated.end_time

@@ -17,7 +17,8 @@ def check_kind(name: str, value: Any, kind: type) -> None:
     ValueError: policy: got 'bsp', allowed is a dict
     """
     if not isinstance(value, kind):
-        checks.fail(name, value, f"a {kind.__name__}")
+        hint = "; was it called?" if callable(value) else ""
+        checks.fail(name, value, f"a {kind.__name__}{hint}")
 
 
 def check_seed(name: str, value: Any) -> int:

@@ -58,7 +58,7 @@ class Breakdowns:
             if kind == "incident":
                 getattr(self, f"_{what.kind}")(what, now)
             elif kind == "copy" or self._is_due(what):
-                self._arrive(what, now)
+                self._arrive(what, now, copied=kind == "copy")
         return now if math.isinf(self._seconds) else self._seconds
 
     def _at(self, time: float, kind: str, what: Any) -> None:
@@ -70,8 +70,11 @@ class Breakdowns:
         order = self.server.flight[worker]
         return order is None or order.attempt != attempt or tuple(plan) == self._plan[worker]
 
-    def _arrive(self, push: tuple, now: float) -> None:
+    def _arrive(self, push: tuple, now: float, copied: bool) -> None:
         attempt, worker, clock, begun, computed, _ = push
+        if not copied:
+            for later in self._faults.deliveries(worker, clock)[1:]:
+                self._at(now + later, "copy", push)
         answer = self.server.push(worker, clock, now, begun, computed, attempt)
         if answer is not None:
             self._carry_out(answer, now)
@@ -83,13 +86,11 @@ class Breakdowns:
             begun, computed = self._timing.computing(order)
             late = max(0.0, self._frozen[worker] - order.time)
             begun, computed = begun + late, computed + late
-            first, *copies = self._faults.deliveries(worker, order.clock)
+            first, *_ = self._faults.deliveries(worker, order.clock)
             arrival = max(computed + self._timing.pushing(worker, order.clock), now) + first
             self._plan[worker] = plan = (begun, computed, arrival)
             push = (order.attempt, worker, order.clock, *plan)
             self._at(arrival, "push", push)
-            for later in copies:
-                self._at(arrival + later, "copy", push)
         due = server.num_updates >= self._checkpoint[0] + self._faults.checkpoint_every
         if answer.apply and due and not server.pending:
             self._checkpoint = (server.num_updates, len(server.journal))
@@ -134,6 +135,9 @@ class Breakdowns:
         kept = [(max(time, back), n, kind, what) for time, n, kind, what in self._heap if kind == "incident"]
         self._heap = kept
         heapq.heapify(self._heap)
+        if back >= self._seconds:
+            self._heap = [(math.inf, 0, "incident", incident)]  # nothing happens any more
+            return
         gone = {w for w, reasons in enumerate(self._away) if reasons}
         answer = self.server.resume(back)
         self._carry_out(answer, back)

@@ -106,7 +106,8 @@ def ray(address: str | None = None, *, time_scale: float = 1.0, keep: bool = Fal
 
     Args:
         address: of a running cluster, such as "auto", "HOST:6379" or "ray://HOST:10001". Default: the one
-            that Ray is connected to, or else a local one on loopback, ended with the run.
+            that Ray is connected to, or that RAY_ADDRESS names, or else a local one on loopback, ended with
+            the run.
         time_scale: as for `threads`.
         keep: keeps the actors for the next run, which need not wait for their start; they hold their CPUs
             until Ray is disconnected.

@@ -15,10 +15,11 @@ import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from dmlcore.checkpoints import plain_leaves, with_leaves
 from dmlcore.engines.ray_cluster import actors_for, connection, installed
 from dmlcore.engines.serving import Recording, Serving, WorkerError
 from dmlcore.engines.setup import Job
-from dmlcore.engines.worker import Arrival, Assignment, Clock, Stop, Worker
+from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Stop, Worker
 from dmlcore.faults import ServerCrash
 from dmlcore.replayer.steps import Stepper
 from dmlcore.trace import Trace
@@ -29,30 +30,34 @@ ATTEMPTS_PER_LIFE = 2**32
 
 
 class Wire:
-    """Messages with their pytrees as flat buffers, and back.
+    """Messages with parameters and gradients as flat buffers, an optimizer's state leaf by leaf; and back.
 
     Args:
-        stepper: whose parameters and optimizer state travel. Integers in the state are exact up to 2**24.
+        stepper: whose parameters and optimizer state travel.
     """
 
     def __init__(self, stepper: Stepper):
-        state = stepper.start()
-        self._state, self._gradient = ravel_pytree(state)[1], ravel_pytree(state[0])[1]
+        params, self._optimizer_state = stepper.start()
+        self._unravel = ravel_pytree(params)[1]
 
     def pack(self, message: Any) -> Any:
         """Returns a message that travels."""
         if isinstance(message, Arrival):
             return message._replace(gradient=np.asarray(ravel_pytree(message.gradient)[0]))
         if isinstance(message, Assignment) and message.state is not None:
-            return message._replace(state=np.asarray(ravel_pytree(message.state)[0]))
+            params, optimizer_state = message.state
+            return message._replace(
+                state=(np.asarray(ravel_pytree(params)[0]), plain_leaves(optimizer_state))
+            )
         return message
 
     def unpack(self, message: Any) -> Any:
         """Returns the message that was packed."""
         if isinstance(message, Arrival):
-            return message._replace(gradient=self._gradient(message.gradient))
+            return message._replace(gradient=self._unravel(message.gradient))
         if isinstance(message, Assignment) and message.state is not None:
-            return message._replace(state=self._state(message.state))
+            flat, leaves = message.state
+            return message._replace(state=(self._unravel(flat), with_leaves(self._optimizer_state, leaves)))
         return message
 
 
@@ -95,10 +100,14 @@ class WorkerActor:
         """Takes a message of the server."""
         self._inbox.put(self._wire.unpack(message))
 
-    def run(self, task: Task, worker: int, server: Any, batch_size: int) -> None:
+    def run(self, task: Task, worker: int, server: Any, batch_size: int, hire: int) -> None:
         """Works until it is told to stop."""
-        job = task.unpack()
-        stepper = job.stepper()
+        try:
+            job = task.unpack()
+            stepper, timing = job.stepper(), job.timing()
+        except Exception as error:
+            server.receive.remote(Failure.of(worker, -1, error))
+            return
         wire, inbox = Wire(stepper), queue.Queue[Any]()
         self._wire, self._inbox = wire, inbox
 
@@ -106,7 +115,7 @@ class WorkerActor:
             server.receive.remote(wire.pack(message))
 
         clock, faults = Clock(job.time_scale or 1.0), job.setup.faults
-        Worker(worker, inbox, send, stepper, clock, job.timing(), faults, batch_size, follows=True).run()
+        Worker(worker, inbox, send, stepper, clock, timing, faults, batch_size, hire, follows=True).run()
 
 
 class RayCrew:
@@ -124,11 +133,11 @@ class RayCrew:
         self._workers: dict[int, Any] = {}
         self._running: dict[Any, int] = {}
 
-    def hire(self, worker: int, batch_size: int) -> None:
+    def hire(self, worker: int, batch_size: int, hire: int) -> None:
         """Starts a worker, in an actor that has nothing to do or a new one."""
         actor = self._idle.pop() if self._idle else new_actor(WorkerActor)
         self._workers[worker] = actor
-        self._running[actor.run.remote(self._task, worker, self._server, batch_size)] = worker
+        self._running[actor.run.remote(self._task, worker, self._server, batch_size, hire)] = worker
 
     def post(self, worker: int, message: Any) -> None:
         """Sends a worker a message."""
@@ -151,6 +160,7 @@ class RayCrew:
                     ray.get(run)
                 except ray.exceptions.RayActorError:
                     found.append(worker)
+                    del self._workers[worker]
         return found
 
     def close(self) -> list[Any]:
@@ -231,13 +241,13 @@ def record(job: Job, address: str | None, keep: bool) -> Recording:
                 break
             except ray.exceptions.RayActorError as error:
                 actors.server = None  # and its workers with it
-                if (crash := next(crashes, None)) is None:
+                if (crash := next((each for each in crashes if each.time >= since), None)) is None:
                     raise RuntimeError("the server's process died; `checkpoint=` lets it go on") from error
                 time.sleep(crash.seconds * (job.time_scale or 1.0))
                 since = (
                     crash.time + crash.seconds
                 )  # how long processes take to start is not the cluster's time
-                log = [{"time": crash.time, "kind": "down", "worker": -1, "seconds": crash.seconds}]
+                log.append({"time": crash.time, "kind": "down", "worker": -1, "seconds": crash.seconds})
             except ray.exceptions.RayTaskError as error:
                 known = isinstance(error.cause, WorkerError | RuntimeError | ValueError)
                 raise (error.cause if known else error) from None

@@ -10,7 +10,13 @@ import jax
 
 from dmlcore.engines.serving import Recording, Serving
 from dmlcore.engines.setup import Job
-from dmlcore.engines.worker import Clock, Stop, Worker
+from dmlcore.engines.worker import Clock, Failure, Stop, Worker
+
+
+def device(number: int) -> Any:
+    """Returns a device, in turn, where there are several; None: JAX's only or default one."""
+    devices = jax.local_devices()
+    return devices[number % len(devices)] if len(devices) > 1 else None
 
 
 class ThreadCrew:
@@ -24,22 +30,26 @@ class ThreadCrew:
 
     def __init__(self, job: Job, clock: Clock, server: queue.Queue):
         self._job, self._clock, self._server = job, clock, server
-        self._devices = jax.local_devices()
         self._inboxes: dict[int, queue.Queue] = {}
         self._threads: list[threading.Thread] = []
 
-    def hire(self, worker: int, batch_size: int) -> None:
+    def hire(self, worker: int, batch_size: int, hire: int) -> None:
         """Starts a worker's thread."""
-        job, config = self._job, jax.config
+        job, config, send = self._job, jax.config, self._server.put
         inbox = self._inboxes[worker] = queue.Queue()
-        device = self._devices[worker % len(self._devices)] if len(self._devices) > 1 else None
         x64: Any = config.jax_enable_x64
+        default: Any = config.jax_default_device
 
         def run() -> None:
-            with jax.enable_x64(x64):  # a setting of the calling thread, which a new one does not have
-                stepper, timing, send = job.stepper(device), job.timing(), self._server.put
+            # Settings of the calling thread, which a new one does not have.
+            with jax.enable_x64(x64), jax.default_device(default):
+                try:
+                    stepper, timing = job.stepper(device(worker)), job.timing()
+                except Exception as error:
+                    send(Failure.of(worker, -1, error))
+                    return
                 faults = job.setup.faults
-                Worker(worker, inbox, send, stepper, self._clock, timing, faults, batch_size).run()
+                Worker(worker, inbox, send, stepper, self._clock, timing, faults, batch_size, hire).run()
 
         thread = threading.Thread(target=run, name=f"worker {worker}", daemon=True)
         self._threads.append(thread)
@@ -71,7 +81,7 @@ def record(job: Job) -> Recording:
     crew = ThreadCrew(job, clock, inbox)
     try:
         with job.with_folder() as whole, whole.checkpoints("threads") as kept:
-            setup, stepper = job.setup, job.stepper()
+            setup, stepper = job.setup, job.stepper(device(0))
             serving = Serving(
                 job.servers(), stepper, inbox, crew, clock, setup.faults, setup.stop.seconds, kept
             )

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ import jax
 from dmlcore import checks
 
 CONNECT_SECONDS = 10.0  # before an address counts as unreachable
+STARTS = 3  # of a local cluster, at most
 FREE_SECONDS = 5.0  # for CPUs of those who have ended
 OBJECT_STORE_BYTES = 256 * 2**20
 # Of a cluster that is started here: on loopback, as Ray has it on laptops' systems only, and with patience.
@@ -51,7 +53,17 @@ def start_local(num_cpus: int) -> Any:
     before = ray_constants.ENABLE_RAY_CLUSTER  # what became of the first of LOCAL, if ray was imported before
     ray_constants.ENABLE_RAY_CLUSTER = False
     try:
-        ray.init(address="local", include_dashboard=False, **store, **QUIET)
+        for attempt in range(1, STARTS + 1):
+            try:
+                with warnings.catch_warnings():
+                    # JAX warns of forks; Ray's are followed by exec at once.
+                    warnings.filterwarnings("ignore", message=r"os\.fork", category=RuntimeWarning)
+                    ray.init(address="local", include_dashboard=False, **store, **QUIET)
+                break
+            except Exception:  # on a busy machine its processes may take longer than Ray waits for them
+                ray.shutdown()
+                if attempt == STARTS:
+                    raise
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
     return ray
@@ -70,8 +82,14 @@ def connection(address: str | None, num_cpus: int) -> Iterator[Any]:
         ConnectionError: nobody answers at the address within `CONNECT_SECONDS`.
     """
     ray: Any = sys.modules.get("ray")
-    address = address or os.environ.get("RAY_ADDRESS")
     mine = ray is None or not ray.is_initialized()
+    if address is None and os.environ.get("RAY_ADDRESS", "local") != "local":
+        address = os.environ["RAY_ADDRESS"]
+    elif address is not None and not mine and ":" in address and not address.startswith("ray://"):
+        connected = ray.get_runtime_context().gcs_address
+        if connected != address:
+            allowed = f"{connected!r}, to which Ray is connected; ray.shutdown() ends that"
+            checks.fail("address", address, allowed)
     if mine and address is None:
         ray = start_local(num_cpus)
     elif mine:

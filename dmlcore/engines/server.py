@@ -16,6 +16,8 @@ from dmlcore.engines.stop import Stop
 from dmlcore.trace import Trace
 from dmlcore.types import Decision, Load, Policy, Push
 
+MOST_TASKS = 200_000  # without an update, before a run that is to end with updates is given up
+
 
 class Order(NamedTuple):
     """What a worker is told: a task to begin.
@@ -98,6 +100,8 @@ class Server:
         self._redone: list[int] = []  # rows of attempts that were lost and made again
         self._landed: list[tuple] = []
         self._update_rows: list[tuple] = []
+        # Rows until an update must have come, where only updates end the run.
+        self._patience = MOST_TASKS if stop.seconds == math.inf else math.inf
 
     def begin(self) -> Answer:
         """Every worker starts its clock 0 on version 0 at time 0."""
@@ -165,6 +169,11 @@ class Server:
             getattr(self, kind)(*arguments)
         return self
 
+    @property
+    def last_update(self) -> float:
+        """When the last update was made, seconds; 0 before the first."""
+        return self._update_rows[-1][0] if self._update_rows else 0.0
+
     def check_alive(self, time: float) -> None:
         """Raises RuntimeError where nothing will ever happen: nobody works, and nobody is to come."""
         if not self.over and not any(self.flight):
@@ -195,10 +204,14 @@ class Server:
                 self._landed.append((row, self.num_updates, weight))
             self.num_updates += 1
             self.samples += samples
+            if self._patience < math.inf:
+                self._patience = len(self._record) + MOST_TASKS
             self._update_rows.append((time, len(apply), samples))
             if self.num_updates >= self.stop.updates or self.samples >= self.stop.samples:
                 self.over = True
                 return Answer(apply)
+        elif len(self._record) > self._patience:
+            raise never_updates(self.policy, time, self.num_updates)
         for key in drop:
             if self.pending.pop(key, None) is None:
                 raise not_at_server(self.policy, "drops", key)
@@ -255,6 +268,14 @@ class Server:
                 f"{self.policy.name} has no {hook}, but worker {worker} leaves or joins; "
                 "a policy needs both for a cluster whose workers crash or hang"
             )
+
+
+def never_updates(policy: Policy, time: float, num_updates: int) -> RuntimeError:
+    """What to raise where a run would go on for ever."""
+    return RuntimeError(
+        f"{policy.name} makes no update: {MOST_TASKS:,} tasks arrived since update {num_updates}, by "
+        f"{time:g} s; does it drop them all? `seconds=` ends a run without updates"
+    )
 
 
 def back_in_time(policy: Policy, worker: int, clock: int, last: int) -> ValueError:

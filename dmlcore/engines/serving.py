@@ -11,18 +11,19 @@ from typing import Any, NamedTuple, Protocol
 from dmlcore.checkpoints import Checkpoints, journal_arrays, journal_entries
 from dmlcore.engines.server import Answer, Server
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
-from dmlcore.faults import Faults, Incident, incidents
+from dmlcore.faults import Faults, Incident, ServerCrash, incidents
 from dmlcore.replayer.steps import State, Stepper
 from dmlcore.trace import Trace
 
 PATIENCE_SECONDS = 1.0  # between two looks at whether everybody is alive
+MOST_DEATHS = 3  # of a worker without a push in between, before the run is given up
 
 
 class Crew(Protocol):
     """The workers, as the server reaches them."""
 
-    def hire(self, worker: int, batch_size: int) -> None:
-        """Starts a worker, which will send `Ready`."""
+    def hire(self, worker: int, batch_size: int, hire: int) -> None:
+        """Starts a worker, which will send `Ready` with the number of its start."""
 
     def post(self, worker: int, message: Any) -> None:
         """Sends a worker a message."""
@@ -88,8 +89,13 @@ class Serving:
         self._saved = 0  # updates, at the last checkpoint
         self._away = [0] * self.server.num_workers  # for how many reasons
         self._schedule = incidents(faults)
-        self._expected: set[int] = set()  # workers that are starting
-        self._last_arrival = 0.0
+        self._expected: dict[int, int] = {}  # workers that are starting -> number of that start
+        self._hires = 0
+        self._deaths = [0] * self.server.num_workers  # of each worker since its last push
+        self._looked = 0.0  # when, on the machine's clock, everybody was last seen alive
+        self._server_crashes = any(isinstance(fault, ServerCrash) for fault in faults.events)
+        # Of everybody's first task, to compile before it comes.
+        self._sizes = [order.batch_size for order in new_server().begin().start]
 
     def run(
         self, metadata: dict[str, Any], since: float = 0.0, log: Sequence[dict[str, Any]] = ()
@@ -111,7 +117,7 @@ class Serving:
         """
         found = self._load()
         now = max(since, found or 0.0)
-        self.log += log
+        self.log += [entry for entry in log if entry not in self.log]
         passed = [incident for incident in self._schedule if incident.time < now]
         self._schedule = self._schedule[len(passed) :]
         for incident in passed:
@@ -119,7 +125,9 @@ class Serving:
         self._muster()
         self._clock.set(now)
         begun = self.server.begin() if found is None else None
-        if now:
+        if self.server.over:
+            pass  # the last checkpoint was the end
+        elif now:
             self._resume(now)
         elif begun is not None:
             self._carry_out(begun)
@@ -131,28 +139,47 @@ class Serving:
                 if not self._schedule and not self._expected:
                     self.server.check_alive(now)
                 self._receive(self._next_message(now))
-        end = self._last_arrival if self.server.over else self._seconds
+        end = self.server.last_update if self.server.over else self._seconds
         more = {"incidents": self.log, "ignored_arrivals": self.server.ignored}
         return Recording(self.server.trace(end, metadata | more), self._state[0])
 
     def _muster(self) -> None:
         """Starts everybody who is not away and waits until all is compiled."""
-        sizes = {order.worker: order.batch_size for order in self._new_server().begin().start}
-        for worker, size in sizes.items():
-            if not self._away[worker]:
-                self._hire(worker, size)
+        for worker, reasons in enumerate(self._away):
+            if not reasons:
+                self._hire(worker)
         while self._expected:
             message = self._next_message(-math.inf)
             if isinstance(message, Ready):
-                self._expected.discard(message.worker)
+                self._is_ready(message)
             elif isinstance(message, Failure):
                 self._receive(message)
-            elif message is None and (lost := self._crew.lost()):
-                raise RuntimeError(f"the process of worker {lost[0]} died while it started")
+            for worker in self._lost():
+                self._hire(worker)
 
-    def _hire(self, worker: int, batch_size: int = 1) -> None:
-        self._expected.add(worker)
-        self._crew.hire(worker, batch_size)
+    def _hire(self, worker: int) -> None:
+        self._hires += 1
+        self._expected[worker] = self._hires
+        self._crew.hire(worker, self._sizes[worker], self._hires)
+
+    def _is_ready(self, message: Ready) -> bool:
+        """Takes note that a worker has started; False where it is one that was dismissed meanwhile."""
+        if self._expected.get(message.worker) != message.hire:
+            return False
+        del self._expected[message.worker]
+        return True
+
+    def _lost(self) -> list[int]:
+        """Workers that died since the last look, which is taken now and then."""
+        if time.monotonic() - self._looked < PATIENCE_SECONDS:
+            return []
+        self._looked = time.monotonic()
+        lost = [*self._crew.lost()]
+        for worker in lost:
+            self._deaths[worker] += 1
+            if self._deaths[worker] == MOST_DEATHS:
+                raise RuntimeError(f"the process of worker {worker} died {MOST_DEATHS} times without a push")
+        return lost
 
     def _next_message(self, now: float) -> Any:
         """Returns the next message, or None when something else is due."""
@@ -166,13 +193,13 @@ class Serving:
         if isinstance(message, Failure):
             at = f"clock {message.clock}" if message.clock >= 0 else "before its first clock"
             raise WorkerError(f"worker {message.worker}, {at}: {message.cause}\n{message.details}")
+        for worker in self._lost():
+            self._died(worker, self._clock.now())
         now = self._clock.now()
-        if message is None:
-            for worker in self._crew.lost():
-                self._died(worker, now)
-        elif isinstance(message, Ready):
-            self._expected.discard(message.worker)
-            if message.worker not in self.server.present and not self._away[message.worker]:
+        if now >= self._seconds:
+            return  # too late: the run is over
+        if isinstance(message, Ready):
+            if self._is_ready(message) and message.worker not in self.server.present:
                 self._carry_out(self.server.join(message.worker, now))
         elif isinstance(message, Arrival):
             self._arrive(message, now)
@@ -187,7 +214,7 @@ class Serving:
         answer = self.server.push(worker, clock, now, begun, computed, push.attempt)
         if answer is not None:
             self._gradients[worker, clock] = push.gradient
-            self._last_arrival = now
+            self._deaths[worker] = 0
             self._carry_out(answer)
 
     def _carry_out(self, answer: Answer) -> None:
@@ -204,12 +231,15 @@ class Serving:
             if worker not in started:
                 self._crew.post(worker, Idle())
         for order in answer.start:
-            if not self._away[order.worker]:
+            if not self._away[order.worker] and order.worker not in self._expected:
                 state = self._state if order.pull else None
                 message = Assignment(order, self._clock.now(), state, self._weights[order.worker])
                 self._crew.post(order.worker, message)
         due = server.num_updates >= self._saved + self._faults.checkpoint_every
-        if self._checkpoints is not None and answer.apply and due and not server.pending:
+        if self._checkpoints is None or not answer.apply or not due or server.pending:
+            return
+        # Saving takes time, and the clock is real; but what a crash will lose is to be foreseen.
+        if self._server_crashes or self._checkpoints.due():
             self._save()
 
     def _leave(self, incident: Incident) -> None:
@@ -217,6 +247,7 @@ class Serving:
         self._away[worker] += 1
         if self._away[worker] == 1:
             now = self._note(incident)
+            self._expected.pop(worker, None)
             self._crew.dismiss(worker)
             if worker in self.server.present:
                 self._carry_out(self.server.leave(worker, now))
@@ -252,14 +283,17 @@ class Serving:
             message = self._inbox.get()
             if isinstance(message, Failure):
                 self._receive(message)
+            elif isinstance(message, Ready):
+                self._is_ready(message)
         if self._load() is None:
             self.server.begin()
-        self._resume(self._clock.now())
+        if (now := self._clock.now()) < self._seconds:
+            self._resume(now)
 
     def _resume(self, now: float) -> None:
         """Goes on from a checkpoint: who works begins its task again, who is gone meanwhile leaves."""
         server = self.server
-        gone = {w for w, reasons in enumerate(self._away) if reasons}
+        gone = {w for w, reasons in enumerate(self._away) if reasons} | {*self._expected}
         self._carry_out(server.resume(now))
         for worker in sorted(server.present & gone):
             self._carry_out(server.leave(worker, now))

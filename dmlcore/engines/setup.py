@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import math
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -148,7 +149,7 @@ class Job:
         timing = self.timing()
 
         def at_once(order: Order) -> tuple[float, float]:
-            return order.time, order.time
+            return order.time, math.inf  # as long as it was at work, where nothing is known
 
         return self.setup.servers(at_once if timing is None else timing.computing, first)
 

@@ -13,7 +13,7 @@ from dmlcore.cluster import Cluster
 from dmlcore.draws import PULL, PUSH, Draws
 from dmlcore.engines.breakdowns import simulate_breakdowns
 from dmlcore.engines.record import not_at_server, tasks_frame, updates_frame
-from dmlcore.engines.server import back_in_time
+from dmlcore.engines.server import MOST_TASKS, back_in_time, never_updates
 from dmlcore.engines.setup import Setup
 from dmlcore.trace import Trace
 from dmlcore.types import Load, Policy, Push, Transport
@@ -108,6 +108,7 @@ def _run(setup: Setup) -> Trace:
     place: Callable[[Any, Any], Any] = heappush
     sequence = 0
     record: list[tuple] = []
+    patience = MOST_TASKS if last_second == math.inf else math.inf  # rows until an update must have come
     landed: list[tuple] = []  # row, update, weight
     update_rows: list[tuple] = []  # time, tasks, samples
     num_updates = applied_samples = 0
@@ -171,10 +172,14 @@ def _run(setup: Setup) -> Trace:
                 in_update += count
                 landed.append((row, num_updates, weight))
             num_updates += 1
+            if patience < math.inf:
+                patience = len(record) + MOST_TASKS
             applied_samples += in_update
             update_rows.append((now, len(apply), in_update))
             if num_updates >= last_update or applied_samples >= last_sample:
                 break
+        elif len(record) > patience:
+            raise never_updates(policy, now, num_updates)
         for key in drop:
             if pending.pop(key, None) is None:
                 raise not_at_server(policy, "drops", key)

@@ -49,9 +49,15 @@ class Stop(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """From a worker: all is compiled."""
+    """From a worker: all is compiled.
+
+    Args:
+        worker: who.
+        hire: serial number of its start.
+    """
 
     worker: int
+    hire: int
 
 
 class Arrival(NamedTuple):
@@ -89,6 +95,11 @@ class Failure(NamedTuple):
     cause: str
     details: str
 
+    @classmethod
+    def of(cls, worker: int, clock: int, error: Exception) -> Failure:
+        """Returns the message that tells of an exception."""
+        return cls(worker, clock, f"{type(error).__name__}: {error}", traceback.format_exc())
+
 
 class Clock:
     """Seconds of the cluster's time since `start`, on a real clock that no one sets back.
@@ -123,6 +134,7 @@ class Worker:
         timing: of tasks, injected as sleeps; None: it is as fast as it is.
         faults: of its pushes.
         batch_size: of its first task, to compile before the clock starts.
+        hire: serial number of this start.
     """
 
     def __init__(
@@ -135,14 +147,16 @@ class Worker:
         timing: Timing | None,
         faults: Faults,
         batch_size: int,
+        hire: int,
         follows: bool = False,
     ):
         self._worker, self._inbox, self._send, self._stepper = worker, inbox, send, stepper
         self._clock, self._timing, self._faults, self._follows = clock, timing, faults, follows
-        self._batch_size = batch_size
+        self._batch_size, self._hire = batch_size, hire
         self._state: State = stepper.start()
         self._gradient: Any = None
         self._awake = 0.0  # when the last freeze ends
+        self._copies: list[threading.Timer] = []  # of pushes, on their way
 
     def run(self) -> None:
         """Carries out assignments, each until it is done or another message comes."""
@@ -150,7 +164,7 @@ class Worker:
         try:
             gradient = self._stepper.gradient(self._state[0], self._worker, 0, self._batch_size)
             self._stepper.step([(1.0, gradient)], self._state)
-            self._send(Ready(self._worker))
+            self._send(Ready(self._worker, self._hire))
             message = self._inbox.get()
             while not isinstance(message, Stop):
                 if isinstance(message, Freeze):
@@ -161,8 +175,10 @@ class Worker:
                     following = self._carry_out(message)
                 message = self._inbox.get() if following is None else following
         except Exception as error:  # whatever a problem of one's own raises: the server tells the user
-            cause = f"{type(error).__name__}: {error}"
-            self._send(Failure(self._worker, task, cause, traceback.format_exc()))
+            self._send(Failure.of(self._worker, task, error))
+        finally:
+            for copy in self._copies:
+                copy.cancel()
 
     def _carry_out(self, assignment: Assignment) -> Any:
         """Works off a task and sends its push; returns the message that came in between, if one did."""
@@ -171,7 +187,7 @@ class Worker:
             self._clock.set(assignment.sent)
         late = max(0.0, self._awake - order.time)
         due = (order.time, order.time) if self._timing is None else self._timing.computing(order)
-        if (message := self._wait(due[0] + late, order)) is not None:
+        if (message := self._wait(due[0] + late)) is not None:
             return message
         # Where latencies are injected, who wakes up late makes up for it: what it should take is what counts.
         begun = self._clock.now() if self._timing is None and order.pull else due[0] + late
@@ -180,26 +196,33 @@ class Worker:
         else:  # its own update, on its own copy
             self._state = self._stepper.step([(assignment.weight, self._gradient)], self._state)
         self._gradient = self._stepper.gradient(self._state[0], order.worker, order.clock, order.batch_size)
-        if (message := self._wait(due[1] + late, order)) is not None:
+        if (message := self._wait(due[1] + late)) is not None:
             return message
         computed = self._clock.now()
         push = Arrival(order.worker, order.clock, order.attempt, begun, computed, self._gradient)
-        travels = 0.0 if self._timing is None else self._timing.pushing(order.worker, order.clock)
         first, *copies = self._faults.deliveries(order.worker, order.clock)
-        if (message := self._wait(computed + travels + first, order)) is not None:
+        arrival = computed + first
+        if self._timing is not None:
+            # Who kept a copy may have computed before the answer to its last push came: this is on its way.
+            arrival = due[1] + late + self._timing.pushing(order.worker, order.clock) + first
+        if (message := self._wait(arrival, sent=True)) is not None:
             return message
         self._send(push)
         for later in copies:
             timer = threading.Timer(later * self._clock.scale, self._send, [push])
             timer.daemon = True
             timer.start()
+            self._copies.append(timer)
         return None
 
     def _freeze(self, message: Freeze) -> None:
         self._awake = max(self._awake, self._clock.now() + message.seconds)
 
-    def _wait(self, until: float, order: Order) -> Any:
-        """Sleeps until a time, put off by freezes; returns the message that woke it up before, if one did."""
+    def _wait(self, until: float, sent: bool = False) -> Any:
+        """Sleeps until a time; returns the message that woke it up before, if one did.
+
+        A freeze puts it off, unless what it waits for is under way already.
+        """
         while (left := (until - self._clock.now()) * self._clock.scale) > 0:
             try:
                 message = self._inbox.get(timeout=min(left, threading.TIMEOUT_MAX))
@@ -208,5 +231,5 @@ class Worker:
             if not isinstance(message, Freeze):
                 return message
             self._freeze(message)
-            until += message.seconds
+            until += 0.0 if sent else message.seconds
         return None

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
         sys.stderr.write(f"{NAME}: {error}\n")
         return 2
     except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted: what is finished is kept, the same command goes on from there\n")
+        sys.stderr.write("\ninterrupted: finished papers are kept, the one under way begins again\n")
         sys.stderr.flush()
         sys.stdout.flush()
         os._exit(130)  # without waiting for threads; kernels end when their parent does

@@ -98,7 +98,7 @@ def dssp(lower: int, upper: int, *, weight: float | None = None) -> Policy:
         return state, Decision(take_held(state) if start else (), (), (), start)
 
     def on_join(state: DSSPState, worker: int, time: float) -> tuple[DSSPState, Decision]:
-        state.credit[worker] = 0
+        state.credit[worker], state.pushed_at[worker] = 0, (time, time)
         return state, Decision(start=join(state, worker, lower))
 
     name = f"dssp(lower={lower}, upper={upper}" + ("" if weight is None else f", weight={weight}") + ")"

@@ -34,9 +34,10 @@ def _policy(family: str, k: int, *, any_worker: bool, cancels: bool) -> Policy:
         return WaitState(set(range(num_workers)))
 
     def complete(state: WaitState) -> bool:
-        # Where fewer than k are left and each counts once, they are all that will come.
-        needed = k if any_worker else min(k, len(state.present))
-        return len(state.arrived) >= needed > 0
+        # Each counts once: more than those who are there or have pushed already will not come.
+        team = state.present.union(worker for worker, _ in state.arrived)
+        needed = k if any_worker else min(k, len(team))
+        return bool(state.present) and len(state.arrived) >= needed
 
     def update(state: WaitState, idle: set[int]) -> tuple[WaitState, Decision]:
         """Applies what arrived; of those present, all but `idle` and who waits for the update are at work."""
