@@ -7,10 +7,12 @@ import math
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+import optax
 import pandas as pd
 import pytest
 from scipy import stats
 
+import dmlcore as dml
 from dmlcore import metrics, plot
 from dmlcore.cluster import Cluster
 from dmlcore.engines import simulate
@@ -255,3 +257,11 @@ class TestStyle:
             plot.save(figure, path)
         assert path.read_text() == "old"
         assert [each.name for each in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_a_run_is_told_from_its_parts():
+    run = dml.train(dml.problems.linear_regression(), CLUSTER, asp(), optax.sgd(0.01), updates=4)
+    with pytest.raises(ValueError, match=r"trace: got Run\(.*such as run\.trace"):
+        plot.timeline(run)
+    with pytest.raises(ValueError, match=r"runs: got Run\(.*or run\.history"):
+        plot.loss_curves(run)

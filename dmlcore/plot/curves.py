@@ -59,6 +59,8 @@ def loss_curves(
     >>> loss_curves(history, logy=True).get_ylabel()
     'training loss'
     """
+    if not isinstance(runs, pd.DataFrame):
+        checks.fail("runs", runs, "a frame, such as what compare returns, or run.history")
     quantiles = checks.choice("band", band, BANDS)
     for column in (x, y):
         checks.choice("column of the runs", column, dict.fromkeys(runs.columns))

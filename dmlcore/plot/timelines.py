@@ -63,6 +63,9 @@ def timeline(
     traces = dict(trace) if isinstance(trace, Mapping) else {"": trace}
     if not traces or (several and ax is not None):
         checks.fail("trace", list(traces), "one trace with an ax, or one or more by name without")
+    for each in traces.values():
+        if not hasattr(each, "tasks"):
+            checks.fail("trace", each, "a trace, such as run.trace, or several by name")
     left = checks.real("start", 0.0 if start is None else start, low=0)
     right = min(_default_end(each, left) for each in traces.values()) if end is None else end
     right = min(right, max(each.end_time for each in traces.values()))
