@@ -12,6 +12,7 @@ from clusters import GROWING, MIXED, UNEQUAL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from threadpoolctl import threadpool_limits
 
 import dmlcore as dml
 from dmlcore import metrics
@@ -21,6 +22,15 @@ from dmlcore.policies import ALL_POLICIES, asp, bsp, k_sync, ssp
 from dmlcore.trace import Trace
 
 GAMMA = stats.gamma(4, scale=0.25)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """The optimizer's matrices are tiny: threads would only get in each other's way."""
+    with threadpool_limits(1):
+        yield
+
+
 TASKS = 4800
 CALM = {
     "exponential": Cluster.uniform(8, jitter=stats.expon()),

@@ -10,11 +10,11 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL, MIXED
+from engine_runs import relative_error, same_bits
 
 import dmlcore as dml
 from dmlcore.checkpoints import Checkpoints, journal_arrays, journal_entries
 from dmlcore.policies import ALL_POLICIES
-from runs import relative_error, same_bits
 
 # Prints when each checkpoint is there; takes its time after it, so that it can be killed.
 SCRIPT = """

@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 from clusters import CLUSTERS
+from engine_runs import ENGINES, run
+from engine_runs import table as rows
 
 import dmlcore as dml
 from dmlcore import metrics
 from dmlcore.draws import PUSH, Draws
 from dmlcore.policies import ALL_POLICIES
 from dmlcore.trace import predecessors
-from runs import ENGINES, run
-from runs import table as rows
 
 BYTES = 9_640  # of the digits' parameters
 

@@ -10,12 +10,12 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL, MIXED
+from engine_runs import relative_error, same_bits
 
 import dmlcore as dml
 from dmlcore.policies import ALL_POLICIES
 from dmlcore.replayer.batches import BATCHES, INIT, run_key, task_indices
 from dmlcore.replayer.reference import replay_reference
-from runs import relative_error, same_bits
 
 OPTIMIZERS = {
     "sgd": lambda: optax.sgd(0.1),
