@@ -15,7 +15,7 @@ from dmlcore.policies import ALL_POLICIES
 # Real clocks run faster than the clusters' time, and on Ray for fewer updates.
 ENGINES = {
     "simulate": (dml.engines.simulated(), 120),
-    "devices": (dml.engines.devices(), 40),
+    "devices": (dml.engines.devices(), 120),
     "threads": (dml.engines.threads(time_scale=0.05), 120),
     "ray": (dml.engines.ray(time_scale=0.05, keep=True), 40),
 }
