@@ -11,12 +11,11 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from dmlcore.checkpoints import plain_leaves, with_leaves
-from dmlcore.engines.ray_cluster import actors_for, connection, installed
+from dmlcore.engines.ray_cluster import actors_for, adopt, connection, installed, settings
 from dmlcore.engines.serving import Recording, Serving, WorkerError
 from dmlcore.engines.setup import Job
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Stop, Worker
@@ -77,15 +76,11 @@ class Task(NamedTuple):
     @classmethod
     def pack(cls, job: Job) -> Task:
         """Returns a job with its problem in Ray's store."""
-        config: Any = jax.config
-        reference = [installed().put(job.problem)]
-        settings = {"jax_enable_x64": config.jax_enable_x64}
-        return cls(reference, dataclasses.replace(job, problem=None), settings)
+        return cls([installed().put(job.problem)], dataclasses.replace(job, problem=None), settings())
 
     def unpack(self) -> Job:
         """Returns the job, under its settings of JAX."""
-        for name, value in self.config.items():
-            jax.config.update(name, value)
+        adopt(self.config)
         return dataclasses.replace(self.job, problem=installed().get(self.reference[0]))
 
 
@@ -244,9 +239,8 @@ def record(job: Job, address: str | None, keep: bool) -> Recording:
                 if (crash := next((each for each in crashes if each.time >= since), None)) is None:
                     raise RuntimeError("the server's process died; `checkpoint=` lets it go on") from error
                 time.sleep(crash.seconds * (job.time_scale or 1.0))
-                since = (
-                    crash.time + crash.seconds
-                )  # how long processes take to start is not the cluster's time
+                # How long processes take to start is not the cluster's time.
+                since = crash.time + crash.seconds
                 log.append({"time": crash.time, "kind": "down", "worker": -1, "seconds": crash.seconds})
             except ray.exceptions.RayTaskError as error:
                 known = isinstance(error.cause, WorkerError | RuntimeError | ValueError)

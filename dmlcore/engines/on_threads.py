@@ -35,10 +35,10 @@ class ThreadCrew:
 
     def hire(self, worker: int, batch_size: int, hire: int) -> None:
         """Starts a worker's thread."""
-        job, config, send = self._job, jax.config, self._server.put
+        job, send = self._job, self._server.put
         inbox = self._inboxes[worker] = queue.Queue()
-        x64: Any = config.jax_enable_x64
-        default: Any = config.jax_default_device
+        config: Any = jax.config
+        x64, default = config.jax_enable_x64, config.jax_default_device
 
         def run() -> None:
             # Settings of the calling thread, which a new one does not have.

@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,6 +27,18 @@ LOCAL = {
     "RAY_raylet_start_wait_time_s": "120",
 }
 QUIET: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
+
+
+def settings() -> dict[str, Any]:
+    """Returns the settings of JAX on which numbers depend, for another process to adopt."""
+    config: Any = jax.config
+    return {"jax_enable_x64": config.jax_enable_x64}
+
+
+def adopt(settings: Mapping[str, Any]) -> None:
+    """Takes over the settings of JAX of another process."""
+    for name, value in settings.items():
+        jax.config.update(name, value)
 
 
 def installed() -> Any:
@@ -171,12 +183,10 @@ def spread(function: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any
     Raises:
         ValueError: the cluster has no free CPU; or what the function raises.
     """
-    config: Any = jax.config
-    settings = {"jax_enable_x64": config.jax_enable_x64}
+    here = settings()
 
     def run(reference: Any, item: Any) -> Any:
-        for name, value in settings.items():
-            jax.config.update(name, value)
+        adopt(here)
         return function(reference, item)
 
     with connection(None, os.cpu_count() or 1) as ray:

@@ -1,18 +1,15 @@
-"""The record of a run, as frames and metadata of its trace."""
+"""The record of a run, as frames of its trace."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dmlcore.cluster import Cluster
-from dmlcore.provenance import versions
 from dmlcore.trace import TASK_COLUMNS, UPDATE_COLUMNS
-from dmlcore.types import Load, Policy, Transport
+from dmlcore.types import Policy
 
 # A task as it is recorded, first what orders the simulator's events. Its update and weight come later.
 RECORDED = (
@@ -43,32 +40,6 @@ def tasks_frame(record: Sequence[tuple], landed: Sequence[tuple[int, int, float]
 def updates_frame(updates: Sequence[tuple[float, int, int]]) -> pd.DataFrame:
     """Returns a trace's updates from tuples of time, number of tasks and samples."""
     return _frame(_columns(updates, UPDATE_COLUMNS), UPDATE_COLUMNS)
-
-
-def describe(
-    engine: str,
-    policy: Policy,
-    cluster: Cluster,
-    load: Load,
-    transport: Transport,
-    parameter_bytes: int,
-    batch_size: int,
-    seed: int,
-) -> dict[str, Any]:
-    """Returns a trace's metadata, all but its end."""
-    return {
-        "engine": engine,
-        "policy": policy.name,
-        "staleness": None if policy.staleness in (None, float("inf")) else policy.staleness,
-        "num_workers": cluster.num_workers,
-        "cluster": cluster.describe(),
-        "load": load.name,
-        "transport": transport.name,
-        "parameter_bytes": parameter_bytes,
-        "batch_size": batch_size,
-        "seed": seed,
-        "versions": versions(),
-    }
 
 
 def not_at_server(policy: Policy, does: str, key: tuple[int, int]) -> ValueError:

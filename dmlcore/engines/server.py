@@ -154,13 +154,15 @@ class Server:
     def resume(self, time: float) -> Answer:
         """The server is back from a checkpoint: tasks that were in flight begin again on what it has."""
         self.journal.append(("resume", time))
-        orders = [order for order in self.flight if order is not None]
+        orders = [
+            order._replace(version=self.num_updates, pull=True, time=time, attempt=next(self._serial))
+            for order in self.flight
+            if order is not None
+        ]
         for order in orders:
-            serial = next(self._serial)
-            again = order._replace(version=self.num_updates, pull=True, time=time, attempt=serial)
-            self.flight[order.worker] = again
+            self.flight[order.worker] = order
             self._version[order.worker] = self.num_updates
-        return Answer(start=[order for order in self.flight if order is not None])
+        return Answer(start=orders)
 
     def restore(self, journal: Sequence[tuple[Any, ...]]) -> Server:
         """Brings a new book to where the one that kept this journal was."""

@@ -16,12 +16,12 @@ from dmlcore.checkpoints import Checkpoints
 from dmlcore.cluster import Cluster
 from dmlcore.draws import Draws
 from dmlcore.engines.arguments import check_kind, check_seed
-from dmlcore.engines.record import describe
 from dmlcore.engines.server import Order, Server
 from dmlcore.engines.stop import Stop, stop_rule
 from dmlcore.engines.timing import Timing
 from dmlcore.faults import Faults, ServerCrash
 from dmlcore.loads import resolve as resolve_load
+from dmlcore.provenance import versions
 from dmlcore.replayer.steps import Stepper
 from dmlcore.transport import resolve as resolve_transport
 from dmlcore.types import Load, Policy, Transport
@@ -106,16 +106,20 @@ class Setup:
 
     def metadata(self, engine: str) -> dict[str, Any]:
         """Returns a trace's metadata, all but its end."""
-        return describe(
-            engine,
-            self.policy,
-            self.cluster,
-            self.load,
-            self.transport,
-            self.parameter_bytes,
-            self.batch_size,
-            self.seed,
-        )
+        policy = self.policy
+        return {
+            "engine": engine,
+            "policy": policy.name,
+            "staleness": None if policy.staleness in (None, math.inf) else policy.staleness,
+            "num_workers": self.cluster.num_workers,
+            "cluster": self.cluster.describe(),
+            "load": self.load.name,
+            "transport": self.transport.name,
+            "parameter_bytes": self.parameter_bytes,
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+            "versions": versions(),
+        }
 
 
 @dataclass(frozen=True)
