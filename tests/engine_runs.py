@@ -11,6 +11,7 @@ from clusters import CLUSTERS
 import dmlcore as dml
 from dmlcore.engines import ALL_ENGINES
 from dmlcore.policies import ALL_POLICIES
+from dmlcore.replayer.schedule import compile_trace
 
 # Real clocks run faster than the clusters' time, and on Ray for fewer updates.
 ENGINES = {
@@ -20,6 +21,8 @@ ENGINES = {
     "ray": (dml.engines.ray(time_scale=0.05, keep=True), 40),
 }
 assert set(ENGINES) == set(ALL_ENGINES)
+
+RECORDED = [dml.asp(), dml.ssp(3), dml.k_batch_async(3)]  # of these real clocks replay long runs
 
 
 def same_bits(one, two):
@@ -31,6 +34,16 @@ def same_bits(one, two):
 def relative_error(one, two):
     flat = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)]) for tree in (one, two)]
     return np.linalg.norm(flat[0] - flat[1]) / np.linalg.norm(flat[1])
+
+
+def check_replay(run, problem, optimizer):
+    """The trace replays to the parameters that the run ended with: to the last bit, except where the compiled
+    loop makes one gradient of all tasks of an update, which the server of the run had to add up."""
+    again = dml.replay(run.trace, problem, optimizer, eval_every=10**6)
+    in_lock_step = compile_trace(run.trace).worker.shape[1] > 1
+    assert same_bits(run.params, again.params) or in_lock_step
+    most = {np.float32: 1e-4, np.float64: 1e-10}[jax.tree.leaves(run.params)[0].dtype.type]
+    assert relative_error(run.params, again.params) <= most
 
 
 @functools.cache

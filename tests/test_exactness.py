@@ -128,12 +128,15 @@ def test_compiled_equals_reference_in_float64(policy, optimizer):
         assert relative_error(run.params, replay_reference(run.trace, problem, make())) <= 1e-10
 
 
-@pytest.mark.parametrize("policy", ["bsp", "ssp", "k_async", "k_batch_async", "asp"])
+LANES = [ALL_POLICIES[name]() for name in ("bsp", "ssp", "k_async", "k_batch_async", "asp")]
+
+
+@pytest.mark.parametrize("policy", [*LANES, dml.ssp(2, weight=1.0)], ids=str)
 def test_lanes_equal_single_runs(policy):
     """Seeds and learning rates side by side under vmap are the runs one by one."""
     problem = dml.problems.digits_mlp()
     rates = [0.05, 0.1, 0.2]
-    traces = [dml.simulate(ALL_POLICIES[policy](), MIXED, seconds=3.0, seed=seed) for seed in range(3)]
+    traces = [dml.simulate(policy, MIXED, seconds=3.0, seed=seed) for seed in range(3)]
     lanes = dml.replay_lanes(
         traces, problem, [optax.sgd(rate, momentum=0.5) for rate in rates], eval_every=40
     )

@@ -140,7 +140,8 @@ def test_nothing_compiles_twice(problem):
     for first, second in (
         (dml.ssp(1), dml.ssp(7)),
         (dml.bsp(), dml.bsp()),
-        (dml.asp(), dml.asp(weight=0.5)),
+        (dml.asp(), dml.asp()),
+        (dml.asp(weight=0.3), dml.asp(weight=0.5)),
         (dml.essp(1), dml.essp(3)),
     ):
         train(first, 0.1, 0, MIXED)

@@ -18,6 +18,7 @@ from dmlcore.replayer.batches import BATCHES, INIT, run_key
 from dmlcore.replayer.hoist import fingerprint, hoist
 from dmlcore.replayer.loop import (
     Carry,
+    GradientShape,
     Rows,
     Shape,
     advance_lanes,
@@ -79,8 +80,10 @@ class Replay:
         # A window makes workers wait in some runs and not in others: its loop always gathers, so that another
         # staleness compiles nothing.
         windowed = slots and any(trace.metadata.get("staleness") is not None for trace in traces)
+        # Lanes out of step have rows that fill up, of weight 0.
+        weighs = not in_step or any((s.weight != 1).any() for s in schedules)
         self._shape = Shape(
-            samples_per_task=max(int(s.batch_size.max(initial=1)) for s in schedules),
+            gradient_shape(schedules, weighs),
             reads_newest=all(s.reads_newest for s in schedules),
             accumulates=windowed or not in_step or any(s.accumulates for s in schedules),
             keeps_copies=any(s.keeps_copies for s in schedules),
@@ -148,7 +151,7 @@ class Replay:
             for s, row, stop in zip(self._schedules, self._row, stops, strict=True)
         ]
         call = draw_one if self.lanes == 1 else draw_lanes
-        width = self._shape.samples_per_task
+        width = self._shape.gradient.samples_per_task
         self._indices = call(self.problem.num_samples, width, self._key, *_stack(tasks, np.stack))
         self._drawn = self._row
 
@@ -178,6 +181,13 @@ class Replay:
         return [evaluate(self.problem, self.params(lane), eval_data) for lane in range(self.lanes)]
 
 
+def gradient_shape(schedules: Sequence[Schedule], weighs: bool) -> GradientShape:
+    """Returns the shape of the gradients of all lanes."""
+    sizes = np.concatenate([schedule.batch_size.ravel() for schedule in schedules])
+    most = int(sizes.max(initial=1))
+    return GradientShape(most, bool((sizes == most).all()), weighs)
+
+
 def cut_rows(schedule: Schedule, start: int, stop: int, size: int, spill: int) -> Rows:
     """Returns rows start..stop, padded to `size` with rows of weight 0 that read slot 0 and end no update.
 
@@ -190,11 +200,10 @@ def cut_rows(schedule: Schedule, start: int, stop: int, size: int, spill: int) -
     """
     span = slice(start, stop)
     real = jax.dtypes.canonicalize_dtype(np.float64)
-    share = schedule.weight[span] / schedule.batch_size[span]
     write, keep = (pad(slots[span], size, np.int32, NONE) for slots in (schedule.write, schedule.keep))
     return Rows(
         pad(schedule.batch_size[span], size, np.int32),
-        pad(share, size, real),
+        pad(schedule.weight[span], size, real),
         pad(schedule.read[span], size, np.int32),
         np.where(write == NONE, spill, write),
         np.where(keep == NONE, spill, keep),

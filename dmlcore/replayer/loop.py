@@ -10,17 +10,25 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer.batches import task_indices
 from dmlcore.replayer.hoist import Program
+from dmlcore.replayer.steps import add, optimizer_step, weigh
+
+
+class GradientShape(NamedTuple):
+    """What the gradients of a loop depend on, apart from array shapes."""
+
+    samples_per_task: int
+    all_full: bool  # no task has fewer
+    weighs: bool  # some weight is not 1
 
 
 class Shape(NamedTuple):
     """What a compiled loop depends on, apart from array shapes."""
 
-    samples_per_task: int
+    gradient: GradientShape
     reads_newest: bool
     accumulates: bool
     keeps_copies: bool
@@ -30,7 +38,7 @@ class Rows(NamedTuple):
     """The part of a `Schedule` that one call of the loop works off, padded; slots are never NONE."""
 
     batch_size: Any
-    share: Any  # weight of one of the task's samples
+    weight: Any
     read: Any
     write: Any
     keep: Any
@@ -89,23 +97,35 @@ def store(slots: Any, slot: Any, value: Any) -> Any:
 
 
 def row_gradient(
-    problem: Problem, width: int, view: Any, indices: Any, batch_size: Any, share: Any, data: Any
+    problem: Problem, shape: GradientShape, view: Any, indices: Any, batch_size: Any, weight: Any, data: Any
 ) -> Any:
     """Returns the weighted sum of the gradients of K tasks that read one view.
 
+    One task's gradient is computed, rounded and then weighed: bit by bit what a worker and a server do.
+    Several are one gradient, of their weighed samples.
+
     Args:
         problem: what is trained.
-        width: B, indices of one task.
+        shape: of the gradients.
         view: parameters.
         indices: samples of the tasks, (K B,).
         batch_size: of each task, (K,); the indices beyond it do not count.
-        share: weight of one of the task's samples, (K,).
+        weight: of each task in the update, (K,).
         data: the problem's training data on the device.
     """
     batch = jax.tree.map(lambda column: column.at[indices].get(mode="promise_in_bounds"), data)
-    counted = jnp.arange(width) < batch_size[:, None]
-    weights = jnp.where(counted, share[:, None], 0).ravel()
-    return jax.grad(lambda p: jnp.dot(weights, problem.losses(p, batch)))(view)
+    alone = len(weight) == 1
+    if alone and shape.all_full:
+        shares = jnp.full(shape.samples_per_task, 1 / shape.samples_per_task, weight.dtype)
+    else:
+        share = (1 if alone else weight) / batch_size.astype(weight.dtype)
+        counted = jnp.arange(shape.samples_per_task) < batch_size[:, None]
+        shares = jnp.where(counted, share[:, None], 0).ravel()
+    gradient = jax.grad(lambda p: jnp.dot(shares, problem.losses(p, batch)))(view)
+    if alone and shape.weighs:
+        # The barrier keeps the product from being fused into the sum after it, where it would not be rounded.
+        return jax.lax.optimization_barrier(weigh(weight[0], gradient))
+    return gradient
 
 
 def take_in(
@@ -130,24 +150,19 @@ def take_in(
         rows: what to do.
         i: which of them.
     """
-
-    def step(gradient: Any, optimizer_state: Any, params: Any) -> tuple[Any, Any]:
-        updates, optimizer_state = program(constants, gradient, optimizer_state, params)
-        return optax.apply_updates(params, updates), optimizer_state
-
+    step = functools.partial(optimizer_step, program, constants)
     params, optimizer_state, gathered, slots = carry
-    view, view_state = held
     if shape.keeps_copies:
-        slots = store(slots, rows.keep[i], step(gradient, view_state, view))
+        slots = store(slots, rows.keep[i], step(gradient, held))
     if shape.accumulates:
-        total = jax.tree.map(jnp.add, gathered, gradient)
+        total = add(gathered, gradient)
         gathered, params, optimizer_state = jax.lax.cond(
             rows.last[i],
-            lambda: (jax.tree.map(jnp.zeros_like, total), *step(total, optimizer_state, params)),
+            lambda: (jax.tree.map(jnp.zeros_like, total), *step(total, (params, optimizer_state))),
             lambda: (total, params, optimizer_state),
         )
     else:
-        params, optimizer_state = step(gradient, optimizer_state, params)
+        params, optimizer_state = step(gradient, (params, optimizer_state))
     if not shape.reads_newest:
         slots = store(slots, rows.write[i], (params, optimizer_state) if shape.keeps_copies else params)
     return Carry(params, optimizer_state, gathered, slots)
@@ -185,8 +200,8 @@ def advance(
 
     def work_off(i: Any, carry: Carry) -> Carry:
         held = load(shape, carry, rows.read[i])
-        width, samples = shape.samples_per_task, indices[first + i]
-        gradient = row_gradient(problem, width, held[0], samples, rows.batch_size[i], rows.share[i], data)
+        samples, batch_size, weight = indices[first + i], rows.batch_size[i], rows.weight[i]
+        gradient = row_gradient(problem, shape.gradient, held[0], samples, batch_size, weight, data)
         return take_in(program, constants, shape, carry, held, gradient, rows, i)
 
     return jax.lax.fori_loop(0, count, work_off, carry)

@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer.hoist import Program
-from dmlcore.replayer.loop import Carry, Rows, Shape, at, draw, load, row_gradient, take_in
+from dmlcore.replayer.loop import Carry, GradientShape, Rows, Shape, at, draw, load, row_gradient, take_in
 
 WORKERS = "workers"  # the axis of the mesh
 
@@ -25,15 +25,15 @@ class Tasks(NamedTuple):
     worker: Any
     clock: Any
     batch_size: Any
-    share: Any  # weight of one of the task's samples
+    weight: Any
     read: Any  # slot of its view
 
 
-@functools.partial(jax.jit, static_argnames=("problem", "mesh", "width", "in_lock_step"))
+@functools.partial(jax.jit, static_argnames=("problem", "mesh", "shape", "in_lock_step"))
 def gradients(
     problem: Problem,
     mesh: Mesh,
-    width: int,
+    shape: GradientShape,
     in_lock_step: bool,
     views: Any,
     key: Any,
@@ -45,7 +45,7 @@ def gradients(
     Args:
         problem: what is trained.
         mesh: the devices.
-        width: B.
+        shape: of the gradients.
         in_lock_step: whether all tasks have the same view and are one update.
         views: slots with parameters; in lock-step the parameters that all read.
         key: of the run's batches.
@@ -57,18 +57,20 @@ def gradients(
     """
 
     def samples(key: Any, tasks: Tasks) -> Any:
-        return draw(problem.num_samples, width, key, tasks.worker[:, None], tasks.clock[:, None])
+        return draw(
+            problem.num_samples, shape.samples_per_task, key, tasks.worker[:, None], tasks.clock[:, None]
+        )
 
     def total(views: Any, key: Any, tasks: Tasks, data: Any) -> Any:
         indices = samples(key, tasks).ravel()
-        own = row_gradient(problem, width, views, indices, tasks.batch_size, tasks.share, data)
+        own = row_gradient(problem, shape, views, indices, tasks.batch_size, tasks.weight, data)
         return jax.tree.map(lambda leaf: jax.lax.psum(leaf, WORKERS)[None], own)
 
     def each(views: Any, key: Any, tasks: Tasks, data: Any) -> Any:
         def one(task_and_samples: tuple[Tasks, Any]) -> Any:
             task, indices = task_and_samples
-            batch_size, share = task.batch_size[None], task.share[None]
-            return row_gradient(problem, width, at(views, task.read), indices, batch_size, share, data)
+            batch_size, weight = task.batch_size[None], task.weight[None]
+            return row_gradient(problem, shape, at(views, task.read), indices, batch_size, weight, data)
 
         # Not `vmap`: a task is the same arithmetic whatever else its device computes.
         return jax.lax.map(one, (tasks, samples(key, tasks)))

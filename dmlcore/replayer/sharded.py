@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer.batches import BATCHES, INIT, run_key
-from dmlcore.replayer.compiled import cut_rows, device_data, evaluate, pad, power_of_two
+from dmlcore.replayer.compiled import cut_rows, device_data, evaluate, gradient_shape, pad, power_of_two
 from dmlcore.replayer.hoist import fingerprint, hoist
 from dmlcore.replayer.loop import Carry, Shape, initial
 from dmlcore.replayer.parallel import WORKERS, Tasks, apply, gradients
@@ -37,7 +37,7 @@ class _Lane:
         self._schedule = schedule
         self._fronts = schedule.first_row if self._in_lock_step else wavefronts(schedule)
         self._shape = Shape(
-            samples_per_task=int(schedule.batch_size.max(initial=1)),
+            gradient_shape([schedule], weighs=True),  # always: fewer programs
             reads_newest=self._in_lock_step,
             accumulates=schedule.accumulates,
             keeps_copies=schedule.keeps_copies,
@@ -62,11 +62,11 @@ class _Lane:
             tasks = self._tasks(start, self._row)
             size = 1 if self._in_lock_step else len(tasks.worker)
             rows = cut_rows(schedule, start, self._row, size, self._spill)
-            rows = rows._replace(batch_size=None, share=None)  # they are in the gradients
+            rows = rows._replace(batch_size=None, weight=None)  # they are in the gradients
             computed = gradients(
                 self._problem,
                 self._mesh,
-                shape.samples_per_task,
+                shape.gradient,
                 self._in_lock_step,
                 self._views(),
                 self._key,
@@ -95,13 +95,12 @@ class _Lane:
     def _tasks(self, start: int, stop: int) -> Tasks:
         """The tasks of rows start..stop, and ones of weight 0 up to L = M times a power of two."""
         s, span = self._schedule, slice(start, stop)
-        share = (s.weight[span] / s.batch_size[span]).ravel()
-        size = self._mesh.size * power_of_two(-(-len(share) // self._mesh.size))
+        size = self._mesh.size * power_of_two(-(-s.worker[span].size // self._mesh.size))
         worker, clock, batch_size, read = (
             pad(column[span].ravel(), size, np.int32) for column in (s.worker, s.clock, s.batch_size, s.read)
         )
-        share = pad(share, size, jax.dtypes.canonicalize_dtype(np.float64))
-        return Tasks(worker, clock, batch_size, share, read)
+        weight = pad(s.weight[span].ravel(), size, jax.dtypes.canonicalize_dtype(np.float64))
+        return Tasks(worker, clock, batch_size, weight, read)
 
     def restore(self, update: int, state: Any) -> None:
         """Goes on from a state that was taken at version `update`."""
