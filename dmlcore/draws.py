@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from dmlcore.cluster import Cluster, Quantile, Stragglers, quantile_function
 
 WORKERS_PER_BLOCK = 32
 CLOCKS_PER_BLOCK = 32
+BLOCKS_AT_ONCE = 4  # after a worker's first, which is often its last: one call of a quantile function is dear
 
 # One stream of uniforms for each thing that is drawn; slow episodes take EPISODES, EPISODES + 1, ...
 COMPUTE, PULL, PUSH, EPISODES = range(4)
@@ -53,8 +55,8 @@ class Draws:
         self._per_sample = [1.0 / speed for speed in cluster.samples_per_second]
         self._slow: dict[tuple[int, int], np.ndarray] = {}
         num_workers = cluster.num_workers
-        # Per worker: the block its lists below belong to, and the block's draws for it.
-        self._block = [-1] * num_workers
+        # Per worker: the first clock of the block its lists below belong to, and the block's draws for it.
+        self._first = [-1] * num_workers
         self._fixed: list[list[float]] = [[]] * num_workers
         self._slope: list[list[float]] = [[]] * num_workers
         self._compute: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
@@ -64,9 +66,9 @@ class Draws:
         """Returns how long `worker` computes its task `clock` of `samples` samples."""
         if self._constant:
             return self._overhead[worker] + samples * self._per_sample[worker]
-        block, offset = clock // CLOCKS_PER_BLOCK, clock % CLOCKS_PER_BLOCK
-        if self._block[worker] != block:
-            self._load(worker, block)
+        offset = clock % CLOCKS_PER_BLOCK
+        if self._first[worker] != clock - offset:
+            self._load(worker, clock // CLOCKS_PER_BLOCK)
         return self._fixed[worker][offset] + samples * self._slope[worker][offset]
 
     def transfer_seconds(self, stream: int, worker: int, clock: int, nbytes: int) -> float:
@@ -78,9 +80,8 @@ class Draws:
             block, offset = divmod(clock, CLOCKS_PER_BLOCK)
             key = (stream, row, block)
             if key not in self._latencies:
-                self._latencies[key] = self._multipliers(
-                    "latency_jitter", self._latency_jitter, stream, row, block
-                )
+                drawn = self._multipliers("latency_jitter", self._latency_jitter, stream, row, [block])
+                self._latencies[key] = drawn[0]
             latency *= float(self._latencies[key][lane, offset])
         return latency + nbytes / cluster.bandwidth_bytes_per_second[worker]
 
@@ -89,38 +90,45 @@ class Draws:
         # A slow episode goes on from the block before, which a worker that was sent ahead has not asked for.
         for each in range(0 if self.cluster.stragglers else block, block + 1):
             if (row, each) not in self._compute:
-                self._compute[row, each] = self._draw(row, each)
+                self._draw(row, range(each, each + (BLOCKS_AT_ONCE if each else 1)))
         fixed, slope = self._compute[row, block]
-        self._block[worker] = block
+        self._first[worker] = block * CLOCKS_PER_BLOCK
         self._fixed[worker], self._slope[worker] = fixed[lane].tolist(), slope[lane].tolist()
 
-    def _draw(self, row: int, block: int) -> tuple[np.ndarray, np.ndarray]:
+    def _draw(self, row: int, blocks: Sequence[int]) -> None:
+        """Draws blocks, which follow one another."""
         first = row * WORKERS_PER_BLOCK
         lanes = slice(first, min(first + WORKERS_PER_BLOCK, self.cluster.num_workers))
-        count = lanes.stop - first
-        slowdown = np.ones((count, CLOCKS_PER_BLOCK))
-        for index, episodes in enumerate(self.cluster.stragglers):
-            slowdown *= self._slowdown(index, episodes, row, block)[:count]
-        slope = np.array(self._per_sample[lanes])[:, None] * slowdown
+        overhead = np.array(self._overhead[lanes])[:, None]
+        per_sample = np.array(self._per_sample[lanes])[:, None]
+        multipliers: Any = [1.0] * len(blocks)
         if self._jitter is not None:
-            slope *= self._multipliers("jitter", self._jitter, COMPUTE, row, block)
-        return np.array(self._overhead[lanes])[:, None] * slowdown, slope
+            multipliers = self._multipliers("jitter", self._jitter, COMPUTE, row, blocks)
+        for block, multiplier in zip(blocks, multipliers, strict=True):
+            slowdown = np.ones((len(overhead), CLOCKS_PER_BLOCK))
+            for index, episodes in enumerate(self.cluster.stragglers):
+                slowdown *= self._slowdown(index, episodes, row, block)[: len(overhead)]
+            self._compute[row, block] = overhead * slowdown, per_sample * slowdown * multiplier
 
-    def _multipliers(self, name: str, jitter: Quantile, stream: int, row: int, block: int) -> np.ndarray:
-        """What `jitter` makes of a block's uniforms, for the workers that are there."""
-        uniform = uniforms(self.seed, stream, row, block)
+    def _multipliers(
+        self, name: str, jitter: Quantile, stream: int, row: int, blocks: Sequence[int]
+    ) -> np.ndarray:
+        """What `jitter` makes of some blocks' uniforms, for the workers that are there, block by block."""
+        uniform = np.concatenate([uniforms(self.seed, stream, row, block) for block in blocks])
         values = np.asarray(jitter(uniform), float)
         if values.shape != uniform.shape:
             checks.fail(f"{name}, shape", values.shape, f"that of its argument, {uniform.shape}")
         first = row * WORKERS_PER_BLOCK
-        if stream == COMPUTE and not values.any():
-            self._require_overhead(name, first, block)
-        values = values[: self.cluster.num_workers - first]
+        values = values.reshape(len(blocks), WORKERS_PER_BLOCK, CLOCKS_PER_BLOCK)
+        for block, own in zip(blocks, values, strict=True):
+            if stream == COMPUTE and not own.any():
+                self._require_overhead(name, first, block)
+        values = values[:, : self.cluster.num_workers - first]
         wrong = np.argwhere(~(np.isfinite(values) & (values >= 0)))
         if len(wrong):
-            lane, offset = wrong[0]
-            who = f"worker {first + lane}, clock {block * CLOCKS_PER_BLOCK + offset}"
-            checks.fail(f"{name} of {who}", float(values[lane, offset]), "a finite multiplier >= 0")
+            which, lane, offset = wrong[0]
+            who = f"worker {first + lane}, clock {blocks[which] * CLOCKS_PER_BLOCK + offset}"
+            checks.fail(f"{name} of {who}", float(values[which, lane, offset]), "a finite multiplier >= 0")
         return values
 
     def _require_overhead(self, name: str, first: int, block: int) -> None:

@@ -100,6 +100,7 @@ def _run(setup: Setup) -> Trace:
     )
     on_push, observe, size = policy.on_push, load.observe, load.size
     last_update, last_second, last_sample = stop
+    sizes = [size(load_state, w) for w in range(num_workers)] if observe is None else []  # that never change
     new, nan = tuple.__new__, math.nan
     clock = [-1] * num_workers
     version = [0] * num_workers  # of the copy that each worker has
@@ -122,7 +123,9 @@ def _run(setup: Setup) -> Trace:
                 fault = "is busy" if 0 <= w < num_workers else "is not there"
                 raise ValueError(f"{policy.name} starts worker {w}, which {fault}, at {now:g} s")
             clock[w] = c = clock[w] + 1 if k is None else _ahead(policy, w, k, clock[w])
-            b = size(load_state, w) if asked is None else asked
+            b = asked
+            if b is None:
+                b = sizes[w] if sizes else size(load_state, w)
             if type(b) is not int or b < 1:
                 rule = policy.name if asked is not None else load.name
                 b = checks.integer(f"{rule}, worker {w}, clock {c}", b, low=1, why="samples of a task")
@@ -160,10 +163,14 @@ def _run(setup: Setup) -> Trace:
         if observe is not None:
             load_state = observe(load_state, push)
         state, (apply, drop, cancel, start) = on_push(state, push)
-        pending[worker, c] = (len(record), b)
+        row = len(record)
         record.append(task)
-        if apply:
+        if len(apply) == 1 and apply[0][:2] == (worker, c):  # as a rule, and then nothing is kept
+            in_update = b
+            landed.append((row, num_updates, apply[0][2]))
+        else:
             in_update = 0
+            pending[worker, c] = (row, b)
             for w, k, weight in apply:
                 try:
                     row, count = pending.pop((w, k))
@@ -171,6 +178,7 @@ def _run(setup: Setup) -> Trace:
                     raise not_at_server(policy, "applies", (w, k)) from None
                 in_update += count
                 landed.append((row, num_updates, weight))
+        if apply:
             num_updates += 1
             if patience < math.inf:
                 patience = len(record) + MOST_TASKS

@@ -161,17 +161,18 @@ def window_rule(staleness: float):
         worker = push.worker
         clocks, copy_clock = state.clocks, state.copy_clock
         slowest_before = clocks.slowest
-        clock = clocks.advance(worker)
-        needed = clock - staleness
-        if copy_clock is not None and copy_clock[worker] >= needed:
-            start = [new(Start, (worker, None, False, None))]
-        elif clocks.slowest >= needed:
-            start = [new(Start, (worker, None, True, None))]
-        else:
+        needed = clocks.advance(worker) - staleness
+        pull = copy_clock is None or copy_clock[worker] < needed
+        if pull and clocks.slowest < needed:
             hold(state, worker, int(needed))
             state.held.append((worker, push.clock))
             return state, WAIT
-        if state.waiting and (released := release(state, slowest_before)):
+        start = [new(Start, (worker, None, pull, None))]
+        if not (state.waiting or state.held):  # as a rule, where nobody waits: the short way
+            if pull and copy_clock is not None:
+                copy_clock[worker] = clocks.slowest
+            return state, new(Decision, ([(worker, push.clock, state.share)], (), (), start))
+        if released := release(state, slowest_before):
             start = sorted([*start, *released], key=lambda each: each.worker)
         return decide(state, take_held(state, push), start)
 
