@@ -123,8 +123,10 @@ def row_gradient(
         shares = jnp.where(counted, share[:, None], 0).ravel()
     gradient = jax.grad(lambda p: jnp.dot(shares, problem.losses(p, batch)))(view)
     if alone and shape.weighs:
-        # The barrier keeps the product from being fused into the sum after it, where it would not be rounded.
-        return jax.lax.optimization_barrier(weigh(weight[0], gradient))
+        # The branch keeps the product from being fused into the sum after it, where it would not be rounded;
+        # an `optimization_barrier` does not in every release of JAX.
+        one = weight[0]
+        return jax.lax.cond(one == 1, lambda: gradient, lambda: weigh(one, gradient))
     return gradient
 
 
