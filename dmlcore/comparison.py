@@ -53,7 +53,8 @@ def compare(
         until: as for `train`.
         eval_every: as for `train`.
         executor: "threads" of this process, or "ray", which spreads methods and seeds over a Ray cluster: the
-            one that is connected or that RAY_ADDRESS names, else a local one. The same frame either way.
+            one that is connected or that RAY_ADDRESS names, else a local one. The same frame either way;
+            engines with a real clock run on "threads" only, one run after the other.
         **options: as for `train`: one of `updates`, `seconds`, `samples`; `batch_size`, `load`, `transport`,
             `engine`.
 
@@ -102,7 +103,8 @@ def sweep(
         until: as for `train`.
         eval_every: as for `train`.
         executor: "threads" of this process, or "ray", which spreads methods and seeds over a Ray cluster: the
-            one that is connected or that RAY_ADDRESS names, else a local one. The same frame either way.
+            one that is connected or that RAY_ADDRESS names, else a local one. The same frame either way;
+            engines with a real clock run on "threads" only, one run after the other.
         **options: as for `compare`.
 
     Returns:
@@ -166,6 +168,8 @@ def _run_all(
     work = Work(problem, cluster, [*optimizers.values()], engine, until, eval_every, options)
     runs = list(itertools.product(each, seeds))
     items = [(each[name], seed) for name, seed in runs]
+    if executor == "ray" and engine.record is not None:
+        checks.fail("executor", executor, "'threads' for engines with a real clock")
     if executor == "ray":
         found = spread(_histories, work, items)
     elif engine.record is not None or engine.driver is not Replay:

@@ -79,9 +79,11 @@ class DoubledPush:
 class ServerCrash:
     """The server is killed, and restarted from its last checkpoint; updates made since then are lost.
 
+    One that would fall into the outage of another does nothing: who is down cannot crash.
+
     Args:
         time: when, seconds from the start of the run.
-        seconds: until it is back.
+        seconds: until it is back, > 0.
     """
 
     time: float
@@ -169,7 +171,8 @@ def incidents(faults: Faults) -> list[Incident]:
     ['freeze', 'leave', 'leave', 'join']
     """
     found = []
-    for fault in faults.events:
+    back = 0.0  # when the server is
+    for fault in sorted(faults.events, key=lambda fault: getattr(fault, "time", 0.0)):
         if isinstance(fault, Crash):
             found.append(Incident(fault.time, "leave", fault.worker, 0.0))
             if fault.seconds < math.inf:
@@ -180,7 +183,8 @@ def incidents(faults: Faults) -> list[Incident]:
                 found.append(Incident(fault.time + faults.patience_seconds, "leave", fault.worker, 0.0))
                 if fault.seconds < math.inf:
                     found.append(Incident(fault.time + fault.seconds, "join", fault.worker, 0.0))
-        elif isinstance(fault, ServerCrash):
+        elif isinstance(fault, ServerCrash) and fault.time >= back:
+            back = fault.time + fault.seconds
             found.append(Incident(fault.time, "down", -1, fault.seconds))
     return sorted(found)
 
@@ -246,6 +250,8 @@ def check_faults(faults: Sequence[Any], num_workers: int) -> tuple[Fault, ...]:
                 checks.integer(name, value, low=0)
             elif part.name == "seconds" and isinstance(fault, Crash):
                 checks.real(name, value, above=0)
+            elif part.name == "seconds" and isinstance(fault, ServerCrash):
+                checks.real(name, value, above=0, high=1e300)
             elif part.name == "seconds" and isinstance(fault, Hang):
                 checks.real(name, value, low=0)
             else:

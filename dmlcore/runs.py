@@ -121,7 +121,7 @@ def train(
         trace = timeline(problem, cluster, policy, engine=engine, **options)
         return _replay([trace], problem, [optimizer], until, eval_every, engine.driver, checkpoint)[0]
     setup = Setup.checked(policy, cluster, parameter_bytes=parameter_bytes(problem), **options)
-    folder = None if checkpoint is None else os.fspath(checkpoint)
+    folder = None if checkpoint is None else os.path.abspath(checkpoint)
     trace, params = engine.record(Job(setup, problem, optimizer, engine.time_scale, folder))
     run = replay(trace, problem, optimizer, until=until, eval_every=eval_every)
     return run if run.trace is not trace else dataclasses.replace(run, params=params)

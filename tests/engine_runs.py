@@ -46,6 +46,15 @@ def check_replay(run, problem, optimizer):
     assert relative_error(run.params, again.params) <= most
 
 
+def check_counts(trace, samples):
+    """No update lost, none doubled: each (worker, clock) once, and just so many samples are in."""
+    trace.validate()
+    applied = trace.tasks[trace.tasks["update"] >= 0]
+    assert not applied.duplicated(["worker", "clock"]).any()
+    assert applied["batch_size"].sum() == trace.updates["samples"].sum() >= samples
+    assert trace.updates["samples"].iloc[:-1].sum() < samples
+
+
 @functools.cache
 def run(policy, engine, cluster, seed=3):
     """A run on the digits, of `ENGINES[engine][1]` updates."""

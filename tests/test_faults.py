@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL, LOCK_STEP
-from engine_runs import check_replay
+from engine_runs import check_counts, check_replay
 
 import dmlcore as dml
 from dmlcore.faults import Crash, DoubledPush, Faults, Hang, LostPush, ServerCrash, incidents, random_faults
@@ -35,15 +35,6 @@ def without_faults(policy, seeds):
     )
 
 
-def check(trace, target=SAMPLES):
-    """No update lost, none doubled: each (worker, clock) once, and all samples are in."""
-    trace.validate()
-    applied = trace.tasks[trace.tasks["update"] >= 0]
-    assert not applied.duplicated(["worker", "clock"]).any()
-    assert applied["batch_size"].sum() == trace.updates["samples"].sum() >= target
-    assert trace.updates["samples"].iloc[:-1].sum() < target
-
-
 @pytest.mark.parametrize("policy", ALL_POLICIES)
 def test_simulated_schedules(policy):
     """No deadlock, and losses no worse than those of fault-free runs on as many samples.
@@ -54,7 +45,7 @@ def test_simulated_schedules(policy):
     losses, seen = [], set()
     for seed in range(SEEDS):
         trace = dml.simulate(rule, faulty(seed), samples=SAMPLES, seed=seed)
-        check(trace)
+        check_counts(trace, SAMPLES)
         seen |= {incident["kind"] for incident in trace.metadata["incidents"]}
         losses.append(last_loss(dml.replay(trace, problem, optax.sgd(0.1), eval_every=10**6)))
     usual = without_faults(policy, SEEDS)
@@ -69,7 +60,7 @@ def test_schedules_on_threads(policy, seed):
     problem, engine = dml.problems.digits_mlp(), dml.engines.threads(time_scale=0.25)
     options = {"samples": SAMPLES, "seed": seed, "engine": engine, "eval_every": 10**6}
     run = dml.train(problem, faulty(seed), ALL_POLICIES[policy](), optax.sgd(0.1), **options)
-    check(run.trace)
+    check_counts(run.trace, SAMPLES)
     check_replay(run, problem, optax.sgd(0.1))
     usual = without_faults(policy, 30)
     assert last_loss(run) <= usual.max() + np.ptp(usual)
@@ -182,6 +173,11 @@ def test_faults_are_in_the_trace_of_a_file(tmp_path):
     assert {"kind": "ServerCrash"}.items() <= again.metadata["cluster"]["faults"]["events"][-1].items()
 
 
+def test_a_server_that_is_down_cannot_crash():
+    found = incidents(Faults((ServerCrash(1.2, 5.0), ServerCrash(1.0, 0.5), ServerCrash(1.5, 0.1))))
+    assert [(incident.time, incident.seconds) for incident in found] == [(1.0, 0.5), (1.5, 0.1)]
+
+
 def test_incidents_come_in_order():
     found = incidents(Faults(tuple(random_faults(8, 10.0, seed=3)), patience_seconds=0.5))
     assert found == sorted(found)
@@ -195,6 +191,7 @@ BAD = {
     "Hang.seconds: got nan": [Hang(0, 1.0, math.nan)],
     "LostPush.clock: got -1": [LostPush(0, -1, 1.0)],
     "ServerCrash.seconds: got inf": [ServerCrash(1.0, math.inf)],
+    "ServerCrash.seconds: got 0, allowed is a number > 0": [ServerCrash(1.0, 0)],
     "faults: got 'crash', allowed is Crash, Hang": ["crash"],
     "patience: got inf, allowed is finite, where a worker hangs for good": [Hang(0, 1.0, math.inf)],
 }

@@ -109,8 +109,8 @@ def ray(address: str | None = None, *, time_scale: float = 1.0, keep: bool = Fal
             that Ray is connected to, or that RAY_ADDRESS names, or else a local one on loopback, ended with
             the run.
         time_scale: as for `threads`.
-        keep: keeps the actors for the next run, which need not wait for their start; they hold their CPUs
-            until Ray is disconnected.
+        keep: keeps the actors for the next run on the same connection, `ray.init()`, which need not wait for
+            their start; they hold their CPUs until Ray is disconnected.
 
     Returns:
         The engine.

@@ -19,7 +19,7 @@ from dmlcore.engines.ray_cluster import actors_for, adopt, connection, installed
 from dmlcore.engines.serving import Recording, Serving, WorkerError
 from dmlcore.engines.setup import Job
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Stop, Worker
-from dmlcore.faults import ServerCrash
+from dmlcore.faults import incidents
 from dmlcore.replayer.steps import Stepper
 from dmlcore.trace import Trace
 
@@ -191,7 +191,7 @@ class ServerActor:
         setup, clock = job.setup, Clock(job.time_scale or 1.0)
         crew = RayCrew(task, installed().get_runtime_context().current_actor, self._wire, idle)
 
-        def die(seconds: float) -> None:
+        def die() -> None:
             os._exit(1)
 
         try:
@@ -217,8 +217,7 @@ def record(job: Job, address: str | None, keep: bool) -> Recording:
     """Runs a job on a Ray cluster; see `dmlcore.engines.ray`."""
     setup = job.setup
     num_workers = setup.cluster.num_workers
-    downs = [fault for fault in setup.faults.events if isinstance(fault, ServerCrash)]
-    crashes = iter(sorted(downs, key=lambda crash: crash.time))
+    crashes = (incident for incident in incidents(setup.faults) if incident.kind == "down")
     since, log = 0.0, list[dict[str, Any]]()
     with (
         connection(address, num_workers + 1) as ray,

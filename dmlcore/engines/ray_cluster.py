@@ -29,10 +29,18 @@ LOCAL = {
 QUIET: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
 
 
+SETTINGS = (
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_default_prng_impl",
+    "jax_threefry_partitionable",
+    "jax_numpy_dtype_promotion",
+)
+
+
 def settings() -> dict[str, Any]:
-    """Returns the settings of JAX on which numbers depend, for another process to adopt."""
-    config: Any = jax.config
-    return {"jax_enable_x64": config.jax_enable_x64}
+    """Returns the settings of JAX on which numbers depend most, for another process to adopt."""
+    return {name: getattr(jax.config, name) for name in SETTINGS}
 
 
 def adopt(settings: Mapping[str, Any]) -> None:
@@ -112,6 +120,7 @@ def connection(address: str | None, num_cpus: int) -> Iterator[Any]:
         yield ray
     finally:
         if mine:
+            _kept.clear()
             ray.shutdown()
 
 
@@ -136,7 +145,15 @@ class Actors:
                 ray.kill(actor)
 
 
-_kept: list[Actors] = []
+_kept: list[Actors] = []  # of one run, at most
+
+
+def kept_actors(ray: Any) -> Actors:
+    """Takes the actors that an earlier run left on this connection, none if there are none."""
+    context = ray.get_runtime_context()
+    connected = context.get_node_id(), context.get_job_id()  # jobs alone are numbered anew by every cluster
+    kept = _kept.pop() if _kept else None
+    return kept if kept is not None and kept.connected == connected else Actors(connected)
 
 
 @contextlib.contextmanager
@@ -146,9 +163,7 @@ def actors_for(ray: Any, num_workers: int, keep: bool) -> Iterator[Actors]:
     Raises:
         ValueError: the cluster has too few free CPUs.
     """
-    connected = ray.get_runtime_context().get_job_id()
-    kept = _kept.pop() if _kept else None
-    actors = kept if kept is not None and kept.connected == connected else Actors(connected)
+    actors = kept_actors(ray)
     there = len(actors.workers) + (actors.server is not None)
     needed = num_workers + 1
     free = there + free_cpus(ray, needed - there)
@@ -190,8 +205,7 @@ def spread(function: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any
         return function(reference, item)
 
     with connection(None, os.cpu_count() or 1) as ray:
-        if _kept:
-            _kept.pop().end(ray)
+        kept_actors(ray).end(ray)
         if free_cpus(ray, 1) < 1:
             checks.fail("executor", "'ray', on a cluster with no free CPU", "at least one free CPU")
         task, reference = ray.remote(num_cpus=1)(run), ray.put(shared)

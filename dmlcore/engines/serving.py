@@ -63,7 +63,7 @@ class Serving:
         faults: what breaks when.
         seconds: when the run ends; infinite: when the book says so.
         checkpoints: where the server's state is kept; None: nowhere.
-        kill: how the server dies and comes back, after so many seconds; None: it forgets all it knows.
+        kill: how the server's process dies; None: it forgets all it knows.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Serving:
         faults: Faults,
         seconds: float = math.inf,
         checkpoints: Checkpoints | None = None,
-        kill: Callable[[float], None] | None = None,
+        kill: Callable[[], None] | None = None,
     ):
         self._new_server, self._stepper, self._inbox, self._crew = new_server, stepper, inbox, crew
         self._clock, self._faults, self._seconds = clock, faults, seconds
@@ -193,11 +193,10 @@ class Serving:
         if isinstance(message, Failure):
             at = f"clock {message.clock}" if message.clock >= 0 else "before its first clock"
             raise WorkerError(f"worker {message.worker}, {at}: {message.cause}\n{message.details}")
-        for worker in self._lost():
-            self._died(worker, self._clock.now())
         now = self._clock.now()
         if now >= self._seconds:
             return  # too late: the run is over
+        self._replace(self._lost(), now)
         if isinstance(message, Ready):
             if self._is_ready(message) and message.worker not in self.server.present:
                 self._carry_out(self.server.join(message.worker, now))
@@ -229,18 +228,22 @@ class Serving:
         started = {order.worker for order in answer.start}
         for worker in answer.cancel:
             if worker not in started:
-                self._crew.post(worker, Idle())
+                self._post(worker, Idle())
         for order in answer.start:
-            if not self._away[order.worker] and order.worker not in self._expected:
-                state = self._state if order.pull else None
-                message = Assignment(order, self._clock.now(), state, self._weights[order.worker])
-                self._crew.post(order.worker, message)
+            state = self._state if order.pull else None
+            message = Assignment(order, self._clock.now(), state, self._weights[order.worker])
+            self._post(order.worker, message)
         due = server.num_updates >= self._saved + self._faults.checkpoint_every
         if self._checkpoints is None or not answer.apply or not due or server.pending:
             return
         # Saving takes time, and the clock is real; but what a crash will lose is to be foreseen.
         if self._server_crashes or self._checkpoints.due():
             self._save()
+
+    def _post(self, worker: int, message: Any) -> None:
+        """Sends a worker a message, if it is there."""
+        if not self._away[worker] and worker not in self._expected:
+            self._crew.post(worker, message)
 
     def _leave(self, incident: Incident) -> None:
         worker = incident.worker
@@ -262,21 +265,22 @@ class Serving:
 
     def _freeze(self, incident: Incident) -> None:
         self._note(incident)
-        if not self._away[incident.worker]:
-            self._crew.post(incident.worker, Freeze(incident.seconds))
+        self._post(incident.worker, Freeze(incident.seconds))
 
-    def _died(self, worker: int, now: float) -> None:
-        """A worker is gone that nobody sent away: the others go on, and another takes its place."""
-        self.log.append({"time": now, "kind": "died", "worker": worker, "seconds": 0.0})
-        if worker in self.server.present:
-            self._carry_out(self.server.leave(worker, now))
-        self._hire(worker)
+    def _replace(self, lost: Sequence[int], now: float) -> None:
+        """Workers are gone that nobody sent away: the others go on, and new ones take their places."""
+        for worker in lost:
+            self.log.append({"time": now, "kind": "died", "worker": worker, "seconds": 0.0})
+            self._hire(worker)
+        for worker in lost:
+            if worker in self.server.present and not self.server.over:
+                self._carry_out(self.server.leave(worker, now))
 
     def _down(self, incident: Incident) -> None:
         """The server dies: what it has not saved is gone."""
         self._note(incident, lost_updates=self.server.num_updates - self._saved)
         if self._kill is not None:
-            self._kill(incident.seconds)
+            self._kill()
         self.server, self._gradients, self._state = self._new_server(), {}, self._stepper.start()
         time.sleep(incident.seconds * self._clock.scale)
         while not self._inbox.empty():  # sent to nobody
@@ -287,11 +291,12 @@ class Serving:
                 self._is_ready(message)
         if self._load() is None:
             self.server.begin()
-        if (now := self._clock.now()) < self._seconds:
-            self._resume(now)
+        self._resume(self._clock.now())
 
     def _resume(self, now: float) -> None:
         """Goes on from a checkpoint: who works begins its task again, who is gone meanwhile leaves."""
+        if now >= self._seconds:
+            return  # the run ended meanwhile
         server = self.server
         gone = {w for w, reasons in enumerate(self._away) if reasons} | {*self._expected}
         self._carry_out(server.resume(now))
