@@ -1,0 +1,25 @@
+"""What can be computed about a method before it runs: order statistics, error bounds, schedules."""
+
+from dmlcore.theory.bound import Constants, decay, floor
+from dmlcore.theory.order_statistics import kth_of, mean_round
+from dmlcore.theory.response import Response, erlang, exponential, shifted
+from dmlcore.theory.schedule import Account, Phase, Schedule, fixed_schedule, greedy_schedule
+from dmlcore.theory.switching import switching_times
+
+__all__ = [
+    "Account",
+    "Constants",
+    "Phase",
+    "Response",
+    "Schedule",
+    "decay",
+    "erlang",
+    "exponential",
+    "fixed_schedule",
+    "floor",
+    "greedy_schedule",
+    "kth_of",
+    "mean_round",
+    "shifted",
+    "switching_times",
+]

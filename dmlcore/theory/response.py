@@ -1,0 +1,159 @@
+"""How long a worker takes to answer: Z(b) = X + Y(b), communication and the computation of b samples.
+
+X is exponential in all of them. The laws of Y are those of the straggler literature: with a mean
+proportional to b they differ in how sure that mean is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special, stats
+
+from dmlcore import checks
+
+
+class Response(NamedTuple):
+    """The law of Z(b).
+
+    Args:
+        name: the call that makes this law.
+        communication_rate: of X, 1 / seconds; infinity: no communication.
+        computation: b -> frozen `scipy.stats` distribution of Y(b), seconds.
+        survival: times t >= 0, seconds, array; b -> P(Z(b) > t), array.
+    """
+
+    name: str
+    communication_rate: float
+    computation: Callable[[int], Any]
+    survival: Callable[[Any, int], np.ndarray]
+
+    def mean(self, batch_size: int) -> float:
+        """Returns E[Z(b)], seconds."""
+        return 1 / self.communication_rate + float(self.computation(batch_size).mean())
+
+    def sample(self, batch_size: int, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+        """Returns draws of Z(b), seconds."""
+        communication = rng.exponential(1 / self.communication_rate, shape)
+        return communication + self.computation(batch_size).rvs(shape, random_state=rng)
+
+
+def exponential(communication_rate: float, sample_rate: float) -> Response:
+    """Y(b) ~ Exp(sample_rate / b): a slow worker is slow for all of its samples.
+
+    Args:
+        communication_rate: of X, 1 / seconds, > 0; infinity: no communication.
+        sample_rate: samples per second, > 0.
+
+    Returns:
+        The law.
+
+    Raises:
+        ValueError: a rate is not > 0.
+
+    Example:
+        >>> law = exponential(2.0, 10.0)
+        >>> law.mean(5), round(float(law.survival(0.0, 5)), 3)
+        (1.0, 1.0)
+    """
+    x, y = _rates(communication_rate, sample_rate)
+    return Response(
+        f"exponential({x:g}, {y:g})",
+        x,
+        lambda b: stats.expon(scale=b / y),
+        lambda t, b: two_exponentials(t, x, y / b),
+    )
+
+
+def shifted(communication_rate: float, sample_rate: float, seconds_per_sample: float) -> Response:
+    """Y(b) ~ b * seconds_per_sample + Exp(sample_rate / b): no worker is faster than the shift.
+
+    Args:
+        communication_rate: of X, 1 / seconds, > 0; infinity: no communication.
+        sample_rate: of the random part, samples per second, > 0.
+        seconds_per_sample: of the fixed part, >= 0.
+
+    Returns:
+        The law.
+
+    Raises:
+        ValueError: a rate is not > 0, or the shift is negative.
+
+    Example:
+        >>> law = shifted(2.0, 10.0, 0.1)
+        >>> law.mean(5), float(law.survival(0.5, 5))
+        (1.5, 1.0)
+    """
+    x, y = _rates(communication_rate, sample_rate)
+    shift = checks.real("seconds_per_sample", seconds_per_sample, low=0, high=1e300)
+    return Response(
+        f"shifted({x:g}, {y:g}, {shift:g})",
+        x,
+        lambda b: stats.expon(loc=b * shift, scale=b / y),
+        lambda t, b: two_exponentials(np.maximum(np.asarray(t) - b * shift, 0), x, y / b),
+    )
+
+
+def erlang(communication_rate: float, sample_rate: float) -> Response:
+    """Y(b) ~ Erlang(b, sample_rate): every sample takes its own Exp(sample_rate).
+
+    Args:
+        communication_rate: of X, 1 / seconds, > 0; infinity: no communication.
+        sample_rate: samples per second, > 0.
+
+    Returns:
+        The law.
+
+    Raises:
+        ValueError: a rate is not > 0.
+
+    Example:
+        >>> erlang(2.0, 10.0).mean(5)
+        1.0
+    """
+    x, y = _rates(communication_rate, sample_rate)
+    return Response(
+        f"erlang({x:g}, {y:g})",
+        x,
+        lambda b: stats.gamma(b, scale=1 / y),
+        lambda t, b: exponential_and_erlang(t, x, b, y),
+    )
+
+
+def two_exponentials(t: Any, one: float, two: float) -> np.ndarray:
+    """Returns P(A + B > t) of independent A ~ Exp(one), B ~ Exp(two); a rate may be infinite.
+
+    With u < v the rates it is e^(-u t) (1 + u (1 - e^(-(v - u) t)) / (v - u)), also where they are equal.
+    """
+    slow, fast = sorted((one, two))
+    t = np.asarray(t, float)
+    if fast == math.inf:
+        return np.exp(-slow * t)
+    return np.exp(-slow * t) * (1 + slow * t * special.exprel(-(fast - slow) * t))
+
+
+def exponential_and_erlang(t: Any, x: float, b: int, y: float) -> np.ndarray:
+    """Returns P(A + B > t) of independent A ~ Exp(x), B ~ Erlang(b, y); x may be infinite.
+
+    By uniformisation (Jensen 1953): the jumps of a Poisson process as fast as the faster stage either end
+    a stage or do not. All terms are positive, so that nothing cancels, whatever the rates.
+    """
+    t = np.asarray(t, float)
+    if x == math.inf:
+        return special.gammaincc(b, y * t)
+    rate = max(x, y)
+    most = rate * float(t.max(initial=0.0))
+    jumps = np.arange(int(most + 12 * math.sqrt(most) + 40))
+    # Jumps until both are over: one each for the stages of the fast kind, a geometric number for the others.
+    unfinished = stats.geom.sf(jumps - b, x / y) if y > x else stats.nbinom.sf(jumps - 1 - b, b, y / x)
+    return np.minimum(stats.poisson.pmf(jumps, rate * t[..., None]) @ unfinished, 1.0)  # rounding
+
+
+def _rates(communication_rate: float, sample_rate: float) -> tuple[float, float]:
+    return (
+        checks.real("communication_rate", communication_rate, above=0),
+        checks.real("sample_rate", sample_rate, above=0, high=1e300),
+    )

@@ -1,0 +1,176 @@
+"""Schedules over time of workers to wait for and samples to give them, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dmlcore import checks
+from dmlcore.theory.bound import Constants, decay, floor
+
+
+class Phase(NamedTuple):
+    """A stretch of time with one k and one batch size.
+
+    Args:
+        start: seconds.
+        k: workers that a round waits for.
+        batch_size: b, samples of every worker's task.
+        round_seconds: mu(k, b).
+        floor: phi(k, b), excess loss.
+        error: the bound at `start`, excess loss.
+    """
+
+    start: float
+    k: int
+    batch_size: int
+    round_seconds: float
+    floor: float
+    error: float
+
+
+class Account(NamedTuple):
+    """What it takes to bring the bound down to a target.
+
+    Args:
+        seconds: until then; infinite where the bound never gets there, and so are the rest.
+        rounds: until then.
+        used_samples: k b a round: gradients that count.
+        assigned_samples: n b a round: gradients that workers begin.
+        uplinks: k a round: gradients sent that count.
+        downlinks: n a round: broadcasts of the parameters.
+    """
+
+    seconds: float
+    rounds: float
+    used_samples: float
+    assigned_samples: float
+    uplinks: float
+    downlinks: float
+
+
+class Schedule(NamedTuple):
+    """Phases, one after the other, and the bound along them.
+
+    Args:
+        phases: at least one; the last never ends.
+        num_workers: n.
+        decay: alpha, of a round.
+    """
+
+    phases: tuple[Phase, ...]
+    num_workers: int
+    decay: float
+
+    def at(self, seconds: float) -> Phase:
+        """Returns the phase that runs at a time."""
+        starts = [phase.start for phase in self.phases]
+        return self.phases[max(int(np.searchsorted(starts, seconds, side="right")) - 1, 0)]
+
+    def error(self, seconds: float) -> float:
+        """Returns the bound at a time, excess loss."""
+        phase = self.at(seconds)
+        rounds = (seconds - phase.start) / phase.round_seconds
+        return phase.floor + (phase.error - phase.floor) * math.exp(-self.decay * rounds)
+
+    def account(self, target: float) -> Account:
+        """Returns what it takes until the bound is at `target`, an excess loss."""
+        target = checks.real("target", target, above=0)
+        total = np.zeros(len(Account._fields))
+        for phase, after in zip(self.phases, (*self.phases[1:], None), strict=True):
+            if phase.error <= target:
+                break
+            end = target if after is None else max(target, after.error)
+            seconds = _lasts(phase, end, self.decay)
+            rounds, n = seconds / phase.round_seconds, self.num_workers
+            per_round = (phase.k * phase.batch_size, n * phase.batch_size, phase.k, n)
+            total += [seconds, rounds, *(rounds * each for each in per_round)]
+        return Account(*total.tolist())
+
+
+def _lasts(phase: Phase, error: float, alpha: float) -> float:
+    """Returns how long a phase takes to bring the bound to `error`, seconds."""
+    if error <= phase.floor:
+        return math.inf
+    return phase.round_seconds / alpha * math.log((phase.error - phase.floor) / (error - phase.floor))
+
+
+def fixed_schedule(
+    round_seconds: float, num_workers: int, k: int, batch_size: int, constants: Constants, error: float
+) -> Schedule:
+    """Returns the schedule that never switches.
+
+    Args:
+        round_seconds: mu(k, b).
+        num_workers: n.
+        k: workers that a round waits for.
+        batch_size: b.
+        constants: of the problem and the step.
+        error: E_0, excess loss at the start.
+
+    Example:
+        >>> bound = Constants(0.001, 2.0, 1.0, 10.0)
+        >>> round(fixed_schedule(0.5, 4, 2, 10, bound, 100.0).account(1.0).seconds, 1)
+        2301.7
+    """
+    end = float(floor(constants.checked(), k, batch_size))
+    phase = Phase(0.0, k, batch_size, float(round_seconds), end, error)
+    return Schedule((phase,), num_workers, decay(constants))
+
+
+def greedy_schedule(
+    round_seconds: np.ndarray, batch_sizes: Sequence[int], constants: Constants, error: float
+) -> Schedule:
+    """Returns the schedule that at every error runs the (k, b) with which the bound falls fastest.
+
+    The bound falls by alpha (E - phi(k, b)) / mu(k, b) a second: a line in E for every (k, b), and the
+    schedule follows their upper envelope from E_0 down. From one to the next it goes at
+    E* = (mu' phi - mu phi') / (mu' - mu). With one batch size this is the rule of `switching_times`.
+
+    It needs the constants and E_0, which are rarely known: an oracle.
+
+    Args:
+        round_seconds: mu(k, b), seconds, (n, number of batch sizes), row k - 1 for k.
+        batch_sizes: b, one for each column.
+        constants: of the problem and the step.
+        error: E_0, excess loss at the start.
+
+    Returns:
+        The schedule, down to the lowest floor.
+
+    Raises:
+        ValueError: shapes disagree, or a constant is out of range.
+
+    Example:
+        >>> mu = np.array([[0.1, 0.2], [0.3, 0.6]])
+        >>> made = greedy_schedule(mu, [1, 2], Constants(0.001, 2.0, 1.0, 10.0), 100.0)
+        >>> [(phase.k, phase.batch_size, round(phase.start, 1)) for phase in made.phases]
+        [(1, 1, 0.0), (1, 2, 989.8), (2, 2, 1405.5)]
+
+    Reference: Egger, Kas Hanna and Bitar 2023; reconstructed from the switching theorem of Kas Hanna et al.
+    """
+    mu = np.asarray(round_seconds, float)
+    if mu.ndim != 2 or mu.shape[1] != len(batch_sizes):
+        checks.fail("round_seconds, shape", mu.shape, f"(workers, {len(batch_sizes)} batch sizes)")
+    alpha = decay(constants.checked())
+    k, b = np.arange(1, len(mu) + 1)[:, None], np.asarray(batch_sizes)
+    phi = floor(constants, k, b)
+    option = np.unravel_index(np.argmax((error - phi) / mu), mu.shape)
+    time, phases = 0.0, []
+    while True:
+        row, column = (int(index) for index in option)
+        seconds, end = float(mu[option]), float(phi[option])
+        phases.append(Phase(time, row + 1, int(b[column]), seconds, end, error))
+        # Where the line of another option crosses from below as the error falls.
+        better = (mu > seconds) & (phi < end)
+        if not better.any():
+            return Schedule(tuple(phases), len(mu), alpha)
+        crossing = np.where(better, (mu * end - seconds * phi) / np.where(better, mu - seconds, 1), -np.inf)
+        # The highest first; of those that cross at once, the one that is best below.
+        crossing = np.minimum(crossing, error)
+        option = np.unravel_index(np.lexsort((mu.ravel(), crossing.ravel()))[-1], mu.shape)
+        time += _lasts(phases[-1], float(crossing[option]), alpha)
+        error = float(crossing[option])
