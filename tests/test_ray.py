@@ -155,18 +155,14 @@ from dmlcore.faults import ServerCrash
 from scipy import stats
 
 cluster = dml.Cluster.uniform(3, jitter=stats.expon()).with_faults(ServerCrash(1e6, 1.0), checkpoint_every=10)
-call = dml.problems.digits_mlp(), cluster, dml.bsp(), optax.sgd(0.1)
-engine = dml.engines.ray(time_scale=0.5, keep=True)
-run = dml.train(*call, updates=200, engine=engine, checkpoint=sys.argv[1])
+run = dml.train(dml.problems.digits_mlp(), cluster, dml.bsp(), optax.sgd(0.1), updates=80,
+                engine=dml.engines.ray(time_scale=0.5), checkpoint=sys.argv[1])
 np.savez(sys.argv[1] + ".npz", *jax.tree.leaves(run.params))
-dml.train(*call, updates=3, engine=engine)
-frame = dml.compare({"BSP": dml.bsp()}, *call[:2], call[3], seeds=[0], updates=3, executor="ray")
-assert len(frame) and not frame["loss"].isna().any()
 """
 
 
 def test_a_killed_program_goes_on_to_the_same_parameters(tmp_path):
-    """SIGKILL, its own local cluster with it. Then further runs, each on a local cluster of its own."""
+    """SIGKILL, and its own local cluster ends with it."""
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "run")]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as first:
         deadline = time.monotonic() + 120
@@ -181,13 +177,13 @@ def test_a_killed_program_goes_on_to_the_same_parameters(tmp_path):
     with np.load(tmp_path / "run.npz") as found:
         resumed = [found[name] for name in found.files]
     cluster = dml.Cluster.uniform(3)
-    whole = dml.train(dml.problems.digits_mlp(), cluster, dml.bsp(), optax.sgd(0.1), updates=200)
+    whole = dml.train(dml.problems.digits_mlp(), cluster, dml.bsp(), optax.sgd(0.1), updates=80)
     assert relative_error(resumed, whole.params) <= 1e-4, "BSP's parameters depend on no latency"
 
 
 def test_real_clocks_are_not_spread():
     with pytest.raises(
-        ValueError, match=r"executor: got 'ray', allowed is 'threads' for an engine with a real"
+        ValueError, match=r"executor: got 'ray', allowed is 'threads' for engines with a real"
     ):
         dml.compare(
             {"BSP": dml.bsp()},
