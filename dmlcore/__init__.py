@@ -34,12 +34,12 @@ _HOME = {
     "sweep": "dmlcore.comparison",
     "train": "dmlcore.runs",
 }
-_MODULES = ("claims", "engines", "faults", "metrics", "perfetto", "plot", "policies", "problems")
+_MODULES = ("claims", "engines", "faults", "metrics", "perfetto", "plot", "policies", "problems", "theory")
 
 __all__ = [*_HOME, *_MODULES]
 
 if TYPE_CHECKING:  # the same names, for type checkers and editors
-    from dmlcore import claims, engines, faults, metrics, perfetto, plot, policies, problems  # noqa: F401
+    from dmlcore import claims, engines, faults, metrics, perfetto, plot, policies, problems, theory  # noqa: F401
     from dmlcore.calibration import calibrate  # noqa: F401
     from dmlcore.cluster import Cluster  # noqa: F401
     from dmlcore.comparison import compare, sweep  # noqa: F401

@@ -73,6 +73,7 @@ class _Lane:
                 tasks,
                 self._data,
             )
+            self._wait(computed)
             self.state = apply(
                 self._program,
                 self._mesh,
@@ -83,6 +84,13 @@ class _Lane:
                 computed,
                 self._constants,
             )
+            self._wait(self.state)
+
+    def _wait(self, values: Any) -> None:
+        """Lets nothing else run on virtual devices: on a CPU all programs share one pool of threads, and
+        where an all-reduce waits in it for its other parts, another program may keep those out for good."""
+        if self._mesh.devices.flat[0].platform == "cpu":
+            jax.block_until_ready(values)
 
     def _front_end(self) -> int:
         return int(self._fronts[np.searchsorted(self._fronts, self._row, side="right")])
