@@ -17,16 +17,21 @@ _HOME = {
     "Problem": "dmlcore.problems.problem",
     "Run": "dmlcore.runs",
     "Trace": "dmlcore.trace",
+    "adaptive_load": "dmlcore.policies",
+    "adasync": "dmlcore.policies",
     "asp": "dmlcore.policies",
     "bsp": "dmlcore.policies",
     "calibrate": "dmlcore.calibration",
     "compare": "dmlcore.comparison",
+    "dbw": "dmlcore.policies",
     "dssp": "dmlcore.policies",
     "essp": "dmlcore.policies",
     "k_async": "dmlcore.policies",
     "k_batch_async": "dmlcore.policies",
     "k_batch_sync": "dmlcore.policies",
     "k_sync": "dmlcore.policies",
+    "k_sync_schedule": "dmlcore.policies",
+    "pflug": "dmlcore.policies",
     "replay": "dmlcore.runs",
     "replay_lanes": "dmlcore.runs",
     "simulate": "dmlcore.engines",
@@ -44,7 +49,22 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
     from dmlcore.cluster import Cluster  # noqa: F401
     from dmlcore.comparison import compare, sweep  # noqa: F401
     from dmlcore.engines import simulate  # noqa: F401
-    from dmlcore.policies import asp, bsp, dssp, essp, k_async, k_batch_async, k_batch_sync, k_sync, ssp  # noqa: F401
+    from dmlcore.policies import (  # noqa: F401
+        adaptive_load,
+        adasync,
+        asp,
+        bsp,
+        dbw,
+        dssp,
+        essp,
+        k_async,
+        k_batch_async,
+        k_batch_sync,
+        k_sync,
+        k_sync_schedule,
+        pflug,
+        ssp,
+    )
     from dmlcore.problems.problem import Problem  # noqa: F401
     from dmlcore.runs import Run, replay, replay_lanes, train  # noqa: F401
     from dmlcore.trace import Trace  # noqa: F401
@@ -63,4 +83,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted(["__version__", *__all__])

@@ -26,13 +26,18 @@ class Checkpoints:
     """
 
     def __init__(self, folder: str | os.PathLike[str], run: Any):
+        if not isinstance(folder, str | os.PathLike):
+            checks.fail("checkpoint", folder, "a folder")
         self.folder = Path(folder).absolute()
         # As it will be read again: tuples are lists there.
         self._run = json.loads(json.dumps(run))
         if self.folder.exists() and not self.folder.is_dir():
             checks.fail("checkpoint", str(folder), "a folder, or a name that is free")
         options = ocp.CheckpointManagerOptions(max_to_keep=2, create=True, enable_async_checkpointing=False)
+        empty = not self.folder.exists() or not any(self.folder.iterdir())
         self._manager = ocp.CheckpointManager(self.folder, options=options)
+        if not empty and self._manager.latest_step() is None:
+            checks.fail("checkpoint", str(folder), "a folder that is empty, or has a run's checkpoints")
         self._next = 0.0
 
     def due(self) -> bool:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+from scipy import stats
 
 from dmlcore import checks
 from dmlcore.faults import Fault, Faults, Hang, check_faults
+from dmlcore.jitter import Quantile, SizedJitter, check_jitter, show_jitter
+from dmlcore.theory import Response
 
-Quantile = Callable[[np.ndarray], np.ndarray]
 NONE = Faults()
 
 
@@ -50,10 +51,11 @@ class Cluster:
         latency_seconds: mean delay of each worker's link, one way, length W.
         bandwidth_bytes_per_second: of each worker's link, length W; infinite: transfers take their latency.
         jitter: multiplier of the compute time: a frozen `scipy.stats` distribution with mean 1, or a quantile
-            function (array of uniforms in [0, 1) -> array of multipliers); None: none.
+            function (array of uniforms in [0, 1) -> array of multipliers), or a `SizedJitter`; None: none.
         latency_jitter: likewise for the latency.
         stragglers: slow episodes.
         faults: what breaks when.
+        pull_latency_seconds: mean delay of each worker's link on the way to it; None: as `latency_seconds`.
     """
 
     samples_per_second: tuple[float, ...]
@@ -64,6 +66,7 @@ class Cluster:
     latency_jitter: Any = None
     stragglers: tuple[Stragglers, ...] = ()
     faults: Faults = NONE
+    pull_latency_seconds: tuple[float, ...] | None = None
 
     @classmethod
     def uniform(cls, num_workers: int, samples_per_second: float = 1000.0, **options: Any) -> Cluster:
@@ -92,6 +95,7 @@ class Cluster:
         bandwidth: float | Sequence[float] = math.inf,
         jitter: Any = None,
         latency_jitter: Any = None,
+        pull_latency: float | Sequence[float] | None = None,
     ) -> Cluster:
         """Returns a cluster with one worker for each speed.
 
@@ -102,6 +106,7 @@ class Cluster:
             bandwidth: bytes per second of a link, likewise.
             jitter: multiplier of the compute time, see the class.
             latency_jitter: multiplier of the latency, see the class.
+            pull_latency: mean seconds of a transfer to the worker, where it differs from `latency`.
 
         Raises:
             ValueError: a number is NaN or out of range, or a distribution's mean is not 1.
@@ -133,6 +138,44 @@ class Cluster:
             each("bandwidth", bandwidth, above=0),
             jitter,
             latency_jitter,
+            pull_latency_seconds=None
+            if pull_latency is None
+            else each("pull_latency", pull_latency, low=0, high=1e300),
+        )
+
+    @classmethod
+    def from_response(cls, num_workers: int, response: Response) -> Cluster:
+        """Returns a cluster whose workers answer as a law of `dmlcore.theory` says.
+
+        Guarantee: a task of b samples is computed in Y(b), and its push takes X; a pull takes no time. So an
+        answer takes Z(b) = X + Y(b), and a round of K-sync mu(k, b) on average.
+
+        Args:
+            num_workers: W, >= 1.
+            response: law of Z(b), whose E[Y(b)] is proportional to b.
+
+        Example:
+            >>> from dmlcore.theory import erlang
+            >>> Cluster.from_response(50, erlang(2.0, 40.0))
+            Cluster(50 workers, 40 samples/s, latency 0.5 s up, jitter=erlang(2, 40), latency_jitter=expon())
+        """
+        seconds = float(response.computation(1).mean())
+
+        def quantile(samples: int) -> Quantile:
+            law = response.computation(samples)
+            return lambda uniform: law.ppf(uniform) / (samples * seconds)
+
+        jitter: Any = SizedJitter(response.name, quantile)
+        if response.scales:
+            jitter = quantile(1)
+            jitter.__name__ = response.name
+        return cls.uniform(
+            num_workers,
+            1 / seconds,
+            jitter=jitter,
+            latency=1 / response.communication_rate,
+            latency_jitter=stats.expon(),
+            pull_latency=0.0,
         )
 
     def with_stragglers(
@@ -223,6 +266,11 @@ class Cluster:
             **{name: short(getattr(self, name)) for name in names},
             "jitter": show_jitter(self.jitter),
             "latency_jitter": show_jitter(self.latency_jitter),
+            **(
+                {}
+                if self.pull_latency_seconds is None
+                else {"pull_latency_seconds": short(self.pull_latency_seconds)}
+            ),
             "stragglers": [dataclasses.asdict(each) for each in self.stragglers],
             **({"faults": self.faults.describe()} if self.faults.events else {}),
         }
@@ -234,7 +282,13 @@ class Cluster:
             f"{low:g}" + (f"-{high:g}" if high > low else "") + " samples/s",
         ]
         parts += [f"overhead {max(self.overhead_seconds):g} s"] * any(self.overhead_seconds)
-        parts += [f"latency {max(self.latency_seconds):g} s"] * any(self.latency_seconds)
+        latency, pulling = max(self.latency_seconds), max(self.pull_latency_seconds or self.latency_seconds)
+        if latency == pulling:
+            parts += [f"latency {latency:g} s"] * (latency > 0)
+        else:
+            parts += [
+                f"latency {time:g} s {way}" for time, way in ((latency, "up"), (pulling, "down")) if time
+            ]
         slowest_link = min(self.bandwidth_bytes_per_second)
         parts += [f"{slowest_link:g} B/s"] * (slowest_link < math.inf)
         parts += [f"jitter={show_jitter(self.jitter)}"] * (self.jitter is not None)
@@ -249,32 +303,3 @@ class Cluster:
         count = len(self.faults.events)
         parts += [f"{count} fault" + "s" * (count > 1)] * (count > 0)
         return f"Cluster({', '.join(parts)})"
-
-
-def check_jitter(name: str, jitter: Any) -> None:
-    """Raises ValueError unless `jitter` is None, a non-negative distribution with mean 1, or a callable."""
-    if jitter is None or (callable(jitter) and not hasattr(jitter, "ppf")):
-        return
-    if callable(jitter) or not hasattr(jitter, "ppf"):  # a distribution that may be called is not frozen
-        allowed = "a frozen scipy.stats distribution, such as stats.expon(), a quantile function, or None"
-        checks.fail(name, jitter, allowed)
-    if jitter.support()[0] < 0:
-        checks.fail(name, show_jitter(jitter), "a distribution of numbers >= 0")
-    mean = float(jitter.mean())
-    if not math.isclose(mean, 1.0, rel_tol=1e-6):
-        checks.fail(name, f"{show_jitter(jitter)} with mean {mean:g}", "a distribution with mean 1")
-
-
-def show_jitter(jitter: Any) -> str | None:
-    """Returns how a distribution was made, such as `gamma(4, scale=0.25)`."""
-    if jitter is None:
-        return None
-    if not hasattr(jitter, "dist"):
-        return getattr(jitter, "__name__", type(jitter).__name__)
-    arguments = [f"{v:g}" for v in jitter.args] + [f"{k}={v:g}" for k, v in jitter.kwds.items()]
-    return f"{jitter.dist.name}({', '.join(arguments)})"
-
-
-def quantile_function(jitter: Any) -> Quantile | None:
-    """Returns the map from uniforms to multipliers, or None for no jitter."""
-    return getattr(jitter, "ppf", jitter)

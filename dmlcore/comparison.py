@@ -25,6 +25,7 @@ from dmlcore.runs import check_optimizer, check_until, replay, replay_lanes, tim
 from dmlcore.types import Method, Policy
 
 T = TypeVar("T")
+OPTIONS = ("updates", "seconds", "samples", "batch_size", "load", "transport", "engine")
 EXECUTORS = {"threads": None, "ray": None}
 
 
@@ -160,6 +161,8 @@ def _run_all(
         checks.fail("checkpoint", options["checkpoint"], "none: single runs of `train` keep one")
     if "seed" in options:
         checks.fail("seed", options["seed"], "`seeds`, the seeds to compare over")
+    for name in options:
+        checks.choice("argument", name, dict.fromkeys(OPTIONS))
     stop_rule(*(options.get(name) for name in ("updates", "seconds", "samples")))
     check_until(until)
     each = {name: _method(name, method) for name, method in methods.items()}
@@ -209,13 +212,13 @@ def _options(work: Work, method: Method) -> dict[str, Any]:
 
 
 def _histories(work: Work, item: tuple[Method, int]) -> list[pd.DataFrame]:
-    """Histories of a method on a seed, one for each optimizer; a virtual timeline is made once."""
+    """Histories of a method on a seed, one for each optimizer; what does not depend on it is made once."""
     method, seed = item
     problem, cluster, optimizers, engine, until, eval_every, _ = work
     judged: dict[str, Any] = {"until": until, "eval_every": eval_every}
     options = _options(work, method) | {"seed": seed}
     distinct = [method.optimizer] if method.optimizer else optimizers
-    if engine.record is None and engine.driver is Replay:
+    if _timeline_first(engine, method):
         trace = timeline(problem, cluster, method.policy, engine=engine, **options)
         runs = [replay(trace, problem, optimizer, **judged) for optimizer in distinct]
     else:
@@ -225,8 +228,15 @@ def _histories(work: Work, item: tuple[Method, int]) -> list[pd.DataFrame]:
     return histories * len(optimizers) if method.optimizer else histories
 
 
+def _timeline_first(engine: Engine, method: Method) -> bool:
+    """Whether timelines are made without training, and are the same whatever the optimizer."""
+    return engine.record is None and engine.driver is Replay and method.policy.on_observation is None
+
+
 def _side_by_side(work: Work, method: Method, seeds: Sequence[int]) -> list[list[pd.DataFrame]]:
     """The same for all seeds, as lanes of one `vmap`: on an accelerator, which a single run leaves idle."""
+    if not _timeline_first(work.engine, method):
+        return [_histories(work, (method, seed)) for seed in seeds]
     options = _options(work, method)
     traces = [
         timeline(work.problem, work.cluster, method.policy, engine=work.engine, seed=seed, **options)

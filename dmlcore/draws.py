@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from dmlcore import checks
-from dmlcore.cluster import Cluster, Quantile, Stragglers, quantile_function
+from dmlcore.cluster import Cluster, Stragglers
+from dmlcore.jitter import Quantile, SizedJitter, quantile_function
 
 WORKERS_PER_BLOCK = 32
 CLOCKS_PER_BLOCK = 32
@@ -48,9 +49,11 @@ class Draws:
 
     def __init__(self, cluster: Cluster, seed: int):
         self.cluster, self.seed = cluster, seed
-        self._jitter = quantile_function(cluster.jitter)
+        sized = isinstance(cluster.jitter, SizedJitter)
+        self._sized: SizedJitter | None = cluster.jitter if sized else None
+        self._jitter = None if sized else quantile_function(cluster.jitter)
         self._latency_jitter = quantile_function(cluster.latency_jitter)
-        self._constant = self._jitter is None and not cluster.stragglers
+        self._constant = cluster.jitter is None and not cluster.stragglers
         self._overhead = cluster.overhead_seconds
         self._per_sample = [1.0 / speed for speed in cluster.samples_per_second]
         self._slow: dict[tuple[int, int], np.ndarray] = {}
@@ -60,7 +63,8 @@ class Draws:
         self._fixed: list[list[float]] = [[]] * num_workers
         self._slope: list[list[float]] = [[]] * num_workers
         self._compute: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
-        self._latencies: dict[tuple[int, int, int], np.ndarray] = {}
+        self._latencies: dict[tuple[int, int, int], list[list[float]]] = {}
+        self._by_size: dict[tuple[int, int, int], list[list[float]]] = {}
 
     def compute_seconds(self, worker: int, clock: int, samples: int) -> float:
         """Returns how long `worker` computes its task `clock` of `samples` samples."""
@@ -69,21 +73,34 @@ class Draws:
         offset = clock % CLOCKS_PER_BLOCK
         if self._first[worker] != clock - offset:
             self._load(worker, clock // CLOCKS_PER_BLOCK)
+        if self._sized is not None:
+            multiplier = self._of_size(self._sized, worker, clock // CLOCKS_PER_BLOCK, samples)[offset]
+            return self._fixed[worker][offset] + samples * self._slope[worker][offset] * multiplier
         return self._fixed[worker][offset] + samples * self._slope[worker][offset]
 
     def transfer_seconds(self, stream: int, worker: int, clock: int, nbytes: int) -> float:
         """Returns how long the pull before (stream PULL) or the push after (PUSH) task `clock` takes."""
         cluster = self.cluster
-        latency = cluster.latency_seconds[worker]
+        way = cluster.pull_latency_seconds if stream == PULL else None
+        latency = (way or cluster.latency_seconds)[worker]
         if self._latency_jitter is not None and latency:
             row, lane = divmod(worker, WORKERS_PER_BLOCK)
             block, offset = divmod(clock, CLOCKS_PER_BLOCK)
             key = (stream, row, block)
             if key not in self._latencies:
                 drawn = self._multipliers("latency_jitter", self._latency_jitter, stream, row, [block])
-                self._latencies[key] = drawn[0]
-            latency *= float(self._latencies[key][lane, offset])
+                self._latencies[key] = drawn[0].tolist()
+            latency *= self._latencies[key][lane][offset]
         return latency + nbytes / cluster.bandwidth_bytes_per_second[worker]
+
+    def _of_size(self, jitter: SizedJitter, worker: int, block: int, samples: int) -> list[float]:
+        """Multipliers of a worker's tasks of a block, if they are of so many samples."""
+        row, lane = divmod(worker, WORKERS_PER_BLOCK)
+        if (row, block, samples) not in self._by_size:
+            name = f"jitter of {samples} samples"
+            drawn = self._multipliers(name, jitter.quantile(samples), COMPUTE, row, [block])
+            self._by_size[row, block, samples] = drawn[0].tolist()
+        return self._by_size[row, block, samples][lane]
 
     def _load(self, worker: int, block: int) -> None:
         row, lane = divmod(worker, WORKERS_PER_BLOCK)

@@ -15,6 +15,7 @@ import optax
 import pandas as pd
 
 from dmlcore import checks
+from dmlcore.accounts import accounts
 from dmlcore.checkpoints import Checkpoints
 from dmlcore.cluster import Cluster
 from dmlcore.engines.arguments import check_kind, check_seed
@@ -23,6 +24,7 @@ from dmlcore.engines.setup import Job, Setup
 from dmlcore.engines.stop import stop_rule
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer.compiled import Replay
+from dmlcore.replayer.watch import TrainingWatch
 from dmlcore.trace import Trace
 from dmlcore.types import Load, Policy, Transport
 
@@ -33,8 +35,9 @@ class Run:
 
     Args:
         trace: who computed what, when.
-        history: one row for each evaluation: update, time (seconds), samples, loss and the problem's other
-            metrics. Row 0 is the start.
+        history: one row for each evaluation: update; time (seconds), samples, assigned_samples, uplinks and
+            downlinks by then, as `metrics.accounts` counts them; loss and the problem's other metrics. Row 0
+            is the start.
         params: the parameters after the last update, a pytree.
     """
 
@@ -118,7 +121,7 @@ def train(
     options["seed"] = check_seed("seed", seed)
     engine = resolve(engine)
     if engine.record is None:
-        trace = timeline(problem, cluster, policy, engine=engine, **options)
+        trace = timeline(problem, cluster, policy, engine=engine, optimizer=optimizer, **options)
         return _replay([trace], problem, [optimizer], until, eval_every, engine.driver, checkpoint)[0]
     setup = Setup.checked(policy, cluster, parameter_bytes=parameter_bytes(problem), **options)
     folder = None if checkpoint is None else os.path.abspath(checkpoint)
@@ -133,13 +136,17 @@ def timeline(
     policy: Policy,
     *,
     engine: Any = "simulate",
+    optimizer: optax.GradientTransformation | None = None,
     seed: int = 0,
     updates: int | None = None,
     seconds: float | None = None,
     samples: int | None = None,
     **options: Any,
 ) -> Trace:
-    """Returns the trace of a run without training, with what the problem's parameters weigh on the links."""
+    """Returns the trace of a run without training, with what the problem's parameters weigh on the links.
+
+    A policy that watches its training needs the optimizer; it is trained as far as the policy looks.
+    """
     check_kind("problem", problem, Problem)
     check_kind("cluster", cluster, Cluster)
     check_kind("policy", policy, Policy)
@@ -148,6 +155,11 @@ def timeline(
     run = resolve(engine).timeline
     if run is None:
         checks.fail("engine", engine, "one with a virtual clock, for a timeline without training")
+    if policy.on_observation is not None:
+        check_optimizer(optimizer)
+        lock_step = policy.staleness == 0
+        workers = cluster.num_workers
+        options["watch"] = TrainingWatch(problem, optimizer, options["seed"], workers, lock_step)
     trace = run(policy, cluster, parameter_bytes=parameter_bytes(problem), **options)
     trace.metadata["problem"] = problem.name
     return trace
@@ -280,13 +292,12 @@ def _replay(
 
 
 def history(trace: Trace, evaluations: Sequence[tuple[int, Mapping[str, Any]]]) -> pd.DataFrame:
-    """Returns evaluations (update, metrics) as a tidy frame with the updates' times and samples."""
+    """Returns evaluations (update, metrics) as a tidy frame, with what each update had cost."""
     at = np.array([update for update, _ in evaluations])
-    times = np.concatenate([[0.0], trace.updates["time"].to_numpy()])
-    samples = np.concatenate([[0], trace.updates["samples"].to_numpy().cumsum()])
     names = sorted(evaluations[0][1], key=lambda name: (name != "loss", name))
     metrics = {name: np.array([float(m[name]) for _, m in evaluations]) for name in names}
-    return pd.DataFrame({"update": at, "time": times[at], "samples": samples[at], **metrics})
+    costs = accounts(trace).iloc[at].reset_index(drop=True)
+    return pd.concat([pd.DataFrame({"update": at}), costs, pd.DataFrame(metrics)], axis=1)
 
 
 def parameter_bytes(problem: Problem) -> int:

@@ -6,7 +6,7 @@ and real clusters alike, and can be checked exhaustively.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -66,6 +66,51 @@ class Decision(NamedTuple):
     start: Sequence[Start] = ()
 
 
+class Observation(NamedTuple):
+    """What a server has seen of its training since it last looked; lists have an entry for each update since.
+
+    Args:
+        update: updates made so far.
+        time: seconds since the start of the run.
+        loss: the problem's, of the newest parameters.
+        tasks: gradients in each update.
+        samples: samples in each update.
+        squared_norms: |g|^2 of each update's weighted sum g of gradients.
+        products: g . g' with the sum g' of the update before; 0 for the first of the run.
+    """
+
+    update: int
+    time: float
+    loss: float
+    tasks: Sequence[int] = ()
+    samples: Sequence[int] = ()
+    squared_norms: Sequence[float] = ()
+    products: Sequence[float] = ()
+
+
+class Progress(NamedTuple):
+    """How far a timeline has come, for whoever trains along it while it is made.
+
+    Args:
+        time: seconds since the start of the run.
+        num_updates: made so far.
+        record: tasks that arrived or were cut, tuples of `dmlcore.engines.record.RECORDED`; it only grows.
+        landed: (row of the record, update, weight) of those applied, update by update; it only grows.
+        live: versions that tasks still read which are not applied yet.
+        life: how often the server has gone back to a checkpoint; what it lost, it has never trained.
+    """
+
+    time: float
+    num_updates: int
+    record: Sequence[tuple]
+    landed: Sequence[tuple[int, int, float]]
+    live: Collection[int]
+    life: int = 0
+
+
+Watch = Callable[[Progress], Observation]
+
+
 class Policy(NamedTuple):
     """A server's rule: who waits, what forms an update, who starts when.
 
@@ -81,6 +126,11 @@ class Policy(NamedTuple):
         on_leave: state, worker, time -> state, decision, when a worker is gone: its task in flight is lost,
             what it has pushed stays. None: the policy runs only where nobody leaves.
         on_join: state, worker, time -> state, decision, when it is back, without a copy.
+        on_observation: state, observation -> state, for a policy that watches losses or gradients: at the
+            start, after updates 1, 2, 4, 8, ..., and then after every `observe_every`-th, once all is decided
+            that follows from them.
+        observe_every: most updates between two observations.
+        batch_size: samples of everybody's first task; None asks the load rule.
     """
 
     name: str
@@ -89,6 +139,9 @@ class Policy(NamedTuple):
     staleness: float | None = None
     on_leave: Callable[[Any, int, float], tuple[Any, Decision]] | None = None
     on_join: Callable[[Any, int, float], tuple[Any, Decision]] | None = None
+    on_observation: Callable[[Any, Observation], Any] | None = None
+    observe_every: int = 1
+    batch_size: int | None = None
 
     def __repr__(self) -> str:
         return self.name

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from threadpoolctl import threadpool_limits
+from watched import simulate
 
 import dmlcore as dml
 from dmlcore import metrics
@@ -161,7 +162,7 @@ def test_empirical_multipliers_have_mean_1(values):
     load=st.sampled_from([None, UNEQUAL, GROWING]),
 )
 def test_any_trace_gives_a_cluster_or_names_the_worker(policy, seed, updates, load):
-    trace = dml.simulate(ALL_POLICIES[policy](), MIXED, updates=updates, seed=seed, load=load)
+    trace = simulate(ALL_POLICIES[policy](), MIXED, updates=updates, seed=seed, load=load)
     finished = trace.tasks.loc[trace.tasks["push_end"].notna(), "worker"].nunique()
     if finished < MIXED.num_workers:
         with pytest.raises(ValueError, match=r"trace, worker \d: got 'no finished task"):

@@ -188,3 +188,10 @@ def test_random_keys_in_an_optimizers_state(engine, tmp_path):
     run = train(tmp_path / "run", dml.bsp(), optimizer=optimizer, engine=made)
     again = train(tmp_path / "run", dml.bsp(), optimizer=optimizer, engine=made)
     assert relative_error(run.params, again.params) < 1e-5
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"checkpoint: got .*allowed is a folder that is empty"):
+        train(tmp_path, dml.bsp())
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

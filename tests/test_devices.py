@@ -13,6 +13,7 @@ from eight_devices import FLOAT32, FLOAT64
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from watched import simulate
 
 import dmlcore as dml
 from dmlcore.policies import ALL_POLICIES
@@ -57,7 +58,7 @@ def made_by(trace):
 def test_wavefronts(policy, workers, updates, seed):
     """Every row once and in order, nothing read that the wavefront makes, none that could be longer."""
     cluster = dml.Cluster.uniform(workers, jitter=stats.expon()).with_stragglers(3)
-    trace = dml.simulate(ALL_POLICIES[policy](), cluster, updates=max(updates, 1), seed=seed).until(updates)
+    trace = simulate(ALL_POLICIES[policy](), cluster, updates=max(updates, 1), seed=seed).until(updates)
     sources, update = made_by(trace)
     schedule = compile_trace(trace, merge=False, slots=True)
     fronts = wavefronts(schedule).tolist()
@@ -109,8 +110,8 @@ def test_tasks_are_spread_over_eight_devices(measured):
 
 
 def test_few_programs(measured):
-    """Ten policies on four workers: one in lock-step, one for wavefronts of up to eight tasks."""
-    assert measured["programs"] == 2
+    """Policies on four workers: in lock-step, in wavefronts of up to eight tasks, and of changing sizes."""
+    assert measured["programs"] == 3
 
 
 @pytest.mark.parametrize("way", ["pmap", "shard_map"])

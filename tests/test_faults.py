@@ -8,6 +8,7 @@ import optax
 import pytest
 from clusters import EXPONENTIAL, LOCK_STEP
 from engine_runs import check_counts, check_replay
+from watched import simulate
 
 import dmlcore as dml
 from dmlcore.faults import Crash, DoubledPush, Faults, Hang, LostPush, ServerCrash, incidents, random_faults
@@ -29,7 +30,7 @@ def last_loss(run):
 def without_faults(policy):
     """Final losses of fault-free runs."""
     problem, rule = dml.problems.digits_mlp(), ALL_POLICIES[policy]()
-    traces = [dml.simulate(rule, EXPONENTIAL, samples=SAMPLES, seed=seed) for seed in range(60)]
+    traces = [simulate(rule, EXPONENTIAL, samples=SAMPLES, seed=seed) for seed in range(60)]
     return np.array(
         [last_loss(dml.replay(trace, problem, optax.sgd(0.1), eval_every=10**6)) for trace in traces]
     )
@@ -44,7 +45,7 @@ def test_simulated_schedules(policy):
     problem, rule = dml.problems.digits_mlp(), ALL_POLICIES[policy]()
     losses, seen = [], set()
     for seed in range(SEEDS):
-        trace = dml.simulate(rule, faulty(seed), samples=SAMPLES, seed=seed)
+        trace = simulate(rule, faulty(seed), samples=SAMPLES, seed=seed)
         check_counts(trace, SAMPLES)
         seen |= {incident["kind"] for incident in trace.metadata["incidents"]}
         losses.append(last_loss(dml.replay(trace, problem, optax.sgd(0.1), eval_every=10**6)))

@@ -7,6 +7,7 @@ import pytest
 from clusters import CLUSTERS, MIXED
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from watched import RandomWatch, simulate
 
 import dmlcore as dml
 from dmlcore.engines.breakdowns import simulate_breakdowns
@@ -24,6 +25,7 @@ class Exploration:
 
     def __init__(self, policy):
         self.policy, self.now, self.serial = policy, 0.0, itertools.count()
+        self.watch, self.life = RandomWatch(0), 0
         self.server = self.new()
         self.server.begin()
         self.sent = []
@@ -59,11 +61,14 @@ class Exploration:
         elif kind == "restart":
             present = server.present
             self.server = server = self.new().restore(self.saved)
+            self.life += 1
             server.resume(self.now)
             for worker in sorted(server.present - present):
                 server.leave(worker, self.now)
             for worker in sorted(present - server.present):
                 server.join(worker, self.now)
+        if self.server.looks:
+            self.server.observe(*self.watch(self.server.progress(self.now)._replace(life=self.life)))
         server.check_alive(self.now)
 
     def push(self, order):
@@ -156,8 +161,9 @@ def test_a_policy_without_hooks_says_so():
 def test_the_book_makes_the_trace_of_the_fast_simulator(name, cluster, stop):
     """Row by row, times and all: what real engines are driven by is what the simulator does."""
     policy, options = ALL_POLICIES[name](), {"seed": 3, "parameter_bytes": 1000, **stop}
-    fast = dml.simulate(policy, CLUSTERS[cluster], **options)
-    slow = simulate_breakdowns(Setup.checked(policy, CLUSTERS[cluster], **options))
+    fast = simulate(policy, CLUSTERS[cluster], **options)
+    watch = None if policy.on_observation is None else RandomWatch(3)
+    slow = simulate_breakdowns(Setup.checked(policy, CLUSTERS[cluster], **options), watch)
     assert slow.tasks.equals(fast.tasks)
     assert slow.updates.equals(fast.updates)
     assert slow.end_time == fast.end_time

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+import watched
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -14,6 +15,7 @@ from scipy import stats
 from dmlcore import metrics
 from dmlcore.cluster import Cluster
 from dmlcore.engines import simulate
+from dmlcore.faults import Crash, Hang
 from dmlcore.policies import ALL_POLICIES, asp, bsp, essp, k_sync, ssp
 from dmlcore.trace import TASK_COLUMNS, UPDATE_COLUMNS, Trace
 
@@ -70,13 +72,30 @@ class TestTimes:
     def test_breakdown_and_rates_of_a_trace_made_by_hand(self):
         trace = hand_made()
         table = metrics.time_breakdown(trace)
-        assert table.loc[0, list(metrics.PHASES)].to_list() == [6.0, 0.0, 1.0, 2.0, 1.0]
-        assert table.loc[1, list(metrics.PHASES)].to_list() == [4.5, 4.0, 1.5, 0.0, 0.0]
+        assert table.loc[0, list(metrics.PHASES)].to_list() == [6.0, 0.0, 1.0, 2.0, 1.0, 0.0]
+        assert table.loc[1, list(metrics.PHASES)].to_list() == [4.5, 4.0, 1.5, 0.0, 0.0, 0.0]
         assert table.loc[0, "compute_share"] == 0.6
         assert metrics.makespan(trace) == 10.0
         assert metrics.updates_per_second(trace) == 0.1
         assert metrics.clocks_per_second(trace) == 1 / 20
         assert metrics.fetches(trace).to_list() == [1, 2]
+
+    @pytest.mark.parametrize("latency", [0.0, 0.1])
+    @pytest.mark.parametrize("policy", [bsp(), asp(), ssp(2), essp(2), k_sync(2)], ids=str)
+    def test_who_has_crashed_is_away(self, latency, policy):
+        """From the crash to the return, and for good where there is none; nobody pushes meanwhile."""
+        cluster = Cluster.uniform(3, samples_per_second=32, latency=latency, jitter=stats.expon())
+        cluster = cluster.with_faults(Crash(1, 4.0, 3.0), Crash(2, 6.0), Hang(0, 2.0, 5.0), patience=1.5)
+        trace = simulate(policy, cluster, seconds=20.0, seed=1)
+        found = metrics.phases(trace)
+        away = found[found["kind"] == "away"].set_index("worker")[["start", "end"]]
+        assert 2.0 <= away.loc[0, "start"] <= 3.5
+        assert away.loc[0, "end"] == 7.0
+        assert away.loc[1].tolist() == [4.0, 7.0]
+        assert away.loc[2].tolist() == [6.0, 20.0]
+        table = metrics.time_breakdown(trace)
+        np.testing.assert_allclose(table[list(metrics.PHASES)].sum(axis=1), 20.0)
+        assert (table["push"] > 0).any() == (latency > 0)
 
     @settings(max_examples=30, deadline=None)
     @given(
@@ -87,7 +106,7 @@ class TestTimes:
     )
     def test_every_moment_of_every_worker_is_one_phase(self, policy, seed, seconds, latency):
         cluster = Cluster.uniform(5, samples_per_second=32, latency=latency, jitter=stats.expon())
-        trace = simulate(ALL_POLICIES[policy](), cluster, seconds=seconds, seed=seed)
+        trace = watched.simulate(ALL_POLICIES[policy](), cluster, seconds=seconds, seed=seed)
         table = metrics.time_breakdown(trace)
         shares = [f"{kind}_share" for kind in metrics.PHASES]
         assert len(table) == 5

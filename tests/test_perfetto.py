@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 
 import pytest
+import watched
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -56,7 +57,7 @@ def test_the_nesting_test_finds_what_it_should():
 )
 def test_slices_nest_and_times_agree_for_every_policy(policy, seed, latency, speed):
     cluster = Cluster.uniform(4, samples_per_second=speed, latency=latency, jitter=stats.expon())
-    trace = simulate(ALL_POLICIES[policy](), cluster, updates=15, seed=seed)
+    trace = watched.simulate(ALL_POLICIES[policy](), cluster, updates=15, seed=seed)
     tracks = slices(perfetto.to_perfetto(trace))
     for spans in tracks.values():
         assert_nested(spans)

@@ -17,11 +17,11 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # A module imports from rows above its own, never from its own row or below.
 LAYERS = (
     {"types", "checks", "files", "provenance"},
-    {"checkpoints", "faults"},
+    {"checkpoints", "faults", "jitter", "theory"},
     {"policies", "loads", "transport", "cluster", "data"},
-    {"draws", "problems", "theory"},
+    {"draws", "problems"},
     {"trace"},
-    {"replayer"},
+    {"accounts", "replayer"},
     {"engines"},
     {"calibration", "runs"},
     {"comparison"},

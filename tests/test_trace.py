@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from clusters import CLUSTERS, LOCK_STEP, MIXED
+from watched import simulate
 
 import dmlcore as dml
 from dmlcore.policies import ALL_POLICIES
@@ -117,7 +118,7 @@ def test_until_is_the_run_that_stopped_there(policy, cluster):
     """Cut after n updates, a trace is that of the run that was told to stop there, also where times tie."""
 
     def run(updates):
-        return dml.simulate(ALL_POLICIES[policy](), CLUSTERS[cluster], updates=updates, seed=1)
+        return simulate(ALL_POLICIES[policy](), CLUSTERS[cluster], updates=updates, seed=1)
 
     long = run(80)
     for updates in (1, 29, 30, 31):

@@ -22,7 +22,8 @@ def problem():
 def test_history_is_tidy(problem):
     run = dml.train(problem, EXPONENTIAL, dml.bsp(), optax.sgd(0.5), updates=100, eval_every=30)
     assert list(run.history["update"]) == [0, 30, 60, 90, 100]
-    assert list(run.history.columns[:4]) == ["update", "time", "samples", "loss"]
+    costs = ["time", "samples", "assigned_samples", "uplinks", "downlinks"]
+    assert list(run.history.columns[:7]) == ["update", *costs, "loss"]
     assert list(run.history["samples"]) == [0, 3840, 7680, 11520, 12800]
     assert run.history["time"].iloc[-1] == run.trace.updates["time"].iloc[-1]
     assert run.history["loss"].iloc[-1] < 0.5 * run.history["loss"].iloc[0]
@@ -237,6 +238,22 @@ WRONG = {
     "upper": lambda p: dml.dssp(3, 2),
     "methods['BSP']": lambda p: dml.compare({"BSP": "bsp"}, p, EXPONENTIAL, optax.sgd(0.1), updates=1),
     "methods": lambda p: dml.compare({}, p, EXPONENTIAL, optax.sgd(0.1), updates=1),
+    "engine - not called": lambda p: dml.train(
+        p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, engine=dml.engines.threads
+    ),
+    "devices": lambda p: dml.engines.devices(4),
+    "address": lambda p: dml.engines.ray(6379),
+    "keep": lambda p: dml.engines.ray(keep="no"),
+    "argument": lambda p: compared(p, update=3),
+    "checkpoint": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, checkpoint=3),
+    "mine(), on_push": lambda p: dml.simulate(
+        dml.bsp()._replace(name="mine()", on_push=lambda state, push: None), EXPONENTIAL, updates=1
+    ),
+    "mine(), on_push - with faults": lambda p: dml.simulate(
+        dml.bsp()._replace(name="mine()", on_push=lambda state, push: None),
+        EXPONENTIAL.with_faults(dml.faults.DoubledPush(0, 0, 0.1)),
+        updates=1,
+    ),
     "learning_rates": lambda p: dml.sweep({"BSP": dml.bsp()}, p, EXPONENTIAL, optax.sgd, [0.0], updates=1),
 }
 

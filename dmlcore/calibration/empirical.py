@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlcore.cluster import quantile_function
+from dmlcore.jitter import quantile_function
 
 
 @dataclass(frozen=True, eq=False)

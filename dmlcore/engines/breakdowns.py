@@ -16,6 +16,7 @@ from dmlcore.engines.setup import Setup
 from dmlcore.engines.timing import Timing
 from dmlcore.faults import Faults, Incident, incidents
 from dmlcore.trace import Trace
+from dmlcore.types import Watch
 
 
 class Breakdowns:
@@ -26,12 +27,19 @@ class Breakdowns:
         timing: of tasks.
         faults: what breaks when.
         seconds: when the run ends; infinite: when the book says so.
+        watch: for a policy that watches its training.
     """
 
     def __init__(
-        self, new_server: Callable[[], Server], timing: Timing, faults: Faults, seconds: float = math.inf
+        self,
+        new_server: Callable[[], Server],
+        timing: Timing,
+        faults: Faults,
+        seconds: float = math.inf,
+        watch: Watch | None = None,
     ):
         self._new_server, self._timing, self._faults, self._seconds = new_server, timing, faults, seconds
+        self._watch, self._life = watch, 0
         self.server = new_server()
         self.log: list[dict[str, Any]] = []
         self._sequence = itertools.count()
@@ -91,6 +99,8 @@ class Breakdowns:
             self._plan[worker] = plan = (begun, computed, arrival)
             push = (order.attempt, worker, order.clock, *plan)
             self._at(arrival, "push", push)
+        if self._watch is not None and server.looks:
+            server.observe(*self._watch(server.progress(now)._replace(life=self._life)))
         due = server.num_updates >= self._checkpoint[0] + self._faults.checkpoint_every
         if answer.apply and due and not server.pending:
             self._checkpoint = (server.num_updates, len(server.journal))
@@ -130,6 +140,7 @@ class Breakdowns:
         back = now + incident.seconds
         ignored, journal = self.server.ignored, self.server.journal[:length]
         self.server = self._new_server().restore(journal)
+        self._life += 1
         self.server.ignored = ignored
         # What happens to workers meanwhile, the server learns when it is back; what was sent is lost.
         kept = [(max(time, back), n, kind, what) for time, n, kind, what in self._heap if kind == "incident"]
@@ -150,10 +161,10 @@ class Breakdowns:
         self.log.append(incident._replace(time=now)._asdict() | more)
 
 
-def simulate_breakdowns(setup: Setup) -> Trace:
+def simulate_breakdowns(setup: Setup, watch: Watch | None = None) -> Trace:
     """Returns the trace of a simulated run with faults; its metadata tells what happened."""
     timing = setup.timing()
-    run = Breakdowns(setup.servers(timing.computing), timing, setup.faults, setup.stop.seconds)
+    run = Breakdowns(setup.servers(timing.computing), timing, setup.faults, setup.stop.seconds, watch)
     end = run.run()
     more = {"incidents": run.log, "ignored_arrivals": run.server.ignored}
     return run.server.trace(end, setup.metadata("simulate") | more)

@@ -61,12 +61,17 @@ def devices(devices: Sequence[jax.Device] | None = None) -> Engine:
     Returns:
         The engine.
 
+    Raises:
+        ValueError: `devices` are none.
+
     Example:
         >>> devices()
         devices()
     """
     from dmlcore.replayer.sharded import ShardedReplay
 
+    if devices is not None and not (isinstance(devices, Sequence) and devices):
+        checks.fail("devices", devices, "devices of JAX, such as jax.devices()[:2]")
     name = "devices()" if devices is None else f"devices({len(devices)} of them)"
     return Engine(name, timeline=simulate, driver=functools.partial(ShardedReplay, devices=devices))
 
@@ -116,7 +121,7 @@ def ray(address: str | None = None, *, time_scale: float = 1.0, keep: bool = Fal
         The engine.
 
     Raises:
-        ValueError: `time_scale` is negative.
+        ValueError: `time_scale` is negative, or another argument is of a wrong kind.
 
     Example:
         >>> ray("auto", time_scale=0)
@@ -124,6 +129,10 @@ def ray(address: str | None = None, *, time_scale: float = 1.0, keep: bool = Fal
     """
     from dmlcore.engines.on_ray import record
 
+    if not isinstance(address, str | None):
+        checks.fail("address", address, "that of a cluster, such as 'auto' or 'HOST:6379', or None")
+    if not isinstance(keep, bool):
+        checks.fail("keep", keep, "True or False")
     scale = checks.real("time_scale", time_scale, low=0, high=1e300)
     where = "" if address is None else f"address={address!r}, "
     run = functools.partial(record, address=address, keep=keep)
@@ -143,6 +152,8 @@ def resolve(engine: Any) -> Engine:
     """Returns an engine from an object, a registered name, or a function with the signature of `simulate`."""
     if isinstance(engine, Engine):
         return engine
+    if engine in ALL_ENGINES.values():
+        checks.fail("engine", engine.__name__, f"what it returns: {engine.__name__}(); was it called?")
     if callable(engine):
         return Engine(getattr(engine, "__name__", "engine"), timeline=engine)
     return checks.choice("engine", engine, ALL_ENGINES)()

@@ -139,9 +139,13 @@ class RayCrew:
         self._workers[worker].receive.remote(self._wire.pack(message))
 
     def dismiss(self, worker: int) -> None:
-        """Kills a worker's process."""
+        """Ends a worker, who forgets all it knows; its process is kept, a new one takes long to start."""
+        self.post(worker, Stop())
+        self._idle.append(self._forget(worker))
+
+    def _forget(self, worker: int) -> Any:
         self._running = {run: w for run, w in self._running.items() if w != worker}
-        installed().kill(self._workers.pop(worker))
+        return self._workers.pop(worker)
 
     def lost(self) -> list[int]:
         """Returns the workers whose processes died."""
@@ -166,7 +170,7 @@ class RayCrew:
             runs = [*self._running]
             _, stuck = installed().wait(runs, num_returns=len(runs), timeout=END_SECONDS)
             for run in stuck:
-                self.dismiss(self._running[run])
+                installed().kill(self._forget(self._running[run]))
         return [*self._workers.values(), *self._idle]
 
 

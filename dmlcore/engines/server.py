@@ -14,7 +14,7 @@ from dmlcore import checks
 from dmlcore.engines.record import not_at_server, tasks_frame, updates_frame
 from dmlcore.engines.stop import Stop
 from dmlcore.trace import Trace
-from dmlcore.types import Decision, Load, Policy, Push
+from dmlcore.types import Decision, Load, Observation, Policy, Progress, Push
 
 MOST_TASKS = 200_000  # without an update, before a run that is to end with updates is given up
 
@@ -100,12 +100,14 @@ class Server:
         self._redone: list[int] = []  # rows of attempts that were lost and made again
         self._landed: list[tuple] = []
         self._update_rows: list[tuple] = []
+        self._look = 0 if policy.on_observation is not None else math.inf
         # Rows until an update must have come, where only updates end the run.
         self._patience = MOST_TASKS if stop.seconds == math.inf else math.inf
 
     def begin(self) -> Answer:
         """Every worker starts its clock 0 on version 0 at time 0."""
-        return Answer(start=[self._start(w, None, True, None, 0.0, 0.0) for w in range(self.num_workers)])
+        size = self.policy.batch_size
+        return Answer(start=[self._start(w, size, True, None, 0.0, 0.0) for w in range(self.num_workers)])
 
     def push(
         self,
@@ -129,7 +131,7 @@ class Server:
             self.load_state = self.load.observe(self.load_state, push)
         self.pending[worker, clock] = (len(self._record), order.batch_size)
         self._record.append((time, 0, *self._read(order), begun, computed))
-        self.state, decision = self.policy.on_push(self.state, push)
+        decision = self._decided("on_push", push)
         return self._carry_out(decision, time, worker, computed)
 
     def leave(self, worker: int, time: float) -> Answer:
@@ -138,8 +140,7 @@ class Server:
         self.journal.append(("leave", worker, time))
         self._cut(worker, time)
         self.present.remove(worker)
-        assert self.policy.on_leave is not None
-        self.state, decision = self.policy.on_leave(self.state, worker, time)
+        decision = self._decided("on_leave", worker, time)
         return self._carry_out(decision, time, -1, time)
 
     def join(self, worker: int, time: float) -> Answer:
@@ -147,9 +148,26 @@ class Server:
         self._tell("on_join", worker)
         self.journal.append(("join", worker, time))
         self.present.add(worker)
-        assert self.policy.on_join is not None
-        self.state, decision = self.policy.on_join(self.state, worker, time)
+        decision = self._decided("on_join", worker, time)
         return self._carry_out(decision, time, -1, time)
+
+    @property
+    def looks(self) -> bool:
+        """Whether it is time to show the policy how its training goes."""
+        return self.num_updates >= self._look and not self.over
+
+    def observe(self, *seen: Any) -> None:
+        """Shows the policy an `Observation`, whose fields these are."""
+        self.journal.append(("observe", *seen))
+        assert self.policy.on_observation is not None
+        self.state = self.policy.on_observation(self.state, Observation(*seen))
+        self._look = self.num_updates + min(self.policy.observe_every, max(self.num_updates, 1))
+
+    def progress(self, time: float) -> Progress:
+        """Returns how far the run has come."""
+        live = {order.version for order in self.flight if order is not None}
+        live.update(self._record[row][5] for row, _ in self.pending.values())
+        return Progress(time, self.num_updates, self._record, self._landed, live)
 
     def resume(self, time: float) -> Answer:
         """The server is back from a checkpoint: tasks that were in flight begin again on what it has."""
@@ -176,6 +194,11 @@ class Server:
         """When the last update was made, seconds; 0 before the first."""
         return self._update_rows[-1][0] if self._update_rows else 0.0
 
+    @property
+    def last_samples(self) -> int:
+        """Samples in the last update."""
+        return self._update_rows[-1][2]
+
     def check_alive(self, time: float) -> None:
         """Raises RuntimeError where nothing will ever happen: nobody works, and nobody is to come."""
         if not self.over and not any(self.flight):
@@ -193,6 +216,15 @@ class Server:
         if self._redone:
             tasks = tasks.drop(index=self._redone).reset_index(drop=True)
         return Trace(tasks, updates_frame(self._update_rows), metadata | {"end_time": time}).validate()
+
+    def _decided(self, hook: str, *happened: Any) -> Decision:
+        """What the policy decides about something that happened."""
+        answer = getattr(self.policy, hook)(self.state, *happened)
+        try:
+            self.state, (apply, drop, cancel, start) = answer
+        except (TypeError, ValueError):
+            raise no_decision(self.policy, hook, answer) from None
+        return Decision(apply, drop, cancel, start)
 
     def _carry_out(self, decision: Decision, time: float, worker: int, computed: float) -> Answer:
         apply, drop, cancel, start = decision
@@ -278,6 +310,11 @@ def never_updates(policy: Policy, time: float, num_updates: int) -> RuntimeError
         f"{policy.name} makes no update: {MOST_TASKS:,} tasks arrived since update {num_updates}, by "
         f"{time:g} s; does it drop them all? `seconds=` ends a run without updates"
     )
+
+
+def no_decision(policy: Policy, hook: str, answer: Any) -> ValueError:
+    """What to raise where a policy's answer is none."""
+    return ValueError(f"{policy.name}, {hook}: got {answer!r}, allowed is a state and a Decision")
 
 
 def back_in_time(policy: Policy, worker: int, clock: int, last: int) -> ValueError:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from dmlcore.checkpoints import Checkpoints, journal_arrays, journal_entries
+from dmlcore.engines.observing import Observer
 from dmlcore.engines.server import Answer, Server
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
 from dmlcore.faults import Faults, Incident, ServerCrash, incidents
@@ -85,6 +86,7 @@ class Serving:
         self.log: list[dict[str, Any]] = []
         self._state: State = stepper.start()
         self._gradients: dict[tuple[int, int], Any] = {}
+        self._observer = Observer(stepper)
         self._weights = [0.0] * self.server.num_workers  # of each worker's last applied push
         self._saved = 0  # updates, at the last checkpoint
         self._away = [0] * self.server.num_workers  # for how many reasons
@@ -139,6 +141,8 @@ class Serving:
                 if not self._schedule and not self._expected:
                     self.server.check_alive(now)
                 self._receive(self._next_message(now))
+        if self.server.over and self._checkpoints is not None and self.server.num_updates > self._saved:
+            self._save()  # the same call again has nothing left to do
         end = self.server.last_update if self.server.over else self._seconds
         more = {"incidents": self.log, "ignored_arrivals": self.server.ignored}
         return Recording(self.server.trace(end, metadata | more), self._state[0])
@@ -221,6 +225,8 @@ class Serving:
         if answer.apply:
             parts = [(weight, self._gradients.pop((w, c))) for w, c, weight in answer.apply]
             self._state = self._stepper.step(parts, self._state)
+            if server.policy.on_observation is not None:
+                self._observer.update(parts, server.last_samples)
             for worker, _, weight in answer.apply:
                 self._weights[worker] = weight
         if len(self._gradients) > len(server.pending):  # the policy dropped some
@@ -233,6 +239,9 @@ class Serving:
             state = self._state if order.pull else None
             message = Assignment(order, self._clock.now(), state, self._weights[order.worker])
             self._post(order.worker, message)
+        if server.looks:
+            now = self._clock.now()
+            server.observe(*self._observer.observation(server.num_updates, now, self._state[0]))
         due = server.num_updates >= self._saved + self._faults.checkpoint_every
         if self._checkpoints is None or not answer.apply or not due or server.pending:
             return
@@ -282,6 +291,7 @@ class Serving:
         if self._kill is not None:
             self._kill()
         self.server, self._gradients, self._state = self._new_server(), {}, self._stepper.start()
+        self._observer = Observer(self._stepper)
         time.sleep(incident.seconds * self._clock.scale)
         while not self._inbox.empty():  # sent to nobody
             message = self._inbox.get()

@@ -13,10 +13,10 @@ from dmlcore.cluster import Cluster
 from dmlcore.draws import PULL, PUSH, Draws
 from dmlcore.engines.breakdowns import simulate_breakdowns
 from dmlcore.engines.record import not_at_server, tasks_frame, updates_frame
-from dmlcore.engines.server import MOST_TASKS, back_in_time, never_updates
+from dmlcore.engines.server import MOST_TASKS, back_in_time, never_updates, no_decision
 from dmlcore.engines.setup import Setup
 from dmlcore.trace import Trace
-from dmlcore.types import Load, Policy, Push, Transport
+from dmlcore.types import Load, Policy, Progress, Push, Transport, Watch
 
 
 def simulate(
@@ -31,6 +31,7 @@ def simulate(
     load: Load | str | None = None,
     transport: Transport | str | None = None,
     parameter_bytes: int = 0,
+    watch: Watch | None = None,
 ) -> Trace:
     """Runs a policy on a virtual clock and returns its trace.
 
@@ -48,6 +49,7 @@ def simulate(
         load: rule for the batch sizes. Default: `equal`.
         transport: what is sent. Default: `plain`.
         parameter_bytes: size of the parameters, which travel both ways.
+        watch: what shows a policy that watches losses or gradients how its training goes; `train` has one.
 
     Returns:
         The trace, validated.
@@ -75,19 +77,23 @@ def simulate(
         transport=transport,
         parameter_bytes=parameter_bytes,
     )
+    if policy.on_observation is None:
+        watch = None
+    elif watch is None:
+        checks.fail("policy", policy, "one that watches no training, where there is none: `train` it")
     if cluster.faults.events:
-        return simulate_breakdowns(setup)
+        return simulate_breakdowns(setup, watch)
     # The run makes no cycles, and the collector would look through all tasks in flight again and again.
     collects = gc.isenabled()
     gc.disable()
     try:
-        return _run(setup)
+        return _run(setup, watch)
     finally:
         if collects:
             gc.enable()
 
 
-def _run(setup: Setup) -> Trace:
+def _run(setup: Setup, watch: Watch | None) -> Trace:
     policy, cluster, stop, load = setup.policy, setup.cluster, setup.stop, setup.load
     draws = Draws(cluster, setup.seed)
     pull_bytes, push_bytes = setup.transferred_bytes()
@@ -95,9 +101,9 @@ def _run(setup: Setup) -> Trace:
     state = policy.init(num_workers)
     load_state = load.init(num_workers, setup.batch_size * num_workers)
     compute_seconds, transfer_seconds = draws.compute_seconds, draws.transfer_seconds
-    has_links = any(cluster.latency_seconds) or (
-        pull_bytes + push_bytes > 0 and min(cluster.bandwidth_bytes_per_second) < math.inf
-    )
+    narrow = min(cluster.bandwidth_bytes_per_second) < math.inf
+    pulls_take = any(cluster.pull_latency_seconds or cluster.latency_seconds) or (narrow and pull_bytes > 0)
+    pushes_take = any(cluster.latency_seconds) or (narrow and push_bytes > 0)
     on_push, observe, size = policy.on_push, load.observe, load.size
     last_update, last_second, last_sample = stop
     sizes = [size(load_state, w) for w in range(num_workers)] if observe is None else []  # that never change
@@ -116,7 +122,8 @@ def _run(setup: Setup) -> Trace:
     pending: dict[tuple[int, int], tuple[int, int]] = {}  # pushes kept at the server: (row, samples)
     worker, now, computed = 0, 0.0, 0.0  # who pushed last, when it arrived and when it was computed
     start: Sequence[tuple[int, int | None, bool, int | None]]
-    start = [(w, None, True, None) for w in range(num_workers)]
+    start = [(w, policy.batch_size, True, None) for w in range(num_workers)]
+    look = 0 if watch is not None else math.inf  # after so many updates the policy sees its training
     while True:
         for w, asked, pull, k in start:
             if not 0 <= w < num_workers or flight[w] is not None:
@@ -132,18 +139,25 @@ def _run(setup: Setup) -> Trace:
             if pull:
                 version[w] = num_updates
                 pulled = now
-                begun = now + transfer_seconds(PULL, w, c, pull_bytes) if has_links else now
+                begun = now + transfer_seconds(PULL, w, c, pull_bytes) if pulls_take else now
             else:
                 # A worker that keeps its copy waits for no answer: it went on when it had pushed.
                 pulled = nan
                 begun = computed if w == worker else now
             end = begun + compute_seconds(w, c, b)
             # Pushes of one worker arrive in order.
-            arrival = max(end + transfer_seconds(PUSH, w, c, push_bytes), now) if has_links else end
+            arrival = max(end + transfer_seconds(PUSH, w, c, push_bytes), now) if pushes_take else end
             flight[w] = task = (arrival, sequence, w, c, b, version[w], pulled, begun, end)
             place(heap, task)
             place = heappush
             sequence += 1
+        if num_updates >= look:
+            assert watch is not None
+            assert policy.on_observation is not None
+            live = {task[5] for task in flight if task is not None}
+            live.update(record[row][5] for row, _ in pending.values())
+            state = policy.on_observation(state, watch(Progress(now, num_updates, record, landed, live)))
+            look = num_updates + min(policy.observe_every, max(num_updates, 1))
         while heap:
             task = heap[0]
             if flight[task[2]] is task:
@@ -162,7 +176,11 @@ def _run(setup: Setup) -> Trace:
         push = new(Push, (worker, c, v, now, computed - begun, b))
         if observe is not None:
             load_state = observe(load_state, push)
-        state, (apply, drop, cancel, start) = on_push(state, push)
+        answer = on_push(state, push)
+        try:
+            state, (apply, drop, cancel, start) = answer
+        except (TypeError, ValueError):
+            raise no_decision(policy, "on_push", answer) from None
         row = len(record)
         record.append(task)
         if len(apply) == 1 and apply[0][:2] == (worker, c):  # as a rule, and then nothing is kept

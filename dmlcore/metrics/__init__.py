@@ -4,6 +4,7 @@ Three questions, a file each: where did the time go (`times`), how old was what 
 (`consistency`), and who was faster (`comparison`).
 """
 
+from dmlcore.accounts import accounts
 from dmlcore.metrics.comparison import (
     Interval,
     best_learning_rate,
@@ -27,6 +28,7 @@ from dmlcore.metrics.times import (
 __all__ = [
     "PHASES",
     "Interval",
+    "accounts",
     "best_learning_rate",
     "clock_gap",
     "clock_staleness",

@@ -1,7 +1,8 @@
-"""Where the time goes: every moment of every worker is one of five phases."""
+"""Where the time goes: every moment of every worker is one of six phases."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +13,9 @@ from dmlcore import checks
 if TYPE_CHECKING:
     from dmlcore.trace import Trace
 
-PHASES = ("compute", "cancelled", "pull", "push", "wait")
-"""What a worker can be doing. `cancelled` is computing on a task that the server threw away."""
+PHASES = ("compute", "cancelled", "pull", "push", "wait", "away")
+"""What a worker can be doing. `cancelled` is computing on a task that was thrown away; `away` are those who
+have crashed, or have hung longer than the server's patience."""
 
 _ORDER = np.array(["wait", "pull", "compute", "push"], dtype=object)
 
@@ -59,7 +61,7 @@ def phases(trace: Trace) -> pd.DataFrame:
     Returns:
         One row per phase of positive length, by worker and time: `worker, kind` (one of `PHASES`), `start,
         end` in seconds, and `task`, the row of `trace.tasks` that it belongs to or that a wait precedes (-1
-        for the wait after a worker's last task).
+        for the wait after a worker's last task, and for absences).
 
     >>> from dmlcore.cluster import Cluster
     >>> from dmlcore.engines import simulate
@@ -73,17 +75,25 @@ def phases(trace: Trace) -> pd.DataFrame:
     3       0     wait    3.0  4.0     4
     """
     end = makespan(trace)
-    workers = np.arange(trace.num_workers)
     columns = ["begin", "compute_start", "compute_end", "push_end"]
     tasks = trace.tasks.assign(begin=starts(trace), task=np.arange(len(trace.tasks)))
-    # An empty task of each worker at the end of the run turns the last wait into a case like any other.
-    last = pd.DataFrame({"worker": workers, "task": -1, **dict.fromkeys(columns, end)})
-    tasks = pd.concat([tasks[["worker", "task", *columns]], last])
+
+    # An empty task of each worker at the end of the run turns the last wait into a case like any other, and
+    # one when a worker is back, before what it begins then, the time that it was away.
+    def empty(at: list[tuple[int, float, float]]) -> pd.DataFrame:
+        worker, left, back = np.array(at, float).reshape(-1, 3).T
+        marks = {"worker": worker.astype(int), "task": -1, "left": left}
+        return pd.DataFrame({**marks, **dict.fromkeys(columns, back)})
+
+    real = tasks[["worker", "task", *columns]].assign(left=math.nan)
+    last = empty([(worker, math.nan, end) for worker in range(trace.num_workers)])
+    tasks = pd.concat([*([empty(absent)] if (absent := _absences(trace)) else []), real, last])
     tasks = tasks.sort_values(["worker", "begin"], kind="stable", ignore_index=True)
 
-    following = tasks.groupby("worker")["begin"].shift(-1)
+    left = tasks["left"].groupby(tasks["worker"]).shift(-1)
+    following = left.fillna(tasks.groupby("worker")["begin"].shift(-1))
     cut = tasks["push_end"].isna()
-    cancelled = cut & (tasks["task"].groupby(tasks["worker"]).shift(-1) >= 0)
+    cancelled = cut & ((tasks["task"].groupby(tasks["worker"]).shift(-1) >= 0) | left.notna())
     tasks["push_end"] = np.fmin(tasks["push_end"], following)
     bounds = pd.DataFrame(
         {
@@ -94,10 +104,29 @@ def phases(trace: Trace) -> pd.DataFrame:
         }
     )
     bounds.loc[np.repeat(cancelled.to_numpy(), 4) & (bounds["kind"] == "compute"), "kind"] = "cancelled"
+    away = np.repeat(tasks["left"].notna().to_numpy(), 4)
+    bounds.loc[away & (bounds["kind"] == "wait"), "kind"] = "away"
     bounds["end"] = bounds.groupby("worker")["end"].cummax()
     bounds["start"] = bounds.groupby("worker")["end"].shift(1, fill_value=0.0)
     whole = bounds[bounds["end"] > bounds["start"]].reset_index(drop=True)
     return whole[["worker", "kind", "start", "end", "task"]]
+
+
+def _absences(trace: Trace) -> list[tuple[int, float, float]]:
+    """Worker, and when it left and was back, or the end of the run, of each absence in the trace."""
+    frozen: dict[int, tuple[float, float]] = {}  # from when, until when
+    gone: dict[int, float] = {}
+    found = []
+    for incident in trace.metadata.get("incidents", ()):
+        worker, time = incident["worker"], float(incident["time"])
+        if incident["kind"] == "freeze":
+            frozen[worker] = (time, time + float(incident["seconds"]))
+        elif incident["kind"] == "leave":
+            since, until = frozen.pop(worker, (time, time))
+            gone[worker] = since if until >= time else time
+        elif incident["kind"] == "join" and worker in gone:
+            found.append((worker, gone.pop(worker), time))
+    return found + [(worker, time, trace.end_time) for worker, time in gone.items()]
 
 
 def time_breakdown(trace: Trace) -> pd.DataFrame:

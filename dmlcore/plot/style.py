@@ -33,7 +33,13 @@ METHOD_COLORS: Mapping[str, str] = {
     "n-softsync": _BROWN,
     "backup": _BROWN,
     "Rennala": _PURPLE,
-    "AdaSync": _RED,
+    "AdaSync": _ORANGE,
+    "adaptive k": _BLUE,
+    "adaptive load": _RED,
+    "joint": _RED,
+    "fixed": _GREY,
+    "Pflug": _GREEN,
+    "DBW": _PURPLE,
     "H-PS": _RED,
     "DBS-SGD": _RED,
     "one worker": _GREY,
@@ -46,10 +52,11 @@ PHASE_COLORS: Mapping[str, str] = {
     "pull": "#56B4E9",
     "push": "#E69F00",
     "wait": "#DDDDDD",
+    "away": "#FFFFFF",
 }
 """Colour of each phase of a worker (Okabe and Ito); cancelled work is hatched besides."""
 
-HATCHES: Mapping[str, str] = {"cancelled": "//"}
+HATCHES: Mapping[str, str] = {"cancelled": "//", "away": "xx"}
 
 STYLE: dict[Any, Any] = {
     **sns.axes_style("ticks"),

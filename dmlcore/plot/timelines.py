@@ -67,6 +67,8 @@ def timeline(
         if not hasattr(each, "tasks"):
             checks.fail("trace", each, "a trace, such as run.trace, or several by name")
     left = checks.real("start", 0.0 if start is None else start, low=0)
+    if end is not None:
+        checks.real("end", end, above=left)
     right = min(_default_end(each, left) for each in traces.values()) if end is None else end
     right = min(right, max(each.end_time for each in traces.values()))
     right = checks.real("end", right, above=left)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dmlcore.policies.adaptive_k import adasync, pflug
+from dmlcore.policies.by_gain import adaptive_load, dbw
 from dmlcore.policies.clocks import asp, bsp, essp, ssp
 from dmlcore.policies.dynamic_ssp import dssp
+from dmlcore.policies.k_schedule import k_sync_schedule
 from dmlcore.policies.wait_for_k import k_async, k_batch_async, k_batch_sync, k_sync
 from dmlcore.types import Policy
 
@@ -21,17 +24,28 @@ ALL_POLICIES: dict[str, Callable[[], Policy]] = {
     "k_batch_sync": lambda: k_batch_sync(3),
     "k_async": lambda: k_async(2),
     "k_batch_async": lambda: k_batch_async(3),
+    "k_sync_schedule": lambda: k_sync_schedule([(0, 2), (0.05, 3, 32)]),
+    "pflug": lambda: pflug(1, burn_in=5, threshold=2),
+    "adasync": lambda: adasync(1),
+    "adasync_async": lambda: adasync(1, batch_async=True),
+    "dbw": lambda: dbw(0.1),
+    "adaptive_load": lambda: adaptive_load(0.1, [16, 32]),
 }
 
 __all__ = [
     "ALL_POLICIES",
+    "adaptive_load",
+    "adasync",
     "asp",
     "bsp",
+    "dbw",
     "dssp",
     "essp",
     "k_async",
     "k_batch_async",
     "k_batch_sync",
     "k_sync",
+    "k_sync_schedule",
+    "pflug",
     "ssp",
 ]

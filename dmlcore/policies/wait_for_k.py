@@ -6,10 +6,44 @@ flight cancelled when the K-th arrives ("sync") or does it go on, to arrive stal
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from dmlcore import checks
-from dmlcore.types import Decision, Policy, Push, Start
+from dmlcore.types import Decision, Observation, Policy, Push, Start
+
+
+class Wait(NamedTuple):
+    """What a round waits for.
+
+    Args:
+        k: gradients.
+        batch_size: samples of the tasks that begin with it; None asks the load rule.
+    """
+
+    k: int
+    batch_size: int | None = None
+
+
+class Plan(NamedTuple):
+    """How many gradients to wait for, round by round. What a plan remembers may be updated in place.
+
+    Args:
+        init: number of workers -> memory. Raises ValueError where the plan does not suit so many.
+        wait: memory, time -> what the round waits for that begins now.
+        on_push: memory, push: a gradient arrived.
+        on_observation: memory, observation: the server looked at its training.
+        observe_every: most updates between observations.
+        batch_size: samples of everybody's first task; None asks the load rule.
+    """
+
+    init: Callable[[int], Any]
+    wait: Callable[[Any, float], Wait]
+    on_push: Callable[[Any, Push], None] | None = None
+    on_observation: Callable[[Any, Observation], None] | None = None
+    observe_every: int = 1
+    batch_size: int | None = None
 
 
 @dataclass
@@ -18,58 +52,100 @@ class WaitState:
 
     Args:
         present: workers that are there.
+        memory: of the plan.
+        wait: what this round waits for.
         arrived: (worker, clock) of pushes since the last update.
     """
 
     present: set[int]
+    memory: Any
+    wait: Wait
     arrived: list[tuple[int, int]] = field(default_factory=list)
 
 
-def _policy(family: str, k: int, *, any_worker: bool, cancels: bool) -> Policy:
-    k = checks.integer("k", k, low=1)
+def waiting(name: str, plan: Plan, *, any_worker: bool, cancels: bool) -> Policy:
+    """Returns the policy that waits for as many gradients as a plan says.
+
+    Args:
+        name: the call that makes it.
+        plan: how many.
+        any_worker: they may come from any worker, and not only one from each.
+        cancels: work in flight is cancelled when the last arrives.
+    """
 
     def init(num_workers: int) -> WaitState:
-        if not any_worker:
-            checks.integer("k", k, low=1, high=num_workers, why=f"the number of workers, for {family}")
-        return WaitState(set(range(num_workers)))
+        memory = plan.init(num_workers)
+        return WaitState(set(range(num_workers)), memory, plan.wait(memory, 0.0))
 
     def complete(state: WaitState) -> bool:
-        # Each counts once: more than those who are there or have pushed already will not come.
-        team = state.present.union(worker for worker, _ in state.arrived)
-        needed = k if any_worker else min(k, len(team))
-        return bool(state.present) and len(state.arrived) >= needed
+        k = state.wait.k
+        if not any_worker and k > len(state.present):
+            # Each counts once: more than those who are there or have pushed already will not come.
+            k = min(k, len(state.present.union(worker for worker, _ in state.arrived)))
+        return len(state.arrived) >= k and bool(state.present)
 
-    def update(state: WaitState, idle: set[int]) -> tuple[WaitState, Decision]:
+    def update(state: WaitState, idle: set[int], time: float) -> tuple[WaitState, Decision]:
         """Applies what arrived; of those present, all but `idle` and who waits for the update are at work."""
         weight = 1.0 / len(state.arrived)
         apply = [(worker, clock, weight) for worker, clock in sorted(state.arrived)]
         if not any_worker:
             idle = idle | {worker for worker, _ in state.arrived}
         state.arrived = []
+        state.wait = wait = plan.wait(state.memory, time)
         if cancels:
-            cancel = sorted(state.present - idle)
-            return state, Decision(apply, (), cancel, [Start(w) for w in sorted(state.present)])
-        return state, Decision(apply, (), (), [Start(w) for w in sorted(state.present & idle)])
+            cancel, begin = sorted(state.present - idle), sorted(state.present)
+        else:
+            cancel, begin = [], sorted(state.present & idle)
+        return state, Decision(apply, (), cancel, [Start(w, wait.batch_size) for w in begin])
 
     def on_push(state: WaitState, push: Push) -> tuple[WaitState, Decision]:
+        if plan.on_push is not None:
+            plan.on_push(state.memory, push)
         state.arrived.append((push.worker, push.clock))
         if complete(state):
-            return update(state, {push.worker})
-        return state, Decision(start=(Start(push.worker),) if any_worker else ())
+            return update(state, {push.worker}, push.time)
+        return state, Decision(start=(Start(push.worker, state.wait.batch_size),) if any_worker else ())
 
     def on_leave(state: WaitState, worker: int, time: float) -> tuple[WaitState, Decision]:
         state.present.remove(worker)
-        return update(state, set()) if complete(state) else (state, Decision())
+        return update(state, set(), time) if complete(state) else (state, Decision())
 
     def on_join(state: WaitState, worker: int, time: float) -> tuple[WaitState, Decision]:
         state.present.add(worker)
         if complete(state):
-            return update(state, {worker})
+            return update(state, {worker}, time)
         waits = not any_worker and any(w == worker for w, _ in state.arrived)
-        return state, Decision(start=() if waits else (Start(worker),))
+        return state, Decision(start=() if waits else (Start(worker, state.wait.batch_size),))
+
+    def on_observation(state: WaitState, seen: Observation) -> WaitState:
+        assert plan.on_observation is not None
+        plan.on_observation(state.memory, seen)
+        return state
 
     staleness = 0 if cancels and not any_worker else None
-    return Policy(f"{family}(k={k})", init, on_push, staleness, on_leave, on_join)
+    return Policy(
+        name,
+        init,
+        on_push,
+        staleness,
+        on_leave,
+        on_join,
+        on_observation if plan.on_observation is not None else None,
+        plan.observe_every,
+        plan.batch_size,
+    )
+
+
+def _fixed(family: str, k: int, *, any_worker: bool, cancels: bool) -> Policy:
+    k = checks.integer("k", k, low=1)
+    wait = Wait(k)
+
+    def init(num_workers: int) -> None:
+        if not any_worker:
+            checks.integer("k", k, low=1, high=num_workers, why=f"the number of workers, for {family}")
+
+    plan = Plan(init, lambda memory, time: wait)
+    return waiting(f"{family}(k={k})", plan, any_worker=any_worker, cancels=cancels)
 
 
 def k_sync(k: int) -> Policy:
@@ -94,7 +170,7 @@ def k_sync(k: int) -> Policy:
     Reference: Dutta et al. 2018, "Slow and stale gradients can win the race", section 2; backup workers are
     the same rule (Chen et al. 2016).
     """
-    return _policy("k_sync", k, any_worker=False, cancels=True)
+    return _fixed("k_sync", k, any_worker=False, cancels=True)
 
 
 def k_batch_sync(k: int) -> Policy:
@@ -120,7 +196,7 @@ def k_batch_sync(k: int) -> Policy:
 
     Reference: Dutta et al. 2018, section 2; with k = S it is Rennala SGD (Tyurin and Richtarik 2023).
     """
-    return _policy("k_batch_sync", k, any_worker=True, cancels=True)
+    return _fixed("k_batch_sync", k, any_worker=True, cancels=True)
 
 
 def k_async(k: int) -> Policy:
@@ -145,7 +221,7 @@ def k_async(k: int) -> Policy:
 
     Reference: Dutta et al. 2018, section 2.
     """
-    return _policy("k_async", k, any_worker=False, cancels=False)
+    return _fixed("k_async", k, any_worker=False, cancels=False)
 
 
 def k_batch_async(k: int) -> Policy:
@@ -169,4 +245,4 @@ def k_batch_async(k: int) -> Policy:
 
     Reference: Dutta et al. 2018, section 2; n-softsync (Zhang et al. 2016) is k = P / n.
     """
-    return _policy("k_batch_async", k, any_worker=True, cancels=False)
+    return _fixed("k_batch_async", k, any_worker=True, cancels=False)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import sys
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -27,7 +29,7 @@ from dmlcore.replayer.loop import (
     draw_one,
     initial,
 )
-from dmlcore.replayer.schedule import NONE, Schedule, compile_trace
+from dmlcore.replayer.schedule import NONE, Schedule, compile_trace, power_of_two
 from dmlcore.trace import Trace
 
 if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
@@ -72,6 +74,7 @@ class Replay:
         self.lanes = len(traces)
         schedules = [compile_trace(trace) for trace in traces]
         merge = len({s.worker.shape[1] for s in schedules}) == 1
+        merge &= self.lanes == 1 or all(len(s.stretches) == 1 for s in schedules)
         slots = not all(s.reads_newest for s in schedules)
         if not merge or (slots and any(s.reads_newest for s in schedules)):
             schedules = [compile_trace(trace, merge=merge, slots=slots) for trace in traces]
@@ -81,9 +84,10 @@ class Replay:
         # staleness compiles nothing.
         windowed = slots and any(trace.metadata.get("staleness") is not None for trace in traces)
         # Lanes out of step have rows that fill up, of weight 0.
-        weighs = not in_step or any((s.weight != 1).any() for s in schedules)
+        self._in_step = in_step
+        self._stretches = [stretch.start for stretch in schedules[0].stretches]
         self._shape = Shape(
-            gradient_shape(schedules, weighs),
+            GradientShape(1, all_full=False, weighs=True),  # until the first stretch begins
             reads_newest=all(s.reads_newest for s in schedules),
             accumulates=windowed or not in_step or any(s.accumulates for s in schedules),
             keeps_copies=any(s.keeps_copies for s in schedules),
@@ -109,11 +113,9 @@ class Replay:
         self._program = programs[0]
         self._constants = _stack(constants)
         self._state: Carry = _stack(states)
-        width = schedules[0].worker.shape[1]
-        self._size = max(1, min(MAX_ROWS, power_of_two(MAX_TASKS // width)))
         self._row = [0] * self.lanes  # that comes next, of each lane
-        self._drawn = [-self._size] * self.lanes  # row from which on the samples of `_size` rows are drawn
         self._indices: Any = None
+        self._begin_stretch()
 
     def advance(self, update: int) -> None:
         """Trains up to version `update` (lanes whose trace is shorter, to their end)."""
@@ -123,18 +125,20 @@ class Replay:
         data, _ = device_data(self.problem)
         call = advance_one if self.lanes == 1 else advance_lanes
         while self._row != ends:
+            if self._row[0] >= self._last:
+                self._begin_stretch()
             if max(row - drawn for row, drawn in zip(self._row, self._drawn, strict=True)) == self._size:
                 self._draw()
             first = [row - drawn for row, drawn in zip(self._row, self._drawn, strict=True)]
             most = self._size - max(first)
-            stops = [min(row + most, end) for row, end in zip(self._row, ends, strict=True)]
+            stops = [min(row + most, end, self._last) for row, end in zip(self._row, ends, strict=True)]
             spans = list(zip(self._schedules, self._row, stops, strict=True))
             self._state = call(
                 self.problem,
                 self._program,
                 self._shape,
                 self._state,
-                _stack([cut_rows(*span, self._size, self._spill) for span in spans], np.stack),
+                _stack([cut_rows(*span, self._size, self._spill, self._width) for span in spans], np.stack),
                 max(stop - row for _, row, stop in spans),
                 self._indices,
                 _stack(first, np.stack),
@@ -143,12 +147,29 @@ class Replay:
             )
             self._row = stops
 
+    def _begin_stretch(self) -> None:
+        """Gets ready for the rows of the stretch that the next row is in; lanes have but one."""
+        index = bisect_right(self._stretches, self._row[0]) - 1
+        start, self._width, samples = self._schedules[0].stretches[index]
+        self._last = self._stretches[index + 1] if index + 1 < len(self._stretches) else sys.maxsize
+        span = slice(start, self._last)
+        sizes, weights = (
+            [getattr(s, name)[span, : self._width] for s in self._schedules]
+            for name in ("batch_size", "weight")
+        )
+        weighs = not self._in_step or any((weight != 1).any() for weight in weights)
+        self._shape = self._shape._replace(gradient=gradient_shape(sizes, weighs, samples))
+        self._size = max(1, min(MAX_ROWS, power_of_two(MAX_TASKS // self._width)))
+        self._drawn = [
+            row - self._size for row in self._row
+        ]  # from where the samples of `_size` rows are drawn
+
     def _draw(self) -> None:
         """Draws the samples of every lane's next `_size` rows."""
-        stops = [row + self._size for row in self._row]
+        spans = [(slice(row, row + self._size), slice(0, self._width)) for row in self._row]
         tasks = [
-            (pad(s.worker[row:stop], self._size, np.int32), pad(s.clock[row:stop], self._size, np.int32))
-            for s, row, stop in zip(self._schedules, self._row, stops, strict=True)
+            (pad(s.worker[span], self._size, np.int32), pad(s.clock[span], self._size, np.int32))
+            for s, span in zip(self._schedules, spans, strict=True)
         ]
         call = draw_one if self.lanes == 1 else draw_lanes
         width = self._shape.gradient.samples_per_task
@@ -163,7 +184,7 @@ class Replay:
         """Goes on from a state that was taken at version `update`."""
         self._state = jax.tree.map(jnp.array, state)
         self._row = [int(schedule.first_row[update]) for schedule in self._schedules]
-        self._drawn = [row - self._size for row in self._row]
+        self._begin_stretch()
 
     def fingerprint(self) -> str:
         """Returns a hash of the optimizer's program and numbers."""
@@ -181,14 +202,14 @@ class Replay:
         return [evaluate(self.problem, self.params(lane), eval_data) for lane in range(self.lanes)]
 
 
-def gradient_shape(schedules: Sequence[Schedule], weighs: bool) -> GradientShape:
-    """Returns the shape of the gradients of all lanes."""
-    sizes = np.concatenate([schedule.batch_size.ravel() for schedule in schedules])
-    most = int(sizes.max(initial=1))
+def gradient_shape(batch_sizes: Sequence[np.ndarray], weighs: bool, least: int = 1) -> GradientShape:
+    """Returns the shape of gradients of tasks of these sizes, filled up to at least so many samples."""
+    sizes = np.concatenate([each.ravel() for each in batch_sizes])
+    most = int(sizes.max(initial=least))
     return GradientShape(most, bool((sizes == most).all()), weighs)
 
 
-def cut_rows(schedule: Schedule, start: int, stop: int, size: int, spill: int) -> Rows:
+def cut_rows(schedule: Schedule, start: int, stop: int, size: int, spill: int, width: int) -> Rows:
     """Returns rows start..stop, padded to `size` with rows of weight 0 that read slot 0 and end no update.
 
     Args:
@@ -197,13 +218,14 @@ def cut_rows(schedule: Schedule, start: int, stop: int, size: int, spill: int) -
         stop: the one after the last.
         size: how many to return.
         spill: slot that takes what nobody reads.
+        width: tasks of a row, its first.
     """
     span = slice(start, stop)
     real = jax.dtypes.canonicalize_dtype(np.float64)
     write, keep = (pad(slots[span], size, np.int32, NONE) for slots in (schedule.write, schedule.keep))
     return Rows(
-        pad(schedule.batch_size[span], size, np.int32),
-        pad(schedule.weight[span], size, real),
+        pad(schedule.batch_size[span, :width], size, np.int32),
+        pad(schedule.weight[span, :width], size, real),
         pad(schedule.read[span], size, np.int32),
         np.where(write == NONE, spill, write),
         np.where(keep == NONE, spill, keep),
@@ -222,8 +244,3 @@ def _stack(trees: Sequence[Any], stack: Callable[[Any], Any] = jnp.stack) -> Any
     if len(trees) == 1:
         return trees[0]
     return jax.tree.map(lambda *leaves: stack(leaves), *trees)
-
-
-def power_of_two(number: int) -> int:
-    """Returns the least power of two that is not below `number`."""
-    return 1 << (number - 1).bit_length()

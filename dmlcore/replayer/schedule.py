@@ -12,10 +12,28 @@ import numpy as np
 from dmlcore.trace import Trace, predecessors
 
 NONE = -1
+LEAST_SAMPLES = 8  # fewer are not sooner computed
+LEAST_STRETCH = 32  # rows on average; a change of shape costs a call of the loop, and may compile it
+
+
+class Stretch(NamedTuple):
+    """Rows whose gradients have one shape.
+
+    Args:
+        start: the first.
+        tasks: K that they need, at most that of the schedule.
+        samples: of a task that they need, at most those of the largest.
+    """
+
+    start: int
+    tasks: int
+    samples: int
 
 
 class Schedule(NamedTuple):
-    """What replay does, row by row. A row is one gradient: of one task, or of all K tasks of an update.
+    """What replay does, row by row. A row is one gradient: of one task, or of all tasks of an update.
+
+    Where updates have fewer than K tasks, tasks of weight 0 fill up.
 
     Args:
         worker: of each task, (R, K).
@@ -31,6 +49,7 @@ class Schedule(NamedTuple):
         reads_newest: every view is the server's current version, so that no slot is needed.
         accumulates: some update has more than one row.
         keeps_copies: some worker goes on with its own copy.
+        stretches: of rows, in their order.
     """
 
     worker: np.ndarray
@@ -46,15 +65,17 @@ class Schedule(NamedTuple):
     reads_newest: bool
     accumulates: bool
     keeps_copies: bool
+    stretches: tuple[Stretch, ...]
 
 
 def compile_trace(trace: Trace, *, merge: bool = True, slots: bool = False) -> Schedule:
     """Turns a valid trace into a schedule.
 
     Tasks of one update that read the same version are one row with per-sample weights, where all updates
-    are like that. Slots are assigned as registers are: a version gets one when it is made, if a later row
-    reads it, and gives it back after the last such row. So memory is O(live versions), which is at most one
-    for each task in flight or held, and not O(staleness).
+    are like that; where their numbers or sizes change now and then, so do the shapes of rows. Slots are
+    assigned as registers are: a version gets one when it is made, if a later row reads it, and gives it back
+    after the last such row. So memory is O(live versions), which is at most one for each task in flight or
+    held, and not O(staleness).
 
     Args:
         trace: what to replay.
@@ -79,17 +100,21 @@ def compile_trace(trace: Trace, *, merge: bool = True, slots: bool = False) -> S
         row_of = np.full(len(tasks), NONE)
         row_of[order] = np.arange(len(order))
         copy_from = np.where(cached[order], row_of[predecessors(tasks)[order]], NONE)
-    width = 1
+    row, place = np.arange(len(order)), np.zeros(len(order), np.int64)
     if merge and num_updates and not cached[order].any():
-        counts = trace.updates["num_tasks"].to_numpy()
         same_version = (version[1:] == version[:-1]) | (update[1:] != update[:-1])
-        if (counts == counts[0]).all() and same_version.all():
-            width = int(counts[0])
-    columns = {
-        name: tasks[name].to_numpy()[order].reshape(-1, width)
-        for name in ("worker", "clock", "batch_size", "weight")
-    }
-    update, version, copy_from = update[::width], version[::width], copy_from[::width]
+        if same_version.all():
+            row, place = update, np.arange(len(order)) - np.searchsorted(update, update)
+    first, width = np.flatnonzero(place == 0), int(place.max(initial=0)) + 1
+    counts = np.diff(np.append(first, len(order)))
+    if (counts < width).any():  # another run of the kind may have fewer at most
+        width = power_of_two(width, max(width, trace.num_workers))
+    columns = {}
+    for name, fill in (("worker", 0), ("clock", 0), ("batch_size", 1), ("weight", 0)):
+        values = tasks[name].to_numpy()[order]
+        columns[name] = np.full((len(first), width), fill, values.dtype)
+        columns[name][row, place] = values
+    update, version, copy_from = update[first], version[first], copy_from[first]
     first_row = np.searchsorted(update, np.arange(num_updates + 1))
     last = np.append(update[1:] != update[:-1], [True] * (len(update) > 0))
     reads_newest = not slots and bool((version == update).all()) and not (copy_from >= 0).any()
@@ -109,7 +134,41 @@ def compile_trace(trace: Trace, *, merge: bool = True, slots: bool = False) -> S
         reads_newest=reads_newest,
         accumulates=len(update) != num_updates,
         keeps_copies=bool((copy_from >= 0).any()),
+        stretches=_stretches(counts, columns["batch_size"]),
     )
+
+
+def _stretches(counts: np.ndarray, batch_size: np.ndarray) -> tuple[Stretch, ...]:
+    """Cuts rows where their shape changes, if that is seldom."""
+    num_rows, width = batch_size.shape
+    whole = (Stretch(0, width, int(batch_size.max(initial=1))),)
+    if width == 1:
+        return whole
+    shapes = np.array(
+        [
+            row_shape(*row, width, whole[0].samples)
+            for row in zip(counts.tolist(), batch_size.max(1).tolist(), strict=True)
+        ]
+    )
+    starts = np.append(0, np.flatnonzero((shapes[1:] != shapes[:-1]).any(1)) + 1)
+    if len(starts) == 1 or num_rows < LEAST_STRETCH * len(starts):
+        return whole
+    return tuple(Stretch(int(start), *map(int, shapes[start])) for start in starts)
+
+
+def row_shape(tasks: int, samples: int, most_tasks: int, most_samples: int) -> tuple[int, int]:
+    """Returns how many tasks and samples of each a row is filled up to, so that there are few shapes."""
+    return power_of_two(tasks, most_tasks), power_of_two(max(samples, LEAST_SAMPLES), most_samples)
+
+
+def power_of_two(number: int, most: int | None = None) -> int:
+    """Returns the least power of two that is not below `number`, or `most` if that is less.
+
+    >>> [power_of_two(n, most=50) for n in (1, 3, 16, 17, 33)]
+    [1, 4, 16, 32, 50]
+    """
+    power = 1 << (number - 1).bit_length()
+    return power if most is None else min(power, most)
 
 
 def _assign_slots(

@@ -14,11 +14,11 @@ from jax.sharding import PartitionSpec as P
 
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer.batches import BATCHES, INIT, run_key
-from dmlcore.replayer.compiled import cut_rows, device_data, evaluate, gradient_shape, pad, power_of_two
+from dmlcore.replayer.compiled import cut_rows, device_data, evaluate, gradient_shape, pad
 from dmlcore.replayer.hoist import fingerprint, hoist
 from dmlcore.replayer.loop import Carry, Shape, initial
 from dmlcore.replayer.parallel import WORKERS, Tasks, apply, gradients
-from dmlcore.replayer.schedule import compile_trace
+from dmlcore.replayer.schedule import compile_trace, power_of_two
 from dmlcore.replayer.wavefronts import wavefronts
 from dmlcore.trace import Trace
 
@@ -37,7 +37,7 @@ class _Lane:
         self._schedule = schedule
         self._fronts = schedule.first_row if self._in_lock_step else wavefronts(schedule)
         self._shape = Shape(
-            gradient_shape([schedule], weighs=True),  # always: fewer programs
+            gradient_shape([schedule.batch_size], weighs=True),  # always: fewer programs
             reads_newest=self._in_lock_step,
             accumulates=schedule.accumulates,
             keeps_copies=schedule.keeps_copies,
@@ -61,7 +61,7 @@ class _Lane:
             start, self._row = self._row, min(self._front_end(), end)
             tasks = self._tasks(start, self._row)
             size = 1 if self._in_lock_step else len(tasks.worker)
-            rows = cut_rows(schedule, start, self._row, size, self._spill)
+            rows = cut_rows(schedule, start, self._row, size, self._spill, schedule.worker.shape[1])
             rows = rows._replace(batch_size=None, weight=None)  # they are in the gradients
             computed = gradients(
                 self._problem,

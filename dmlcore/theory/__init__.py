@@ -2,11 +2,12 @@
 
 from dmlcore.theory.bound import Constants, decay, floor
 from dmlcore.theory.order_statistics import kth_of, mean_round
-from dmlcore.theory.response import Response, erlang, exponential, shifted
+from dmlcore.theory.response import LAWS, Response, erlang, exponential, fit_response, shifted
 from dmlcore.theory.schedule import Account, Phase, Schedule, fixed_schedule, greedy_schedule
 from dmlcore.theory.switching import switching_times
 
 __all__ = [
+    "LAWS",
     "Account",
     "Constants",
     "Phase",
@@ -15,6 +16,7 @@ __all__ = [
     "decay",
     "erlang",
     "exponential",
+    "fit_response",
     "fixed_schedule",
     "floor",
     "greedy_schedule",

@@ -7,7 +7,7 @@ proportional to b they differ in how sure that mean is.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,12 +24,17 @@ class Response(NamedTuple):
         communication_rate: of X, 1 / seconds; infinity: no communication.
         computation: b -> frozen `scipy.stats` distribution of Y(b), seconds.
         survival: times t >= 0, seconds, array; b -> P(Z(b) > t), array.
+        scales: whether Y(b) / b has the same law for all b.
     """
 
     name: str
     communication_rate: float
     computation: Callable[[int], Any]
     survival: Callable[[Any, int], np.ndarray]
+    scales: bool = True
+
+    def __repr__(self) -> str:
+        return self.name
 
     def mean(self, batch_size: int) -> float:
         """Returns E[Z(b)], seconds."""
@@ -120,7 +125,49 @@ def erlang(communication_rate: float, sample_rate: float) -> Response:
         x,
         lambda b: stats.gamma(b, scale=1 / y),
         lambda t, b: exponential_and_erlang(t, x, b, y),
+        scales=False,
     )
+
+
+LAWS: dict[str, Callable[..., Response]] = {
+    "exponential": exponential,
+    "erlang": erlang,
+    "shifted": shifted,
+}
+
+
+def fit_response(
+    law: str, communication: Sequence[float], computation: Sequence[float], batch_size: int
+) -> Response:
+    """Returns the law of a family that agrees with measured times: in the mean, and a shift in the least.
+
+    Args:
+        law: "exponential", "erlang" or "shifted".
+        communication: measured X, seconds, at least one.
+        computation: measured Y(b), seconds, at least one.
+        batch_size: b of all of them.
+
+    Returns:
+        The law.
+
+    Raises:
+        ValueError: there are no such law or no times, or computing took none.
+
+    Example:
+        >>> fit_response("erlang", [0.1, 0.3], [1.0, 1.5], 5)
+        erlang(5, 4)
+    """
+    checks.choice("law", law, LAWS)
+    b = checks.integer("batch_size", batch_size, low=1)
+    x, y = (np.asarray(times, float) for times in (communication, computation))
+    if not (x.size and y.size and y.mean() > 0):
+        checks.fail("communication, computation", (x.size, y.size), "times, those of computing above 0")
+    rate = 1 / x.mean() if x.mean() > 0 else math.inf
+    if law != "shifted":
+        return LAWS[law](rate, b / y.mean())
+    # The least of so many exponential times is their mean over the number above the shift.
+    above = (y.mean() - y.min()) * y.size / max(y.size - 1, 1)
+    return shifted(rate, b / max(above, 1e-12 * y.mean()), max(y.mean() - above, 0.0) / b)
 
 
 def two_exponentials(t: Any, one: float, two: float) -> np.ndarray:

@@ -1,0 +1,46 @@
+"""What a real server sees of its training, for policies that watch it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from dmlcore.replayer.compiled import device_data, evaluate
+from dmlcore.replayer.steps import Stepper, add, weigh
+from dmlcore.replayer.watch import inner
+from dmlcore.types import Observation
+
+inner_product = jax.jit(inner)
+
+
+class Observer:
+    """Gathers updates, and tells what there was to see of them.
+
+    Args:
+        stepper: the server's arithmetic.
+    """
+
+    def __init__(self, stepper: Stepper):
+        self._stepper, self._before = stepper, None
+        self._rows: list[tuple[float, ...]] = []
+
+    def update(self, gradients: Sequence[tuple[float, Any]], samples: int) -> None:
+        """Takes note of an update: weights and gradients, and how many samples they are of."""
+        total: Any = None
+        for weight, gradient in gradients:
+            part = weigh(weight, gradient)
+            total = part if total is None else add(total, part)
+        product = 0.0 if self._before is None else inner_product(total, self._before)
+        row = (len(gradients), samples, inner_product(total, total), product)
+        self._rows.append(tuple(float(number) for number in row))
+        self._before = total
+
+    def observation(self, update: int, time: float, params: Any) -> Observation:
+        """Returns what there was to see since the last call."""
+        problem = self._stepper.problem
+        loss = float(evaluate(problem, params, self._stepper.put(device_data(problem)[1]))["loss"])
+        tasks, samples, *norms = map(list, zip(*self._rows, strict=True)) if self._rows else [[]] * 4
+        self._rows = []
+        return Observation(update, time, loss, [*map(int, tasks)], [*map(int, samples)], *norms)

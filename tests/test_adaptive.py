@@ -1,0 +1,383 @@
+"""K-sync whose k and batch size change: along schedules, and by what it sees of its training."""
+
+import math
+
+import jax
+import numpy as np
+import optax
+import pytest
+from clusters import EXPONENTIAL, LOCK_STEP, MIXED
+from engine_runs import check_replay, relative_error, same_bits
+from watched import simulate
+
+import dmlcore as dml
+from dmlcore import metrics, theory
+from dmlcore.draws import Draws
+from dmlcore.engines.observing import Observer
+from dmlcore.jitter import SizedJitter
+from dmlcore.policies import ALL_POLICIES
+from dmlcore.replayer.steps import Stepper
+from dmlcore.replayer.watch import Slots, TrainingWatch
+from dmlcore.types import Observation
+
+KNOWN = theory.Constants(learning_rate=0.05, smoothness=2.0, strong_convexity=1.0, gradient_variance=10.0)
+LAWS = {
+    "exponential": theory.exponential(1.0, 40.0),
+    "erlang": theory.erlang(1.0, 40.0),
+    "shifted": theory.shifted(1.0, 80.0, 0.0125),
+}
+WATCHING = [name for name, make in ALL_POLICIES.items() if make().on_observation is not None]
+SGD = optax.sgd(0.1)
+
+
+def same_timeline(one, two):
+    return one.tasks.equals(two.tasks) and one.updates.equals(two.updates)
+
+
+# Schedules
+
+
+def test_with_the_batch_size_fixed_the_joint_scheme_is_adaptive_k():
+    """One greedy over (k, b), one theorem over k alone: the same run, to the last bit."""
+    mu, size = theory.mean_round(LAWS["exponential"], 10, [16]), 16
+    joint = theory.greedy_schedule(mu, [size], KNOWN, 50.0)
+    times = theory.switching_times(mu[:, 0], KNOWN, size, 50.0)
+    phases = [(time, k + 1, size) for k, time in enumerate([0.0, *times])]
+    cluster, problem = dml.Cluster.from_response(10, LAWS["exponential"]), dml.problems.digits_mlp()
+    runs = [
+        dml.train(problem, cluster, dml.k_sync_schedule(each), SGD, seconds=1.2 * times[-1], seed=3)
+        for each in ([phase[:3] for phase in joint.phases], phases)
+    ]
+    assert runs[0].trace.updates["num_tasks"].nunique() == 10
+    assert same_timeline(runs[0].trace, runs[1].trace)
+    assert same_bits(runs[0].params, runs[1].params)
+
+
+@pytest.mark.parametrize("cluster", [EXPONENTIAL, MIXED, LOCK_STEP])
+def test_limits_of_a_schedule(cluster):
+    def run(policy):
+        return dml.train(dml.problems.digits_mlp(), cluster, policy, SGD, updates=60, seed=1)
+
+    for one, two in (
+        ([(0, 4)], dml.bsp()),
+        ([(0, 4, 32)], dml.bsp()),
+        ([(0, 2)], dml.k_sync(2)),
+        ([(0, 2), (1e9, 4)], dml.k_sync(2)),
+    ):
+        left, right = run(dml.k_sync_schedule(one)), run(two)
+        assert same_timeline(left.trace, right.trace)
+        assert same_bits(left.params, right.params)
+
+
+def test_a_round_has_the_k_and_batch_size_of_when_it_began():
+    phases = [(0.0, 1, 8), (0.5, 3, 16), (1.0, 2, 4)]
+    trace = dml.simulate(dml.k_sync_schedule(phases), EXPONENTIAL, seconds=2.0, seed=0)
+    began = np.append(0.0, trace.updates["time"].to_numpy()[:-1])
+    which = np.searchsorted([start for start, *_ in phases], began, side="right") - 1
+    assert set(which) == {0, 1, 2}
+    assert trace.updates["num_tasks"].tolist() == [phases[i][1] for i in which]
+    assert trace.updates["samples"].tolist() == [math.prod(phases[i][1:]) for i in which]
+
+
+def test_rows_of_a_long_schedule_have_shapes_of_their_own():
+    """So that a phase of few samples does not cost what one of many does; the parameters stay the same."""
+    from dmlcore.replayer.reference import replay_reference
+    from dmlcore.replayer.schedule import compile_trace
+
+    policy = dml.k_sync_schedule([(0, 1, 1), (0.2, 2, 16), (1.5, 4, 40)])
+    run = dml.train(dml.problems.digits_mlp(), EXPONENTIAL, policy, SGD, seconds=15.0, seed=0)
+    assert [stretch[1:] for stretch in compile_trace(run.trace).stretches] == [(1, 8), (2, 16), (4, 40)]
+    assert relative_error(run.params, replay_reference(run.trace, dml.problems.digits_mlp(), SGD)) < 1e-5
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_rounds_take_as_long_as_the_theory_says(law):
+    """A cluster made of a law of answers: mu(k, b) within 2%."""
+    cluster = dml.Cluster.from_response(12, LAWS[law])
+    mu = theory.mean_round(LAWS[law], 12, [1, 16])
+    for k, b in ((1, 16), (6, 1), (12, 16)):
+        trace = dml.simulate(dml.k_sync_schedule([(0, k, b)]), cluster, updates=3000, seed=5)
+        assert trace.end_time / 3000 == pytest.approx(mu[k - 1, [1, 16].index(b)], rel=0.02)
+
+
+def test_jitter_by_size_draws_the_same_luck_for_every_size():
+    law = LAWS["erlang"]
+    draws = Draws(dml.Cluster.from_response(3, law), seed=2)
+    assert "erlang" in repr(draws.cluster)
+    assert "shifted" in repr(dml.Cluster.from_response(3, LAWS["shifted"]))
+    one, many = (np.array([draws.compute_seconds(1, c, b) for c in range(200)]) for b in (1, 32))
+    assert (np.argsort(one) == np.argsort(many)).all()
+    assert many.mean() == pytest.approx(32 / 40, rel=0.05)
+    assert np.std(many) / many.mean() < np.std(one) / one.mean() / 4
+    jitter = SizedJitter("mine", lambda b: lambda uniform: np.full_like(uniform, np.nan))
+    with pytest.raises(ValueError, match=r"jitter of 32 samples of worker 0, clock 0: got nan"):
+        dml.simulate(dml.bsp(), dml.Cluster.uniform(2, jitter=jitter), updates=1)
+
+
+def test_a_link_may_be_slow_one_way_only():
+    cluster = dml.Cluster.uniform(2, latency=0.5, pull_latency=0.0)
+    task = dml.simulate(dml.bsp(), cluster, updates=1).tasks.iloc[0]
+    assert task["compute_start"] == task["pull_start"]
+    assert task["push_end"] - task["compute_end"] == pytest.approx(0.5)
+    down = dml.Cluster.uniform(2, pull_latency=0.5)
+    task = dml.simulate(dml.bsp(), down, updates=1).tasks.iloc[0]
+    assert task["compute_start"] - task["pull_start"] == pytest.approx(0.5)
+    assert "latency 0.5 s down" in repr(down)
+    assert down.describe()["pull_latency_seconds"] == 0.5
+
+
+# Costs
+
+
+def test_accounts_of_k_sync():
+    """Every round assigns n b samples and uses k b, broadcasts n times and hears from k."""
+    trace = dml.simulate(dml.k_sync_schedule([(0, 3, 10)]), EXPONENTIAL, updates=50, seed=0)
+    rounds = np.arange(51)
+    found = metrics.accounts(trace)
+    assert found["samples"].tolist() == (30 * rounds).tolist()
+    assert found["assigned_samples"].tolist() == (40 * rounds).tolist()
+    assert found["uplinks"].tolist() == (3 * rounds).tolist()
+    assert found["downlinks"].tolist() == (4 * rounds).tolist()
+
+
+@pytest.mark.parametrize("name", ALL_POLICIES)
+def test_accounts_end_with_all_that_was_begun(name):
+    trace = simulate(ALL_POLICIES[name](), MIXED, updates=60, seed=0)
+    found, tasks = metrics.accounts(trace), trace.tasks
+    assert (found.diff().dropna() >= 0).to_numpy().all()
+    assert found.iloc[0].tolist() == [0] * 5
+    last, end = found.iloc[-1], trace.end_time
+    begun = tasks["pull_start"].fillna(tasks["compute_start"]) < end
+    assert last["assigned_samples"] == tasks["batch_size"][begun].sum()
+    assert last["uplinks"] == tasks["push_end"].notna().sum()
+    assert last["downlinks"] == (tasks["pull_start"] < end).sum()
+
+
+# Rules
+
+
+def drive(policy, workers, observations):
+    """The k that a policy waits for after each observation."""
+    state, found = policy.init(workers), []
+    for seen in observations:
+        state = policy.on_observation(state, seen)
+        found.append(state.memory.k)
+    return found
+
+
+def test_pflug_is_its_pseudo_code():
+    rng = np.random.default_rng(0)
+    products = rng.normal(size=600) + np.linspace(0.2, -1.5, 600)
+    k, count, since, expected = 2, 0, 0, []
+    for product in products:  # c: sign changes; one look after each update
+        count, since = count + (1 if product < 0 else -1), since + 1
+        if count > 3 and since > 40 and k <= 8 - 2:
+            k, count, since = k + 2, 0, 0
+        expected.append(k)
+    seen = [Observation(i, 0.0, 1.0, [k], [k], [1.0], [p]) for i, p in enumerate(products)]
+    policy = dml.pflug(2, step=2, most=8, threshold=3, burn_in=40)
+    assert drive(policy, 10, seen) == expected
+    assert expected[-1] == 8
+
+
+def test_adasync_solves_its_equation():
+    losses = [8.0, 4.0, 2.0, 1.0, 0.1, 0.01, 0.0]
+    seen = [Observation(i, 0.0, loss) for i, loss in enumerate(losses)]
+    ks = drive(dml.adasync(3), 20, seen)
+    for k, loss in zip(ks[:-1], losses[:-1], strict=True):
+        wanted = 9 / 17 * 8.0 / loss  # K^2 / (P - K)
+        assert (k - 0.5) ** 2 / (20 - k + 0.5) <= wanted <= (k + 0.5) ** 2 / max(20 - k - 0.5, 1e-9)
+    assert ks[0] == 3
+    assert ks[-1] == 20
+    assert drive(dml.adasync(3, batch_async=True), 20, seen) == [3, 4, 6, 8, 20, 20, 20]
+
+
+def test_by_gain_finds_what_it_measures():
+    """Numbers of a known G, V and q: the choice is the best of the formula, tried one by one."""
+    eta, G, V, q, sizes = 0.1, 4.0, 200.0, 0.05, [1, 4, 16]
+    policy = dml.adaptive_load(eta, sizes)
+    state = policy.init(5)
+    rng = np.random.default_rng(0)
+    memory = state.memory
+    memory.loss, memory.explore, memory.batch_size = 10.0, 0, 16
+    memory.round_seconds = mu = np.sort(rng.uniform(0.1, 1, (5, 1)), axis=0) + np.array([[0.1, 0.3, 1.0]])
+    used = 5 * 16
+    square = G + V / used
+    seen = Observation(2, 0.0, 10.0 - eta * (G - q * square), [5], [used], [square], [G])
+    policy.on_observation(state, seen)
+    best = max(
+        ((G - q * (G + V / (k * b))) / mu[k - 1, i], k, b) for k in range(1, 6) for i, b in enumerate(sizes)
+    )
+    assert memory.curvature == pytest.approx(q)
+    assert (memory.wait.k, memory.wait.batch_size) == best[1:]
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_law_is_fitted_from_answers(law):
+    rng, truth = np.random.default_rng(1), LAWS[law]
+    waits = rng.exponential(1.0, 20_000)
+    computes = truth.computation(8).rvs(20_000, random_state=rng)
+    found = theory.fit_response(law, waits, computes, 8)
+    for b in (1, 8, 40):
+        np.testing.assert_allclose(
+            theory.mean_round(found, 6, [b]), theory.mean_round(truth, 6, [b]), rtol=0.03
+        )
+
+
+# Watching
+
+
+def test_what_a_policy_sees_is_what_the_gradients_were():
+    """The compiled watch and a real server's observer agree with gradients computed one by one."""
+    problem, shown = dml.problems.digits_mlp(), []
+    watch = TrainingWatch(problem, SGD, 3, 4, lock_step=True)
+
+    def tell(progress):
+        shown.append(watch(progress))
+        return shown[-1]
+
+    policy = dml.pflug(2, burn_in=5, threshold=1, observe_every=7)
+    trace = dml.simulate(policy, MIXED, updates=50, seed=3, watch=tell)
+    assert [seen.update for seen in shown] == [0, 1, 2, 4, 8, 15, 22, 29, 36, 43]
+    stepper = Stepper(problem, SGD, 3)
+    observer, state, before = Observer(stepper), stepper.start(), None
+    applied = trace.tasks[trace.tasks["update"] >= 0]
+    looks = {seen.update: seen for seen in shown}
+    norms, products = [], []
+    for update, tasks in applied.groupby("update"):
+        parts = [
+            (t.weight, stepper.gradient(state[0], t.worker, t.clock, t.batch_size))
+            for t in tasks.itertuples()
+        ]
+        flat = sum(w * np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(g)]) for w, g in parts)
+        norms.append(flat @ flat)
+        products.append(0.0 if before is None else flat @ before)
+        before, state = flat, stepper.step(parts, state)
+        observer.update(parts, int(tasks["batch_size"].sum()))
+        if update + 1 in looks:
+            seen, real = looks[update + 1], observer.observation(update + 1, 0.0, state[0])
+            assert list(seen.tasks) == list(real.tasks)
+            assert list(seen.samples) == list(real.samples)
+            assert seen.loss == pytest.approx(real.loss, rel=1e-5)
+            for found in (seen, real):
+                np.testing.assert_allclose(found.squared_norms, norms[-len(seen.tasks) :], rtol=1e-4)
+                np.testing.assert_allclose(found.products, products[-len(seen.tasks) :], rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", WATCHING)
+def test_the_run_that_was_watched_is_the_run(name):
+    """Also where versions are old: the loss that the policy saw last is that of the replayed trace."""
+    problem, policy, shown = dml.problems.digits_mlp(), ALL_POLICIES[name](), []
+    watch = TrainingWatch(problem, SGD, 3, 4, policy.staleness == 0)
+    trace = dml.simulate(
+        policy,
+        MIXED,
+        updates=63,
+        seed=3,
+        parameter_bytes=9_640,
+        watch=lambda p: shown.append(watch(p)) or shown[-1],
+    )
+    run = dml.replay(trace, problem, SGD, eval_every=1)
+    losses = run.history["loss"].to_numpy()
+    np.testing.assert_allclose([s.loss for s in shown], losses[[s.update for s in shown]], rtol=1e-4)
+    again = dml.train(problem, MIXED, policy, SGD, updates=63, seed=3)
+    assert same_timeline(again.trace, trace)
+
+
+def test_versions_find_a_slot_and_give_it_back():
+    slots = Slots(2)
+    assert slots.allot([0, 0, 1], [0, 1, 2], {2, 3}) == ([0, 0, 1], [1, 0, 1])
+    reads, _ = slots.allot([2, 3, 3], [3, 4, 5], {4, 5, 6})
+    assert len({slots.held[v] for v in (4, 5, 6)}) == 3
+    assert reads[0] == 0
+    assert slots.count >= 4
+
+
+def test_after_a_server_crash_it_has_seen_what_it_has_trained():
+    """What the server lost, the policy does not know either; the trace replays to the same."""
+    cluster = EXPONENTIAL.with_faults(dml.faults.ServerCrash(0.6, 0.2), checkpoint_every=10)
+    problem = dml.problems.digits_mlp()
+    run = dml.train(problem, cluster, dml.adasync(1), SGD, updates=80, seed=0)
+    assert run.trace.metadata["incidents"][0]["lost_updates"] > 0
+    shown = []
+    watch = TrainingWatch(problem, SGD, 0, 4, lock_step=True)
+    trace = dml.simulate(
+        dml.adasync(1),
+        cluster,
+        updates=80,
+        seed=0,
+        parameter_bytes=9640,
+        watch=lambda p: shown.append(watch(p)) or shown[-1],
+    )
+    losses = dml.replay(trace, problem, SGD, eval_every=1).history["loss"].to_numpy()
+    final = {seen.update: seen.loss for seen in shown}  # the last time that it was there
+    np.testing.assert_allclose([*final.values()], losses[[*final]], rtol=1e-4)
+
+
+def test_on_threads_with_a_server_that_goes_back():
+    cluster = EXPONENTIAL.with_faults(dml.faults.ServerCrash(0.6, 0.2), checkpoint_every=10)
+    engine = dml.engines.threads(time_scale=0.5)
+    problem = dml.problems.digits_mlp()
+    run = dml.train(problem, cluster, dml.adasync(1), SGD, updates=80, seed=0, engine=engine)
+    assert len(run.trace.updates) == 80
+    check_replay(run, problem, SGD)
+
+
+def test_online_needs_fewer_samples_and_less_time_than_everybody():
+    """Against waiting for all at full load, on the group's data: to the same excess loss."""
+    problem = dml.problems.linear_regression(num_features=20, standardize=True)
+    cluster = dml.Cluster.from_response(10, LAWS["exponential"])
+    methods = {"online": dml.adaptive_load(0.05, [4, 16, 40]), "all": dml.bsp()}
+    options = {"seeds": range(2), "seconds": 600.0, "batch_size": 40, "eval_every": 5}
+    runs = dml.compare(methods, problem, cluster, optax.sgd(0.05), **options)
+    for column in ("time", "assigned_samples"):
+        needed = metrics.time_to(runs, "loss", problem.optimum + 0.05, column=column)
+        assert (needed["online"] < 0.7 * needed["all"]).all()
+
+
+WRONG = {
+    "phases, starts: got": lambda: dml.k_sync_schedule([(1, 2)]),
+    r"phases\[1\], k: got 0": lambda: dml.k_sync_schedule([(0, 2), (1, 0)]),
+    r"phases\[0\], batch size: got 0": lambda: dml.k_sync_schedule([(0, 2, 0)]),
+    "k: got 9, allowed is .*number of workers": lambda: dml.simulate(
+        dml.k_sync_schedule([(0, 9)]), LOCK_STEP, updates=1
+    ),
+    "policy: got pflug.*allowed is one that watches no training": lambda: dml.simulate(
+        dml.pflug(), LOCK_STEP, updates=1
+    ),
+    "law: got 'normal'": lambda: dml.dbw(0.1, law="normal"),
+    "explore: got 1": lambda: dml.dbw(0.1, explore=1),
+    "learning_rate: got 0": lambda: dml.adaptive_load(0, [1]),
+    "batch_sizes: got": lambda: dml.adaptive_load(0.1, []),
+    "most: got 1": lambda: dml.pflug(2, most=1),
+    "k: got 4": lambda: simulate(dml.adasync(4), LOCK_STEP, updates=1),
+    "policy: got one that watches its training and keeps copies": lambda: dml.train(
+        dml.problems.digits_mlp(),
+        LOCK_STEP,
+        dml.ssp(2)._replace(on_observation=lambda state, seen: state),
+        SGD,
+        updates=50,
+    ),
+    "pull_latency: got -1": lambda: dml.Cluster.uniform(2, pull_latency=-1),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_a_wrong_argument_is_one_clear_error(message):
+    with pytest.raises(ValueError, match=message):
+        WRONG[message]()
+
+
+def test_a_comparison_over_rates_trains_a_watching_policy_at_each():
+    runs = dml.sweep(
+        {"adasync": dml.adasync(1)},
+        dml.problems.digits_mlp(),
+        EXPONENTIAL,
+        optax.sgd,
+        [0.01, 0.3],
+        seeds=[0],
+        updates=60,
+        eval_every=30,
+    )
+    times = runs[runs["update"] == 60].set_index("learning_rate")["time"]
+    assert times[0.3] > times[0.01], "the loss falls faster, so it waits for more"

@@ -1,0 +1,30 @@
+"""Timelines without training, of policies that watch it too: they are shown what luck makes up."""
+
+import numpy as np
+
+import dmlcore as dml
+from dmlcore.types import Observation
+
+
+class RandomWatch:
+    """Shows as many updates as were made since it was last called, with numbers that follow from the seed."""
+
+    def __init__(self, seed):
+        self._seed, self._life, self._landed = seed, 0, 0
+
+    def __call__(self, progress):
+        if progress.life != self._life:
+            self._life, self._landed = progress.life, 0
+        landed, self._landed = progress.landed[self._landed :], len(progress.landed)
+        _, tasks = np.unique([update for _, update, _ in landed], return_counts=True)
+        rng = np.random.default_rng([self._seed, progress.num_updates])
+        squares, products = rng.exponential(size=len(tasks)), rng.normal(size=len(tasks))
+        samples = (32 * tasks).tolist()
+        loss = float(np.exp(-progress.num_updates / 60))
+        seen = tasks.tolist(), samples, squares.tolist(), products.tolist()
+        return Observation(progress.num_updates, progress.time, loss, *seen)
+
+
+def simulate(policy, cluster, *, seed=0, **options):
+    """`dml.simulate`, with a `RandomWatch` for policies that watch."""
+    return dml.simulate(policy, cluster, seed=seed, watch=RandomWatch(seed), **options)
