@@ -11,8 +11,7 @@ from dmlcore.trace import Trace
 def accounts(trace: Trace) -> pd.DataFrame:
     """Returns what was computed and sent by the time of each version, from the trace alone.
 
-    What an update sets off, such as the next round's broadcast, counts with the version after it. Bytes are
-    messages times what the transport makes of `trace.metadata["parameter_bytes"]`.
+    What an update sets off, such as the next round's broadcast, counts with the version after it.
 
     Args:
         trace: of a run.
@@ -20,17 +19,18 @@ def accounts(trace: Trace) -> pd.DataFrame:
     Returns:
         A frame with one row for each of U + 1 versions: `time`, seconds; `samples`, those in updates;
         `assigned_samples`, those of all tasks begun, also where they were cancelled or lost; `uplinks`,
-        gradients that arrived; `downlinks`, pulls begun.
+        gradients that arrived; `downlinks`, pulls begun; `bytes`, of these two.
 
     Example:
         >>> from dmlcore.cluster import Cluster
         >>> from dmlcore.engines import simulate
         >>> from dmlcore.policies import k_sync
-        >>> accounts(simulate(k_sync(2), Cluster.from_speeds([100, 200, 300]), updates=2))
-           time  samples  assigned_samples  uplinks  downlinks
-        0  0.00        0                 0        0          0
-        1  0.16       64                96        2          3
-        2  0.32      128               192        4          6
+        >>> cluster = Cluster.from_speeds([100, 200, 300])
+        >>> accounts(simulate(k_sync(2), cluster, updates=2, parameter_bytes=100))
+           time  samples  assigned_samples  uplinks  downlinks  bytes
+        0  0.00        0                 0        0          0      0
+        1  0.16       64                96        2          3    500
+        2  0.32      128               192        4          6   1000
     """
     tasks, updates = trace.tasks, trace.updates
     times = np.append(0.0, updates["time"].to_numpy())
@@ -38,12 +38,16 @@ def accounts(trace: Trace) -> pd.DataFrame:
     begun = np.where(np.isnan(pulled), tasks["compute_start"].to_numpy(), pulled)
     order = np.argsort(begun)
     assigned = np.append(0, tasks["batch_size"].to_numpy()[order].cumsum())
+    uplinks = np.searchsorted(np.sort(tasks["push_end"].to_numpy()), times, side="right")
+    downlinks = np.searchsorted(np.sort(pulled), times, side="left")
+    pull_bytes, push_bytes = trace.metadata.get("transfer_bytes", (0, 0))
     return pd.DataFrame(
         {
             "time": times,
             "samples": np.append(0, updates["samples"].to_numpy().cumsum()),
             "assigned_samples": assigned[np.searchsorted(begun[order], times, side="left")],
-            "uplinks": np.searchsorted(np.sort(tasks["push_end"].to_numpy()), times, side="right"),
-            "downlinks": np.searchsorted(np.sort(pulled), times, side="left"),
+            "uplinks": uplinks,
+            "downlinks": downlinks,
+            "bytes": uplinks * push_bytes + downlinks * pull_bytes,
         }
     )

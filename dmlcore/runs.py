@@ -35,9 +35,9 @@ class Run:
 
     Args:
         trace: who computed what, when.
-        history: one row for each evaluation: update; time (seconds), samples, assigned_samples, uplinks and
-            downlinks by then, as `metrics.accounts` counts them; loss and the problem's other metrics. Row 0
-            is the start.
+        history: one row for each evaluation: update; time (seconds), samples, assigned_samples, uplinks,
+            downlinks and bytes by then, as `metrics.accounts` counts them; loss and the problem's other
+            metrics. Row 0 is the start.
         params: the parameters after the last update, a pytree.
     """
 

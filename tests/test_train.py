@@ -22,8 +22,8 @@ def problem():
 def test_history_is_tidy(problem):
     run = dml.train(problem, EXPONENTIAL, dml.bsp(), optax.sgd(0.5), updates=100, eval_every=30)
     assert list(run.history["update"]) == [0, 30, 60, 90, 100]
-    costs = ["time", "samples", "assigned_samples", "uplinks", "downlinks"]
-    assert list(run.history.columns[:7]) == ["update", *costs, "loss"]
+    costs = ["time", "samples", "assigned_samples", "uplinks", "downlinks", "bytes"]
+    assert list(run.history.columns[:8]) == ["update", *costs, "loss"]
     assert list(run.history["samples"]) == [0, 3840, 7680, 11520, 12800]
     assert run.history["time"].iloc[-1] == run.trace.updates["time"].iloc[-1]
     assert run.history["loss"].iloc[-1] < 0.5 * run.history["loss"].iloc[0]

@@ -116,6 +116,7 @@ class Setup:
             "load": self.load.name,
             "transport": self.transport.name,
             "parameter_bytes": self.parameter_bytes,
+            "transfer_bytes": list(self.transferred_bytes()),
             "batch_size": self.batch_size,
             "seed": self.seed,
             "versions": versions(),

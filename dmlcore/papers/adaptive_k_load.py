@@ -90,7 +90,7 @@ CLAIMS = (
         statement="The scheme improves the convergence speed of distributed SGD: both schedules by oracle, "
         "at one learning rate",
         source="abstract",
-        metric=f"{SOONER}: adaptive k / joint, linear regression",
+        metric=f"{SOONER}: adaptive k (oracle) / joint (oracle), linear regression",
         expected=(1, None),
         unit="x",
         parts=CELLS,
@@ -100,7 +100,7 @@ CLAIMS = (
         paper="adaptive_k_load",
         statement="It significantly reduces the computation load",
         source="abstract",
-        metric=f"{COMPUTED}: joint / adaptive k, linear regression",
+        metric=f"{COMPUTED}: joint (oracle) / adaptive k (oracle), linear regression",
         expected=(None, 0.8),
         unit="x",
         parts=CELLS,
@@ -110,7 +110,7 @@ CLAIMS = (
         paper="adaptive_k_load",
         statement="At the expense of a slight increase in communication load",
         source="abstract",
-        metric=f"{SENT}: joint / adaptive k, linear regression",
+        metric=f"{SENT}: joint (oracle) / adaptive k (oracle), linear regression",
         expected=(1, 1.1),
         unit="x",
         parts=CELLS,
@@ -179,12 +179,13 @@ PAPER = Paper(
         "and more workers waited for.",
         "mu.png": "Mean length of a round against the number of workers waited for, one line for each batch "
         "size, for three laws of computation times: it rises steeply towards the last worker.",
-        "schedule.png": "k, and samples of a task, over time for the joint schedule, adaptive k and the "
-        "online scheme: both grow, batch sizes first.",
+        "schedule.png": "k, and samples of a task, over time for the joint schedule and adaptive k, which "
+        "are oracles, and for the online scheme: both grow, batch sizes first.",
         "error.png": "Excess loss against time, against samples assigned and against gradients sent, for all "
         "methods.",
-        "grid.png": "Speed-up, computation and uplinks of the joint schedule relative to adaptive k over the "
-        "ratio of communication to computation, for three laws: trained with intervals, and by the bound.",
+        "grid.png": "Speed-up, computation and uplinks of the joint schedule relative to adaptive k, both "
+        "oracles, over the ratio of communication to computation, for three laws: trained with intervals, "
+        "and by the bound.",
         "small_batches.png": "Excess loss over rounds of steps on few and on many samples: with few it falls "
         "more slowly than the bound says, or not at all, because noise grows with the error.",
     },
