@@ -67,7 +67,8 @@ class Decision(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What a server has seen of its training since it last looked; lists have an entry for each update since.
+    """What a server has seen of its training since it last looked; lists have an entry for each update since,
+    but those on a real clock that came before the server was restarted.
 
     Args:
         update: updates made so far.
@@ -96,7 +97,8 @@ class Progress(NamedTuple):
         num_updates: made so far.
         record: tasks that arrived or were cut, tuples of `dmlcore.engines.record.RECORDED`; it only grows.
         landed: (row of the record, update, weight) of those applied, update by update; it only grows.
-        live: versions that tasks still read which are not applied yet.
+        live: versions that tasks still read which are not applied yet, and the newest.
+        looked: updates made at the last look.
         life: how often the server has gone back to a checkpoint; what it lost, it has never trained.
     """
 
@@ -105,6 +107,7 @@ class Progress(NamedTuple):
     record: Sequence[tuple]
     landed: Sequence[tuple[int, int, float]]
     live: Collection[int]
+    looked: int = 0
     life: int = 0
 
 

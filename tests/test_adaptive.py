@@ -1,5 +1,6 @@
 """K-sync whose k and batch size change: along schedules, and by what it sees of its training."""
 
+import itertools
 import math
 
 import jax
@@ -18,7 +19,7 @@ from dmlcore.jitter import SizedJitter
 from dmlcore.policies import ALL_POLICIES
 from dmlcore.replayer.steps import Stepper
 from dmlcore.replayer.watch import Slots, TrainingWatch
-from dmlcore.types import Observation
+from dmlcore.types import Decision, Observation, Policy, Start
 
 KNOWN = theory.Constants(learning_rate=0.05, smoothness=2.0, strong_convexity=1.0, gradient_variance=10.0)
 LAWS = {
@@ -77,6 +78,8 @@ def test_a_round_has_the_k_and_batch_size_of_when_it_began():
     assert set(which) == {0, 1, 2}
     assert trace.updates["num_tasks"].tolist() == [phases[i][1] for i in which]
     assert trace.updates["samples"].tolist() == [math.prod(phases[i][1:]) for i in which]
+    twice = dml.simulate(dml.k_sync_schedule([(0, 1, 8), (0, 2, 16)]), EXPONENTIAL, updates=1)
+    assert twice.updates["samples"].tolist() == [32]
 
 
 def test_rows_of_a_long_schedule_have_shapes_of_their_own():
@@ -192,6 +195,9 @@ def test_adasync_solves_its_equation():
     assert ks[0] == 3
     assert ks[-1] == 20
     assert drive(dml.adasync(3, batch_async=True), 20, seen) == [3, 4, 6, 8, 20, 20, 20]
+    assert drive(dml.adasync(8, batch_async=True), 8, [seen[3], seen[1], seen[3]]) == [8, 4, 8]
+    odd = [Observation(i, 0.0, loss) for i, loss in enumerate([-1.0, 2.0, math.inf, math.nan])]
+    assert drive(dml.adasync(3, batch_async=True), 20, odd)[-1] == 20
 
 
 def test_by_gain_finds_what_it_measures():
@@ -295,6 +301,36 @@ def test_versions_find_a_slot_and_give_it_back():
     assert slots.count >= 4
 
 
+def test_a_policy_may_start_workers_long_after_an_update():
+    """The newest version is kept, though nobody reads it yet."""
+
+    def on_push(state, push):
+        state.append((push.worker, push.clock))
+        if len(state) % 3 == 1:
+            return state, Decision([(*state[-1], 1.0)])
+        if len(state) % 3 == 2:
+            return state, Decision(drop=[state[-1]])
+        return state, Decision(drop=[state[-1]], start=[Start(worker) for worker in range(3)])
+
+    policy = Policy("late()", lambda workers: [], on_push, on_observation=lambda state, seen: state)
+    cluster = dml.Cluster.from_speeds([100, 90, 80])
+    run = dml.train(dml.problems.digits_mlp(), cluster, policy, SGD, updates=20)
+    assert len(run.trace.updates) == 20
+
+
+def test_a_small_grid_is_walked_step_by_step():
+    """Where no k b is within a factor of 2, the next one is."""
+    policy = dml.adaptive_load(0.1, [1, 100])
+    state = policy.init(2)
+    memory = state.memory
+    memory.loss, memory.explore, memory.curvature = 1.0, 0, 0.5
+    memory.wait, memory.round_seconds = type(memory.wait)(2, 1), np.array([[0.1, 1.0], [0.2, 1.005]])
+    for wanted in ((1, 100), (2, 100), (2, 100)):
+        seen = Observation(1, 0.0, 1.0, [2], [2], [1.0], [0.0])
+        policy.on_observation(state, seen)
+        assert (memory.wait.k, memory.wait.batch_size) == wanted
+
+
 def test_after_a_server_crash_it_has_seen_what_it_has_trained():
     """What the server lost, the policy does not know either; the trace replays to the same."""
     cluster = EXPONENTIAL.with_faults(dml.faults.ServerCrash(0.6, 0.2), checkpoint_every=10)
@@ -312,6 +348,11 @@ def test_after_a_server_crash_it_has_seen_what_it_has_trained():
         watch=lambda p: shown.append(watch(p)) or shown[-1],
     )
     losses = dml.replay(trace, problem, SGD, eval_every=1).history["loss"].to_numpy()
+    since = itertools.pairwise(0 if seen.update == 0 else seen.update for seen in shown)
+    assert all(
+        len(seen.tasks) == after - before or after <= before
+        for seen, (before, after) in zip(shown[1:], since, strict=True)
+    )
     final = {seen.update: seen.loss for seen in shown}  # the last time that it was there
     np.testing.assert_allclose([*final.values()], losses[[*final]], rtol=1e-4)
 

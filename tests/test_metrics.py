@@ -95,6 +95,10 @@ class TestTimes:
         assert away.loc[2].tolist() == [6.0, 20.0]
         table = metrics.time_breakdown(trace)
         np.testing.assert_allclose(table[list(metrics.PHASES)].sum(axis=1), 20.0)
+        made = int((trace.updates["time"] < 5.0).sum()) + 1
+        cut = metrics.phases(trace.until(made))
+        ends = cut[cut["kind"] == "away"].groupby("worker")["end"].last()
+        assert ends[1] == min(7.0, trace.until(made).end_time)
         assert (table["push"] > 0).any() == (latency > 0)
 
     @settings(max_examples=30, deadline=None)

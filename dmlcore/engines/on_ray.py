@@ -138,8 +138,14 @@ class RayCrew:
         """Sends a worker a message."""
         self._workers[worker].receive.remote(self._wire.pack(message))
 
-    def dismiss(self, worker: int) -> None:
-        """Ends a worker, who forgets all it knows; its process is kept, a new one takes long to start."""
+    def dismiss(self, worker: int, starting: bool) -> None:
+        """Ends a worker, who forgets all it knows; its process is kept, a new one takes long to start.
+
+        One that is starting might not hear of it, and is killed.
+        """
+        if starting:
+            installed().kill(self._forget(worker))
+            return
         self.post(worker, Stop())
         self._idle.append(self._forget(worker))
 

@@ -59,7 +59,7 @@ class ThreadCrew:
         """Sends a worker a message."""
         self._inboxes[worker].put(message)
 
-    def dismiss(self, worker: int) -> None:
+    def dismiss(self, worker: int, starting: bool) -> None:
         """Ends a worker's thread, whatever it is at."""
         self._inboxes[worker].put(Stop())
 

@@ -100,6 +100,7 @@ class Server:
         self._redone: list[int] = []  # rows of attempts that were lost and made again
         self._landed: list[tuple] = []
         self._update_rows: list[tuple] = []
+        self._looked = 0
         self._look = 0 if policy.on_observation is not None else math.inf
         # Rows until an update must have come, where only updates end the run.
         self._patience = MOST_TASKS if stop.seconds == math.inf else math.inf
@@ -161,13 +162,14 @@ class Server:
         self.journal.append(("observe", *seen))
         assert self.policy.on_observation is not None
         self.state = self.policy.on_observation(self.state, Observation(*seen))
+        self._looked = self.num_updates
         self._look = self.num_updates + min(self.policy.observe_every, max(self.num_updates, 1))
 
     def progress(self, time: float) -> Progress:
         """Returns how far the run has come."""
-        live = {order.version for order in self.flight if order is not None}
+        live = {self.num_updates, *(order.version for order in self.flight if order is not None)}
         live.update(self._record[row][5] for row, _ in self.pending.values())
-        return Progress(time, self.num_updates, self._record, self._landed, live)
+        return Progress(time, self.num_updates, self._record, self._landed, live, self._looked)
 
     def resume(self, time: float) -> Answer:
         """The server is back from a checkpoint: tasks that were in flight begin again on what it has."""

@@ -29,8 +29,8 @@ class Crew(Protocol):
     def post(self, worker: int, message: Any) -> None:
         """Sends a worker a message."""
 
-    def dismiss(self, worker: int) -> None:
-        """Ends a worker at once: a crash."""
+    def dismiss(self, worker: int, starting: bool) -> None:
+        """Ends a worker at once, which may not have sent `Ready` yet: a crash."""
 
     def lost(self) -> Sequence[int]:
         """Returns the workers that died without being told to."""
@@ -259,8 +259,8 @@ class Serving:
         self._away[worker] += 1
         if self._away[worker] == 1:
             now = self._note(incident)
-            self._expected.pop(worker, None)
-            self._crew.dismiss(worker)
+            starting = self._expected.pop(worker, None) is not None
+            self._crew.dismiss(worker, starting)
             if worker in self.server.present:
                 self._carry_out(self.server.leave(worker, now))
 

@@ -124,6 +124,7 @@ def _run(setup: Setup, watch: Watch | None) -> Trace:
     start: Sequence[tuple[int, int | None, bool, int | None]]
     start = [(w, policy.batch_size, True, None) for w in range(num_workers)]
     look = 0 if watch is not None else math.inf  # after so many updates the policy sees its training
+    looked = 0
     while True:
         for w, asked, pull, k in start:
             if not 0 <= w < num_workers or flight[w] is not None:
@@ -154,10 +155,11 @@ def _run(setup: Setup, watch: Watch | None) -> Trace:
         if num_updates >= look:
             assert watch is not None
             assert policy.on_observation is not None
-            live = {task[5] for task in flight if task is not None}
+            live = {num_updates, *(task[5] for task in flight if task is not None)}
             live.update(record[row][5] for row, _ in pending.values())
-            state = policy.on_observation(state, watch(Progress(now, num_updates, record, landed, live)))
-            look = num_updates + min(policy.observe_every, max(num_updates, 1))
+            progress = Progress(now, num_updates, record, landed, live, looked)
+            state = policy.on_observation(state, watch(progress))
+            looked, look = num_updates, num_updates + min(policy.observe_every, max(num_updates, 1))
         while heap:
             task = heap[0]
             if flight[task[2]] is task:

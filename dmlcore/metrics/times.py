@@ -126,7 +126,9 @@ def _absences(trace: Trace) -> list[tuple[int, float, float]]:
             gone[worker] = since if until >= time else time
         elif incident["kind"] == "join" and worker in gone:
             found.append((worker, gone.pop(worker), time))
-    return found + [(worker, time, trace.end_time) for worker, time in gone.items()]
+    found += [(worker, time, math.inf) for worker, time in gone.items()]
+    end = trace.end_time
+    return [(worker, left, min(back, end)) for worker, left, back in found if left < end]
 
 
 def time_breakdown(trace: Trace) -> pd.DataFrame:

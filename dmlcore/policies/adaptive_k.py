@@ -153,7 +153,8 @@ def adasync(k: int = 1, *, batch_async: bool = False, observe_every: int = 10) -
         p = memory.num_workers
         # A loss that is no number any more, or none at all, asks for everybody.
         ratio = memory.first_loss / seen.loss if seen.loss > 0 else math.inf
-        if ratio == math.inf or k == p:
+        ratio = max(ratio, 0.0) if math.isfinite(ratio) else math.inf
+        if ratio == math.inf or (k == p and not batch_async):
             wanted = math.inf
         elif batch_async:
             wanted = k * math.sqrt(ratio)

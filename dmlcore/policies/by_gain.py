@@ -63,8 +63,8 @@ def adaptive_load(
     where the product of two successive gradients stands for G. So G and V follow. The length mu(k, b) of a
     round is `theory.mean_round` of a law fitted to the answers of the first rounds, which wait for everybody.
     Where G is in proportion to the excess loss E, the largest gain over mu(k, b) is where
-    (E - phi(k, b)) / mu(k, b) is: the rule of the oracle `theory.greedy_schedule`. From one look to the next
-    k b changes by a factor of 2 at most, so that a bad look costs little.
+    (E - phi(k, b)) / mu(k, b) is: the rule of the oracle `theory.greedy_schedule`. After the first look k b
+    changes by a factor of 2 at most, or to the next in the grid, so that a bad look costs little.
 
     Guarantees: staleness 0.
 
@@ -185,8 +185,11 @@ def _by_gain(
         # Where nothing gains any more, the least noise is best; but a bad look should not cost much.
         value = np.where(gain > 0, gain / memory.round_seconds, gain)
         if not first:
-            near = (k * b <= 2 * used) & (2 * k * b >= used)
-            value = np.where(near, value, -np.inf)
+            now = memory.wait.k * (memory.wait.batch_size or memory.batch_size)
+            grid = np.unique(k * b)
+            at = int(np.searchsorted(grid, now))
+            low, high = min(now / 2, grid[max(at - 1, 0)]), max(2 * now, grid[min(at + 1, len(grid) - 1)])
+            value = np.where((low <= k * b) & (k * b <= high), value, -np.inf)
         row, column = np.unravel_index(int(np.argmax(value)), value.shape)
         memory.wait = Wait(int(row) + 1, None if sizes is None else sizes[column])
 

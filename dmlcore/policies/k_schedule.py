@@ -49,7 +49,7 @@ def k_sync_schedule(phases: Iterable[Any]) -> Policy:
         return waits[bisect_right(starts, time) - 1]
 
     shown = [(start, *(wait if wait.batch_size else wait[:1])) for start, wait in rows]
-    plan = Plan(init, now, batch_size=waits[0].batch_size)
+    plan = Plan(init, now, batch_size=now(None, 0.0).batch_size)
     return waiting(f"k_sync_schedule({shown})", plan, any_worker=False, cancels=True)
 
 

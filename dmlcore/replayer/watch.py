@@ -255,11 +255,12 @@ class TrainingWatch:
         )
         seen = np.asarray(self._seen.table)[:num_rows][last]
         square, product = seen.T.astype(float)
+        new = updates >= progress.looked  # after a crash it has trained again what was seen before
         return {
-            "tasks": counts.tolist(),
-            "samples": np.add.reduceat(batch_size, first).tolist(),
-            "squared_norms": square.tolist(),
-            "products": product.tolist(),
+            "tasks": counts[new].tolist(),
+            "samples": np.add.reduceat(batch_size, first)[new].tolist(),
+            "squared_norms": square[new].tolist(),
+            "products": product[new].tolist(),
         }
 
     def _grow(self) -> None:
