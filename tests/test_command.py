@@ -180,7 +180,8 @@ def test_what_lab_and_test_become(monkeypatch):
     command.main(["test", "-k", "ssp"], root=ROOT)
     command.main(["test", "-n0"], root=ROOT)
     command.main(["lab", "--no-browser", "--port=9999"], root=ROOT)
-    assert became[0] == ["-m", "pytest", "-n", "auto", "--dist", "worksteal", "-k", "ssp"]
+    processes = str(os.cpu_count() + 1)
+    assert became[0] == ["-m", "pytest", "-n", processes, "--dist", "worksteal", "-k", "ssp"]
     assert became[1] == ["-m", "pytest", "-n0"]
     assert "--ServerApp.ip=127.0.0.1" in became[2]
     assert became[2][-2:] == ["--no-browser", "--port=9999"]

@@ -15,7 +15,7 @@ from dmlcore.policies import ALL_POLICIES
 from dmlcore.trace import predecessors
 
 BYTES = 9_640  # of the digits' parameters
-K_SYNC = ("k_sync", "k_sync_schedule", "pflug", "adasync", "dbw", "adaptive_load")
+K_SYNC = ("k_sync", "k_sync_schedule", "pflug", "adaptive_load")
 LOCK_STEP = ("bsp", "k_batch_sync", *K_SYNC)
 
 

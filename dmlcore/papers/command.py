@@ -128,9 +128,12 @@ def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> in
 
 
 def test(arguments: Sequence[str], root: Path) -> int:
-    """Becomes pytest, on all cores unless told otherwise; never returns."""
+    """Becomes pytest, on all cores unless told otherwise; never returns.
+
+    One process more than cores: tests of real clocks sleep much of their time.
+    """
     own = any(word.startswith(("-n", "--numprocesses", "--pdb")) or word == "no:xdist" for word in arguments)
-    spread = [] if own else ["-n", "auto", "--dist", "worksteal"]
+    spread = [] if own else ["-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal"]
     return _become(["-m", "pytest", *spread, *arguments], root)
 
 

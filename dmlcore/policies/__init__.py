@@ -25,11 +25,9 @@ ALL_POLICIES: dict[str, Callable[[], Policy]] = {
     "k_async": lambda: k_async(2),
     "k_batch_async": lambda: k_batch_async(3),
     "k_sync_schedule": lambda: k_sync_schedule([(0, 2), (0.05, 3, 32)]),
-    "pflug": lambda: pflug(1, burn_in=5, threshold=2),
-    "adasync": lambda: adasync(1),
-    "adasync_async": lambda: adasync(1, batch_async=True),
-    "dbw": lambda: dbw(0.1),
-    "adaptive_load": lambda: adaptive_load(0.1, [16, 32]),
+    "pflug": lambda: pflug(3, burn_in=5, threshold=2),
+    "adasync": lambda: adasync(1, batch_async=True),
+    "adaptive_load": lambda: adaptive_load(0.1, [32]),
 }
 
 __all__ = [
