@@ -21,6 +21,11 @@ with contextlib.suppress(ImportError):
         return Together(config, log)
 
 
+def pytest_collection_modifyitems(items):
+    """Ray's tests first: one process is at them as long as the others are at all the rest."""
+    items.sort(key=lambda item: not ("test_ray" in item.nodeid or "-ray-" in item.nodeid))
+
+
 @pytest.fixture(scope="session")
 def ray_cluster():
     """One cluster on loopback for all tests that need Ray."""

@@ -43,6 +43,8 @@ def check_replay(run, problem, optimizer):
     in_lock_step = compile_trace(run.trace).worker.shape[1] > 1
     assert same_bits(run.params, again.params) or in_lock_step
     most = {np.float32: 1e-4, np.float64: 1e-10}[jax.tree.leaves(run.params)[0].dtype.type]
+    if in_lock_step:
+        most *= 10  # a ReLU that is rounded to the other side of 0 shows, now and then
     assert relative_error(run.params, again.params) <= most
 
 

@@ -110,8 +110,8 @@ def test_tasks_are_spread_over_eight_devices(measured):
 
 
 def test_few_programs(measured):
-    """All policies on four workers: one in lock-step, one for wavefronts of up to eight tasks."""
-    assert measured["programs"] == 2
+    """Policies on four workers: in lock-step, in wavefronts of up to eight tasks, and with a k that changes."""
+    assert measured["programs"] == 3
 
 
 @pytest.mark.parametrize("way", ["pmap", "shard_map"])

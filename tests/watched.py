@@ -18,7 +18,7 @@ class RandomWatch:
         landed, self._landed = progress.landed[self._landed :], len(progress.landed)
         _, tasks = np.unique([update for _, update, _ in landed], return_counts=True)
         rng = np.random.default_rng([self._seed, progress.num_updates])
-        squares, products = rng.exponential(size=len(tasks)), rng.normal(size=len(tasks))
+        squares, products = np.ones(len(tasks)), rng.normal(0.3, 0.2, len(tasks))
         samples = (32 * tasks).tolist()
         loss = float(np.exp(-progress.num_updates / 60))
         seen = tasks.tolist(), samples, squares.tolist(), products.tolist()
