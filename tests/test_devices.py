@@ -110,7 +110,7 @@ def test_tasks_are_spread_over_eight_devices(measured):
 
 
 def test_few_programs(measured):
-    """Policies on four workers: in lock-step, in wavefronts of up to eight tasks, and with a k that changes."""
+    """Policies on four workers: in lock-step, in wavefronts of up to eight tasks, with a k that changes."""
     assert measured["programs"] == 3
 
 
