@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dmlcore.trace import Trace
+from dmlcore.trace import Trace, starts
 
 
 def accounts(trace: Trace) -> pd.DataFrame:
@@ -35,7 +35,7 @@ def accounts(trace: Trace) -> pd.DataFrame:
     tasks, updates = trace.tasks, trace.updates
     times = np.append(0.0, updates["time"].to_numpy())
     pulled = tasks["pull_start"].to_numpy()
-    begun = np.where(np.isnan(pulled), tasks["compute_start"].to_numpy(), pulled)
+    begun = starts(tasks).to_numpy()
     order = np.argsort(begun)
     assigned = np.append(0, tasks["batch_size"].to_numpy()[order].cumsum())
     uplinks = np.searchsorted(np.sort(tasks["push_end"].to_numpy()), times, side="right")

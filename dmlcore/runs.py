@@ -85,7 +85,8 @@ def train(
         until: stop earlier, at the first evaluation where a metric is reached, such as `dict(loss=0.1)`;
             an accuracy is reached from below, anything else from above.
         batch_size: samples of one worker's task; a load rule shares out `batch_size * workers`.
-        load: rule for the batch sizes, object or name. Default: `equal`.
+        load: rule for the batch sizes, object or name, where the policy does not size tasks itself. Default:
+            `equal`.
         transport: what is sent, object or name. Default: `plain`.
         engine: "simulate", "devices", "threads" or "ray"; or one of `dmlcore.engines` with its own settings,
             such as `dml.engines.threads(time_scale=0.1)`; or a function like `simulate`. On a real clock

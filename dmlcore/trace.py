@@ -206,6 +206,11 @@ class Trace:
         return f"Trace({policy}, {self.num_workers} workers, {tasks} tasks, {updates} updates)"
 
 
+def starts(tasks: pd.DataFrame) -> pd.Series:
+    """Returns when each task was let start: its pull, or its computing where it kept the cached copy."""
+    return tasks["pull_start"].fillna(tasks["compute_start"])
+
+
 def predecessors(tasks: pd.DataFrame) -> np.ndarray:
     """Returns for each task the row of its worker's task one clock before, -1 where there is none."""
     worker, clock = tasks["worker"].to_numpy(), tasks["clock"].to_numpy()

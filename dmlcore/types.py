@@ -133,7 +133,8 @@ class Policy(NamedTuple):
             start, after updates 1, 2, 4, 8, ..., and then after every `observe_every`-th, once all is decided
             that follows from them.
         observe_every: most updates between two observations.
-        batch_size: samples of everybody's first task; None asks the load rule.
+        batch_size: samples of everybody's first task, for a policy that sizes all tasks: no load rule is
+            asked or told. None asks the load rule.
     """
 
     name: str

@@ -85,7 +85,7 @@ def test_faults(policy, seed):
     cluster = EXPONENTIAL.with_faults(*faults, patience=0.1, checkpoint_every=10)
     engine = dml.engines.ray(time_scale=0.5, keep=True)
     problem, run = train(policy, cluster=cluster, engine=engine, updates=None, samples=32 * 160)
-    check_counts(run.trace, 32 * 160)
+    check_counts(run.trace, samples=32 * 160)
     kinds = {incident["kind"] for incident in run.trace.metadata["incidents"]}
     assert kinds >= ({"leave", "freeze"} | ({"down"} if crashes else set()))
     check_replay(run, problem, optax.sgd(0.1))

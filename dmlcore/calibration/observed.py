@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlcore.trace import Trace
+from dmlcore.trace import Trace, starts
 
 NEGLIGIBLE = 1e-9  # share of the run below which a transfer is rounding
 
@@ -33,7 +33,7 @@ def observed(trace: Trace) -> tuple[Times, np.ndarray, Times]:
     pull, start, end, push = (tasks[name].to_numpy() for name in columns)
     arrived = np.isfinite(push)
     # A task is cut by another's arrival, at the latest where its worker's next task starts or the run ends.
-    following = tasks["pull_start"].fillna(tasks["compute_start"]).groupby(tasks["worker"]).shift(-1)
+    following = starts(tasks).groupby(tasks["worker"]).shift(-1)
     cut = following.fillna(trace.end_time).to_numpy()
     computed = arrived | ((end < cut) & ~np.isin(end, push[arrived]))
     begun = computed | (end > start)

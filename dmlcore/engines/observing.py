@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 
 from dmlcore.replayer.compiled import device_data, evaluate
-from dmlcore.replayer.steps import Stepper, add, weigh
+from dmlcore.replayer.steps import Stepper
 from dmlcore.replayer.watch import inner
 from dmlcore.types import Observation
 
@@ -26,14 +25,10 @@ class Observer:
         self._stepper, self._before = stepper, None
         self._rows: list[tuple[float, ...]] = []
 
-    def update(self, gradients: Sequence[tuple[float, Any]], samples: int) -> None:
-        """Takes note of an update: weights and gradients, and how many samples they are of."""
-        total: Any = None
-        for weight, gradient in gradients:
-            part = weigh(weight, gradient)
-            total = part if total is None else add(total, part)
+    def update(self, total: Any, tasks: int, samples: int) -> None:
+        """Takes note of an update: the weighted sum of gradients, of how many tasks and samples."""
         product = 0.0 if self._before is None else inner_product(total, self._before)
-        row = (len(gradients), samples, inner_product(total, total), product)
+        row = (tasks, samples, inner_product(total, total), product)
         self._rows.append(tuple(float(number) for number in row))
         self._before = total
 

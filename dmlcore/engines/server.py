@@ -163,7 +163,7 @@ class Server:
         assert self.policy.on_observation is not None
         self.state = self.policy.on_observation(self.state, Observation(*seen))
         self._looked = self.num_updates
-        self._look = self.num_updates + min(self.policy.observe_every, max(self.num_updates, 1))
+        self._look = next_look(self.policy, self.num_updates)
 
     def progress(self, time: float) -> Progress:
         """Returns how far the run has come."""
@@ -304,6 +304,11 @@ class Server:
                 f"{self.policy.name} has no {hook}, but worker {worker} leaves or joins; "
                 "a policy needs both for a cluster whose workers crash or hang"
             )
+
+
+def next_look(policy: Policy, num_updates: int) -> int:
+    """Returns after how many updates a policy sees its training next: at first after 0, 1, 2, 4, 8, ..."""
+    return num_updates + min(policy.observe_every, max(num_updates, 1))
 
 
 def never_updates(policy: Policy, time: float, num_updates: int) -> RuntimeError:

@@ -224,9 +224,10 @@ class Serving:
         server = self.server
         if answer.apply:
             parts = [(weight, self._gradients.pop((w, c))) for w, c, weight in answer.apply]
-            self._state = self._stepper.step(parts, self._state)
+            total = self._stepper.total(parts)
+            self._state = self._stepper.step(total, self._state)
             if server.policy.on_observation is not None:
-                self._observer.update(parts, server.last_samples)
+                self._observer.update(total, len(parts), server.last_samples)
             for worker, _, weight in answer.apply:
                 self._weights[worker] = weight
         if len(self._gradients) > len(server.pending):  # the policy dropped some

@@ -78,6 +78,8 @@ class Setup:
         parameter_bytes = checks.integer("parameter_bytes", parameter_bytes, low=0)
         batch_size = checks.integer("batch_size", batch_size, low=1)
         load, transport = resolve_load(load), resolve_transport(transport)
+        if policy.batch_size is not None:
+            load = resolve_load(None)  # which is not asked, and so should not be told either
         return cls(policy, cluster, stop, seed, batch_size, load, transport, parameter_bytes)
 
     @property

@@ -13,7 +13,7 @@ from dmlcore.cluster import Cluster
 from dmlcore.draws import PULL, PUSH, Draws
 from dmlcore.engines.breakdowns import simulate_breakdowns
 from dmlcore.engines.record import not_at_server, tasks_frame, updates_frame
-from dmlcore.engines.server import MOST_TASKS, back_in_time, never_updates, no_decision
+from dmlcore.engines.server import MOST_TASKS, back_in_time, never_updates, next_look, no_decision
 from dmlcore.engines.setup import Setup
 from dmlcore.trace import Trace
 from dmlcore.types import Load, Policy, Progress, Push, Transport, Watch
@@ -46,7 +46,7 @@ def simulate(
         samples: stop when so many samples are in applied updates.
         seed: of all draws; the same seed means the same stragglers under every policy.
         batch_size: samples of one worker's task; a load rule shares out `batch_size * num_workers`.
-        load: rule for the batch sizes. Default: `equal`.
+        load: rule for the batch sizes, where the policy does not size tasks itself. Default: `equal`.
         transport: what is sent. Default: `plain`.
         parameter_bytes: size of the parameters, which travel both ways.
         watch: what shows a policy that watches losses or gradients how its training goes; `train` has one.
@@ -159,7 +159,7 @@ def _run(setup: Setup, watch: Watch | None) -> Trace:
             live.update(record[row][5] for row, _ in pending.values())
             progress = Progress(now, num_updates, record, landed, live, looked)
             state = policy.on_observation(state, watch(progress))
-            looked, look = num_updates, num_updates + min(policy.observe_every, max(num_updates, 1))
+            looked, look = num_updates, next_look(policy, num_updates)
         while heap:
             task = heap[0]
             if flight[task[2]] is task:

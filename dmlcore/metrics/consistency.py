@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from dmlcore import checks
-from dmlcore.metrics.times import starts
-
-if TYPE_CHECKING:
-    from dmlcore.trace import Trace
+from dmlcore.trace import Trace, starts
 
 
 def staleness(trace: Trace) -> pd.Series:
@@ -100,7 +96,7 @@ def clock_gap(trace: Trace) -> int:
 
     Source: Ho et al. 2013, section 2.
     """
-    begun = trace.tasks[["worker", "clock"]].assign(time=starts(trace))
+    begun = trace.tasks[["worker", "clock"]].assign(time=starts(trace.tasks))
     first = begun.groupby(["clock", "worker"])["time"].min().groupby("clock").agg(["size", "max"])
     # When the last worker began each clock. All begin clock 0 with the run, so that one needs no waiting for.
     complete = (first["size"] == trace.num_workers) & (first.index > 0)

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from dmlcore import checks
-
-if TYPE_CHECKING:
-    from dmlcore.trace import Trace
+from dmlcore.trace import Trace, starts
 
 PHASES = ("compute", "cancelled", "pull", "push", "wait", "away")
 """What a worker can be doing. `cancelled` is computing on a task that was thrown away; `away` are those who
 have crashed, or have hung longer than the server's patience."""
 
 _ORDER = np.array(["wait", "pull", "compute", "push"], dtype=object)
-
-
-def starts(trace: Trace) -> pd.Series:
-    """When each task was let start: its pull, or its computing where it kept the cached copy."""
-    return trace.tasks["pull_start"].fillna(trace.tasks["compute_start"])
 
 
 def makespan(trace: Trace) -> float:
@@ -76,7 +68,7 @@ def phases(trace: Trace) -> pd.DataFrame:
     """
     end = makespan(trace)
     columns = ["begin", "compute_start", "compute_end", "push_end"]
-    tasks = trace.tasks.assign(begin=starts(trace), task=np.arange(len(trace.tasks)))
+    tasks = trace.tasks.assign(begin=starts(trace.tasks), task=np.arange(len(trace.tasks)))
 
     # An empty task of each worker at the end of the run turns the last wait into a case like any other, and
     # one when a worker is back, before what it begins then, the time that it was away.

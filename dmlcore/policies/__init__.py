@@ -24,7 +24,7 @@ ALL_POLICIES: dict[str, Callable[[], Policy]] = {
     "k_batch_sync": lambda: k_batch_sync(3),
     "k_async": lambda: k_async(2),
     "k_batch_async": lambda: k_batch_async(3),
-    "k_sync_schedule": lambda: k_sync_schedule([(0, 2), (0.05, 3, 32)]),
+    "k_sync_schedule": lambda: k_sync_schedule([(0, 2), (0.05, 3)]),
     "pflug": lambda: pflug(3, burn_in=5, threshold=2),
     "adasync": lambda: adasync(1, batch_async=True),
     "adaptive_load": lambda: adaptive_load(0.1, [32]),

@@ -20,14 +20,15 @@ def k_sync_schedule(phases: Iterable[Any]) -> Policy:
     known only afterwards, runs by an oracle.
 
     Args:
-        phases: (start in seconds, k) or (start, k, batch size), in the order of their starts, the first at 0;
-            or the phases of a `theory.Schedule`.
+        phases: (start in seconds, k), or for all (start, k, batch size), in the order of their starts, the
+            first at 0; or the phases of a `theory.Schedule`. With batch sizes no load rule has a say.
 
     Returns:
         The policy. Its `init` raises ValueError where a k exceeds the number of workers.
 
     Raises:
-        ValueError: there is no phase, a start comes before the one before it, or a number is out of range.
+        ValueError: there is no phase, a start comes before the one before it, only some phases have batch
+            sizes, or a number is out of range.
 
     Example:
         >>> k_sync_schedule([(0, 2), (10, 4)])
@@ -40,6 +41,9 @@ def k_sync_schedule(phases: Iterable[Any]) -> Policy:
     if not rows or starts[0] != 0 or starts != sorted(starts):
         checks.fail("phases, starts", starts, "at least one, ascending, the first at 0")
     waits = [wait for _, wait in rows]
+    sizes = [wait.batch_size for wait in waits]
+    if None in sizes and any(sizes):
+        checks.fail("phases, batch sizes", sizes, "one for every phase, or none for any")
 
     def init(num_workers: int) -> None:
         for wait in waits:

@@ -90,7 +90,10 @@ class Stepper:
         found = task_gradient(self.problem, batch_size, params, self._key, worker, clock, self._data)
         return jax.block_until_ready(found)
 
-    def step(self, gradients: list[tuple[float, Any]], state: State) -> State:
-        """Returns the state after one step on the weighted sum of gradients, added up in their order."""
-        parts = [weigh(weight, self.put(gradient)) for weight, gradient in gradients]
-        return optimizer_step(self._program, self._constants, functools.reduce(add, parts), state)
+    def total(self, gradients: list[tuple[float, Any]]) -> Any:
+        """Returns the weighted sum of gradients, added up in their order."""
+        return functools.reduce(add, [weigh(weight, self.put(gradient)) for weight, gradient in gradients])
+
+    def step(self, gradient: Any, state: State) -> State:
+        """Returns the state after one step."""
+        return optimizer_step(self._program, self._constants, gradient, state)

@@ -176,11 +176,11 @@ class TrainingWatch:
         self._program, self._constants = hoist(self._optimizer.update, params, state, params)
         self._landed = 0
         self._slots = Slots(power_of_two(self._num_workers + 1))
-        self._carry = initial(self._shape(1, 1), self._slots.count + 1, params, state)
+        self._carry = initial(self._shape(1), self._slots.count + 1, params, state)
         gathered, before = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
         self._seen = Seen(gathered, before, None)
 
-    def _shape(self, tasks: int, samples: int) -> Shape:
+    def _shape(self, samples: int) -> Shape:
         gradient = GradientShape(samples, all_full=False, weighs=True)
         return Shape(gradient, self._lock_step, accumulates=not self._lock_step, keeps_copies=False)
 
@@ -244,7 +244,7 @@ class TrainingWatch:
         self._carry, self._seen = advance_watched(
             self._problem,
             self._program,
-            self._shape(width, samples),
+            self._shape(samples),
             self._carry,
             self._seen._replace(table=jnp.zeros((size, 2))),
             rows,

@@ -1,0 +1,156 @@
+"""Policies that watch: what they are shown is what their training was, on every engine."""
+
+import itertools
+
+import jax
+import numpy as np
+import optax
+import pytest
+from clusters import EXPONENTIAL, MIXED
+from engine_runs import check_replay, same_timeline
+
+import dmlcore as dml
+from dmlcore.engines.observing import Observer
+from dmlcore.policies import ALL_POLICIES
+from dmlcore.replayer.steps import Stepper
+from dmlcore.replayer.watch import Slots, TrainingWatch
+from dmlcore.types import Decision, Policy, Start
+
+WATCHING = {name: make for name, make in ALL_POLICIES.items() if make().on_observation is not None}
+# Variants of those in the table, which share their code.
+WATCHING |= {"adasync_sync": lambda: dml.adasync(1), "dbw": lambda: dml.dbw(0.1)}
+SGD = optax.sgd(0.1)
+
+
+def test_what_a_policy_sees_is_what_the_gradients_were():
+    """The compiled watch and a real server's observer agree with gradients computed one by one."""
+    problem, shown = dml.problems.digits_mlp(), []
+    watch = TrainingWatch(problem, SGD, 3, 4, lock_step=True)
+
+    def tell(progress):
+        shown.append(watch(progress))
+        return shown[-1]
+
+    policy = dml.pflug(2, burn_in=5, threshold=1, observe_every=7)
+    trace = dml.simulate(policy, MIXED, updates=50, seed=3, watch=tell)
+    assert [seen.update for seen in shown] == [0, 1, 2, 4, 8, 15, 22, 29, 36, 43]
+    stepper = Stepper(problem, SGD, 3)
+    observer, state, before = Observer(stepper), stepper.start(), None
+    applied = trace.tasks[trace.tasks["update"] >= 0]
+    looks = {seen.update: seen for seen in shown}
+    norms, products = [], []
+    for update, tasks in applied.groupby("update"):
+        parts = [
+            (t.weight, stepper.gradient(state[0], t.worker, t.clock, t.batch_size))
+            for t in tasks.itertuples()
+        ]
+        flat = sum(w * np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(g)]) for w, g in parts)
+        norms.append(flat @ flat)
+        products.append(0.0 if before is None else flat @ before)
+        total = stepper.total(parts)
+        before, state = flat, stepper.step(total, state)
+        observer.update(total, len(parts), int(tasks["batch_size"].sum()))
+        if update + 1 in looks:
+            seen, real = looks[update + 1], observer.observation(update + 1, 0.0, state[0])
+            assert list(seen.tasks) == list(real.tasks)
+            assert list(seen.samples) == list(real.samples)
+            assert seen.loss == pytest.approx(real.loss, rel=1e-5)
+            for found in (seen, real):
+                np.testing.assert_allclose(found.squared_norms, norms[-len(seen.tasks) :], rtol=1e-4)
+                np.testing.assert_allclose(found.products, products[-len(seen.tasks) :], rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", WATCHING)
+def test_the_run_that_was_watched_is_the_run(name):
+    """Also where versions are old: the loss that the policy saw last is that of the replayed trace."""
+    problem, policy, shown = dml.problems.digits_mlp(), WATCHING[name](), []
+    watch = TrainingWatch(problem, SGD, 3, 4, policy.staleness == 0)
+    trace = dml.simulate(
+        policy,
+        MIXED,
+        updates=63,
+        seed=3,
+        parameter_bytes=9_640,
+        watch=lambda p: shown.append(watch(p)) or shown[-1],
+    )
+    run = dml.replay(trace, problem, SGD, eval_every=1)
+    losses = run.history["loss"].to_numpy()
+    np.testing.assert_allclose([s.loss for s in shown], losses[[s.update for s in shown]], rtol=1e-4)
+    again = dml.train(problem, MIXED, policy, SGD, updates=63, seed=3)
+    assert same_timeline(again.trace, trace)
+
+
+def test_versions_find_a_slot_and_give_it_back():
+    slots = Slots(2)
+    assert slots.allot([0, 0, 1], [0, 1, 2], {2, 3}) == ([0, 0, 1], [1, 0, 1])
+    reads, _ = slots.allot([2, 3, 3], [3, 4, 5], {4, 5, 6})
+    assert len({slots.held[v] for v in (4, 5, 6)}) == 3
+    assert reads[0] == 0
+    assert slots.count >= 4
+
+
+def test_a_policy_may_start_workers_long_after_an_update():
+    """The newest version is kept, though nobody reads it yet."""
+
+    def on_push(state, push):
+        state.append((push.worker, push.clock))
+        if len(state) % 3 == 1:
+            return state, Decision([(*state[-1], 1.0)])
+        if len(state) % 3 == 2:
+            return state, Decision(drop=[state[-1]])
+        return state, Decision(drop=[state[-1]], start=[Start(worker) for worker in range(3)])
+
+    policy = Policy("late()", lambda workers: [], on_push, on_observation=lambda state, seen: state)
+    cluster = dml.Cluster.from_speeds([100, 90, 80])
+    run = dml.train(dml.problems.digits_mlp(), cluster, policy, SGD, updates=20)
+    assert len(run.trace.updates) == 20
+
+
+def test_after_a_server_crash_it_has_seen_what_it_has_trained():
+    """What the server lost, the policy does not know either; the trace replays to the same."""
+    cluster = EXPONENTIAL.with_faults(dml.faults.ServerCrash(0.6, 0.2), checkpoint_every=10)
+    problem = dml.problems.digits_mlp()
+    run = dml.train(problem, cluster, dml.adasync(1), SGD, updates=80, seed=0)
+    assert run.trace.metadata["incidents"][0]["lost_updates"] > 0
+    shown = []
+    watch = TrainingWatch(problem, SGD, 0, 4, lock_step=True)
+    trace = dml.simulate(
+        dml.adasync(1),
+        cluster,
+        updates=80,
+        seed=0,
+        parameter_bytes=9640,
+        watch=lambda p: shown.append(watch(p)) or shown[-1],
+    )
+    losses = dml.replay(trace, problem, SGD, eval_every=1).history["loss"].to_numpy()
+    since = itertools.pairwise(0 if seen.update == 0 else seen.update for seen in shown)
+    assert all(
+        len(seen.tasks) == after - before or after <= before
+        for seen, (before, after) in zip(shown[1:], since, strict=True)
+    )
+    final = {seen.update: seen.loss for seen in shown}  # the last time that it was there
+    np.testing.assert_allclose([*final.values()], losses[[*final]], rtol=1e-4)
+
+
+def test_on_threads_with_a_server_that_goes_back():
+    cluster = EXPONENTIAL.with_faults(dml.faults.ServerCrash(0.6, 0.2), checkpoint_every=10)
+    engine = dml.engines.threads(time_scale=0.5)
+    problem = dml.problems.digits_mlp()
+    run = dml.train(problem, cluster, dml.adasync(1), SGD, updates=80, seed=0, engine=engine)
+    assert len(run.trace.updates) == 80
+    check_replay(run, problem, SGD)
+
+
+def test_a_comparison_over_rates_trains_a_watching_policy_at_each():
+    runs = dml.sweep(
+        {"adasync": dml.adasync(1)},
+        dml.problems.digits_mlp(),
+        EXPONENTIAL,
+        optax.sgd,
+        [0.01, 0.3],
+        seeds=[0],
+        updates=60,
+        eval_every=30,
+    )
+    times = runs[runs["update"] == 60].set_index("learning_rate")["time"]
+    assert times[0.3] > times[0.01], "the loss falls faster, so it waits for more"
