@@ -23,7 +23,7 @@ with contextlib.suppress(ImportError):
 
 def pytest_collection_modifyitems(items):
     """Ray's tests first: one process is at them as long as the others are at all the rest."""
-    items.sort(key=lambda item: not ("test_ray" in item.nodeid or "-ray-" in item.nodeid))
+    items.sort(key=lambda item: not ("_ray" in item.nodeid or "-ray-" in item.nodeid))
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import os
 import queue
@@ -15,7 +16,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from dmlcore.checkpoints import plain_leaves, with_leaves
-from dmlcore.engines.ray_cluster import actors_for, adopt, connection, installed, settings
+from dmlcore.engines.ray_cluster import Actors, actors_for, adopt, connection, installed, settings
 from dmlcore.engines.serving import Recording, Serving, WorkerError
 from dmlcore.engines.setup import Job
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Stop, Worker
@@ -74,14 +75,21 @@ class Task(NamedTuple):
     config: dict[str, Any]
 
     @classmethod
-    def pack(cls, job: Job) -> Task:
+    def pack(cls, job: Job, actors: Actors) -> Task:
         """Returns a job with its problem in Ray's store."""
-        return cls([installed().put(job.problem)], dataclasses.replace(job, problem=None), settings())
+        return cls([actors.reference(job.problem)], dataclasses.replace(job, problem=None), settings())
 
     def unpack(self) -> Job:
         """Returns the job, under its settings of JAX."""
         adopt(self.config)
-        return dataclasses.replace(self.job, problem=installed().get(self.reference[0]))
+        return dataclasses.replace(self.job, problem=fetched(self.reference[0]))
+
+
+@functools.lru_cache(maxsize=1)
+def fetched(reference: Any) -> Any:
+    """Returns what Ray's store holds: to an actor that is used again the same object, so that what it has
+    compiled is used again too."""
+    return installed().get(reference)
 
 
 class WorkerActor:
@@ -234,7 +242,7 @@ def record(job: Job, address: str | None, keep: bool) -> Recording:
         actors_for(ray, num_workers, keep) as actors,
         job.with_folder() as whole,
     ):
-        task = Task.pack(whole)
+        task = Task.pack(whole, actors)
         while True:
             if actors.server is None:
                 actors.server = new_actor(ServerActor)

@@ -20,11 +20,13 @@ CONNECT_SECONDS = 10.0  # before an address counts as unreachable
 STARTS = 3  # of a local cluster, at most
 FREE_SECONDS = 5.0  # for CPUs of those who have ended
 OBJECT_STORE_BYTES = 256 * 2**20
-# Of a cluster that is started here: on loopback, as Ray has it on laptops' systems only, and with patience.
+# Of a cluster that is started here: on loopback, as Ray has it on laptops' systems only, with patience, and
+# with actors who need not wait for whatever else the machine does: Ray makes them nice.
 LOCAL = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_agent_register_timeout_ms": "120000",
     "RAY_raylet_start_wait_time_s": "120",
+    "RAY_worker_niceness": "0",
 }
 QUIET: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
 
@@ -137,6 +139,13 @@ class Actors:
         self.connected = connected
         self.server: Any = None
         self.workers: list[Any] = []
+        self._stored: tuple[Any, Any] | None = None
+
+    def reference(self, problem: Any) -> Any:
+        """Returns a reference to a problem in Ray's store, the same for the same problem again."""
+        if self._stored is None or self._stored[0] is not problem:
+            self._stored = problem, installed().put(problem)
+        return self._stored[1]
 
     def end(self, ray: Any) -> None:
         """Gives their CPUs back."""
