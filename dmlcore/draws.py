@@ -131,16 +131,16 @@ class Draws:
         self, name: str, jitter: Quantile, stream: int, row: int, blocks: Sequence[int]
     ) -> np.ndarray:
         """What `jitter` makes of some blocks' uniforms, for the workers that are there, block by block."""
-        uniform = np.concatenate([uniforms(self.seed, stream, row, block) for block in blocks])
+        first = row * WORKERS_PER_BLOCK
+        lanes = slice(self.cluster.num_workers - first)
+        uniform = np.concatenate([uniforms(self.seed, stream, row, block)[lanes] for block in blocks])
         values = np.asarray(jitter(uniform), float)
         if values.shape != uniform.shape:
             checks.fail(f"{name}, shape", values.shape, f"that of its argument, {uniform.shape}")
-        first = row * WORKERS_PER_BLOCK
-        values = values.reshape(len(blocks), WORKERS_PER_BLOCK, CLOCKS_PER_BLOCK)
+        values = values.reshape(len(blocks), -1, CLOCKS_PER_BLOCK)
         for block, own in zip(blocks, values, strict=True):
             if stream == COMPUTE and not own.any():
                 self._require_overhead(name, first, block)
-        values = values[:, : self.cluster.num_workers - first]
         wrong = np.argwhere(~(np.isfinite(values) & (values >= 0)))
         if len(wrong):
             which, lane, offset = wrong[0]

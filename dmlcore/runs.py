@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 import optax
 import pandas as pd
@@ -124,7 +123,7 @@ def train(
     if engine.record is None:
         trace = timeline(problem, cluster, policy, engine=engine, optimizer=optimizer, **options)
         return _replay([trace], problem, [optimizer], until, eval_every, engine.driver, checkpoint)[0]
-    setup = Setup.checked(policy, cluster, parameter_bytes=parameter_bytes(problem), **options)
+    setup = Setup.checked(policy, cluster, parameter_bytes=problem.parameter_bytes, **options)
     folder = None if checkpoint is None else os.path.abspath(checkpoint)
     trace, params = engine.record(Job(setup, problem, optimizer, engine.time_scale, folder))
     run = replay(trace, problem, optimizer, until=until, eval_every=eval_every)
@@ -161,7 +160,7 @@ def timeline(
         lock_step = policy.staleness == 0
         workers = cluster.num_workers
         options["watch"] = TrainingWatch(problem, optimizer, options["seed"], workers, lock_step)
-    trace = run(policy, cluster, parameter_bytes=parameter_bytes(problem), **options)
+    trace = run(policy, cluster, parameter_bytes=problem.parameter_bytes, **options)
     trace.metadata["problem"] = problem.name
     return trace
 
@@ -240,7 +239,7 @@ def _replay(
         checks.fail("traces", "none", "at least one")
     if len(optimizers) != len(traces):
         checks.fail("optimizers", len(optimizers), f"one for each of {len(traces)} traces")
-    own = {"problem": problem.name, "parameter_bytes": parameter_bytes(problem)}
+    own = {"problem": problem.name, "parameter_bytes": problem.parameter_bytes}
     for trace in traces:
         check_kind("trace", trace, Trace)
         made = {name: trace.metadata.get(name) or value for name, value in own.items()}
@@ -299,12 +298,6 @@ def history(trace: Trace, evaluations: Sequence[tuple[int, Mapping[str, Any]]]) 
     metrics = {name: np.array([float(m[name]) for _, m in evaluations]) for name in names}
     costs = accounts(trace).iloc[at].reset_index(drop=True)
     return pd.concat([pd.DataFrame({"update": at}), costs, pd.DataFrame(metrics)], axis=1)
-
-
-def parameter_bytes(problem: Problem) -> int:
-    """Returns how many bytes the problem's parameters are."""
-    shapes = jax.eval_shape(problem.init, jax.random.key(0))
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
 
 
 def check_optimizer(optimizer: Any) -> None:

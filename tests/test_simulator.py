@@ -41,7 +41,7 @@ FAULTS = {
         jittered(lambda u: 0 * u),
         r"jitter of worker 0, clocks 0 to 31: got 0\.0, .* > 0 .* where the overhead is 0",
     ),
-    "jitter of another shape": (jittered(lambda u: u[0]), r"jitter, shape: got \(32,\), .* \(32, 32\)"),
+    "jitter of another shape": (jittered(lambda u: u[0]), r"jitter, shape: got \(32,\), .* \(4, 32\)"),
     "NaN latency": (late(lambda u: u * np.nan), r"latency_jitter of worker 0, clock 0: got nan"),
     "no samples": (sized(0), r"mine\(\), worker 0, clock 0: got 0, .* >= 1"),
     "part of a sample": (sized(10.7), r"mine\(\), worker 0, clock 0: got 10\.7"),

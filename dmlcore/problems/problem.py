@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +59,12 @@ class Problem:
     def num_samples(self) -> int:
         """N, the number of training samples."""
         return jax.tree.leaves(self.data)[0].shape[0]
+
+    @functools.cached_property
+    def parameter_bytes(self) -> int:
+        """How many bytes the parameters are."""
+        shapes = jax.eval_shape(self.init, jax.random.key(0))
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
 
     def __repr__(self) -> str:
         return f"Problem({self.name}, {self.num_samples} samples)"

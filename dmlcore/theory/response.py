@@ -195,8 +195,14 @@ def exponential_and_erlang(t: Any, x: float, b: int, y: float) -> np.ndarray:
     most = rate * float(t.max(initial=0.0))
     jumps = np.arange(int(most + 12 * math.sqrt(most) + 40))
     # Jumps until both are over: one each for the stages of the fast kind, a geometric number for the others.
-    unfinished = stats.geom.sf(jumps - b, x / y) if y > x else stats.nbinom.sf(jumps - 1 - b, b, y / x)
-    return np.minimum(stats.poisson.pmf(jumps, rate * t[..., None]) @ unfinished, 1.0)  # rounding
+    # These laws by their special functions: quadrature asks for one t after the other, and often.
+    if y > x:
+        unfinished = (1 - x / y) ** np.maximum(jumps - b, 0)
+    else:
+        unfinished = np.where(jumps > b, special.betainc(np.maximum(jumps - b, 1), b, 1 - y / x), 1.0)
+    mean = rate * t[..., None]
+    poisson = np.exp(special.xlogy(jumps, mean) - mean - special.gammaln(jumps + 1))
+    return np.minimum(poisson @ unfinished, 1.0)  # rounding
 
 
 def _rates(communication_rate: float, sample_rate: float) -> tuple[float, float]:
