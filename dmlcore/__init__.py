@@ -17,7 +17,9 @@ _HOME = {
     "Problem": "dmlcore.problems.problem",
     "Run": "dmlcore.runs",
     "Trace": "dmlcore.trace",
+    "a2s": "dmlcore.policies",
     "adaptive_load": "dmlcore.policies",
+    "adaptive_sync": "dmlcore.policies",
     "adasync": "dmlcore.policies",
     "asp": "dmlcore.policies",
     "bsp": "dmlcore.policies",
@@ -26,6 +28,7 @@ _HOME = {
     "dbw": "dmlcore.policies",
     "dssp": "dmlcore.policies",
     "essp": "dmlcore.policies",
+    "follow": "dmlcore.following",
     "k_async": "dmlcore.policies",
     "k_batch_async": "dmlcore.policies",
     "k_batch_sync": "dmlcore.policies",
@@ -37,6 +40,7 @@ _HOME = {
     "simulate": "dmlcore.engines",
     "ssp": "dmlcore.policies",
     "sweep": "dmlcore.comparison",
+    "sync_switch": "dmlcore.policies",
     "train": "dmlcore.runs",
 }
 _MODULES = ("claims", "engines", "faults", "metrics", "perfetto", "plot", "policies", "problems", "theory")
@@ -49,8 +53,11 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
     from dmlcore.cluster import Cluster  # noqa: F401
     from dmlcore.comparison import compare, sweep  # noqa: F401
     from dmlcore.engines import simulate  # noqa: F401
+    from dmlcore.following import follow  # noqa: F401
     from dmlcore.policies import (  # noqa: F401
+        a2s,
         adaptive_load,
+        adaptive_sync,
         adasync,
         asp,
         bsp,
@@ -64,6 +71,7 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
         k_sync_schedule,
         pflug,
         ssp,
+        sync_switch,
     )
     from dmlcore.problems.problem import Problem  # noqa: F401
     from dmlcore.runs import Run, replay, replay_lanes, train  # noqa: F401

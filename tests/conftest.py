@@ -14,6 +14,8 @@ with contextlib.suppress(ImportError):
             path, _, name = nodeid.partition("::")
             if "test_ray" in path or "-ray-" in name:
                 return "Ray's cluster"
+            if "test_conformance" in path:  # one run, many questions
+                return name.partition("[")[2] or nodeid
             return "eight devices" if "test_devices" in path else nodeid
 
     def pytest_xdist_make_scheduler(config, log):

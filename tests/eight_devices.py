@@ -31,7 +31,7 @@ OPTIMIZERS = {
 }
 FEW = ("bsp", "ssp", "k_async")
 SMALL = len(ALL_POLICIES)  # cases on four workers
-FLOAT32 = [(policy, "sgd", cluster) for cluster in CLUSTERS for policy in ALL_POLICIES]
+FLOAT32 = [(policy, "sgd", "4") for policy in ALL_POLICIES] + [(policy, "sgd", "12") for policy in FEW]
 FLOAT32 += [(policy, optimizer, "12") for optimizer in ("momentum", "adam") for policy in FEW]
 FLOAT64 = [(policy, "momentum", "12") for policy in FEW]
 MARKS = (0, 50, 100, 120)

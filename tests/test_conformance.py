@@ -9,6 +9,7 @@ from engine_runs import ENGINES, run
 from engine_runs import table as rows
 from watched import simulate
 
+import dmlcore as dml
 from dmlcore import metrics
 from dmlcore.draws import PUSH, Draws
 from dmlcore.policies import ALL_POLICIES
@@ -110,11 +111,15 @@ def test_lock_step_policies_have_no_staleness(trace, name):
 
 @table
 def test_weights_of_an_update(trace):
-    """Means sum to 1; a worker's share in the SSP family is 1 / P; an ASP push counts whole."""
+    """Means sum to 1; a worker's share in the SSP family is 1 / P; an ASP push counts whole. What opens a
+    group's barrier counts beside it."""
     applied = trace.tasks[trace.tasks["update"] >= 0]
     family = trace.metadata["policy"].split("(")[0]
     if family in ("ssp", "essp", "dssp"):
         np.testing.assert_allclose(applied["weight"], 1 / trace.num_workers)
+    elif family == "adaptive_sync":
+        assert (applied.groupby("update")["weight"].sum() <= 2 + 1e-9).all()
+        assert (applied["weight"] <= 1 + 1e-9).all()
     else:
         np.testing.assert_allclose(applied.groupby("update")["weight"].sum(), 1.0)
     assert (applied["weight"] > 0).all()
@@ -144,6 +149,23 @@ def test_nobody_idles_for_good(trace, request):
         else:
             waits = last["update"] in (-1, len(trace.updates) - 1)
             assert waits or finished[worker] > finished.min(), "its push waits, or it leads"
+
+
+@table
+def test_following_a_trace_takes_its_decisions_again(trace, name):
+    """What a policy decides follows from the calls alone, whatever the engine."""
+    policy = ALL_POLICIES[name]()
+    if policy.on_observation is not None:
+        pytest.skip("it watches its training, which a trace does not hold")
+    tasks, made = trace.tasks.set_index(["worker", "clock"]), 0
+    for step in dml.follow(policy, trace):
+        for worker, clock, weight in step.decision.apply:
+            task = tasks.loc[worker, clock]
+            assert (task["update"], task["weight"]) == (made, weight)
+        if step.decision.apply:
+            assert trace.updates["time"].iloc[made] == step.push.time
+        made += bool(step.decision.apply)
+    assert made == len(trace.updates)
 
 
 @pytest.mark.parametrize("name", ALL_POLICIES)

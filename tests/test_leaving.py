@@ -90,7 +90,8 @@ def test_nobody_is_stuck_and_nothing_counts_twice(name, history):
     trace = exploration.server.trace(exploration.now, {"num_workers": WORKERS})  # validates
     applied = trace.tasks[trace.tasks["update"] >= 0]
     assert not applied.duplicated(["worker", "clock"]).any()
-    assert applied.groupby("update")["weight"].sum().le(1 + 1e-9).all()
+    most = 2 if name == "adaptive_sync" else 1  # a group's mean, and the gradient that opened its barrier
+    assert applied.groupby("update")["weight"].sum().le(most + 1e-9).all()
 
 
 @settings(max_examples=200, deadline=None)

@@ -21,7 +21,7 @@ LAYERS = (
     {"policies", "loads", "transport", "cluster", "data"},
     {"draws", "problems"},
     {"trace"},
-    {"accounts", "replayer"},
+    {"accounts", "following", "replayer"},
     {"engines"},
     {"calibration", "runs"},
     {"comparison"},

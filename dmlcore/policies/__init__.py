@@ -8,7 +8,10 @@ from dmlcore.policies.adaptive_k import adasync, pflug
 from dmlcore.policies.by_gain import adaptive_load, dbw
 from dmlcore.policies.clocks import asp, bsp, essp, ssp
 from dmlcore.policies.dynamic_ssp import dssp
+from dmlcore.policies.epoch_groups import a2s
 from dmlcore.policies.k_schedule import k_sync_schedule
+from dmlcore.policies.switching import sync_switch
+from dmlcore.policies.three_states import adaptive_sync
 from dmlcore.policies.wait_for_k import k_async, k_batch_async, k_batch_sync, k_sync
 from dmlcore.types import Policy
 
@@ -28,11 +31,16 @@ ALL_POLICIES: dict[str, Callable[[], Policy]] = {
     "pflug": lambda: pflug(3, burn_in=5, threshold=2),
     "adasync": lambda: adasync(1, batch_async=True),
     "adaptive_load": lambda: adaptive_load(0.1, [32]),
+    "adaptive_sync": lambda: adaptive_sync(4, behind=4),
+    "a2s": lambda: a2s(epoch=2),
+    "sync_switch": lambda: sync_switch(10),
 }
 
 __all__ = [
     "ALL_POLICIES",
+    "a2s",
     "adaptive_load",
+    "adaptive_sync",
     "adasync",
     "asp",
     "bsp",
@@ -46,4 +54,5 @@ __all__ = [
     "k_sync_schedule",
     "pflug",
     "ssp",
+    "sync_switch",
 ]
