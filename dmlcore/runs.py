@@ -159,7 +159,9 @@ def timeline(
         check_optimizer(optimizer)
         lock_step = policy.staleness == 0
         workers = cluster.num_workers
-        options["watch"] = TrainingWatch(problem, optimizer, options["seed"], workers, lock_step)
+        options["watch"] = TrainingWatch(
+            problem, optimizer, options["seed"], workers, lock_step, policy.compensation
+        )
     trace = run(policy, cluster, parameter_bytes=problem.parameter_bytes, **options)
     trace.metadata["problem"] = problem.name
     return trace

@@ -24,8 +24,11 @@ with contextlib.suppress(ImportError):
 
 
 def pytest_collection_modifyitems(items):
-    """Ray's tests first: one process is at them as long as the others are at all the rest."""
-    items.sort(key=lambda item: not ("_ray" in item.nodeid or "-ray-" in item.nodeid))
+    """Ray's shared cluster first: one process is at its tests while the others are at all the rest.
+
+    Not so those with clusters of their own: two that start at once may be too much for two cores.
+    """
+    items.sort(key=lambda item: not ("test_ray" in item.nodeid or "-ray-" in item.nodeid))
 
 
 @pytest.fixture(scope="session")

@@ -47,7 +47,7 @@ def test_what_a_policy_sees_is_what_the_gradients_were():
         flat = sum(w * np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(g)]) for w, g in parts)
         norms.append(flat @ flat)
         products.append(0.0 if before is None else flat @ before)
-        total = stepper.total(parts)
+        total = stepper.total([stepper.weighed(*part) for part in parts])
         before, state = flat, stepper.step(total, state)
         observer.update(total, len(parts), int(tasks["batch_size"].sum()))
         if update + 1 in looks:

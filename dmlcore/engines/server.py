@@ -279,6 +279,8 @@ class Server:
         size = checks.integer(f"{rule.name}, worker {w}, clock {clock}", size, low=1, why="samples of a task")
         if pull:
             self._version[w] = self.num_updates
+        elif self.policy.compensation:
+            raise keeps_copies(self.policy, w)
         if (w, clock) in self._cut_rows:
             self._redone.append(self._cut_rows.pop((w, clock)))
         order = Order(w, clock, size, self._version[w], pull, since, next(self._serial))
@@ -304,6 +306,14 @@ class Server:
                 f"{self.policy.name} has no {hook}, but worker {worker} leaves or joins; "
                 "a policy needs both for a cluster whose workers crash or hang"
             )
+
+
+def keeps_copies(policy: Policy, worker: int) -> ValueError:
+    """What to raise where a policy compensates delays but lets a worker go on with its copy."""
+    return ValueError(
+        f"{policy.name} compensates delays and lets worker {worker} keep its copy, which only that worker "
+        "knows; allowed is one or the other"
+    )
 
 
 def next_look(policy: Policy, num_updates: int) -> int:

@@ -13,7 +13,7 @@ from dmlcore.engines.observing import Observer
 from dmlcore.engines.server import Answer, Server
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
 from dmlcore.faults import Faults, Incident, ServerCrash, incidents
-from dmlcore.replayer.steps import State, Stepper
+from dmlcore.replayer.steps import State, Stepper, compensate
 from dmlcore.trace import Trace
 
 PATIENCE_SECONDS = 1.0  # between two looks at whether everybody is alive
@@ -85,7 +85,9 @@ class Serving:
         self.server = new_server()
         self.log: list[dict[str, Any]] = []
         self._state: State = stepper.start()
-        self._gradients: dict[tuple[int, int], Any] = {}
+        self._gradients: dict[tuple[int, int], tuple[Any, Any]] = {}  # and what they were taken on
+        self._views: dict[int, Any] = {}  # what each worker computes on, where delays are compensated
+        self._compensation = self.server.policy.compensation
         self._observer = Observer(stepper)
         self._weights = [0.0] * self.server.num_workers  # of each worker's last applied push
         self._saved = 0  # updates, at the last checkpoint
@@ -216,14 +218,14 @@ class Serving:
         computed = min(max(push.computed, begun), now)
         answer = self.server.push(worker, clock, now, begun, computed, push.attempt)
         if answer is not None:
-            self._gradients[worker, clock] = push.gradient
+            self._gradients[worker, clock] = push.gradient, self._views.get(worker)
             self._deaths[worker] = 0
             self._carry_out(answer)
 
     def _carry_out(self, answer: Answer) -> None:
         server = self.server
         if answer.apply:
-            parts = [(weight, self._gradients.pop((w, c))) for w, c, weight in answer.apply]
+            parts = [self._weighed(weight, *self._gradients.pop((w, c))) for w, c, weight in answer.apply]
             total = self._stepper.total(parts)
             self._state = self._stepper.step(total, self._state)
             if server.policy.on_observation is not None:
@@ -238,6 +240,8 @@ class Serving:
                 self._post(worker, Idle())
         for order in answer.start:
             state = self._state if order.pull else None
+            if self._compensation:
+                self._views[order.worker] = self._state[0]
             message = Assignment(order, self._clock.now(), state, self._weights[order.worker])
             self._post(order.worker, message)
         if server.looks:
@@ -249,6 +253,13 @@ class Serving:
         # Saving takes time, and the clock is real; but what a crash will lose is to be foreseen.
         if self._server_crashes or self._checkpoints.due():
             self._save()
+
+    def _weighed(self, weight: float, gradient: Any, view: Any) -> Any:
+        """A gradient's part in an update."""
+        part = self._stepper.weighed(weight, gradient)
+        if view is None or not weight:
+            return part
+        return compensate(self._compensation / weight, part, self._state[0], view)
 
     def _post(self, worker: int, message: Any) -> None:
         """Sends a worker a message, if it is there."""

@@ -113,6 +113,7 @@ class Setup:
             "engine": engine,
             "policy": policy.name,
             "staleness": None if policy.staleness in (None, math.inf) else policy.staleness,
+            "compensation": policy.compensation,
             "num_workers": self.cluster.num_workers,
             "cluster": self.cluster.describe(),
             "load": self.load.name,

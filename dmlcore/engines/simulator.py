@@ -13,7 +13,14 @@ from dmlcore.cluster import Cluster
 from dmlcore.draws import PULL, PUSH, Draws
 from dmlcore.engines.breakdowns import simulate_breakdowns
 from dmlcore.engines.record import not_at_server, tasks_frame, updates_frame
-from dmlcore.engines.server import MOST_TASKS, back_in_time, never_updates, next_look, no_decision
+from dmlcore.engines.server import (
+    MOST_TASKS,
+    back_in_time,
+    keeps_copies,
+    never_updates,
+    next_look,
+    no_decision,
+)
 from dmlcore.engines.setup import Setup
 from dmlcore.trace import Trace
 from dmlcore.types import Load, Policy, Progress, Push, Transport, Watch
@@ -142,6 +149,8 @@ def _run(setup: Setup, watch: Watch | None) -> Trace:
                 pulled = now
                 begun = now + transfer_seconds(PULL, w, c, pull_bytes) if pulls_take else now
             else:
+                if policy.compensation:
+                    raise keeps_copies(policy, w)
                 # A worker that keeps its copy waits for no answer: it went on when it had pushed.
                 pulled = nan
                 begun = computed if w == worker else now

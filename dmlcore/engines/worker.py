@@ -163,7 +163,7 @@ class Worker:
         task = -1
         try:
             gradient = self._stepper.gradient(self._state[0], self._worker, 0, self._batch_size)
-            self._stepper.step(self._stepper.total([(1.0, gradient)]), self._state)
+            self._stepper.step(self._stepper.weighed(1.0, gradient), self._state)
             self._send(Ready(self._worker, self._hire))
             message = self._inbox.get()
             while not isinstance(message, Stop):
@@ -194,7 +194,7 @@ class Worker:
         if order.pull:
             self._state = self._stepper.put(assignment.state)
         else:  # its own update, on its own copy
-            own = self._stepper.total([(assignment.weight, self._gradient)])
+            own = self._stepper.weighed(assignment.weight, self._gradient)
             self._state = self._stepper.step(own, self._state)
         self._gradient = self._stepper.gradient(self._state[0], order.worker, order.clock, order.batch_size)
         if (message := self._wait(due[1] + late)) is not None:

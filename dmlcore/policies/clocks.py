@@ -292,7 +292,7 @@ def essp(staleness: int | float, *, weight: float | None = None) -> Policy:
     )
 
 
-def asp(*, weight: float | None = 1.0) -> Policy:
+def asp(*, weight: float | None = 1.0, compensation: float = 0.0) -> Policy:
     """Asynchronous parallel: every push is an update, and nobody ever waits.
 
     Guarantees: with P workers the mean staleness over gradients tends to P - 1, whatever their speeds. With
@@ -301,18 +301,26 @@ def asp(*, weight: float | None = 1.0) -> Policy:
     Args:
         weight: of one push in the update. Default 1: a gradient of one worker is a whole step, as is usual
             for asynchronous SGD; None: 1 / number of workers, the step that `ssp` and `bsp` give it.
+        compensation: lambda of DC-ASGD, >= 0: the server adds lambda g * g * (w - w_read) to each gradient g.
 
     Returns:
         The policy.
+
+    Raises:
+        ValueError: a number is out of range.
 
     Example:
         >>> asp()
         asp()
 
-    Reference: Recht et al. 2011, "Hogwild!"; Dean et al. 2012, "Large scale distributed deep networks".
+    Reference: Recht et al. 2011, "Hogwild!"; Dean et al. 2012, "Large scale distributed deep networks";
+    Zheng et al. 2017, "Asynchronous stochastic gradient descent with delay compensation".
     """
-    name = "asp()" if weight == 1.0 else f"asp(weight={weight})"
-    return _window(name, math.inf, check_weight(weight), cached=False)
+    compensation = checks.real("compensation", compensation, low=0, high=1e300)
+    shown = [] if weight == 1.0 else [f"weight={weight}"]
+    shown += [f"compensation={compensation:g}"] if compensation else []
+    policy = _window(f"asp({', '.join(shown)})", math.inf, check_weight(weight), cached=False)
+    return policy._replace(compensation=compensation)
 
 
 def _shown(weight: float | None) -> str:

@@ -91,6 +91,7 @@ class Replay:
             reads_newest=all(s.reads_newest for s in schedules),
             accumulates=windowed or not in_step or any(s.accumulates for s in schedules),
             keeps_copies=any(s.keeps_copies for s in schedules),
+            compensates=any(s.compensation.any() for s in schedules),
         )
         if not self._shape.reads_newest:
             most = max(max(s.num_slots for s in schedules), max(trace.num_workers for trace in traces) + 1)
@@ -226,6 +227,7 @@ def cut_rows(schedule: Schedule, start: int, stop: int, size: int, spill: int, w
     return Rows(
         pad(schedule.batch_size[span, :width], size, np.int32),
         pad(schedule.weight[span, :width], size, real),
+        pad(schedule.compensation[span], size, real),
         pad(schedule.read[span], size, np.int32),
         np.where(write == NONE, spill, write),
         np.where(keep == NONE, spill, keep),

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer.batches import task_indices
 from dmlcore.replayer.hoist import Program
-from dmlcore.replayer.steps import add, optimizer_step, weigh
+from dmlcore.replayer.steps import add, compensate, optimizer_step, weigh
 
 
 class GradientShape(NamedTuple):
@@ -32,6 +32,7 @@ class Shape(NamedTuple):
     reads_newest: bool
     accumulates: bool
     keeps_copies: bool
+    compensates: bool = False
 
 
 class Rows(NamedTuple):
@@ -39,6 +40,7 @@ class Rows(NamedTuple):
 
     batch_size: Any
     weight: Any
+    compensation: Any
     read: Any
     write: Any
     keep: Any
@@ -154,6 +156,8 @@ def take_in(
     """
     step = functools.partial(optimizer_step, program, constants)
     params, optimizer_state, gathered, slots = carry
+    if shape.compensates:
+        gradient = compensate(rows.compensation[i], gradient, params, held[0])
     if shape.keeps_copies:
         slots = store(slots, rows.keep[i], step(gradient, held))
     if shape.accumulates:

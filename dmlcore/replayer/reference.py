@@ -50,6 +50,15 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
         gradient = jax.grad(lambda p: jnp.mean(problem.losses(p, batch)))(params)
         return jax.tree.map(lambda g: weight * g, gradient)
 
+    strength = trace.metadata.get("compensation", 0.0)
+
+    @jax.jit
+    def compensated(gradient: Any, weight: float, now: Any, then: Any) -> Any:
+        def correct(g: Any, w: Any, w_read: Any) -> Any:
+            return g + strength / weight * g * g * (w - w_read)
+
+        return jax.tree.map(correct, gradient, now, then)
+
     applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["update", "worker", "clock"])
     for _, tasks in applied.groupby("update"):
         gradients = []
@@ -59,6 +68,8 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
             view = copies[task.worker] if kept else versions[task.version_read]
             indices = task_indices(key, task.worker, task.clock, task.batch_size, problem.num_samples)
             gradient = weighted_gradient(view[0], indices, task.weight)
+            if strength:
+                gradient = compensated(gradient, task.weight, versions[-1][0], view[0])
             copies[task.worker] = step(view, gradient)
             gradients.append(gradient)
         versions.append(step(versions[-1], jax.tree.map(lambda *parts: sum(parts), *gradients)))

@@ -40,6 +40,7 @@ class Schedule(NamedTuple):
         clock: of each task, (R, K).
         batch_size: of each task, (R, K).
         weight: of each task in its update, (R, K).
+        compensation: lambda over the weight, of rows whose view is not the newest version; else 0, (R,).
         read: slot that holds the view on which the row's gradient is taken, (R,).
         write: slot for the version that the row's update makes, NONE where nobody reads it, (R,).
         keep: slot for the worker's own copy, moved by its own gradient; NONE where it pulls next, (R,).
@@ -56,6 +57,7 @@ class Schedule(NamedTuple):
     clock: np.ndarray
     batch_size: np.ndarray
     weight: np.ndarray
+    compensation: np.ndarray
     read: np.ndarray
     write: np.ndarray
     keep: np.ndarray
@@ -101,7 +103,9 @@ def compile_trace(trace: Trace, *, merge: bool = True, slots: bool = False) -> S
         row_of[order] = np.arange(len(order))
         copy_from = np.where(cached[order], row_of[predecessors(tasks)[order]], NONE)
     row, place = np.arange(len(order)), np.zeros(len(order), np.int64)
-    if merge and num_updates and not cached[order].any():
+    strength = trace.metadata.get("compensation", 0.0)
+    stale = (version != update).any()
+    if merge and num_updates and not cached[order].any() and not (strength and stale):
         same_version = (version[1:] == version[:-1]) | (update[1:] != update[:-1])
         if same_version.all():
             row, place = update, np.arange(len(order)) - np.searchsorted(update, update)
@@ -115,6 +119,7 @@ def compile_trace(trace: Trace, *, merge: bool = True, slots: bool = False) -> S
         columns[name] = np.full((len(first), width), fill, values.dtype)
         columns[name][row, place] = values
     update, version, copy_from = update[first], version[first], copy_from[first]
+    compensation = compensations(strength, columns["weight"][:, 0], version != update)
     first_row = np.searchsorted(update, np.arange(num_updates + 1))
     last = np.append(update[1:] != update[:-1], [True] * (len(update) > 0))
     reads_newest = not slots and bool((version == update).all()) and not (copy_from >= 0).any()
@@ -125,6 +130,7 @@ def compile_trace(trace: Trace, *, merge: bool = True, slots: bool = False) -> S
         read, write, keep, num_slots = _assign_slots(update, version, copy_from, last)
     return Schedule(
         **columns,
+        compensation=compensation,
         read=read,
         write=write,
         keep=keep,
@@ -136,6 +142,11 @@ def compile_trace(trace: Trace, *, merge: bool = True, slots: bool = False) -> S
         keeps_copies=bool((copy_from >= 0).any()),
         stretches=_stretches(counts, columns["batch_size"]),
     )
+
+
+def compensations(strength: float, weight: np.ndarray, stale: np.ndarray) -> np.ndarray:
+    """Returns lambda over the weight of each row that is stale and counts, else 0."""
+    return np.divide(strength, weight, out=np.zeros(len(weight)), where=stale & (weight > 0))
 
 
 def _stretches(counts: np.ndarray, batch_size: np.ndarray) -> tuple[Stretch, ...]:

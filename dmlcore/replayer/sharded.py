@@ -41,6 +41,7 @@ class _Lane:
             reads_newest=self._in_lock_step,
             accumulates=schedule.accumulates,
             keeps_copies=schedule.keeps_copies,
+            compensates=bool(schedule.compensation.any()),
         )
         # As in `Replay`: one more slot takes what nobody reads, and another staleness compiles nothing.
         self._spill = power_of_two(max(schedule.num_slots, trace.num_workers + 1) + 1) - 1

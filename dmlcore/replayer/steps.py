@@ -7,6 +7,7 @@ that of `sum_b losses_b / B`, and an update is one optimizer step on `sum weight
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -41,6 +42,24 @@ def weigh(weight: Any, gradient: Any) -> Any:
 def add(total: Any, gradient: Any) -> Any:
     """Returns the sum of two gradients."""
     return jax.tree.map(jnp.add, total, gradient)
+
+
+@jax.jit
+def compensate(strength: Any, gradient: Any, params: Any, view: Any) -> Any:
+    """Returns a weighed gradient, corrected for how far the parameters have moved since it was taken.
+
+    With g = p / weight it is weight * (g + lambda g * g * (params - view)).
+
+    Args:
+        strength: lambda / weight.
+        gradient: p, weighed.
+        params: what the server has now.
+        view: what the gradient was taken on.
+
+    Reference: Zheng et al. 2017, "Asynchronous stochastic gradient descent with delay compensation", eq. 10.
+    """
+    correct = lambda p, now, then: p + jnp.asarray(strength, p.dtype) * p * p * (now - then)  # noqa: E731
+    return jax.tree.map(correct, gradient, params, view)
 
 
 @functools.partial(jax.jit, static_argnames=("program",))
@@ -90,9 +109,13 @@ class Stepper:
         found = task_gradient(self.problem, batch_size, params, self._key, worker, clock, self._data)
         return jax.block_until_ready(found)
 
-    def total(self, gradients: list[tuple[float, Any]]) -> Any:
-        """Returns the weighted sum of gradients, added up in their order."""
-        return functools.reduce(add, [weigh(weight, self.put(gradient)) for weight, gradient in gradients])
+    def weighed(self, weight: float, gradient: Any) -> Any:
+        """Returns `weight * gradient`."""
+        return weigh(weight, self.put(gradient))
+
+    def total(self, parts: Sequence[Any]) -> Any:
+        """Returns the sum of weighed gradients, added up in their order."""
+        return functools.reduce(add, parts)
 
     def step(self, gradient: Any, state: State) -> State:
         """Returns the state after one step."""

@@ -30,7 +30,7 @@ from dmlcore.replayer.loop import (
     row_gradient,
     take_in,
 )
-from dmlcore.replayer.schedule import NONE, power_of_two, row_shape
+from dmlcore.replayer.schedule import NONE, compensations, power_of_two, row_shape
 from dmlcore.replayer.steps import add
 from dmlcore.types import Observation, Progress
 
@@ -150,6 +150,7 @@ class TrainingWatch:
         seed: of the run.
         num_workers: of the cluster.
         lock_step: every task reads the newest version.
+        compensation: lambda of the policy's delay compensation.
 
     Raises:
         ValueError: when called, where a worker has gone on with a kept copy.
@@ -162,9 +163,11 @@ class TrainingWatch:
         seed: int,
         num_workers: int,
         lock_step: bool,
+        compensation: float = 0.0,
     ):
         self._problem, self._optimizer, self._seed = problem, optimizer, seed
         self._num_workers, self._lock_step = num_workers, lock_step
+        self._compensation = 0.0 if lock_step else compensation
         self._key = run_key(seed, BATCHES)
         self._data, self._eval_data = device_data(problem)
         self._life = 0
@@ -182,7 +185,8 @@ class TrainingWatch:
 
     def _shape(self, samples: int) -> Shape:
         gradient = GradientShape(samples, all_full=False, weighs=True)
-        return Shape(gradient, self._lock_step, accumulates=not self._lock_step, keeps_copies=False)
+        stale = not self._lock_step
+        return Shape(gradient, self._lock_step, stale, keeps_copies=False, compensates=self._compensation > 0)
 
     def __call__(self, progress: Progress) -> Observation:
         """Returns what there is to see since the last call."""
@@ -220,7 +224,9 @@ class TrainingWatch:
 
         last = np.ones(num_rows, bool) if self._lock_step else np.append(update[1:] != update[:-1], True)
         read, write = np.zeros(num_rows, np.int64), np.full(num_rows, NONE)
+        strengths = np.zeros(num_rows)
         if not self._lock_step:
+            strengths = compensations(self._compensation, tasks[:, 5], version != update)
             ends = np.where(last, update, NONE).tolist()
             read, write = map(np.array, self._slots.allot(version.tolist(), ends, set(progress.live)))
             self._grow()
@@ -229,6 +235,7 @@ class TrainingWatch:
         rows = Rows(
             table(batch_size, 1, np.int32),
             table(tasks[:, 5], 0, real),
+            pad(strengths, size, real),
             pad(read, size, np.int32),
             pad(np.where(write == NONE, spill, write), size, np.int32),
             np.full(size, spill, np.int32),
