@@ -11,14 +11,7 @@ from dmlcore.types import Decision, Policy, Push
 
 
 class Followed(NamedTuple):
-    """A push, and what the policy made of it.
-
-    Args:
-        row: of the task in `trace.tasks`.
-        push: as the server saw it.
-        state: of the policy, afterwards. It goes on changing: copy what is to be kept.
-        decision: that it took.
-    """
+    """A push, and what the policy made of it; see `follow`."""
 
     row: int
     push: Push
@@ -36,8 +29,9 @@ def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
         policy: the one of the run.
         trace: of a run in which nobody left.
 
-    Yields:
-        One `Followed` a push.
+    Returns:
+        An iterator over what the policy made of each push: `row` of the task in `trace.tasks`, `push`, the
+        policy's `state` afterwards (it goes on changing: copy what is to be kept) and its `decision`.
 
     Raises:
         ValueError: the trace is another policy's, somebody left, or the policy watches its training.
@@ -50,12 +44,20 @@ def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
         >>> [(step.push.worker, len(step.decision.start)) for step in follow(ssp(1), trace)]
         [(0, 1), (1, 1), (0, 1), (0, 0), (1, 2), (0, 0), (1, 2)]
     """
+    if not isinstance(policy, Policy):
+        checks.fail("policy", policy, "a Policy, such as dml.ssp(3)")
+    if not isinstance(trace, Trace):
+        checks.fail("trace", trace, "a Trace, such as run.trace")
     if trace.metadata.get("policy") != policy.name:
         checks.fail("policy", policy, f"the one of the trace, {trace.metadata.get('policy')}")
     if policy.on_observation is not None:
         checks.fail("policy", policy, "one that watches no training")
     if any(incident["kind"] in ("leave", "join", "down") for incident in trace.metadata.get("incidents", ())):
         checks.fail("trace", trace, "that of a run in which nobody left and the server stayed up")
+    return _follow(policy, trace)
+
+
+def _follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
     tasks = trace.tasks[trace.tasks["push_end"].notna()].sort_values("push_end", kind="stable")
     took = tasks["compute_end"] - tasks["compute_start"]
     columns = [tasks[name] for name in ("worker", "clock", "version_read", "push_end")]

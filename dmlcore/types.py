@@ -135,6 +135,7 @@ class Policy(NamedTuple):
         observe_every: most updates between two observations.
         batch_size: samples of everybody's first task, for a policy that sizes all tasks: no load rule is
             asked or told. None asks the load rule.
+        sizes: of tasks that may come later, so that real engines compile for them before the clock starts.
         compensation: lambda of delay compensation: of a gradient g that was taken on w_read the server takes
             g + lambda g * g * (w - w_read), w what it has now (DC-ASGD, Zheng et al. 2017). For policies all
             of whose tasks pull.
@@ -150,6 +151,7 @@ class Policy(NamedTuple):
     observe_every: int = 1
     batch_size: int | None = None
     compensation: float = 0.0
+    sizes: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         return self.name

@@ -220,6 +220,13 @@ def test_online_needs_fewer_samples_and_less_time_than_everybody():
 WRONG = {
     "phases, starts: got": lambda: dml.k_sync_schedule([(1, 2)]),
     r"phases, batch sizes: got \[None, 8\]": lambda: dml.k_sync_schedule([(0, 2), (1, 2, 8)]),
+    "phases: got 3": lambda: dml.k_sync_schedule(3),
+    r"phases\[0\]: got 3, allowed is \(start, k\)": lambda: dml.k_sync_schedule([3, 4]),
+    r"phases\[0\]: got \(0, 2, 3, 4\)": lambda: dml.k_sync_schedule([(0, 2, 3, 4)]),
+    "batch_sizes: got 8": lambda: dml.adaptive_load(0.1, 8),
+    "batch_sizes: got \\[\\]": lambda: theory.mean_round(LAWS["erlang"], 3, []),
+    "survival: got '1 at": lambda: theory.kth_of(lambda t: 1.0, 3, 1.0),
+    "round_seconds: got": lambda: theory.switching_times([0.3, 0.2, 0.1], KNOWN, 10, 100.0),
     r"phases\[1\], k: got 0": lambda: dml.k_sync_schedule([(0, 2), (1, 0)]),
     r"phases\[0\], batch size: got 0": lambda: dml.k_sync_schedule([(0, 2, 0)]),
     "k: got 9, allowed is .*number of workers": lambda: dml.simulate(

@@ -234,12 +234,12 @@ WRONG = {
     r"policy: got asp\(\), allowed is the one of the trace, bsp\(\)": lambda: next(
         dml.follow(dml.asp(), dml.simulate(dml.bsp(), LOCK_STEP, updates=2))
     ),
-    "trace: got .*nobody left": lambda: next(
-        dml.follow(
-            dml.bsp(),
-            dml.simulate(dml.bsp(), LOCK_STEP.with_faults(dml.faults.Crash(0, 0.01, 0.01)), updates=5),
-        )
+    "trace: got .*nobody left": lambda: dml.follow(
+        dml.bsp(),
+        dml.simulate(dml.bsp(), LOCK_STEP.with_faults(dml.faults.Crash(0, 0.01, 0.01)), updates=5),
     ),
+    "policy: got 'ssp'": lambda: dml.follow("ssp", dml.simulate(dml.bsp(), LOCK_STEP, updates=2)),
+    "trace: got 3": lambda: dml.follow(dml.bsp(), 3),
 }
 
 

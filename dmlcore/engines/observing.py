@@ -25,6 +25,11 @@ class Observer:
         self._stepper, self._before = stepper, None
         self._rows: list[tuple[float, ...]] = []
 
+    def compile(self, params: Any) -> None:
+        """Gets ready: the first look should take no longer than others."""
+        self.observation(0, 0.0, params)
+        inner_product(params, params)
+
     def update(self, total: Any, tasks: int, samples: int) -> None:
         """Takes note of an update: the weighted sum of gradients, of how many tasks and samples."""
         product = 0.0 if self._before is None else inner_product(total, self._before)

@@ -103,7 +103,7 @@ class WorkerActor:
         """Takes a message of the server."""
         self._inbox.put(self._wire.unpack(message))
 
-    def run(self, task: Task, worker: int, server: Any, batch_size: int, hire: int) -> None:
+    def run(self, task: Task, worker: int, server: Any, sizes: tuple[int, ...], hire: int) -> None:
         """Works until it is told to stop."""
         try:
             job = task.unpack()
@@ -118,7 +118,7 @@ class WorkerActor:
             server.receive.remote(wire.pack(message))
 
         clock, faults = Clock(job.time_scale or 1.0), job.setup.faults
-        Worker(worker, inbox, send, stepper, clock, timing, faults, batch_size, hire, follows=True).run()
+        Worker(worker, inbox, send, stepper, clock, timing, faults, sizes, hire, follows=True).run()
 
 
 class RayCrew:
@@ -136,11 +136,11 @@ class RayCrew:
         self._workers: dict[int, Any] = {}
         self._running: dict[Any, int] = {}
 
-    def hire(self, worker: int, batch_size: int, hire: int) -> None:
+    def hire(self, worker: int, sizes: tuple[int, ...], hire: int) -> None:
         """Starts a worker, in an actor that has nothing to do or a new one."""
         actor = self._idle.pop() if self._idle else new_actor(WorkerActor)
         self._workers[worker] = actor
-        self._running[actor.run.remote(self._task, worker, self._server, batch_size, hire)] = worker
+        self._running[actor.run.remote(self._task, worker, self._server, sizes, hire)] = worker
 
     def post(self, worker: int, message: Any) -> None:
         """Sends a worker a message."""

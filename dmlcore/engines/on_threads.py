@@ -33,7 +33,7 @@ class ThreadCrew:
         self._inboxes: dict[int, queue.Queue] = {}
         self._threads: list[threading.Thread] = []
 
-    def hire(self, worker: int, batch_size: int, hire: int) -> None:
+    def hire(self, worker: int, sizes: tuple[int, ...], hire: int) -> None:
         """Starts a worker's thread."""
         job, send = self._job, self._server.put
         inbox = self._inboxes[worker] = queue.Queue()
@@ -49,7 +49,7 @@ class ThreadCrew:
                     send(Failure.of(worker, -1, error))
                     return
                 faults = job.setup.faults
-                Worker(worker, inbox, send, stepper, self._clock, timing, faults, batch_size, hire).run()
+                Worker(worker, inbox, send, stepper, self._clock, timing, faults, sizes, hire).run()
 
         thread = threading.Thread(target=run, name=f"worker {worker}", daemon=True)
         self._threads.append(thread)

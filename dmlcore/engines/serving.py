@@ -23,7 +23,7 @@ MOST_DEATHS = 3  # of a worker without a push in between, before the run is give
 class Crew(Protocol):
     """The workers, as the server reaches them."""
 
-    def hire(self, worker: int, batch_size: int, hire: int) -> None:
+    def hire(self, worker: int, sizes: tuple[int, ...], hire: int) -> None:
         """Starts a worker, which will send `Ready` with the number of its start."""
 
     def post(self, worker: int, message: Any) -> None:
@@ -98,8 +98,9 @@ class Serving:
         self._deaths = [0] * self.server.num_workers  # of each worker since its last push
         self._looked = 0.0  # when, on the machine's clock, everybody was last seen alive
         self._server_crashes = any(isinstance(fault, ServerCrash) for fault in faults.events)
-        # Of everybody's first task, to compile before it comes.
-        self._sizes = [order.batch_size for order in new_server().begin().start]
+        # Of everybody's first task, and of others that may come: to compile for them before.
+        more = self.server.policy.sizes
+        self._sizes = [(order.batch_size, *more) for order in new_server().begin().start]
 
     def run(
         self, metadata: dict[str, Any], since: float = 0.0, log: Sequence[dict[str, Any]] = ()
@@ -162,6 +163,8 @@ class Serving:
                 self._receive(message)
             for worker in self._lost():
                 self._hire(worker)
+        if self.server.policy.on_observation is not None:
+            self._observer.compile(self._state[0])
 
     def _hire(self, worker: int) -> None:
         self._hires += 1

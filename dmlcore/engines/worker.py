@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dmlcore.engines.server import Order
@@ -133,7 +133,7 @@ class Worker:
         follows: whether to set the clock by each assignment: it then counts a message's way as no time.
         timing: of tasks, injected as sleeps; None: it is as fast as it is.
         faults: of its pushes.
-        batch_size: of its first task, to compile before the clock starts.
+        sizes: of its tasks, to compile for them before the clock starts.
         hire: serial number of this start.
     """
 
@@ -146,13 +146,13 @@ class Worker:
         clock: Clock,
         timing: Timing | None,
         faults: Faults,
-        batch_size: int,
+        sizes: Sequence[int],
         hire: int,
         follows: bool = False,
     ):
         self._worker, self._inbox, self._send, self._stepper = worker, inbox, send, stepper
         self._clock, self._timing, self._faults, self._follows = clock, timing, faults, follows
-        self._batch_size, self._hire = batch_size, hire
+        self._sizes, self._hire = sizes, hire
         self._state: State = stepper.start()
         self._gradient: Any = None
         self._awake = 0.0  # when the last freeze ends
@@ -162,7 +162,8 @@ class Worker:
         """Carries out assignments, each until it is done or another message comes."""
         task = -1
         try:
-            gradient = self._stepper.gradient(self._state[0], self._worker, 0, self._batch_size)
+            for size in self._sizes:
+                gradient = self._stepper.gradient(self._state[0], self._worker, 0, size)
             self._stepper.step(self._stepper.weighed(1.0, gradient), self._state)
             self._send(Ready(self._worker, self._hire))
             message = self._inbox.get()

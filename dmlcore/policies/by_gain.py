@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -87,6 +87,8 @@ def adaptive_load(
 
     Reference: Egger, Kas Hanna and Bitar 2023, whose scheme knows the constants; the estimates are ours.
     """
+    if not isinstance(batch_sizes, Iterable):
+        checks.fail("batch_sizes", batch_sizes, "several whole numbers >= 1")
     sizes = sorted({checks.integer("batch_sizes", b, low=1) for b in batch_sizes})
     if not sizes:
         checks.fail("batch_sizes", batch_sizes, "at least one")
@@ -193,5 +195,5 @@ def _by_gain(
         row, column = np.unravel_index(int(np.argmax(value)), value.shape)
         memory.wait = Wait(int(row) + 1, None if sizes is None else sizes[column])
 
-    plan = Plan(init, wait, on_push, on_observation, observe_every, largest)
+    plan = Plan(init, wait, on_push, on_observation, observe_every, largest, tuple(sizes or ()))
     return waiting("", plan, any_worker=False, cancels=True)

@@ -9,10 +9,11 @@ from typing import Any
 
 from dmlcore import checks
 from dmlcore.policies.wait_for_k import Plan, Wait, waiting
+from dmlcore.theory import Phase, Schedule
 from dmlcore.types import Policy
 
 
-def k_sync_schedule(phases: Iterable[Any]) -> Policy:
+def k_sync_schedule(phases: Iterable[Any] | Schedule) -> Policy:
     """K-sync whose k, and batch size, follow a schedule over time; a round keeps those that it began with.
 
     Guarantees: staleness 0. With one phase and no batch size it is `k_sync(k)`, with k the number of workers
@@ -21,7 +22,7 @@ def k_sync_schedule(phases: Iterable[Any]) -> Policy:
 
     Args:
         phases: (start in seconds, k), or for all (start, k, batch size), in the order of their starts, the
-            first at 0; or the phases of a `theory.Schedule`. With batch sizes no load rule has a say.
+            first at 0; or a `theory.Schedule`. With batch sizes no load rule has a say.
 
     Returns:
         The policy. Its `init` raises ValueError where a k exceeds the number of workers.
@@ -36,6 +37,9 @@ def k_sync_schedule(phases: Iterable[Any]) -> Policy:
 
     Reference: Kas Hanna et al. 2020, section 3 (k); Egger et al. 2023 (k and b).
     """
+    phases = phases.phases if isinstance(phases, Schedule) else phases
+    if not isinstance(phases, Iterable):
+        checks.fail("phases", phases, "several (start, k) or (start, k, batch size), or a theory.Schedule")
     rows = [_phase(index, phase) for index, phase in enumerate(phases)]
     starts = [start for start, _ in rows]
     if not rows or starts[0] != 0 or starts != sorted(starts):
@@ -53,14 +57,18 @@ def k_sync_schedule(phases: Iterable[Any]) -> Policy:
         return waits[bisect_right(starts, time) - 1]
 
     shown = [(start, *(wait if wait.batch_size else wait[:1])) for start, wait in rows]
-    plan = Plan(init, now, batch_size=now(None, 0.0).batch_size)
+    own = tuple(sorted({size for size in sizes if size is not None}))
+    plan = Plan(init, now, batch_size=now(None, 0.0).batch_size, sizes=own)
     return waiting(f"k_sync_schedule({shown})", plan, any_worker=False, cancels=True)
 
 
 def _phase(index: int, phase: Any) -> tuple[float, Wait]:
-    start, k, *more = phase
     name = f"phases[{index}]"
-    size = more[0] if more else None
+    if isinstance(phase, Phase):
+        phase = phase.start, phase.k, phase.batch_size
+    if not isinstance(phase, tuple | list) or len(phase) not in (2, 3):
+        checks.fail(name, phase, "(start, k) or (start, k, batch size)")
+    start, k, size = (*phase, None)[:3]
     return (
         checks.real(f"{name}, start", start, low=0, high=math.inf),
         Wait(

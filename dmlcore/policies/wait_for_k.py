@@ -36,6 +36,7 @@ class Plan(NamedTuple):
         on_observation: memory, observation: the server looked at its training.
         observe_every: most updates between observations.
         batch_size: samples of everybody's first task; None asks the load rule.
+        sizes: of tasks that may come later.
     """
 
     init: Callable[[int], Any]
@@ -44,6 +45,7 @@ class Plan(NamedTuple):
     on_observation: Callable[[Any, Observation], None] | None = None
     observe_every: int = 1
     batch_size: int | None = None
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass
@@ -133,6 +135,7 @@ def waiting(name: str, plan: Plan, *, any_worker: bool, cancels: bool) -> Policy
         on_observation if plan.on_observation is not None else None,
         plan.observe_every,
         plan.batch_size,
+        sizes=plan.sizes,
     )
 
 

@@ -26,6 +26,9 @@ def kth_of(survival: Callable[[float], float], n: int, scale: float) -> np.ndarr
     Returns:
         mu_1 to mu_n, seconds, (n,).
 
+    Raises:
+        ValueError: `n` is no whole number >= 1, or the times have no end.
+
     Example:
         >>> import math
         >>> kth_of(lambda t: math.exp(-2 * t), 3, scale=0.5).round(6)   # (H_3 - H_(3 - k)) / 2
@@ -38,6 +41,8 @@ def kth_of(survival: Callable[[float], float], n: int, scale: float) -> np.ndarr
     end = scale
     while n * survival(end) > 1e-14:  # P(the last of them is not over)
         end *= 2
+        if end > 1e12 * scale:
+            checks.fail("survival", f"{survival(end):g} at t = {end:g} s", "what falls to 0")
 
     def unfinished(t: float) -> np.ndarray:
         return special.betainc(n - k + 1, k, survival(t))
@@ -67,6 +72,8 @@ def mean_round(response: Response, n: int, batch_sizes: Sequence[int]) -> np.nda
 
     Reference: Egger, Kas Hanna and Bitar 2023, section III.
     """
+    if not len(batch_sizes):
+        checks.fail("batch_sizes", batch_sizes, "at least one")
     sizes = [checks.integer("batch_sizes", b, low=1) for b in batch_sizes]
 
     def column(b: int) -> np.ndarray:

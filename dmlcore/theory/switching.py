@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from dmlcore import checks
 from dmlcore.theory.bound import Constants, decay, floor
 
 
@@ -30,6 +31,9 @@ def switching_times(
     Returns:
         t_1 to t_(n-1), seconds, (n - 1,).
 
+    Raises:
+        ValueError: `round_seconds` does not rise, or a constant is out of range.
+
     Example:
         >>> mu = np.cumsum(1 / np.arange(5, 0, -1)) / 5
         >>> switching_times(mu, Constants(0.001, 2.0, 1.0, 10.0), 10, 100.0).round(2)
@@ -39,6 +43,8 @@ def switching_times(
     """
     eta, smoothness, convexity, variance = constants.checked()
     noise, alpha, time, times = eta * smoothness * variance, decay(constants), 0.0, []
+    if not (np.diff(round_seconds) > 0).all():
+        checks.fail("round_seconds", np.asarray(round_seconds).tolist(), "seconds that rise with k")
     for k, (mu, longer) in enumerate(itertools.pairwise(round_seconds), start=1):
         left = 2 * convexity * k * (k + 1) * batch_size * error - noise * (k + 1)
         lasts = 0.0
