@@ -1,9 +1,10 @@
 """The papers that are reproduced: one line each. Light to import, since every command line reads it."""
 
 from dmlcore.papers.adaptive_k_load import PAPER as ADAPTIVE_K_LOAD
+from dmlcore.papers.adaptive_sync import PAPER as ADAPTIVE_SYNC
 from dmlcore.papers.paper import Paper, Parameters
 from dmlcore.papers.ssp import PAPER as SSP
 
-PAPERS: dict[str, Paper] = {paper.key: paper for paper in (SSP, ADAPTIVE_K_LOAD)}
+PAPERS: dict[str, Paper] = {paper.key: paper for paper in (SSP, ADAPTIVE_SYNC, ADAPTIVE_K_LOAD)}
 
 __all__ = ["PAPERS", "Paper", "Parameters"]

@@ -28,7 +28,8 @@ def sweep(
 
     Args:
         data: tidy, one row per run.
-        x: column of the parameter; its values are spaced evenly, and infinity is one of them.
+        x: column of the parameter; its values are spaced evenly, and infinity is one of them. Names stand in
+            the order in which they come, with no line between.
         y: column of the quantity; several make one panel each, side by side.
         hue: column whose values are told apart by colour.
         logy: whether the vertical axis is logarithmic.
@@ -62,8 +63,11 @@ def sweep(
 
 
 def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: bool) -> None:
-    values = sorted(data[x].unique())
-    ticks = ["∞" if value == np.inf else f"{value:g}" for value in values]
+    values = data[x].unique().tolist()
+    named = any(isinstance(value, str) for value in values)
+    if not named:
+        values = sorted(values)
+    ticks = [str(value) if named else "∞" if value == np.inf else f"{value:g}" for value in values]
     groups = {label(y): data} if hue is None else dict(list(data.groupby(hue, sort=False)))
     colors, styles = palette(groups), dashes(groups)
     found = {name: part.groupby(x)[y].agg(list).map(metrics.interval) for name, part in groups.items()}
@@ -82,7 +86,7 @@ def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: 
             median[~never],
             np.abs([median - low, high - median])[:, ~never],
             color=color,
-            linestyle=styles[name],
+            linestyle="none" if named else styles[name],
             marker="o",
             capsize=4,
             elinewidth=1.5,
