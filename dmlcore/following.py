@@ -48,11 +48,12 @@ def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
         checks.fail("policy", policy, "a Policy, such as dml.ssp(3)")
     if not isinstance(trace, Trace):
         checks.fail("trace", trace, "a Trace, such as run.trace")
-    if trace.metadata.get("policy") != policy.name:
+    own = policy.name, policy.compensation
+    if (trace.metadata.get("policy"), trace.metadata.get("compensation", 0.0)) != own:
         checks.fail("policy", policy, f"the one of the trace, {trace.metadata.get('policy')}")
     if policy.on_observation is not None:
         checks.fail("policy", policy, "one that watches no training")
-    if any(incident["kind"] in ("leave", "join", "down") for incident in trace.metadata.get("incidents", ())):
+    if {"leave", "join", "down", "died"} & {each["kind"] for each in trace.metadata.get("incidents", ())}:
         checks.fail("trace", trace, "that of a run in which nobody left and the server stayed up")
     return _follow(policy, trace)
 

@@ -34,7 +34,7 @@ SMALL = len(ALL_POLICIES)  # cases on four workers
 FLOAT32 = [(policy, "sgd", "4") for policy in ALL_POLICIES] + [(policy, "sgd", "12") for policy in FEW]
 FLOAT32 += [(policy, optimizer, "12") for optimizer in ("momentum", "adam") for policy in FEW]
 FLOAT64 = [(policy, "momentum", "12") for policy in FEW]
-MARKS = (0, 50, 100, 120)
+MARKS = (0, 25, 50, 60)
 
 
 def flat(tree):
@@ -49,7 +49,7 @@ def relative_error(one, two):
 def compare(problem, cluster, policy, optimizer, devices=None):
     """Errors of a sharded replay against `train`: of the final parameters, and the largest of the losses."""
     policy, optimizer = ALL_POLICIES[policy](), OPTIMIZERS[optimizer]
-    run = dml.train(problem, cluster, policy, optimizer, updates=120, seed=4, eval_every=50)
+    run = dml.train(problem, cluster, policy, optimizer, updates=60, seed=4, eval_every=25)
     replay = sharded.ShardedReplay([run.trace], problem, [optimizer], devices)
     losses = []
     for mark in MARKS:

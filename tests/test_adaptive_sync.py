@@ -104,6 +104,18 @@ def test_patience_counts_pushes_of_any_kind():
     assert push(4, 9.0)[:2] == ([(0, 1.0), (4, 1 / 3)], [0, 4]), "lagging, and it opens"
 
 
+def test_after_a_server_restart_copies_are_as_old_as_they_are():
+    """Tasks in flight begin again on what the server has: nobody is ahead of anybody."""
+    policy = dml.adaptive_sync(2, behind=3, patience=4)
+    state = policy.init(3)
+    for worker, clock, read, time in ((0, 0, 0, 1.0), (1, 0, 0, 1.5), (0, 1, 1, 2.0)):
+        policy.on_push(state, Push(worker, clock, read, time, 1.0, 32))
+    assert state.read == [3, 2, 0]
+    assert policy.on_push(state, Push(1, 1, 3, 9.0, 1.0, 32))[0].kind[1] == "normal"
+    assert state.read == [3, 4, 3]
+    assert state.seconds[1] == 1.5, "the outage does not count"
+
+
 def test_gap_in_clocks():
     push = by_hand(dml.adaptive_sync(1, gap="clocks"), 2)
     assert push(0, 1.0)[2].kind[0] == "normal", "1 and 0 clocks"
@@ -209,7 +221,7 @@ def test_every_interleaving_of_a_small_cluster(capsys):
     st.integers(0, 100),
 )
 def test_the_barrier_opens_on_larger_clusters(speeds, threshold, behind, patience, gap, seed):
-    """Nobody waits longer than two tasks of whom the group may wait for."""
+    """Always somebody is at work for whom the group waits, and it never outwaits its patience."""
     cluster = dml.Cluster.from_speeds(speeds, jitter=stats.gamma(4, scale=0.25))
     policy = dml.adaptive_sync(threshold, behind=behind, patience=patience, gap=gap)
     trace = dml.simulate(policy, cluster, samples=32 * 30 * len(speeds), seed=seed)

@@ -24,12 +24,11 @@ OPTIMIZERS = {
 }
 
 
-# What a policy watches does not depend on how its trace replays: those that do, once.
-EACH = [
-    (name, optimizer)
-    for name, make in ALL_POLICIES.items()
-    for optimizer in (OPTIMIZERS if make().on_observation is None else ["sgd"])
-]
+# Once those that watch, since what they watch does not depend on how their trace replays; and those whose
+# traces are mixed from others' kinds of updates.
+ONCE = {name for name, make in ALL_POLICIES.items() if make().on_observation is not None}
+ONCE |= {"k_sync_schedule", "adaptive_sync", "a2s", "sync_switch"}
+EACH = [(name, optimizer) for name in ALL_POLICIES for optimizer in (["sgd"] if name in ONCE else OPTIMIZERS)]
 
 
 def train(policy, cluster=MIXED, optimizer=None, problem=None, **options):

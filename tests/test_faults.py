@@ -35,7 +35,7 @@ def last_loss(run):
 def without_faults(policy):
     """Final losses of fault-free runs."""
     problem, rule = dml.problems.digits_mlp(), ALL_POLICIES[policy]()
-    traces = [simulate(rule, EXPONENTIAL, **stop(rule), seed=seed) for seed in range(60)]
+    traces = [simulate(rule, EXPONENTIAL, **stop(rule), seed=seed) for seed in range(40)]
     return np.array(
         [last_loss(dml.replay(trace, problem, optax.sgd(0.1), eval_every=10**6)) for trace in traces]
     )

@@ -144,6 +144,7 @@ class Actors:
     def reference(self, problem: Any) -> Any:
         """Returns a reference to a problem in Ray's store, the same for the same problem again."""
         if self._stored is None or self._stored[0] is not problem:
+            self._stored = None  # makes room
             self._stored = problem, installed().put(problem)
         return self._stored[1]
 

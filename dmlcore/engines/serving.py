@@ -307,6 +307,7 @@ class Serving:
             self._kill()
         self.server, self._gradients, self._state = self._new_server(), {}, self._stepper.start()
         self._observer = Observer(self._stepper)
+        self._views.clear()
         time.sleep(incident.seconds * self._clock.scale)
         while not self._inbox.empty():  # sent to nobody
             message = self._inbox.get()

@@ -318,7 +318,7 @@ def asp(*, weight: float | None = 1.0, compensation: float = 0.0) -> Policy:
     """
     compensation = checks.real("compensation", compensation, low=0, high=1e300)
     shown = [] if weight == 1.0 else [f"weight={weight}"]
-    shown += [f"compensation={compensation:g}"] if compensation else []
+    shown += [f"compensation={compensation!r}"] if compensation else []
     policy = _window(f"asp({', '.join(shown)})", math.inf, check_weight(weight), cached=False)
     return policy._replace(compensation=compensation)
 

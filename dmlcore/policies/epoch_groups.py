@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dmlcore import checks
-from dmlcore.policies.group import Group, Task
+from dmlcore.policies.group import Group
 from dmlcore.types import Decision, Policy, Push, Start
 
 
@@ -68,14 +68,15 @@ def a2s(epoch: int, *, patience: int = 5) -> Policy:
         if state.members or any(epochs[w] <= state.checked[w] for w in state.present):
             return
         state.checked = epochs
-        order = sorted(state.present, key=lambda w: -epochs[w])
+        order = sorted(state.present, key=lambda w: (-epochs[w], w))
         ahead = epochs[order[0]] - epochs[order[-1]]
         if ahead > 1:
             state.members = {*order[: min(ahead, len(order) - 1)]}
 
-    def opened(state: A2SState) -> tuple[list[Task], set[int]]:
+    def opened(state: A2SState) -> Decision:
         state.members = set()
-        return state.group.open()
+        apply, start = state.group.open()
+        return Decision(apply, start=[Start(worker) for worker in sorted(start)])
 
     def on_push(state: A2SState, push: Push) -> tuple[A2SState, Decision]:
         worker = push.worker
@@ -86,16 +87,14 @@ def a2s(epoch: int, *, patience: int = 5) -> Policy:
             return state, Decision([(worker, push.clock, 1.0)], start=[Start(worker)])
         state.group.add(push, state.pushes[worker])
         if state.members <= state.group.waiting or state.group.passed > patience:
-            apply, start = opened(state)
-            return state, Decision(apply, start=[Start(w) for w in sorted(start)])
+            return state, opened(state)
         return state, Decision()
 
     def on_leave(state: A2SState, worker: int, time: float) -> tuple[A2SState, Decision]:
         for known in (state.present, state.members, state.group.waiting):
             known.discard(worker)
         if state.group and state.members <= state.group.waiting:
-            apply, start = opened(state)
-            return state, Decision(apply, start=[Start(w) for w in sorted(start)])
+            return state, opened(state)
         return state, Decision()
 
     def on_join(state: A2SState, worker: int, time: float) -> tuple[A2SState, Decision]:

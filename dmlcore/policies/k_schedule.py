@@ -66,7 +66,7 @@ def _phase(index: int, phase: Any) -> tuple[float, Wait]:
     name = f"phases[{index}]"
     if isinstance(phase, Phase):
         phase = phase.start, phase.k, phase.batch_size
-    if not isinstance(phase, tuple | list) or len(phase) not in (2, 3):
+    if not hasattr(phase, "__len__") or len(phase) not in (2, 3):
         checks.fail(name, phase, "(start, k) or (start, k, batch size)")
     start, k, size = (*phase, None)[:3]
     return (

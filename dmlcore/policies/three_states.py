@@ -69,6 +69,13 @@ GAPS: dict[str, Callable[[SyncState], list[int]]] = {
 }
 
 
+def began_again(state: SyncState, version: int) -> None:
+    """The server was restarted: all tasks in flight began again, nobody knows when, on what it had."""
+    for worker in state.present - state.group.waiting:
+        if state.read[worker] < version:
+            state.read[worker], state.begun[worker] = version, math.nan
+
+
 def adaptive_sync(
     threshold: float | None = None,
     *,
@@ -167,8 +174,11 @@ def adaptive_sync(
         worker, tau = push.worker, state.version - push.version_read
         state.clocks[worker] += 1
         state.group.count()
+        if push.version_read > state.read[worker]:
+            began_again(state, push.version_read)
         took, before = push.time - state.begun[worker], state.seconds[worker]
-        state.seconds[worker] = MEMORY * before + (1 - MEMORY) * took if before else took
+        if not math.isnan(took):
+            state.seconds[worker] = MEMORY * before + (1 - MEMORY) * took if before else took
         late = state.late(worker, tau, slow)
         (state.stragglers.add if late else state.stragglers.discard)(worker)
         kind = state.kind[worker] = "normal" if close(state) else "lagging" if late else "fast"

@@ -60,11 +60,18 @@ class Problem:
         """N, the number of training samples."""
         return jax.tree.leaves(self.data)[0].shape[0]
 
-    @functools.cached_property
+    @property
     def parameter_bytes(self) -> int:
         """How many bytes the parameters are."""
-        shapes = jax.eval_shape(self.init, jax.random.key(0))
-        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+        x64 = bool(jax.config.jax_enable_x64)  # types may follow from it
+        if x64 not in self._bytes:
+            shapes = jax.eval_shape(self.init, jax.random.key(0))
+            self._bytes[x64] = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+        return self._bytes[x64]
+
+    @functools.cached_property
+    def _bytes(self) -> dict[bool, int]:
+        return {}
 
     def __repr__(self) -> str:
         return f"Problem({self.name}, {self.num_samples} samples)"

@@ -31,7 +31,7 @@ from dmlcore.replayer.loop import (
     take_in,
 )
 from dmlcore.replayer.schedule import NONE, compensations, power_of_two, row_shape
-from dmlcore.replayer.steps import add
+from dmlcore.replayer.steps import add, compensate
 from dmlcore.types import Observation, Progress
 
 LEAST_ROWS = 32  # of a call: fewer are filled up, so that there are few shapes
@@ -86,12 +86,15 @@ def advance_watched(
         held = load(shape, carry, rows.read[i])
         samples, batch_size, weight = indices[i], rows.batch_size[i], rows.weight[i]
         gradient = row_gradient(problem, shape.gradient, held[0], samples, batch_size, weight, data)
+        if shape.compensates:
+            gradient = compensate(rows.compensation[i], gradient, carry.params, held[0])
         total = add(gathered, gradient)
         table = table.at[i].set(jnp.stack([inner(total, total), inner(total, before)]))
         last = rows.last[i]
         gathered = jax.tree.map(lambda g: jnp.where(last, 0, g), total)
         before = jax.tree.map(functools.partial(jnp.where, last), total, before)
-        carry = take_in(program, constants, shape, carry, held, gradient, rows, i)
+        compensated = shape._replace(compensates=False)
+        carry = take_in(program, constants, compensated, carry, held, gradient, rows, i)
         return carry, Seen(gathered, before, table)
 
     return jax.lax.fori_loop(0, count, work_off, (carry, seen))
