@@ -63,14 +63,14 @@ class Problem:
     @property
     def parameter_bytes(self) -> int:
         """How many bytes the parameters are."""
-        x64 = bool(jax.config.jax_enable_x64)  # types may follow from it
-        if x64 not in self._bytes:
+        real = str(jax.dtypes.canonicalize_dtype(float))  # types of parameters may follow from it
+        if real not in self._bytes:
             shapes = jax.eval_shape(self.init, jax.random.key(0))
-            self._bytes[x64] = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
-        return self._bytes[x64]
+            self._bytes[real] = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+        return self._bytes[real]
 
     @functools.cached_property
-    def _bytes(self) -> dict[bool, int]:
+    def _bytes(self) -> dict[str, int]:
         return {}
 
     def __repr__(self) -> str:
