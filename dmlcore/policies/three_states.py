@@ -11,9 +11,6 @@ from dmlcore import checks
 from dmlcore.policies.group import Group, Task
 from dmlcore.types import Decision, Policy, Push, Start
 
-STATES = ("normal", "lagging", "fast")
-"""What a worker can be to the server when it pushes."""
-
 MEMORY = 0.9  # weight of the past in the running mean of a worker's times
 
 
@@ -28,7 +25,7 @@ class SyncState:
         clocks: tasks that each has finished.
         begun: when each was let go, seconds.
         seconds: running mean of how long each takes from there to its push; 0 before the first.
-        kind: state of each at its last push, one of `STATES`.
+        kind: what each was at its last push: "normal", "lagging" or "fast".
         stragglers: those who were late by version and by time at their last push.
         group: those behind the barrier.
         version: updates made.
@@ -182,13 +179,13 @@ def adaptive_sync(
         late = state.late(worker, tau, slow)
         (state.stragglers.add if late else state.stragglers.discard)(worker)
         kind = state.kind[worker] = "normal" if close(state) else "lagging" if late else "fast"
+        apply: list[Task] = []
         if kind == "fast":
             state.group.add(push, share(state, push, tau))
-            opens = state.group.passed >= state.patience or state.complete()
-            return decide(state, [], set(), opens, push.time)
-        weight = damp(tau) if kind == "lagging" else 1.0
+        else:
+            apply = [(worker, push.clock, damp(tau) if kind == "lagging" else 1.0)]
         opens = kind == "normal" or state.group.passed >= state.patience or state.complete()
-        return decide(state, [(worker, push.clock, weight)], {worker}, opens, push.time)
+        return decide(state, apply, {worker} if apply else set(), opens, push.time)
 
     def on_leave(state: SyncState, worker: int, time: float) -> tuple[SyncState, Decision]:
         for known in (state.present, state.stragglers, state.group.waiting):
