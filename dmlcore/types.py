@@ -187,6 +187,31 @@ class Transport(NamedTuple):
     push_bytes: Callable[[int], int]
 
 
+class Codec(NamedTuple):
+    """How arrays are rounded on their way, and how many bytes they then are.
+
+    Pure functions on explicit state, which compiled loops can trace: see `dmlcore.codecs.transmit`. Memory is
+    one pytree for both ends of a link, since what the receiver remembers, the sender knows.
+
+    Args:
+        name: the call that makes this codec, such as `affine(bits=8)`, for `dmlcore.codecs.resolve`.
+        num_bytes: number of values of each tensor -> bytes that travel.
+        init: a tree like what is sent -> memory; () where there is none.
+        encode: random key, memory, tree -> message, next memory. Codecs that draw nothing take any key, None
+            too.
+        decode: message, memory as it was before the message -> tree.
+    """
+
+    name: str
+    num_bytes: Callable[[Sequence[int]], int]
+    init: Callable[[Any], Any]
+    encode: Callable[[Any, Any, Any], tuple[Any, Any]]
+    decode: Callable[[Any, Any], Any]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
 class Method(NamedTuple):
     """A way to train: policy, load, transport and optimizer. A paper's method is one composition of the four.
 

@@ -1,0 +1,136 @@
+"""What codecs share: the message of a tensor, rounding, and the way from sender to receiver."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dmlcore import checks
+from dmlcore.types import Codec
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["header", "codes"], meta_fields=["bits"])
+@dataclass(frozen=True)
+class Coded:
+    """A tensor on its way.
+
+    Args:
+        header: 32-bit floats that codes are read by, (H,).
+        codes: whole numbers < 2^bits, in the shape of the tensor.
+        bits: of a code, at most 16.
+    """
+
+    header: Any
+    codes: Any
+    bits: int
+
+
+def transmit(codec: Codec, key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
+    """Sends a tree through a codec.
+
+    It can be traced: under `jit` (`codec` is static), `vmap` and in loops. What arrives has the shapes and
+    types of what was sent; what is not finite does not become finite.
+
+    Args:
+        codec: how arrays are rounded.
+        key: random key of this message; None where the codec draws nothing.
+        memory: from `codec.init(tree)`, or from the message before.
+        tree: any pytree of floating arrays, in float32 or float64. Values must lie within the range of 32-bit
+            floats: headers are such.
+
+    Returns:
+        The tree as received, and the next memory.
+
+    Raises:
+        ValueError: an array is not of floats, or a codec that draws is given no key.
+
+    Example:
+        >>> from dmlcore.codecs import one_bit
+        >>> received, _ = transmit(one_bit(), None, (), jnp.array([1.0, 3.0, -5.0]))
+        >>> received
+        Array([ 2.,  2., -5.], dtype=float32)
+    """
+    message, following = codec.encode(key, memory, tree)
+    return decode_like(tree, codec, message, memory), following
+
+
+def decode_like(tree: Any, codec: Codec, message: Any, memory: Any) -> Any:
+    """Decodes a message to the types of `tree`: codecs read messages in 32 bits."""
+    decoded = codec.decode(message, memory)
+    return jax.tree.map(lambda value, like: value.astype(jnp.result_type(like)), decoded, tree)
+
+
+def by_tensor(
+    name: str,
+    bits: int,
+    header: int,
+    encode: Callable[[Any, Any], tuple[Any, Any]],
+    decode: Callable[[Any, Any], Any],
+) -> Codec:
+    """Returns a codec without memory that rounds each tensor on its own.
+
+    Args:
+        name: of the codec.
+        bits: of a value; a tensor is padded to whole bytes.
+        header: 32-bit floats that travel with each tensor.
+        encode: the tensor's random key, tensor -> header, codes.
+        decode: header, codes -> tensor, both in 32-bit floats.
+    """
+    kind = jnp.uint8 if bits <= 8 else jnp.uint16
+
+    def encode_tree(key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
+        leaves, structure = jax.tree.flatten(tree)
+        coded = []
+        for index, leaf in enumerate(leaves):
+            tensor = floats(leaf)
+            own = None if key is None else jax.random.fold_in(key, index)
+            scales, codes = encode(own, tensor)
+            coded.append(Coded(jnp.stack(scales).astype(jnp.float32), codes.astype(kind), bits))
+        return structure.unflatten(coded), memory
+
+    def decode_tree(message: Any, memory: Any) -> Any:
+        read = lambda coded: decode(coded.header, coded.codes.astype(jnp.float32))  # noqa: E731
+        return jax.tree.map(read, message, is_leaf=lambda node: isinstance(node, Coded))
+
+    return Codec(
+        name,
+        lambda sizes: sum(4 * header + -(-size * bits // 8) for size in sizes),
+        lambda tree: (),
+        encode_tree,
+        decode_tree,
+    )
+
+
+def floats(leaf: Any) -> jax.Array:
+    """Returns an array of a tree that is sent, if it is one of floats."""
+    array = jnp.asarray(leaf)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        checks.fail("tree, an array's type", str(array.dtype), "a floating type")
+    return array
+
+
+def round_up(value: Any) -> Any:
+    """Returns the least 32-bit float >= `value`, in the type of `value`: what fits in a header."""
+    short = value.astype(jnp.float32)
+    up = jnp.nextafter(short, jnp.float32(jnp.inf))
+    return jnp.where(short.astype(value.dtype) < value, up, short).astype(value.dtype)
+
+
+def round_at_random(key: Any, value: Any) -> Any:
+    """Returns floor(value) + Bernoulli(value - floor(value)), whose mean is `value`."""
+    if key is None:
+        checks.fail("key", key, "a random key, for a codec that draws")
+    down = jnp.floor(value)
+    return down + (jax.random.uniform(key, value.shape, value.dtype) < value - down)
+
+
+def norm(tensor: Any) -> Any:
+    """Returns ||tensor||_2; no square on the way to it overflows or vanishes."""
+    largest = jnp.abs(tensor).max()
+    scaled = tensor / jnp.where(largest > 0, largest, 1)
+    return largest * jnp.sqrt(jnp.sum(scaled * scaled))

@@ -1,0 +1,80 @@
+"""Codecs by name: traces store names, and replays make the codecs again."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from dmlcore import checks
+from dmlcore.codecs.affine import affine, exact
+from dmlcore.codecs.gradients import one_bit, qsgd, terngrad
+from dmlcore.codecs.memory import difference, error_feedback
+from dmlcore.types import Codec
+
+# One table: every codec here can be named, and inherits the tests of all codecs.
+CODECS: dict[str, Callable[..., Codec]] = {
+    "exact": exact,
+    "affine": affine,
+    "qsgd": qsgd,
+    "terngrad": terngrad,
+    "one_bit": one_bit,
+    "error_feedback": error_feedback,
+    "difference": difference,
+}
+
+
+def resolve(codec: Codec | str) -> Codec:
+    """Returns a codec from an object or its name.
+
+    Guarantees: `resolve(codec.name) is codec` for the codecs of this package. A name is read, never run: only
+    registered codecs and literals may stand in it.
+
+    Args:
+        codec: a codec, or a call such as `"error_feedback(affine(bits=4))"`; without arguments the bare name
+            will do.
+
+    Returns:
+        The codec.
+
+    Raises:
+        ValueError: it is no such call, or an argument is wrong.
+
+    Example:
+        >>> resolve("error_feedback(affine(4))")
+        error_feedback(affine(bits=4))
+        >>> resolve("affine(bits=40)")
+        Traceback (most recent call last):
+        ValueError: bits: got 40, allowed is a whole number from 1 to 16 (32 is exact())
+    """
+    if isinstance(codec, Codec):
+        return codec
+    if not isinstance(codec, str):
+        checks.fail("codec", codec, "a codec or its name")
+    try:
+        return _call(codec, ast.parse(codec, mode="eval").body)
+    except (SyntaxError, RecursionError, MemoryError):
+        checks.fail("codec", codec, "a call such as 'affine(bits=8)'")
+
+
+def _call(whole: str, node: ast.expr) -> Codec:
+    function = node.func if isinstance(node, ast.Call) else node
+    if not isinstance(function, ast.Name) or function.id not in CODECS:
+        checks.fail("codec", whole, "a call of " + ", ".join(CODECS))
+    arguments, options = [], {}
+    if isinstance(node, ast.Call):
+        arguments = [_argument(whole, each) for each in node.args]
+        options = {each.arg: _argument(whole, each.value) for each in node.keywords}
+    try:
+        return CODECS[function.id](*arguments, **options)
+    except TypeError as error:
+        checks.fail("codec", whole, f"a call with the arguments of {function.id} ({error})")
+
+
+def _argument(whole: str, node: ast.expr) -> Any:
+    if isinstance(node, ast.Call | ast.Name):
+        return _call(whole, node)
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        checks.fail("codec", whole, "a call whose arguments are literals or codecs")
