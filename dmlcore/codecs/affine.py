@@ -69,11 +69,11 @@ def affine(bits: int, *, stochastic: bool = True) -> Codec:
 def _affine(bits: int, stochastic: bool) -> Codec:
     top = 2**bits - 1
 
-    def encode(key: Any, tensor: Any) -> tuple[Any, Any]:
+    def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
         low, high = -round_up(-tensor.min()), round_up(tensor.max())
         span = high / 2 - low / 2  # halves: the whole may overflow
         level = (tensor / 2 - low / 2) / jnp.where(span > 0, span, 1) * top
-        level = round_at_random(key, level) if stochastic else jnp.round(level)
+        level = round_at_random(uniform, level) if stochastic else jnp.round(level)
         return (low, high), jnp.clip(level, 0, top)
 
     def decode(header: Any, codes: Any) -> Any:
@@ -81,4 +81,4 @@ def _affine(bits: int, stochastic: bool) -> Codec:
         return header[0] * (1 - share) + header[1] * share
 
     name = f"affine(bits={bits}{'' if stochastic else ', stochastic=False'})"
-    return by_tensor(name, bits, 2, encode, decode)
+    return by_tensor(name, bits, 2, encode, decode, stochastic)

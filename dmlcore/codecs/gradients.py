@@ -44,10 +44,10 @@ def qsgd(levels: int) -> Codec:
 def _qsgd(levels: int) -> Codec:
     sign = 2 ** levels.bit_length()  # the code's highest bit
 
-    def encode(key: Any, tensor: Any) -> tuple[Any, Any]:
+    def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
         length = round_up(norm(tensor))
         share = jnp.abs(tensor) / jnp.where(length > 0, length, 1)
-        level = jnp.clip(round_at_random(key, levels * share), 0, levels)
+        level = jnp.clip(round_at_random(uniform, levels * share), 0, levels)
         return (length,), level + sign * (tensor < 0)
 
     def decode(header: Any, codes: Any) -> Any:
@@ -55,7 +55,7 @@ def _qsgd(levels: int) -> Codec:
         level = codes - sign * negative
         return header[0] * jnp.where(negative, -level, level) / levels
 
-    return by_tensor(f"qsgd(levels={levels})", 1 + levels.bit_length(), 1, encode, decode)
+    return by_tensor(f"qsgd(levels={levels})", 1 + levels.bit_length(), 1, encode, decode, stochastic=True)
 
 
 def terngrad(clip: float | None = 2.5) -> Codec:
@@ -94,18 +94,18 @@ def terngrad(clip: float | None = 2.5) -> Codec:
 
 @functools.cache
 def _terngrad(clip: float | None) -> Codec:
-    def encode(key: Any, tensor: Any) -> tuple[Any, Any]:
+    def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
         if clip is not None:
             sigma = norm(tensor) / tensor.size**0.5
             tensor = jnp.clip(tensor, -clip * sigma, clip * sigma)
         scale = round_up(jnp.abs(tensor).max())
-        there = round_at_random(key, jnp.abs(tensor) / jnp.where(scale > 0, scale, 1))
+        there = round_at_random(uniform, jnp.abs(tensor) / jnp.where(scale > 0, scale, 1))
         return (scale,), jnp.where(tensor < 0, 2 * there, there)
 
     def decode(header: Any, codes: Any) -> Any:
         return header[0] * jnp.where(codes == 2, -1, codes)
 
-    return by_tensor(f"terngrad(clip={clip})", 2, 1, encode, decode)
+    return by_tensor(f"terngrad(clip={clip})", 2, 1, encode, decode, stochastic=True)
 
 
 @functools.cache
@@ -127,12 +127,13 @@ def one_bit() -> Codec:
     distributed training of speech DNNs", section 3.
     """
 
-    def encode(key: Any, tensor: Any) -> tuple[Any, Any]:
+    def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
         up = tensor >= 0
         # Divided first: a sum may overflow.
         mean = lambda side: jnp.sum(jnp.where(side, tensor, 0) / jnp.maximum(side.sum(), 1))  # noqa: E731
         return (mean(~up), mean(up)), up
 
-    return by_tensor(
-        "one_bit()", 1, 2, encode, lambda header, codes: jnp.where(codes == 1, header[1], header[0])
-    )
+    def decode(header: Any, codes: Any) -> Any:
+        return jnp.where(codes == 1, header[1], header[0])
+
+    return by_tensor("one_bit()", 1, 2, encode, decode, stochastic=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -71,6 +72,7 @@ def by_tensor(
     header: int,
     encode: Callable[[Any, Any], tuple[Any, Any]],
     decode: Callable[[Any, Any], Any],
+    stochastic: bool,
 ) -> Codec:
     """Returns a codec without memory that rounds each tensor on its own.
 
@@ -78,18 +80,19 @@ def by_tensor(
         name: of the codec.
         bits: of a value; a tensor is padded to whole bytes.
         header: 32-bit floats that travel with each tensor.
-        encode: the tensor's random key, tensor -> header, codes.
-        decode: header, codes -> tensor, both in 32-bit floats.
+        encode: tensor, uniforms in [0, 1) of its shape or None -> header, codes.
+        decode: header, codes -> tensor, all in 32-bit floats.
+        stochastic: whether `encode` asks for uniforms.
     """
     kind = jnp.uint8 if bits <= 8 else jnp.uint16
 
     def encode_tree(key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
         leaves, structure = jax.tree.flatten(tree)
+        tensors = [floats(leaf) for leaf in leaves]
+        uniforms = draw(key, tensors) if stochastic else [None] * len(tensors)
         coded = []
-        for index, leaf in enumerate(leaves):
-            tensor = floats(leaf)
-            own = None if key is None else jax.random.fold_in(key, index)
-            scales, codes = encode(own, tensor)
+        for tensor, uniform in zip(tensors, uniforms, strict=True):
+            scales, codes = encode(tensor, uniform)
             coded.append(Coded(jnp.stack(scales).astype(jnp.float32), codes.astype(kind), bits))
         return structure.unflatten(coded), memory
 
@@ -121,12 +124,20 @@ def round_up(value: Any) -> Any:
     return jnp.where(short.astype(value.dtype) < value, up, short).astype(value.dtype)
 
 
-def round_at_random(key: Any, value: Any) -> Any:
-    """Returns floor(value) + Bernoulli(value - floor(value)), whose mean is `value`."""
+def draw(key: Any, tensors: list[Any]) -> list[Any]:
+    """Returns uniforms in [0, 1) for each tensor: parts of one draw, as each draw takes long to compile."""
     if key is None:
         checks.fail("key", key, "a random key, for a codec that draws")
+    ends = list(itertools.accumulate((tensor.size for tensor in tensors), initial=0))
+    uniform = jax.random.uniform(key, ends[-1:], jnp.result_type(jnp.float32, *tensors))
+    parts = zip(tensors, itertools.pairwise(ends), strict=True)
+    return [uniform[start:end].reshape(tensor.shape) for tensor, (start, end) in parts]
+
+
+def round_at_random(uniform: Any, value: Any) -> Any:
+    """Returns floor(value) + Bernoulli(value - floor(value)), whose mean is `value`."""
     down = jnp.floor(value)
-    return down + (jax.random.uniform(key, value.shape, value.dtype) < value - down)
+    return down + (uniform < value - down)
 
 
 def norm(tensor: Any) -> Any:

@@ -52,7 +52,7 @@ def resolve(codec: Codec | str) -> Codec:
     if not isinstance(codec, str):
         checks.fail("codec", codec, "a codec or its name")
     try:
-        return _call(codec, ast.parse(codec, mode="eval").body)
+        return _call(codec, ast.parse(codec.strip(), mode="eval").body)
     except (SyntaxError, RecursionError, MemoryError):
         checks.fail("codec", codec, "a call such as 'affine(bits=8)'")
 
