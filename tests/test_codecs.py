@@ -87,16 +87,16 @@ def close(actual, expected, scale=1.0):
 
 def exponents_apart(size):
     """Finite 32-bit floats of any magnitude, and arrays of a single value."""
-    element = st.floats(width=32, allow_nan=False, allow_infinity=False)
+    element = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False)
     apart = hnp.arrays(np.float32, size, elements=element)
     return apart | element.map(lambda value: np.full(size, value, np.float32))
 
 
 ARRAYS = st.sampled_from([(), (2, 4)]).flatmap(exponents_apart)
-TINY = 4e-38  # below the least normal number JAX may take 0
+TINY = 1e-36  # some ten times the least normal number: what is smaller may vanish
 
 
-@pytest.mark.parametrize("codec", PLAIN + REMEMBERING, ids=repr)
+@pytest.mark.parametrize("codec", [affine(3), terngrad(), *REMEMBERING], ids=repr)
 @pytest.mark.usefixtures("both_dtypes")
 def test_in_compiled_loops_over_workers(codec):
     """`jit` of a loop of `vmap` is the same as message by message, worker by worker."""
@@ -116,7 +116,6 @@ def test_in_compiled_loops_over_workers(codec):
         for i in range(3):
             alone, own = send(codec, keys[i, worker], own, tree)
         close(jax.tree.map(lambda leaf: leaf[worker], (received, memory)), (alone, own))  # noqa: B023
-    assert (own == ()) == (codec in PLAIN)
 
 
 @pytest.mark.parametrize("codec", PLAIN + REMEMBERING, ids=repr)
@@ -125,7 +124,9 @@ def test_bytes_are_as_many_as_charged(codec):
     """Real ones, from which the same message is read, bit by bit."""
     tree = a_tree()
     memory = codec.init(tree)
-    message, _ = jax.jit(codec.encode)(KEY, memory, tree)
+    message, following = jax.jit(codec.encode)(KEY, memory, tree)
+    assert shapes(following) == shapes(memory)
+    assert (following == ()) == (codec in PLAIN)
     packed = pack(message)
     assert len(packed) == codec.num_bytes(sizes(tree))
     arrived = unpack(codec, packed, jax.eval_shape(lambda: tree))
@@ -257,7 +258,7 @@ NEAREST = [affine(bits, stochastic=False) for bits in (1, 4, 16)]
 
 
 @given(sent=ARRAYS, codec=st.sampled_from([*NEAREST, affine(4)]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_affine_is_off_by_half_a_step(sent, codec):
     """Nearest: half a step; at random: one. Constants arrive as they are."""
     received = np.asarray(send(codec, KEY, (), sent)[0], float)
@@ -284,7 +285,7 @@ def test_exact_keeps_every_bit(sent):
 
 
 @given(sent=ARRAYS, codec=st.sampled_from([qsgd(6), terngrad(), one_bit()]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_magnitudes_and_signs(sent, codec):
     """Nothing arrives larger than the norm, nor with the other sign; zeros arrive as zeros."""
     sent = sent / np.float32(8)  # the norm is a 32-bit float, too
@@ -319,7 +320,7 @@ def test_ternary_values():
     assert np.unique(draws(terngrad(clip=None), jnp.asarray(sent), 50)).tolist() == [-50, 0, 50]
 
 
-@given(sent=hnp.arrays(np.float32, (2, 4), elements=st.floats(-1e3, 1e3, width=32)))
+@given(sent=hnp.arrays(np.float32, (2, 4), elements=st.floats(-1e3, 1e3, width=32, allow_subnormal=False)))
 @settings(max_examples=60, deadline=None)
 def test_one_bit_sends_two_means(sent):
     up = sent >= 0
@@ -465,17 +466,17 @@ def test_bits_that_hide(values, seconds, bandwidth, widths):
 
 def test_bits_for_error():
     """What is chosen is within the error and nothing narrower is."""
-    tree, widths, error = [jnp.linspace(-1, 2, 8) ** 3, jnp.ones(8)], (2, 8, 32), {}
+    tree, widths, error = np.linspace(-1, 2, 8, dtype=np.float32).reshape(2, 4) ** 3, (1, 4, 32), {}
     for bits in widths:
         received, _ = send(of_width(bits, stochastic=False), None, (), tree)
         error[bits] = np.linalg.norm(np.subtract(received, tree)) / np.linalg.norm(tree)
-    assert error[2] > error[8] > error[32] == 0
-    for bits, wider in ((2, 8), (8, 32)):
-        assert bits_for_error(tree, error[bits] * 1.001, (32, 2, 8)) == bits
-        assert bits_for_error(tree, error[bits] * 0.999, (32, 2, 8)) == wider
-    assert bits_for_error(tree, error[8] * 0.9, (2, 8)) == 8  # none keeps to it
-    assert bits_for_error([jnp.zeros(8), jnp.zeros(8)], 0, (2, 8)) == 2
-    assert bits_for_error([jnp.array([1.0, np.nan] * 4), jnp.ones(8)], 0.5, (2, 8, 32)) == 32
+    assert error[1] > error[4] > error[32] == 0
+    for bits, wider in ((1, 4), (4, 32)):
+        assert bits_for_error(tree, error[bits] * 1.001, (32, 1, 4)) == bits
+        assert bits_for_error(tree, error[bits] * 0.999, (32, 1, 4)) == wider
+    assert bits_for_error(tree, error[4] * 0.9, (1, 4)) == 4  # none keeps to it
+    assert bits_for_error(tree * 0, 0, (1, 4)) == 1
+    assert bits_for_error(tree * np.float32(np.nan), 0.5, widths) == 32
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from dmlcore import checks
-from dmlcore.codecs.message import by_tensor, floats, round_at_random, round_up
+from dmlcore.codecs.message import by_tensor, floats, round_at_random, round_up, share
 from dmlcore.types import Codec
 
 
@@ -71,14 +71,13 @@ def _affine(bits: int, stochastic: bool) -> Codec:
 
     def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
         low, high = -round_up(-tensor.min()), round_up(tensor.max())
-        span = high / 2 - low / 2  # halves: the whole may overflow
-        level = (tensor / 2 - low / 2) / jnp.where(span > 0, span, 1) * top
+        level = share(tensor / 2 - low / 2, high / 2 - low / 2) * top  # halves: the whole may overflow
         level = round_at_random(uniform, level) if stochastic else jnp.round(level)
         return (low, high), jnp.clip(level, 0, top)
 
     def decode(header: Any, codes: Any) -> Any:
-        share = codes / top
-        return header[0] * (1 - share) + header[1] * share
+        up = codes / top
+        return header[0] * (1 - up) + header[1] * up
 
     name = f"affine(bits={bits}{'' if stochastic else ', stochastic=False'})"
     return by_tensor(name, bits, 2, encode, decode, stochastic)

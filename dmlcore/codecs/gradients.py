@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from dmlcore import checks
-from dmlcore.codecs.message import by_tensor, norm, round_at_random, round_up
+from dmlcore.codecs.message import by_tensor, norm, round_at_random, round_up, share
 from dmlcore.types import Codec
 
 
@@ -46,8 +46,8 @@ def _qsgd(levels: int) -> Codec:
 
     def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
         length = round_up(norm(tensor))
-        share = jnp.abs(tensor) / jnp.where(length > 0, length, 1)
-        level = jnp.clip(round_at_random(uniform, levels * share), 0, levels)
+        level = round_at_random(uniform, levels * share(jnp.abs(tensor), length))
+        level = jnp.clip(level, 0, levels)
         return (length,), level + sign * (tensor < 0)
 
     def decode(header: Any, codes: Any) -> Any:
@@ -99,7 +99,7 @@ def _terngrad(clip: float | None) -> Codec:
             sigma = norm(tensor) / tensor.size**0.5
             tensor = jnp.clip(tensor, -clip * sigma, clip * sigma)
         scale = round_up(jnp.abs(tensor).max())
-        there = round_at_random(uniform, jnp.abs(tensor) / jnp.where(scale > 0, scale, 1))
+        there = round_at_random(uniform, share(jnp.abs(tensor), scale))
         return (scale,), jnp.where(tensor < 0, 2 * there, there)
 
     def decode(header: Any, codes: Any) -> Any:

@@ -94,7 +94,7 @@ def by_tensor(
         for tensor, uniform in zip(tensors, uniforms, strict=True):
             scales, codes = encode(tensor, uniform)
             coded.append(Coded(jnp.stack(scales).astype(jnp.float32), codes.astype(kind), bits))
-        return structure.unflatten(coded), memory
+        return jax.tree.unflatten(structure, coded), memory
 
     def decode_tree(message: Any, memory: Any) -> Any:
         read = lambda coded: decode(coded.header, coded.codes.astype(jnp.float32))  # noqa: E731
@@ -140,8 +140,16 @@ def round_at_random(uniform: Any, value: Any) -> Any:
     return down + (uniform < value - down)
 
 
+def share(part: Any, whole: Any) -> Any:
+    """Returns part / whole, or `part` / 16 where `whole` is 0, for any finite floats.
+
+    Compilers divide by one number through its reciprocal, and that of the largest floats vanishes.
+    """
+    return part * 0.0625 / jnp.where(whole > 0, whole * 0.0625, 1)
+
+
 def norm(tensor: Any) -> Any:
     """Returns ||tensor||_2; no square on the way to it overflows or vanishes."""
     largest = jnp.abs(tensor).max()
-    scaled = tensor / jnp.where(largest > 0, largest, 1)
+    scaled = share(tensor, largest)
     return largest * jnp.sqrt(jnp.sum(scaled * scaled))

@@ -64,7 +64,7 @@ def _call(whole: str, node: ast.expr) -> Codec:
     arguments, options = [], {}
     if isinstance(node, ast.Call):
         arguments = [_argument(whole, each) for each in node.args]
-        options = {each.arg: _argument(whole, each.value) for each in node.keywords}
+        options = {each.arg or "**": _argument(whole, each.value) for each in node.keywords}
     try:
         return CODECS[function.id](*arguments, **options)
     except TypeError as error:

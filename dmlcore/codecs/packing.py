@@ -64,7 +64,7 @@ def unpack(codec: Codec, packed: bytes, like: Any) -> Any:
     encode = lambda tree: codec.encode(jax.random.key(0), codec.init(tree), tree)[0]  # noqa: E731
     parts, structure = jax.tree.flatten(jax.eval_shape(encode, like), is_leaf=_is_coded)
     stream = io.BytesIO(packed)
-    return structure.unflatten([_unpack(stream, part) for part in parts])
+    return jax.tree.unflatten(structure, [_unpack(stream, part) for part in parts])
 
 
 def _is_coded(node: Any) -> bool:
