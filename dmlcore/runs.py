@@ -25,6 +25,7 @@ from dmlcore.problems.problem import Problem
 from dmlcore.replayer.compiled import Replay
 from dmlcore.replayer.watch import TrainingWatch
 from dmlcore.trace import Trace
+from dmlcore.transport import resolve as resolve_transport
 from dmlcore.types import Load, Policy, Transport
 
 
@@ -123,7 +124,10 @@ def train(
     if engine.record is None:
         trace = timeline(problem, cluster, policy, engine=engine, optimizer=optimizer, **options)
         return _replay([trace], problem, [optimizer], until, eval_every, engine.driver, checkpoint)[0]
-    setup = Setup.checked(policy, cluster, parameter_bytes=problem.parameter_bytes, **options)
+    size = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
+    setup = Setup.checked(policy, cluster, **size, **options)
+    if setup.transport.pipelined:
+        checks.fail("transport", transport, f"one that is not pipelined, on the real clock of {engine.name}")
     folder = None if checkpoint is None else os.path.abspath(checkpoint)
     trace, params = engine.record(Job(setup, problem, optimizer, engine.time_scale, folder))
     run = replay(trace, problem, optimizer, until=until, eval_every=eval_every)
@@ -157,12 +161,14 @@ def timeline(
         checks.fail("engine", engine, "one with a virtual clock, for a timeline without training")
     if policy.on_observation is not None:
         check_optimizer(optimizer)
-        lock_step = policy.staleness == 0
+        pipelined = resolve_transport(options.get("transport")).pipelined
+        lock_step = policy.staleness == 0 and not pipelined
         workers = cluster.num_workers
         options["watch"] = TrainingWatch(
             problem, optimizer, options["seed"], workers, lock_step, policy.compensation
         )
-    trace = run(policy, cluster, parameter_bytes=problem.parameter_bytes, **options)
+    size = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
+    trace = run(policy, cluster, **size, **options)
     trace.metadata["problem"] = problem.name
     return trace
 

@@ -173,28 +173,14 @@ class Load(NamedTuple):
     observe: Callable[[Any, Push], Any] | None = None
 
 
-class Transport(NamedTuple):
-    """What travels between server and worker.
-
-    Args:
-        name: the call that makes this transport.
-        pull_bytes: parameter bytes -> bytes the worker receives.
-        push_bytes: parameter bytes -> bytes the server receives.
-    """
-
-    name: str
-    pull_bytes: Callable[[int], int]
-    push_bytes: Callable[[int], int]
-
-
 class Codec(NamedTuple):
     """How arrays are rounded on their way, and how many bytes they then are.
 
-    Pure functions on explicit state, which compiled loops can trace: see `dmlcore.codecs.transmit`. Memory is
-    one pytree for both ends of a link, since what the receiver remembers, the sender knows.
+    Pure functions on explicit state: `dmlcore.codecs.transmit` composes them, also inside compiled loops.
+    Memory is one pytree for both ends of a link, since what the receiver remembers, the sender knows.
 
     Args:
-        name: the call that makes this codec, such as `affine(bits=8)`, for `dmlcore.codecs.resolve`.
+        name: the call that makes this codec, such as `affine(bits=8)`, by which traces know it.
         num_bytes: number of values of each tensor -> bytes that travel.
         init: a tree like what is sent -> memory; () where there is none.
         encode: random key, memory, tree -> message, next memory. Codecs that draw nothing take any key, None
@@ -207,6 +193,36 @@ class Codec(NamedTuple):
     init: Callable[[Any], Any]
     encode: Callable[[Any, Any, Any], tuple[Any, Any]]
     decode: Callable[[Any, Any], Any]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Transport(NamedTuple):
+    """What travels between server and worker, and when.
+
+    Args:
+        name: the call that makes this transport.
+        pull_bytes: parameter bytes -> bytes the worker receives; not asked where `pull` rounds.
+        push_bytes: parameter bytes -> bytes the server receives; not asked where `push` rounds.
+        pull: `Codec` of the parameters, on their way to a worker; None: as they are.
+        push: `Codec` of the gradients, on their way to the server; None: as they are.
+        pipelined: a worker computes its next task while its last push and the answer to it are under way.
+        own_steps: and adds its own step, which the copy that it fetched lacks.
+    """
+
+    name: str
+    pull_bytes: Callable[[int], int]
+    push_bytes: Callable[[int], int]
+    pull: Codec | None = None
+    push: Codec | None = None
+    pipelined: bool = False
+    own_steps: bool = False
+
+    @property
+    def changes_values(self) -> bool:
+        """Whether anything arrives, or is computed on, that is not what was sent."""
+        return bool(self.pull or self.push or self.own_steps)
 
     def __repr__(self) -> str:
         return self.name

@@ -61,7 +61,7 @@ def transmit(codec: Codec, key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
 
 
 def decode_like(tree: Any, codec: Codec, message: Any, memory: Any) -> Any:
-    """Decodes a message to the types of `tree`: codecs read messages in 32 bits."""
+    """Decodes a message to the types of `tree`."""
     decoded = codec.decode(message, memory)
     return jax.tree.map(lambda value, like: value.astype(jnp.result_type(like)), decoded, tree)
 
@@ -81,7 +81,7 @@ def by_tensor(
         bits: of a value; a tensor is padded to whole bytes.
         header: 32-bit floats that travel with each tensor.
         encode: tensor, uniforms in [0, 1) of its shape or None -> header, codes.
-        decode: header, codes -> tensor, all in 32-bit floats.
+        decode: header, codes -> tensor, all in the widest floats that JAX has now.
         stochastic: whether `encode` asks for uniforms.
     """
     kind = jnp.uint8 if bits <= 8 else jnp.uint16
@@ -97,7 +97,8 @@ def by_tensor(
         return jax.tree.unflatten(structure, coded), memory
 
     def decode_tree(message: Any, memory: Any) -> Any:
-        read = lambda coded: decode(coded.header, coded.codes.astype(jnp.float32))  # noqa: E731
+        real = jax.dtypes.canonicalize_dtype(float)
+        read = lambda coded: decode(coded.header.astype(real), coded.codes.astype(real))  # noqa: E731
         return jax.tree.map(read, message, is_leaf=lambda node: isinstance(node, Coded))
 
     return Codec(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
-from typing import Any
 
-from dmlcore import checks
+from dmlcore import calls
 from dmlcore.codecs.affine import affine, exact
 from dmlcore.codecs.gradients import one_bit, qsgd, terngrad
 from dmlcore.codecs.memory import difference, error_feedback
@@ -49,32 +47,4 @@ def resolve(codec: Codec | str) -> Codec:
     """
     if isinstance(codec, Codec):
         return codec
-    if not isinstance(codec, str):
-        checks.fail("codec", codec, "a codec or its name")
-    try:
-        return _call(codec, ast.parse(codec.strip(), mode="eval").body)
-    except (SyntaxError, RecursionError, MemoryError):
-        checks.fail("codec", codec, "a call such as 'affine(bits=8)'")
-
-
-def _call(whole: str, node: ast.expr) -> Codec:
-    function = node.func if isinstance(node, ast.Call) else node
-    if not isinstance(function, ast.Name) or function.id not in CODECS:
-        checks.fail("codec", whole, "a call of " + ", ".join(CODECS))
-    arguments, options = [], {}
-    if isinstance(node, ast.Call):
-        arguments = [_argument(whole, each) for each in node.args]
-        options = {each.arg or "**": _argument(whole, each.value) for each in node.keywords}
-    try:
-        return CODECS[function.id](*arguments, **options)
-    except TypeError as error:
-        checks.fail("codec", whole, f"a call with the arguments of {function.id} ({error})")
-
-
-def _argument(whole: str, node: ast.expr) -> Any:
-    if isinstance(node, ast.Call | ast.Name):
-        return _call(whole, node)
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        checks.fail("codec", whole, "a call whose arguments are literals or codecs")
+    return calls.made("codec", codec, CODECS)

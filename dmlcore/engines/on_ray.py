@@ -118,7 +118,8 @@ class WorkerActor:
             server.receive.remote(wire.pack(message))
 
         clock, faults = Clock(job.time_scale or 1.0), job.setup.faults
-        Worker(worker, inbox, send, stepper, clock, timing, faults, sizes, hire, follows=True).run()
+        coder = job.coder(worker, stepper.start()[0])
+        Worker(worker, inbox, send, stepper, clock, timing, faults, sizes, hire, True, coder).run()
 
 
 class RayCrew:

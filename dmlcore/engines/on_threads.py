@@ -49,7 +49,9 @@ class ThreadCrew:
                     send(Failure.of(worker, -1, error))
                     return
                 faults = job.setup.faults
-                Worker(worker, inbox, send, stepper, self._clock, timing, faults, sizes, hire).run()
+                coder = job.coder(worker, stepper.start()[0])
+                clock = self._clock
+                Worker(worker, inbox, send, stepper, clock, timing, faults, sizes, hire, coder=coder).run()
 
         thread = threading.Thread(target=run, name=f"worker {worker}", daemon=True)
         self._threads.append(thread)

@@ -69,6 +69,7 @@ class Server:
         batch_size: samples of one worker's task, before the load rule.
         plan: order -> when its computing would begin and end, for tasks that are cut.
         serial: numbers of attempts, which a restored book must not use again.
+        pulls_only: no worker may go on with its copy.
     """
 
     def __init__(
@@ -80,7 +81,9 @@ class Server:
         batch_size: int,
         plan: Callable[[Order], tuple[float, float]],
         serial: Iterator[int],
+        pulls_only: bool = False,
     ):
+        self.pulls_only = pulls_only
         self.policy, self.num_workers, self.stop, self.load, self.plan = policy, num_workers, stop, load, plan
         self._serial = serial
         self.state = policy.init(num_workers)
@@ -279,7 +282,7 @@ class Server:
         size = checks.integer(f"{rule.name}, worker {w}, clock {clock}", size, low=1, why="samples of a task")
         if pull:
             self._version[w] = self.num_updates
-        elif self.policy.compensation:
+        elif self.pulls_only:
             raise keeps_copies(self.policy, w)
         if (w, clock) in self._cut_rows:
             self._redone.append(self._cut_rows.pop((w, clock)))
@@ -309,10 +312,10 @@ class Server:
 
 
 def keeps_copies(policy: Policy, worker: int) -> ValueError:
-    """What to raise where a policy compensates delays but lets a worker go on with its copy."""
+    """What to raise where a worker goes on with its copy, but the server must know what it computes on."""
     return ValueError(
-        f"{policy.name} compensates delays and lets worker {worker} keep its copy, which only that worker "
-        "knows; allowed is one or the other"
+        f"policy: got {policy.name}, which lets worker {worker} keep its copy, which only it knows; "
+        "allowed with delay compensation, codecs or a pipeline is one all of whose tasks pull"
     )
 
 

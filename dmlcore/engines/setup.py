@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import math
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,10 @@ from dmlcore.engines.timing import Timing
 from dmlcore.faults import Faults, ServerCrash
 from dmlcore.loads import resolve as resolve_load
 from dmlcore.provenance import versions
+from dmlcore.replayer.coding import Coder, coding_by
 from dmlcore.replayer.steps import Stepper
 from dmlcore.transport import resolve as resolve_transport
-from dmlcore.types import Load, Policy, Transport
+from dmlcore.types import Codec, Load, Policy, Transport
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Setup:
         load: rule for the batch sizes.
         transport: what is sent.
         parameter_bytes: size of the parameters.
+        tensor_sizes: numbers in each tensor of the parameters.
     """
 
     policy: Policy
@@ -50,6 +52,7 @@ class Setup:
     load: Load
     transport: Transport
     parameter_bytes: int
+    tensor_sizes: tuple[int, ...]
 
     @classmethod
     def checked(
@@ -65,6 +68,7 @@ class Setup:
         load: Load | str | None = None,
         transport: Transport | str | None = None,
         parameter_bytes: int = 0,
+        tensor_sizes: Sequence[int] | None = None,
     ) -> Setup:
         """Returns the setup that these arguments of `simulate` or `train` ask for.
 
@@ -76,16 +80,26 @@ class Setup:
         stop = stop_rule(updates, seconds, samples)
         seed = check_seed("seed", seed)
         parameter_bytes = checks.integer("parameter_bytes", parameter_bytes, low=0)
+        if tensor_sizes is None:
+            tensor_sizes = [-(-parameter_bytes // 4)]
+        sizes = tuple(checks.integer("tensor_sizes", size, low=0) for size in tensor_sizes)
         batch_size = checks.integer("batch_size", batch_size, low=1)
         load, transport = resolve_load(load), resolve_transport(transport)
         if policy.batch_size is not None:
             load = resolve_load(None)  # which is not asked, and so should not be told either
-        return cls(policy, cluster, stop, seed, batch_size, load, transport, parameter_bytes)
+        check_transport(transport, policy, cluster)
+        return cls(policy, cluster, stop, seed, batch_size, load, transport, parameter_bytes, sizes)
 
     @property
     def faults(self) -> Faults:
         """What breaks when."""
         return self.cluster.faults
+
+    @property
+    def pulls_only(self) -> bool:
+        """Whether the server must know what every task is computed on."""
+        transport = self.transport
+        return bool(self.policy.compensation) or transport.pipelined or transport.changes_values
 
     def timing(self) -> Timing:
         """Returns when the phases of a task are due; with draws of its own, since those are not shared."""
@@ -93,18 +107,21 @@ class Setup:
 
     def transferred_bytes(self) -> tuple[int, int]:
         """Returns what a pull and a push transfer, bytes."""
-        name, size = f"transport {self.transport.name}", self.parameter_bytes
-        pull, push = self.transport.pull_bytes(size), self.transport.push_bytes(size)
-        return (
-            checks.integer(name, pull, low=0, why="bytes"),
-            checks.integer(name, push, low=0, why="bytes"),
-        )
+        transport = self.transport
+
+        def count(codec: Codec | None, plainly: Callable[[int], int]) -> int:
+            found = codec.num_bytes(self.tensor_sizes) if codec else plainly(self.parameter_bytes)
+            return checks.integer(f"transport {transport.name}", found, low=0, why="bytes")
+
+        return count(transport.pull, transport.pull_bytes), count(transport.push, transport.push_bytes)
 
     def servers(self, plan: Callable[[Order], tuple[float, float]], first: int = 0) -> Callable[[], Server]:
         """Returns what makes empty books; attempts are numbered from `first`, and no number comes again."""
         serial = itertools.count(first)
         workers = self.cluster.num_workers
-        return lambda: Server(self.policy, workers, self.stop, self.load, self.batch_size, plan, serial)
+        return lambda: Server(
+            self.policy, workers, self.stop, self.load, self.batch_size, plan, serial, self.pulls_only
+        )
 
     def metadata(self, engine: str) -> dict[str, Any]:
         """Returns a trace's metadata, all but its end."""
@@ -118,12 +135,23 @@ class Setup:
             "cluster": self.cluster.describe(),
             "load": self.load.name,
             "transport": self.transport.name,
+            "changes_values": self.transport.changes_values,
             "parameter_bytes": self.parameter_bytes,
             "transfer_bytes": list(self.transferred_bytes()),
             "batch_size": self.batch_size,
             "seed": self.seed,
             "versions": versions(),
         }
+
+
+def check_transport(transport: Transport, policy: Policy, cluster: Cluster) -> None:
+    """Raises ValueError where a transport is not for such a policy or cluster."""
+    if cluster.faults.events and (transport.pipelined or transport.changes_values):
+        checks.fail(
+            "transport", transport.name, "one that neither is pipelined nor rounds, where there are faults"
+        )
+    if policy.on_observation is not None and transport.changes_values:
+        checks.fail("transport", transport.name, f"one that sends values as they are, for {policy.name}")
 
 
 @dataclass(frozen=True)
@@ -147,6 +175,11 @@ class Job:
     def stepper(self, device: Any = None) -> Stepper:
         """Returns the run's arithmetic, on a device."""
         return Stepper(self.problem, self.optimizer, self.setup.seed, device)
+
+    def coder(self, worker: int, params: Any) -> Coder | None:
+        """Returns a worker's end of the links, where they change values."""
+        coding = coding_by(self.setup.transport)
+        return None if coding is None else Coder(coding, self.setup.seed, worker, params)
 
     def timing(self) -> Timing | None:
         """Returns when phases are due, where that is injected."""

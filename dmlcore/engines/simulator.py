@@ -38,11 +38,13 @@ def simulate(
     load: Load | str | None = None,
     transport: Transport | str | None = None,
     parameter_bytes: int = 0,
+    tensor_sizes: Sequence[int] | None = None,
     watch: Watch | None = None,
 ) -> Trace:
     """Runs a policy on a virtual clock and returns its trace.
 
     A task's whole life - pull, compute, push - is drawn when it starts, so it is one event: its arrival.
+    Where the transport is pipelined, it is pushed when the answer to the push before it has come.
     Events at equal times are taken in the order in which their tasks started. The server takes no time.
 
     Args:
@@ -56,6 +58,8 @@ def simulate(
         load: rule for the batch sizes, where the policy does not size tasks itself. Default: `equal`.
         transport: what is sent. Default: `plain`.
         parameter_bytes: size of the parameters, which travel both ways.
+        tensor_sizes: how many numbers each tensor of the parameters has, for transports that round. Default:
+            one tensor, of 4 bytes a number.
         watch: what shows a policy that watches losses or gradients how its training goes; `train` has one.
 
     Returns:
@@ -83,6 +87,7 @@ def simulate(
         load=load,
         transport=transport,
         parameter_bytes=parameter_bytes,
+        tensor_sizes=tensor_sizes,
     )
     if policy.on_observation is None:
         watch = None
@@ -115,6 +120,10 @@ def _run(setup: Setup, watch: Watch | None) -> Trace:
     last_update, last_second, last_sample = stop
     sizes = [size(load_state, w) for w in range(num_workers)] if observe is None else []  # that never change
     new, nan = tuple.__new__, math.nan
+    pipelined = setup.transport.pipelined
+    computing: list[tuple | None] = [
+        None
+    ] * num_workers  # where pipelined: each worker's task, not pushed yet
     clock = [-1] * num_workers
     version = [0] * num_workers  # of the copy that each worker has
     flight: list[tuple | None] = [None] * num_workers  # each worker's task
@@ -129,7 +138,7 @@ def _run(setup: Setup, watch: Watch | None) -> Trace:
     pending: dict[tuple[int, int], tuple[int, int]] = {}  # pushes kept at the server: (row, samples)
     worker, now, computed = 0, 0.0, 0.0  # who pushed last, when it arrived and when it was computed
     start: Sequence[tuple[int, int | None, bool, int | None]]
-    start = [(w, policy.batch_size, True, None) for w in range(num_workers)]
+    start = [(w, policy.batch_size, True, None) for w in range(num_workers)] * (1 + pipelined)
     look = 0 if watch is not None else math.inf  # after so many updates the policy sees its training
     looked = 0
     while True:
@@ -137,6 +146,8 @@ def _run(setup: Setup, watch: Watch | None) -> Trace:
             if not 0 <= w < num_workers or flight[w] is not None:
                 fault = "is busy" if 0 <= w < num_workers else "is not there"
                 raise ValueError(f"{policy.name} starts worker {w}, which {fault}, at {now:g} s")
+            if pipelined and k is not None:
+                k = max(k, clock[w] + 1)  # the policy does not know of the task that is being computed
             clock[w] = c = clock[w] + 1 if k is None else _ahead(policy, w, k, clock[w])
             b = asked
             if b is None:
@@ -149,11 +160,24 @@ def _run(setup: Setup, watch: Watch | None) -> Trace:
                 pulled = now
                 begun = now + transfer_seconds(PULL, w, c, pull_bytes) if pulls_take else now
             else:
-                if policy.compensation:
+                if setup.pulls_only:
                     raise keeps_copies(policy, w)
                 # A worker that keeps its copy waits for no answer: it went on when it had pushed.
                 pulled = nan
                 begun = computed if w == worker else now
+            if pipelined:
+                # With the copy on which this task is computed comes leave to push the task before it.
+                before = computing[w]
+                if before is not None:
+                    begun = max(begun, before[8])
+                    arrival = begun + transfer_seconds(PUSH, w, before[3], push_bytes)
+                    flight[w] = task = (arrival, *before[1:])
+                    place(heap, task)
+                    place = heappush
+                end = begun + compute_seconds(w, c, b)
+                computing[w] = (nan, sequence, w, c, b, version[w], pulled, begun, end)
+                sequence += 1
+                continue
             end = begun + compute_seconds(w, c, b)
             # Pushes of one worker arrive in order.
             arrival = max(end + transfer_seconds(PUSH, w, c, push_bytes), now) if pushes_take else end
@@ -164,7 +188,7 @@ def _run(setup: Setup, watch: Watch | None) -> Trace:
         if num_updates >= look:
             assert watch is not None
             assert policy.on_observation is not None
-            live = {num_updates, *(task[5] for task in flight if task is not None)}
+            live = {num_updates, *(task[5] for task in flight + computing if task is not None)}
             live.update(record[row][5] for row, _ in pending.values())
             progress = Progress(now, num_updates, record, landed, live, looked)
             state = policy.on_observation(state, watch(progress))
@@ -220,14 +244,17 @@ def _run(setup: Setup, watch: Watch | None) -> Trace:
         for key in drop:
             if pending.pop(key, None) is None:
                 raise not_at_server(policy, "drops", key)
+        if cancel and pipelined:
+            checks.fail("policy", policy, "one that cancels no task, where the transport is pipelined")
         for w in cancel:
             if not 0 <= w < num_workers:
                 raise ValueError(f"{policy.name} cancels worker {w}, which is not there, at {now:g} s")
             _cut(record, flight, w, now)
     if last_second < math.inf:
         now = last_second
-    for w in range(num_workers):
-        _cut(record, flight, w, now)
+    for tasks in (flight, computing):
+        for w in range(num_workers):
+            _cut(record, tasks, w, now)
     frames = tasks_frame(record, landed), updates_frame(update_rows)
     trace = Trace(*frames, setup.metadata("simulate") | {"end_time": now})
     try:

@@ -12,9 +12,12 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax
+
 from dmlcore.engines.server import Order
 from dmlcore.engines.timing import Timing
 from dmlcore.faults import Faults
+from dmlcore.replayer.coding import Coder
 from dmlcore.replayer.steps import State, Stepper
 
 
@@ -135,6 +138,7 @@ class Worker:
         faults: of its pushes.
         sizes: of its tasks, to compile for them before the clock starts.
         hire: serial number of this start.
+        coder: its end of links that change values.
     """
 
     def __init__(
@@ -149,10 +153,11 @@ class Worker:
         sizes: Sequence[int],
         hire: int,
         follows: bool = False,
+        coder: Coder | None = None,
     ):
         self._worker, self._inbox, self._send, self._stepper = worker, inbox, send, stepper
         self._clock, self._timing, self._faults, self._follows = clock, timing, faults, follows
-        self._sizes, self._hire = sizes, hire
+        self._sizes, self._hire, self._coder = sizes, hire, coder
         self._state: State = stepper.start()
         self._gradient: Any = None
         self._awake = 0.0  # when the last freeze ends
@@ -165,6 +170,8 @@ class Worker:
             for size in self._sizes:
                 gradient = self._stepper.gradient(self._state[0], self._worker, 0, size)
             self._stepper.step(self._stepper.weighed(1.0, gradient), self._state)
+            if self._coder is not None:
+                self._coder.compile(self._state[0], gradient)
             self._send(Ready(self._worker, self._hire))
             message = self._inbox.get()
             while not isinstance(message, Stop):
@@ -194,10 +201,14 @@ class Worker:
         begun = self._clock.now() if self._timing is None and order.pull else due[0] + late
         if order.pull:
             self._state = self._stepper.put(assignment.state)
+            if self._coder is not None:
+                self._state = self._coder.received(order.clock, self._state[0]), self._state[1]
         else:  # its own update, on its own copy
             own = self._stepper.weighed(assignment.weight, self._gradient)
             self._state = self._stepper.step(own, self._state)
         self._gradient = self._stepper.gradient(self._state[0], order.worker, order.clock, order.batch_size)
+        if self._coder is not None:
+            self._gradient = jax.block_until_ready(self._coder.sent(order.clock, self._gradient))
         if (message := self._wait(due[1] + late)) is not None:
             return message
         computed = self._clock.now()

@@ -70,6 +70,11 @@ class Problem:
         return self._bytes[real]
 
     @functools.cached_property
+    def tensor_sizes(self) -> tuple[int, ...]:
+        """How many numbers each tensor of the parameters has."""
+        return tuple(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(self.init, jax.random.key(0))))
+
+    @functools.cached_property
     def _bytes(self) -> dict[str, int]:
         return {}
 

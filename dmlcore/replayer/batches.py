@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-INIT, BATCHES = range(2)  # streams of a run's key
+INIT, BATCHES, PULL_CODES, PUSH_CODES = range(4)  # streams of a run's key
 
 
 def run_key(seed: int, stream: int) -> jax.Array:

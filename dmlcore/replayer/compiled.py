@@ -15,7 +15,9 @@ import numpy as np
 import optax
 import pooch
 
+from dmlcore import checks
 from dmlcore.problems.problem import Problem
+from dmlcore.replayer import coding
 from dmlcore.replayer.batches import BATCHES, INIT, run_key
 from dmlcore.replayer.hoist import fingerprint, hoist
 from dmlcore.replayer.loop import (
@@ -72,8 +74,13 @@ class Replay:
     ):
         self.problem = problem
         self.lanes = len(traces)
-        schedules = [compile_trace(trace) for trace in traces]
-        merge = len({s.worker.shape[1] for s in schedules}) == 1
+        codings = [coding.coding_of(trace) for trace in traces]
+        if any(each != codings[0] for each in codings):
+            names = sorted({str(trace.metadata.get("transport")) for trace in traces})
+            checks.fail("traces", names, "those of one transport, side by side")
+        merge = codings[0] is None
+        schedules = [compile_trace(trace, merge=merge) for trace in traces]
+        merge &= len({s.worker.shape[1] for s in schedules}) == 1
         merge &= self.lanes == 1 or all(len(s.stretches) == 1 for s in schedules)
         slots = not all(s.reads_newest for s in schedules)
         if not merge or (slots and any(s.reads_newest for s in schedules)):
@@ -92,6 +99,7 @@ class Replay:
             accumulates=windowed or not in_step or any(s.accumulates for s in schedules),
             keeps_copies=any(s.keeps_copies for s in schedules),
             compensates=any(s.compensation.any() for s in schedules),
+            coding=codings[0],
         )
         if not self._shape.reads_newest:
             most = max(max(s.num_slots for s in schedules), max(trace.num_workers for trace in traces) + 1)
@@ -102,11 +110,13 @@ class Replay:
         seeds = [int(trace.metadata["seed"]) for trace in traces]
         self._key = _stack([run_key(seed, BATCHES) for seed in seeds])
         states, programs, constants = [], [], []
+        self._num_workers = power_of_two(max(trace.num_workers for trace in traces))
         for seed, optimizer in zip(seeds, optimizers, strict=True):
             params = problem.init(run_key(seed, INIT))
             state = optimizer.init(params)
             program, numbers = hoist(optimizer.update, params, state, params)
-            states.append(initial(self._shape, self._spill + 1, params, state))
+            memory = coding.start(codings[0], seed, self._num_workers, params) if codings[0] else ()
+            states.append(initial(self._shape, self._spill + 1, params, state, memory))
             programs.append(program)
             constants.append(numbers)
         if any(program != programs[0] for program in programs):
@@ -139,7 +149,7 @@ class Replay:
                 self._program,
                 self._shape,
                 self._state,
-                _stack([cut_rows(*span, self._size, self._spill, self._width) for span in spans], np.stack),
+                _stack([self._rows(*span) for span in spans], np.stack),
                 max(stop - row for _, row, stop in spans),
                 self._indices,
                 _stack(first, np.stack),
@@ -147,6 +157,16 @@ class Replay:
                 self._constants,
             )
             self._row = stops
+
+    def _rows(self, schedule: Schedule, start: int, stop: int) -> Rows:
+        rows = cut_rows(schedule, start, stop, self._size, self._spill, self._width)
+        if self._shape.coding is None:
+            return rows
+        worker, clock = (
+            pad(column[start:stop, 0], self._size, np.int32, fill)
+            for column, fill in ((schedule.worker, self._num_workers), (schedule.clock, 0))
+        )
+        return rows._replace(worker=worker, clock=clock)
 
     def _begin_stretch(self) -> None:
         """Gets ready for the rows of the stretch that the next row is in; lanes have but one."""

@@ -12,7 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from dmlcore.problems.problem import Problem
+from dmlcore.replayer import coding
 from dmlcore.replayer.batches import task_indices
+from dmlcore.replayer.coding import Coding
 from dmlcore.replayer.hoist import Program
 from dmlcore.replayer.steps import add, compensate, optimizer_step, weigh
 
@@ -33,6 +35,7 @@ class Shape(NamedTuple):
     accumulates: bool
     keeps_copies: bool
     compensates: bool = False
+    coding: Coding | None = None
 
 
 class Rows(NamedTuple):
@@ -45,15 +48,18 @@ class Rows(NamedTuple):
     write: Any
     keep: Any
     last: Any
+    worker: Any = ()  # these two where codecs need them
+    clock: Any = ()
 
 
 class Carry(NamedTuple):
-    """State of a replay: what the server has, the update it gathers, the versions still needed."""
+    """State of a replay: what the server has, the update it gathers, the versions still needed, memories."""
 
     params: Any
     optimizer_state: Any
     gathered: Any
     slots: Any
+    memory: Any = ()
 
 
 def draw(num_samples: int, width: int, key: Any, worker: Any, clock: Any) -> Any:
@@ -68,7 +74,7 @@ def draw(num_samples: int, width: int, key: Any, worker: Any, clock: Any) -> Any
     return jax.vmap(jax.vmap(of_task))(worker, clock).reshape(len(worker), -1)
 
 
-def initial(shape: Shape, num_slots: int, params: Any, optimizer_state: Any) -> Carry:
+def initial(shape: Shape, num_slots: int, params: Any, optimizer_state: Any, memory: Any = ()) -> Carry:
     """Returns the state before the first row, with version 0 in every slot."""
     gathered = jax.tree.map(jnp.zeros_like, params) if shape.accumulates else ()
     slots: Any = ()
@@ -76,7 +82,8 @@ def initial(shape: Shape, num_slots: int, params: Any, optimizer_state: Any) -> 
         version = (params, optimizer_state) if shape.keeps_copies else params
         slots = jax.tree.map(lambda x: jnp.broadcast_to(x, (num_slots, *jnp.shape(x))), version)
     # Every leaf its own buffer, since the carry is donated.
-    return Carry(jax.tree.map(jnp.array, params), jax.tree.map(jnp.array, optimizer_state), gathered, slots)
+    params, optimizer_state, memory = jax.tree.map(jnp.array, (params, optimizer_state, memory))
+    return Carry(params, optimizer_state, gathered, slots, memory)
 
 
 # In `at` and `store` not `slots[slot]` and `slots.at[slot].set(value)`: those check bounds at every step.
@@ -155,7 +162,7 @@ def take_in(
         i: which of them.
     """
     step = functools.partial(optimizer_step, program, constants)
-    params, optimizer_state, gathered, slots = carry
+    params, optimizer_state, gathered, slots, memory = carry
     if shape.compensates:
         gradient = compensate(rows.compensation[i], gradient, params, held[0])
     if shape.keeps_copies:
@@ -171,7 +178,7 @@ def take_in(
         params, optimizer_state = step(gradient, (params, optimizer_state))
     if not shape.reads_newest:
         slots = store(slots, rows.write[i], (params, optimizer_state) if shape.keeps_copies else params)
-    return Carry(params, optimizer_state, gathered, slots)
+    return Carry(params, optimizer_state, gathered, slots, memory)
 
 
 def advance(
@@ -207,8 +214,20 @@ def advance(
     def work_off(i: Any, carry: Carry) -> Carry:
         held = load(shape, carry, rows.read[i])
         samples, batch_size, weight = indices[first + i], rows.batch_size[i], rows.weight[i]
-        gradient = row_gradient(problem, shape.gradient, held[0], samples, batch_size, weight, data)
-        return take_in(program, constants, shape, carry, held, gradient, rows, i)
+        gradient_on = functools.partial(
+            row_gradient, problem, indices=samples, batch_size=batch_size, weight=weight, data=data
+        )
+        if shape.coding is None:
+            gradient = gradient_on(shape.gradient, held[0])
+            return take_in(program, constants, shape, carry, held, gradient, rows, i)
+        worker, clock = rows.worker[i], rows.clock[i]
+        part = coding.of(carry.memory, worker)
+        view, part = coding.received(shape.coding, part, worker, clock, held[0])
+        gradient = gradient_on(shape.gradient._replace(weighs=False), view)
+        step = lambda g, p: optimizer_step(program, constants, g, (p, carry.optimizer_state))[0]  # noqa: E731
+        gradient, part = coding.sent(shape.coding, part, worker, clock, gradient, view, step)
+        carry = carry._replace(memory=coding.put(carry.memory, worker, part))
+        return take_in(program, constants, shape, carry, (view, None), weigh(weight[0], gradient), rows, i)
 
     return jax.lax.fori_loop(0, count, work_off, carry)
 

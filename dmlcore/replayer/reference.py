@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -11,6 +12,7 @@ import optax
 
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer.batches import BATCHES, INIT, run_key, task_indices
+from dmlcore.replayer.coding import coding_of, of, put, received, sent, start
 from dmlcore.trace import Trace
 
 
@@ -50,6 +52,9 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
         gradient = jax.grad(lambda p: jnp.mean(problem.losses(p, batch)))(params)
         return jax.tree.map(lambda g: weight * g, gradient)
 
+    def one_step(optimizer_state: Any, gradient: Any, params: Any) -> Any:
+        return step((params, optimizer_state), gradient)[0]
+
     strength = trace.metadata.get("compensation", 0.0)
 
     @jax.jit
@@ -59,6 +64,9 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
 
         return jax.tree.map(correct, gradient, now, then)
 
+    coding = coding_of(trace)
+    memory = start(coding, seed, trace.num_workers, params) if coding else None
+
     applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["update", "worker", "clock"])
     for _, tasks in applied.groupby("update"):
         gradients = []
@@ -66,8 +74,18 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
         for task in rows:
             kept = math.isnan(task.pull_start)
             view = copies[task.worker] if kept else versions[task.version_read]
-            indices = task_indices(key, task.worker, task.clock, task.batch_size, problem.num_samples)
-            gradient = weighted_gradient(view[0], indices, task.weight)
+            who = (task.worker, task.clock)
+            part = memory and of(memory, task.worker)
+            if coding:
+                arrived, part = received(coding, part, *who, view[0])
+                view = arrived, versions[-1][1]
+            indices = task_indices(key, *who, task.batch_size, problem.num_samples)
+            gradient = weighted_gradient(view[0], indices, 1.0 if coding else task.weight)
+            if coding:
+                own = functools.partial(one_step, versions[-1][1])
+                gradient, part = sent(coding, part, *who, gradient, view[0], own)
+                gradient = jax.tree.map(lambda g, weight=task.weight: weight * g, gradient)
+                memory = put(memory, task.worker, part)
             if strength:
                 gradient = compensated(gradient, task.weight, versions[-1][0], view[0])
             copies[task.worker] = step(view, gradient)

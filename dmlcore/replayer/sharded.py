@@ -12,6 +12,7 @@ import optax
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from dmlcore import checks
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer.batches import BATCHES, INIT, run_key
 from dmlcore.replayer.compiled import cut_rows, device_data, evaluate, gradient_shape, pad
@@ -30,6 +31,9 @@ class _Lane:
         self, trace: Trace, problem: Problem, optimizer: optax.GradientTransformation, mesh: Mesh, data: Any
     ):
         self._problem, self._mesh, self._data = problem, mesh, data
+        if trace.metadata.get("changes_values"):
+            sends = "one that sends values as they are, on several devices"
+            checks.fail("transport", trace.metadata["transport"], sends)
         schedule = compile_trace(trace)
         self._in_lock_step = schedule.reads_newest and not schedule.accumulates
         if not self._in_lock_step:

@@ -3,6 +3,7 @@
 from dmlcore.theory.bound import Constants, decay, floor
 from dmlcore.theory.order_statistics import kth_of, mean_round
 from dmlcore.theory.response import LAWS, Response, erlang, exponential, fit_response, shifted
+from dmlcore.theory.rounds import round_speedup
 from dmlcore.theory.schedule import Account, Phase, Schedule, fixed_schedule, greedy_schedule
 from dmlcore.theory.switching import switching_times
 
@@ -22,6 +23,7 @@ __all__ = [
     "greedy_schedule",
     "kth_of",
     "mean_round",
+    "round_speedup",
     "shifted",
     "switching_times",
 ]

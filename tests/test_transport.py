@@ -1,0 +1,254 @@
+"""Transports: pipelines take the time and make the updates they should; codecs round in the training too."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import dmlcore as dml
+from dmlcore import codecs
+from dmlcore.faults import Crash
+from dmlcore.replayer.reference import replay_reference
+from dmlcore.replayer.steps import Stepper
+from dmlcore.transport import coded, pipelined, plain, resolve
+
+CLUSTER = dml.Cluster.from_speeds([1000, 800, 500], latency=0.002, bandwidth=2e6, jitter=stats.expon())
+TRANSPORTS = {
+    "stochastic": coded("affine(bits=8)"),
+    "feedback": coded("error_feedback(one_bit())"),
+    "difference": coded(pull="difference(affine(bits=8, stochastic=False))"),
+    "both ways": coded("error_feedback(affine(bits=4))", "difference(affine(bits=6))"),
+    "rounded parameters": coded("terngrad()", "affine(bits=8)"),
+    "pipelined": pipelined(),
+    "own steps": pipelined(own_steps=True),
+    "all": pipelined(coded("qsgd(levels=8)", "affine(bits=8)"), own_steps=True),
+}
+
+
+def largest_difference(first, second):
+    return max(
+        float(abs(a - b).max()) for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+    )
+
+
+@pytest.mark.parametrize("latency", [0.0, 0.1, 0.5, 0.8, 3.0])
+@pytest.mark.parametrize("speeds", [[32.0] * 3, [32.0, 16.0, 8.0]], ids=["even", "uneven"])
+def test_a_pipelined_round_takes_the_longer_of_computing_and_transfers(latency, speeds):
+    cluster = dml.Cluster.from_speeds(speeds, latency=latency)
+    trace = dml.simulate(dml.bsp(), cluster, updates=40, transport=pipelined())
+    rounds = np.diff(trace.updates["time"])[5:]
+    computing = 32 / min(speeds)
+    np.testing.assert_allclose(rounds, max(computing, 2 * latency), rtol=1e-12)
+    one_after_the_other = dml.simulate(dml.bsp(), cluster, updates=40)
+    np.testing.assert_allclose(np.diff(one_after_the_other.updates["time"]), computing + 2 * latency)
+
+
+@given(
+    seed=st.integers(0, 99),
+    latency=st.sampled_from([0.0, 0.01, 0.1]),
+    policy=st.sampled_from([dml.bsp(), dml.asp(), dml.essp(1), dml.k_async(2)]),
+)
+@settings(max_examples=30, deadline=None)
+def test_a_pipelined_worker_computes_one_task_after_the_other_on_what_it_has(seed, latency, policy):
+    cluster = dml.Cluster.uniform(4, latency=latency, jitter=stats.expon(), latency_jitter=stats.expon())
+    trace = dml.simulate(policy, cluster, updates=60, seed=seed, transport=pipelined())
+    for _, tasks in trace.tasks.sort_values("clock").groupby("worker"):
+        start, end, arrival = (
+            tasks[name].to_numpy() for name in ("compute_start", "compute_end", "push_end")
+        )
+        assert tasks["clock"].tolist() == list(range(len(tasks)))
+        assert (start[1:] >= end[:-1]).all()
+        there = np.isfinite(arrival)
+        # A push sets off when the next task begins, and takes the link's time from there.
+        assert (arrival[:-1] >= start[1:])[there[:-1]].all()
+        # The copy of a task was sent when the push before the last had arrived.
+        assert (tasks["pull_start"].to_numpy()[2:] >= arrival[:-2])[there[:-2]].all()
+
+
+def gradient_of_round(stepper, params, clock, workers, weight):
+    parts = [stepper.weighed(weight, stepper.gradient(params, w, clock, 32)) for w in range(workers)]
+    return stepper.total(parts)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_delay_one_is_its_recurrence(workers):
+    """w_{k+1} = w_k - eta G(w_{k-1})."""
+    problem, optimizer = dml.problems.digits_mlp(), optax.sgd(0.3)
+    cluster = dml.Cluster.uniform(workers, latency=0.01)
+    run = dml.train(problem, cluster, dml.bsp(), optimizer, updates=30, transport=pipelined())
+    stepper = Stepper(problem, optimizer, seed=0)
+    states = [stepper.start()]
+    for k in range(30):
+        gradient = gradient_of_round(stepper, states[max(k - 1, 0)][0], k, workers, 1 / workers)
+        states.append(stepper.step(gradient, states[-1]))
+    difference = largest_difference(run.params, states[-1][0])
+    assert difference == 0 if workers == 1 else difference < 1e-6  # several are one gradient, by rounding
+
+
+def test_own_steps_are_their_recurrence():
+    """w_i = w_{k-1} - eta g_i(its view at k - 1), w_{k+1} = w_k - eta mean_i g_i(w_i)."""
+    problem, eta, workers = dml.problems.digits_mlp(), 0.3, 3
+    cluster = dml.Cluster.uniform(workers, latency=0.01)
+    run = dml.train(
+        problem, cluster, dml.bsp(), optax.sgd(eta), updates=30, transport=pipelined(own_steps=True)
+    )
+    stepper = Stepper(problem, optax.sgd(eta), seed=0)
+    versions = [stepper.start()[0]]
+    own = [jax.tree.map(jnp.zeros_like, versions[0])] * workers
+    for k in range(30):
+        views = [jax.tree.map(jnp.add, versions[max(k - 1, 0)], delta) for delta in own]
+        gradients = [stepper.gradient(view, w, k, 32) for w, view in enumerate(views)]
+        own = [jax.tree.map(lambda g: -eta * g, gradient) for gradient in gradients]
+        mean = jax.tree.map(lambda *parts: sum(parts) / workers, *gradients)
+        versions.append(jax.tree.map(lambda w, g: w - eta * g, versions[-1], mean))
+    assert largest_difference(run.params, versions[-1]) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("policy", "name", "optimizer"),
+    [(dml.bsp(), name, optax.sgd(2e-3)) for name in TRANSPORTS]
+    + [(dml.asp(), name, optax.sgd(2e-3)) for name in ("both ways", "pipelined", "all")]
+    + [(dml.k_async(2), "all", optax.adam(0.01))],
+    ids=lambda value: getattr(value, "name", value if isinstance(value, str) else ""),
+)
+def test_compiled_equals_reference(policy, name, optimizer):
+    with jax.enable_x64(True):
+        problem = dml.problems.linear_regression(num_samples=64, num_features=5, dtype="float64")
+        options = {"updates": 40, "transport": TRANSPORTS[name], "batch_size": 8}
+        run = dml.train(problem, CLUSTER, policy, optimizer, **options)
+        assert largest_difference(run.params, replay_reference(run.trace, problem, optimizer)) <= 1e-10
+
+
+def test_exact_codecs_change_nothing():
+    problem = dml.problems.digits_mlp()
+    runs = [
+        dml.train(problem, CLUSTER, dml.asp(), optax.sgd(0.1), updates=60, transport=transport)
+        for transport in (plain(), coded("exact()", "exact()"))
+    ]
+    assert largest_difference(runs[0].params, runs[1].params) == 0
+    assert runs[0].trace.metadata["transfer_bytes"] == runs[1].trace.metadata["transfer_bytes"]
+
+
+def test_the_clock_is_charged_what_the_message_weighs():
+    problem, codec = dml.problems.digits_mlp(), codecs.affine(5)
+    params = problem.init(jax.random.key(0))
+    message, _ = codec.encode(jax.random.key(1), (), params)
+    run = dml.train(problem, CLUSTER, dml.bsp(), optax.sgd(0.1), updates=3, transport=coded(codec))
+    pulled, pushed = run.trace.metadata["transfer_bytes"]
+    assert pushed == len(codecs.pack(message)) == codec.num_bytes(problem.tensor_sizes)
+    assert pulled == problem.parameter_bytes
+    slow = dml.Cluster.uniform(2, bandwidth=1000.0)
+    trace = dml.simulate(
+        dml.asp(),
+        slow,
+        updates=2,
+        transport=coded(codec),
+        parameter_bytes=problem.parameter_bytes,
+        tensor_sizes=problem.tensor_sizes,
+    )
+    task = trace.tasks.iloc[0]
+    assert task["push_end"] - task["compute_end"] == pytest.approx(pushed / 1000)
+    assert task["compute_start"] - task["pull_start"] == pytest.approx(pulled / 1000)
+
+
+def test_lanes_side_by_side_are_those_alone():
+    problem, optimizer = dml.problems.digits_mlp(), optax.sgd(0.2)
+    transport = coded("error_feedback(one_bit())", "difference(affine(bits=8))")
+    runs = [
+        dml.train(problem, CLUSTER, dml.asp(), optimizer, updates=30, transport=transport, seed=seed)
+        for seed in range(2)
+    ]
+    lanes = dml.replay_lanes([run.trace for run in runs], problem, [optimizer] * 2)
+    for run, lane in zip(runs, lanes, strict=True):
+        assert largest_difference(run.params, lane.params) < 1e-3  # roundings may fall on the other side
+
+
+def test_a_saved_trace_says_how_values_travelled(tmp_path):
+    problem, optimizer = dml.problems.digits_mlp(), optax.sgd(0.2)
+    run = dml.train(problem, CLUSTER, dml.bsp(), optimizer, updates=10, transport=TRANSPORTS["all"])
+    run.trace.save(tmp_path / "trace.parquet")
+    again = dml.replay(dml.Trace.load(tmp_path / "trace.parquet"), problem, optimizer)
+    assert largest_difference(run.params, again.params) == 0
+
+
+def test_names_make_the_same_transport():
+    for transport in TRANSPORTS.values():
+        assert resolve(transport.name) == transport
+
+
+def test_threads_round_as_the_replay_does():
+    problem, optimizer = dml.problems.digits_mlp(), optax.sgd(0.1)
+    transport = coded("error_feedback(affine(bits=8))", "difference(affine(bits=8))")
+    run = dml.train(
+        problem,
+        CLUSTER,
+        dml.asp(),
+        optimizer,
+        updates=40,
+        transport=transport,
+        engine=dml.engines.threads(time_scale=0.2),
+    )
+    assert largest_difference(run.params, dml.replay(run.trace, problem, optimizer).params) < 1e-2
+
+
+WRONG = {
+    "cancels": (dml.k_sync(2), {"transport": pipelined()}, "policy: got k_sync.*cancels no task"),
+    "keeps copies": (dml.ssp(2), {"transport": pipelined()}, "policy: got ssp.*lets worker . keep"),
+    "keeps coded copies": (dml.ssp(2), {"transport": coded("affine(bits=8)")}, "lets worker . keep"),
+    "drops": (
+        dml.k_batch_sync(2),
+        {"transport": coded("error_feedback(one_bit())")},
+        "transport: got 'coded.*one without a memory, under k_batch_sync.*in no update",
+    ),
+    "watches": (dml.adasync(2), {"transport": coded("affine(bits=8)")}, "transport: got .*as they are"),
+    "on devices": (
+        dml.bsp(),
+        {"transport": coded("affine(bits=8)"), "engine": "devices"},
+        "transport: got .*on several devices",
+    ),
+    "on a real clock": (
+        dml.bsp(),
+        {"transport": pipelined(), "engine": "threads"},
+        r"transport: got pipelined\(plain\(\)\), allowed is one that is not pipelined",
+    ),
+    "no such codec": (dml.bsp(), {"transport": "coded(push=zip())"}, "zip"),
+    "no transport": (
+        dml.bsp(),
+        {"transport": "affine(bits=8)"},
+        "transport: got .*allowed is a call of plain, coded, pipelined$",
+    ),
+    "no call": (
+        dml.bsp(),
+        {"transport": "coded(push=__import__('os'))"},
+        "transport: got .*__import__.*allowed is a call of plain, coded",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_uses(name):
+    policy, options, message = WRONG[name]
+    with pytest.raises(ValueError, match=message):
+        dml.train(dml.problems.digits_mlp(), CLUSTER, policy, optax.sgd(0.1), updates=20, **options)
+
+
+def test_no_faults_where_values_change():
+    rough = CLUSTER.with_faults(Crash(worker=0, time=0.1, seconds=0.1))
+    for transport in (pipelined(), coded("affine(bits=8)")):
+        with pytest.raises(ValueError, match=r"transport: got .*where there are faults"):
+            dml.simulate(dml.bsp(), rough, updates=3, transport=transport)
+
+
+def test_wrong_arguments():
+    for make, message in (
+        (lambda: pipelined(pipelined()), "transport: got 'pipelined.*one that is not pipelined"),
+        (lambda: pipelined(own_steps="yes"), "own_steps: got 'yes', allowed is True or False"),
+        (lambda: coded(push=3), "codec: got 3"),
+        (lambda: resolve("coded("), "transport: got 'coded"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make()
