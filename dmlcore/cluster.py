@@ -13,26 +13,10 @@ from scipy import stats
 from dmlcore import checks
 from dmlcore.faults import Fault, Faults, Hang, check_faults
 from dmlcore.jitter import Quantile, SizedJitter, check_jitter, show_jitter
+from dmlcore.slowdowns import Stragglers
 from dmlcore.theory import Response
 
 NONE = Faults()
-
-
-@dataclass(frozen=True)
-class Stragglers:
-    """Slow episodes: a Markov chain over a worker's tasks that switches between normal and slow.
-
-    Args:
-        slowdown: factor on the time of a task in a slow episode, >= 1.
-        fraction: long-run share of tasks that are slow, 0 to 1; 1 is a persistent straggler.
-        mean_tasks: mean length of a slow episode, tasks, >= 1.
-        workers: which workers have them; None: all.
-    """
-
-    slowdown: float
-    fraction: float
-    mean_tasks: float
-    workers: tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -201,22 +185,7 @@ class Cluster:
             >>> Cluster.uniform(8).with_stragglers(3, fraction=1, workers=[0])
             Cluster(8 workers, 1000 samples/s, 3x slow on 100% of tasks of 1 worker)
         """
-        slowdown = checks.real("slowdown", slowdown, low=1, high=1e300)
-        fraction = checks.real("fraction", fraction, low=0, high=1)
-        mean_tasks = checks.real("mean_tasks", mean_tasks, low=1, high=1e300)
-        if fraction < 1 and fraction / (1 - fraction) > mean_tasks:
-            least = fraction / (1 - fraction)
-            checks.fail(
-                "mean_tasks", mean_tasks, f"a number >= {least:g}, for episodes on {fraction:.0%} of tasks"
-            )
-        if workers is not None:
-            if not isinstance(workers, Iterable):
-                checks.fail("workers", workers, "numbers of workers, such as [0]")
-            last = self.num_workers - 1
-            workers = tuple(
-                checks.integer("workers", w, low=0, high=last, why="the workers") for w in workers
-            )
-        episodes = Stragglers(slowdown, fraction, mean_tasks, workers)
+        episodes = Stragglers.checked(self.num_workers, slowdown, fraction, mean_tasks, workers)
         return dataclasses.replace(self, stragglers=(*self.stragglers, episodes))
 
     def with_faults(
@@ -293,13 +262,7 @@ class Cluster:
         parts += [f"{slowest_link:g} B/s"] * (slowest_link < math.inf)
         parts += [f"jitter={show_jitter(self.jitter)}"] * (self.jitter is not None)
         parts += [f"latency_jitter={show_jitter(self.latency_jitter)}"] * (self.latency_jitter is not None)
-        for each in self.stragglers:
-            who = (
-                ""
-                if each.workers is None
-                else f" of {len(each.workers)} worker" + "s" * (len(each.workers) > 1)
-            )
-            parts.append(f"{each.slowdown:g}x slow on {each.fraction:.0%} of tasks{who}")
+        parts += [str(each) for each in self.stragglers]
         count = len(self.faults.events)
         parts += [f"{count} fault" + "s" * (count > 1)] * (count > 0)
         return f"Cluster({', '.join(parts)})"

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from dmlcore import checks
-from dmlcore.cluster import Cluster, Stragglers
+from dmlcore.cluster import Cluster
 from dmlcore.jitter import Quantile, SizedJitter, quantile_function
+from dmlcore.slowdowns import Stragglers
 
 WORKERS_PER_BLOCK = 32
 CLOCKS_PER_BLOCK = 32

@@ -17,7 +17,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # A module imports from rows above its own, never from its own row or below.
 LAYERS = (
     {"types", "checks", "files", "provenance"},
-    {"checkpoints", "faults", "jitter", "theory"},
+    {"checkpoints", "faults", "jitter", "slowdowns", "theory"},
     {"policies", "loads", "transport", "cluster", "data"},
     {"draws", "problems"},
     {"trace"},
