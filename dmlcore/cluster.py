@@ -13,7 +13,7 @@ from scipy import stats
 from dmlcore import checks
 from dmlcore.faults import Fault, Faults, Hang, check_faults
 from dmlcore.jitter import Quantile, SizedJitter, check_jitter, show_jitter
-from dmlcore.slowdowns import Stragglers
+from dmlcore.slowdowns import SpeedChange, Stragglers
 from dmlcore.theory import Response
 
 NONE = Faults()
@@ -40,6 +40,7 @@ class Cluster:
         stragglers: slow episodes.
         faults: what breaks when.
         pull_latency_seconds: mean delay of each worker's link on the way to it; None: as `latency_seconds`.
+        changes: of workers' speeds, at known tasks.
     """
 
     samples_per_second: tuple[float, ...]
@@ -51,6 +52,7 @@ class Cluster:
     stragglers: tuple[Stragglers, ...] = ()
     faults: Faults = NONE
     pull_latency_seconds: tuple[float, ...] | None = None
+    changes: tuple[SpeedChange, ...] = ()
 
     @classmethod
     def uniform(cls, num_workers: int, samples_per_second: float = 1000.0, **options: Any) -> Cluster:
@@ -188,6 +190,34 @@ class Cluster:
         episodes = Stragglers.checked(self.num_workers, slowdown, fraction, mean_tasks, workers)
         return dataclasses.replace(self, stragglers=(*self.stragglers, episodes))
 
+    def with_speed_change(
+        self,
+        slowdown: float,
+        *,
+        clock: int,
+        until: int | None = None,
+        workers: Sequence[int] | None = None,
+    ) -> Cluster:
+        """Returns this cluster with a change of speed added: at a known task, not by chance.
+
+        A worker's tasks `clock` to `until - 1` take `slowdown` times as long. Changes that overlap multiply.
+
+        Args:
+            slowdown: factor on the time of a task, > 0; below 1 workers become faster.
+            clock: number of a worker's first task that it holds for, 0-based.
+            until: number of the first that it holds for no more; None: it lasts.
+            workers: whose speed changes; None: everybody's.
+
+        Raises:
+            ValueError: an argument is out of range.
+
+        Example:
+            >>> Cluster.uniform(8).with_speed_change(2, clock=30, workers=[0])
+            Cluster(8 workers, 1000 samples/s, 2x as long from task 30 of 1 worker)
+        """
+        change = SpeedChange.checked(self.num_workers, slowdown, clock, until, workers)
+        return dataclasses.replace(self, changes=(*self.changes, change))
+
     def with_faults(
         self, *faults: Fault, patience: float | None = None, checkpoint_every: int | None = None
     ) -> Cluster:
@@ -241,6 +271,7 @@ class Cluster:
                 else {"pull_latency_seconds": short(self.pull_latency_seconds)}
             ),
             "stragglers": [dataclasses.asdict(each) for each in self.stragglers],
+            **({"changes": [each.describe() for each in self.changes]} if self.changes else {}),
             **({"faults": self.faults.describe()} if self.faults.events else {}),
         }
 
@@ -262,7 +293,7 @@ class Cluster:
         parts += [f"{slowest_link:g} B/s"] * (slowest_link < math.inf)
         parts += [f"jitter={show_jitter(self.jitter)}"] * (self.jitter is not None)
         parts += [f"latency_jitter={show_jitter(self.latency_jitter)}"] * (self.latency_jitter is not None)
-        parts += [str(each) for each in self.stragglers]
+        parts += [str(each) for each in (*self.stragglers, *self.changes)]
         count = len(self.faults.events)
         parts += [f"{count} fault" + "s" * (count > 1)] * (count > 0)
         return f"Cluster({', '.join(parts)})"

@@ -1,9 +1,12 @@
-"""What makes a cluster's tasks take longer than its speeds say: slow episodes, by chance."""
+"""What makes tasks take another time than a cluster's speeds say: slow episodes by chance, known changes."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dmlcore import checks
 
@@ -46,6 +49,41 @@ class Stragglers:
 
     def __str__(self) -> str:
         return f"{self.slowdown:g}x slow on {self.fraction:.0%} of tasks{_of(self.workers)}"
+
+
+@dataclass(frozen=True)
+class SpeedChange:
+    """From a known task on, a worker's tasks take another time.
+
+    Args:
+        slowdown: factor on the time of a task meanwhile, > 0; below 1 the worker is faster.
+        clock: number of the first task that it holds for.
+        until: number of the first task that it holds for no more; infinity: it lasts.
+        workers: whose speed changes; None: everybody's.
+    """
+
+    slowdown: float
+    clock: int
+    until: float
+    workers: tuple[int, ...] | None
+
+    @classmethod
+    def checked(
+        cls, num_workers: int, slowdown: float, clock: int, until: float | None, workers: Sequence[int] | None
+    ) -> SpeedChange:
+        """Returns the change that these arguments of `Cluster.with_speed_change` ask for."""
+        slowdown = checks.real("slowdown", slowdown, above=0, high=1e300)
+        clock = checks.integer("clock", clock, low=0)
+        last = math.inf if until is None else checks.integer("until", until, low=clock + 1)
+        return cls(slowdown, clock, last, check_workers(workers, num_workers))
+
+    def describe(self) -> dict[str, Any]:
+        """Returns the change as plain JSON values."""
+        return dataclasses.asdict(self) | {"until": None if self.until == math.inf else self.until}
+
+    def __str__(self) -> str:
+        until = "" if self.until == math.inf else f" to {self.until}"
+        return f"{self.slowdown:g}x as long from task {self.clock}{until}{_of(self.workers)}"
 
 
 def check_workers(workers: Sequence[int] | None, num_workers: int) -> tuple[int, ...] | None:
