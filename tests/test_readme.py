@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
-from dmlcore import claims, policies
+from dmlcore import claims, loads, policies
 from dmlcore.papers import PAPERS
 
 ROOT = Path(__file__).parents[1]
@@ -55,6 +55,11 @@ def test_every_policy_is_named():
     for name in policies.__all__:
         if name.islower():
             assert f"`{name}(" in README
+
+
+def test_every_load_rule_is_named():
+    for name in loads.LOADS:
+        assert f"`{name}(" in README
 
 
 def test_what_it_points_to_is_there():

@@ -87,6 +87,11 @@ class Setup:
         """What breaks when."""
         return self.cluster.faults
 
+    @property
+    def sizes_change(self) -> bool:
+        """Whether the load rule changes batch sizes as it goes."""
+        return self.load.observe is not None
+
     def timing(self) -> Timing:
         """Returns when the phases of a task are due; with draws of its own, since those are not shared."""
         return Timing(Draws(self.cluster, self.seed), *self.transferred_bytes())
@@ -146,7 +151,7 @@ class Job:
 
     def stepper(self, device: Any = None) -> Stepper:
         """Returns the run's arithmetic, on a device."""
-        return Stepper(self.problem, self.optimizer, self.setup.seed, device)
+        return Stepper(self.problem, self.optimizer, self.setup.seed, device, self.setup.sizes_change)
 
     def timing(self) -> Timing | None:
         """Returns when phases are due, where that is injected."""
