@@ -48,18 +48,33 @@ _MODULES = (
     "codecs",
     "engines",
     "faults",
+    "loads",
     "metrics",
     "perfetto",
     "plot",
     "policies",
     "problems",
     "theory",
+    "transport",
 )
 
 __all__ = [*_HOME, *_MODULES]
 
 if TYPE_CHECKING:  # the same names, for type checkers and editors
-    from dmlcore import claims, codecs, engines, faults, metrics, perfetto, plot, policies, problems, theory  # noqa: F401
+    from dmlcore import (  # noqa: F401
+        claims,
+        codecs,
+        engines,
+        faults,
+        loads,
+        metrics,
+        perfetto,
+        plot,
+        policies,
+        problems,
+        theory,
+        transport,
+    )
     from dmlcore.calibration import calibrate  # noqa: F401
     from dmlcore.cluster import Cluster  # noqa: F401
     from dmlcore.comparison import compare, sweep  # noqa: F401

@@ -13,26 +13,10 @@ from scipy import stats
 from dmlcore import checks
 from dmlcore.faults import Fault, Faults, Hang, check_faults
 from dmlcore.jitter import Quantile, SizedJitter, check_jitter, show_jitter
+from dmlcore.slowdowns import SpeedChange, Stragglers
 from dmlcore.theory import Response
 
 NONE = Faults()
-
-
-@dataclass(frozen=True)
-class Stragglers:
-    """Slow episodes: a Markov chain over a worker's tasks that switches between normal and slow.
-
-    Args:
-        slowdown: factor on the time of a task in a slow episode, >= 1.
-        fraction: long-run share of tasks that are slow, 0 to 1; 1 is a persistent straggler.
-        mean_tasks: mean length of a slow episode, tasks, >= 1.
-        workers: which workers have them; None: all.
-    """
-
-    slowdown: float
-    fraction: float
-    mean_tasks: float
-    workers: tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -56,6 +40,7 @@ class Cluster:
         stragglers: slow episodes.
         faults: what breaks when.
         pull_latency_seconds: mean delay of each worker's link on the way to it; None: as `latency_seconds`.
+        changes: of workers' speeds, at known tasks.
     """
 
     samples_per_second: tuple[float, ...]
@@ -67,6 +52,7 @@ class Cluster:
     stragglers: tuple[Stragglers, ...] = ()
     faults: Faults = NONE
     pull_latency_seconds: tuple[float, ...] | None = None
+    changes: tuple[SpeedChange, ...] = ()
 
     @classmethod
     def uniform(cls, num_workers: int, samples_per_second: float = 1000.0, **options: Any) -> Cluster:
@@ -201,23 +187,36 @@ class Cluster:
             >>> Cluster.uniform(8).with_stragglers(3, fraction=1, workers=[0])
             Cluster(8 workers, 1000 samples/s, 3x slow on 100% of tasks of 1 worker)
         """
-        slowdown = checks.real("slowdown", slowdown, low=1, high=1e300)
-        fraction = checks.real("fraction", fraction, low=0, high=1)
-        mean_tasks = checks.real("mean_tasks", mean_tasks, low=1, high=1e300)
-        if fraction < 1 and fraction / (1 - fraction) > mean_tasks:
-            least = fraction / (1 - fraction)
-            checks.fail(
-                "mean_tasks", mean_tasks, f"a number >= {least:g}, for episodes on {fraction:.0%} of tasks"
-            )
-        if workers is not None:
-            if not isinstance(workers, Iterable):
-                checks.fail("workers", workers, "numbers of workers, such as [0]")
-            last = self.num_workers - 1
-            workers = tuple(
-                checks.integer("workers", w, low=0, high=last, why="the workers") for w in workers
-            )
-        episodes = Stragglers(slowdown, fraction, mean_tasks, workers)
+        episodes = Stragglers.checked(self.num_workers, slowdown, fraction, mean_tasks, workers)
         return dataclasses.replace(self, stragglers=(*self.stragglers, episodes))
+
+    def with_speed_change(
+        self,
+        slowdown: float,
+        *,
+        clock: int,
+        until: int | None = None,
+        workers: Sequence[int] | None = None,
+    ) -> Cluster:
+        """Returns this cluster with a change of speed added: at a known task, not by chance.
+
+        A worker's tasks `clock` to `until - 1` take `slowdown` times as long. Changes that overlap multiply.
+
+        Args:
+            slowdown: factor on the time of a task, > 0; below 1 workers become faster.
+            clock: number of a worker's first task that it holds for, 0-based.
+            until: number of the first that it holds for no more; None: it lasts.
+            workers: whose speed changes; None: everybody's.
+
+        Raises:
+            ValueError: an argument is out of range.
+
+        Example:
+            >>> Cluster.uniform(8).with_speed_change(2, clock=30, workers=[0])
+            Cluster(8 workers, 1000 samples/s, 2x as long from task 30 of 1 worker)
+        """
+        change = SpeedChange.checked(self.num_workers, slowdown, clock, until, workers)
+        return dataclasses.replace(self, changes=(*self.changes, change))
 
     def with_faults(
         self, *faults: Fault, patience: float | None = None, checkpoint_every: int | None = None
@@ -272,6 +271,7 @@ class Cluster:
                 else {"pull_latency_seconds": short(self.pull_latency_seconds)}
             ),
             "stragglers": [dataclasses.asdict(each) for each in self.stragglers],
+            **({"changes": [each.describe() for each in self.changes]} if self.changes else {}),
             **({"faults": self.faults.describe()} if self.faults.events else {}),
         }
 
@@ -293,13 +293,7 @@ class Cluster:
         parts += [f"{slowest_link:g} B/s"] * (slowest_link < math.inf)
         parts += [f"jitter={show_jitter(self.jitter)}"] * (self.jitter is not None)
         parts += [f"latency_jitter={show_jitter(self.latency_jitter)}"] * (self.latency_jitter is not None)
-        for each in self.stragglers:
-            who = (
-                ""
-                if each.workers is None
-                else f" of {len(each.workers)} worker" + "s" * (len(each.workers) > 1)
-            )
-            parts.append(f"{each.slowdown:g}x slow on {each.fraction:.0%} of tasks{who}")
+        parts += [str(each) for each in (*self.stragglers, *self.changes)]
         count = len(self.faults.events)
         parts += [f"{count} fault" + "s" * (count > 1)] * (count > 0)
         return f"Cluster({', '.join(parts)})"

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from dmlcore import checks
-from dmlcore.cluster import Cluster, Stragglers
+from dmlcore.cluster import Cluster
 from dmlcore.jitter import Quantile, SizedJitter, quantile_function
+from dmlcore.slowdowns import SpeedChange, Stragglers
 
 WORKERS_PER_BLOCK = 32
 CLOCKS_PER_BLOCK = 32
@@ -53,7 +54,7 @@ class Draws:
         self._sized: SizedJitter | None = cluster.jitter if sized else None
         self._jitter = None if sized else quantile_function(cluster.jitter)
         self._latency_jitter = quantile_function(cluster.latency_jitter)
-        self._constant = cluster.jitter is None and not cluster.stragglers
+        self._constant = cluster.jitter is None and not (cluster.stragglers or cluster.changes)
         self._overhead = cluster.overhead_seconds
         self._per_sample = [1.0 / speed for speed in cluster.samples_per_second]
         self._slow: dict[tuple[int, int], np.ndarray] = {}
@@ -125,6 +126,8 @@ class Draws:
             slowdown = np.ones((len(overhead), CLOCKS_PER_BLOCK))
             for index, episodes in enumerate(self.cluster.stragglers):
                 slowdown *= self._slowdown(index, episodes, row, block)[: len(overhead)]
+            for change in self.cluster.changes:
+                slowdown *= _changed(change, first, block)[: len(overhead)]
             self._compute[row, block] = overhead * slowdown, per_sample * slowdown * multiplier
 
     def _multipliers(
@@ -175,3 +178,12 @@ class Draws:
             first = row * WORKERS_PER_BLOCK
             slow &= np.isin(np.arange(first, first + len(slow)), episodes.workers)[:, None]
         return np.where(slow, episodes.slowdown, 1.0)
+
+
+def _changed(change: SpeedChange, first: int, block: int) -> np.ndarray:
+    """The factors of a change, for the workers from `first` on in a block of clocks."""
+    clocks = block * CLOCKS_PER_BLOCK + np.arange(CLOCKS_PER_BLOCK)
+    holds = np.tile((change.clock <= clocks) & (clocks < change.until), (WORKERS_PER_BLOCK, 1))
+    if change.workers is not None:
+        holds &= np.isin(first + np.arange(WORKERS_PER_BLOCK), change.workers)[:, None]
+    return np.where(holds, change.slowdown, 1.0)

@@ -162,15 +162,23 @@ class Load(NamedTuple):
 
     Args:
         name: the call that makes this rule.
-        init: number of workers, total batch of all workers -> state.
-        size: state, worker -> samples.
-        observe: state, push -> state; None where sizes never change.
+        init: number of workers, total batch of all workers -> state. Raises ValueError where the rule cannot
+            share out so much over so many.
+        size: state, worker -> samples; asked when a task starts.
+        observe: state, push -> state, before the policy decides about it; None where sizes never change.
+        on_leave: state, worker -> state, when a worker is gone, before the policy decides; None: not told.
+        on_join: state, worker -> state, when it is back, likewise.
     """
 
     name: str
     init: Callable[[int, int], Any]
     size: Callable[[Any, int], int]
     observe: Callable[[Any, Push], Any] | None = None
+    on_leave: Callable[[Any, int], Any] | None = None
+    on_join: Callable[[Any, int], Any] | None = None
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 class Codec(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
-from dmlcore import claims, codecs, policies
+from dmlcore import claims, codecs, loads, policies
 from dmlcore.papers import PAPERS
 
 ROOT = Path(__file__).parents[1]
@@ -59,6 +59,11 @@ def test_every_policy_is_named():
 
 def test_every_codec_is_named():
     for name in codecs.CODECS:
+        assert f"`{name}(" in README
+
+
+def test_every_load_rule_is_named():
+    for name in loads.LOADS:
         assert f"`{name}(" in README
 
 

@@ -18,7 +18,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LAYERS = (
     {"types", "checks", "files", "provenance"},
     {"calls"},
-    {"checkpoints", "codecs", "faults", "jitter", "theory"},
+    {"checkpoints", "codecs", "faults", "jitter", "slowdowns", "theory"},
     {"policies", "loads", "transport", "cluster", "data"},
     {"draws", "problems"},
     {"trace"},

@@ -144,6 +144,8 @@ class Server:
         self.journal.append(("leave", worker, time))
         self._cut(worker, time)
         self.present.remove(worker)
+        if self.load.on_leave is not None:
+            self.load_state = self.load.on_leave(self.load_state, worker)
         decision = self._decided("on_leave", worker, time)
         return self._carry_out(decision, time, -1, time)
 
@@ -152,6 +154,8 @@ class Server:
         self._tell("on_join", worker)
         self.journal.append(("join", worker, time))
         self.present.add(worker)
+        if self.load.on_join is not None:
+            self.load_state = self.load.on_join(self.load_state, worker)
         decision = self._decided("on_join", worker, time)
         return self._carry_out(decision, time, -1, time)
 

@@ -13,7 +13,7 @@ from dmlcore.engines.observing import Observer
 from dmlcore.engines.server import Answer, Server
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
 from dmlcore.faults import Faults, Incident, ServerCrash, incidents
-from dmlcore.replayer.steps import State, Stepper, compensate
+from dmlcore.replayer.steps import State, Stepper, compensate, widths
 from dmlcore.trace import Trace
 
 PATIENCE_SECONDS = 1.0  # between two looks at whether everybody is alive
@@ -100,7 +100,11 @@ class Serving:
         self._server_crashes = any(isinstance(fault, ServerCrash) for fault in faults.events)
         # Of everybody's first task, and of others that may come: to compile for them before.
         more = self.server.policy.sizes
-        self._sizes = [(order.batch_size, *more) for order in new_server().begin().start]
+        changes = self.server.load.observe is not None
+        self._sizes = [
+            (order.batch_size, *more, *(widths(order.batch_size) if changes else ()))
+            for order in new_server().begin().start
+        ]
 
     def run(
         self, metadata: dict[str, Any], since: float = 0.0, log: Sequence[dict[str, Any]] = ()

@@ -101,6 +101,11 @@ class Setup:
         transport = self.transport
         return bool(self.policy.compensation) or transport.pipelined or transport.changes_values
 
+    @property
+    def sizes_change(self) -> bool:
+        """Whether the load rule changes batch sizes as it goes."""
+        return self.load.observe is not None
+
     def timing(self) -> Timing:
         """Returns when the phases of a task are due; with draws of its own, since those are not shared."""
         return Timing(Draws(self.cluster, self.seed), *self.transferred_bytes())
@@ -174,7 +179,7 @@ class Job:
 
     def stepper(self, device: Any = None) -> Stepper:
         """Returns the run's arithmetic, on a device."""
-        return Stepper(self.problem, self.optimizer, self.setup.seed, device)
+        return Stepper(self.problem, self.optimizer, self.setup.seed, device, self.setup.sizes_change)
 
     def coder(self, worker: int, params: Any) -> Coder | None:
         """Returns a worker's end of the links, where they change values."""

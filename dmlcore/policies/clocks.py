@@ -66,16 +66,17 @@ class GateState:
 
     Args:
         clocks: finished clocks of every worker.
-        weight: of one push in an update; None: a worker's share of a mean over those present.
+        weight: of one push in an update; None: a worker's share of a mean over those present, and in a round
+            of everybody that of its samples.
         waiting: count that the slowest worker must reach -> workers that wait for it.
-        held: (worker, clock) of pushes not applied yet, because their workers wait.
+        held: (worker, clock, samples) of pushes not applied yet, because their workers wait.
         share: what `weight` is now.
     """
 
     clocks: ClockTable
     weight: float | None
     waiting: dict[int, list[int]] = field(default_factory=dict)
-    held: list[tuple[int, int]] = field(default_factory=list)
+    held: list[tuple[int, int, int]] = field(default_factory=list)
     share: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -112,17 +113,29 @@ def release(state: GateState, slowest_before: int) -> list[Start]:
     return [Start(worker, clock=finished[worker]) for worker in sorted(free)]
 
 
-def take_held(state: GateState, push: Push | None = None) -> list[tuple[int, int, float]]:
-    """The pushes that form the next update: `push` and all held ones, in (worker, clock) order."""
+def take_held(
+    state: GateState, push: Push | None = None, *, rounds: bool = False
+) -> list[tuple[int, int, float]]:
+    """The pushes that form the next update: `push` and all held ones, in (worker, clock) order.
+
+    Args:
+        state: of the policy.
+        push: that has just arrived.
+        rounds: an update is a round of everybody. Where no weight is set, tasks then count by their samples:
+            the update is the mean over samples, and with equal sizes that over workers, to the last bit.
+    """
     if push is not None:
         if not state.held:
             return [(push.worker, push.clock, state.share)]
-        state.held.append((push.worker, push.clock))
+        state.held.append((push.worker, push.clock, push.samples))
     tasks = sorted(state.held)
     state.held = []
+    if state.weight is None and rounds:
+        total = sum(samples for _, _, samples in tasks)
+        return [(worker, clock, samples / total) for worker, clock, samples in tasks]
     # A mean's weights sum to 1 also where somebody left after its push.
     share = min(state.share, 1.0 / max(len(tasks), 1)) if state.weight is None else state.weight
-    return [(worker, clock, share) for worker, clock in tasks]
+    return [(worker, clock, share) for worker, clock, _ in tasks]
 
 
 def leave(state: GateState, worker: int) -> list[Start]:
@@ -165,7 +178,7 @@ def window_rule(staleness: float):
         pull = copy_clock is None or copy_clock[worker] < needed
         if pull and clocks.slowest < needed:
             hold(state, worker, int(needed))
-            state.held.append((worker, push.clock))
+            state.held.append((worker, push.clock, push.samples))
             return state, WAIT
         start = [new(Start, (worker, None, pull, None))]
         if not (state.waiting or state.held):  # as a rule, where nobody waits: the short way
@@ -174,11 +187,11 @@ def window_rule(staleness: float):
             return state, new(Decision, ([(worker, push.clock, state.share)], (), (), start))
         if released := release(state, slowest_before):
             start = sorted([*start, *released], key=lambda each: each.worker)
-        return decide(state, take_held(state, push), start)
+        return decide(state, take_held(state, push, rounds=not staleness), start)
 
     def on_leave(state: WindowState, worker: int, time: float) -> tuple[WindowState, Decision]:
         start = leave(state, worker)
-        return decide(state, take_held(state) if start else [], start)
+        return decide(state, take_held(state, rounds=not staleness) if start else [], start)
 
     def on_join(state: WindowState, worker: int, time: float) -> tuple[WindowState, Decision]:
         return decide(state, [], join(state, worker, staleness))
@@ -209,6 +222,9 @@ def _window(name: str, staleness: float, weight: float | None, cached: bool) -> 
 
 def bsp() -> Policy:
     """Bulk synchronous parallel: every round waits for all workers and applies the mean of their gradients.
+
+    The mean is over samples: a task of b samples has the weight b / sum b in its round, 1 / number of workers
+    where all have as many.
 
     Guarantees: staleness 0; the parameters after u updates do not depend on the latencies. `ssp(0)` and
     `k_sync(num_workers)` are the same policy.
@@ -242,8 +258,9 @@ def ssp(staleness: int | float, *, weight: float | None = None) -> Policy:
 
     Args:
         staleness: the paper's s, clocks, a whole number >= 0 or `math.inf`.
-        weight: of one push in the update. Default: 1 / number of workers, so that one clock of all workers
-            moves the parameters as far as one step of BSP.
+        weight: of one push in the update. Default: 1 / number of workers, however many samples it has, so
+            that one clock of all workers moves the parameters as far as one step of BSP; with `staleness=0`
+            a round is weighted by samples, as in `bsp`.
 
     Returns:
         The policy.
@@ -271,7 +288,7 @@ def essp(staleness: int | float, *, weight: float | None = None) -> Policy:
 
     Args:
         staleness: clocks, a whole number >= 0 or `math.inf`.
-        weight: of one push in the update. Default: 1 / number of workers.
+        weight: of one push in the update. Default: as for `ssp`.
 
     Returns:
         The policy.
@@ -299,8 +316,8 @@ def asp(*, weight: float | None = 1.0, compensation: float = 0.0) -> Policy:
     one worker it is plain SGD. `k_async(1)` is the same policy.
 
     Args:
-        weight: of one push in the update. Default 1: a gradient of one worker is a whole step, as is usual
-            for asynchronous SGD; None: 1 / number of workers, the step that `ssp` and `bsp` give it.
+        weight: of one push in the update, however many samples it has. Default 1: a gradient of one worker is
+            a whole step, as is usual for asynchronous SGD; None: 1 / number of workers, as in `ssp`.
         compensation: lambda of DC-ASGD, >= 0: the server adds lambda g * g * (w - w_read) to each gradient g.
 
     Returns:

@@ -49,7 +49,7 @@ def dssp(lower: int, upper: int, *, weight: float | None = None) -> Policy:
     Args:
         lower: the paper's s_L, clocks, >= 0.
         upper: the paper's s_U = s_L + r_max, clocks, >= lower.
-        weight: of one push in the update. Default: 1 / number of workers.
+        weight: of one push in the update. Default: as for `ssp`.
 
     Returns:
         The policy.
@@ -88,14 +88,14 @@ def dssp(lower: int, upper: int, *, weight: float | None = None) -> Policy:
                 goes_on = state.credit[worker] > 0
         if not goes_on:
             hold(state, worker, clock - lower)
-            state.held.append((worker, push.clock))
+            state.held.append((worker, push.clock, push.samples))
             return state, Decision()
         start = sorted([Start(worker), *release(state, slowest_before)], key=lambda each: each.worker)
-        return state, Decision(take_held(state, push), (), (), start)
+        return state, Decision(take_held(state, push, rounds=not upper), (), (), start)
 
     def on_leave(state: DSSPState, worker: int, time: float) -> tuple[DSSPState, Decision]:
         start = leave(state, worker)
-        return state, Decision(take_held(state) if start else (), (), (), start)
+        return state, Decision(take_held(state, rounds=not upper) if start else (), (), (), start)
 
     def on_join(state: DSSPState, worker: int, time: float) -> tuple[DSSPState, Decision]:
         state.credit[worker], state.pushed_at[worker] = 0, (time, time)

@@ -1,7 +1,8 @@
 """Policies that wait for K gradients: K-sync, K-batch-sync, K-async and K-batch-async.
 
 They differ in two answers: may the K come from any worker ("batch") or only one from each, and is the work in
-flight cancelled when the K-th arrives ("sync") or does it go on, to arrive stale ("async").
+flight cancelled when the K-th arrives ("sync") or does it go on, to arrive stale ("async"). Means are over
+samples: a task of b samples has the weight b / sum b in its update, 1 / K where all have as many.
 """
 
 from __future__ import annotations
@@ -56,13 +57,13 @@ class WaitState:
         present: workers that are there.
         memory: of the plan.
         wait: what this round waits for.
-        arrived: (worker, clock) of pushes since the last update.
+        arrived: (worker, clock, samples) of pushes since the last update.
     """
 
     present: set[int]
     memory: Any
     wait: Wait
-    arrived: list[tuple[int, int]] = field(default_factory=list)
+    arrived: list[tuple[int, int, int]] = field(default_factory=list)
 
 
 def waiting(name: str, plan: Plan, *, any_worker: bool, cancels: bool) -> Policy:
@@ -83,15 +84,15 @@ def waiting(name: str, plan: Plan, *, any_worker: bool, cancels: bool) -> Policy
         k = state.wait.k
         if not any_worker and k > len(state.present):
             # Each counts once: more than those who are there or have pushed already will not come.
-            k = min(k, len(state.present.union(worker for worker, _ in state.arrived)))
+            k = min(k, len(state.present.union(worker for worker, _, _ in state.arrived)))
         return len(state.arrived) >= k and bool(state.present)
 
     def update(state: WaitState, idle: set[int], time: float) -> tuple[WaitState, Decision]:
         """Applies what arrived; of those present, all but `idle` and who waits for the update are at work."""
-        weight = 1.0 / len(state.arrived)
-        apply = [(worker, clock, weight) for worker, clock in sorted(state.arrived)]
+        total = sum(samples for _, _, samples in state.arrived)
+        apply = [(worker, clock, samples / total) for worker, clock, samples in sorted(state.arrived)]
         if not any_worker:
-            idle = idle | {worker for worker, _ in state.arrived}
+            idle = idle | {worker for worker, _, _ in state.arrived}
         state.arrived = []
         state.wait = wait = plan.wait(state.memory, time)
         if cancels:
@@ -103,7 +104,7 @@ def waiting(name: str, plan: Plan, *, any_worker: bool, cancels: bool) -> Policy
     def on_push(state: WaitState, push: Push) -> tuple[WaitState, Decision]:
         if plan.on_push is not None:
             plan.on_push(state.memory, push)
-        state.arrived.append((push.worker, push.clock))
+        state.arrived.append((push.worker, push.clock, push.samples))
         if complete(state):
             return update(state, {push.worker}, push.time)
         return state, Decision(start=(Start(push.worker, state.wait.batch_size),) if any_worker else ())
@@ -116,7 +117,7 @@ def waiting(name: str, plan: Plan, *, any_worker: bool, cancels: bool) -> Policy
         state.present.add(worker)
         if complete(state):
             return update(state, {worker}, time)
-        waits = not any_worker and any(w == worker for w, _ in state.arrived)
+        waits = not any_worker and any(w == worker for w, _, _ in state.arrived)
         return state, Decision(start=() if waits else (Start(worker, state.wait.batch_size),))
 
     def on_observation(state: WaitState, seen: Observation) -> WaitState:
@@ -153,6 +154,8 @@ def _fixed(family: str, k: int, *, any_worker: bool, cancels: bool) -> Policy:
 
 def k_sync(k: int) -> Policy:
     """K-sync: a round applies the mean of the first `k` workers' gradients and cancels the rest.
+
+    As in `bsp`, and in all that wait for K, the mean is over samples: a task of b samples weighs b / sum b.
 
     Guarantees: staleness 0. With exponential task times of rate m and P workers a round takes
     (H_P - H_{P-k}) / m on average, H the harmonic numbers. `k_sync(num_workers)` is `bsp()`.

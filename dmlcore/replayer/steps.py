@@ -21,14 +21,45 @@ from dmlcore.replayer.hoist import Program, fingerprint, hoist
 State = tuple[Any, Any]  # parameters, optimizer state
 
 
-@functools.partial(jax.jit, static_argnames=("problem", "batch_size"))
+LEAST_WIDTH = 8  # of padded tasks
+
+
+def padded(batch_size: int) -> int:
+    """Returns the width of a task of so many samples, where sizes change: a power of two.
+
+    >>> padded(3), padded(32), padded(33)
+    (8, 32, 64)
+    """
+    return max(LEAST_WIDTH, 1 << (batch_size - 1).bit_length())
+
+
+def widths(batch_size: int) -> tuple[int, ...]:
+    """Returns the widths that tasks may come to have whose first has so many samples: up to four times that.
+
+    >>> widths(10)
+    (8, 16, 32, 64)
+    """
+    most = padded(4 * batch_size)
+    return tuple(1 << power for power in range(LEAST_WIDTH.bit_length() - 1, most.bit_length()))
+
+
+@functools.partial(jax.jit, static_argnames=("problem", "width"))
 def task_gradient(
-    problem: Problem, batch_size: int, params: Any, key: Any, worker: Any, clock: Any, data: Any
+    problem: Problem,
+    width: int,
+    params: Any,
+    key: Any,
+    worker: Any,
+    clock: Any,
+    data: Any,
+    batch_size: Any = None,
 ) -> Any:
-    """Returns the gradient of the mean loss of a task's samples."""
-    indices = task_indices(key, worker, clock, batch_size, problem.num_samples)
+    """Returns the gradient of the mean loss of a task's samples: `width`, or the first `batch_size`."""
+    indices = task_indices(key, worker, clock, width, problem.num_samples)
     batch = jax.tree.map(lambda column: column[indices], data)
-    weights = jnp.full(batch_size, 1.0 / batch_size)
+    weights = jnp.full(width, 1.0 / width)
+    if batch_size is not None:
+        weights = jnp.where(jnp.arange(width) < batch_size, 1 / jnp.asarray(batch_size, weights.dtype), 0)
     return jax.grad(lambda p: jnp.dot(weights, problem.losses(p, batch)))(params)
 
 
@@ -78,13 +109,19 @@ class Stepper:
         optimizer: optax optimizer.
         seed: of the run.
         device: where to compute. Default: JAX's.
+        pads: tasks are padded to a power of two, so that sizes that change need few compilations.
     """
 
     def __init__(
-        self, problem: Problem, optimizer: optax.GradientTransformation, seed: int, device: Any = None
+        self,
+        problem: Problem,
+        optimizer: optax.GradientTransformation,
+        seed: int,
+        device: Any = None,
+        pads: bool = False,
     ):
         self.problem, self._seed, self._device = problem, seed, device
-        self._optimizer = optimizer
+        self._optimizer, self._pads = optimizer, pads
         self._key = self.put(run_key(seed, BATCHES))
         self._data = self.put(jax.tree.map(jnp.asarray, problem.data))
         params, state = self.start()
@@ -106,7 +143,8 @@ class Stepper:
 
     def gradient(self, params: Any, worker: int, clock: int, batch_size: int) -> Any:
         """Returns the gradient of a task, computed."""
-        found = task_gradient(self.problem, batch_size, params, self._key, worker, clock, self._data)
+        width, counted = (padded(batch_size), batch_size) if self._pads else (batch_size, None)
+        found = task_gradient(self.problem, width, params, self._key, worker, clock, self._data, counted)
         return jax.block_until_ready(found)
 
     def weighed(self, weight: float, gradient: Any) -> Any:

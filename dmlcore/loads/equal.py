@@ -1,8 +1,7 @@
-"""Load rules: how the batch is shared out over the workers."""
+"""The load rule of most methods: equal shares, for good."""
 
 from __future__ import annotations
 
-from dmlcore import checks
 from dmlcore.types import Load
 
 
@@ -18,15 +17,3 @@ def equal() -> Load:
         32
     """
     return Load("equal()", lambda num_workers, total: total // num_workers, lambda state, worker: state)
-
-
-LOADS = {"equal": equal}
-
-
-def resolve(load: Load | str | None) -> Load:
-    """Returns a load rule from an object, a registered name or None (`equal`)."""
-    if load is None:
-        return equal()
-    if isinstance(load, Load):
-        return load
-    return checks.choice("load", load, LOADS)()

@@ -1,0 +1,116 @@
+"""How a whole number of samples is shared out by speeds, within bounds."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import numpy as np
+
+from dmlcore import checks
+
+
+def finish_together(
+    speeds: Sequence[float],
+    total: int,
+    least: int,
+    caps: Sequence[int],
+    delays: Sequence[float],
+) -> np.ndarray:
+    """Returns the shares with which everybody who is within bounds finishes at one time T.
+
+    With them clip(v_i (T - o_i), least, cap_i) sums to the total over all workers i. The sum never falls as T
+    grows, and is linear in T between the times at which somebody reaches a bound: these are bisected, and
+    within their interval T is exact.
+
+    Args:
+        speeds: v of each worker, samples per second, > 0; without delays any weights.
+        total: samples.
+        least: of a worker.
+        caps: most samples of each worker.
+        delays: o of each worker, seconds, in which it computes no samples.
+
+    Example:
+        >>> finish_together([100, 200, 400], 70, least=1, caps=[70, 70, 30], delays=[0, 0, 0])
+        array([13.33333333, 26.66666667, 30.        ])
+    """
+    v, o, high = (np.asarray(each, float) for each in (speeds, delays, caps))
+    o = o - o.min()
+    times = np.sort(np.concatenate([o + least / v, o + high / v]))
+
+    def shares(time: float) -> np.ndarray:
+        return np.clip(v * (time - o), least, high)
+
+    index = bisect_left(times, total, hi=len(times) - 1, key=lambda time: shares(time).sum())
+    around = times[max(index - 1, 0) : index + 1]
+    return shares(float(np.interp(total, [shares(time).sum() for time in around], around)))
+
+
+def round_to_sum(shares: np.ndarray, total: int, least: int, caps: Sequence[int]) -> list[int]:
+    """Returns whole shares that sum to the total: rounded down, and those with the largest remainders up.
+
+    Args:
+        shares: that sum to the total, up to rounding.
+        total: samples, possible within bounds.
+        least: of each.
+        caps: most samples of each.
+
+    Example:
+        >>> round_to_sum(np.array([13.2, 26.5, 30.3]), 70, 1, [70, 70, 70])
+        [13, 27, 30]
+    """
+    sizes = np.clip(np.floor(shares).astype(int), least, caps)
+    while left := total - int(sizes.sum()):  # a second time only where rounding took much
+        step, bound = (1, np.asarray(caps)) if left > 0 else (-1, np.full(len(sizes), least))
+        order = np.argsort(step * (sizes - shares), kind="stable")
+        sizes[order[(sizes != bound)[order]][: abs(left)]] += step
+    return sizes.tolist()
+
+
+def share_out(
+    speeds: Sequence[float],
+    total: int,
+    *,
+    least: int = 1,
+    caps: Sequence[int] | None = None,
+    delays: Sequence[float] | None = None,
+) -> list[int]:
+    """Returns whole shares in proportion to speeds, or such that all finish at one time, within bounds.
+
+    Guarantees: they sum to the total; each is at least `least` and at most its cap.
+
+    Args:
+        speeds: of each worker, > 0.
+        total: samples.
+        least: of a worker, >= 1.
+        caps: most samples of each; None: no bound.
+        delays: seconds of each in which it computes no samples; None: none.
+
+    Raises:
+        ValueError: bounds and total do not go together.
+
+    Example:
+        >>> share_out([100, 200, 400], 70)
+        [10, 20, 40]
+        >>> share_out([100, 200, 400], 70, delays=[0, 0, 0.1])
+        [16, 31, 23]
+        >>> share_out([100, 200, 400], 70, caps=[20, 20, 20])
+        Traceback (most recent call last):
+        ValueError: caps: got [20, 20, 20], 60 in all, allowed is room for the total batch of 70 samples
+    """
+    workers = len(speeds)
+    if total < workers * least:
+        checks.fail(
+            "total batch", total, f"at least {workers * least} samples, {least} for each of {workers} workers"
+        )
+    most = [total] * workers if caps is None else [min(cap, total) for cap in caps]
+    for worker, cap in enumerate(most):
+        if cap < least:
+            checks.fail(f"caps[{worker}]", cap, f"at least the least batch, {least}")
+    if sum(most) < total:
+        given = [*(caps or most)]
+        raise ValueError(
+            f"caps: got {given}, {sum(given)} in all, allowed is room for the total batch of {total} samples"
+        )
+    shares = finish_together(speeds, total, least, most, [0.0] * workers if delays is None else delays)
+    return round_to_sum(shares, total, least, most)
