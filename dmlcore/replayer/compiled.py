@@ -31,7 +31,7 @@ from dmlcore.replayer.loop import (
     draw_one,
     initial,
 )
-from dmlcore.replayer.schedule import NONE, Schedule, compile_trace, power_of_two
+from dmlcore.replayer.schedule import NONE, Schedule, compile_trace, padded, power_of_two
 from dmlcore.trace import Trace
 
 if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
@@ -224,9 +224,14 @@ class Replay:
 
 
 def gradient_shape(batch_sizes: Sequence[np.ndarray], weighs: bool, least: int = 1) -> GradientShape:
-    """Returns the shape of gradients of tasks of these sizes, filled up to at least so many samples."""
+    """Returns the shape of gradients of tasks of these sizes, filled up to at least so many samples.
+
+    Where sizes differ it is a power of two, as on real clocks: another run of the kind compiles nothing.
+    """
     sizes = np.concatenate([each.ravel() for each in batch_sizes])
     most = int(sizes.max(initial=least))
+    if (sizes != most).any():
+        most = padded(most)
     return GradientShape(most, bool((sizes == most).all()), weighs)
 
 

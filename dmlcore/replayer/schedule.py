@@ -169,7 +169,16 @@ def _stretches(counts: np.ndarray, batch_size: np.ndarray) -> tuple[Stretch, ...
 
 def row_shape(tasks: int, samples: int, most_tasks: int, most_samples: int) -> tuple[int, int]:
     """Returns how many tasks and samples of each a row is filled up to, so that there are few shapes."""
-    return power_of_two(tasks, most_tasks), power_of_two(max(samples, LEAST_SAMPLES), most_samples)
+    return power_of_two(tasks, most_tasks), min(padded(samples), most_samples)
+
+
+def padded(samples: int) -> int:
+    """Returns what a task of so many samples is filled up to, where sizes change: a power of two.
+
+    >>> padded(3), padded(32), padded(33)
+    (8, 32, 64)
+    """
+    return power_of_two(max(samples, LEAST_SAMPLES))
 
 
 def power_of_two(number: int, most: int | None = None) -> int:

@@ -17,20 +17,9 @@ import optax
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer.batches import BATCHES, INIT, run_key, task_indices
 from dmlcore.replayer.hoist import Program, fingerprint, hoist
+from dmlcore.replayer.schedule import LEAST_SAMPLES, padded
 
 State = tuple[Any, Any]  # parameters, optimizer state
-
-
-LEAST_WIDTH = 8  # of padded tasks
-
-
-def padded(batch_size: int) -> int:
-    """Returns the width of a task of so many samples, where sizes change: a power of two.
-
-    >>> padded(3), padded(32), padded(33)
-    (8, 32, 64)
-    """
-    return max(LEAST_WIDTH, 1 << (batch_size - 1).bit_length())
 
 
 def widths(batch_size: int) -> tuple[int, ...]:
@@ -40,7 +29,7 @@ def widths(batch_size: int) -> tuple[int, ...]:
     (8, 16, 32, 64)
     """
     most = padded(4 * batch_size)
-    return tuple(1 << power for power in range(LEAST_WIDTH.bit_length() - 1, most.bit_length()))
+    return tuple(1 << power for power in range(LEAST_SAMPLES.bit_length() - 1, most.bit_length()))
 
 
 @functools.partial(jax.jit, static_argnames=("problem", "width"))
