@@ -42,6 +42,7 @@ _HOME = {
     "sweep": "dmlcore.comparison",
     "sync_switch": "dmlcore.policies",
     "train": "dmlcore.runs",
+    "tune": "dmlcore.tuning",
 }
 _MODULES = (
     "claims",
@@ -102,6 +103,7 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
     from dmlcore.problems.problem import Problem  # noqa: F401
     from dmlcore.runs import Run, replay, replay_lanes, train  # noqa: F401
     from dmlcore.trace import Trace  # noqa: F401
+    from dmlcore.tuning import tune  # noqa: F401
     from dmlcore.types import Method, Policy  # noqa: F401
 
 

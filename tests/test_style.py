@@ -27,7 +27,7 @@ LAYERS = (
     {"calibration", "runs"},
     {"comparison"},
     {"metrics"},
-    {"claims", "plot", "perfetto"},
+    {"claims", "plot", "perfetto", "tuning"},
     {"papers"},
 )
 # While no other thread runs: Python 3.11 may fail to parse then.
