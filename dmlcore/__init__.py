@@ -43,12 +43,34 @@ _HOME = {
     "sync_switch": "dmlcore.policies",
     "train": "dmlcore.runs",
 }
-_MODULES = ("claims", "engines", "faults", "metrics", "perfetto", "plot", "policies", "problems", "theory")
+_MODULES = (
+    "claims",
+    "engines",
+    "faults",
+    "metrics",
+    "perfetto",
+    "plot",
+    "policies",
+    "presets",
+    "problems",
+    "theory",
+)
 
 __all__ = [*_HOME, *_MODULES]
 
 if TYPE_CHECKING:  # the same names, for type checkers and editors
-    from dmlcore import claims, engines, faults, metrics, perfetto, plot, policies, problems, theory  # noqa: F401
+    from dmlcore import (  # noqa: F401
+        claims,
+        engines,
+        faults,
+        metrics,
+        perfetto,
+        plot,
+        policies,
+        presets,
+        problems,
+        theory,
+    )
     from dmlcore.calibration import calibrate  # noqa: F401
     from dmlcore.cluster import Cluster  # noqa: F401
     from dmlcore.comparison import compare, sweep  # noqa: F401

@@ -19,7 +19,7 @@ LAYERS = (
     {"types", "checks", "files", "provenance"},
     {"checkpoints", "faults", "jitter", "theory"},
     {"policies", "loads", "transport", "cluster", "data"},
-    {"draws", "problems"},
+    {"draws", "presets", "problems"},
     {"trace"},
     {"accounts", "following", "replayer"},
     {"engines"},
