@@ -271,6 +271,8 @@ WRONG = {
     "epoch: got 0": lambda: dml.a2s(0),
     "patience: got -1": lambda: dml.a2s(1, patience=-1),
     "rounds: got -1": lambda: dml.sync_switch(-1),
+    "num_workers: got 0": lambda: dml.presets.heterogeneous_and_unstable(0),
+    "num_workers: got 2.5": lambda: dml.presets.unstable(2.5),
     r"policy: got asp\(\), allowed is the one of the trace, bsp\(\)": lambda: next(
         dml.follow(dml.asp(), dml.simulate(dml.bsp(), LOCK_STEP, updates=2))
     ),
