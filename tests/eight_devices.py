@@ -30,10 +30,16 @@ OPTIMIZERS = {
     "adam": optax.adam(1e-3),
 }
 FEW = ("bsp", "ssp", "k_async")
+COMPENSATED = {
+    "asp, compensated": lambda: dml.asp(compensation=50.0),
+    "k_async, compensated": lambda: dml.k_async(2)._replace(compensation=50.0),
+}
+POLICIES = ALL_POLICIES | COMPENSATED
 SMALL = len(ALL_POLICIES)  # cases on four workers
 FLOAT32 = [(policy, "sgd", "4") for policy in ALL_POLICIES] + [(policy, "sgd", "12") for policy in FEW]
 FLOAT32 += [(policy, optimizer, "12") for optimizer in ("momentum", "adam") for policy in FEW]
-FLOAT64 = [(policy, "momentum", "12") for policy in FEW]
+FLOAT32 += [(policy, "sgd", "12") for policy in COMPENSATED]
+FLOAT64 = [(policy, "momentum", "12") for policy in (*FEW, *COMPENSATED)]
 MARKS = (0, 25, 50, 60)
 
 
@@ -48,7 +54,7 @@ def relative_error(one, two):
 
 def compare(problem, cluster, policy, optimizer, devices=None):
     """Errors of a sharded replay against `train`: of the final parameters, and the largest of the losses."""
-    policy, optimizer = ALL_POLICIES[policy](), OPTIMIZERS[optimizer]
+    policy, optimizer = POLICIES[policy](), OPTIMIZERS[optimizer]
     run = dml.train(problem, cluster, policy, optimizer, updates=60, seed=4, eval_every=25)
     replay = sharded.ShardedReplay([run.trace], problem, [optimizer], devices)
     losses = []

@@ -1,6 +1,7 @@
 """Adaptive synchronous parallel and its relatives: by hand, at their limits, and in all interleavings."""
 
 import copy
+import itertools
 import math
 
 import optax
@@ -104,6 +105,19 @@ def test_patience_counts_pushes_of_any_kind():
     assert push(4, 9.0)[:2] == ([(0, 1.0), (4, 1 / 3)], [0, 4]), "lagging, and it opens"
 
 
+def test_a_lagging_push_that_closes_the_gap_leaves_the_barrier_to_the_next():
+    push = by_hand(dml.adaptive_sync(4, behind=5, patience=9), 4)
+    for time in (1.0, 2.0):
+        for worker in (0, 1):
+            push(worker, time)
+    push(2, 2.5)
+    assert push(0, 3.0)[:2] == ([], []), "copies 3 4 5 0: it waits"
+    applied, started, state = push(3, 30.0)
+    assert state.kind[3] == "lagging"
+    assert (applied, started) == ([(3, 1 / 6)], [3]), "copies 3 4 5 6, close again, but nobody is normal"
+    assert push(1, 31.0)[:2] == ([(0, 1.0), (1, 1.0)], [0, 1])
+
+
 def test_after_a_server_restart_copies_are_as_old_as_they_are():
     """Tasks in flight begin again on what the server has: nobody is ahead of anybody."""
     policy = dml.adaptive_sync(2, behind=3, patience=4)
@@ -160,14 +174,16 @@ def told_apart(state):
     return (*sets, tuple(state.read), tuple(state.clocks), state.group.passed, state.version)
 
 
-def explored(policy, num_workers, clocks):
+def explored(num_workers, clocks, slows=(0,), **options):
     """Every state that any order of arrivals leads to, and checks on each step.
 
-    Time stands still, so who is a straggler is decided by versions alone; `slow=0` makes it so.
+    Time stands still. With `slow=0` whoever is late by version is a straggler, with `slow=INF` nobody is; of
+    several each push is tried with all.
     """
+    policies = [dml.adaptive_sync(slow=slow, **options) for slow in slows]
     flight = dict.fromkeys(range(num_workers), (0, 0))  # clock, version read
-    stack = [(policy.init(num_workers), flight, 0, frozenset())]
-    seen = set()
+    stack = [(policies[0].init(num_workers), flight, 0, frozenset())]
+    seen, branches = set(), 0
     while stack:
         state, flight, version, applied = stack.pop()
         key = told_apart(state), frozenset(flight.items()), applied
@@ -177,7 +193,7 @@ def explored(policy, num_workers, clocks):
         assert flight, "somebody is at work"
         awaited = state.present - state.stragglers - state.group.waiting
         assert not state.group or (awaited and awaited <= {*flight}), "whom the group waits for will come"
-        for worker, (clock, read) in flight.items():
+        for (worker, (clock, read)), policy in itertools.product(flight.items(), policies):
             if clock == clocks:  # beyond what is explored: it never arrives
                 continue
             after = copied(state)
@@ -194,21 +210,33 @@ def explored(policy, num_workers, clocks):
             still = after.present - after.stragglers - after.group.waiting
             if state.group and after.group and state.group.pushes[0] == after.group.pushes[0]:
                 assert still <= awaited - {worker}, "the group waits for ever fewer"
+            spared = version - read >= state.behind and worker not in after.stragglers
+            branches += spared and after.kind[worker] == "fast"
             stack.append((after, following, made, applied | tasks))
-    return len(seen)
+    return len(seen), branches
 
 
 def test_every_interleaving_of_a_small_cluster(capsys):
     """Exhaustive: 3 workers x 4 clocks. Somebody is always at work, and the barrier always opens."""
     states = 0
-    for threshold in (-1, 0, 3):
-        for behind in (0, 3, INF):
-            for patience in (2, INF):
-                policy = dml.adaptive_sync(threshold, behind=behind, slow=0, patience=patience)
-                states += explored(policy, 3, 4)
+    for threshold, behind, patience in itertools.product((-1, 0, 3), (0, 3, INF), (2, INF)):
+        states += explored(3, 4, threshold=threshold, behind=behind, patience=patience)[0]
     with capsys.disabled():
         print(f"\n{states} states of adaptive_sync")
     assert states > 10_000
+
+
+@pytest.mark.parametrize("patience", [2, INF])
+def test_every_interleaving_where_pushes_may_be_late_by_time_or_not(patience):
+    """Late by version but not by time, a worker is waited for, and waits itself."""
+    assert explored(3, 3, slows=(0, INF), threshold=2, behind=3, patience=patience)[1] > 100
+
+
+@pytest.mark.parametrize("patience", [2, INF])
+def test_every_interleaving_with_the_gap_in_clocks(patience):
+    states, spared = explored(3, 4, slows=(0, INF), threshold=1, behind=3, patience=patience, gap="clocks")
+    assert states > 200
+    assert spared > 0
 
 
 @settings(max_examples=60, deadline=None)
@@ -243,6 +271,8 @@ WRONG = {
     "epoch: got 0": lambda: dml.a2s(0),
     "patience: got -1": lambda: dml.a2s(1, patience=-1),
     "rounds: got -1": lambda: dml.sync_switch(-1),
+    "num_workers: got 0": lambda: dml.presets.heterogeneous_and_unstable(0),
+    "num_workers: got 2.5": lambda: dml.presets.unstable(2.5),
     r"policy: got asp\(\), allowed is the one of the trace, bsp\(\)": lambda: next(
         dml.follow(dml.asp(), dml.simulate(dml.bsp(), LOCK_STEP, updates=2))
     ),

@@ -20,7 +20,7 @@ LAYERS = (
     {"calls"},
     {"checkpoints", "codecs", "faults", "jitter", "slowdowns", "theory"},
     {"policies", "loads", "transport", "cluster", "data"},
-    {"draws", "problems"},
+    {"draws", "presets", "problems"},
     {"trace"},
     {"accounts", "following", "replayer"},
     {"engines"},

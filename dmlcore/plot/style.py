@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -140,12 +140,21 @@ def palette(methods: Iterable[Any]) -> dict[Any, str]:
 
 def dashes(methods: Iterable[Any]) -> dict[Any, Any]:
     """A line style for each method, so that those of one colour differ."""
-    styles: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)), (0, (8, 3)))
+    return _in_turn(methods, ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)), (0, (8, 3))))
+
+
+def markers(methods: Iterable[Any]) -> dict[Any, Any]:
+    """A marker for each method, so that those of one colour differ."""
+    return _in_turn(methods, "osDvP")
+
+
+def _in_turn(methods: Iterable[Any], looks: Sequence[Any]) -> dict[Any, Any]:
+    """Gives methods of one colour the looks in turn."""
     seen: dict[str, int] = {}
     chosen = {}
     for name, color in palette(methods).items():
         seen[color] = seen.get(color, -1) + 1
-        chosen[name] = styles[seen[color] % len(styles)]
+        chosen[name] = looks[seen[color] % len(looks)]
     return chosen
 
 

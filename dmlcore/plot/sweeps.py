@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from dmlcore import checks, metrics
-from dmlcore.plot.style import dashes, label, log_axis, palette, styled
+from dmlcore.plot.style import dashes, label, log_axis, markers, palette, styled
 
 
 @styled
@@ -69,7 +69,7 @@ def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: 
         values = sorted(values)
     ticks = [str(value) if named else "∞" if value == np.inf else f"{value:g}" for value in values]
     groups = {label(y): data} if hue is None else dict(list(data.groupby(hue, sort=False)))
-    colors, styles = palette(groups), dashes(groups)
+    colors, styles, shapes = palette(groups), dashes(groups), markers(groups)
     found = {name: part.groupby(x)[y].agg(list).map(metrics.interval) for name, part in groups.items()}
     every = np.concatenate([np.ravel(part.tolist()) for part in found.values()])
     # What was never reached stands above everything that was.
@@ -87,7 +87,7 @@ def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: 
             np.abs([median - low, high - median])[:, ~never],
             color=color,
             linestyle="none" if named else styles[name],
-            marker="o",
+            marker=shapes[name],
             capsize=4,
             elinewidth=1.5,
             label=name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dmlcore import checks
-from dmlcore.policies.group import Group
+from dmlcore.policies.group import Group, join
 from dmlcore.types import Decision, Policy, Push, Start
 
 
@@ -91,16 +91,13 @@ def a2s(epoch: int, *, patience: int = 5) -> Policy:
         return state, Decision()
 
     def on_leave(state: A2SState, worker: int, time: float) -> tuple[A2SState, Decision]:
-        for known in (state.present, state.members, state.group.waiting):
-            known.discard(worker)
+        state.group.leave(worker, state.present, state.members)
         if state.group and state.members <= state.group.waiting:
             return state, opened(state)
         return state, Decision()
 
     def on_join(state: A2SState, worker: int, time: float) -> tuple[A2SState, Decision]:
-        least = min((state.pushes[w] for w in state.present), default=0)
-        state.pushes[worker] = max(state.pushes[worker], least)
-        state.present.add(worker)
+        join(worker, state.present, state.pushes)
         return state, Decision(start=[Start(worker)])
 
     return Policy(f"a2s(epoch={epoch}, patience={patience})", init, on_push, None, on_leave, on_join)

@@ -47,3 +47,14 @@ class Group:
         apply = sorted((worker, clock, share / total) for worker, clock, share in self.pushes)
         start, self.pushes, self.waiting, self.passed = self.waiting, [], set(), 0
         return apply, start
+
+    def leave(self, worker: int, *known: set[int]) -> None:
+        """Takes a worker that has left out of the sets that know it; its gradient stays in the mean."""
+        for workers in (self.waiting, *known):
+            workers.discard(worker)
+
+
+def join(worker: int, present: set[int], counts: list[int]) -> None:
+    """Lets a worker in that comes, or comes back: its count is at least that of the last of the others."""
+    counts[worker] = max(counts[worker], min((counts[w] for w in present), default=0))
+    present.add(worker)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 
 from dmlcore import checks
-from dmlcore.policies.group import Group, Task
+from dmlcore.policies.group import Group, Task, join
 from dmlcore.types import Decision, Policy, Push, Start
 
 MEMORY = 0.9  # weight of the past in the running mean of a worker's times
@@ -97,7 +98,9 @@ def adaptive_sync(
       of any kind have come since the group's first. Then its weighted mean is an update, with shares in
       proportion to b_i / (1 + tau_i).
 
-    The push that opens the barrier and the group make one update, since nobody reads in between.
+    The push that opens the barrier and the group make one update, since nobody reads in between. A lagging
+    push that closes the gap does not open it, as nobody is normal yet: the next push is, and does. Where a
+    worker that leaves closes the gap, it opens at once.
 
     Guarantees: nobody waits for good. `adaptive_sync(math.inf)` is `asp()`; with `threshold=-1`,
     `behind=math.inf` and `patience=math.inf` all are fast, and it is `bsp()`.
@@ -188,20 +191,18 @@ def adaptive_sync(
         return decide(state, apply, {worker} if apply else set(), opens, push.time)
 
     def on_leave(state: SyncState, worker: int, time: float) -> tuple[SyncState, Decision]:
-        for known in (state.present, state.stragglers, state.group.waiting):
-            known.discard(worker)
+        state.group.leave(worker, state.present, state.stragglers)
         opens = bool(state.present) and (close(state) or state.complete())
         return decide(state, [], set(), opens, time)
 
     def on_join(state: SyncState, worker: int, time: float) -> tuple[SyncState, Decision]:
-        least = min((state.clocks[w] for w in state.present), default=0)
-        state.clocks[worker], state.seconds[worker] = max(state.clocks[worker], least), 0.0
-        state.present.add(worker)
+        join(worker, state.present, state.clocks)
+        state.seconds[worker] = 0.0
         return decide(state, [], {worker}, False, time)
 
-    usual = {"slow": 1.5, "damping": "inverse", "shares": "inverse", "gap": "versions", "compensation": 0.0}
     given = limits | {"slow": slow, "damping": damping, "shares": shares, "gap": gap}
     given["compensation"] = compensation
-    shown = [f"{name}={value!r}" for name, value in given.items() if value != usual.get(name)]
+    usual = inspect.signature(adaptive_sync).parameters
+    shown = [f"{name}={value!r}" for name, value in given.items() if value != usual[name].default]
     policy = Policy(f"adaptive_sync({', '.join(shown)})", init, on_push, None, on_leave, on_join)
     return policy._replace(compensation=compensation)

@@ -1,0 +1,76 @@
+"""Clusters ready to use: workers of different speeds, workers that are slow now and then, and both.
+
+At full speed a task of 32 samples takes 32 ms on average, give or take a quarter; a transfer takes 2 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+from dmlcore import checks
+from dmlcore.cluster import Cluster
+
+FULL_SPEED = 1000.0  # samples per second
+
+
+def _of(speeds: Sequence[float]) -> Cluster:
+    return Cluster.from_speeds(speeds, latency=0.002, jitter=stats.gamma(16, scale=1 / 16))
+
+
+def _episodes(cluster: Cluster) -> Cluster:
+    return cluster.with_stragglers(4, fraction=0.1, mean_tasks=10)
+
+
+def heterogeneous(num_workers: int = 8) -> Cluster:
+    """Heterogeneity: about half of the workers have full speed, the others down to half of it.
+
+    Args:
+        num_workers: W, >= 1. Worker i has min(1, 1.4 - 0.9 i / (W - 1)) of the full speed.
+
+    Raises:
+        ValueError: no such number of workers.
+
+    Example:
+        >>> heterogeneous()
+        Cluster(8 workers, 500-1000 samples/s, latency 0.002 s, jitter=gamma(16, scale=0.0625))
+    """
+    num_workers = checks.integer("num_workers", num_workers, low=1)
+    return _of([FULL_SPEED * min(1.0, share) for share in np.linspace(1.4, 0.5, num_workers).tolist()])
+
+
+def unstable(num_workers: int = 8) -> Cluster:
+    """Instability: equal workers, and a tenth of the tasks in slow episodes, 4 times slower, 10 tasks long.
+
+    Args:
+        num_workers: W, >= 1.
+
+    Raises:
+        ValueError: no such number of workers.
+
+    Example:
+        >>> [(each.slowdown, each.fraction, each.mean_tasks) for each in unstable().stragglers]
+        [(4.0, 0.1, 10.0)]
+    """
+    return _episodes(_of([FULL_SPEED] * checks.integer("num_workers", num_workers, low=1)))
+
+
+def heterogeneous_and_unstable(num_workers: int = 8) -> Cluster:
+    """The speeds of `heterogeneous` and the slow episodes of `unstable`.
+
+    Args:
+        num_workers: W, >= 1.
+
+    Raises:
+        ValueError: no such number of workers.
+
+    Example:
+        >>> both = heterogeneous_and_unstable()
+        >>> both.samples_per_second == heterogeneous().samples_per_second
+        True
+        >>> both.stragglers == unstable().stragglers
+        True
+    """
+    return _episodes(heterogeneous(num_workers))
