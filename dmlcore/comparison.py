@@ -169,7 +169,8 @@ def _run_all(
     checks.choice("executor", executor, EXECUTORS)
     engine = resolve(options.pop("engine", "simulate"))
     work = Work(problem, cluster, [*optimizers.values()], engine, until, eval_every, options)
-    runs = list(itertools.product(each, seeds))
+    # Methods in turn, so that those at work side by side compile different loops.
+    runs = [(name, seed) for seed in seeds for name in each]
     items = [(each[name], seed) for name, seed in runs]
     if executor == "ray" and engine.record is not None:
         checks.fail("executor", executor, "'threads' for engines with a real clock")
@@ -180,7 +181,8 @@ def _run_all(
             _histories(work, item) for item in items
         ]  # one after the other: each has the machine to itself
     elif jax.default_backend() != "cpu":
-        found = [histories for method in each.values() for histories in _side_by_side(work, method, seeds)]
+        lanes = {name: _side_by_side(work, method, seeds) for name, method in each.items()}
+        found = [lanes[name][i] for i in range(len(seeds)) for name in each]
     else:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             found = _map(pool, functools.partial(_histories, work), items)

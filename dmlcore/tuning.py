@@ -61,7 +61,7 @@ def tune(
         >>> runs = tune({"BSP": dml.bsp()}, problem, cluster, optax.sgd, "loss", 1.0, start=0.1, seeds=[0],
         ...             updates=60)
         >>> rates = sorted(runs["learning_rate"].unique())
-        >>> rates[0] < metrics.best_learning_rate(runs, "loss", 1.0)["BSP"] < rates[-1]
+        >>> bool(rates[0] < metrics.best_learning_rate(runs, "loss", 1.0)["BSP"] < rates[-1])
         True
     """
     if not isinstance(methods, Mapping) or not methods:
@@ -74,24 +74,23 @@ def tune(
         checks.fail("start", start, "a learning rate, or one for each of the methods")
     factor = checks.real("factor", factor, above=1)
     seeds, below = list(seeds), not metric.endswith("accuracy")
-    # Rates are powers of the factor from where a method begins: so no rate is tried twice, by rounding.
-    rate = {name: checks.real("start", each, above=0) for name, each in begin.items()}
-    tried: dict[str, set[int]] = {name: set() for name in methods}
+    # Powers of the factor from where a method begins: by rounding a rate might be tried twice.
+    first = {name: checks.real("start", each, above=0) for name, each in begin.items()}
+    tried: dict[str, dict[float, int]] = {name: {} for name in methods}  # rate -> power
     untried: dict[str, list[int]] = {name: [-1, 0, 1] for name in methods}
-    power: dict[tuple[str, float], int] = {}
     runs: list[pd.DataFrame] = []
     for _ in range(checks.integer("steps", steps, low=1)):
+        together: dict[tuple[float, ...], dict[str, Any]] = {}  # rates -> methods that try them
         for name, powers in untried.items():
-            rates = {rate[name] * factor**each: each for each in powers}
-            power |= {(name, value): each for value, each in rates.items()}
-            tried[name] |= set(powers)
-            runs.append(
-                sweep({name: methods[name]}, problem, cluster, optimizer, rates, seeds=seeds, **options)
-            )
+            rates = {first[name] * factor**power: power for power in powers}
+            tried[name] |= rates
+            together.setdefault(tuple(rates), {})[name] = methods[name]
+        for some, each in together.items():
+            runs.append(sweep(each, problem, cluster, optimizer, some, seeds=seeds, **options))
         best = metrics.best_learning_rate(pd.concat(runs), metric, target, below=below)
-        at = {name: power[name, best[name]] for name in methods}
-        around = {name: sorted({at[name] - 1, at[name] + 1} - tried[name]) for name in methods}
-        untried = {name: powers for name, powers in around.items() if powers}
+        at = {name: tried[name][best[name]] for name in methods}
+        around = {name: {at[name] - 1, at[name] + 1} - {*tried[name].values()} for name in methods}
+        untried = {name: sorted(powers) for name, powers in around.items() if powers}
         if not untried:
             break
     if untried:

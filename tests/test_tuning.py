@@ -1,0 +1,58 @@
+"""Tuning: every method's best rate has a worse one on either side, whatever it began with."""
+
+import numpy as np
+import optax
+import pytest
+
+import dmlcore as dml
+
+CLUSTER = dml.Cluster.from_speeds([1000, 700], latency=0.001)
+METHODS = {"BSP": dml.bsp(), "ASP": dml.asp()}
+
+
+def tuned(**options):
+    problem = dml.problems.linear_regression(num_samples=64, num_features=3)
+    given = {"start": 1e-4, "seeds": [0, 1], "updates": 40} | options
+    return dml.tune(METHODS, problem, CLUSTER, optax.sgd, "loss", 1.0, **given)
+
+
+@pytest.mark.parametrize("start", [1e-4, {"BSP": 0.05, "ASP": 1e-3}], ids=["one", "each"])
+def test_the_best_has_worse_ones_on_either_side(start):
+    runs = tuned(start=start)
+    best = dml.metrics.best_learning_rate(runs, "loss", 1.0)
+    for name, own in runs.groupby("method"):
+        rates = sorted(own["learning_rate"].unique())
+        assert rates[0] < best[name] < rates[-1]
+        np.testing.assert_allclose(np.diff(np.log2(rates)), 1)  # none left out, none twice
+        assert (own.groupby(["learning_rate", "seed"])["update"].min() == 0).all()
+
+
+def test_runs_are_those_of_a_sweep():
+    runs = tuned()
+    rate = runs["learning_rate"].iloc[0]
+    problem = dml.problems.linear_regression(num_samples=64, num_features=3)
+    swept = dml.sweep(METHODS, problem, CLUSTER, optax.sgd, [rate], seeds=[0, 1], updates=40)
+    again = runs[runs["learning_rate"] == rate].sort_values(["method", "seed", "update"])
+    expected = swept.sort_values(["method", "seed", "update"])
+    np.testing.assert_array_equal(again["loss"], expected["loss"])
+
+
+def test_an_end_is_told():
+    with pytest.warns(
+        UserWarning, match="after 1 steps the best rate is at an end of those tried for BSP, ASP"
+    ):
+        tuned(start=1e-6, steps=1)
+
+
+def test_wrong_arguments():
+    for options, message in (
+        ({"start": 0}, "start: got 0"),
+        ({"start": {"BSP": 1.0}}, "start: got .*one for each of the methods"),
+        ({"factor": 1}, "factor: got 1"),
+        ({"steps": 0}, "steps: got 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tuned(**options)
+    own = {"mine": dml.Method(dml.bsp(), optimizer=optax.sgd(0.1))}
+    with pytest.raises(ValueError, match="without an optimizer of its own"):
+        dml.tune(own, dml.problems.digits_mlp(), CLUSTER, optax.sgd, "loss", 1.0, start=0.1, updates=2)
