@@ -252,3 +252,24 @@ def test_wrong_arguments():
     ):
         with pytest.raises(ValueError, match=message):
             make()
+
+
+@pytest.mark.parametrize("bits", [16, 8])
+@pytest.mark.parametrize("communication", [0.2, 1.0, 2.0])
+@pytest.mark.parametrize("uneven", [1.0, 1.7, 3.0])
+def test_the_time_model_of_three_mechanisms(uneven, communication, bits):
+    """A round is (h + c) / max(1, c k / 32) times sooner than one of BSP."""
+    workers, batch, values = 8, 1024, 1_000_000
+    speeds = 1000 * np.linspace(2 - 1 / uneven, 1 / uneven, workers)  # mean over least: h
+    bandwidth = 2 * 4 * values / (communication * batch / 1000)
+    cluster = dml.Cluster.from_speeds(speeds, bandwidth=bandwidth)
+
+    def round_seconds(**options):
+        size = {"parameter_bytes": 4 * values, "tensor_sizes": [values]}
+        trace = dml.simulate(dml.bsp(), cluster, updates=40, batch_size=batch, **size, **options)
+        return np.diff(trace.updates["time"])[19:].mean()
+
+    codec = codecs.affine(bits)
+    ours = round_seconds(load="equal_finish_time", transport=pipelined(coded(codec, codec)))
+    expected = dml.theory.round_speedup(uneven, communication, bits)
+    assert round_seconds() / ours == pytest.approx(expected, rel=0.03)

@@ -2,9 +2,10 @@
 
 from dmlcore.papers.adaptive_k_load import PAPER as ADAPTIVE_K_LOAD
 from dmlcore.papers.adaptive_sync import PAPER as ADAPTIVE_SYNC
+from dmlcore.papers.hps import PAPER as HPS
 from dmlcore.papers.paper import Paper, Parameters
 from dmlcore.papers.ssp import PAPER as SSP
 
-PAPERS: dict[str, Paper] = {paper.key: paper for paper in (SSP, ADAPTIVE_SYNC, ADAPTIVE_K_LOAD)}
+PAPERS: dict[str, Paper] = {paper.key: paper for paper in (SSP, ADAPTIVE_SYNC, ADAPTIVE_K_LOAD, HPS)}
 
 __all__ = ["PAPERS", "Paper", "Parameters"]
