@@ -7,14 +7,14 @@ from functools import cache
 import jax
 from flax import nnx
 
-from dmlcore import data
+from dmlcore import checks, data
 
 from .classification import classification, network, standardised
 from .layers import conv, dense, pooled_relu
 from .problem import Problem, floating
 
 MNIST_EVAL, CIFAR10_EVAL = 5000, 1000
-"""Evaluation looks at the first so many training and test images: about a second on two cores."""
+"""Images of each part that an evaluation looks at: about a second on two cores."""
 
 
 class LeNet(nnx.Module):
@@ -52,14 +52,15 @@ class ThreeConvolutions(nnx.Module):
         return self.out(hidden.reshape(len(images), -1))
 
 
-def mnist_lenet(dtype: str = "float32") -> Problem:
+def mnist_lenet(dtype: str = "float32", eval_samples: int = MNIST_EVAL) -> Problem:
     """LeNet on MNIST: 44,426 parameters, 60,000 training images.
 
     Args:
         dtype: "float32", or "float64" where JAX has 64 bits switched on.
+        eval_samples: it is evaluated on the first so many training and test images.
 
     Returns:
-        The problem; it is evaluated on the first 5,000 training and test images.
+        The problem.
 
     Raises:
         ValueError: an argument outside its range, or a damaged file of the data.
@@ -70,23 +71,24 @@ def mnist_lenet(dtype: str = "float32") -> Problem:
 
     Reference: LeCun, Bottou, Bengio and Haffner, Proceedings of the IEEE 86(11), 1998.
     """
-    return _mnist_lenet(floating(dtype))
+    return _mnist_lenet(floating(dtype), checks.integer("eval_samples", eval_samples, low=1))
 
 
 @cache
-def _mnist_lenet(dtype: str) -> Problem:
+def _mnist_lenet(dtype: str, eval_samples: int) -> Problem:
     init, apply = network(lambda rngs: LeNet(dtype, rngs))
-    return classification("mnist_lenet", init, apply, data.mnist(), dtype="uint8", eval_samples=MNIST_EVAL)
+    return classification("mnist_lenet", init, apply, data.mnist(), dtype="uint8", eval_samples=eval_samples)
 
 
-def cifar10_cnn(dtype: str = "float32") -> Problem:
+def cifar10_cnn(dtype: str = "float32", eval_samples: int = CIFAR10_EVAL) -> Problem:
     """Three convolutions and a dense layer on CIFAR-10: 89,578 parameters, 50,000 training images.
 
     Args:
         dtype: "float32", or "float64" where JAX has 64 bits switched on.
+        eval_samples: it is evaluated on the first so many training and test images.
 
     Returns:
-        The problem; it is evaluated on the first 1,000 training and test images.
+        The problem.
 
     Raises:
         ValueError: an argument outside its range, or a damaged file of the data.
@@ -97,12 +99,12 @@ def cifar10_cnn(dtype: str = "float32") -> Problem:
 
     Reference: the size (about 90K) and shape follow Zhang, Gupta, Lian and Liu, IJCAI 2016.
     """
-    return _cifar10_cnn(floating(dtype))
+    return _cifar10_cnn(floating(dtype), checks.integer("eval_samples", eval_samples, low=1))
 
 
 @cache
-def _cifar10_cnn(dtype: str) -> Problem:
+def _cifar10_cnn(dtype: str, eval_samples: int) -> Problem:
     init, apply = network(lambda rngs: ThreeConvolutions(dtype, rngs))
     return classification(
-        "cifar10_cnn", init, apply, data.cifar10(), dtype="uint8", eval_samples=CIFAR10_EVAL
+        "cifar10_cnn", init, apply, data.cifar10(), dtype="uint8", eval_samples=eval_samples
     )

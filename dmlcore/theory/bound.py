@@ -52,14 +52,20 @@ def floor(constants: Constants, k: Any, batch_size: Any) -> Any:
     Returns:
         Excess loss, of their shape.
 
+    Raises:
+        ValueError: a constant or a number is out of range.
+
     Example:
         >>> floor(Constants(0.001, 2.0, 1.0, 10.0), [1, 5], 10)
         array([0.001 , 0.0002])
 
     Reference: Bottou, Curtis and Nocedal 2018, theorem 4.6; Dutta et al. 2018, section 3.
     """
-    eta, smoothness, convexity, variance = constants
-    return eta * smoothness * variance / (2 * convexity * np.asarray(k) * batch_size)
+    eta, smoothness, convexity, variance = constants.checked()
+    samples = np.asarray(k) * np.asarray(batch_size)
+    if not (samples > 0).all():
+        checks.fail("k, batch_size", (k, batch_size), "numbers > 0")
+    return eta * smoothness * variance / (2 * convexity * samples)
 
 
 def decay(constants: Constants) -> float:
@@ -71,4 +77,5 @@ def decay(constants: Constants) -> float:
         >>> round(decay(Constants(0.001, 2.0, 1.0, 10.0)), 9)
         0.0010005
     """
+    constants.checked()
     return -math.log1p(-constants.learning_rate * constants.strong_convexity)

@@ -160,8 +160,10 @@ def fit_response(
     checks.choice("law", law, LAWS)
     b = checks.integer("batch_size", batch_size, low=1)
     x, y = (np.asarray(times, float) for times in (communication, computation))
-    if not (x.size and y.size and y.mean() > 0):
-        checks.fail("communication, computation", (x.size, y.size), "times, those of computing above 0")
+    sound = all(times.size and (np.isfinite(times) & (times >= 0)).all() for times in (x, y))
+    if not (sound and y.mean() > 0):
+        got = (x.tolist(), y.tolist())
+        checks.fail("communication, computation", got, "finite times >= 0, those of computing not all 0")
     rate = 1 / x.mean() if x.mean() > 0 else math.inf
     if law != "shifted":
         return LAWS[law](rate, b / y.mean())

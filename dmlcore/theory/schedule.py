@@ -71,7 +71,8 @@ class Schedule(NamedTuple):
         return self.phases[max(int(np.searchsorted(starts, seconds, side="right")) - 1, 0)]
 
     def error(self, seconds: float) -> float:
-        """Returns the bound at a time, excess loss."""
+        """Returns the bound at a time, seconds >= 0, excess loss."""
+        seconds = checks.real("seconds", seconds, low=0, high=1e300)
         phase = self.at(seconds)
         rounds = (seconds - phase.start) / phase.round_seconds
         return phase.floor + (phase.error - phase.floor) * math.exp(-self.decay * rounds)
@@ -111,13 +112,20 @@ def fixed_schedule(
         constants: of the problem and the step.
         error: E_0, excess loss at the start.
 
+    Raises:
+        ValueError: an argument is out of range.
+
     Example:
         >>> bound = Constants(0.001, 2.0, 1.0, 10.0)
         >>> round(fixed_schedule(0.5, 4, 2, 10, bound, 100.0).account(1.0).seconds, 1)
         2301.7
     """
-    end = float(floor(constants.checked(), k, batch_size))
-    phase = Phase(0.0, k, batch_size, float(round_seconds), end, error)
+    num_workers = checks.integer("num_workers", num_workers, low=1)
+    k = checks.integer("k", k, low=1, high=num_workers, why="the workers")
+    batch_size = checks.integer("batch_size", batch_size, low=1)
+    seconds = checks.real("round_seconds", round_seconds, above=0, high=1e300)
+    error = checks.real("error", error, above=0, high=1e300)
+    phase = Phase(0.0, k, batch_size, seconds, float(floor(constants, k, batch_size)), error)
     return Schedule((phase,), num_workers, decay(constants))
 
 
