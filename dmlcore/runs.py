@@ -124,8 +124,8 @@ def train(
     if engine.record is None:
         trace = timeline(problem, cluster, policy, engine=engine, optimizer=optimizer, **options)
         return _replay([trace], problem, [optimizer], until, eval_every, engine.driver, checkpoint)[0]
-    size = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
-    setup = Setup.checked(policy, cluster, **size, **options)
+    options |= {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
+    setup = Setup.checked(policy, cluster, **options)
     if setup.transport.pipelined:
         checks.fail("transport", transport, f"one that is not pipelined, on the real clock of {engine.name}")
     folder = None if checkpoint is None else os.path.abspath(checkpoint)
@@ -167,8 +167,8 @@ def timeline(
         options["watch"] = TrainingWatch(
             problem, optimizer, options["seed"], workers, lock_step, policy.compensation
         )
-    size = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
-    trace = run(policy, cluster, **size, **options)
+    options |= {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
+    trace = run(policy, cluster, **options)
     trace.metadata["problem"] = problem.name
     return trace
 

@@ -47,9 +47,9 @@ def coded(push: Codec | str | None = None, pull: Codec | str | None = None) -> T
     """
     from dmlcore.codecs import resolve
 
-    both = {way: None if codec is None else resolve(codec) for way, codec in (("push", push), ("pull", pull))}
-    shown = ", ".join(f"{way}={codec.name}" for way, codec in both.items() if codec is not None)
-    return Transport(f"coded({shown})", _as_they_are, _as_they_are, **both)
+    up, down = (None if codec is None else resolve(codec) for codec in (push, pull))
+    shown = [f"{way}={codec.name}" for way, codec in (("push", up), ("pull", down)) if codec is not None]
+    return Transport(f"coded({', '.join(shown)})", _as_they_are, _as_they_are, pull=down, push=up)
 
 
 def pipelined(transport: Transport | str | None = None, *, own_steps: bool = False) -> Transport:

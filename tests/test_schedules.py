@@ -46,7 +46,7 @@ def test_without_communication_and_with_equal_rates(make):
 def test_mean_round_against_monte_carlo(law, n):
     response, rng = LAWS[law](1.0), np.random.default_rng(n)
     for b in (1, 40):
-        drawn = np.mean([np.sort(response.sample(b, (1000, n), rng)).mean(0) for _ in range(60)], axis=0)
+        drawn = np.mean([np.sort(response.sample(b, (1000, n), rng)).mean(0) for _ in range(40)], axis=0)
         np.testing.assert_allclose(theory.mean_round(response, n, [b])[:, 0], drawn, rtol=0.01)
 
 

@@ -65,7 +65,7 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
         return jax.tree.map(correct, gradient, now, then)
 
     coding = coding_of(trace)
-    memory = start(coding, seed, trace.num_workers, params) if coding else None
+    memory: Any = start(coding, seed, trace.num_workers, params) if coding else None
 
     applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["update", "worker", "clock"])
     for _, tasks in applied.groupby("update"):
