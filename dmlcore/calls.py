@@ -55,5 +55,5 @@ def _value(argument: str, whole: str, node: ast.expr, makers: Makers) -> Any:
         return _call(argument, whole, node, makers)
     try:
         return ast.literal_eval(node)
-    except ValueError:
+    except (ValueError, TypeError):
         checks.fail(argument, whole, "a call whose arguments are literals, or such calls")

@@ -22,6 +22,7 @@ from dmlcore.engines.engine import resolve
 from dmlcore.engines.setup import Job, Setup
 from dmlcore.engines.stop import stop_rule
 from dmlcore.problems.problem import Problem
+from dmlcore.replayer.coding import coding_by, remembers
 from dmlcore.replayer.compiled import Replay
 from dmlcore.replayer.watch import TrainingWatch
 from dmlcore.trace import Trace
@@ -128,6 +129,10 @@ def train(
     setup = Setup.checked(policy, cluster, **options)
     if setup.transport.pipelined:
         checks.fail("transport", transport, f"one that is not pipelined, on the real clock of {engine.name}")
+    coding = coding_by(setup.transport)
+    if checkpoint is not None and coding and remembers(coding):
+        allowed = "one without a memory, for a run on a real clock that can be resumed"
+        checks.fail("transport", transport, allowed)
     folder = None if checkpoint is None else os.path.abspath(checkpoint)
     trace, params = engine.record(Job(setup, problem, optimizer, engine.time_scale, folder))
     run = replay(trace, problem, optimizer, until=until, eval_every=eval_every)

@@ -145,7 +145,7 @@ class Trace:
             (predecessors(tasks) < last) & (tasks["compute_start"] <= end),
             tasks["version_read"] < update,
         )
-        cut = tasks[began & ~done].sort_values("worker")
+        cut = tasks[began & ~done].sort_values(["worker", "clock"])
         cut[["compute_start", "compute_end"]] = cut[["compute_start", "compute_end"]].clip(upper=end)
         cut["push_end"] = np.nan
         tasks = pd.concat([tasks[done], cut], ignore_index=True)

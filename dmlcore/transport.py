@@ -34,7 +34,8 @@ def coded(push: Codec | str | None = None, pull: Codec | str | None = None) -> T
 
     Returns:
         The transport, for policies all of whose tasks pull; and where a codec has a memory, all of whose
-        pushes come into an update.
+        pushes come into an update. A memory is the worker's: it ends with its process, so a run on a real
+        clock is then no longer what its replay is, and cannot be resumed.
 
     Raises:
         ValueError: there is no such codec.
@@ -57,7 +58,8 @@ def pipelined(transport: Transport | str | None = None, *, own_steps: bool = Fal
 
     It has a thread for each. One of them pushes gradient k, waits for the answer, and hands it over; the
     other computes task k + 1 meanwhile, on the answer to push k - 1. So a round of BSP takes max(computing,
-    both transfers) and not their sum, and updates are late by one, w_{k+1} = w_k - eta G(w_{k-1}).
+    both transfers) and not their sum, and updates are late by one, w_{k+1} = w_k - eta G(w_{k-1}): a bound on
+    staleness is wider by one clock. Tasks 0 and 1 each pull version 0.
 
     Args:
         transport: what is sent. Default: `plain`.
@@ -99,7 +101,7 @@ def resolve(transport: Transport | str | None) -> Transport:
         return plain()
     if isinstance(transport, Transport):
         return transport
-    if transport in TRANSPORTS:
+    if isinstance(transport, str) and transport in TRANSPORTS:
         return TRANSPORTS[transport]()
     from dmlcore.codecs import CODECS
 

@@ -86,8 +86,9 @@ def close(actual, expected, scale=1.0):
 
 
 def exponents_apart(size):
-    """Finite 32-bit floats of any magnitude, and arrays of a single value."""
-    element = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False)
+    """32-bit floats of any magnitude but the largest, and arrays of a single value."""
+    largest = float(np.float32(1e38))
+    element = st.floats(-largest, largest, width=32, allow_nan=False, allow_subnormal=False)
     apart = hnp.arrays(np.float32, size, elements=element)
     return apart | element.map(lambda value: np.full(size, value, np.float32))
 

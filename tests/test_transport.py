@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -180,19 +181,68 @@ def test_names_make_the_same_transport():
         assert resolve(transport.name) == transport
 
 
+def test_coded_training_is_its_recurrence():
+    """Feedback: g + e_i is sent, e_i is what rounding took. Differences: c_i += Q(w - c_i) is computed on."""
+    problem, workers = dml.problems.digits_mlp(), 3
+    up, down = codecs.one_bit(), codecs.affine(4, stochastic=False)
+    transport = coded(codecs.error_feedback(up), codecs.difference(down))
+    cluster = dml.Cluster.uniform(workers)
+    run = dml.train(problem, cluster, dml.bsp(), optax.sgd(0.3), updates=20, transport=transport)
+    stepper = Stepper(problem, optax.sgd(0.3), seed=0)
+    state = stepper.start()
+    residual = [jax.tree.map(jnp.zeros_like, state[0])] * workers
+    copy = [state[0]] * workers
+    for k in range(20):
+        parts = []
+        for i in range(workers):
+            change = jax.tree.map(jnp.subtract, state[0], copy[i])
+            copy[i] = jax.tree.map(jnp.add, copy[i], codecs.transmit(down, None, (), change)[0])
+            total = jax.tree.map(jnp.add, stepper.gradient(copy[i], i, k, 32), residual[i])
+            sent = codecs.transmit(up, None, (), total)[0]
+            residual[i] = jax.tree.map(jnp.subtract, total, sent)
+            parts.append(stepper.weighed(1 / workers, sent))
+        state = stepper.step(stepper.total(parts), state)
+    plainly = dml.train(problem, cluster, dml.bsp(), optax.sgd(0.3), updates=20)
+    assert largest_difference(run.params, plainly.params) > 0.05
+    assert largest_difference(run.params, state[0]) < 1e-3
+
+
 def test_threads_round_as_the_replay_does():
     problem, optimizer = dml.problems.digits_mlp(), optax.sgd(0.1)
-    transport = coded("error_feedback(affine(bits=8))", "difference(affine(bits=8))")
-    run = dml.train(
-        problem,
-        CLUSTER,
-        dml.asp(),
-        optimizer,
-        updates=40,
-        transport=transport,
-        engine=dml.engines.threads(time_scale=0.2),
+    transport = coded("error_feedback(one_bit())", "difference(affine(bits=2, stochastic=False))")
+    engine = dml.engines.threads(time_scale=0.2)
+    options = {"updates": 40, "transport": transport, "engine": engine}
+    run = dml.train(problem, CLUSTER, dml.asp(), optimizer, **options)
+    plainly = dml.Trace(run.trace.tasks, run.trace.updates, run.trace.metadata | {"changes_values": False})
+    assert largest_difference(run.params, dml.replay(run.trace, problem, optimizer).params) < 1e-3
+    assert largest_difference(run.params, dml.replay(plainly, problem, optimizer).params) > 0.01
+
+
+@pytest.mark.parametrize("policy", [dml.bsp(), dml.asp(), dml.k_async(2)])
+def test_a_pipelined_trace_cut_short_is_that_of_a_shorter_run(policy):
+    cluster = dml.Cluster.uniform(3, latency=0.01, jitter=stats.expon(), latency_jitter=stats.expon())
+    longer, shorter = (
+        dml.simulate(policy, cluster, updates=updates, transport=pipelined()) for updates in (9, 4)
     )
-    assert largest_difference(run.params, dml.replay(run.trace, problem, optimizer).params) < 1e-2
+    pd.testing.assert_frame_equal(longer.until(4).tasks, shorter.tasks)
+
+
+def test_who_does_not_compute_in_a_pipeline_waits():
+    trace = dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=6, transport=pipelined())
+    phases = dml.metrics.phases(trace)
+    spent = (phases["end"] - phases["start"]).groupby([phases["worker"], phases["kind"]]).sum()
+    assert set(phases["kind"]) == {"compute", "wait"}
+    assert spent[1, "compute"] == trace.end_time
+    assert spent[0, "wait"] + spent[0, "compute"] == trace.end_time
+
+
+def test_a_pipeline_widens_the_window_by_one():
+    cluster = dml.Cluster.uniform(4, latency=0.01, jitter=stats.expon())
+    for policy, bound in ((dml.bsp(), 1), (dml.essp(1), 2)):
+        trace = dml.simulate(policy, cluster, updates=100, transport=pipelined())
+        assert trace.metadata["staleness"] == bound
+        assert not len(dml.metrics.read_window_violations(trace, bound))
+        assert len(dml.metrics.read_window_violations(trace, bound - 1))
 
 
 WRONG = {
@@ -214,6 +264,11 @@ WRONG = {
         dml.bsp(),
         {"transport": pipelined(), "engine": "threads"},
         r"transport: got pipelined\(plain\(\)\), allowed is one that is not pipelined",
+    ),
+    "resumable on a real clock": (
+        dml.bsp(),
+        {"transport": coded("error_feedback(one_bit())"), "engine": "threads", "checkpoint": "nowhere"},
+        "transport: got .*one without a memory",
     ),
     "no such codec": (dml.bsp(), {"transport": "coded(push=zip())"}, "zip"),
     "no transport": (
@@ -244,10 +299,14 @@ def test_no_faults_where_values_change():
 
 
 def test_wrong_arguments():
+    waiting = dml.simulate(dml.asp(), CLUSTER, updates=9, transport=pipelined())
     for make, message in (
         (lambda: pipelined(pipelined()), "transport: got 'pipelined.*one that is not pipelined"),
         (lambda: pipelined(own_steps="yes"), "own_steps: got 'yes', allowed is True or False"),
         (lambda: coded(push=3), "codec: got 3"),
+        (lambda: resolve(["plain"]), "transport: got .'plain'., allowed is a call of"),
+        (lambda: resolve("affine({[]: 1})"), "arguments are literals"),
+        (lambda: dml.calibrate(waiting), "trace: got 'pipelined.*one without a pipeline"),
         (lambda: resolve("coded("), "transport: got 'coded"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dmlcore import checks
 from dmlcore.trace import Trace, starts
 
 NEGLIGIBLE = 1e-9  # share of the run below which a transfer is rounding
@@ -27,6 +28,9 @@ class Times(NamedTuple):
 
 def observed(trace: Trace) -> tuple[Times, np.ndarray, Times]:
     """Returns compute times, the samples of their tasks, and the transfers both ways."""
+    if trace.metadata.get("pipelined"):
+        name = trace.metadata["transport"]
+        checks.fail("trace", name, "one without a pipeline, in which transfers are told from waiting")
     tasks = trace.tasks.sort_values(["worker", "clock"])
     worker, samples = tasks["worker"].to_numpy(), tasks["batch_size"].to_numpy()
     columns = ("pull_start", "compute_start", "compute_end", "push_end")

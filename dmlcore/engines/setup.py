@@ -128,19 +128,25 @@ class Setup:
             self.policy, workers, self.stop, self.load, self.batch_size, plan, serial, self.pulls_only
         )
 
+    def _staleness(self) -> float | None:
+        """The policy's bound, where it has one: a pipeline adds a clock."""
+        bound = self.policy.staleness
+        return None if bound in (None, math.inf) else bound + self.transport.pipelined
+
     def metadata(self, engine: str) -> dict[str, Any]:
         """Returns a trace's metadata, all but its end."""
         policy = self.policy
         return {
             "engine": engine,
             "policy": policy.name,
-            "staleness": None if policy.staleness in (None, math.inf) else policy.staleness,
+            "staleness": self._staleness(),
             "compensation": policy.compensation,
             "num_workers": self.cluster.num_workers,
             "cluster": self.cluster.describe(),
             "load": self.load.name,
             "transport": self.transport.name,
             "changes_values": self.transport.changes_values,
+            "pipelined": self.transport.pipelined,
             "parameter_bytes": self.parameter_bytes,
             "transfer_bytes": list(self.transferred_bytes()),
             "batch_size": self.batch_size,

@@ -121,9 +121,8 @@ def _run(setup: Setup, watch: Watch | None) -> Trace:
     sizes = [size(load_state, w) for w in range(num_workers)] if observe is None else []  # that never change
     new, nan = tuple.__new__, math.nan
     pipelined = setup.transport.pipelined
-    computing: list[tuple | None] = [
-        None
-    ] * num_workers  # where pipelined: each worker's task, not pushed yet
+    # Where pipelined: the task of each worker that is not pushed yet.
+    computing: list[tuple | None] = [None] * num_workers
     clock = [-1] * num_workers
     version = [0] * num_workers  # of the copy that each worker has
     flight: list[tuple | None] = [None] * num_workers  # each worker's task
@@ -252,9 +251,9 @@ def _run(setup: Setup, watch: Watch | None) -> Trace:
             _cut(record, flight, w, now)
     if last_second < math.inf:
         now = last_second
-    for tasks in (flight, computing):
-        for w in range(num_workers):
-            _cut(record, tasks, w, now)
+    for w in range(num_workers):
+        _cut(record, flight, w, now)
+        _cut(record, computing, w, now)
     frames = tasks_frame(record, landed), updates_frame(update_rows)
     trace = Trace(*frames, setup.metadata("simulate") | {"end_time": now})
     try:

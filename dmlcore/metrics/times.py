@@ -45,7 +45,8 @@ def phases(trace: Trace) -> pd.DataFrame:
     A worker waits from the arrival of one push (or the start of the run) to the start of its next task, then
     pulls, computes and pushes. A task that never arrived ends where its worker's next task starts, or with
     the run. Where a push is still under way when the worker goes on (on a cached copy), the moment belongs
-    to the next task.
+    to the next task. In a pipeline transfers go on beside computing: who does not compute waits, or pulls the
+    copy to go on with.
 
     Args:
         trace: any trace.
@@ -96,6 +97,8 @@ def phases(trace: Trace) -> pd.DataFrame:
         }
     )
     bounds.loc[np.repeat(cancelled.to_numpy(), 4) & (bounds["kind"] == "compute"), "kind"] = "cancelled"
+    if trace.metadata.get("pipelined"):
+        bounds.loc[bounds["kind"] == "push", "kind"] = "wait"
     away = np.repeat(tasks["left"].notna().to_numpy(), 4)
     bounds.loc[away & (bounds["kind"] == "wait"), "kind"] = "away"
     bounds["end"] = bounds.groupby("worker")["end"].cummax()

@@ -43,7 +43,7 @@ METHOD_COLORS: Mapping[str, str] = {
     "fixed": _GREY,
     "Pflug": _GREEN,
     "DBW": _PURPLE,
-    "H-PS": _RED,
+    "H-PS": _PURPLE,
     "DBS-SGD": _RED,
     "one worker": _GREY,
 }
