@@ -132,8 +132,8 @@ PAPER = Paper(
         "plane.png": "Speed-up of a round over the plane of heterogeneity and communication: the model as "
         "colour, with the paper's 1.4 and 3.5 as lines, and simulated clusters as points.",
         "jitter.png": "How far the simulated speed-up is from the model when computing times fluctuate.",
-        "accuracy.png": "Test accuracy against time for H-PS and its rivals, at one rate for all and each "
-        "at its best.",
+        "accuracy.png": "Test accuracy against time for H-PS and its rivals, at one rate for all, at "
+        "which ASP stays below, and each at its best.",
         "ablations.png": "Seconds per epoch and time to the target accuracy, for BSP, each mechanism, each "
         "pair, and all three.",
         "bits.png": "Final accuracy against the bytes of an update, by bits of a value, for several ways to "
