@@ -84,6 +84,24 @@ def test_n_softsync_of_all_workers_is_asp(damping):
     assert traces[0].tasks.equals(traces[1].tasks)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_four_averages_of_staleness_at_constant_speeds(seed):
+    """Worker i: t_i R - 1, R = sum 1 / t. Batches that follow speeds lower the mean over nodes, not that over
+    gradients."""
+    workers, rng = 8, np.random.default_rng(seed)
+    speeds = rng.uniform(500, 2000, workers)
+    means = {}
+    for load in ("equal", "speed_proportional"):
+        cluster = dml.Cluster.from_speeds(speeds.tolist())
+        trace = dml.simulate(dml.asp(), cluster, updates=6000, batch_size=256, load=load)
+        ages = dml.metrics.staleness(trace)[trace.tasks["update"] >= 100]
+        means[load] = ages.groupby(trace.tasks["worker"]).mean()
+        assert ages.mean() == pytest.approx(workers - 1, rel=0.01)
+    form = (1 / speeds) * speeds.sum() - 1
+    np.testing.assert_allclose(means["equal"], form, rtol=0.02)
+    np.testing.assert_allclose(means["speed_proportional"], workers - 1, rtol=0.02)
+
+
 @pytest.mark.parametrize("n", [1, 3, 15, 30])
 def test_staleness_of_n_softsync(n):
     """Zhang et al.: 30 learners, tau is about n on average and rarely beyond 2 n. While a task runs, P - 1
