@@ -13,6 +13,8 @@ Ranges were declared before the notebook first ran, and none was changed.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from dmlcore.claims import Claim
@@ -43,7 +45,12 @@ OURS = "The same, each method at its own best learning rate"
 
 
 def _staleness(
-    name: str, statement: str, average: str, source: str, least: float | None, most: float
+    name: str,
+    statement: str,
+    average: str,
+    source: Literal["abstract", "ours"],
+    least: float | None,
+    most: float,
 ) -> Claim:
     return Claim(
         id=f"D5-{name}",
