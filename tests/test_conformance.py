@@ -112,7 +112,7 @@ def test_lock_step_policies_have_no_staleness(trace, name):
 @table
 def test_weights_of_an_update(trace):
     """Means sum to 1; a worker's share in the SSP family is 1 / P; an ASP push counts whole. What opens a
-    group's barrier counts beside it."""
+    group's barrier counts beside it. A stale gradient that is damped counts by its age."""
     applied = trace.tasks[trace.tasks["update"] >= 0]
     family = trace.metadata["policy"].split("(")[0]
     if family in ("ssp", "essp", "dssp"):
@@ -122,6 +122,10 @@ def test_weights_of_an_update(trace):
         for _, weights in applied.groupby("update")["weight"]:
             mean = np.isclose(weights.sum() - np.array([0.0, *weights]), 1).any()
             assert mean or len(weights) == 1, "the mean of a group, and at most what opened its barrier"
+    elif family == "n_softsync":
+        np.testing.assert_allclose(applied["weight"], 0.5 / np.maximum(metrics.staleness(trace), 1))
+    elif "damping" in trace.metadata["policy"]:
+        np.testing.assert_allclose(applied["weight"], 1 / (1 + metrics.staleness(trace)))
     else:
         np.testing.assert_allclose(applied.groupby("update")["weight"].sum(), 1.0)
     assert (applied["weight"] > 0).all()

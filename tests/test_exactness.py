@@ -68,6 +68,8 @@ def test_asp_with_one_worker_is_plain_sgd(optimizer):
         (dml.dssp(0, 0), dml.bsp()),
         (dml.k_async(1), dml.asp()),
         (dml.k_batch_async(1), dml.asp()),
+        (dml.n_softsync(4), dml.asp()),
+        (dml.n_softsync(2), dml.k_batch_async(2)),
         (dml.ssp(10_000), dml.ssp(math.inf)),
         (dml.essp(10_000), dml.asp(weight=1 / 4)),
     ],

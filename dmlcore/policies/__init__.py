@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dmlcore.policies.adaptive_k import adasync, pflug
+from dmlcore.policies.asynchronous import asp
 from dmlcore.policies.by_gain import adaptive_load, dbw
-from dmlcore.policies.clocks import asp, bsp, essp, ssp
+from dmlcore.policies.clocks import bsp, essp, ssp
 from dmlcore.policies.dynamic_ssp import dssp
 from dmlcore.policies.epoch_groups import a2s
 from dmlcore.policies.k_schedule import k_sync_schedule
 from dmlcore.policies.switching import sync_switch
 from dmlcore.policies.three_states import adaptive_sync
-from dmlcore.policies.wait_for_k import k_async, k_batch_async, k_batch_sync, k_sync
+from dmlcore.policies.wait_for_k import k_async, k_batch_async, k_batch_sync, k_sync, n_softsync
 from dmlcore.types import Policy
 
 # One table: every policy here inherits every conformance test on every engine.
 ALL_POLICIES: dict[str, Callable[[], Policy]] = {
     "bsp": bsp,
     "asp": asp,
+    "asp_coupled": lambda: asp(scaling="samples", damping="inverse"),
     "ssp": lambda: ssp(staleness=3),
     "ssp_unbounded": lambda: ssp(staleness=float("inf")),
     "essp": lambda: essp(staleness=2),
@@ -27,6 +29,7 @@ ALL_POLICIES: dict[str, Callable[[], Policy]] = {
     "k_batch_sync": lambda: k_batch_sync(3),
     "k_async": lambda: k_async(2),
     "k_batch_async": lambda: k_batch_async(3),
+    "n_softsync": lambda: n_softsync(2, damping="reciprocal"),
     "k_sync_schedule": lambda: k_sync_schedule([(0, 2), (0.05, 3)]),
     "pflug": lambda: pflug(3, burn_in=5, threshold=2),
     "adasync": lambda: adasync(1, batch_async=True),
@@ -52,6 +55,7 @@ __all__ = [
     "k_batch_sync",
     "k_sync",
     "k_sync_schedule",
+    "n_softsync",
     "pflug",
     "ssp",
     "sync_switch",

@@ -1,4 +1,4 @@
-"""Policies that gate on clocks: BSP, SSP, ESSP and ASP are one rule with a window of different width."""
+"""Policies that gate on clocks: BSP, SSP, ESSP, and ASP, are one rule with a window of different width."""
 
 from __future__ import annotations
 
@@ -211,7 +211,16 @@ def check_weight(weight: float | None) -> float | None:
     return weight if weight is None else checks.real("weight", weight, above=0, high=1e300)
 
 
-def _window(name: str, staleness: float, weight: float | None, cached: bool) -> Policy:
+def window(name: str, staleness: float, weight: float | None, *, cached: bool) -> Policy:
+    """Returns the policy with a fixed window.
+
+    Args:
+        name: the call that makes it.
+        staleness: clocks by which a worker may lead.
+        weight: of one push in the update; None: 1 / number of workers.
+        cached: workers go on with their copy while it is fresh enough.
+    """
+
     def init(num_workers: int) -> WindowState:
         copies = [0] * num_workers if cached else None
         return WindowState(ClockTable(num_workers), weight, copy_clock=copies)
@@ -238,7 +247,7 @@ def bsp() -> Policy:
 
     Reference: Valiant 1990, "A bridging model for parallel computation".
     """
-    return _window("bsp()", 0, None, cached=False)
+    return window("bsp()", 0, None, cached=False)
 
 
 def ssp(staleness: int | float, *, weight: float | None = None) -> Policy:
@@ -275,9 +284,7 @@ def ssp(staleness: int | float, *, weight: float | None = None) -> Policy:
     Reference: Ho et al. 2013, section 2 (conditions 1-4) and section 3 (cache rule).
     """
     staleness = check_staleness("staleness", staleness)
-    return _window(
-        f"ssp(staleness={staleness}{_shown(weight)})", staleness, check_weight(weight), cached=True
-    )
+    return window(f"ssp(staleness={staleness}{_shown(weight)})", staleness, check_weight(weight), cached=True)
 
 
 def essp(staleness: int | float, *, weight: float | None = None) -> Policy:
@@ -304,40 +311,9 @@ def essp(staleness: int | float, *, weight: float | None = None) -> Policy:
     consistency models".
     """
     staleness = check_staleness("staleness", staleness)
-    return _window(
+    return window(
         f"essp(staleness={staleness}{_shown(weight)})", staleness, check_weight(weight), cached=False
     )
-
-
-def asp(*, weight: float | None = 1.0, compensation: float = 0.0) -> Policy:
-    """Asynchronous parallel: every push is an update, and nobody ever waits.
-
-    Guarantees: with P workers the mean staleness over gradients tends to P - 1, whatever their speeds. With
-    one worker it is plain SGD. `k_async(1)` is the same policy.
-
-    Args:
-        weight: of one push in the update, however many samples it has. Default 1: a gradient of one worker is
-            a whole step, as is usual for asynchronous SGD; None: 1 / number of workers, as in `ssp`.
-        compensation: lambda of DC-ASGD, >= 0: the server adds lambda g * g * (w - w_read) to each gradient g.
-
-    Returns:
-        The policy.
-
-    Raises:
-        ValueError: a number is out of range.
-
-    Example:
-        >>> asp()
-        asp()
-
-    Reference: Recht et al. 2011, "Hogwild!"; Dean et al. 2012, "Large scale distributed deep networks";
-    Zheng et al. 2017, "Asynchronous stochastic gradient descent with delay compensation".
-    """
-    compensation = checks.real("compensation", compensation, low=0, high=1e300)
-    shown = [] if weight == 1.0 else [f"weight={weight}"]
-    shown += [f"compensation={compensation!r}"] if compensation else []
-    policy = _window(f"asp({', '.join(shown)})", math.inf, check_weight(weight), cached=False)
-    return policy._replace(compensation=compensation)
 
 
 def _shown(weight: float | None) -> str:

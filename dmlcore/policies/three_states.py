@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from dmlcore import checks
+from dmlcore.policies.damping import DAMPING
 from dmlcore.policies.group import Group, Task, join
 from dmlcore.types import Decision, Policy, Push, Start
 
@@ -55,7 +56,6 @@ class SyncState:
         return self.present - self.stragglers <= self.group.waiting
 
 
-DAMPING: dict[str, Callable[[int], float]] = {"inverse": lambda tau: 1 / (1 + tau), "none": lambda tau: 1.0}
 SHARES: dict[str, Callable[[SyncState, Push, int], float]] = {
     "inverse": lambda state, push, tau: push.samples / (1 + tau),
     "uniform": lambda state, push, tau: 1.0,
@@ -110,7 +110,8 @@ def adaptive_sync(
         behind: versions by which a straggler is late, >= 0. Default: 2 per worker.
         slow: factor of the median time beyond which a worker is a straggler, >= 0.
         patience: pushes for which a group waits, >= 1. Default: 1 per worker.
-        damping: weight of a straggler's gradient: "inverse", 1 / (1 + tau), or "none", 1.
+        damping: weight of a straggler's gradient: "inverse", 1 / (1 + tau); "reciprocal", 1 / max(tau, 1); or
+            "none", 1.
         shares: of gradients in a group: "inverse", b / (1 + tau); "uniform"; or "pushes", how many the worker
             has made.
         gap: what is compared with `threshold`: "versions" of copies, or "clocks" that workers have finished.

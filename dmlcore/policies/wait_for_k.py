@@ -1,4 +1,4 @@
-"""Policies that wait for K gradients: K-sync, K-batch-sync, K-async and K-batch-async.
+"""Policies that wait for K gradients: K-sync, K-batch-sync, K-async, K-batch-async and n-softsync.
 
 They differ in two answers: may the K come from any worker ("batch") or only one from each, and is the work in
 flight cancelled when the K-th arrives ("sync") or does it go on, to arrive stale ("async"). Means are over
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dmlcore import checks
+from dmlcore.policies.damping import DAMPING
 from dmlcore.types import Decision, Observation, Policy, Push, Start
 
 
@@ -57,16 +58,18 @@ class WaitState:
         present: workers that are there.
         memory: of the plan.
         wait: what this round waits for.
-        arrived: (worker, clock, samples) of pushes since the last update.
+        arrived: pushes since the last update.
+        version: updates made.
     """
 
     present: set[int]
     memory: Any
     wait: Wait
-    arrived: list[tuple[int, int, int]] = field(default_factory=list)
+    arrived: list[Push] = field(default_factory=list)
+    version: int = 0
 
 
-def waiting(name: str, plan: Plan, *, any_worker: bool, cancels: bool) -> Policy:
+def waiting(name: str, plan: Plan, *, any_worker: bool, cancels: bool, damping: str = "none") -> Policy:
     """Returns the policy that waits for as many gradients as a plan says.
 
     Args:
@@ -74,7 +77,9 @@ def waiting(name: str, plan: Plan, *, any_worker: bool, cancels: bool) -> Policy
         plan: how many.
         any_worker: they may come from any worker, and not only one from each.
         cancels: work in flight is cancelled when the last arrives.
+        damping: of stale gradients, a name in `DAMPING`.
     """
+    damp = checks.choice("damping", damping, DAMPING)
 
     def init(num_workers: int) -> WaitState:
         memory = plan.init(num_workers)
@@ -84,16 +89,20 @@ def waiting(name: str, plan: Plan, *, any_worker: bool, cancels: bool) -> Policy
         k = state.wait.k
         if not any_worker and k > len(state.present):
             # Each counts once: more than those who are there or have pushed already will not come.
-            k = min(k, len(state.present.union(worker for worker, _, _ in state.arrived)))
+            k = min(k, len(state.present.union(push.worker for push in state.arrived)))
         return len(state.arrived) >= k and bool(state.present)
 
     def update(state: WaitState, idle: set[int], time: float) -> tuple[WaitState, Decision]:
         """Applies what arrived; of those present, all but `idle` and who waits for the update are at work."""
-        total = sum(samples for _, _, samples in state.arrived)
-        apply = [(worker, clock, samples / total) for worker, clock, samples in sorted(state.arrived)]
+        total = sum(push.samples for push in state.arrived)
+        apply = [
+            (push.worker, push.clock, push.samples / total * damp(state.version - push.version_read))
+            for push in sorted(state.arrived)
+        ]
         if not any_worker:
-            idle = idle | {worker for worker, _, _ in state.arrived}
+            idle = idle | {push.worker for push in state.arrived}
         state.arrived = []
+        state.version += 1
         state.wait = wait = plan.wait(state.memory, time)
         if cancels:
             cancel, begin = sorted(state.present - idle), sorted(state.present)
@@ -104,7 +113,7 @@ def waiting(name: str, plan: Plan, *, any_worker: bool, cancels: bool) -> Policy
     def on_push(state: WaitState, push: Push) -> tuple[WaitState, Decision]:
         if plan.on_push is not None:
             plan.on_push(state.memory, push)
-        state.arrived.append((push.worker, push.clock, push.samples))
+        state.arrived.append(push)
         if complete(state):
             return update(state, {push.worker}, push.time)
         return state, Decision(start=(Start(push.worker, state.wait.batch_size),) if any_worker else ())
@@ -117,7 +126,7 @@ def waiting(name: str, plan: Plan, *, any_worker: bool, cancels: bool) -> Policy
         state.present.add(worker)
         if complete(state):
             return update(state, {worker}, time)
-        waits = not any_worker and any(w == worker for w, _, _ in state.arrived)
+        waits = not any_worker and any(push.worker == worker for push in state.arrived)
         return state, Decision(start=() if waits else (Start(worker, state.wait.batch_size),))
 
     def on_observation(state: WaitState, seen: Observation) -> WaitState:
@@ -249,6 +258,43 @@ def k_batch_async(k: int) -> Policy:
         >>> k_batch_async(4)
         k_batch_async(k=4)
 
-    Reference: Dutta et al. 2018, section 2; n-softsync (Zhang et al. 2016) is k = P / n.
+    Reference: Dutta et al. 2018, section 2.
     """
     return _fixed("k_batch_async", k, any_worker=True, cancels=False)
+
+
+def n_softsync(n: int, *, damping: str = "none") -> Policy:
+    """n-softsync: an update is the mean of any floor(P / n) gradients of P workers; nobody waits.
+
+    Each gradient counts damping(tau) times its share of the mean, with tau updates made since its pull.
+
+    Guarantees: `n_softsync(P)` is `asp(damping=damping)`; without damping `n_softsync(n)` is
+    `k_batch_async(P // n)`. With workers alike the mean staleness over gradients is about n.
+
+    Args:
+        n: updates while each worker pushes once, 1 to the number of workers.
+        damping: "none", a fixed rate; "reciprocal", the paper's alpha_0 / tau, with alpha_0 at tau = 0; or
+            "inverse", 1 / (1 + tau).
+
+    Returns:
+        The policy. Its `init` raises ValueError where `n` exceeds the number of workers.
+
+    Raises:
+        ValueError: `n` is no whole number >= 1, or there is no such damping.
+
+    Example:
+        >>> n_softsync(4, damping="reciprocal")
+        n_softsync(n=4, damping='reciprocal')
+
+    Reference: Zhang, Gupta, Lian and Liu 2016, "Staleness-aware async-SGD for distributed deep learning",
+    section 3.
+    """
+    n = checks.integer("n", n, low=1)
+
+    def init(num_workers: int) -> int:
+        checks.integer("n", n, low=1, high=num_workers, why="the number of workers, for n_softsync")
+        return num_workers // n
+
+    plan = Plan(init, lambda k, time: Wait(k))
+    shown = "" if damping == "none" else f", damping={damping!r}"
+    return waiting(f"n_softsync(n={n}{shown})", plan, any_worker=True, cancels=False, damping=damping)
