@@ -265,7 +265,7 @@ WRONG = {
     "behind: got 1.5": lambda: dml.adaptive_sync(behind=1.5),
     "patience: got 0": lambda: dml.adaptive_sync(patience=0),
     "slow: got nan": lambda: dml.adaptive_sync(slow=math.nan),
-    "damping: got 'square', allowed is one of 'inverse', 'none'": lambda: dml.adaptive_sync(damping="square"),
+    "damping: got 'square', allowed is one of 'none', 'inverse'": lambda: dml.adaptive_sync(damping="square"),
     "shares: got": lambda: dml.adaptive_sync(shares="none"),
     "gap: got": lambda: dml.adaptive_sync(gap="seconds"),
     "epoch: got 0": lambda: dml.a2s(0),
