@@ -101,8 +101,6 @@ def resolve(transport: Transport | str | None) -> Transport:
         return plain()
     if isinstance(transport, Transport):
         return transport
-    if isinstance(transport, str) and transport in TRANSPORTS:
-        return TRANSPORTS[transport]()
     from dmlcore.codecs import CODECS
 
     made = calls.made("transport", transport, {**TRANSPORTS, **CODECS})

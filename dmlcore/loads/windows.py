@@ -155,7 +155,7 @@ class Bounds:
 class Measuring:
     """What makes a load rule of a way to weigh.
 
-    Within a window all sizes are those of one allocation. It ends when everybody who is there has pushed
+    Within a window all sizes handed out are of one allocation. It ends when everybody who is there has pushed
     `tasks` times since; or, as a worker may never be heard of whose work is always cancelled, without those
     who have not when there were twice as many pushes as that takes. Then the rule weighs, and the whole
     batch is shared out anew over those who are there; also when somebody leaves or joins.
