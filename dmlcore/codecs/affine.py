@@ -71,7 +71,7 @@ def _affine(bits: int, stochastic: bool) -> Codec:
 
     def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
         low, high = -round_up(-tensor.min()), round_up(tensor.max())
-        level = share(tensor / 2 - low / 2, high / 2 - low / 2) * top  # halves: the whole may overflow
+        level = share(tensor - low, high - low) * top
         level = round_at_random(uniform, level) if stochastic else jnp.round(level)
         return (low, high), jnp.clip(level, 0, top)
 

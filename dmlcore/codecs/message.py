@@ -41,8 +41,8 @@ def transmit(codec: Codec, key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
         codec: how arrays are rounded.
         key: random key of this message; None where the codec draws nothing.
         memory: from `codec.init(tree)`, or from the message before.
-        tree: any pytree of floating arrays, in float32 or float64. Magnitudes up to 1e38: headers are 32-bit
-            floats.
+        tree: any pytree of floating arrays, in float32 or float64. Magnitudes up to 1e37: headers are 32-bit
+            floats, and so are their reciprocals.
 
     Returns:
         The tree as received, and the next memory.
@@ -142,11 +142,11 @@ def round_at_random(uniform: Any, value: Any) -> Any:
 
 
 def share(part: Any, whole: Any) -> Any:
-    """Returns part / whole, or `part` / 16 where `whole` is 0, for any finite floats.
+    """Returns part / whole, or `part` where `whole` is 0.
 
-    Compilers divide by one number through its reciprocal, and that of the largest floats vanishes.
+    Compilers divide by one number through its reciprocal, and that of floats beyond 8e37 vanishes.
     """
-    return part * 0.0625 / jnp.where(whole > 0, whole * 0.0625, 1)
+    return part / jnp.where(whole > 0, whole, 1)
 
 
 def norm(tensor: Any) -> Any:
