@@ -220,7 +220,8 @@ class Replay:
     def evaluate(self) -> list[dict[str, jax.Array]]:
         """Returns the metrics of every lane's current parameters."""
         _, eval_data = device_data(self.problem)
-        return [evaluate(self.problem, self.params(lane), eval_data) for lane in range(self.lanes)]
+        every = [self._state.params] if self.lanes == 1 else [self.params(lane) for lane in range(self.lanes)]
+        return [evaluate(self.problem, params, eval_data) for params in every]
 
 
 def gradient_shape(batch_sizes: Sequence[np.ndarray], weighs: bool, least: int = 1) -> GradientShape:
