@@ -54,9 +54,10 @@ def draw(run: Run, before: Run | None = None) -> Figure:
     ['time (s)', 'time (s)']
     """
     # The margins are fixed: to fit them to the text takes as long as all the rest, and pictures would jump.
-    figure = Figure(figsize=SIZE, layout="none")
-    figure.subplots_adjust(left=0.13, right=0.98, bottom=0.1, top=0.93, hspace=0.4)
-    lanes, curves = figure.subplots(2, 1, height_ratios=[3, 2])
+    figure = Figure(figsize=SIZE)
+    figure.set_layout_engine("none")
+    margins = {"left": 0.13, "right": 0.98, "bottom": 0.1, "top": 0.93, "hspace": 0.4}
+    lanes, curves = figure.subplots(2, 1, height_ratios=[3, 2], gridspec_kw=margins)
     end = run.trace.end_time
     timeline(run.trace, end=end * SHOWN, ax=lanes)
     lanes.set_title(run.trace.metadata["policy"])

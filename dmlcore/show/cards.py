@@ -44,7 +44,8 @@ def of_run(run: Run) -> list[Element]:
     """The last metrics, the loss over time, and the trace."""
     costs = ("update", "time", "samples", "assigned_samples", "uplinks", "downlinks", "bytes")
     last = run.history.iloc[-1]
-    found = {name.replace("_", " "): f"{last[name]:.4g}" for name in run.history if name not in costs}
+    names = [name for name in map(str, run.history) if name not in costs]
+    found = {name.replace("_", " "): f"{last[name]:.4g}" for name in names}
     loss = drawings.curve(run.history["time"], run.history["loss"], "training loss")
     return [title("Run", run.trace.metadata.get("policy")), table(found), loss, *of_trace(run.trace)[1:]]
 

@@ -14,7 +14,10 @@ from dmlcore.show.elements import Element, element
 from dmlcore.trace import Trace, starts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from numpy.typing import ArrayLike
 
 WIDTH = 640
 LANES = 16  # rows of a timeline
@@ -85,14 +88,14 @@ def timeline(trace: Trace) -> Element:
     parts = [words(LEFT - 6, row * lane + 11, str(worker), "end") for lane, worker in enumerate(workers)]
     kinds = [kind for kind in PHASE_COLORS if kind in set(cut["kind"])]
     for kind in kinds:
-        bars = cut[cut["kind"] == kind]
+        part = cut[cut["kind"] == kind]
         high = 11 * HEIGHTS.get(kind, 1)
-        tops = row * bars["lane"] + 7 - high / 2
+        tops = row * part["lane"] + 7 - high / 2
         # A hair less wide, so that one task is told from the next.
-        widths = np.maximum(np.diff(x(bars[["start", "end"]].to_numpy())).ravel() - 0.5, 0.3)
+        widths = np.maximum(np.diff(x(part[["start", "end"]].to_numpy())).ravel() - 0.5, 0.3)
         path = "".join(
             f"M{left:.1f} {top:g}h{width:.1f}v{high:g}h-{width:.1f}z"
-            for left, top, width in zip(x(bars["start"].to_numpy()), tops, widths, strict=True)
+            for left, top, width in zip(x(part["start"].to_numpy()), tops, widths, strict=True)
         )
         color, opacity = SOFT.get(kind, (PHASE_COLORS[kind], 1.0))
         parts.append(element("path", element("title", kind), d=path, fill=color, fill_opacity=opacity))
@@ -101,14 +104,7 @@ def timeline(trace: Trace) -> Element:
     path = "".join(f"M{tick:g} {height + 4}v8" for tick in ticks)
     parts.append(element("path", element("title", "update"), d=path, stroke="currentColor", stroke_width=1))
     parts += [words(LEFT - 6, height + 12, "updates", "end"), *_time_axis(height + 16, end)]
-    left = LEFT
-    for kind in kinds:
-        color, opacity = SOFT.get(kind, (PHASE_COLORS[kind], 1.0))
-        edge = "currentColor" if kind == "away" else "none"
-        look = {"fill": color, "fill_opacity": opacity, "stroke": edge, "stroke_opacity": 0.5}
-        parts.append(element("rect", x=left, y=height + 42, width=11, height=11, **look))
-        parts.append(words(left + 15, height + 52, kind))
-        left += 15 + 7 * len(kind) + 24
+    parts += _legend(height + 42, kinds)
     said = f"{'all' if end >= trace.end_time else f'the first {end:.3g} s'} of {trace.end_time:.4g} s"
     if len(workers) < trace.num_workers:
         said += f", {len(workers)} of {trace.num_workers} workers"
@@ -116,7 +112,7 @@ def timeline(trace: Trace) -> Element:
     return drawing(height + 58, f"Timeline of the workers: {said}", *parts)
 
 
-def curve(times: Sequence[float], values: Sequence[float], name: str) -> Element:
+def curve(times: ArrayLike, values: ArrayLike, name: str) -> Element:
     """Returns a quantity over time; values that are not finite are left out."""
     at, value = np.asarray(times, float), np.asarray(values, float)
     keep = _evenly(len(at), POINTS)
@@ -151,13 +147,26 @@ def bars(values: Sequence[float], name: str) -> Element:
     return drawing(82, f"{said}: {min(values):.4g} to {high:.4g}", *parts, words(LEFT, 76, said))
 
 
+def _legend(top: float, kinds: Sequence[str]) -> list[Element]:
+    parts = []
+    left = LEFT
+    for kind in kinds:
+        color, opacity = SOFT.get(kind, (PHASE_COLORS[kind], 1.0))
+        key = element("rect", x=left, y=top, width=11, height=11, fill=color, fill_opacity=opacity)
+        if kind == "away":
+            key.set("stroke", "currentColor")
+        parts += [key, words(left + 15, top + 10, kind)]
+        left += 39 + 7 * len(kind)
+    return parts
+
+
 def _time_axis(top: float, end: float) -> list[Element]:
     line = element("path", d=f"M{LEFT} {top}H{RIGHT}", stroke="currentColor", stroke_opacity=0.5)
     labels = [words(LEFT, top + 15, "0"), words(RIGHT, top + 15, f"{end:.3g} s", "end")]
     return [line, *labels]
 
 
-def _scale(low, high, first, last):
+def _scale(low: float, high: float, first: float, last: float) -> Callable[[Any], Any]:
     """The linear map from [low, high] to [first, last]; where the former is a point, to `last`."""
     return lambda value: last + (value - high) * ((last - first) / (high - low) if high > low else 0.0)
 
