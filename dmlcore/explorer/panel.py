@@ -24,7 +24,8 @@ CLUSTER = {
     "slowdown": "how slow they are",
 }
 METHOD = {"policy": "policy", "staleness": "staleness", "k": "k", "learning_rate": "learning rate"}
-STEPS = {"slowest": 0.05, "jitter": 0.05, "slow_tasks": 0.05, "slowdown": 0.5}
+STEPS = {"slowest": 0.01, "jitter": 0.01, "slow_tasks": 0.01, "slowdown": 0.1}
+RATES = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]
 FORMATS = {"slowest": ".0%", "jitter": ".0%", "slow_tasks": ".0%", "slowdown": ".1f"}
 
 
@@ -64,6 +65,7 @@ class Panel:
         self._following = True
         try:
             self.controls["k"].max = settings.workers
+            self.controls["learning_rate"].options = _rates(settings.learning_rate)
             for name, control in self.controls.items():
                 control.value = getattr(settings, name)
         finally:
@@ -99,6 +101,11 @@ class Panel:
             self.note.value = html.escape(str(error))
 
 
+def _rates(*more: float) -> list[tuple[str, float]]:
+    """Returns what to choose from: 1, 2 and 5 of each decade, and more that are set by hand."""
+    return [(f"{rate:g}", rate) for rate in sorted({*RATES, *more})]
+
+
 def _control(name: str, label: str) -> Any:
     look = {"description": label, "style": {"description_width": "9rem"}}
     look["layout"] = widgets.Layout(width="98%")
@@ -106,9 +113,7 @@ def _control(name: str, label: str) -> Any:
         return widgets.Dropdown(options=list(POLICIES), **look)
     low, high = RANGES[name]
     if name == "learning_rate":
-        return widgets.FloatLogSlider(
-            min=-3, max=1, step=0.05, base=10, value=0.1, readout_format=".3g", **look
-        )
+        return widgets.SelectionSlider(options=_rates(), **look)
     if name in STEPS:
         return widgets.FloatSlider(
             min=low, max=high, step=STEPS[name], value=high, readout_format=FORMATS[name], **look
