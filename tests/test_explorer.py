@@ -32,11 +32,11 @@ def explorer(shared):
 
 def test_a_move_changes_run_and_picture(explorer):
     explorer.update(policy="SSP", staleness=1)
-    before = picture.png(explorer.figure)
-    assert picture.png(explorer.update(staleness=1)) == before  # no move
+    before = picture.svg(explorer.figure)
+    assert picture.svg(explorer.update(staleness=1)) == before  # no move
     figure = explorer.update(staleness=9)
     assert figure is explorer.figure
-    assert picture.png(figure) != before
+    assert picture.svg(figure) != before
     assert explorer.run.trace.metadata["policy"] == "ssp(staleness=9)"
     assert figure.axes[0].get_title(loc="left") == "ssp(staleness=9)"
 
@@ -125,7 +125,7 @@ def test_a_run_that_diverged_is_called_so():
 def test_no_figure_is_left_open_and_no_setting_of_matplotlib_changed(explorer):
     settings, figures = dict(mpl.rcParams), plt.get_fignums()
     for staleness in (4, 5):
-        picture.png(explorer.update(policy="SSP", staleness=staleness))
+        picture.svg(explorer.update(policy="SSP", staleness=staleness))
     assert plt.get_fignums() == figures
     assert dict(mpl.rcParams) == settings
 
@@ -136,7 +136,7 @@ def test_sliders_and_explorer_follow_each_other(explorer):
     panel.controls["staleness"].value = 7
     assert explorer.settings.staleness == 7
     assert panel.image.value != image
-    assert panel.image.value == picture.png(explorer.figure)
+    assert panel.image.value == picture.svg(explorer.figure)
     assert "updates in 0.5 s" in panel.note.value
     explorer.update(staleness=2, policy="K-sync")
     assert (panel.controls["staleness"].value, panel.controls["policy"].value) == (2, "K-sync")

@@ -45,7 +45,7 @@ class Panel:
     def __init__(self, explorer: Explorer):
         self.explorer = explorer
         self.controls = {name: _control(name, label) for name, label in {**CLUSTER, **METHOD}.items()}
-        self.image = widgets.Image(format="png", layout=widgets.Layout(width="100%", max_width="60rem"))
+        self.image = widgets.Image(format="svg+xml", layout=widgets.Layout(width="100%", max_width="60rem"))
         self.note = widgets.HTML()
         columns = [
             widgets.VBox([self.controls[name] for name in names], layout=widgets.Layout(flex="1 1 22rem"))
@@ -71,7 +71,7 @@ class Panel:
         finally:
             self._following = False
         self._able()
-        self.image.value = picture.png(self.explorer.figure)
+        self.image.value = picture.svg(self.explorer.figure)
         self.note.value = html.escape(picture.summary(self.explorer.run))
 
     def _able(self) -> None:
