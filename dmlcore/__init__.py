@@ -28,6 +28,7 @@ _HOME = {
     "dbw": "dmlcore.policies",
     "dssp": "dmlcore.policies",
     "essp": "dmlcore.policies",
+    "explore": "dmlcore.explorer",
     "follow": "dmlcore.following",
     "k_async": "dmlcore.policies",
     "k_batch_async": "dmlcore.policies",
@@ -49,6 +50,7 @@ _MODULES = (
     "claims",
     "codecs",
     "engines",
+    "explorer",
     "faults",
     "loads",
     "metrics",
@@ -68,6 +70,7 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
         claims,
         codecs,
         engines,
+        explorer,
         faults,
         loads,
         metrics,
@@ -83,6 +86,7 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
     from dmlcore.cluster import Cluster  # noqa: F401
     from dmlcore.comparison import compare, sweep  # noqa: F401
     from dmlcore.engines import simulate  # noqa: F401
+    from dmlcore.explorer import explore  # noqa: F401
     from dmlcore.following import follow  # noqa: F401
     from dmlcore.policies import (  # noqa: F401
         a2s,

@@ -10,7 +10,7 @@ from typing import Any
 
 from scipy import stats
 
-from dmlcore import checks
+from dmlcore import checks, notebook
 from dmlcore.faults import Fault, Faults, Hang, check_faults
 from dmlcore.jitter import Quantile, SizedJitter, check_jitter, show_jitter
 from dmlcore.slowdowns import SpeedChange, Stragglers
@@ -274,6 +274,9 @@ class Cluster:
             **({"changes": [each.describe() for each in self.changes]} if self.changes else {}),
             **({"faults": self.faults.describe()} if self.faults.events else {}),
         }
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self)
 
     def __repr__(self) -> str:
         low, high = min(self.samples_per_second), max(self.samples_per_second)

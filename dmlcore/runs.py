@@ -13,7 +13,7 @@ import numpy as np
 import optax
 import pandas as pd
 
-from dmlcore import checks
+from dmlcore import checks, notebook
 from dmlcore.accounts import accounts
 from dmlcore.checkpoints import Checkpoints
 from dmlcore.cluster import Cluster
@@ -46,6 +46,9 @@ class Run:
     trace: Trace
     history: pd.DataFrame
     params: Any
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self)
 
     def __repr__(self) -> str:
         policy, last = self.trace.metadata["policy"], self.history.iloc[-1]

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dmlcore import checks, files
+from dmlcore import checks, files, notebook
 
 TASK_COLUMNS: dict[str, type] = {
     "worker": np.int32,
@@ -200,6 +200,9 @@ class Trace:
             allowed = "allowed is an undamaged file written by Trace.save"
             raise ValueError(f"path: {str(path)!r} is not a readable trace ({cause}); {allowed}") from error
         return cls(tasks, updates.astype(UPDATE_COLUMNS).reset_index(drop=True), metadata).validate()
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self)
 
     def __repr__(self) -> str:
         policy, tasks, updates = self.metadata.get("policy", "?"), len(self.tasks), len(self.updates)

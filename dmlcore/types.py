@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dmlcore import notebook
+
 
 class Push(NamedTuple):
     """A finished task as the server sees it arrive.
@@ -152,6 +154,9 @@ class Policy(NamedTuple):
     batch_size: int | None = None
     compensation: float = 0.0
     sizes: tuple[int, ...] = ()
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self)
 
     def __repr__(self) -> str:
         return self.name

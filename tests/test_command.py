@@ -12,7 +12,6 @@ import tiny_papers
 
 from dmlcore.data import datasets, fetch
 from dmlcore.papers import PAPERS, command
-from dmlcore.papers.report import write as write_report
 
 ROOT = Path(__file__).parents[1]
 KEYS = "swift, plain, broken, slow, left, right"
@@ -112,7 +111,6 @@ def test_data_are_declared_by_known_names():
 def judged(root):
     parameters = tiny_papers.Tiny(output=str(root / "figures/swift"))
     tiny_papers.PAPERS["swift"].conclude({"swift-1": [1.5, 2.5, 3.5]}, parameters)
-    (root / "figures/swift/curve.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
     return root / "figures/swift/claims.json"
 
 
@@ -131,20 +129,6 @@ def test_an_unknown_claim_is_refused(tmp_path):
     parameters = tiny_papers.Tiny(output=str(tmp_path))
     with pytest.raises(ValueError, match=re.escape("claim: got 'swift-2', allowed is one of 'swift-1'")):
         tiny_papers.PAPERS["swift"].conclude({"swift-2": [1.0]}, parameters)
-
-
-def test_report_is_one_stable_page_that_needs_no_network(tmp_path):
-    judged(tmp_path)
-    page = write_report(tmp_path / "figures", tiny_papers.PAPERS)
-    text = page.read_text()
-    assert "It is &lt;b&gt;fast&lt;/b&gt;" in text
-    assert "swift &amp; co" in text
-    assert 'alt="A curve."' in text
-    assert "python3 paper_repro.py swift --scale quick --seeds 3" in text
-    sources = re.findall(r"""(?:src|href)\s*=\s*["']([^"']*)|url\(([^)]*)\)|@import""", text)
-    assert sources
-    assert all(source.startswith("data:image/") for source, _ in sources)
-    assert write_report(tmp_path / "figures", tiny_papers.PAPERS).read_text() == text
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 # A module imports from rows above its own, never from its own row or below.
 LAYERS = (
+    {"notebook"},
     {"types", "checks", "files", "provenance"},
     {"calls"},
     {"checkpoints", "codecs", "faults", "jitter", "slowdowns", "theory"},
@@ -28,7 +29,7 @@ LAYERS = (
     {"comparison"},
     {"metrics"},
     {"claims", "plot", "perfetto", "tuning"},
-    {"papers"},
+    {"explorer", "papers", "show"},
 )
 # While no other thread runs: Python 3.11 may fail to parse then.
 TREES = {

@@ -74,7 +74,7 @@ def reproduce(
         console.print(fault, style="red", markup=False, soft_wrap=True)
     if ledgers:
         console.print(claims.table([result for ledger in ledgers for result in ledger.claims]))
-        console.print(f"report: {report.write(folders.figures, papers)}", highlight=False, soft_wrap=True)
+        console.print(f"report: {report.write(folders, papers)}", highlight=False, soft_wrap=True)
     return int(any(outcome.status == "failed" for outcome in outcomes))
 
 

@@ -44,9 +44,10 @@ class Job:
     def key(self) -> str:
         return self.paper.key
 
-    def manifest(self, folders: Folders) -> Path:
-        """Returns where the manifest of this paper's last finished run is."""
-        return folders.runs / self.key / "manifest.json"
+
+def path(key: str, folders: Folders) -> Path:
+    """Returns where the manifest of a paper's last finished run is."""
+    return folders.runs / key / "manifest.json"
 
 
 def inputs(job: Job, folders: Folders) -> dict[str, Any]:
@@ -62,30 +63,40 @@ def inputs(job: Job, folders: Folders) -> dict[str, Any]:
 
 def write(job: Job, folders: Folders, made_from: dict[str, Any], cell_seconds: list[float]) -> None:
     """Writes the manifest of a finished run, whose figures are in place."""
-    figures = files.digests(files.tree(folders.figures / job.key), folders.figures)
-    content = {"inputs": made_from, "figures": figures, "cell_seconds": cell_seconds}
-    files.write(job.manifest(folders), json.dumps(content, indent=2) + "\n")
+    content = {"inputs": made_from, "figures": _present(job.key, folders), "cell_seconds": cell_seconds}
+    files.write(path(job.key, folders), json.dumps(content, indent=2) + "\n")
 
 
-def read(job: Job, folders: Folders) -> dict[str, Any]:
-    """Returns the manifest of the last finished run, empty if there is none that can be read."""
+def read(key: str, folders: Folders) -> dict[str, Any]:
+    """Returns the manifest of a paper's last finished run, empty if there is none that can be read."""
     try:
-        return json.loads(job.manifest(folders).read_bytes())
+        return json.loads(path(key, folders).read_bytes())
     except (OSError, ValueError):
         return {}
 
 
+def seconds(key: str, folders: Folders) -> float | None:
+    """Returns how long the run took that made a paper's figures, or None where that was not recorded here."""
+    old = read(key, folders)
+    return sum(old["cell_seconds"]) if old and old["figures"] == _present(key, folders) else None
+
+
+def _present(key: str, folders: Folders) -> dict[str, str]:
+    """Returns the fingerprints of the figures that are there."""
+    return files.digests(files.tree(folders.figures / key), folders.figures)
+
+
 def finished(job: Job, folders: Folders) -> bool:
     """Returns whether the last run was this one, and all it made is still there, unchanged."""
-    old = read(job, folders)
-    present = files.digests(files.tree(folders.figures / job.key), folders.figures)
+    old = read(job.key, folders)
     copy = folders.runs / job.key / job.paper.notebook
-    return bool(old) and copy.exists() and old["figures"] == present and old["inputs"] == inputs(job, folders)
+    unchanged = bool(old) and copy.exists() and old["figures"] == _present(job.key, folders)
+    return unchanged and old["inputs"] == inputs(job, folders)
 
 
 def expected_seconds(job: Job, folders: Folders, cells: int) -> list[float] | None:
     """Returns how long each code cell should take: as last time, or an equal share of what is declared."""
-    old = read(job, folders)
+    old = read(job.key, folders)
     if old and len(old["cell_seconds"]) == cells and old["inputs"]["parameters"] == settings(job.parameters):
         return old["cell_seconds"]
     return [job.paper.quick_seconds / cells] * cells if job.parameters.scale == "quick" else None

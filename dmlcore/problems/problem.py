@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dmlcore import checks
+from dmlcore import checks, notebook
 
 Params = Any
 Batch = Any
@@ -100,6 +100,9 @@ class Problem:
     @functools.cached_property
     def _bytes(self) -> dict[str, int]:
         return {}
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self)
 
     def __repr__(self) -> str:
         return f"Problem({self.name}, {self.num_samples} samples)"

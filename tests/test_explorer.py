@@ -1,0 +1,196 @@
+"""The explorer, driven without a browser: pictures follow settings, wrong ones change nothing."""
+
+import asyncio
+import dataclasses
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pytest
+
+import dmlcore as dml
+from dmlcore import plot
+from dmlcore.explorer import Settings, picture
+from dmlcore.explorer.settings import POLICIES, RANGES
+from dmlcore.replayer.loop import compilations
+
+START = Settings(learning_rate=0.3, workers=4, k=3, seconds=0.5)
+
+
+@pytest.fixture(scope="module")
+def shared():
+    return dml.explore(dml.problems.digits_mlp(), **dataclasses.asdict(START))
+
+
+@pytest.fixture
+def explorer(shared):
+    """One for all tests, each of which finds it at `START`."""
+    shared.update(**dataclasses.asdict(START))
+    return shared
+
+
+def test_a_move_changes_run_and_picture(explorer):
+    explorer.update(policy="SSP", staleness=1)
+    before = picture.svg(explorer.figure)
+    assert picture.svg(explorer.update(staleness=1)) == before  # no move
+    figure = explorer.update(staleness=9)
+    assert figure is explorer.figure
+    assert picture.svg(figure) != before
+    assert explorer.run.trace.metadata["policy"] == "ssp(staleness=9)"
+    assert figure.axes[0].get_title(loc="left") == "ssp(staleness=9)"
+
+
+@pytest.mark.parametrize(
+    ("setting", "values"),
+    [
+        ("staleness", (2, 3, 5, 8, 13)),
+        ("learning_rate", (0.1, 0.2)),
+        ("jitter", (0.0, 1.0)),
+        ("slow_tasks", (0.0, 0.5)),
+        ("slowdown", (1.0, 9.0)),
+        ("slowest", (0.1, 1.0)),
+        ("seed", (1, 2)),
+    ],
+)
+def test_such_a_move_compiles_nothing(explorer, setting, values):
+    START.run(explorer.problem)
+    before = compilations()
+    for value in values:
+        START.changed({setting: value}).run(explorer.problem)
+    assert compilations() == before
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"stalness": 3}, "setting: got 'stalness', allowed is one of 'workers', "),
+        ({"staleness": -1}, "staleness: got -1, allowed is a whole number from 0 to 16"),
+        ({"workers": 2.5}, "workers: got 2.5, allowed is a whole number from 1 to 32"),
+        ({"slowest": 0}, "slowest: got 0, allowed is a number >= 0.1 and <= 1"),
+        ({"learning_rate": float("nan")}, "learning_rate: got nan, allowed is"),
+        ({"policy": "ssp"}, "policy: got 'ssp', allowed is one of 'BSP', 'SSP'"),
+        ({"policy": "K-sync", "k": 5}, "k: got 5, allowed is a whole number from 1 to 4 (the number of"),
+    ],
+)
+def test_wrong_settings_are_refused_and_change_nothing(explorer, wrong, message):
+    state = explorer.settings, explorer.run, explorer.figure
+    with pytest.raises(ValueError, match="allowed is") as error:
+        explorer.update(**wrong)
+    assert str(error.value).startswith(message)
+    assert (explorer.settings, explorer.run, explorer.figure) == state
+    with pytest.raises(ValueError, match="allowed is"):
+        dml.explore(**{"workers": 4, **wrong})
+
+
+def test_a_problem_is_told_from_other_things():
+    with pytest.raises(ValueError, match="problem: got 3"):
+        dml.explore(3)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_settings_mean_what_they_say(name):
+    settings = Settings(workers=5, slowest=0.25, policy=name, staleness=2, k=4, slow_tasks=0.2, slowdown=3)
+    cluster = settings.cluster()
+    assert cluster.samples_per_second == (250.0, 1000.0, 1000.0, 1000.0, 1000.0)
+    assert cluster.jitter.std() == pytest.approx(0.25)
+    assert [(each.slowdown, each.fraction) for each in cluster.stragglers] == [(3, 0.2)]
+    own = POLICIES[name].goes_by
+    policy = settings.method()
+    assert plot.style.family(policy.name) == name
+    for setting in ("staleness", "k"):  # the slider of the policy matters to it, the other one does not
+        other = settings.changed({setting: 1}).method()
+        assert (other.name != policy.name) == (setting == own)
+
+
+def test_a_picture_shows_the_run_and_the_one_before(explorer):
+    explorer.update(policy="BSP")
+    before = explorer.run.history
+    lanes, curves = explorer.update(policy="ASP").axes
+    now = explorer.run.history
+    assert lanes.get_xlim() == pytest.approx((0, explorer.run.trace.end_time / 8))
+    line, grey = curves.lines
+    assert line.get_color() == plot.METHOD_COLORS["ASP"]
+    assert (line.get_xdata()[-1], line.get_ydata()[-1]) == (now["time"].iloc[-1], now["loss"].iloc[-1])
+    assert list(grey.get_xdata()) == before["time"].tolist()
+    assert [text.get_text() for text in curves.get_legend().get_texts()] == ["now", "before"]
+
+
+def test_a_run_that_diverged_is_called_so():
+    problem = dml.problems.linear_regression()  # whose steps must be far smaller
+    curves = dml.explore(problem, seconds=0.5, workers=4).figure.axes[1]
+    assert curves.get_legend().get_texts()[0].get_text() == "now (diverged)"
+
+
+def test_no_figure_is_left_open_and_no_setting_of_matplotlib_changed(explorer):
+    settings, figures = dict(mpl.rcParams), plt.get_fignums()
+    for staleness in (4, 5):
+        picture.svg(explorer.update(policy="SSP", staleness=staleness))
+    assert plt.get_fignums() == figures
+    assert dict(mpl.rcParams) == settings
+
+
+def test_sliders_and_explorer_follow_each_other(explorer):
+    panel = explorer.panel
+    image = panel.image.value
+    panel.controls["staleness"].value = 7
+    assert explorer.settings.staleness == 7
+    assert panel.image.value != image
+    assert panel.image.value == picture.svg(explorer.figure)
+    assert "updates in 0.5 s" in panel.note.value
+    explorer.update(staleness=2, policy="K-sync")
+    assert (panel.controls["staleness"].value, panel.controls["policy"].value) == (2, "K-sync")
+    assert (panel.controls["staleness"].disabled, panel.controls["k"].disabled) == (True, False)
+    panel.controls["workers"].value = 2  # takes k along
+    assert (explorer.settings.workers, explorer.settings.k) == (2, 2)
+    assert panel.controls["k"].max == 2
+    bundle = explorer._repr_mimebundle_(include=None, exclude=None)
+    data = bundle[0] if isinstance(bundle, tuple) else bundle
+    assert "application/vnd.jupyter.widget-view+json" in data
+
+
+def test_of_many_moves_the_latest_wins(explorer, monkeypatch):
+    panel, answered = explorer.panel, []
+    monkeypatch.setattr(explorer, "update", lambda **settings: answered.append(settings["staleness"]))
+
+    async def drag():
+        for staleness in (2, 3, 4, 5):
+            panel.controls["staleness"].value = staleness
+        assert not answered
+        while panel._waiting is not None:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(drag())
+    assert answered == [5]
+
+
+def test_an_error_is_shown_where_the_sliders_are(explorer, monkeypatch):
+    panel = explorer.panel
+
+    def fail(**settings):
+        raise ValueError("k: got <b>, allowed is less")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(explorer, "update", fail)
+        panel.controls["slowdown"].value = 2.0
+    assert panel.note.value == "k: got &lt;b&gt;, allowed is less"
+    assert ET.fromstring(f"<p>{panel.note.value}</p>").text == "k: got <b>, allowed is less"
+
+
+def test_every_slider_stays_in_the_range_of_its_setting(explorer):
+    for name, control in explorer.panel.controls.items():
+        if name == "policy":
+            assert list(control.options) == list(POLICIES)
+        elif name == "learning_rate":
+            assert (control.options[0][1], control.options[-1][1]) == RANGES[name]
+            assert explorer.settings.learning_rate in [rate for _, rate in control.options]
+        else:
+            assert RANGES[name][0] <= control.min < control.max <= RANGES[name][1]
+
+
+def test_widgets_are_imported_for_sliders_only():
+    package = Path(dml.__file__).parent
+    found = [
+        path for path in package.rglob("*.py") if "import ipywidgets" in path.read_text(encoding="utf-8")
+    ]
+    assert found == [package / "explorer" / "panel.py"]

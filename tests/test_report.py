@@ -1,0 +1,124 @@
+"""The report: one page that needs nothing else, on a phone, in print, in light and dark."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+import tiny_papers
+
+from dmlcore import claims
+from dmlcore.papers import manifest, report
+from dmlcore.papers.manifest import Folders, Job
+
+PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452") + (900).to_bytes(4, "big") + (300).to_bytes(4, "big")
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, and the text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text = [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+PARAMETERS = tiny_papers.Tiny(output="")
+FIGURES = {"curve.svg": "A curve, <i>falling</i>.", "wide.png": 'Two "panels".'}
+PAPERS = {"swift": replace(tiny_papers.PAPERS["swift"], figures=FIGURES)}
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """What one finished run leaves."""
+    folders = Folders.below(tmp_path)
+    output = folders.figures / "swift"
+    PAPERS["swift"].conclude(
+        {"swift-1": [1.5, 2.5, 3.5]}, PARAMETERS.model_copy(update={"output": str(output)})
+    )
+    (output / "curve.svg").write_bytes(SVG)
+    (output / "wide.png").write_bytes(PNG)
+    return folders
+
+
+def written(folders):
+    text = report.write(folders, PAPERS).read_text(encoding="utf-8")
+    return text, Page(text)
+
+
+def test_nothing_is_fetched_and_the_same_files_give_the_same_page(folders):
+    text, page = written(folders)
+    assert text == written(folders)[0]
+    addresses = [a[key] for _, a in page.tags for key in ("src", "href", "srcset", "data") if key in a]
+    assert addresses
+    assert all(address.startswith(("data:image/", "#")) for address in addresses)
+    assert not re.search(r"@import|url\(|<script|https?://(?!www\.w3\.org/2000/svg)", text)
+    anchors = {a["id"] for _, a in page.tags if "id" in a}
+    assert {address[1:] for address in addresses if address.startswith("#")} == anchors
+
+
+def test_every_picture_has_a_text_and_keeps_its_place(folders):
+    _, page = written(folders)
+    pictures = [attributes for tag, attributes in page.tags if tag == "img"]
+    assert [each["alt"] for each in pictures] == list(FIGURES.values())
+    assert ("width" in pictures[0], pictures[1]["width"], pictures[1]["height"]) == (False, "900", "300")
+    assert [a.get("tabindex") for tag, a in page.tags if a.get("class") == "wide"] == ["0"]
+
+
+def test_claims_are_there_with_verdict_interval_command_and_hardware(folders):
+    text, page = written(folders)
+    ledger = claims.read(folders.figures / "swift" / "claims.json")
+    assert "It is &lt;b&gt;fast&lt;/b&gt;" in text
+    assert "swift &amp; co" in text
+    for said in ("swift-1", ">= 1x", "2.5x", "[1.5, 3.5]", "1 reproduced", ledger.command):
+        assert said in page.text
+    assert f"{ledger.hardware['cores']} cores of {ledger.hardware['cpu']}" in page.text
+    assert all(f"{name} {version}" in page.text for name, version in ledger.versions.items())
+
+
+def test_the_run_time_is_that_of_the_run_that_made_the_figures(folders):
+    declared = "about 2 s on two CPU cores"
+    assert declared in written(folders)[1].text
+    job = Job(PAPERS["swift"], PARAMETERS)
+    manifest.path("swift", folders).parent.mkdir(parents=True)
+    manifest.write(job, folders, {}, [60.0, 14.6])
+    assert "1 min 15 s" in written(folders)[1].text
+    (folders.figures / "swift" / "curve.svg").write_bytes(SVG + b" ")  # of another run
+    assert declared in written(folders)[1].text
+    path = folders.figures / "swift" / "claims.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"scale": "full"}))
+    assert "not recorded" in written(folders)[1].text
+
+
+def test_light_and_dark_phone_and_print(folders):
+    text, page = written(folders)
+    style = text[text.index("<style>") : text.index("</style>")]
+    assert "@media screen and (prefers-color-scheme: dark)" in style
+    assert "@media print" in style
+    assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in [a for _, a in page.tags]
+    light, dark = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
+    for colors in (light, dark):
+        named = dict(re.findall(r"--(\w+): (#\w{6})", colors))
+        for name in ("text", "soft", "link", "good", "some", "bad"):
+            for ground in ("page", "box"):
+                assert contrast(named[name], named[ground]) >= 4.5, (name, ground)
+
+
+def contrast(one, other):
+    """The contrast of two colours as WCAG 2 defines it, 1 to 21; 4.5 is what text needs."""
+
+    def luminance(color):
+        channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted(luminance(color) for color in (one, other))
+    return (high + 0.05) / (low + 0.05)
