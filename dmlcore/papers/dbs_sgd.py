@@ -165,6 +165,9 @@ PAPER = Paper(
         "curves.png": "Training loss and test accuracy against samples and against time, each method at its "
         "best learning rate.",
         "rates.png": "Training loss after equal samples against the learning rate, for each method.",
+        "settings.png": "Training loss of DBS-SGD over that of equal batches after equal samples, for four "
+        "profiles of speeds and three numbers of workers. Left: at one learning rate. Right: each at its "
+        "best.",
         "speedup.png": "Samples per second against one worker, over the number of workers.",
     },
     data={"full": ("mnist", "cifar10")},
