@@ -101,10 +101,10 @@ def test_two_runs_have_the_same_bits_and_lanes_are_runs():
 
 
 def test_weights_do_not_scale_and_the_optimizer_may():
-    halved = optax.stateless(lambda u, params: jax.tree.map(lambda leaf: 2 * leaf, u))
+    doubled = optax.stateless(lambda u, params: jax.tree.map(lambda leaf: 2 * leaf, u))
     trace = dml.simulate(dml.ssp(2), MIXED, updates=20, batch_size=4)
     assert (trace.tasks["weight"].loc[trace.tasks["update"] >= 0] == 1 / 4).all()
-    once, twice = (dml.replay(trace, wheels(), optimizer).params["turns"] for optimizer in (ADD, halved))
+    once, twice = (dml.replay(trace, wheels(), optimizer).params["turns"] for optimizer in (ADD, doubled))
     assert (once == turned(trace, 96)).all()
     assert (twice == 2 * once).all()
 
