@@ -38,15 +38,13 @@ def test_every_policy(policy):
     run = train(POLICIES[policy]())
     check_wheels(run.params)
     assert (run.params["turns"] == turned(run.trace, 96)).all()
-    if policy in ("bsp", "ssp", "asp", "k_batch_async"):
+    if policy in ("bsp", "ssp", "k_batch_async"):
         assert same_bits(run.params, replay_reference(run.trace, wheels(), ADD))
     assert run.trace.metadata["parameter_bytes"] == 4 * 5, "the wheels do not travel"
 
 
 @pytest.mark.parametrize("engine", ["devices", "threads"])
-@pytest.mark.parametrize(
-    "policy", ["bsp", "ssp", "asp", "k_async", "k_batch_async", "pflug", "adaptive_sync"]
-)
+@pytest.mark.parametrize("policy", ["bsp", "ssp", "k_batch_async", "pflug"])
 def test_every_engine(policy, engine):
     run = train(POLICIES[policy](), engine=ENGINES[engine][0])
     check_wheels(run.params)
@@ -77,7 +75,7 @@ def test_what_is_void():
     assert turns.weights([Turn(0, 7, 0, False, 6)]) == [1], "a kept copy has all"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     policy=st.sampled_from(sorted(POLICIES)),
     workers=st.integers(3, 6),
@@ -103,10 +101,10 @@ def test_two_runs_have_the_same_bits_and_lanes_are_runs():
 
 
 def test_weights_do_not_scale_and_the_optimizer_may():
-    halved = optax.stateless(lambda u, params: jax.tree.map(lambda leaf: 2 * leaf, u))
+    doubled = optax.stateless(lambda u, params: jax.tree.map(lambda leaf: 2 * leaf, u))
     trace = dml.simulate(dml.ssp(2), MIXED, updates=20, batch_size=4)
     assert (trace.tasks["weight"].loc[trace.tasks["update"] >= 0] == 1 / 4).all()
-    once, twice = (dml.replay(trace, wheels(), optimizer).params["turns"] for optimizer in (ADD, halved))
+    once, twice = (dml.replay(trace, wheels(), optimizer).params["turns"] for optimizer in (ADD, doubled))
     assert (once == turned(trace, 96)).all()
     assert (twice == 2 * once).all()
 

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 from .digits import digits_mlp, logistic_regression
 from .images import cifar10_cnn, mnist_lenet
+from .lda import lda, topics_of
 from .linear_regression import linear_regression
 from .matrix_factorization import matrix_factorization
 from .problem import Batch, Params, Problem
+from .topics import bars, match_topics, top_words
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     factory.__name__: factory
@@ -19,6 +21,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
         mnist_lenet,
         cifar10_cnn,
         matrix_factorization,
+        lda,
     )
 }
 """Name -> factory of all problems; each works without arguments."""
@@ -28,10 +31,15 @@ __all__ = [
     "Batch",
     "Params",
     "Problem",
+    "bars",
     "cifar10_cnn",
     "digits_mlp",
+    "lda",
     "linear_regression",
     "logistic_regression",
+    "match_topics",
     "matrix_factorization",
     "mnist_lenet",
+    "top_words",
+    "topics_of",
 ]
