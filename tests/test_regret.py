@@ -98,8 +98,8 @@ def test_updates_out_of_turn_are_within_lemma_1(num_workers, staleness, policy, 
         assert (row.missing, row.extra) == (len(before - saw), len(saw - before))
 
 
-def test_no_staleness_without_a_round_of_its_own_is_worse_than_lemma_1_says():
-    """For s = 0 the lemma's 2 s (P - 1) would be 0; reads of BSP lack what comes before them in their round."""
+def test_lemma_1_leaves_out_bsp():
+    """Its 2 s (P - 1) would be 0: but reads of BSP lack what comes before them in their own round."""
     trace = dml.simulate(dml.bsp(), dml.Cluster.uniform(4), updates=3)
     assert metrics.out_of_turn(trace)["missing"].max() == theory.most_out_of_turn(0, 4) == 3
 

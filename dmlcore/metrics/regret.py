@@ -25,7 +25,7 @@ class Walk(NamedTuple):
     iterates: np.ndarray
 
     def regret(self, least: float) -> float:
-        """Returns R, the sum of the losses above the least that one point x* attains, f_1(x*) + ... + f_T(x*)."""
+        """Returns R, the sum of the losses above the least of f_1 + ... + f_T, at one x*."""
         return float(self.losses.sum() - least)
 
     def distance(self, optimum: np.ndarray) -> float:

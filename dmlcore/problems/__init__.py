@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from .digits import digits_mlp, logistic_regression
 from .images import cifar10_cnn, mnist_lenet
+from .lasso import lasso
 from .linear_regression import linear_regression
 from .matrix_factorization import matrix_factorization
 from .problem import Batch, Params, Problem
@@ -16,6 +17,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
         digits_mlp,
         logistic_regression,
         linear_regression,
+        lasso,
         mnist_lenet,
         cifar10_cnn,
         matrix_factorization,
@@ -30,6 +32,7 @@ __all__ = [
     "Problem",
     "cifar10_cnn",
     "digits_mlp",
+    "lasso",
     "linear_regression",
     "logistic_regression",
     "matrix_factorization",
