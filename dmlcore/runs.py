@@ -24,6 +24,7 @@ from dmlcore.engines.stop import stop_rule
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer.coding import coding_by, remembers
 from dmlcore.replayer.compiled import Replay
+from dmlcore.replayer.turns import check_additive
 from dmlcore.replayer.watch import TrainingWatch
 from dmlcore.trace import Trace
 from dmlcore.transport import resolve as resolve_transport
@@ -79,7 +80,8 @@ def train(
         problem: what is trained, from `dmlcore.problems`.
         cluster: on what.
         policy: the server's rule, such as `ssp(staleness=3)`.
-        optimizer: optax optimizer, which the server applies to every update's weighted gradient.
+        optimizer: optax optimizer, which the server applies to every update's weighted gradient; for additive
+            problems `optax.identity()`, or another that is to change their updates.
         updates: stop after so many server updates. Give exactly one of `updates`, `seconds`, `samples`.
         seconds: stop at this time of the engine's clock.
         samples: stop when so many samples are in applied updates.
@@ -127,6 +129,7 @@ def train(
         return _replay([trace], problem, [optimizer], until, eval_every, engine.driver, checkpoint)[0]
     options |= {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
     setup = Setup.checked(policy, cluster, **options)
+    _check_additive(problem, setup)
     if setup.transport.pipelined:
         checks.fail("transport", transport, f"one that is not pipelined, on the real clock of {engine.name}")
     coding = coding_by(setup.transport)
@@ -164,6 +167,9 @@ def timeline(
     run = resolve(engine).timeline
     if run is None:
         checks.fail("engine", engine, "one with a virtual clock, for a timeline without training")
+    options |= {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
+    if problem.additive:
+        _check_additive(problem, Setup.checked(policy, cluster, **options))
     if policy.on_observation is not None:
         check_optimizer(optimizer)
         pipelined = resolve_transport(options.get("transport")).pipelined
@@ -172,7 +178,6 @@ def timeline(
         options["watch"] = TrainingWatch(
             problem, optimizer, options["seed"], workers, lock_step, policy.compensation
         )
-    options |= {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
     trace = run(policy, cluster, **options)
     trace.metadata["problem"] = problem.name
     return trace
@@ -326,6 +331,12 @@ def check_until(until: Mapping[str, float] | None) -> dict[str, float]:
     if not isinstance(until, Mapping) or not until:
         checks.fail("until", until, "a metric and its target, such as dict(loss=0.1)")
     return {name: checks.real(f"until[{name!r}]", target) for name, target in until.items()}
+
+
+def _check_additive(problem: Problem, setup: Setup) -> None:
+    if problem.additive:
+        size = setup.batch_size if setup.policy.batch_size is None else setup.policy.batch_size
+        check_additive(problem, setup.metadata(""), [size, *setup.policy.sizes])
 
 
 def _reached(until: Mapping[str, float], metrics: Mapping[str, Any]) -> bool:

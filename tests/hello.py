@@ -23,7 +23,12 @@ def problem():
     row = jnp.zeros(WORKERS)
     data = np.zeros((1, 1), np.float32)
     return Problem(
-        "hello", lambda key: row, lambda p, b: b[:, 0] * p.sum(), data, lambda p, d: {"loss": p[0]}, data
+        "hello",
+        lambda key: row,
+        data,
+        lambda p, d: {"loss": p[0]},
+        data,
+        losses=lambda p, b: b[:, 0] * p.sum(),
     )
 
 

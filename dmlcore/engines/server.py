@@ -85,7 +85,7 @@ class Server:
     ):
         self.pulls_only = pulls_only
         self.policy, self.num_workers, self.stop, self.load, self.plan = policy, num_workers, stop, load, plan
-        self._serial = serial
+        self._serial, self.batch_size = serial, batch_size
         self.state = policy.init(num_workers)
         self.load_state = load.init(num_workers, batch_size * num_workers)
         self.present = set(range(num_workers))

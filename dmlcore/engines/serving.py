@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, Protocol
 
 from dmlcore.checkpoints import Checkpoints, journal_arrays, journal_entries
 from dmlcore.engines.observing import Observer
-from dmlcore.engines.server import Answer, Server
+from dmlcore.engines.server import Answer, Order, Server
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
 from dmlcore.faults import Faults, Incident, ServerCrash, incidents
 from dmlcore.replayer.steps import State, Stepper, compensate, widths
+from dmlcore.replayer.turns import Turn, Turns
 from dmlcore.trace import Trace
 
 PATIENCE_SECONDS = 1.0  # between two looks at whether everybody is alive
@@ -85,10 +86,11 @@ class Serving:
         self.server = new_server()
         self.log: list[dict[str, Any]] = []
         self._state: State = stepper.start()
-        self._gradients: dict[tuple[int, int], tuple[Any, Any]] = {}  # and what they were taken on
+        self._gradients: dict[tuple[int, int], tuple[Any, Any, Order]] = {}  # and what they were taken on
         self._views: dict[int, Any] = {}  # what each worker computes on, where delays are compensated
         self._compensation = self.server.policy.compensation
         self._observer = Observer(stepper)
+        self._turns = self._new_turns()
         self._weights = [0.0] * self.server.num_workers  # of each worker's last applied push
         self._saved = 0  # updates, at the last checkpoint
         self._away = [0] * self.server.num_workers  # for how many reasons
@@ -224,20 +226,24 @@ class Serving:
         begun = min(max(push.begun, since), now)
         computed = min(max(push.computed, begun), now)
         answer = self.server.push(worker, clock, now, begun, computed, push.attempt)
-        if answer is not None:
-            self._gradients[worker, clock] = push.gradient, self._views.get(worker)
+        if answer is not None and order is not None:
+            self._gradients[worker, clock] = push.gradient, self._views.get(worker), order
             self._deaths[worker] = 0
             self._carry_out(answer)
 
     def _carry_out(self, answer: Answer) -> None:
         server = self.server
         if answer.apply:
-            parts = [self._weighed(weight, *self._gradients.pop((w, c))) for w, c, weight in answer.apply]
+            weights = self._counted(answer)
+            parts = [
+                self._weighed(weight, *self._gradients.pop((w, c))[:2])
+                for (w, c, _), weight in zip(answer.apply, weights, strict=True)
+            ]
             total = self._stepper.total(parts)
             self._state = self._stepper.step(total, self._state)
             if server.policy.on_observation is not None:
                 self._observer.update(total, len(parts), server.last_samples)
-            for worker, _, weight in answer.apply:
+            for (worker, _, _), weight in zip(answer.apply, weights, strict=True):
                 self._weights[worker] = weight
         if len(self._gradients) > len(server.pending):  # the policy dropped some
             self._gradients = {key: self._gradients[key] for key in server.pending}
@@ -260,6 +266,26 @@ class Serving:
         # Saving takes time, and the clock is real; but what a crash will lose is to be foreseen.
         if self._server_crashes or self._checkpoints.due():
             self._save()
+
+    def _new_turns(self) -> Turns | None:
+        """What counts of additive updates, as far as the book has come."""
+        if not self._stepper.problem.additive:
+            return None
+        server = self.server
+        turns = Turns(self._stepper.problem.num_samples, server.num_workers, server.batch_size)
+        progress = server.progress(0.0)
+        turns.weights([Turn.recorded(progress.record[row], update) for row, update, _ in progress.landed])
+        return turns
+
+    def _counted(self, answer: Answer) -> list[float]:
+        """The weights of pushes in an update."""
+        if self._turns is None:
+            return [weight for _, _, weight in answer.apply]
+        orders = [self._gradients[worker, clock][2] for worker, clock, _ in answer.apply]
+        update = self.server.num_updates - 1
+        return self._turns.weights(
+            [Turn(order.worker, order.clock, order.version, order.pull, update) for order in orders]
+        )
 
     def _weighed(self, weight: float, gradient: Any, view: Any) -> Any:
         """A gradient's part in an update."""
@@ -321,6 +347,7 @@ class Serving:
                 self._is_ready(message)
         if self._load() is None:
             self.server.begin()
+            self._turns = self._new_turns()
         self._resume(self._clock.now())
 
     def _resume(self, now: float) -> None:
@@ -355,6 +382,7 @@ class Serving:
         self._state = self._stepper.put(state)
         self._weights = more["weights"]
         self.server = self._new_server().restore(journal_entries(more["journal"]))
+        self._turns = self._new_turns()
         self.log = [*more["log"], *self.log[len(more["log"]) :]]
         return float(more["time"])
 

@@ -185,7 +185,9 @@ class Job:
 
     def stepper(self, device: Any = None) -> Stepper:
         """Returns the run's arithmetic, on a device."""
-        return Stepper(self.problem, self.optimizer, self.setup.seed, device, self.setup.sizes_change)
+        setup = self.setup
+        workers = setup.cluster.num_workers
+        return Stepper(self.problem, self.optimizer, setup.seed, device, setup.sizes_change, workers)
 
     def coder(self, worker: int, params: Any) -> Coder | None:
         """Returns a worker's end of the links, where they change values."""

@@ -1,11 +1,11 @@
-"""What is trained: a model, its per-sample loss, the data, and how a state of the parameters is judged."""
+"""What is trained: a model, what tasks compute, the data, and how a state of the parameters is judged."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -21,21 +21,29 @@ FLOATING = ("float32", "float64")
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A training problem as pure functions on explicit data.
+    """A training problem as pure functions on explicit data. Exactly one of `losses` and `update` is given.
 
-    A gradient task on a batch of B samples computes the gradient of `mean(losses(params, batch))`. Problems
-    compare and hash by identity, so that a compiled function can take one as a static argument; the factories
-    return the same object for the same arguments.
+    A gradient task on a batch of B samples, drawn at random, computes the gradient of
+    `mean(losses(params, batch))`. A task of an additive problem is itself the update: with `optax.identity()`
+    the server adds it as it is, params <- params + u. Samples are then owned, worker w of P has w, w + P,
+    w + 2P, ..., and takes them in turn.
+
+    Problems compare and hash by identity, so that a compiled function can take one as a static argument; the
+    factories return the same object for the same arguments.
 
     Args:
         name: what plots and traces call it.
-        init: random key -> parameters, any pytree of floating arrays.
-        losses: parameters, batch of B samples -> loss of each sample, shape (B,).
+        init: random key -> parameters, any pytree of arrays, floating where there are gradients.
         data: training samples, a pytree of NumPy or JAX arrays that share the leading axis N; a batch is
             rows of it.
         evaluate: parameters, eval_data -> metrics as scalars; `loss` is the training objective.
         eval_data: what `evaluate` looks at, any pytree of arrays.
         optimum: the least attainable `loss`, where it is known.
+        losses: parameters, batch of B samples -> loss of each sample, shape (B,).
+        update: what a worker sees of the parameters, batch of B samples, random key -> additive update u, a
+            tree like the parameters. The key is a function of (seed, worker, clock).
+        travels: parameters -> the part of them that server and workers send each other. The rest belongs to
+            one worker each, and is charged to no link. Default: all.
 
     >>> from dmlcore.problems import linear_regression
     >>> problem = linear_regression(num_samples=20, num_features=3)
@@ -49,11 +57,22 @@ class Problem:
 
     name: str
     init: Callable[[jax.Array], Params]
-    losses: Callable[[Params, Batch], jax.Array]
     data: Batch
     evaluate: Callable[[Params, Any], Mapping[str, jax.Array]]
     eval_data: Any
     optimum: float | None = None
+    losses: Callable[[Params, Batch], jax.Array] = field(default=cast(Any, None), kw_only=True)
+    update: Callable[[Params, Batch, jax.Array], Params] = field(default=cast(Any, None), kw_only=True)
+    travels: Callable[[Params], Any] = field(default=lambda params: params, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if (self.losses is None) == (self.update is None):
+            checks.fail("losses, update", (self.losses, self.update), "exactly one of the two")
+
+    @property
+    def additive(self) -> bool:
+        """Whether a task is an update, not a gradient."""
+        return self.update is not None
 
     @property
     def num_samples(self) -> int:
@@ -62,17 +81,21 @@ class Problem:
 
     @property
     def parameter_bytes(self) -> int:
-        """How many bytes the parameters are."""
+        """How many bytes the parameters are, as far as they travel."""
         real = str(jax.dtypes.canonicalize_dtype(float))  # types of parameters may follow from it
         if real not in self._bytes:
-            shapes = jax.eval_shape(self.init, jax.random.key(0))
-            self._bytes[real] = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+            self._bytes[real] = sum(leaf.size * leaf.dtype.itemsize for leaf in self._travelling)
         return self._bytes[real]
 
     @functools.cached_property
     def tensor_sizes(self) -> tuple[int, ...]:
-        """How many numbers each tensor of the parameters has."""
-        return tuple(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(self.init, jax.random.key(0))))
+        """How many numbers each tensor of the parameters has, as far as it travels."""
+        return tuple(leaf.size for leaf in self._travelling)
+
+    @property
+    def _travelling(self) -> list[jax.ShapeDtypeStruct]:
+        shapes = jax.eval_shape(lambda key: self.travels(self.init(key)), jax.random.key(0))
+        return jax.tree.leaves(shapes)
 
     @functools.cached_property
     def _bytes(self) -> dict[str, int]:

@@ -2,15 +2,59 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 
-INIT, BATCHES, PULL_CODES, PUSH_CODES = range(4)  # streams of a run's key
+from dmlcore.problems.problem import Problem
+
+INIT, BATCHES, PULL_CODES, PUSH_CODES, UPDATES = range(5)  # streams of a run's key
+
+
+class Source(NamedTuple):
+    """Where the samples of tasks come from.
+
+    Args:
+        key: of the stream that gradient tasks draw their samples from, or additive updates their keys.
+        owners: number of workers, where each takes its own samples in turn; None: they are drawn.
+    """
+
+    key: jax.Array
+    owners: Any = None
 
 
 def run_key(seed: int, stream: int) -> jax.Array:
     """Returns the random key of one stream of a run."""
     return jax.random.fold_in(jax.random.key(seed), stream)
+
+
+def source_of(problem: Problem, seed: int, num_workers: int) -> Source:
+    """Returns where the samples of a run's tasks come from."""
+    if problem.additive:
+        return Source(run_key(seed, UPDATES), jnp.asarray(num_workers, jnp.int32))
+    return Source(run_key(seed, BATCHES))
+
+
+def task_samples(source: Source, worker: jax.Array, clock: jax.Array, width: int, num_samples: int) -> Any:
+    """Returns the sample numbers of a task, (width,); of an additive one also its random key, (1,).
+
+    Args:
+        source: of the run.
+        worker: of the task, scalar.
+        clock: of the task, scalar.
+        width: static number of samples.
+        num_samples: N, in the training data.
+    """
+    if source.owners is None:
+        return task_indices(source.key, worker, clock, width, num_samples)
+    indices = owned_indices(source.owners, worker, clock, width, num_samples)
+    return indices, task_key(source.key, worker, clock)[None]
+
+
+def task_key(key: jax.Array, worker: jax.Array, clock: jax.Array) -> jax.Array:
+    """Returns the random key of a task, from that of a stream."""
+    return jax.random.fold_in(jax.random.fold_in(key, worker), clock)
 
 
 def task_indices(
@@ -31,5 +75,34 @@ def task_indices(
         >>> bool((a == b[:4]).all())
         True
     """
-    key = jax.random.fold_in(jax.random.fold_in(key, worker), clock)
+    key = task_key(key, worker, clock)
     return jax.random.randint(key, (width,), 0, num_samples, dtype=jnp.int32)
+
+
+def owned_indices(
+    owners: Any, worker: jax.Array, clock: jax.Array, width: int, num_samples: int
+) -> jax.Array:
+    """Returns the sample numbers that a worker comes to at a clock, taking its own in turn.
+
+    Of N samples worker w of P owns w, w + P, w + 2P, ...; the task at clock c takes those at the places cB to
+    cB + B - 1, modulo their number.
+
+    Args:
+        owners: P.
+        worker: w, scalar.
+        clock: c, scalar.
+        width: B, static.
+        num_samples: N, less than 2^23.
+
+    Example:
+        >>> [owned_indices(3, 1, clock, 2, 10).tolist() for clock in range(3)]
+        [[1, 4], [7, 1], [4, 7]]
+    """
+    worker, owners = (jnp.asarray(number, jnp.uint32) for number in (worker, owners))
+    owned = (num_samples - worker + owners - 1) // owners
+    turn = jnp.asarray(clock, jnp.uint32) % owned
+    first = jnp.zeros_like(turn)
+    for byte in width.to_bytes(4, "big"):  # turn * width may be more than 32 bits
+        first = (first * 256 + turn * byte) % owned
+    places = (first + jnp.arange(width, dtype=jnp.uint32)) % owned
+    return (worker + owners * places).astype(jnp.int32)

@@ -18,7 +18,7 @@ import pooch
 from dmlcore import checks
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer import coding
-from dmlcore.replayer.batches import BATCHES, INIT, run_key
+from dmlcore.replayer.batches import INIT, run_key, source_of
 from dmlcore.replayer.hoist import fingerprint, hoist
 from dmlcore.replayer.loop import (
     Carry,
@@ -32,6 +32,7 @@ from dmlcore.replayer.loop import (
     initial,
 )
 from dmlcore.replayer.schedule import NONE, Schedule, compile_trace, padded, power_of_two
+from dmlcore.replayer.turns import whole
 from dmlcore.trace import Trace
 
 if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
@@ -78,7 +79,8 @@ class Replay:
         if any(each != codings[0] for each in codings):
             names = sorted({str(trace.metadata.get("transport")) for trace in traces})
             checks.fail("traces", names, "those of one transport, side by side")
-        merge = codings[0] is None
+        traces = [whole(trace, problem) for trace in traces]
+        merge = codings[0] is None and not problem.additive
         schedules = [compile_trace(trace, merge=merge) for trace in traces]
         merge &= len({s.worker.shape[1] for s in schedules}) == 1
         merge &= self.lanes == 1 or all(len(s.stretches) == 1 for s in schedules)
@@ -108,7 +110,8 @@ class Replay:
         else:
             self._spill = 0
         seeds = [int(trace.metadata["seed"]) for trace in traces]
-        self._key = _stack([run_key(seed, BATCHES) for seed in seeds])
+        sources = [source_of(problem, s, t.num_workers) for s, t in zip(seeds, traces, strict=True)]
+        self._source = _stack(sources)
         states, programs, constants = [], [], []
         self._num_workers = power_of_two(max(trace.num_workers for trace in traces))
         for seed, optimizer in zip(seeds, optimizers, strict=True):
@@ -125,7 +128,7 @@ class Replay:
         self._constants = _stack(constants)
         self._state: Carry = _stack(states)
         self._row = [0] * self.lanes  # that comes next, of each lane
-        self._indices: Any = None
+        self._samples: Any = None
         self._begin_stretch()
 
     def advance(self, update: int) -> None:
@@ -151,7 +154,7 @@ class Replay:
                 self._state,
                 _stack([self._rows(*span) for span in spans], np.stack),
                 max(stop - row for _, row, stop in spans),
-                self._indices,
+                self._samples,
                 _stack(first, np.stack),
                 data,
                 self._constants,
@@ -194,7 +197,7 @@ class Replay:
         ]
         call = draw_one if self.lanes == 1 else draw_lanes
         width = self._shape.gradient.samples_per_task
-        self._indices = call(self.problem.num_samples, width, self._key, *_stack(tasks, np.stack))
+        self._samples = call(self.problem.num_samples, width, self._source, *_stack(tasks, np.stack))
         self._drawn = self._row
 
     def state(self) -> Any:

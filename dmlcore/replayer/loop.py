@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer import coding
-from dmlcore.replayer.batches import task_indices
+from dmlcore.replayer.batches import Source, task_samples
 from dmlcore.replayer.coding import Coding
 from dmlcore.replayer.hoist import Program
 from dmlcore.replayer.steps import add, compensate, optimizer_step, weigh
@@ -62,16 +62,18 @@ class Carry(NamedTuple):
     memory: Any = ()
 
 
-def draw(num_samples: int, width: int, key: Any, worker: Any, clock: Any) -> Any:
+def draw(num_samples: int, width: int, source: Source, worker: Any, clock: Any) -> Any:
     """Returns the samples of R rows, (R, K B), from the workers and clocks of their K tasks, each (R, K).
 
-    Not part of the loop: many rows at once are cheap, and are drawn while those before them are worked off.
+    For additive updates it is those and their random keys, (R, K). Not part of the loop: many rows at once
+    are cheap, and are drawn while those before them are worked off.
     """
 
     def of_task(worker: Any, clock: Any) -> Any:
-        return task_indices(key, worker, clock, width, num_samples)
+        return task_samples(source, worker, clock, width, num_samples)
 
-    return jax.vmap(jax.vmap(of_task))(worker, clock).reshape(len(worker), -1)
+    rows = jax.vmap(jax.vmap(of_task))(worker, clock)
+    return jax.tree.map(lambda leaf: leaf.reshape(len(worker), -1), rows)
 
 
 def initial(shape: Shape, num_slots: int, params: Any, optimizer_state: Any, memory: Any = ()) -> Carry:
@@ -105,24 +107,30 @@ def store(slots: Any, slot: Any, value: Any) -> Any:
     return jax.tree.map(lambda s, x: jax.lax.dynamic_update_index_in_dim(s, x, slot, 0), slots, value)
 
 
-def row_gradient(
-    problem: Problem, shape: GradientShape, view: Any, indices: Any, batch_size: Any, weight: Any, data: Any
+def contribution(
+    problem: Problem, shape: GradientShape, view: Any, samples: Any, batch_size: Any, weight: Any, data: Any
 ) -> Any:
-    """Returns the weighted sum of the gradients of K tasks that read one view.
+    """Returns what K tasks that read one view put into an update: the weighted sum of their gradients.
 
     One task's gradient is computed, rounded and then weighed: bit by bit what a worker and a server do.
-    Several are one gradient, of their weighed samples.
+    Several are one gradient, of their weighed samples. Of an additive problem it is one task's update, or
+    nothing where its weight is 0.
 
     Args:
         problem: what is trained.
         shape: of the gradients.
         view: parameters.
-        indices: samples of the tasks, (K B,).
-        batch_size: of each task, (K,); the indices beyond it do not count.
+        samples: of the tasks, from `draw`, (K B,).
+        batch_size: of each task, (K,); the samples beyond it do not count.
         weight: of each task in the update, (K,).
         data: the problem's training data on the device.
     """
-    batch = jax.tree.map(lambda column: column.at[indices].get(mode="promise_in_bounds"), data)
+    if problem.additive:
+        indices, keys = samples
+        # Branches, so that nothing is fused into the sum after it: a worker's update has been rounded.
+        compute = lambda: problem.update(view, rows_of(data, indices), keys[0])  # noqa: E731
+        return jax.lax.cond(weight[0] == 1, compute, lambda: jax.tree.map(jnp.zeros_like, view))
+    batch = rows_of(data, samples)
     alone = len(weight) == 1
     if alone and shape.all_full:
         shares = jnp.full(shape.samples_per_task, 1 / shape.samples_per_task, weight.dtype)
@@ -137,6 +145,11 @@ def row_gradient(
         one = weight[0]
         return jax.lax.cond(one == 1, lambda: gradient, lambda: weigh(one, gradient))
     return gradient
+
+
+def rows_of(data: Any, indices: Any) -> Any:
+    """Returns the rows of a batch."""
+    return jax.tree.map(lambda column: column.at[indices].get(mode="promise_in_bounds"), data)
 
 
 def take_in(
@@ -188,7 +201,7 @@ def advance(
     carry: Carry,
     rows: Rows,
     count: Any,
-    indices: Any,
+    samples: Any,
     first: Any,
     data: Any,
     constants: Any,
@@ -202,8 +215,8 @@ def advance(
         carry: state before.
         rows: what to do.
         count: how many rows count, traced: another length compiles nothing.
-        indices: samples that `draw` drew.
-        first: where in `indices` those of the first row are, traced likewise.
+        samples: that `draw` drew.
+        first: where in `samples` those of the first row are, traced likewise.
         data: the problem's training data on the device.
         constants: the optimizer's numbers.
 
@@ -213,9 +226,10 @@ def advance(
 
     def work_off(i: Any, carry: Carry) -> Carry:
         held = load(shape, carry, rows.read[i])
-        samples, batch_size, weight = indices[first + i], rows.batch_size[i], rows.weight[i]
+        own = jax.tree.map(lambda drawn: drawn[first + i], samples)
+        batch_size, weight = rows.batch_size[i], rows.weight[i]
         gradient_on = functools.partial(
-            row_gradient, problem, indices=samples, batch_size=batch_size, weight=weight, data=data
+            contribution, problem, samples=own, batch_size=batch_size, weight=weight, data=data
         )
         if shape.coding is None:
             gradient = gradient_on(shape.gradient, held[0])
@@ -233,29 +247,29 @@ def advance(
 
 
 @functools.partial(jax.jit, static_argnames=("num_samples", "width"))
-def draw_one(num_samples, width, key, worker, clock):
+def draw_one(num_samples, width, source, worker, clock):
     """`draw`, compiled."""
-    return draw(num_samples, width, key, worker, clock)
+    return draw(num_samples, width, source, worker, clock)
 
 
 @functools.partial(jax.jit, static_argnames=("num_samples", "width"))
-def draw_lanes(num_samples, width, key, worker, clock):
+def draw_lanes(num_samples, width, source, worker, clock):
     """`draw`, compiled, for S lanes at once."""
-    return jax.vmap(functools.partial(draw, num_samples, width))(key, worker, clock)
+    return jax.vmap(functools.partial(draw, num_samples, width))(source, worker, clock)
 
 
 @functools.partial(jax.jit, static_argnames=("problem", "program", "shape"), donate_argnames=("carry",))
-def advance_one(problem, program, shape, carry, rows, count, indices, first, data, constants):
+def advance_one(problem, program, shape, carry, rows, count, samples, first, data, constants):
     """`advance`, compiled."""
-    return advance(problem, program, shape, carry, rows, count, indices, first, data, constants)
+    return advance(problem, program, shape, carry, rows, count, samples, first, data, constants)
 
 
 @functools.partial(jax.jit, static_argnames=("problem", "program", "shape"), donate_argnames=("carry",))
-def advance_lanes(problem, program, shape, carry, rows, count, indices, first, data, constants):
+def advance_lanes(problem, program, shape, carry, rows, count, samples, first, data, constants):
     """`advance`, compiled, for S lanes at once; `count` and `data` are shared."""
     one = functools.partial(advance, problem, program, shape)
     return jax.vmap(one, in_axes=(0, 0, None, 0, 0, None, 0))(
-        carry, rows, count, indices, first, data, constants
+        carry, rows, count, samples, first, data, constants
     )
 
 

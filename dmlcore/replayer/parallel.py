@@ -13,8 +13,9 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from dmlcore.problems.problem import Problem
+from dmlcore.replayer.batches import Source
 from dmlcore.replayer.hoist import Program
-from dmlcore.replayer.loop import Carry, GradientShape, Rows, Shape, at, draw, load, row_gradient, take_in
+from dmlcore.replayer.loop import Carry, GradientShape, Rows, Shape, at, contribution, draw, load, take_in
 
 WORKERS = "workers"  # the axis of the mesh
 
@@ -36,11 +37,11 @@ def gradients(
     shape: GradientShape,
     in_lock_step: bool,
     views: Any,
-    key: Any,
+    source: Source,
     tasks: Tasks,
     data: Any,
 ) -> Any:
-    """Returns the weighted gradients of L tasks, of which each device computes L / M.
+    """Returns the weighted gradients, or additive updates, of L tasks, of which each device computes L / M.
 
     Args:
         problem: what is trained.
@@ -48,7 +49,7 @@ def gradients(
         shape: of the gradients.
         in_lock_step: whether all tasks have the same view and are one update.
         views: slots with parameters; in lock-step the parameters that all read.
-        key: of the run's batches.
+        source: of the tasks' samples.
         tasks: L of them, a multiple of M.
         data: the problem's training data, on every device.
 
@@ -56,31 +57,31 @@ def gradients(
         In lock-step their sum, (1, D), on every device; else each one, (L, D), sharded over the devices.
     """
 
-    def samples(key: Any, tasks: Tasks) -> Any:
+    def samples(source: Source, tasks: Tasks) -> Any:
         return draw(
-            problem.num_samples, shape.samples_per_task, key, tasks.worker[:, None], tasks.clock[:, None]
+            problem.num_samples, shape.samples_per_task, source, tasks.worker[:, None], tasks.clock[:, None]
         )
 
-    def total(views: Any, key: Any, tasks: Tasks, data: Any) -> Any:
-        indices = samples(key, tasks).ravel()
-        own = row_gradient(problem, shape, views, indices, tasks.batch_size, tasks.weight, data)
+    def total(views: Any, source: Source, tasks: Tasks, data: Any) -> Any:
+        drawn = samples(source, tasks).ravel()
+        own = contribution(problem, shape, views, drawn, tasks.batch_size, tasks.weight, data)
         return jax.tree.map(lambda leaf: jax.lax.psum(leaf, WORKERS)[None], own)
 
-    def each(views: Any, key: Any, tasks: Tasks, data: Any) -> Any:
+    def each(views: Any, source: Source, tasks: Tasks, data: Any) -> Any:
         def one(task_and_samples: tuple[Tasks, Any]) -> Any:
-            task, indices = task_and_samples
+            task, drawn = task_and_samples
             batch_size, weight = task.batch_size[None], task.weight[None]
-            return row_gradient(problem, shape, at(views, task.read), indices, batch_size, weight, data)
+            return contribution(problem, shape, at(views, task.read), drawn, batch_size, weight, data)
 
         # Not `vmap`: a task is the same arithmetic whatever else its device computes.
-        return jax.lax.map(one, (tasks, samples(key, tasks)))
+        return jax.lax.map(one, (tasks, samples(source, tasks)))
 
     # Without the check of what varies over devices a gradient stays the device's own until it is summed here,
     # and losses may have loops that the check would refuse.
     function, out = (total, P()) if in_lock_step else (each, P(WORKERS))
     specs = (P(), P(), P(WORKERS), P())
     return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=out, check_vma=False)(
-        views, key, tasks, data
+        views, source, tasks, data
     )
 
 

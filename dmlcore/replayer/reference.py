@@ -11,8 +11,17 @@ import jax.numpy as jnp
 import optax
 
 from dmlcore.problems.problem import Problem
-from dmlcore.replayer.batches import BATCHES, INIT, run_key, task_indices
+from dmlcore.replayer.batches import (
+    BATCHES,
+    INIT,
+    UPDATES,
+    owned_indices,
+    run_key,
+    task_indices,
+    task_key,
+)
 from dmlcore.replayer.coding import coding_of, of, put, received, sent, start
+from dmlcore.replayer.turns import whole
 from dmlcore.trace import Trace
 
 
@@ -30,8 +39,8 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
     Returns:
         The parameters after the last update.
     """
+    trace = whole(trace, problem)
     seed = trace.metadata["seed"]
-    key = run_key(seed, BATCHES)
     params = problem.init(run_key(seed, INIT))
     versions = [(params, optimizer.init(params))]
     copies: dict[
@@ -47,10 +56,25 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
         return optax.apply_updates(params, updates), optimizer_state
 
     @jax.jit
-    def weighted_gradient(params: Any, indices: jax.Array, weight: float) -> Any:
+    def batch_gradient(params: Any, indices: jax.Array) -> Any:
         batch = jax.tree.map(lambda column: column[indices], data)
-        gradient = jax.grad(lambda p: jnp.mean(problem.losses(p, batch)))(params)
-        return jax.tree.map(lambda g: weight * g, gradient)
+        return jax.grad(lambda p: jnp.mean(problem.losses(p, batch)))(params)
+
+    @jax.jit
+    def batch_update(params: Any, indices: jax.Array, key: jax.Array) -> Any:
+        batch = jax.tree.map(lambda column: column[indices], data)
+        return problem.update(params, batch, key)
+
+    def contribution(params: Any, task: Any) -> Any:
+        who, size = (task.worker, task.clock), (task.batch_size, problem.num_samples)
+        if problem.additive:
+            indices = owned_indices(trace.num_workers, *who, *size)
+            return batch_update(params, indices, task_key(run_key(seed, UPDATES), *who))
+        return batch_gradient(params, task_indices(run_key(seed, BATCHES), *who, *size))
+
+    @jax.jit
+    def weigh(weight: float, gradient: Any) -> Any:
+        return jax.tree.map(lambda g: jnp.asarray(weight, g.dtype) * g, gradient)
 
     def one_step(optimizer_state: Any, gradient: Any, params: Any) -> Any:
         return step((params, optimizer_state), gradient)[0]
@@ -79,13 +103,12 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
             if coding:
                 arrived, part = received(coding, part, *who, view[0])
                 view = arrived, versions[-1][1]
-            indices = task_indices(key, *who, task.batch_size, problem.num_samples)
-            gradient = weighted_gradient(view[0], indices, 1.0 if coding else task.weight)
+            gradient = contribution(view[0], task)
             if coding:
                 own = functools.partial(one_step, versions[-1][1])
                 gradient, part = sent(coding, part, *who, gradient, view[0], own)
-                gradient = jax.tree.map(lambda g, weight=task.weight: weight * g, gradient)
                 memory = put(memory, task.worker, part)
+            gradient = weigh(task.weight, gradient)
             if strength:
                 gradient = compensated(gradient, task.weight, versions[-1][0], view[0])
             copies[task.worker] = step(view, gradient)

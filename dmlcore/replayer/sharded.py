@@ -14,12 +14,13 @@ from jax.sharding import PartitionSpec as P
 
 from dmlcore import checks
 from dmlcore.problems.problem import Problem
-from dmlcore.replayer.batches import BATCHES, INIT, run_key
+from dmlcore.replayer.batches import INIT, run_key, source_of
 from dmlcore.replayer.compiled import cut_rows, device_data, evaluate, gradient_shape, pad
 from dmlcore.replayer.hoist import fingerprint, hoist
 from dmlcore.replayer.loop import Carry, Shape, initial
 from dmlcore.replayer.parallel import WORKERS, Tasks, apply, gradients
 from dmlcore.replayer.schedule import compile_trace, power_of_two
+from dmlcore.replayer.turns import whole
 from dmlcore.replayer.wavefronts import wavefronts
 from dmlcore.trace import Trace
 
@@ -34,8 +35,9 @@ class _Lane:
         if trace.metadata.get("changes_values"):
             sends = "one that sends values as they are, on several devices"
             checks.fail("transport", trace.metadata["transport"], sends)
+        trace = whole(trace, problem)
         schedule = compile_trace(trace)
-        self._in_lock_step = schedule.reads_newest and not schedule.accumulates
+        self._in_lock_step = schedule.reads_newest and not schedule.accumulates and not problem.additive
         if not self._in_lock_step:
             schedule = compile_trace(trace, merge=False, slots=True)
         self._schedule = schedule
@@ -50,7 +52,7 @@ class _Lane:
         # As in `Replay`: one more slot takes what nobody reads, and another staleness compiles nothing.
         self._spill = power_of_two(max(schedule.num_slots, trace.num_workers + 1) + 1) - 1
         seed = int(trace.metadata["seed"])
-        self._key = run_key(seed, BATCHES)
+        self._source = source_of(problem, seed, trace.num_workers)
         params = problem.init(run_key(seed, INIT))
         state = optimizer.init(params)
         self._program, self._constants = hoist(optimizer.update, params, state, params)
@@ -74,7 +76,7 @@ class _Lane:
                 shape.gradient,
                 self._in_lock_step,
                 self._views(),
-                self._key,
+                self._source,
                 tasks,
                 self._data,
             )

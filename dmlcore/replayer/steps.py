@@ -1,7 +1,8 @@
 """The arithmetic of a run, step by step: what real workers and a real server compute.
 
 The formulas are those of the compiled loop, so that a recorded run and its replay agree: a task's gradient is
-that of `sum_b losses_b / B`, and an update is one optimizer step on `sum weight * gradient`.
+that of `sum_b losses_b / B`, and an update is one optimizer step on `sum weight * gradient`. The update of an
+additive task stands where else its gradient does.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 import optax
 
 from dmlcore.problems.problem import Problem
-from dmlcore.replayer.batches import BATCHES, INIT, run_key, task_indices
+from dmlcore.replayer.batches import INIT, Source, run_key, source_of, task_samples
 from dmlcore.replayer.hoist import Program, fingerprint, hoist
 from dmlcore.replayer.schedule import LEAST_SAMPLES, padded
 
@@ -37,15 +38,21 @@ def task_gradient(
     problem: Problem,
     width: int,
     params: Any,
-    key: Any,
+    source: Source,
     worker: Any,
     clock: Any,
     data: Any,
     batch_size: Any = None,
 ) -> Any:
-    """Returns the gradient of the mean loss of a task's samples: `width`, or the first `batch_size`."""
-    indices = task_indices(key, worker, clock, width, problem.num_samples)
-    batch = jax.tree.map(lambda column: column[indices], data)
+    """Returns the gradient of the mean loss of a task's samples: `width`, or the first `batch_size`.
+
+    Of an additive problem: its update.
+    """
+    samples = task_samples(source, worker, clock, width, problem.num_samples)
+    if problem.additive:
+        indices, keys = samples
+        return problem.update(params, jax.tree.map(lambda column: column[indices], data), keys[0])
+    batch = jax.tree.map(lambda column: column[samples], data)
     weights = jnp.full(width, 1.0 / width)
     if batch_size is not None:
         weights = jnp.where(jnp.arange(width) < batch_size, 1 / jnp.asarray(batch_size, weights.dtype), 0)
@@ -99,6 +106,7 @@ class Stepper:
         seed: of the run.
         device: where to compute. Default: JAX's.
         pads: tasks are padded to a power of two, so that sizes that change need few compilations.
+        num_workers: of the run, among whom samples are shared out where the problem is additive.
     """
 
     def __init__(
@@ -108,10 +116,11 @@ class Stepper:
         seed: int,
         device: Any = None,
         pads: bool = False,
+        num_workers: int = 1,
     ):
         self.problem, self._seed, self._device = problem, seed, device
         self._optimizer, self._pads = optimizer, pads
-        self._key = self.put(run_key(seed, BATCHES))
+        self._source = self.put(source_of(problem, seed, num_workers))
         self._data = self.put(jax.tree.map(jnp.asarray, problem.data))
         params, state = self.start()
         self._program, constants = hoist(optimizer.update, params, state, params)
@@ -131,9 +140,9 @@ class Stepper:
         return self.put((params, self._optimizer.init(params)))
 
     def gradient(self, params: Any, worker: int, clock: int, batch_size: int) -> Any:
-        """Returns the gradient of a task, computed."""
+        """Returns the gradient of a task, or its additive update, computed."""
         width, counted = (padded(batch_size), batch_size) if self._pads else (batch_size, None)
-        found = task_gradient(self.problem, width, params, self._key, worker, clock, self._data, counted)
+        found = task_gradient(self.problem, width, params, self._source, worker, clock, self._data, counted)
         return jax.block_until_ready(found)
 
     def weighed(self, weight: float, gradient: Any) -> Any:

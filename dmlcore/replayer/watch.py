@@ -16,7 +16,7 @@ import numpy as np
 import optax
 
 from dmlcore.problems.problem import Problem
-from dmlcore.replayer.batches import BATCHES, INIT, run_key
+from dmlcore.replayer.batches import INIT, run_key, source_of
 from dmlcore.replayer.compiled import device_data, evaluate, pad
 from dmlcore.replayer.hoist import Program, hoist
 from dmlcore.replayer.loop import (
@@ -24,14 +24,15 @@ from dmlcore.replayer.loop import (
     GradientShape,
     Rows,
     Shape,
+    contribution,
     draw_one,
     initial,
     load,
-    row_gradient,
     take_in,
 )
 from dmlcore.replayer.schedule import NONE, compensations, power_of_two, row_shape
 from dmlcore.replayer.steps import add, compensate
+from dmlcore.replayer.turns import Turn, Turns
 from dmlcore.types import Observation, Progress
 
 LEAST_ROWS = 32  # of a call: fewer are filled up, so that there are few shapes
@@ -67,14 +68,14 @@ def advance_watched(
     seen: Seen,
     rows: Rows,
     count: Any,
-    indices: Any,
+    samples: Any,
     data: Any,
     constants: Any,
 ) -> tuple[Carry, Seen]:
     """`loop.advance`, and what there is to see of the gradients.
 
     Args:
-        problem, program, shape, carry, rows, count, indices, data, constants: as for `loop.advance`.
+        problem, program, shape, carry, rows, count, samples, data, constants: as for `loop.advance`.
         seen: what was gathered before.
 
     Returns:
@@ -84,8 +85,9 @@ def advance_watched(
     def work_off(i: Any, state: tuple[Carry, Seen]) -> tuple[Carry, Seen]:
         carry, (gathered, before, table) = state
         held = load(shape, carry, rows.read[i])
-        samples, batch_size, weight = indices[i], rows.batch_size[i], rows.weight[i]
-        gradient = row_gradient(problem, shape.gradient, held[0], samples, batch_size, weight, data)
+        own = jax.tree.map(lambda drawn: drawn[i], samples)
+        batch_size, weight = rows.batch_size[i], rows.weight[i]
+        gradient = contribution(problem, shape.gradient, held[0], own, batch_size, weight, data)
         if shape.compensates:
             gradient = compensate(rows.compensation[i], gradient, carry.params, held[0])
         total = add(gathered, gradient)
@@ -169,9 +171,9 @@ class TrainingWatch:
         compensation: float = 0.0,
     ):
         self._problem, self._optimizer, self._seed = problem, optimizer, seed
-        self._num_workers, self._lock_step = num_workers, lock_step
+        self._num_workers, self._lock_step = num_workers, lock_step and not problem.additive
         self._compensation = 0.0 if lock_step else compensation
-        self._key = run_key(seed, BATCHES)
+        self._source = source_of(problem, seed, num_workers)
         self._data, self._eval_data = device_data(problem)
         self._life = 0
         self._start()
@@ -181,6 +183,7 @@ class TrainingWatch:
         state = self._optimizer.init(params)
         self._program, self._constants = hoist(self._optimizer.update, params, state, params)
         self._landed = 0
+        self._turns: Turns | None = None
         self._slots = Slots(power_of_two(self._num_workers + 1))
         self._carry = initial(self._shape(1), self._slots.count + 1, params, state)
         gathered, before = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
@@ -219,6 +222,11 @@ class TrainingWatch:
         size = power_of_two(max(num_rows, LEAST_ROWS))
         most = max(self._num_workers, int(place.max()) + 1)
         width, samples = row_shape(int(place.max()) + 1, int(batch_size.max()), most, sys.maxsize)
+        if self._problem.additive:
+            samples = int(batch_size[0])  # of every task
+            self._turns = self._turns or Turns(self._problem.num_samples, self._num_workers, samples)
+            columns = (column.tolist() for column in (worker, clock, version, np.ones(len(tasks)), update))
+            tasks[:, 5] = self._turns.weights([*map(Turn, *columns)])
 
         def table(values: Any, fill: float, dtype: Any) -> np.ndarray:
             filled = np.full((size, width), fill, dtype)
@@ -244,10 +252,10 @@ class TrainingWatch:
             np.full(size, spill, np.int32),
             pad(last, size, np.bool_),
         )
-        indices = draw_one(
+        drawn = draw_one(
             self._problem.num_samples,
             samples,
-            self._key,
+            self._source,
             table(worker, 0, np.int32),
             table(clock, 0, np.int32),
         )
@@ -259,7 +267,7 @@ class TrainingWatch:
             self._seen._replace(table=jnp.zeros((size, 2))),
             rows,
             num_rows,
-            indices,
+            drawn,
             self._data,
             self._constants,
         )

@@ -1,0 +1,129 @@
+"""Additive updates: which runs can have them, and which tasks count."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dmlcore import checks
+from dmlcore.problems.problem import Problem
+from dmlcore.trace import Trace
+
+MOST_SAMPLES = 2**23  # as far as places are counted in 32 bits
+
+
+class Turn(NamedTuple):
+    """A task that is applied.
+
+    Args:
+        worker: whose.
+        clock: its number.
+        version: that it read.
+        pulled: whether it did, or its worker kept its copy.
+        update: that it is in.
+    """
+
+    worker: int
+    clock: int
+    version: int
+    pulled: bool
+    update: int
+
+    @classmethod
+    def recorded(cls, row: tuple, update: int) -> Turn:
+        """Returns a task from its row of a run's record, see `Progress`."""
+        _, _, worker, clock, _, version, pull_start, *_ = row
+        return cls(worker, clock, version, not math.isnan(pull_start), update)
+
+
+class Turns:
+    """Decides which tasks of an additive problem count, told of them update by update.
+
+    A task counts once, whatever its policy's weight, if its view has all that its worker has done to the same
+    samples; a worker that kept its copy has. Else it is void: it would do again what is done, or undo it, as
+    one moves a token from a topic that it has left. That happens where workers go on while their push still
+    waits, and take their samples again meanwhile.
+
+    Args:
+        num_samples: N.
+        num_workers: P.
+        batch_size: B, of every task.
+    """
+
+    def __init__(self, num_samples: int, num_workers: int, batch_size: int):
+        self._num_samples, self._num_workers, self._batch_size = num_samples, num_workers, batch_size
+        # Of each worker's tasks that counted: in which update, and the place of the first sample.
+        self._counted: list[list[tuple[int, int]]] = [[] for _ in range(num_workers)]
+
+    def weights(self, turns: Sequence[Turn]) -> list[float]:
+        """Returns for each task of the next updates, in any order, 1 where it counts, 0 where it is void."""
+        order = sorted(range(len(turns)), key=lambda i: (turns[i].update, *turns[i][:2]))
+        weights = [0.0] * len(turns)
+        for i in order:
+            weights[i] = self._weight(*turns[i])
+        return weights
+
+    def _weight(self, worker: int, clock: int, version: int, pulled: bool, update: int) -> float:
+        owned = -(-(self._num_samples - worker) // self._num_workers)
+        first, counted = clock * self._batch_size % owned, self._counted[worker]
+        for since, other in reversed(counted) if pulled else ():
+            if since < version:
+                break
+            if min((first - other) % owned, (other - first) % owned) < self._batch_size:
+                return 0.0
+        counted.append((update, first))
+        return 1.0
+
+
+def whole(trace: Trace, problem: Problem) -> Trace:
+    """Returns the trace with the weights that its tasks have where the problem is additive.
+
+    Raises:
+        ValueError: the run cannot have additive updates.
+    """
+    if not problem.additive:
+        return trace
+    tasks = trace.tasks
+    check_additive(problem, trace.metadata, np.unique(tasks["batch_size"]).tolist())
+    applied = np.flatnonzero(tasks["update"] >= 0)
+    names = ["worker", "clock", "version_read", "pull_start", "update"]
+    columns = [tasks[name].to_numpy()[applied] for name in names]
+    columns[3] = ~np.isnan(columns[3])
+    turns = Turns(problem.num_samples, trace.num_workers, int(tasks["batch_size"].max()) if len(tasks) else 1)
+    weights = np.zeros(len(tasks))
+    weights[applied] = turns.weights([*map(Turn, *(column.tolist() for column in columns))])
+    return dataclasses.replace(trace, tasks=tasks.assign(weight=weights))
+
+
+def check_additive(problem: Problem, metadata: Mapping[str, Any], sizes: Iterable[int]) -> None:
+    """Raises ValueError where a run does to its tasks what cannot be done to additive updates.
+
+    Args:
+        problem: an additive one.
+        metadata: of the run's trace.
+        sizes: of its tasks, samples.
+    """
+    given, what = metadata.get, f"for the additive updates of {problem.name}"
+    if given("compensation"):
+        checks.fail("policy", given("policy"), f"one without compensation, {what}")
+    if given("changes_values"):
+        checks.fail("transport", given("transport"), f"one that sends values as they are, {what}")
+    if given("load", "equal()") != "equal()":
+        checks.fail("load", given("load"), f"'equal()', {what}")
+    workers, sizes = int(metadata["num_workers"]), set(sizes)
+    if sizes - {given("batch_size", *sizes)}:
+        checks.fail("policy", given("policy"), f"one that leaves the size of tasks as it is, {what}")
+    checks.integer("num_samples", problem.num_samples, low=1, high=MOST_SAMPLES - 1, why=what)
+    least = problem.num_samples // workers
+    if not least:
+        checks.fail(
+            "cluster", f"{workers} workers", f"at most {problem.num_samples}, one for each sample, {what}"
+        )
+    for size in sizes:
+        checks.integer(
+            "batch_size", size, low=1, high=least, why=f"samples that each of {workers} workers owns"
+        )
