@@ -42,7 +42,7 @@ def test_a_task_is_the_papers_step_feature_by_feature():
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 3, 8])
-@pytest.mark.parametrize("num_workers", [1, 2, 4, 8, 16, 32])
+@pytest.mark.parametrize("num_workers", [1, 8, 32])
 def test_the_optimum_is_reached_where_the_bound_on_parallelism_allows_it(staleness, num_workers):
     problem = dml.problems.lasso(**SHAPE)
     assert 4 * num_workers <= dml.theory.parallel_coordinates(problem.data["x"].T)
@@ -53,15 +53,15 @@ def test_the_optimum_is_reached_where_the_bound_on_parallelism_allows_it(stalene
     assert -1e-6 < error(run) <= 1e-4
 
 
-@pytest.mark.parametrize("num_workers", [1, 2, 32])
+@pytest.mark.parametrize("num_workers", [2, 32])
 def test_correlated_features_diverge_beyond_the_bound(num_workers):
-    """Two at a time are allowed: 1 and 2 workers come near the optimum, 32 go ever farther away."""
+    """Two at a time are allowed: 2 workers come near the optimum, 32 go ever farther away."""
     problem = dml.problems.lasso(**SHAPE, correlation=0.45)
     assert 2 < dml.theory.parallel_coordinates(problem.data["x"].T) < 3
     losses = dml.train(
         problem, cluster(num_workers), dml.bsp(), optax.identity(), samples=20 * 512, batch_size=1
     ).history["loss"]
-    if num_workers <= 2:
+    if num_workers == 2:
         assert losses.iloc[-1] < 1.01 * problem.optimum
     else:
         assert not losses.iloc[-1] < 1e3 * losses.iloc[0]
@@ -74,7 +74,7 @@ def test_correlated_features_diverge_beyond_the_bound(num_workers):
         (dml.ssp(3), (), optax.scale(0.5)),
         (dml.asp(), (), optax.identity()),
         (dml.k_sync(3), (), optax.identity()),
-        (dml.essp(1), (Crash(1, 0.5, 1.0), LostPush(0, 3), DoubledPush(2, 5)), optax.identity()),
+        (dml.essp(1), (Crash(1, 0.5, 1.0), LostPush(0, 3, 0.1), DoubledPush(2, 5, 0.1)), optax.identity()),
     ],
     ids=str,
 )
