@@ -7,9 +7,11 @@ from collections.abc import Callable
 from .digits import digits_mlp, logistic_regression
 from .images import cifar10_cnn, mnist_lenet
 from .lasso import lasso
+from .lda import lda, topics_of
 from .linear_regression import linear_regression
 from .matrix_factorization import matrix_factorization
 from .problem import Batch, Params, Problem
+from .topics import bars, match_topics, top_words
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     factory.__name__: factory
@@ -21,6 +23,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
         mnist_lenet,
         cifar10_cnn,
         matrix_factorization,
+        lda,
     )
 }
 """Name -> factory of all problems; each works without arguments."""
@@ -30,11 +33,16 @@ __all__ = [
     "Batch",
     "Params",
     "Problem",
+    "bars",
     "cifar10_cnn",
     "digits_mlp",
     "lasso",
+    "lda",
     "linear_regression",
     "logistic_regression",
+    "match_topics",
     "matrix_factorization",
     "mnist_lenet",
+    "top_words",
+    "topics_of",
 ]

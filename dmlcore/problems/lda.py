@@ -1,0 +1,185 @@
+"""Latent Dirichlet allocation: topics of a corpus by collapsed Gibbs sampling."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dmlcore import checks
+from dmlcore.data import Corpus
+
+from .problem import Batch, Params, Problem, frozen
+from .topics import bars
+
+MOST_TOPICS = 2**15 - 1
+"""As many as 16 bits tell apart."""
+
+TOGETHER = 64
+"""Documents that are evaluated at a time."""
+
+
+def lda(
+    corpus: Corpus | None = None,
+    num_topics: int = 10,
+    alpha: float = 0.1,
+    beta: float = 0.1,
+    num_documents: int = 400,
+    document_length: int = 100,
+    seed: int = 0,
+) -> Problem:
+    """Latent Dirichlet allocation by collapsed Gibbs sampling; its tasks are additive updates of counts.
+
+    A sample is a document, and a task one sweep over the tokens of its documents: each token in turn leaves
+    its topic and draws a new one, k with probability proportional to
+
+        (n_wk + beta) / (n_k + V beta) * (n_dk + alpha),
+
+    where n counts the other tokens of the word w, of the document d, and all of topic k. The task sees its
+    own moves at once, and those of others as far as they are in its view. Word-topic counts are everybody's
+    and travel; the topic of a token is its document's owner's, stays there, and n_dk follows from it.
+
+    Guarantee: n_wk are the counts of the tokens' topics in every version and every view, under every policy,
+    fault and engine, so they sum to the number of tokens and none is negative; the optimizer is
+    `optax.identity()`.
+
+    Args:
+        corpus: documents, such as `read_bag_of_words` of `dmlcore.data` returns. Default: `bars`.
+        num_topics: K, 2 to 32767.
+        alpha: prior of a document's topics, > 0.
+        beta: prior of a topic's words, > 0.
+        num_documents: of the bars, >= 1; only where no corpus is given.
+        document_length: tokens of each, >= 1; likewise.
+        seed: of the bars, >= 0; likewise.
+
+    Returns:
+        The problem. Batches are dicts of `document` (B,), `length` (B,) and `words` (B, L), filled up to the
+        longest document; parameters are the counts `word_topic` (V, K) and `topic` of each token (D, L).
+        Metrics: `loss`, the negative log likelihood in nats per token of the training documents, under the
+        estimates of `topics_of` and of each document's topics; and `perplexity`, exp(loss).
+
+    Raises:
+        ValueError: an argument is out of range, or the corpus has no tokens.
+
+    >>> lda()
+    Problem(lda, 400 samples)
+
+    Reference: Griffiths and Steyvers 2004, "Finding scientific topics", PNAS 101, equations 5 to 7; Blei, Ng
+    and Jordan 2003, JMLR 3, section 7.1, for the perplexity; Ho et al., NIPS 2013, section 5.
+    """
+    if corpus is None:
+        corpus = bars(num_documents, document_length, seed=seed)
+    elif not isinstance(corpus, Corpus):
+        checks.fail("corpus", corpus, "a Corpus of dmlcore.data, or None")
+    elif (num_documents, document_length, seed) != (400, 100, 0):
+        checks.fail(
+            "num_documents, document_length, seed", (num_documents, document_length, seed), "defaults"
+        )
+    if not len(corpus.word):
+        checks.fail("corpus", corpus, "one with tokens")
+    return _lda(
+        corpus,
+        checks.integer("num_topics", num_topics, low=2, high=MOST_TOPICS),
+        checks.real("alpha", alpha, above=0, high=1e6),
+        checks.real("beta", beta, above=0, high=1e6),
+    )
+
+
+@cache
+def _lda(corpus: Corpus, num_topics: int, alpha: float, beta: float) -> Problem:
+    lengths = np.bincount(corpus.document, minlength=corpus.num_documents)
+    num_words, longest = len(corpus.vocabulary), int(lengths.max())
+    there = np.arange(longest) < lengths[:, None]
+    words = np.zeros(there.shape, np.int32)
+    words[there] = corpus.word
+    data = {
+        "document": frozen(np.arange(corpus.num_documents), np.int32),
+        "length": frozen(lengths, np.int32),
+        "words": frozen(words, np.int32),
+    }
+    # As small as can be: with every version of the parameters goes the topic of every token.
+    number = jnp.int8 if num_topics <= 127 else jnp.int16
+    each = np.arange(num_topics)
+
+    def init(key: jax.Array) -> Params:
+        topic = jax.random.randint(key, (corpus.num_documents, longest), 0, num_topics, jnp.int32)
+        topic = jnp.where(there, topic, 0)
+        counts = jnp.zeros((num_words, num_topics), jnp.int32).at[words, topic].add(there)
+        return {"word_topic": counts, "total": counts.sum(0), "topic": topic.astype(number)}
+
+    def update(view: Params, batch: Batch, key: jax.Array) -> Params:
+        documents, length, words = batch["document"], batch["length"], batch["words"]
+        topic = view["topic"][documents].astype(jnp.int32)
+        number_of, there = jnp.arange(len(documents))[:, None], jnp.arange(longest) < length[:, None]
+        document_topic = jnp.zeros((len(documents), num_topics), jnp.int32).at[number_of, topic].add(there)
+        uniform = jax.random.uniform(key, words.shape)
+
+        def sweep(d: Any, state: Any) -> Any:
+            def draw(i: Any, state: Any) -> Any:
+                word_topic, total, in_document, topic = state
+                word, left = words[d, i], each == topic[i]
+                of_word = word_topic[word] - left
+                total, in_document = total - left, in_document - left
+                likely = (of_word + beta) / (total + num_words * beta) * (in_document + alpha)
+                up_to = jnp.cumsum(likely)
+                # The first whose sum exceeds the draw; the last may not, by rounding.
+                new = jnp.minimum((up_to <= uniform[d, i] * up_to[-1]).sum(), num_topics - 1)
+                joined = each == new
+                word_topic = word_topic.at[word].set(of_word + joined)
+                return word_topic, total + joined, in_document + joined, topic.at[i].set(new)
+
+            word_topic, total, moved = state
+            state = jax.lax.fori_loop(0, length[d], draw, (word_topic, total, document_topic[d], topic[d]))
+            # Row by row, which is much sooner done than scattering all of them.
+            row = (state[3] - topic[d]).astype(number)
+            return state[0], state[1], jax.lax.dynamic_update_index_in_dim(moved, row, documents[d], 0)
+
+        state = view["word_topic"], view["total"], jnp.zeros_like(view["topic"])
+        word_topic, total, moved = jax.lax.fori_loop(0, len(documents), sweep, state)
+        counts = {"word_topic": word_topic - view["word_topic"], "total": total - view["total"]}
+        return {**counts, "topic": moved}
+
+    def evaluate(params: Params, eval_data: Batch) -> dict[str, jax.Array]:
+        topics = topics_of(params, beta)
+
+        def log_likelihood(document: Any) -> jax.Array:
+            words, length, topic = document
+            there = jnp.arange(longest) < length
+            shares = jnp.zeros(num_topics).at[topic].add(there) + alpha
+            return (jnp.log(shares / shares.sum() @ topics[:, words]) * there).sum()
+
+        documents = eval_data["words"], eval_data["length"], params["topic"].astype(jnp.int32)
+        loss = -jax.lax.map(log_likelihood, documents, batch_size=TOGETHER).sum() / len(corpus.word)
+        return {"loss": loss, "perplexity": jnp.exp(loss)}
+
+    return Problem(
+        name="lda",
+        init=init,
+        data=data,
+        evaluate=evaluate,
+        eval_data=data,
+        update=update,
+        travels=lambda params: (params["word_topic"], params["total"]),
+    )
+
+
+def topics_of(params: Params, beta: float = 0.1) -> jax.Array:
+    """Returns the topics that the counts of `lda` tell of: (n_wk + beta) / (n_k + V beta).
+
+    Args:
+        params: of `lda`.
+        beta: prior of a topic's words, as for `lda`.
+
+    Returns:
+        Distributions over words, (K, V).
+
+    >>> topics_of({"word_topic": np.array([[3, 0], [0, 1]])}, beta=1.0).tolist()
+    [[0.800000011920929, 0.20000000298023224], [0.3333333432674408, 0.6666666865348816]]
+
+    Reference: Griffiths and Steyvers 2004, equation 6.
+    """
+    counts = params["word_topic"].T + beta
+    return counts / counts.sum(1, keepdims=True)
