@@ -43,7 +43,16 @@ PARAMETERS = {
 KEY = jax.random.key(0)
 
 
-@pytest.fixture(params=[pytest.param(name, marks=needs_data if name in REAL else ()) for name in PROBLEMS])
+ADDITIVE = ("lasso", "lda")  # they have tests of their own
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=needs_data if name in REAL else ())
+        for name in PROBLEMS
+        if name not in ADDITIVE
+    ]
+)
 def name(request):
     return request.param
 
@@ -68,7 +77,17 @@ def mean_loss(problem):
     return lambda params, batch: problem.losses(params, batch).mean()
 
 
-# Every problem
+@pytest.mark.parametrize("additive", ADDITIVE)
+def test_an_update_is_a_tree_like_the_parameters(additive):
+    problem = PROBLEMS[additive]()
+    assert problem is PROBLEMS[additive]()
+    assert (problem.additive, problem.name) == (True, additive)
+    assert {len(leaf) for leaf in jax.tree.leaves(problem.data)} == {problem.num_samples}
+    params = jax.eval_shape(problem.init, KEY)
+    assert jax.eval_shape(problem.update, params, rows(problem, slice(3)), KEY) == params
+
+
+# Every problem with gradients
 
 
 def test_same_arguments_give_the_same_object(name):
