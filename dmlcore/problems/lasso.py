@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -89,9 +90,10 @@ def _lasso(
     dtype: str,
 ) -> Problem:
     rng = np.random.default_rng(seed)
-    columns = rng.standard_normal((num_features, num_samples), dtype)  # X', a row for each feature
+    real: Any = dtype
+    columns = rng.standard_normal((num_features, num_samples), real)  # X', a row for each feature
     columns *= np.sqrt(1 - correlation)
-    columns += np.sqrt(correlation) * rng.standard_normal(num_samples, dtype)
+    columns += np.sqrt(correlation) * rng.standard_normal(num_samples, real)
     columns /= np.linalg.norm(columns, axis=1, keepdims=True)
     columns.flags.writeable = False  # no copy: at the paper's size it is most of a gigabyte
     places = rng.choice(num_features, num_nonzeros, replace=False)
