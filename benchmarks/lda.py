@@ -24,7 +24,7 @@ import dmlcore as dml
 from dmlcore.data import Corpus, read_bag_of_words
 from dmlcore.replayer.compiled import Replay
 
-WORKERS, SWEEPS, REPEATS = 8, 5, 7
+WORKERS, SWEEPS, REPEATS = 8, 20, 7
 ALPHA = BETA = 0.1
 SHARES = (1.0, 0.1)  # of a worker's documents, in a task: a clock of Ho et al. is one or the other
 POLICIES = {"BSP": dml.bsp(), "SSP(3)": dml.ssp(3), "ASP": dml.asp()}

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 from clusters import MIXED
 from scipy import stats
+from wheels import check_topics
 
 import dmlcore as dml
 from dmlcore.policies import ALL_POLICIES
@@ -75,6 +76,21 @@ def table(problem, cases):
         for case in cases
         for policy, optimizer, cluster in [case]
     }
+
+
+def additive():
+    """Whether additive updates on eight devices leave the bits of a replay on one, and counts whole."""
+    problem = dml.problems.lda(num_documents=48, document_length=12)
+    found = {}
+    for policy in FEW:
+        options = {"updates": 40, "batch_size": 3, "seed": 4}
+        runs = [
+            dml.train(problem, TWELVE, POLICIES[policy](), optax.identity(), engine=engine, **options)
+            for engine in ("simulate", "devices")
+        ]
+        check_topics(problem, runs[1].params)
+        found[policy] = bool((flat(runs[0].params) == flat(runs[1].params)).all())
+    return found
 
 
 def shardings(problem):
@@ -146,6 +162,7 @@ def main():
     result["fewer"] = {
         str(count): compare(problem, MIXED, "ssp", "sgd", jax.devices()[:count]) for count in (1, 3)
     }
+    result["additive"] = additive()
     result["page"] = page()
     result["threads"] = threads(problem)
     with jax.enable_x64(True):

@@ -102,6 +102,10 @@ def test_any_number_of_devices(measured, devices):
     assert measured["fewer"][devices]["params"] <= 1e-5
 
 
+def test_additive_updates_have_the_bits_of_replay(measured):
+    assert measured["additive"] == {"bsp": True, "ssp": True, "k_async": True}
+
+
 def test_tasks_are_spread_over_eight_devices(measured):
     devices, tasks, own = np.array(measured["shardings"]).T
     assert (devices == 8).all()

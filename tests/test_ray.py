@@ -8,12 +8,13 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL
-from engine_runs import RECORDED, check_counts, check_replay
+from engine_runs import RECORDED, check_counts, check_replay, same_bits
+from wheels import check_topics
 
 import dmlcore as dml
 from dmlcore.engines import on_ray
 from dmlcore.engines.serving import WorkerError
-from dmlcore.faults import ServerCrash, random_faults
+from dmlcore.faults import Crash, ServerCrash, random_faults
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 FAST = dml.engines.ray(time_scale=0.02, keep=True)
@@ -42,6 +43,16 @@ def test_a_state_of_an_optimizer_travels(ray_cluster):
     problem, optimizer = dml.problems.digits_mlp(), optax.adam(1e-3)
     run = dml.train(problem, EXPONENTIAL, dml.ssp(2), optimizer, updates=100, engine=FAST)
     check_replay(run, problem, optimizer)
+
+
+def test_additive_updates(ray_cluster):
+    """Counts are whole, and the trace replays to the same bits; a process is killed on the way."""
+    problem, adding = dml.problems.lda(num_documents=40, document_length=20), optax.identity()
+    cluster = EXPONENTIAL.with_faults(Crash(worker=1, time=0.3, seconds=0.2))
+    engine = dml.engines.ray(time_scale=0.5, keep=True)
+    run = dml.train(problem, cluster, dml.ssp(3), adding, updates=120, batch_size=5, engine=engine)
+    check_topics(problem, run.params)
+    assert same_bits(run.params, dml.replay(run.trace, problem, adding).params)
 
 
 @pytest.mark.parametrize("family", [dml.ssp, dml.essp])

@@ -1,4 +1,4 @@
-"""A tiny additive problem that tests share: each sample is a wheel, which its owner turns."""
+"""Additive problems that tests share: a tiny one, each sample a wheel that its owner turns; and topics."""
 
 import functools
 
@@ -62,3 +62,17 @@ def turned(trace, num_wheels, counts=lambda task: True):
         places = task.clock * task.batch_size + np.arange(task.batch_size)
         turns[own[places % len(own)]] += counts(task)
     return turns
+
+
+def check_topics(problem, params):
+    """Word-topic counts are those of the tokens' topics, so they sum to the tokens and none is negative."""
+    words, length, topic = problem.data["words"], problem.data["length"], np.asarray(params["topic"])
+    there = np.arange(words.shape[1]) < length[:, None]
+    counts = np.asarray(params["word_topic"])
+    expected = np.zeros_like(counts)
+    assert ((topic >= 0) & (topic < counts.shape[1])).all()
+    np.add.at(expected, (words[there], topic[there]), 1)
+    assert (counts == expected).all()
+    assert (counts.sum(0) == params["total"]).all()
+    assert counts.sum() == length.sum()
+    assert counts.min() >= 0

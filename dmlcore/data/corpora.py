@@ -78,8 +78,8 @@ def read_bag_of_words(docword: str | Path, vocab: str | Path) -> Corpus:
             f"{num_documents}, a word up to {num_words} and a count, each at least 1"
         )
     document, word, count = entries[np.argsort(entries[:, 0], kind="stable")].T
-    tokens = (np.repeat(column - 1, count) for column in (document, word))
-    return Corpus(*tokens, num_documents, vocabulary)
+    tokens = [np.repeat(column - 1, count) for column in (document, word)]
+    return Corpus(tokens[0], tokens[1], num_documents, vocabulary)
 
 
 def _text(path: str | Path) -> str:

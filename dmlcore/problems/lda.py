@@ -181,5 +181,5 @@ def topics_of(params: Params, beta: float = 0.1) -> jax.Array:
 
     Reference: Griffiths and Steyvers 2004, equation 6.
     """
-    counts = params["word_topic"].T + beta
+    counts = jnp.asarray(params["word_topic"]).T + beta
     return counts / counts.sum(1, keepdims=True)
