@@ -24,7 +24,7 @@ needs_data = pytest.mark.skipif(
 )
 
 REAL = {"mnist_lenet", "cifar10_cnn"}
-ADDITIVE = ("lda",)
+ADDITIVE = ("lasso", "lda")
 LEARNING_RATE = {
     "digits_mlp": 0.2,
     "logistic_regression": 0.2,

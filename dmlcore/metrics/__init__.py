@@ -1,7 +1,7 @@
 """What a run did, in numbers: pure functions of a trace, or of the tidy frame that `compare` returns.
 
-Three questions, a file each: where did the time go (`times`), how old was what the workers read
-(`consistency`), and who was faster (`comparison`).
+Four questions, a file each: where did the time go (`times`), how old was what the workers read
+(`consistency`), what did that cost on a convex problem (`regret`), and who was faster (`comparison`).
 """
 
 from dmlcore.accounts import accounts
@@ -14,7 +14,14 @@ from dmlcore.metrics.comparison import (
     speedup,
     time_to,
 )
-from dmlcore.metrics.consistency import clock_gap, clock_staleness, read_window_violations, staleness
+from dmlcore.metrics.consistency import (
+    clock_gap,
+    clock_staleness,
+    out_of_turn,
+    read_window_violations,
+    staleness,
+)
+from dmlcore.metrics.regret import Walk, walk
 from dmlcore.metrics.times import (
     PHASES,
     clocks_per_second,
@@ -28,6 +35,7 @@ from dmlcore.metrics.times import (
 __all__ = [
     "PHASES",
     "Interval",
+    "Walk",
     "accounts",
     "best_learning_rate",
     "clock_gap",
@@ -38,6 +46,7 @@ __all__ = [
     "fetches",
     "interval",
     "makespan",
+    "out_of_turn",
     "phases",
     "read_window_violations",
     "speedup",
@@ -45,4 +54,5 @@ __all__ = [
     "time_breakdown",
     "time_to",
     "updates_per_second",
+    "walk",
 ]

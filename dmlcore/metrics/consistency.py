@@ -153,3 +153,47 @@ def read_window_violations(trace: Trace, staleness: float) -> pd.DataFrame:
     needed = np.maximum(clock - bound - 1, 0)
     required = np.where(latest[needed] == worker, ready.max(axis=0)[needed], everyone[needed])
     return tasks[(clock > bound) & (version < required)]
+
+
+def out_of_turn(trace: Trace) -> pd.DataFrame:
+    """How many updates each read lacked, and how many it had too early, next to workers that take turns.
+
+    In turn, the read of worker w at clock c would have seen all updates of clocks < c, and those of clock c
+    by workers before w. A worker that keeps its copy has its own updates in it.
+
+    Args:
+        trace: of a policy that applies every push, each worker's in order, such as SSP.
+
+    Returns:
+        One row per task, indexed like `trace.tasks`, with the columns `missing` and `extra`; for SSP their
+        sum is at most `dmlcore.theory.most_out_of_turn`.
+
+    Raises:
+        ValueError: an update of a clock is missing, or late, though one of a later clock was applied.
+
+    >>> from dmlcore.cluster import Cluster
+    >>> from dmlcore.engines import simulate
+    >>> from dmlcore.policies import essp
+    >>> trace = simulate(essp(1), Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s and of 2 s
+    >>> out_of_turn(trace).head(4).values.tolist()
+    [[0, 0], [1, 0], [1, 0], [1, 0]]
+
+    Source: Ho et al. 2013, lemma 1.
+    """
+    worker, clock, version = (trace.tasks[name].to_numpy() for name in ("worker", "clock", "version_read"))
+    applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["worker", "clock"])
+    bounds = np.searchsorted(applied["worker"], np.arange(trace.num_workers + 1))
+    updates, clocks = applied["update"].to_numpy(), applied["clock"].to_numpy()
+    missing, extra = np.zeros((2, len(worker)), int)
+    kept = trace.tasks["pull_start"].isna().to_numpy()
+    for other, (low, high) in enumerate(pairwise(bounds)):
+        if (clocks[low:high] != np.arange(high - low)).any() or (np.diff(updates[low:high]) < 0).any():
+            checks.fail(
+                "trace", f"updates of worker {other} that lack a clock", "one that applies all in order"
+            )
+        in_turn = clock + (other < worker)
+        seen = np.searchsorted(updates[low:high], version)  # version v holds the updates < v
+        seen = np.where(kept & (worker == other), clock, seen)
+        missing += np.maximum(in_turn - seen, 0)
+        extra += np.maximum(seen - in_turn, 0)
+    return pd.DataFrame({"missing": missing, "extra": extra}, index=trace.tasks.index)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from .digits import digits_mlp, logistic_regression
 from .images import cifar10_cnn, mnist_lenet
+from .lasso import lasso
 from .lda import lda, topics_of
 from .linear_regression import linear_regression
 from .matrix_factorization import matrix_factorization
@@ -18,6 +19,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
         digits_mlp,
         logistic_regression,
         linear_regression,
+        lasso,
         mnist_lenet,
         cifar10_cnn,
         matrix_factorization,
@@ -34,6 +36,7 @@ __all__ = [
     "bars",
     "cifar10_cnn",
     "digits_mlp",
+    "lasso",
     "lda",
     "linear_regression",
     "logistic_regression",

@@ -1,0 +1,97 @@
+"""What is proved about stale synchronous parallel: step sizes, a bound on the regret, one on late updates."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dmlcore import checks
+
+
+def regret_rates(
+    distance: float, lipschitz: float, staleness: int, num_workers: int, steps: int
+) -> np.ndarray:
+    """Returns the step sizes of theorem 1: eta_t = sigma / sqrt(t), sigma = F / (L sqrt(2 (s + 1) P)).
+
+    Args:
+        distance: F, where |x - x'|^2 / 2 <= F^2 for the points that are visited, > 0.
+        lipschitz: L of every f_t, > 0.
+        staleness: s, clocks, >= 0.
+        num_workers: P, >= 1.
+        steps: T, updates of all workers, >= 1.
+
+    Returns:
+        eta_1 to eta_T, (T,). Update t is that of worker (t - 1) mod P at clock (t - 1) // P.
+
+    Raises:
+        ValueError: an argument outside its range.
+
+    Example:
+        >>> regret_rates(2.0, 1.0, staleness=1, num_workers=4, steps=4).round(4)
+        array([0.5   , 0.3536, 0.2887, 0.25  ])
+
+    Reference: Ho et al. 2013, theorem 1.
+    """
+    steps = checks.integer("steps", steps, low=1)
+    sigma = distance / (lipschitz * math.sqrt(_doubled_window(distance, lipschitz, staleness, num_workers)))
+    return sigma / np.sqrt(np.arange(1, steps + 1))
+
+
+def regret_bound(distance: float, lipschitz: float, staleness: int, num_workers: int, steps: int) -> float:
+    """Returns 4 F L sqrt(2 (s + 1) P T): the most that stale reads may cost in sum, with these step sizes.
+
+    Where f = f_1 + ... + f_T is a sum of convex functions, x* its minimum and x_t what the t-th read saw,
+    sum_t f_t(x_t) - f_t(x*) is at most this. No regret is above sqrt(2) F L T, so that the bound says
+    something from T > 16 (s + 1) P on.
+
+    Args:
+        distance: F, as in `regret_rates`.
+        lipschitz: L.
+        staleness: s, clocks.
+        num_workers: P.
+        steps: T.
+
+    Raises:
+        ValueError: an argument outside its range.
+
+    Example:
+        >>> regret_bound(2.0, 1.0, staleness=1, num_workers=4, steps=100)
+        320.0
+
+    Reference: Ho et al. 2013, theorem 1.
+    """
+    steps = checks.integer("steps", steps, low=1)
+    window = _doubled_window(distance, lipschitz, staleness, num_workers)
+    return 4 * distance * lipschitz * math.sqrt(window * steps)
+
+
+def most_out_of_turn(staleness: int, num_workers: int) -> int:
+    """Returns 2 s (P - 1): so many updates a read may lack or have beyond those before it in turn.
+
+    In turn means clock by clock, and worker by worker in a clock. For s = 0 it is P - 1: a read of BSP lacks
+    those of its own clock that come before it.
+
+    Args:
+        staleness: s, clocks, >= 0.
+        num_workers: P, >= 1.
+
+    Raises:
+        ValueError: an argument outside its range.
+
+    Example:
+        >>> most_out_of_turn(3, 8), most_out_of_turn(0, 8)
+        (42, 7)
+
+    Reference: Ho et al. 2013, lemma 1.
+    """
+    staleness = checks.integer("staleness", staleness, low=0)
+    return max(2 * staleness, 1) * (checks.integer("num_workers", num_workers, low=1) - 1)
+
+
+def _doubled_window(distance: float, lipschitz: float, staleness: int, num_workers: int) -> int:
+    """2 (s + 1) P, once all arguments have been looked at."""
+    checks.real("distance", distance, above=0, high=1e150)
+    checks.real("lipschitz", lipschitz, above=0, high=1e150)
+    staleness = checks.integer("staleness", staleness, low=0)
+    return 2 * (staleness + 1) * checks.integer("num_workers", num_workers, low=1)
