@@ -76,7 +76,7 @@ def test_correlated_features_diverge_beyond_the_bound(num_workers):
         (dml.k_sync(3), (), optax.identity()),
         (dml.essp(1), (Crash(1, 0.5, 1.0), LostPush(0, 3, 0.1), DoubledPush(2, 5, 0.1)), optax.identity()),
     ],
-    ids=str,
+    ids=["ssp", "damped", "asp", "k_sync", "faults"],
 )
 def test_w_is_x_beta_after_any_schedule(policy, faults, optimizer):
     problem = dml.problems.lasso(**SHAPE)
