@@ -15,6 +15,7 @@ from dmlcore.faults import Crash, DoubledPush, Faults, Hang, LostPush, ServerCra
 from dmlcore.policies import ALL_POLICIES
 
 SEEDS, SAMPLES, SECONDS = 200, 32 * 160, 1.3
+SGD = optax.sgd(0.1)
 
 
 def faulty(seed):
@@ -36,9 +37,7 @@ def without_faults(policy):
     """Final losses of fault-free runs."""
     problem, rule = dml.problems.digits_mlp(), ALL_POLICIES[policy]()
     traces = [simulate(rule, EXPONENTIAL, **stop(rule), seed=seed) for seed in range(40)]
-    return np.array(
-        [last_loss(dml.replay(trace, problem, optax.sgd(0.1), eval_every=10**6)) for trace in traces]
-    )
+    return np.array([last_loss(dml.replay(trace, problem, SGD, eval_every=10**6)) for trace in traces])
 
 
 @pytest.mark.parametrize("policy", ALL_POLICIES)
@@ -53,7 +52,7 @@ def test_simulated_schedules(policy):
         trace = simulate(rule, faulty(seed), **stop(rule), seed=seed)
         check_counts(trace, **stop(rule))
         seen |= {incident["kind"] for incident in trace.metadata["incidents"]}
-        losses.append(last_loss(dml.replay(trace, problem, optax.sgd(0.1), eval_every=10**6)))
+        losses.append(last_loss(dml.replay(trace, problem, SGD, eval_every=10**6)))
     usual = without_faults(policy)
     assert seen == {"leave", "join", "freeze", "down"}
     assert np.mean(losses <= usual.max()) >= 0.95
@@ -68,9 +67,9 @@ def test_schedules_on_threads(policy, seed):
     problem, engine = dml.problems.digits_mlp(), dml.engines.threads(time_scale=0.25)
     rule = ALL_POLICIES[policy]()
     options = stop(rule) | {"seed": seed, "engine": engine, "eval_every": 10**6}
-    run = dml.train(problem, faulty(seed), rule, optax.sgd(0.1), **options)
+    run = dml.train(problem, faulty(seed), rule, SGD, **options)
     check_counts(run.trace, **stop(rule))
-    check_replay(run, problem, optax.sgd(0.1))
+    check_replay(run, problem, SGD)
     usual = without_faults(policy)
     assert last_loss(run) <= usual.max() + np.ptp(usual)
 
@@ -83,7 +82,7 @@ def end(engine, *faults, **options):
     cluster = LOCK_STEP.with_faults(*faults, **options)
     made = dml.engines.threads(time_scale=2.0) if engine == "threads" else engine
     options = {"updates": 10, "engine": made, "eval_every": 10}
-    return dml.train(dml.problems.digits_mlp(), cluster, dml.bsp(), optax.sgd(0.1), **options).trace
+    return dml.train(dml.problems.digits_mlp(), cluster, dml.bsp(), SGD, **options).trace
 
 
 @pytest.mark.parametrize("engine", ["simulate", "threads"])
@@ -131,7 +130,7 @@ def test_a_copy_of_a_push_comes_after_the_push():
 def test_a_server_that_is_down_at_the_end(engine):
     cluster = EXPONENTIAL.with_faults(ServerCrash(0.9, 0.5), checkpoint_every=5)
     made = dml.engines.threads(time_scale=0.5) if engine == "threads" else engine
-    run = dml.train(dml.problems.digits_mlp(), cluster, dml.asp(), optax.sgd(0.1), seconds=1.0, engine=made)
+    run = dml.train(dml.problems.digits_mlp(), cluster, dml.asp(), SGD, seconds=1.0, engine=made)
     assert run.trace.end_time == 1.0
     assert run.trace.updates["time"].iloc[-1] < 0.9
 
@@ -139,9 +138,7 @@ def test_a_server_that_is_down_at_the_end(engine):
 def test_a_leave_may_make_the_last_update():
     cluster = LOCK_STEP.with_faults(Hang(1, 0.0, 5.0), Crash(1, 0.5))
     for engine in ("simulate", dml.engines.threads(time_scale=1.0)):
-        run = dml.train(
-            dml.problems.digits_mlp(), cluster, dml.bsp(), optax.sgd(0.1), updates=1, engine=engine
-        )
+        run = dml.train(dml.problems.digits_mlp(), cluster, dml.bsp(), SGD, updates=1, engine=engine)
         assert run.trace.end_time == run.trace.updates["time"].iloc[0] >= 0.5
 
 

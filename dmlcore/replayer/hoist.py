@@ -7,6 +7,7 @@ programs by their text.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable
 from typing import Any
@@ -118,12 +119,23 @@ def hoist(function: Callable[..., Any], *args: Any) -> tuple[Program, tuple[np.n
         >>> one == two, float(c), float(two((c,), np.float32(8)))
         (True, 0.5, 4.0)
     """
+    leaves, structure = jax.tree.flatten(args)
+    shapes = tuple(jax.typeof(leaf) for leaf in leaves)
+    real = str(jax.dtypes.canonicalize_dtype(float))  # types of intermediate values may follow from it
+    return _hoist(function, structure, shapes, real)
+
+
+@functools.lru_cache(maxsize=128)  # to trace an optimizer takes longer than to run it for a hundred steps
+def _hoist(
+    function: Callable[..., Any], structure: Any, shapes: tuple[Any, ...], real: str
+) -> tuple[Program, tuple[np.ndarray, ...]]:
+    args = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in shapes])
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
     atoms: list[Any] = [atom for equation in closed.jaxpr.eqns for atom in equation.invars]
     atoms += closed.jaxpr.outvars
     literals = [np.asarray(a.val, a.aval.dtype) for a in atoms if is_hoisted(a)]
     constants = (*map(np.asarray, closed.consts), *literals)
-    return Program(closed, jax.tree.structure(args), jax.tree.structure(shape)), constants
+    return Program(closed, structure, jax.tree.structure(shape)), constants
 
 
 def fingerprint(program: Program, constants: tuple[Any, ...]) -> str:
