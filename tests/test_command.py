@@ -168,5 +168,7 @@ def test_what_lab_and_test_become(monkeypatch):
     assert became[0] == ["-m", "pytest", "-n", processes, "--dist", "worksteal", "-k", "ssp"]
     assert became[1] == ["-m", "pytest", "-n0"]
     assert "--ServerApp.ip=127.0.0.1" in became[2]
+    assert f"--LabApp.default_url=/lab/tree/{command.TOUR}" in became[2]
+    assert (ROOT / "notebooks" / command.TOUR).is_file()
     assert became[2][-2:] == ["--no-browser", "--port=9999"]
     assert not any("token" in word for word in became[2])  # then Jupyter makes one

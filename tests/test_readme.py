@@ -74,22 +74,3 @@ def test_what_it_points_to_is_there():
     for line in code_map.strip().splitlines():
         path = line.split()[0].rstrip(",")
         assert (ROOT / path).exists(), path
-
-
-def test_the_policy_of_the_contributors_page_runs():
-    import dmlcore as dml
-
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    names: dict = {}
-    exec(compile(code, "CONTRIBUTING.md", "exec"), names)
-    cluster = dml.Cluster.uniform(8).with_faults(dml.faults.Crash(1, 0.1, 0.2)).with_stragglers(9)
-    trace = dml.simulate(names["drop_stale"](9), cluster, updates=300)
-    applied = trace.tasks[trace.tasks["update"] >= 0]
-    assert (applied["update"] - applied["version_read"]).max() <= 9
-    assert (trace.tasks["update"] == -1).sum() > 8, "some were dropped"
-    calm = dml.Cluster.uniform(8).with_stragglers(9)
-    loose, asp = (
-        dml.simulate(policy, calm, updates=300) for policy in (names["drop_stale"](10**6), dml.asp())
-    )
-    assert loose.tasks.equals(asp.tasks)

@@ -2,11 +2,14 @@
 
 from dmlcore.papers.adaptive_k_load import PAPER as ADAPTIVE_K_LOAD
 from dmlcore.papers.adaptive_sync import PAPER as ADAPTIVE_SYNC
+from dmlcore.papers.compare import PAPER as COMPARE
 from dmlcore.papers.dbs_sgd import PAPER as DBS_SGD
 from dmlcore.papers.hps import PAPER as HPS
 from dmlcore.papers.paper import Paper, Parameters
 from dmlcore.papers.ssp import PAPER as SSP
 
-PAPERS: dict[str, Paper] = {paper.key: paper for paper in (SSP, ADAPTIVE_SYNC, ADAPTIVE_K_LOAD, HPS, DBS_SGD)}
+PAPERS: dict[str, Paper] = {
+    paper.key: paper for paper in (SSP, ADAPTIVE_SYNC, ADAPTIVE_K_LOAD, HPS, DBS_SGD, COMPARE)
+}
 
 __all__ = ["PAPERS", "Paper", "Parameters"]

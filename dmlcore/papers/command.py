@@ -16,6 +16,8 @@ from dmlcore.papers.arguments import NAME, UsageError, parse, plan
 from dmlcore.papers.manifest import Folders, Job
 from dmlcore.papers.progress import Display, seconds
 
+TOUR = "00_tour.ipynb"  # belongs to no paper: JupyterLab opens on it
+
 
 def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = PAPERS) -> int:
     """Runs one command line and returns its exit code.
@@ -138,7 +140,7 @@ def test(arguments: Sequence[str], root: Path) -> int:
 
 
 def lab(arguments: Sequence[str], root: Path) -> int:
-    """Becomes JupyterLab on the notebooks; never returns.
+    """Becomes JupyterLab on the notebooks, with the tour open; never returns.
 
     Guarantees: it listens on this machine only and asks for a token.
 
@@ -157,6 +159,7 @@ def lab(arguments: Sequence[str], root: Path) -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # the kernel of this interpreter, not one of the user's
     options = ["--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={root / 'notebooks'}",
+               f"--LabApp.default_url=/lab/tree/{TOUR}",
                "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]  # fmt: skip
     return _become(["-m", "jupyterlab", *options, *arguments], root)
 

@@ -1,0 +1,98 @@
+"""The recipes of the contributors' page run as written."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import optax
+import pytest
+from engine_runs import check_replay
+
+import dmlcore as dml
+from dmlcore import claims
+from dmlcore.papers import PAPERS
+from dmlcore.papers.command import main
+
+PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
+
+
+def recipe(title, number=0):
+    """The code of a section, as text."""
+    section = re.search(
+        rf"^## {title}$(.*?)(?=^## |\Z)", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    return re.findall(r"```python\n(.*?)```", section[1], re.DOTALL)[number]
+
+
+def run(title):
+    names: dict = {}
+    exec(compile(recipe(title), f"CONTRIBUTING.md, {title}", "exec"), names)
+    return names
+
+
+def test_a_new_policy():
+    drop_stale = run("A new policy")["drop_stale"]
+    cluster = dml.Cluster.uniform(8).with_faults(dml.faults.Crash(1, 0.1, 0.2)).with_stragglers(9)
+    trace = dml.simulate(drop_stale(9), cluster, updates=300)
+    applied = trace.tasks[trace.tasks["update"] >= 0]
+    assert (applied["update"] - applied["version_read"]).max() <= 9
+    assert (trace.tasks["update"] == -1).sum() > 8, "some were dropped"
+    calm = dml.Cluster.uniform(8).with_stragglers(9)
+    loose, asp = (dml.simulate(policy, calm, updates=300) for policy in (drop_stale(10**6), dml.asp()))
+    assert loose.tasks.equals(asp.tasks)
+
+
+@pytest.mark.parametrize("policy", [dml.asp(), dml.k_sync(2)], ids=str)
+def test_a_new_engine(policy):
+    pool, problem = run("A new engine")["pool"], dml.problems.digits_mlp()
+    cluster = dml.Cluster.uniform(3).with_faults(dml.faults.Crash(1, 0.2, 0.2))
+    ran = dml.train(problem, cluster, policy, optax.sgd(0.1), updates=60, engine=pool(0.1), eval_every=60)
+    assert ran.trace.metadata["engine"] == "pool"
+    assert len(ran.trace.updates) == 60
+    check_replay(ran, problem, optax.sgd(0.1))
+
+
+def test_a_new_problem():
+    wine = run("A new problem")["wine"]
+    problem = wine()
+    assert wine() is problem
+    ran = dml.train(problem, dml.Cluster.uniform(4), dml.ssp(2), optax.sgd(0.2), updates=200, batch_size=16)
+    assert ran.history["loss"].iloc[-1] < 0.2 * ran.history["loss"].iloc[0]
+    assert ran.history["accuracy"].iloc[-1] > 0.95
+    weights = np.zeros((13, 3))
+    batch = {name: rows[:5] for name, rows in problem.data.items()}
+    losses = problem.losses({"weights": weights, "bias": np.zeros(3)}, batch)
+    assert losses == pytest.approx(np.full(5, np.log(3)))
+
+
+def test_a_new_paper(tmp_path, monkeypatch, capsys):
+    """Through the runner, as `python3 paper_repro.py example` would."""
+    import nbformat
+    from nbformat import v4
+
+    declared, cell = recipe("A new paper", 0), recipe("A new paper", 1)
+    names: dict = {}
+    exec(compile(declared, "example.py", "exec"), names)
+    paper = names["PAPER"]
+    assert paper.key not in PAPERS
+    (tmp_path / "example.py").write_text(declared, encoding="utf-8")
+    parameters = v4.new_code_cell(
+        'scale = "quick"\nseeds = 3\noutput = ""', metadata={"tags": ["parameters"]}
+    )
+    cells = [parameters, v4.new_code_cell("from example import PAPER\n" + cell)]
+    spec = {"kernelspec": {"name": "python3", "language": "python", "display_name": "Python 3"}}
+    (tmp_path / "notebooks").mkdir()
+    nbformat.write(v4.new_notebook(cells=cells, metadata=spec), tmp_path / "notebooks" / paper.notebook)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(PAGE.parent)]))
+    code = main([paper.key], root=tmp_path, papers={paper.key: paper})
+    assert code == 0, capsys.readouterr().out
+    folder = tmp_path / "figures" / paper.key
+    (result,) = claims.read(folder / "claims.json").claims
+    assert result.verdict == "reproduced"
+    assert json.loads((folder / "claims.json").read_text())["command"].startswith(
+        "python3 paper_repro.py example"
+    )
+    assert (folder / "timeline.png").is_file()
+    assert paper.figures["timeline.png"] in (tmp_path / "figures/report.html").read_text()
