@@ -16,6 +16,8 @@ with contextlib.suppress(ImportError):
                 return "Ray's cluster"
             if "test_conformance" in path:  # one run, many questions
                 return name.partition("[")[2] or nodeid
+            if "test_browser" in path:
+                return "JupyterLab"
             return "eight devices" if "test_devices" in path else nodeid
 
     def pytest_xdist_make_scheduler(config, log):
