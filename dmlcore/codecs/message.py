@@ -120,6 +120,8 @@ def floats(leaf: Any) -> jax.Array:
 
 def round_up(value: Any) -> Any:
     """Returns the least 32-bit float >= `value`, in the type of `value`: what fits in a header."""
+    if value.dtype == jnp.float32:
+        return value
     short = value.astype(jnp.float32)
     up = jnp.nextafter(short, jnp.float32(jnp.inf))
     return jnp.where(short.astype(value.dtype) < value, up, short).astype(value.dtype)
