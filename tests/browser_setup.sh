@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${1:-.venv/bin/python}
-if ! command -v chromium >/dev/null; then
+if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null; then
   root=$([[ $(id -u) = 0 ]] || echo sudo)
   $root apt-get update -q
   $root apt-get install -qy --no-install-recommends chromium fonts-dejavu-core

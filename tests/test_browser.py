@@ -79,15 +79,23 @@ def lab(tmp_path_factory):
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
-    while socket.socket().connect_ex(("127.0.0.1", port)):
-        assert process.poll() is None, (home / "lab.log").read_text()
-        time.sleep(0.1)
-    yield f"http://127.0.0.1:{port}", start
-    process.send_signal(signal.SIGTERM)  # on which it shuts down its kernels
     try:
+        while not listens(port):
+            assert process.poll() is None, (home / "lab.log").read_text()
+            assert time.monotonic() < start + 120, "JupyterLab does not listen"
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}", start
+        process.send_signal(signal.SIGTERM)  # on which it shuts down its kernels
         process.wait(10)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def listens(port):
+    """Whether somebody does, on this machine."""
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def picture(page, name):

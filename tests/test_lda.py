@@ -192,8 +192,9 @@ def written(folder, docword, vocab="cat\ndog\nemu\n", compress=gzip.compress):
     return paths
 
 
-def test_bags_of_words_are_read(tmp_path):
-    corpus = read_bag_of_words(*written(tmp_path, f"3\n3\n4\n{ENTRIES}"))
+@pytest.mark.parametrize("vocab", ["cat\ndog\nemu\n", "cat\ndog\nemu", "cat\r\ndog\r\nemu\r\n"])
+def test_bags_of_words_are_read(tmp_path, vocab):
+    corpus = read_bag_of_words(*written(tmp_path, f"3\n3\n4\n{ENTRIES}", vocab))
     assert corpus.document.tolist() == [0, 0, 0, 0, 2, 2, 2]
     assert corpus.word.tolist() == [1, 1, 1, 0, 0, 2, 2]
     assert (corpus.num_documents, corpus.vocabulary) == (3, ("cat", "dog", "emu"))

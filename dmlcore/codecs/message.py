@@ -41,8 +41,8 @@ def transmit(codec: Codec, key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
         codec: how arrays are rounded.
         key: random key of this message; None where the codec draws nothing.
         memory: from `codec.init(tree)`, or from the message before.
-        tree: any pytree of floating arrays, in float32 or float64. Magnitudes up to 1e37: headers are 32-bit
-            floats, and so are their reciprocals.
+        tree: any pytree of floating arrays, in float32 or float64. Magnitudes up to 1e37, and norms where a
+            codec sends them: headers are 32-bit floats, and so are their reciprocals.
 
     Returns:
         The tree as received, and the next memory.

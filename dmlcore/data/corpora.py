@@ -56,7 +56,7 @@ def read_bag_of_words(docword: str | Path, vocab: str | Path) -> Corpus:
 
     Reference: Newman, Bag of Words, UCI Machine Learning Repository, 2008.
     """
-    vocabulary = tuple(_text(vocab).split("\n")[:-1])
+    vocabulary = tuple(_text(vocab).replace("\r\n", "\n").removesuffix("\n").split("\n"))
     try:
         numbers = np.array(_text(docword).split(), np.int64)
     except (ValueError, OverflowError) as error:

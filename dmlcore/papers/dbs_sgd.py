@@ -166,8 +166,8 @@ PAPER = Paper(
         "best learning rate.",
         "rates.png": "Training loss after equal samples against the learning rate, for each method.",
         "settings.png": "Training loss of DBS-SGD over that of equal batches after equal samples, for four "
-        "profiles of speeds and three numbers of workers. Left: at one learning rate. Right: each at its "
-        "best.",
+        "profiles of speeds and three numbers of workers. Left: at one learning rate. Right: each at the "
+        "better of that rate and twice it.",
         "speedup.png": "Samples per second against one worker, over the number of workers.",
     },
     data={"full": ("mnist", "cifar10")},

@@ -171,8 +171,8 @@ PAPER = Paper(
         "objective.png": "Left: objective against virtual time for BSP, SSP, ESSP and ASP on matrix "
         "factorization, digits and Lasso, all at the learning rate that suits BSP best. Right: time to the "
         "target against the learning rate.",
-        "lda.png": "Left: perplexity of LDA against virtual time for BSP, SSP, ESSP and ASP. Right: the true "
-        "topics, which are bars, and those that each method has found at the end.",
+        "lda.png": "Above: perplexity of LDA against virtual time for BSP, SSP, ESSP and ASP. Below: the "
+        "true topics, which are bars, and those that BSP, SSP and ASP have found at the end, on one seed.",
         "links.png": "Time to the target on digits against the latency of the links, for BSP, SSP and ASP.",
         "breakdown.png": "Share of time that workers compute, transfer and wait, against the staleness s.",
         "interior_optimum.png": "Clocks per second rise with s, progress per clock falls, and the time to "
@@ -183,8 +183,8 @@ PAPER = Paper(
         "theorem.png": "Measured over bound against s, for 2, 8 and 32 workers: the regret of theorem 1, the "
         "distance that it presumes, and the updates out of turn of lemma 1.",
         "scaling.png": "Time to the target of Lasso against the number of workers for BSP, SSP with the best "
-        "s, and ASP, next to one worker's divided by their number, with transient and with persistent "
-        "stragglers.",
+        "s, and ASP, next to one worker's divided by their number, with transient and, on two seeds, with "
+        "persistent stragglers.",
     },
     data={"full": ("mnist",)},
     quick_seconds=110,

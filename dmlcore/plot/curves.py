@@ -91,7 +91,7 @@ def loss_curves(
         if len(sound) > 1:
             ax.fill_between(grid, low, high, color=colors[name], alpha=0.18, linewidth=0)
     if target is not None:
-        ax.axhline(target, color="black", linestyle=(0, (2, 2)), linewidth=1.2, label=f"target {target:g}")
+        ax.axhline(target, color="black", linestyle=(0, (2, 2)), linewidth=1.2, label=f"target {target:.3g}")
     if logx:
         log_axis(ax, "x")
     if logy:

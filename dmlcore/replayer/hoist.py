@@ -129,7 +129,8 @@ def hoist(function: Callable[..., Any], *args: Any) -> tuple[Program, tuple[np.n
 def _hoist(
     function: Callable[..., Any], structure: Any, shapes: tuple[Any, ...], real: str
 ) -> tuple[Program, tuple[np.ndarray, ...]]:
-    args = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in shapes])
+    inputs = [jax.ShapeDtypeStruct(each.shape, each.dtype, weak_type=each.weak_type) for each in shapes]
+    args = jax.tree.unflatten(structure, inputs)
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
     atoms: list[Any] = [atom for equation in closed.jaxpr.eqns for atom in equation.invars]
     atoms += closed.jaxpr.outvars
