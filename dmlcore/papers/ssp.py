@@ -187,5 +187,5 @@ PAPER = Paper(
         "persistent stragglers.",
     },
     data={"full": ("mnist",)},
-    quick_seconds=110,
+    quick_seconds=160,
 )
