@@ -83,6 +83,12 @@ def test_wrong_settings_are_refused_and_change_nothing(explorer, wrong, message)
         dml.explore(**{"workers": 4, **wrong})
 
 
+def test_updates_are_added_as_they_are():
+    """Lasso's loss goes down: its tasks are no gradients, and no rate scales them."""
+    loss = dml.explore(dml.problems.lasso(), seconds=1.0).run.history["loss"]
+    assert loss.iloc[-1] < loss.iloc[0]
+
+
 def test_a_problem_is_told_from_other_things():
     with pytest.raises(ValueError, match="problem: got 3"):
         dml.explore(3)

@@ -78,7 +78,7 @@ class Settings:
         policy: name in `POLICIES`.
         staleness: of SSP and ESSP, and the lower bound of DSSP, whose upper one is 4 more; 0 to 16 clocks.
         k: of the K-sync family, 1 to the number of workers.
-        learning_rate: of plain SGD, 0.001 to 10.
+        learning_rate: of plain SGD, 0.001 to 10; additive problems such as `lasso` have none.
         seconds: length of the run on the virtual clock, 0.5 to 60.
         seed: of everything random.
 
@@ -153,5 +153,5 @@ class Settings:
 
     def run(self, problem: Problem) -> Run:
         """Returns what training under these settings leaves; the same settings give the same run."""
-        optimizer = optax.sgd(self.learning_rate)
+        optimizer = optax.identity() if problem.additive else optax.sgd(self.learning_rate)
         return train(problem, self.cluster(), self.method(), optimizer, seconds=self.seconds, seed=self.seed)
