@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -64,14 +65,11 @@ def clock_staleness(trace: Trace, tasks: int | None = None) -> pd.Series:
         wanted = min(checks.integer("tasks", tasks, low=1), len(reads))
         reads = reads.iloc[np.linspace(0, len(reads) - 1, wanted).round().astype(int)]
     worker, clock, version = (reads[name].to_numpy() for name in reads)
-    applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["worker", "update"])
-    bounds = np.searchsorted(applied["worker"], np.arange(trace.num_workers + 1))
-    updates, clocks = applied["update"].to_numpy(), applied["clock"].to_numpy()
     counts = []
-    for other, (low, high) in enumerate(pairwise(bounds)):
-        newest = np.maximum.accumulate(np.concatenate([[-1], clocks[low:high]]))
+    for other, (updates, clocks) in enumerate(_applied(trace, "update")):
+        newest = np.maximum.accumulate(np.concatenate([[-1], clocks]))
         others = worker != other
-        seen = newest[np.searchsorted(updates[low:high], version[others])]  # version v holds the updates < v
+        seen = newest[np.searchsorted(updates, version[others])]  # version v holds the updates < v
         counts.append(pd.Series(*np.unique(seen - clock[others], return_counts=True)[::-1]))
     return pd.concat(counts).groupby(level=0).sum().rename("reads").rename_axis("clocks")
 
@@ -181,19 +179,25 @@ def out_of_turn(trace: Trace) -> pd.DataFrame:
     Source: Ho et al. 2013, lemma 1.
     """
     worker, clock, version = (trace.tasks[name].to_numpy() for name in ("worker", "clock", "version_read"))
-    applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["worker", "clock"])
-    bounds = np.searchsorted(applied["worker"], np.arange(trace.num_workers + 1))
-    updates, clocks = applied["update"].to_numpy(), applied["clock"].to_numpy()
     missing, extra = np.zeros((2, len(worker)), int)
     kept = trace.tasks["pull_start"].isna().to_numpy()
-    for other, (low, high) in enumerate(pairwise(bounds)):
-        if (clocks[low:high] != np.arange(high - low)).any() or (np.diff(updates[low:high]) < 0).any():
+    for other, (updates, clocks) in enumerate(_applied(trace, "clock")):
+        if (clocks != np.arange(len(clocks))).any() or (np.diff(updates) < 0).any():
             checks.fail(
                 "trace", f"updates of worker {other} that lack a clock", "one that applies all in order"
             )
         in_turn = clock + (other < worker)
-        seen = np.searchsorted(updates[low:high], version)  # version v holds the updates < v
+        seen = np.searchsorted(updates, version)  # version v holds the updates < v
         seen = np.where(kept & (worker == other), clock, seen)
         missing += np.maximum(in_turn - seen, 0)
         extra += np.maximum(seen - in_turn, 0)
     return pd.DataFrame({"missing": missing, "extra": extra}, index=trace.tasks.index)
+
+
+def _applied(trace: Trace, order: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields the updates and the clocks of each worker's applied tasks, by one of the two."""
+    applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["worker", order])
+    bounds = np.searchsorted(applied["worker"], np.arange(trace.num_workers + 1))
+    updates, clocks = applied["update"].to_numpy(), applied["clock"].to_numpy()
+    for low, high in pairwise(bounds):
+        yield updates[low:high], clocks[low:high]
