@@ -61,12 +61,11 @@ def plain(corpus: Corpus, num_topics: int) -> Callable[[], Any]:
         state = word_topic, total, document_topic, topic
         return jax.lax.fori_loop(0, corpus.num_documents, of_document, state)
 
-    topic = jax.random.randint(jax.random.key(0), words.shape, 0, num_topics)
-    word_topic = jnp.zeros((num_words, num_topics), jnp.int32).at[words, topic].add(1)
-    document_topic = jnp.zeros((corpus.num_documents, num_topics), jnp.int32).at[document, topic].add(1)
-
     def run() -> Any:
-        state = [jnp.array(each) for each in (word_topic, word_topic.sum(0), document_topic, topic)]
+        topic = jax.random.randint(jax.random.key(0), words.shape, 0, num_topics)
+        word_topic = jnp.zeros((num_words, num_topics), jnp.int32).at[words, topic].add(1)
+        document_topic = jnp.zeros((corpus.num_documents, num_topics), jnp.int32).at[document, topic].add(1)
+        state = [word_topic, word_topic.sum(0), document_topic, topic]
         for number in range(SWEEPS):
             state = sweep(*state, jax.random.key(number))
         return jax.block_until_ready(state)

@@ -153,7 +153,7 @@ def _run_all(
     check_kind("problem", problem, Problem)
     check_kind("cluster", cluster, Cluster)
     for optimizer in optimizers.values():
-        check_optimizer(optimizer)
+        check_optimizer(optimizer, problem)
     seeds = [check_seed("seeds", seed) for seed in _several("seeds", seeds)]
     if not isinstance(methods, Mapping) or not methods:
         checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")

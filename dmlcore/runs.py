@@ -22,6 +22,7 @@ from dmlcore.engines.engine import resolve
 from dmlcore.engines.setup import Job, Setup
 from dmlcore.engines.stop import stop_rule
 from dmlcore.problems.problem import Problem
+from dmlcore.replayer.additive import factor
 from dmlcore.replayer.coding import coding_by, remembers
 from dmlcore.replayer.compiled import Replay
 from dmlcore.replayer.turns import check_additive
@@ -84,7 +85,7 @@ def train(
         cluster: on what.
         policy: the server's rule, such as `ssp(staleness=3)`.
         optimizer: optax optimizer, which the server applies to every update's weighted gradient; for additive
-            problems `optax.identity()`, or another that is to change their updates.
+            problems `optax.identity()`, or `optax.scale` where their parameters are no whole numbers.
         updates: stop after so many server updates. Give exactly one of `updates`, `seconds`, `samples`.
         seconds: stop at this time of the engine's clock.
         samples: stop when so many samples are in applied updates.
@@ -121,7 +122,7 @@ def train(
     check_kind("problem", problem, Problem)
     check_kind("cluster", cluster, Cluster)
     check_kind("policy", policy, Policy)
-    check_optimizer(optimizer)
+    check_optimizer(optimizer, problem)
     check_until(until)
     options: dict[str, Any] = {"updates": updates, "seconds": seconds, "samples": samples}
     options |= {"batch_size": batch_size, "load": load, "transport": transport}
@@ -174,7 +175,7 @@ def timeline(
     if problem.additive:
         _check_additive(problem, Setup.checked(policy, cluster, **options))
     if policy.on_observation is not None:
-        check_optimizer(optimizer)
+        check_optimizer(optimizer, problem)
         pipelined = resolve_transport(options.get("transport")).pipelined
         lock_step = policy.staleness == 0 and not pipelined
         workers = cluster.num_workers
@@ -255,7 +256,7 @@ def _replay(
 ) -> list[Run]:
     check_kind("problem", problem, Problem)
     for optimizer in optimizers:
-        check_optimizer(optimizer)
+        check_optimizer(optimizer, problem)
     if not traces:
         checks.fail("traces", "none", "at least one")
     if len(optimizers) != len(traces):
@@ -321,10 +322,12 @@ def history(trace: Trace, evaluations: Sequence[tuple[int, Mapping[str, Any]]]) 
     return pd.concat([pd.DataFrame({"update": at}), costs, pd.DataFrame(metrics)], axis=1)
 
 
-def check_optimizer(optimizer: Any) -> None:
-    """Raises ValueError unless `optimizer` is an optax optimizer."""
+def check_optimizer(optimizer: Any, problem: Problem | None = None) -> None:
+    """Raises ValueError unless `optimizer` is an optax optimizer, and one for the problem."""
     if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
         checks.fail("optimizer", optimizer, "an optax optimizer, such as optax.sgd(0.1)")
+    if problem is not None and problem.additive:
+        factor(problem, optimizer)
 
 
 def check_until(until: Mapping[str, float] | None) -> dict[str, float]:

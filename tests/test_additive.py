@@ -100,13 +100,21 @@ def test_two_runs_have_the_same_bits_and_lanes_are_runs():
     assert all(same_bits(lane.params, run.params) for lane, run in zip(lanes, runs, strict=True))
 
 
-def test_weights_do_not_scale_and_the_optimizer_may():
-    doubled = optax.stateless(lambda u, params: jax.tree.map(lambda leaf: 2 * leaf, u))
+def test_weights_do_not_scale():
     trace = dml.simulate(dml.ssp(2), MIXED, updates=20, batch_size=4)
     assert (trace.tasks["weight"].loc[trace.tasks["update"] >= 0] == 1 / 4).all()
-    once, twice = (dml.replay(trace, wheels(), optimizer).params["turns"] for optimizer in (ADD, doubled))
-    assert (once == turned(trace, 96)).all()
-    assert (twice == 2 * once).all()
+    assert (dml.replay(trace, wheels(), ADD).params["turns"] == turned(trace, 96)).all()
+
+
+def test_the_optimizer_is_to_add():
+    def updates(optimizer):
+        return dml.replay(dml.simulate(dml.asp(), MIXED, updates=4, batch_size=4), wheels(), optimizer).trace
+
+    assert len(updates(optax.chain(ADD, optax.identity())).updates) == 4
+    doubled = optax.stateless(lambda u, params: jax.tree.map(lambda leaf: 2 * leaf, u))
+    for other in (doubled, optax.sgd(0.1), optax.adam(1.0), optax.clip(1.0)):
+        with pytest.raises(ValueError, match=r"does more to updates .* allowed is optax.id"):
+            updates(other)
 
 
 @settings(max_examples=100, deadline=None)

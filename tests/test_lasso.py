@@ -25,19 +25,18 @@ def error(run):
 
 def test_a_task_is_the_papers_step_feature_by_feature():
     problem = dml.problems.lasso(num_samples=30, num_features=12, num_nonzeros=4, l1=0.2)
-    x, y = problem.data["x"].astype(float), problem.eval_data.astype(float)
+    x, y = problem.data.astype(float), problem.eval_data.astype(float)
     threshold = 0.2 * np.abs(x @ y).max()  # n lambda
     rng = np.random.default_rng(0)
     beta = rng.normal(size=12)
-    view = {"beta": jnp.array(beta, "float32"), "w": jnp.array(beta @ x, "float32")}
     features = np.array([7, 2, 11])
-    batch = {name: column[features] for name, column in problem.data.items()}
-    pushed = problem.update(view, batch, jax.random.key(0))
+    view = {"beta": jnp.array(beta[features], "float32"), "w": jnp.array(beta @ x, "float32")}
+    pushed = problem.update(view, problem.data[features], jax.random.key(0))
     expected = beta.copy()
     for j in features:
         z = expected[j] + x[j] @ (y - expected @ x)
         expected[j] = np.sign(z) * max(abs(z) - threshold, 0)
-    np.testing.assert_allclose(pushed["beta"], expected - beta, atol=1e-5)
+    np.testing.assert_allclose(pushed["beta"], (expected - beta)[features], atol=1e-5)
     np.testing.assert_allclose(pushed["w"], (expected - beta) @ x, atol=1e-5)
 
 
@@ -45,7 +44,7 @@ def test_a_task_is_the_papers_step_feature_by_feature():
 @pytest.mark.parametrize("num_workers", [1, 8, 32])
 def test_the_optimum_is_reached_where_the_bound_on_parallelism_allows_it(staleness, num_workers):
     problem = dml.problems.lasso(**SHAPE)
-    assert 4 * num_workers <= dml.theory.parallel_coordinates(problem.data["x"].T)
+    assert 4 * num_workers <= dml.theory.parallel_coordinates(problem.data.T)
     run = dml.train(
         problem, cluster(num_workers), dml.ssp(staleness), optax.identity(), samples=40 * 512, batch_size=4,
         until={"loss": (1 + 1e-5) * problem.optimum},
@@ -57,7 +56,7 @@ def test_the_optimum_is_reached_where_the_bound_on_parallelism_allows_it(stalene
 def test_correlated_features_diverge_beyond_the_bound(num_workers):
     """Two at a time are allowed: 2 workers come near the optimum, 32 go ever farther away."""
     problem = dml.problems.lasso(**SHAPE, correlation=0.45)
-    assert 2 < dml.theory.parallel_coordinates(problem.data["x"].T) < 3
+    assert 2 < dml.theory.parallel_coordinates(problem.data.T) < 3
     losses = dml.train(
         problem, cluster(num_workers), dml.bsp(), optax.identity(), samples=20 * 512, batch_size=1
     ).history["loss"]
@@ -83,7 +82,7 @@ def test_w_is_x_beta_after_any_schedule(policy, faults, optimizer):
     rough = cluster(4).with_faults(*faults) if faults else cluster(4)
     run = dml.train(problem, rough, policy, optimizer, updates=300, batch_size=4)
     assert np.abs(run.params["beta"]).sum() > 0
-    np.testing.assert_allclose(run.params["w"], run.params["beta"] @ problem.data["x"], atol=1e-5)
+    np.testing.assert_allclose(run.params["w"], run.params["beta"] @ problem.data, atol=1e-5)
 
 
 def test_one_worker_never_goes_up_and_ends_where_no_feature_wants_to_move():
@@ -91,7 +90,7 @@ def test_one_worker_never_goes_up_and_ends_where_no_feature_wants_to_move():
     run = dml.train(problem, cluster(1), dml.bsp(), optax.identity(), updates=40 * 8, batch_size=64)
     losses = run.history["loss"].to_numpy()
     assert (np.diff(losses) < 1e-6 * losses[0]).all()
-    x, y = problem.data["x"].astype(float), problem.eval_data.astype(float)
+    x, y = problem.data.astype(float), problem.eval_data.astype(float)
     pull, threshold = x @ (y - np.asarray(run.params["w"], float)), 0.1 * np.abs(x @ y).max()
     beta = np.asarray(run.params["beta"])
     np.testing.assert_allclose(pull[beta != 0], threshold * np.sign(beta[beta != 0]), rtol=1e-4)

@@ -27,12 +27,11 @@ def wheels(num_wheels=96):
         return {"place": nothing, "turns": nothing, "counts": counts}
 
     def update(view, batch, key):
-        before = view["place"][batch]
+        before = view["place"]
         after = (before + jax.random.randint(key, batch.shape, 1, PLACES)) % PLACES
-        nothing = jnp.zeros_like(view["place"])
         return {
-            "place": nothing.at[batch].set(after - before),
-            "turns": nothing.at[batch].set(1),
+            "place": after - before,
+            "turns": jnp.ones_like(before),
             "counts": jnp.zeros_like(view["counts"]).at[after].add(1).at[before].add(-1),
         }
 
@@ -43,7 +42,7 @@ def wheels(num_wheels=96):
         lambda params, _: {"loss": params["place"].mean()},
         (),
         update=update,
-        travels=lambda params: params["counts"],
+        local=("place", "turns"),
     )
 
 

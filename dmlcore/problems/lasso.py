@@ -51,10 +51,10 @@ def lasso(
         dtype: "float32", or "float64" where JAX has 64 bits switched on.
 
     Returns:
-        The problem, to be trained with `optax.identity()`, or with `optax.scale` for shorter steps. Batches
-        are dicts of `x` (B, n), columns of X, and `feature` (B,), their numbers; parameters are `beta` (d,)
-        and `w` (n,). Metrics: `loss`, which is F, and `nonzeros` of beta. `optimum` is that of scikit-learn's
-        coordinate descent in float64, a quarter of a minute and 4 gigabytes at the paper's size.
+        The problem, to be trained with `optax.identity()`, or with `optax.scale` for other steps. Batches are
+        columns of X, (B, n); parameters are `beta` (d,) and `w` (n,). Metrics: `loss`, which is F, and
+        `nonzeros` of beta. `optimum` is that of scikit-learn's coordinate descent in float64, a quarter of a
+        minute and 4 gigabytes at the paper's size.
 
     Raises:
         ValueError: an argument outside its range.
@@ -110,12 +110,8 @@ def _lasso(
             moved = _soft(beta + x @ residual, num_samples * penalty) - beta
             return residual - moved * x, moved
 
-        own = view["beta"][batch["feature"]]
-        _, moved = jax.lax.scan(step, y - view["w"], (batch["x"], own))
-        return {
-            "beta": jnp.zeros_like(view["beta"]).at[batch["feature"]].add(moved),
-            "w": moved @ batch["x"],
-        }
+        _, moved = jax.lax.scan(step, y - view["w"], (batch, view["beta"]))
+        return {"beta": moved, "w": moved @ batch}
 
     def evaluate(params: Params, y: jax.Array) -> dict[str, jax.Array]:
         penalised = penalty * jnp.abs(params["beta"]).sum()
@@ -128,8 +124,8 @@ def _lasso(
         name="lasso",
         init=init,
         update=update,
-        travels=lambda params: params["w"],  # beta_j is nobody's business but its owner's
-        data={"x": columns, "feature": frozen(np.arange(num_features), np.int32)},
+        local=("beta",),
+        data=columns,
         evaluate=evaluate,
         eval_data=y,
         optimum=_optimum(columns, y, penalty),

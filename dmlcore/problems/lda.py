@@ -56,8 +56,9 @@ def lda(
         seed: of the bars, >= 0; likewise.
 
     Returns:
-        The problem. Batches are dicts of `document` (B,), `length` (B,) and `words` (B, L), filled up to the
-        longest document; parameters are the counts `word_topic` (V, K) and `topic` of each token (D, L).
+        The problem. Batches are dicts of `length` (B,) and `words` (B, L), filled up to the longest document;
+        parameters are the counts `word_topic` (V, K), their sums `total` (K,), and `topic` of each token
+        (D, L).
         Metrics: `loss`, the negative log likelihood in nats per token of the training documents, under the
         estimates of `topics_of` and of each document's topics; and `perplexity`, exp(loss).
 
@@ -96,11 +97,10 @@ def _lda(corpus: Corpus, num_topics: int, alpha: float, beta: float) -> Problem:
     words = np.zeros(there.shape, np.int32)
     words[there] = corpus.word
     data = {
-        "document": frozen(np.arange(corpus.num_documents), np.int32),
         "length": frozen(lengths, np.int32),
         "words": frozen(words, np.int32),
     }
-    # As small as can be: with every version of the parameters goes the topic of every token.
+    # As small as can be: engines on real clocks send the topic of every token with the parameters.
     number = jnp.int8 if num_topics <= 127 else jnp.int16
     each = np.arange(num_topics)
 
@@ -111,10 +111,9 @@ def _lda(corpus: Corpus, num_topics: int, alpha: float, beta: float) -> Problem:
         return {"word_topic": counts, "total": counts.sum(0), "topic": topic.astype(number)}
 
     def update(view: Params, batch: Batch, key: jax.Array) -> Params:
-        documents, length, words = batch["document"], batch["length"], batch["words"]
-        topic = view["topic"][documents].astype(jnp.int32)
-        number_of, there = jnp.arange(len(documents))[:, None], jnp.arange(longest) < length[:, None]
-        document_topic = jnp.zeros((len(documents), num_topics), jnp.int32).at[number_of, topic].add(there)
+        length, words, topic = batch["length"], batch["words"], view["topic"].astype(jnp.int32)
+        number_of, there = jnp.arange(len(words))[:, None], jnp.arange(longest) < length[:, None]
+        document_topic = jnp.zeros((len(words), num_topics), jnp.int32).at[number_of, topic].add(there)
         uniform = jax.random.uniform(key, words.shape)
 
         def sweep(d: Any, state: Any) -> Any:
@@ -131,16 +130,14 @@ def _lda(corpus: Corpus, num_topics: int, alpha: float, beta: float) -> Problem:
                 word_topic = word_topic.at[word].set(of_word + joined)
                 return word_topic, total + joined, in_document + joined, topic.at[i].set(new)
 
-            word_topic, total, moved = state
-            state = jax.lax.fori_loop(0, length[d], draw, (word_topic, total, document_topic[d], topic[d]))
-            # Row by row, which is much sooner done than scattering all of them.
-            row = (state[3] - topic[d]).astype(number)
-            return state[0], state[1], jax.lax.dynamic_update_index_in_dim(moved, row, documents[d], 0)
+            word_topic, total, topic = state
+            of_document = word_topic, total, document_topic[d], topic[d]
+            word_topic, total, _, row = jax.lax.fori_loop(0, length[d], draw, of_document)
+            return word_topic, total, topic.at[d].set(row)
 
-        state = view["word_topic"], view["total"], jnp.zeros_like(view["topic"])
-        word_topic, total, moved = jax.lax.fori_loop(0, len(documents), sweep, state)
-        counts = {"word_topic": word_topic - view["word_topic"], "total": total - view["total"]}
-        return {**counts, "topic": moved}
+        after = jax.lax.fori_loop(0, len(words), sweep, (view["word_topic"], view["total"], topic))
+        new = {"word_topic": after[0], "total": after[1], "topic": after[2].astype(number)}
+        return jax.tree.map(jnp.subtract, new, view)
 
     def evaluate(params: Params, eval_data: Batch) -> dict[str, jax.Array]:
         topics = topics_of(params, beta)
@@ -162,7 +159,7 @@ def _lda(corpus: Corpus, num_topics: int, alpha: float, beta: float) -> Problem:
         evaluate=evaluate,
         eval_data=data,
         update=update,
-        travels=lambda params: (params["word_topic"], params["total"]),
+        local=("topic",),
     )
 
 

@@ -41,9 +41,9 @@ class Problem:
         optimum: the least attainable `loss`, where it is known.
         losses: parameters, batch of B samples -> loss of each sample, shape (B,).
         update: what a worker sees of the parameters, batch of B samples, random key -> additive update u, a
-            tree like the parameters. The key is a function of (seed, worker, clock).
-        travels: parameters -> the part of them that server and workers send each other. The rest belongs to
-            one worker each, and is charged to no link. Default: all.
+            tree like what it sees. The key is a function of (seed, worker, clock).
+        local: names of parameters, then a dict, that have a row for each sample. They stay with the owner of
+            the sample and are charged to no link; `update` sees, and changes, the rows of its batch.
 
     >>> from dmlcore.problems import linear_regression
     >>> problem = linear_regression(num_samples=20, num_features=3)
@@ -63,16 +63,29 @@ class Problem:
     optimum: float | None = None
     losses: Callable[[Params, Batch], jax.Array] = field(default=cast(Any, None), kw_only=True)
     update: Callable[[Params, Batch, jax.Array], Params] = field(default=cast(Any, None), kw_only=True)
-    travels: Callable[[Params], Any] = field(default=lambda params: params, kw_only=True)
+    local: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         if (self.losses is None) == (self.update is None):
             checks.fail("losses, update", (self.losses, self.update), "exactly one of the two")
+        if self.local and not self.additive:
+            checks.fail("local", self.local, "names of parameters only where an `update` is given")
 
     @property
     def additive(self) -> bool:
         """Whether a task is an update, not a gradient."""
         return self.update is not None
+
+    def apart(self, params: Params) -> tuple[Params, dict[str, Any]]:
+        """Returns what of the parameters travels, and the local ones."""
+        if not self.local:
+            return params, {}
+        shared = {name: value for name, value in params.items() if name not in self.local}
+        return shared, {name: params[name] for name in self.local}
+
+    def together(self, shared: Params, local: Mapping[str, Any]) -> Params:
+        """Returns the parameters whose parts these are: the inverse of `apart`."""
+        return {**shared, **local} if self.local else shared
 
     @property
     def num_samples(self) -> int:
@@ -94,7 +107,7 @@ class Problem:
 
     @property
     def _travelling(self) -> list[jax.ShapeDtypeStruct]:
-        shapes = jax.eval_shape(lambda key: self.travels(self.init(key)), jax.random.key(0))
+        shapes = jax.eval_shape(lambda key: self.apart(self.init(key))[0], jax.random.key(0))
         return jax.tree.leaves(shapes)
 
     @functools.cached_property

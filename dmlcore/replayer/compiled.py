@@ -18,6 +18,7 @@ import pooch
 from dmlcore import checks
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer import coding
+from dmlcore.replayer.additive import Local, factor
 from dmlcore.replayer.batches import INIT, run_key, source_of
 from dmlcore.replayer.hoist import fingerprint, hoist
 from dmlcore.replayer.loop import (
@@ -115,11 +116,12 @@ class Replay:
         states, programs, constants = [], [], []
         self._num_workers = power_of_two(max(trace.num_workers for trace in traces))
         for seed, optimizer in zip(seeds, optimizers, strict=True):
-            params = problem.init(run_key(seed, INIT))
+            params, local = problem.apart(problem.init(run_key(seed, INIT)))
             state = optimizer.init(params)
             program, numbers = hoist(optimizer.update, params, state, params)
             memory = coding.start(codings[0], seed, self._num_workers, params) if codings[0] else ()
-            states.append(initial(self._shape, self._spill + 1, params, state, memory))
+            own = Local(local, jnp.asarray(factor(problem, optimizer))) if problem.additive else ()
+            states.append(initial(self._shape, self._spill + 1, params, state, memory, own))
             programs.append(program)
             constants.append(numbers)
         if any(program != programs[0] for program in programs):
@@ -217,13 +219,19 @@ class Replay:
     def params(self, lane: int = 0) -> Any:
         """Returns a lane's current parameters."""
         if self.lanes == 1:
-            return jax.tree.map(jnp.array, self._state.params)
-        return jax.tree.map(lambda leaf: leaf[lane], self._state.params)
+            return jax.tree.map(jnp.array, self._whole)
+        return jax.tree.map(lambda leaf: leaf[lane], self._whole)
+
+    @property
+    def _whole(self) -> Any:
+        if not self.problem.additive:
+            return self._state.params
+        return self.problem.together(self._state.params, self._state.local.rows)
 
     def evaluate(self) -> list[dict[str, jax.Array]]:
         """Returns the metrics of every lane's current parameters."""
         _, eval_data = device_data(self.problem)
-        every = [self._state.params] if self.lanes == 1 else [self.params(lane) for lane in range(self.lanes)]
+        every = [self._whole] if self.lanes == 1 else [self.params(lane) for lane in range(self.lanes)]
         return [evaluate(self.problem, params, eval_data) for params in every]
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer import coding
+from dmlcore.replayer.additive import moved, rows_of, update_of, whole_update
 from dmlcore.replayer.batches import Source, task_samples
 from dmlcore.replayer.coding import Coding
 from dmlcore.replayer.hoist import Program
@@ -53,13 +54,14 @@ class Rows(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """State of a replay: what the server has, the update it gathers, the versions still needed, memories."""
+    """State of a replay: what the server has, the update it gathers, versions still needed, what is local."""
 
     params: Any
     optimizer_state: Any
     gathered: Any
     slots: Any
     memory: Any = ()
+    local: Any = ()  # additive ones: a `Local` of what is not among the parameters above
 
 
 def draw(num_samples: int, width: int, source: Source, worker: Any, clock: Any) -> Any:
@@ -76,7 +78,9 @@ def draw(num_samples: int, width: int, source: Source, worker: Any, clock: Any) 
     return jax.tree.map(lambda leaf: leaf.reshape(len(worker), -1), rows)
 
 
-def initial(shape: Shape, num_slots: int, params: Any, optimizer_state: Any, memory: Any = ()) -> Carry:
+def initial(
+    shape: Shape, num_slots: int, params: Any, optimizer_state: Any, memory: Any = (), local: Any = ()
+) -> Carry:
     """Returns the state before the first row, with version 0 in every slot."""
     gathered = jax.tree.map(jnp.zeros_like, params) if shape.accumulates else ()
     slots: Any = ()
@@ -84,8 +88,8 @@ def initial(shape: Shape, num_slots: int, params: Any, optimizer_state: Any, mem
         version = (params, optimizer_state) if shape.keeps_copies else params
         slots = jax.tree.map(lambda x: jnp.broadcast_to(x, (num_slots, *jnp.shape(x))), version)
     # Every leaf its own buffer, since the carry is donated.
-    params, optimizer_state, memory = jax.tree.map(jnp.array, (params, optimizer_state, memory))
-    return Carry(params, optimizer_state, gathered, slots, memory)
+    params, optimizer_state, memory, local = jax.tree.map(jnp.array, (params, optimizer_state, memory, local))
+    return Carry(params, optimizer_state, gathered, slots, memory, local)
 
 
 # In `at` and `store` not `slots[slot]` and `slots.at[slot].set(value)`: those check bounds at every step.
@@ -126,10 +130,7 @@ def contribution(
         data: the problem's training data on the device.
     """
     if problem.additive:
-        indices, keys = samples
-        # Branches, so that nothing is fused into the sum after it: a worker's update has been rounded.
-        compute = lambda: problem.update(view, rows_of(data, indices), keys[0])  # noqa: E731
-        return jax.lax.cond(weight[0] == 1, compute, lambda: jax.tree.map(jnp.zeros_like, view))
+        return whole_update(problem, view, samples, data, weight[0])
     batch = rows_of(data, samples)
     alone = len(weight) == 1
     if alone and shape.all_full:
@@ -145,11 +146,6 @@ def contribution(
         one = weight[0]
         return jax.lax.cond(one == 1, lambda: gradient, lambda: weigh(one, gradient))
     return gradient
-
-
-def rows_of(data: Any, indices: Any) -> Any:
-    """Returns the rows of a batch."""
-    return jax.tree.map(lambda column: column.at[indices].get(mode="promise_in_bounds"), data)
 
 
 def take_in(
@@ -175,7 +171,7 @@ def take_in(
         i: which of them.
     """
     step = functools.partial(optimizer_step, program, constants)
-    params, optimizer_state, gathered, slots, memory = carry
+    params, optimizer_state, gathered, slots, memory, local = carry
     if shape.compensates:
         gradient = compensate(rows.compensation[i], gradient, params, held[0])
     if shape.keeps_copies:
@@ -191,7 +187,7 @@ def take_in(
         params, optimizer_state = step(gradient, (params, optimizer_state))
     if not shape.reads_newest:
         slots = store(slots, rows.write[i], (params, optimizer_state) if shape.keeps_copies else params)
-    return Carry(params, optimizer_state, gathered, slots, memory)
+    return Carry(params, optimizer_state, gathered, slots, memory, local)
 
 
 def advance(
@@ -228,6 +224,11 @@ def advance(
         held = load(shape, carry, rows.read[i])
         own = jax.tree.map(lambda drawn: drawn[first + i], samples)
         batch_size, weight = rows.batch_size[i], rows.weight[i]
+        if problem.additive:
+            # Of local rows there is one version: a task that counts has seen what its worker did to them.
+            change, steps = update_of(problem, held[0], carry.local.rows, own, data, weight[0])
+            carry = carry._replace(local=moved(carry.local, own[0], steps))
+            return take_in(program, constants, shape, carry, held, change, rows, i)
         gradient_on = functools.partial(
             contribution, problem, samples=own, batch_size=batch_size, weight=weight, data=data
         )

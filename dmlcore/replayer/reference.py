@@ -63,7 +63,11 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
     @jax.jit
     def batch_update(params: Any, indices: jax.Array, key: jax.Array) -> Any:
         batch = jax.tree.map(lambda column: column[indices], data)
-        return problem.update(params, batch, key)
+        shared, local = problem.apart(params)
+        own = {name: rows[indices] for name, rows in local.items()}
+        change, moved = problem.apart(problem.update(problem.together(shared, own), batch, key))
+        moved = {name: jnp.zeros_like(local[name]).at[indices].add(rows) for name, rows in moved.items()}
+        return problem.together(change, moved)
 
     def contribution(params: Any, task: Any) -> Any:
         who, size = (task.worker, task.clock), (task.batch_size, problem.num_samples)

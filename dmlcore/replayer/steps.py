@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import optax
 
 from dmlcore.problems.problem import Problem
+from dmlcore.replayer.additive import whole_update
 from dmlcore.replayer.batches import INIT, Source, run_key, source_of, task_samples
 from dmlcore.replayer.hoist import Program, fingerprint, hoist
 from dmlcore.replayer.schedule import LEAST_SAMPLES, padded
@@ -50,8 +51,7 @@ def task_gradient(
     """
     samples = task_samples(source, worker, clock, width, problem.num_samples)
     if problem.additive:
-        indices, keys = samples
-        return problem.update(params, jax.tree.map(lambda column: column[indices], data), keys[0])
+        return whole_update(problem, params, samples, data)
     batch = jax.tree.map(lambda column: column[samples], data)
     weights = jnp.full(width, 1.0 / width)
     if batch_size is not None:

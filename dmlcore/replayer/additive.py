@@ -1,0 +1,99 @@
+"""One additive update: of what everybody sees, and of the rows that are local to its samples."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dmlcore import checks
+from dmlcore.problems.problem import Problem
+
+
+class Local(NamedTuple):
+    """Local parameters of all samples, in a loop.
+
+    Args:
+        rows: by name; a sample's is its owner's.
+        factor: what the optimizer multiplies changes by.
+    """
+
+    rows: Any
+    factor: Any
+
+
+def factor(problem: Problem, optimizer: Any) -> float:
+    """Returns what an optimizer multiplies updates by: 1 for `optax.identity()`, c for `optax.scale(c)`.
+
+    Args:
+        problem: an additive one.
+        optimizer: optax optimizer.
+
+    Raises:
+        ValueError: it does something else to updates, or would make halves of whole numbers.
+    """
+    probe = jnp.array([-2.0, 0.0, 0.5, 1.0])
+    state = optimizer.init(probe)
+    scaled = np.asarray(optimizer.update(probe, state, probe)[0])
+    by = float(scaled[-1])
+    params = jax.eval_shape(problem.init, jax.random.key(0))
+    whole = not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(params))
+    if jax.tree.leaves(state) or not np.allclose(scaled, by * probe) or (whole and by != 1):
+        scale = "" if whole else ", or optax.scale"
+        what = f"optax.identity(){scale}, since tasks of {problem.name} are updates themselves"
+        checks.fail("optimizer", "one that does more to updates than to add them", what)
+    return by
+
+
+def rows_of(data: Any, indices: Any) -> Any:
+    """Returns the rows of a batch."""
+    return jax.tree.map(lambda column: column.at[indices].get(mode="promise_in_bounds"), data)
+
+
+def added(columns: Any, indices: Any, rows: Any) -> Any:
+    """Returns columns with something added to their rows at different indices."""
+
+    def add(column: Any, change: Any) -> Any:
+        return column.at[indices].add(change, mode="promise_in_bounds", unique_indices=True)
+
+    return jax.tree.map(add, columns, rows)
+
+
+def moved(local: Local, indices: Any, rows: Any) -> Local:
+    """Returns the local parameters after a task's change of its rows."""
+    steps = jax.tree.map(lambda change: (local.factor * change).astype(change.dtype), rows)
+    return local._replace(rows=added(local.rows, indices, steps))
+
+
+def update_of(
+    problem: Problem, shared: Any, local: Any, samples: Any, data: Any, weight: Any = 1
+) -> tuple[Any, Any]:
+    """Returns what a task adds to the shared parameters, and to its rows of the local ones.
+
+    Args:
+        problem: an additive one.
+        shared: what the task sees of the parameters that travel.
+        local: the local ones, all rows.
+        samples: of the task, and its random key, from `task_samples`.
+        data: the problem's training data on the device.
+        weight: 1, or 0 where the task is void: then both are 0.
+    """
+    indices, keys = samples
+    # Not within the branch: what it would index there, it would copy.
+    view, batch = problem.together(shared, rows_of(local, indices)), rows_of(data, indices)
+    # A branch, so that nothing is fused into the sum after it: a worker's update has been rounded.
+    update = jax.lax.cond(
+        weight == 1,
+        lambda: problem.update(view, batch, keys[0]),
+        lambda: jax.tree.map(jnp.zeros_like, view),
+    )
+    return problem.apart(update)
+
+
+def whole_update(problem: Problem, params: Any, samples: Any, data: Any, weight: Any = 1) -> Any:
+    """Returns a task's update of all parameters, 0 in the local rows of other samples."""
+    shared, local = problem.apart(params)
+    change, rows = update_of(problem, shared, local, samples, data, weight)
+    return problem.together(change, added(jax.tree.map(jnp.zeros_like, local), samples[0], rows))
