@@ -21,7 +21,7 @@ from dmlcore.engines.ray_cluster import spread
 from dmlcore.engines.stop import stop_rule
 from dmlcore.problems.problem import Problem
 from dmlcore.replayer.compiled import Replay
-from dmlcore.runs import check_optimizer, check_until, replay, replay_lanes, timeline, train
+from dmlcore.runs import check_optimizer, check_until, histories, timeline, train
 from dmlcore.types import Method, Policy
 
 T = TypeVar("T")
@@ -187,8 +187,8 @@ def _run_all(
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             found = _map(pool, functools.partial(_histories, work), items)
     frames = {}
-    for (name, seed), histories in zip(runs, found, strict=True):
-        for rate, history in zip(optimizers, histories, strict=True):
+    for (name, seed), of_run in zip(runs, found, strict=True):
+        for rate, history in zip(optimizers, of_run, strict=True):
             columns: dict[str, Any] = {"method": name} | ({} if rate is None else {"learning_rate": rate})
             frames[name, rate, seed] = history.assign(**columns, seed=seed)
     table = pd.concat([frames[key] for key in itertools.product(each, optimizers, seeds)], ignore_index=True)
@@ -217,17 +217,16 @@ def _histories(work: Work, item: tuple[Method, int]) -> list[pd.DataFrame]:
     """Histories of a method on a seed, one for each optimizer; what does not depend on it is made once."""
     method, seed = item
     problem, cluster, optimizers, engine, until, eval_every, _ = work
-    judged: dict[str, Any] = {"until": until, "eval_every": eval_every}
     options = _options(work, method) | {"seed": seed}
     distinct = [method.optimizer] if method.optimizer else optimizers
     if _timeline_first(engine, method):
         trace = timeline(problem, cluster, method.policy, engine=engine, **options)
-        runs = [replay(trace, problem, optimizer, **judged) for optimizer in distinct]
+        found = [histories([trace], problem, [optimizer], until, eval_every)[0] for optimizer in distinct]
     else:
-        options |= judged | {"engine": engine}
+        options |= {"until": until, "eval_every": eval_every, "engine": engine}
         runs = [train(problem, cluster, method.policy, optimizer, **options) for optimizer in distinct]
-    histories = [run.history for run in runs]
-    return histories * len(optimizers) if method.optimizer else histories
+        found = [run.history for run in runs]
+    return found * len(optimizers) if method.optimizer else found
 
 
 def _timeline_first(engine: Engine, method: Method) -> bool:
@@ -247,11 +246,9 @@ def _side_by_side(work: Work, method: Method, seeds: Sequence[int]) -> list[list
     distinct = [method.optimizer] if method.optimizer else work.optimizers
     lanes = [(trace, optimizer) for trace in traces for optimizer in distinct]
     several, optimizers = zip(*lanes, strict=True)
-    runs = replay_lanes(several, work.problem, optimizers, until=work.until, eval_every=work.eval_every)
-    histories = [
-        [run.history for run in runs[i : i + len(distinct)]] for i in range(0, len(runs), len(distinct))
-    ]
-    return [own * len(work.optimizers) for own in histories] if method.optimizer else histories
+    found = histories(several, work.problem, optimizers, work.until, work.eval_every)
+    by_seed = [found[i : i + len(distinct)] for i in range(0, len(found), len(distinct))]
+    return [own * len(work.optimizers) for own in by_seed] if method.optimizer else by_seed
 
 
 def _map(pool: ThreadPoolExecutor, function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:

@@ -11,6 +11,7 @@ import dmlcore as dml
 from dmlcore.policies import ALL_POLICIES
 from dmlcore.replayer.loop import compilations
 from dmlcore.replayer.reference import replay_reference
+from dmlcore.runs import histories
 from dmlcore.trace import Trace
 
 
@@ -79,11 +80,11 @@ def test_sweep_trains_a_method_with_its_own_optimizer_once(problem, monkeypatch)
     """Its rows are there at every rate, for plots side by side, but it is trained once a seed."""
     trained = []
 
-    def replay(trace, *arguments, **options):
-        trained.append(trace.metadata["seed"])
-        return dml.replay(trace, *arguments, **options)
+    def counted(traces, *arguments):
+        trained.append(traces[0].metadata["seed"])
+        return histories(traces, *arguments)
 
-    monkeypatch.setattr("dmlcore.comparison.replay", replay)
+    monkeypatch.setattr("dmlcore.comparison.histories", counted)
     methods = {"SGD": dml.bsp(), "Adam": dml.Method(dml.bsp(), optimizer=optax.adam(1e-3))}
     runs = dml.sweep(methods, problem, MIXED, optax.sgd, [0.1, 0.3], seeds=[2, 5], updates=4)
     assert sorted(trained) == [2] * 3 + [5] * 3

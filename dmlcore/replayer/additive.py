@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -24,6 +25,7 @@ class Local(NamedTuple):
     factor: Any
 
 
+@functools.lru_cache(maxsize=64)
 def factor(problem: Problem, optimizer: Any) -> float:
     """Returns what an optimizer multiplies updates by: 1 for `optax.identity()`, c for `optax.scale(c)`.
 

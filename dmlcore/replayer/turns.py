@@ -91,11 +91,18 @@ def whole(trace: Trace, problem: Problem) -> Trace:
     check_additive(problem, trace.metadata, np.unique(tasks["batch_size"]).tolist())
     applied = np.flatnonzero(tasks["update"] >= 0)
     names = ["worker", "clock", "version_read", "pull_start", "update"]
-    columns = [tasks[name].to_numpy()[applied] for name in names]
-    columns[3] = ~np.isnan(columns[3])
-    turns = Turns(problem.num_samples, trace.num_workers, int(tasks["batch_size"].max()) if len(tasks) else 1)
+    worker, clock, version, pulled, update = (tasks[name].to_numpy()[applied] for name in names)
+    pulled = ~np.isnan(pulled)
+    counts = np.ones(len(applied))
+    order = np.lexsort((clock, update, worker))
+    again = worker[order[1:]] == worker[order[:-1]]
+    if (again & pulled[order[1:]] & (update[order[:-1]] >= version[order[1:]])).any():
+        # Somebody's view lacks the own last update: it is to be seen which samples that took.
+        turns = Turns(problem.num_samples, trace.num_workers, int(tasks["batch_size"].iloc[0]))
+        columns = (column.tolist() for column in (worker, clock, version, pulled, update))
+        counts = np.array(turns.weights([*map(Turn, *columns)]))
     weights = np.zeros(len(tasks))
-    weights[applied] = turns.weights([*map(Turn, *(column.tolist() for column in columns))])
+    weights[applied] = counts
     return dataclasses.replace(trace, tasks=tasks.assign(weight=weights))
 
 
