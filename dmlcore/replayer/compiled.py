@@ -42,7 +42,7 @@ if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
-MAX_ROWS, MAX_TASKS = 2048, 16384  # of one call, and of one drawing of samples
+MAX_TASKS = 2048  # of one call of the loop, and of one drawing of samples
 
 _on_device: WeakKeyDictionary[Problem, tuple[Any, Any]] = WeakKeyDictionary()
 
@@ -185,7 +185,7 @@ class Replay:
         )
         weighs = not self._in_step or any((weight != 1).any() for weight in weights)
         self._shape = self._shape._replace(gradient=gradient_shape(sizes, weighs, samples))
-        self._size = max(1, min(MAX_ROWS, power_of_two(MAX_TASKS // self._width)))
+        self._size = power_of_two(max(1, MAX_TASKS // self._width))
         self._drawn = [
             row - self._size for row in self._row
         ]  # from where the samples of `_size` rows are drawn
@@ -194,7 +194,7 @@ class Replay:
         """Draws the samples of every lane's next `_size` rows."""
         spans = [(slice(row, row + self._size), slice(0, self._width)) for row in self._row]
         tasks = [
-            (pad(s.worker[span], self._size, np.int32), pad(s.clock[span], self._size, np.int32))
+            tuple(pad(table[span], self._size, np.int32).ravel() for table in (s.worker, s.clock))
             for s, span in zip(self._schedules, spans, strict=True)
         ]
         call = draw_one if self.lanes == 1 else draw_lanes

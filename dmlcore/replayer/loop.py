@@ -65,17 +65,22 @@ class Carry(NamedTuple):
 
 
 def draw(num_samples: int, width: int, source: Source, worker: Any, clock: Any) -> Any:
-    """Returns the samples of R rows, (R, K B), from the workers and clocks of their K tasks, each (R, K).
+    """Returns the samples of tasks, (tasks, B), from their workers and clocks.
 
-    For additive updates it is those and their random keys, (R, K). Not part of the loop: many rows at once
-    are cheap, and are drawn while those before them are worked off.
+    For additive updates it is those and their random keys, (tasks, 1). Not part of the loop: many at once are
+    cheap, and are drawn while those before them are worked off. However many tasks are a row, as many are
+    drawn: so it is compiled once.
     """
 
     def of_task(worker: Any, clock: Any) -> Any:
         return task_samples(source, worker, clock, width, num_samples)
 
-    rows = jax.vmap(jax.vmap(of_task))(worker, clock)
-    return jax.tree.map(lambda leaf: leaf.reshape(len(worker), -1), rows)
+    return jax.vmap(of_task)(worker, clock)
+
+
+def by_row(samples: Any, num_rows: int) -> Any:
+    """Returns what `draw` drew row by row, (R, K B)."""
+    return jax.tree.map(lambda leaf: leaf.reshape(num_rows, -1), samples)
 
 
 def initial(
@@ -211,14 +216,15 @@ def advance(
         carry: state before.
         rows: what to do.
         count: how many rows count, traced: another length compiles nothing.
-        samples: that `draw` drew.
-        first: where in `samples` those of the first row are, traced likewise.
+        samples: that `draw` drew for as many rows.
+        first: of which of them those of the first row are, traced likewise.
         data: the problem's training data on the device.
         constants: the optimizer's numbers.
 
     Returns:
         The state after.
     """
+    samples = by_row(samples, len(rows.read))
 
     def work_off(i: Any, carry: Carry) -> Carry:
         held = load(shape, carry, rows.read[i])

@@ -24,6 +24,7 @@ from dmlcore.replayer.loop import (
     GradientShape,
     Rows,
     Shape,
+    by_row,
     contribution,
     draw_one,
     initial,
@@ -81,6 +82,7 @@ def advance_watched(
     Returns:
         The state after, and what was seen.
     """
+    samples = by_row(samples, len(rows.read))
 
     def work_off(i: Any, state: tuple[Carry, Seen]) -> tuple[Carry, Seen]:
         carry, (gathered, before, table) = state
@@ -256,8 +258,8 @@ class TrainingWatch:
             self._problem.num_samples,
             samples,
             self._source,
-            table(worker, 0, np.int32),
-            table(clock, 0, np.int32),
+            table(worker, 0, np.int32).ravel(),
+            table(clock, 0, np.int32).ravel(),
         )
         self._carry, self._seen = advance_watched(
             self._problem,
