@@ -164,10 +164,12 @@ def axes(ax: Axes | None, width: float = 8, height: float = 4.5) -> Axes:
 
 
 def log_axis(ax: Axes, which: str) -> None:
-    """Makes the `x` or `y` axis logarithmic, with plain numbers where it spans few decades."""
+    """Makes the `x` or `y` axis logarithmic, with plain numbers where they are short."""
     ax.set(**{f"{which}scale": "log"})
     axis = ax.xaxis if which == "x" else ax.yaxis
     low, high = axis.get_view_interval()
+    if low >= 1e-4 and high <= 1e5:
+        axis.set_major_formatter("{x:g}")
     if high < 300 * low:
         axis.set_minor_locator(LogLocator(subs=(2, 5)))
         axis.set_major_formatter("{x:g}")
