@@ -17,7 +17,8 @@ results were seen, this changed, and all was run again:
   outcomes: S4 on Lasso where SSP has no bound was partly (1.27x, 0 to 1.37), and S8 was not reproduced
   (0.94x, 0.78 to 0.96).
 - To save more, runs are given up sooner (matrix factorization and digits after 24 s instead of 30, Lasso
-  after 8 instead of 10), and figures gave up ESSP on Lasso and LDA, and SSP 3 on slow links.
+  after 8 instead of 10), figures gave up ESSP on Lasso and LDA, and SSP 3 on slow
+  links, and rates are tuned, and S7-robustness is judged, on the first three seeds.
 - S2-topics was added; its range is older than the runs that judge it.
 """
 
