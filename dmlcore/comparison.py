@@ -122,7 +122,7 @@ def sweep(
         {0.1: 2, 0.2: 2}
     """
     rates = [
-        checks.real("learning_rates", rate, above=0) for rate in _several("learning_rates", learning_rates)
+        checks.real("learning_rates", rate, above=0) for rate in several("learning_rates", learning_rates)
     ]
     if not callable(optimizer):
         checks.fail("optimizer", optimizer, "a function of the learning rate, such as optax.sgd")
@@ -154,7 +154,7 @@ def _run_all(
     check_kind("cluster", cluster, Cluster)
     for optimizer in optimizers.values():
         check_optimizer(optimizer, problem)
-    seeds = [check_seed("seeds", seed) for seed in _several("seeds", seeds)]
+    seeds = [check_seed("seeds", seed) for seed in several("seeds", seeds)]
     if not isinstance(methods, Mapping) or not methods:
         checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")
     if options.get("checkpoint") is not None:
@@ -263,9 +263,11 @@ def _map(pool: ThreadPoolExecutor, function: Callable[[Any], T], items: Iterable
     return list(pool.map(task, items))
 
 
-def _several(name: str, values: Any) -> list[Any]:
+def several(name: str, values: Any) -> list[Any]:
     """Returns `values` as a list if there are some, all different."""
-    listed = [*values] if isinstance(values, Iterable) else []
+    if not isinstance(values, Iterable):
+        checks.fail(name, values, "several, such as a list or a range")
+    listed = [*values]
     if not listed or len({*listed}) < len(listed):
         checks.fail(name, values, "at least one, all different")
     return listed

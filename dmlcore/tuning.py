@@ -6,12 +6,14 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import optax
 import pandas as pd
 
 from dmlcore import checks, metrics
 from dmlcore.cluster import Cluster
-from dmlcore.comparison import sweep
+from dmlcore.comparison import several, sweep
+from dmlcore.engines.arguments import check_kind
 from dmlcore.problems.problem import Problem
 from dmlcore.types import Method, Policy
 
@@ -46,6 +48,7 @@ def tune(
         start: learning rate to begin with, > 0, or one for each method.
         factor: between rates, > 1.
         steps: most rounds of sweeps; where a best rate is still at an end then, a warning names the method.
+            So does one where no run of a method reaches the target.
         seeds: of the runs.
         **options: as for `sweep`.
 
@@ -58,10 +61,10 @@ def tune(
     Example:
         >>> import dmlcore as dml
         >>> cluster, problem = Cluster.uniform(4), dml.problems.digits_mlp()
-        >>> runs = tune({"BSP": dml.bsp()}, problem, cluster, optax.sgd, "loss", 1.0, start=0.1, seeds=[0],
+        >>> runs = tune({"BSP": dml.bsp()}, problem, cluster, optax.sgd, "loss", 2.0, start=0.1, seeds=[0],
         ...             updates=60)
         >>> rates = sorted(runs["learning_rate"].unique())
-        >>> bool(rates[0] < metrics.best_learning_rate(runs, "loss", 1.0)["BSP"] < rates[-1])
+        >>> bool(rates[0] < metrics.best_learning_rate(runs, "loss", 2.0)["BSP"] < rates[-1])
         True
     """
     if not isinstance(methods, Mapping) or not methods:
@@ -73,7 +76,10 @@ def tune(
     if set(begin) != set(methods):
         checks.fail("start", start, "a learning rate, or one for each of the methods")
     factor = checks.real("factor", factor, above=1)
-    seeds, below = list(seeds), not metric.endswith("accuracy")
+    seeds = several("seeds", seeds)
+    check_kind("problem", problem, Problem)
+    checks.choice("metric", metric, dict.fromkeys(problem.metrics))
+    below = not metric.endswith("accuracy")
     # Powers of the factor from where a method begins: by rounding a rate might be tried twice.
     first = {name: checks.real("start", each, above=0) for name, each in begin.items()}
     tried: dict[str, dict[float, int]] = {name: {} for name in methods}  # rate -> power
@@ -96,4 +102,10 @@ def tune(
     if untried:
         text = f"tune: after {steps} steps the best rate is at an end of those tried for {', '.join(untried)}"
         warnings.warn(text, stacklevel=2)
-    return pd.concat(runs, ignore_index=True)
+    every = pd.concat(runs, ignore_index=True)
+    reached = np.isfinite(metrics.time_to(every, metric, target, below=below)).groupby("method").any()
+    if not (untried or reached.all()):
+        names = ", ".join(name for name in methods if not reached[name])
+        text = f"tune: no run reached a {metric} of {target:g} for {names}; the best rate ends best"
+        warnings.warn(text, stacklevel=2)
+    return every

@@ -8,18 +8,19 @@ import dmlcore as dml
 
 CLUSTER = dml.Cluster.from_speeds([1000, 700], latency=0.001)
 METHODS = {"BSP": dml.bsp(), "ASP": dml.asp()}
+TARGET = 30.0
 
 
 def tuned(**options):
     problem = dml.problems.linear_regression(num_samples=64, num_features=3)
-    given = {"start": 1e-4, "seeds": [0, 1], "updates": 40} | options
-    return dml.tune(METHODS, problem, CLUSTER, optax.sgd, "loss", 1.0, **given)
+    given = {"target": TARGET, "start": 1e-4, "seeds": [0, 1], "updates": 40} | options
+    return dml.tune(METHODS, problem, CLUSTER, optax.sgd, "loss", **given)
 
 
 @pytest.mark.parametrize("start", [1e-4, {"BSP": 0.05, "ASP": 1e-3}], ids=["one", "each"])
 def test_the_best_has_worse_ones_on_either_side(start):
     runs = tuned(start=start)
-    best = dml.metrics.best_learning_rate(runs, "loss", 1.0)
+    best = dml.metrics.best_learning_rate(runs, "loss", TARGET)
     for name, own in runs.groupby("method"):
         rates = sorted(own["learning_rate"].unique())
         assert rates[0] < best[name] < rates[-1]
@@ -44,12 +45,24 @@ def test_an_end_is_told():
         tuned(start=1e-6, steps=1)
 
 
+def test_a_target_that_nobody_reaches_is_told():
+    with pytest.warns(UserWarning, match="no run reached a loss of -1 for BSP, ASP"):
+        tuned(target=-1.0, start=0.05)
+
+
+def test_a_metric_is_checked_before_anything_is_run():
+    problem = dml.problems.digits_mlp()
+    with pytest.raises(ValueError, match="metric: got 'los', allowed is one of 'accuracy', 'loss', 'test_loss'"):
+        dml.tune(METHODS, problem, CLUSTER, optax.sgd, "los", 1.0, start=0.1, updates=10**9)
+
+
 def test_wrong_arguments():
     for options, message in (
         ({"start": 0}, "start: got 0"),
         ({"start": {"BSP": 1.0}}, "start: got .*one for each of the methods"),
         ({"factor": 1}, "factor: got 1"),
         ({"steps": 0}, "steps: got 0"),
+        ({"seeds": 3}, "seeds: got 3, allowed is several, such as a list or a range"),
     ):
         with pytest.raises(ValueError, match=message):
             tuned(**options)

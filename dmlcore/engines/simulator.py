@@ -213,13 +213,15 @@ def _run(setup: Setup, watch: Watch | None) -> Trace:
         answer = on_push(state, push)
         try:
             state, (apply, drop, cancel, start) = answer
+            if len(apply) == 1:
+                [(first, its_clock, weight)] = apply
         except (TypeError, ValueError):
             raise no_decision(policy, "on_push", answer) from None
         row = len(record)
         record.append(task)
-        if len(apply) == 1 and apply[0][:2] == (worker, c):  # as a rule, and then nothing is kept
+        if len(apply) == 1 and first == worker and its_clock == c:  # as a rule, and then nothing is kept
             in_update = b
-            landed.append((row, num_updates, apply[0][2]))
+            landed.append((row, num_updates, weight))
         else:
             in_update = 0
             pending[worker, c] = (row, b)

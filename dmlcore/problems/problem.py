@@ -92,6 +92,12 @@ class Problem:
         """N, the number of training samples."""
         return jax.tree.leaves(self.data)[0].shape[0]
 
+    @functools.cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of what `evaluate` returns."""
+        state = jax.eval_shape(self.init, jax.random.key(0))
+        return tuple(jax.eval_shape(self.evaluate, state, self.eval_data))
+
     @property
     def parameter_bytes(self) -> int:
         """How many bytes the parameters are, as far as they travel."""
