@@ -165,7 +165,7 @@ def _run_all(
         checks.choice("argument", name, dict.fromkeys(OPTIONS))
     stop_rule(*(options.get(name) for name in ("updates", "seconds", "samples")))
     check_until(until)
-    each = {name: _method(name, method) for name, method in methods.items()}
+    each = {name: _method(name, method, problem) for name, method in methods.items()}
     checks.choice("executor", executor, EXECUTORS)
     engine = resolve(options.pop("engine", "simulate"))
     work = Work(problem, cluster, [*optimizers.values()], engine, until, eval_every, options)
@@ -245,8 +245,8 @@ def _side_by_side(work: Work, method: Method, seeds: Sequence[int]) -> list[list
     ]
     distinct = [method.optimizer] if method.optimizer else work.optimizers
     lanes = [(trace, optimizer) for trace in traces for optimizer in distinct]
-    several, optimizers = zip(*lanes, strict=True)
-    found = histories(several, work.problem, optimizers, work.until, work.eval_every)
+    of_lanes, optimizers = zip(*lanes, strict=True)
+    found = histories(of_lanes, work.problem, optimizers, work.until, work.eval_every)
     by_seed = [found[i : i + len(distinct)] for i in range(0, len(found), len(distinct))]
     return [own * len(work.optimizers) for own in by_seed] if method.optimizer else by_seed
 
@@ -273,10 +273,10 @@ def several(name: str, values: Any) -> list[Any]:
     return listed
 
 
-def _method(name: str, given: Policy | Method) -> Method:
+def _method(name: str, given: Policy | Method, problem: Problem) -> Method:
     method = Method(given) if isinstance(given, Policy) else given
     if not isinstance(method, Method) or not isinstance(method.policy, Policy):
         checks.fail(f"methods[{name!r}]", given, "a Policy or a Method")
     if method.optimizer is not None:
-        check_optimizer(method.optimizer)
+        check_optimizer(method.optimizer, problem)
     return method

@@ -104,7 +104,7 @@ def tune(
         warnings.warn(text, stacklevel=2)
     every = pd.concat(runs, ignore_index=True)
     reached = np.isfinite(metrics.time_to(every, metric, target, below=below)).groupby("method").any()
-    if not (untried or reached.all()):
+    if not reached.all():
         names = ", ".join(name for name in methods if not reached[name])
         text = f"tune: no run reached a {metric} of {target:g} for {names}; the best rate ends best"
         warnings.warn(text, stacklevel=2)

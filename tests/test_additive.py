@@ -3,6 +3,7 @@
 import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -112,9 +113,29 @@ def test_the_optimizer_is_to_add():
 
     assert len(updates(optax.chain(ADD, optax.identity())).updates) == 4
     doubled = optax.stateless(lambda u, params: jax.tree.map(lambda leaf: 2 * leaf, u))
-    for other in (doubled, optax.sgd(0.1), optax.adam(1.0), optax.clip(1.0)):
+    tricky = (optax.clip(3.0), optax.clip_by_global_norm(5.0), optax.add_decayed_weights(0.01))
+    for other in (doubled, optax.sgd(0.1), optax.adam(1.0), *tricky):
         with pytest.raises(ValueError, match=r"does more to updates .* allowed is optax.id"):
             updates(other)
+
+
+def test_what_is_local_has_a_row_for_each_sample():
+    def init(key):
+        return {"place": jnp.zeros(5), "counts": jnp.zeros(3)}
+
+    def problem(local):
+        given = {"data": np.arange(5), "evaluate": lambda p, _: {"loss": p["counts"].sum()}, "eval_data": ()}
+        return Problem("odd", init, **given, update=lambda view, *_: view, local=local)
+
+    cluster = dml.Cluster.uniform(1)
+    assert dml.train(problem(("place",)), cluster, dml.bsp(), ADD, updates=1, batch_size=1).params[
+        "place"
+    ].shape == (5,)
+    for wrong in (("counts",), ("plcae",)):
+        with pytest.raises(ValueError, match=f"local: got '{wrong[0]}', allowed is names of parameters"):
+            dml.train(problem(wrong), cluster, dml.bsp(), ADD, updates=1, batch_size=1)
+    with pytest.raises(ValueError, match="local: got 'place', allowed is a tuple"):
+        problem("place")
 
 
 @settings(max_examples=100, deadline=None)

@@ -9,6 +9,7 @@ from scipy import stats
 
 import dmlcore as dml
 from dmlcore.faults import Crash, DoubledPush, LostPush
+from dmlcore.replayer.reference import replay_reference
 
 SHAPE = {"num_samples": 600, "num_features": 512, "num_nonzeros": 10}
 TIMES = {"samples_per_second": 125, "latency": 0.01, "jitter": stats.gamma(4, scale=0.25)}
@@ -83,6 +84,24 @@ def test_w_is_x_beta_after_any_schedule(policy, faults, optimizer):
     run = dml.train(problem, rough, policy, optimizer, updates=300, batch_size=4)
     assert np.abs(run.params["beta"]).sum() > 0
     np.testing.assert_allclose(run.params["w"], run.params["beta"] @ problem.data, atol=1e-5)
+
+
+def test_lanes_with_steps_of_their_own_are_the_readable_replay():
+    problem, steps = dml.problems.lasso(**SHAPE), [optax.scale(0.5), optax.scale(1.5)]
+    trace = dml.simulate(dml.ssp(2), cluster(4), updates=120, batch_size=4)
+    for step, lane in zip(steps, dml.replay_lanes([trace] * 2, problem, steps), strict=True):
+        expected = replay_reference(trace, problem, step)
+        assert np.abs(expected["beta"]).sum() > 0
+        for name, values in expected.items():
+            np.testing.assert_allclose(lane.params[name], values, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("step", [optax.sgd(0.1), optax.clip(3.0), optax.add_decayed_weights(0.01)])
+def test_an_optimizer_that_does_more_than_to_scale_is_refused(step):
+    with pytest.raises(
+        ValueError, match=r"allowed is optax.identity\(\), or optax.scale of a positive number"
+    ):
+        dml.train(dml.problems.lasso(**SHAPE), cluster(2), dml.asp(), step, updates=1, batch_size=4)
 
 
 def test_one_worker_never_goes_up_and_ends_where_no_feature_wants_to_move():

@@ -68,8 +68,8 @@ class Problem:
     def __post_init__(self) -> None:
         if (self.losses is None) == (self.update is None):
             checks.fail("losses, update", (self.losses, self.update), "exactly one of the two")
-        if self.local and not self.additive:
-            checks.fail("local", self.local, "names of parameters only where an `update` is given")
+        if not isinstance(self.local, tuple) or (self.local and not self.additive):
+            checks.fail("local", self.local, "a tuple of names of parameters, where an `update` is given")
 
     @property
     def additive(self) -> bool:
@@ -95,8 +95,22 @@ class Problem:
     @functools.cached_property
     def metrics(self) -> tuple[str, ...]:
         """Names of what `evaluate` returns."""
-        state = jax.eval_shape(self.init, jax.random.key(0))
-        return tuple(jax.eval_shape(self.evaluate, state, self.eval_data))
+        return tuple(jax.eval_shape(self.evaluate, self.shapes, self.eval_data))
+
+    @functools.cached_property
+    def shapes(self) -> Params:
+        """The parameters as shapes and types.
+
+        Raises:
+            ValueError: one that should be local is not there, or has not one row for each sample.
+        """
+        shapes = jax.eval_shape(self.init, jax.random.key(0))
+        for name in self.local:
+            there = shapes.get(name) if isinstance(shapes, dict) else None
+            if there is None or there.shape[:1] != (self.num_samples,):
+                allowed = f"names of parameters, in a dict, with a row for each of {self.num_samples} samples"
+                checks.fail("local", name, allowed)
+        return shapes
 
     @property
     def parameter_bytes(self) -> int:

@@ -42,7 +42,7 @@ if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
-MAX_TASKS = 2048  # of one call of the loop, and of one drawing of samples
+MANY_TASKS = 2048  # of one call of the loop, and of one drawing of samples; up to a power of two of rows
 
 _on_device: WeakKeyDictionary[Problem, tuple[Any, Any]] = WeakKeyDictionary()
 
@@ -185,7 +185,7 @@ class Replay:
         )
         weighs = not self._in_step or any((weight != 1).any() for weight in weights)
         self._shape = self._shape._replace(gradient=gradient_shape(sizes, weighs, samples))
-        self._size = power_of_two(max(1, MAX_TASKS // self._width))
+        self._size = power_of_two(max(1, MANY_TASKS // self._width))
         self._drawn = [
             row - self._size for row in self._row
         ]  # from where the samples of `_size` rows are drawn

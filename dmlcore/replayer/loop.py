@@ -68,8 +68,8 @@ def draw(num_samples: int, width: int, source: Source, worker: Any, clock: Any) 
     """Returns the samples of tasks, (tasks, B), from their workers and clocks.
 
     For additive updates it is those and their random keys, (tasks, 1). Not part of the loop: many at once are
-    cheap, and are drawn while those before them are worked off. However many tasks are a row, as many are
-    drawn: so it is compiled once.
+    cheap, and are drawn while those before them are worked off. However many tasks are a row, about as many
+    are drawn, just as many where these numbers are powers of two: so it need not be compiled again.
     """
 
     def of_task(worker: Any, clock: Any) -> Any:
