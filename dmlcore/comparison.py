@@ -15,7 +15,7 @@ import pandas as pd
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
-from dmlcore.engines.arguments import check_kind, check_seed
+from dmlcore.engines.arguments import check_kind, check_seed, several
 from dmlcore.engines.engine import Engine, resolve
 from dmlcore.engines.ray_cluster import spread
 from dmlcore.engines.stop import stop_rule
@@ -261,16 +261,6 @@ def _map(pool: ThreadPoolExecutor, function: Callable[[Any], T], items: Iterable
             return function(item)
 
     return list(pool.map(task, items))
-
-
-def several(name: str, values: Any) -> list[Any]:
-    """Returns `values` as a list if there are some, all different."""
-    if not isinstance(values, Iterable):
-        checks.fail(name, values, "several, such as a list or a range")
-    listed = [*values]
-    if not listed or len({*listed}) < len(listed):
-        checks.fail(name, values, "at least one, all different")
-    return listed
 
 
 def _method(name: str, given: Policy | Method, problem: Problem) -> Method:

@@ -12,8 +12,8 @@ import pandas as pd
 
 from dmlcore import checks, metrics
 from dmlcore.cluster import Cluster
-from dmlcore.comparison import several, sweep
-from dmlcore.engines.arguments import check_kind
+from dmlcore.comparison import sweep
+from dmlcore.engines.arguments import check_kind, several
 from dmlcore.problems.problem import Problem
 from dmlcore.types import Method, Policy
 
@@ -106,6 +106,6 @@ def tune(
     reached = np.isfinite(metrics.time_to(every, metric, target, below=below)).groupby("method").any()
     if not reached.all():
         names = ", ".join(name for name in methods if not reached[name])
-        text = f"tune: no run reached a {metric} of {target:g} for {names}; the best rate ends best"
+        text = f"tune: no run reached a {metric} of {target:g} for {names}; best is what was best at the end"
         warnings.warn(text, stacklevel=2)
     return every

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from dmlcore import checks
@@ -29,3 +30,13 @@ def check_seed(name: str, value: Any) -> int:
     ValueError: seed: got 4294967296, allowed is a whole number from 0 to 4294967295 (32 bits)
     """
     return checks.integer(name, value, low=0, high=MAX_SEED, why="32 bits")
+
+
+def several(name: str, values: Any) -> list[Any]:
+    """Returns `values` as a list if there are some, all different."""
+    if not isinstance(values, Iterable):
+        checks.fail(name, values, "several, such as a list or a range")
+    listed = [*values]
+    if not listed or len({*listed}) < len(listed):
+        checks.fail(name, values, "at least one, all different")
+    return listed

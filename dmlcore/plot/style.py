@@ -168,11 +168,11 @@ def log_axis(ax: Axes, which: str) -> None:
     ax.set(**{f"{which}scale": "log"})
     axis = ax.xaxis if which == "x" else ax.yaxis
     low, high = axis.get_view_interval()
-    if low >= 1e-4 and high <= 1e5:
+    few = high < 300 * low
+    if few or (low >= 1e-4 and high <= 1e5):
         axis.set_major_formatter("{x:g}")
-    if high < 300 * low:
+    if few:
         axis.set_minor_locator(LogLocator(subs=(2, 5)))
-        axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter("{x:g}")
 
 
