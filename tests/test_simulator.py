@@ -50,6 +50,14 @@ FAULTS = {
         ruled(lambda push: {"start": [Start(push.worker, 0)]}),
         r"mine\(\), worker 0, clock 1: got 0, .* >= 1",
     ),
+    "a start that is a number": (
+        ruled(lambda push: {"start": [push.worker]}),
+        r"mine\(\), on_push: got .*start=\[0\].*, allowed is a state and a Decision, with .* Start to start",
+    ),
+    "an update without weights": (
+        ruled(lambda push: {"apply": [(push.worker, push.clock)]}),
+        r"mine\(\), on_push: got .*apply=\[\(0, 0\)\].*, allowed is .* \(worker, clock, weight\)",
+    ),
     "a busy worker": (ruled(lambda push: {"start": [Start(1)]}), r"mine\(\) starts worker 1, which is busy"),
     "a worker twice": (
         ruled(lambda push: {"start": [Start(0), Start(0)]}),

@@ -231,6 +231,10 @@ class Server:
         answer = getattr(self.policy, hook)(self.state, *happened)
         try:
             self.state, (apply, drop, cancel, start) = answer
+            if apply:
+                _, _, _ = apply[0]
+            if start:
+                _, _, _, _ = start[0]
         except (TypeError, ValueError):
             raise no_decision(self.policy, hook, answer) from None
         return Decision(apply, drop, cancel, start)
@@ -338,7 +342,8 @@ def never_updates(policy: Policy, time: float, num_updates: int) -> RuntimeError
 
 def no_decision(policy: Policy, hook: str, answer: Any) -> ValueError:
     """What to raise where a policy's answer is none."""
-    return ValueError(f"{policy.name}, {hook}: got {answer!r}, allowed is a state and a Decision")
+    allowed = "a state and a Decision, with (worker, clock, weight) to apply and Start to start"
+    return ValueError(f"{policy.name}, {hook}: got {answer!r}, allowed is {allowed}")
 
 
 def back_in_time(policy: Policy, worker: int, clock: int, last: int) -> ValueError:

@@ -213,8 +213,10 @@ def _run(setup: Setup, watch: Watch | None) -> Trace:
         answer = on_push(state, push)
         try:
             state, (apply, drop, cancel, start) = answer
-            if len(apply) == 1:
-                [(first, its_clock, weight)] = apply
+            if apply:
+                first, its_clock, weight = apply[0]
+            if start:
+                _, _, _, _ = start[0]
         except (TypeError, ValueError):
             raise no_decision(policy, "on_push", answer) from None
         row = len(record)

@@ -53,7 +53,8 @@ def loss_curves(
         The Axes.
 
     Raises:
-        ValueError: where the frame lacks a column, or an argument is not among those named.
+        ValueError: where the frame lacks a column, a curve is of several learning rates, or an argument is
+            not among those named.
 
     >>> history = pd.DataFrame({"time": [0.0, 1.0, 2.0], "loss": [2.0, 1.0, 0.5]})
     >>> loss_curves(history, logy=True).get_ylabel()
@@ -70,8 +71,12 @@ def loss_curves(
         checks.fail(
             "order", names, f"values of the column {hue!r}: {', '.join(map(str, runs[hue].unique()))}"
         )
-    ids = [column for column in ("seed", "learning_rate") if column in runs]
-    curves = {name: _split(runs[runs[hue] == name], ids) for name in names}
+    for name in names if "learning_rate" in runs else ():
+        rates = sorted(runs.loc[runs[hue] == name, "learning_rate"].unique().tolist())
+        if len(rates) > 1:
+            allowed = "one for each curve: metrics.fair picks the best, hue='learning_rate' tells them apart"
+            checks.fail(f"learning rates of {name}", rates, allowed)
+    curves = {name: _by_seed(runs[runs[hue] == name]) for name in names}
     first = max(float(curve[y].iloc[0]) for group in curves.values() for curve in group)
     ax = axes(ax)
     colors, styles = palette(names), dashes(names)
@@ -109,8 +114,8 @@ def loss_curves(
     return ax
 
 
-def _split(part: pd.DataFrame, ids: list[str]) -> list[pd.DataFrame]:
-    return [curve for _, curve in part.groupby(ids)] if ids else [part]
+def _by_seed(part: pd.DataFrame) -> list[pd.DataFrame]:
+    return [curve for _, curve in part.groupby("seed")] if "seed" in part else [part]
 
 
 def _resample(curves: list[pd.DataFrame], x: str, y: str, logx: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -26,6 +26,7 @@ METHOD_COLORS: Mapping[str, str] = {
     "ESSP": _ORANGE,
     "DSSP": _PURPLE,
     "ASP": _GREEN,
+    "ASGD": _GREEN,
     "K-sync": _SKY,
     "K-batch-sync": _PURPLE,
     "K-async": _ORANGE,
