@@ -33,9 +33,12 @@ def _cores() -> int:
 
 
 def _cpu() -> str:
+    """The model, with its numbers where Linux tells them: servers of one name are far apart in speed."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    told = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    numbers = [f"{key} {told[key]}" for key in ("cpu family", "model") if key in told]
+    name = told.get("model name") or platform.processor() or platform.machine()
+    return f"{name} ({', '.join(numbers)})" if numbers else name

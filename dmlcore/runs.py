@@ -31,6 +31,9 @@ from dmlcore.trace import Trace
 from dmlcore.transport import resolve as resolve_transport
 from dmlcore.types import Load, Policy, Transport
 
+_Evaluations = list[tuple[int, dict[str, Any]]]  # (update, metrics)
+_Trained = tuple[_Evaluations, Any]  # and the final parameters
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -130,7 +133,8 @@ def train(
     engine = resolve(engine)
     if engine.record is None:
         trace = timeline(problem, cluster, policy, engine=engine, optimizer=optimizer, **options)
-        return _runs([trace], problem, [optimizer], until, eval_every, engine.driver, checkpoint)[0]
+        trained = _trained([trace], problem, [optimizer], until, eval_every, engine.driver, checkpoint)
+        return _runs([trace], trained)[0]
     options |= {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
     setup = Setup.checked(policy, cluster, **options)
     _check_additive(problem, setup)
@@ -242,13 +246,13 @@ def replay_lanes(
     Raises:
         ValueError: an argument is wrong, or a trace is of another problem.
     """
-    return _runs(traces, problem, optimizers, until, eval_every)
+    return _runs(traces, _trained(traces, problem, optimizers, until, eval_every))
 
 
-def _runs(traces: Sequence[Trace], *arguments: Any) -> list[Run]:
+def _runs(traces: Sequence[Trace], trained: Sequence[_Trained]) -> list[Run]:
     return [
         Run(trace.until(evaluations[-1][0]), history(trace, evaluations), params)
-        for trace, (evaluations, params) in zip(traces, _trained(traces, *arguments), strict=True)
+        for trace, (evaluations, params) in zip(traces, trained, strict=True)
     ]
 
 
@@ -272,7 +276,7 @@ def _trained(
     eval_every: int | None,
     make_driver: Callable[..., Any] = Replay,
     checkpoint: str | os.PathLike[str] | None = None,
-) -> list[tuple[list[tuple[int, dict[str, Any]]], Any]]:
+) -> list[_Trained]:
     """Returns evaluations and final parameters of each lane."""
     check_kind("problem", problem, Problem)
     for optimizer in optimizers:
@@ -299,7 +303,7 @@ def _trained(
         if name not in evaluations[0]:
             checks.fail("until", name, "a metric of the problem: " + ", ".join(evaluations[0]))
     marks = sorted({0, *range(eval_every, max(lengths), eval_every), *lengths})
-    results: list[list[tuple[int, dict[str, Any]]]] = [[(0, metrics)] for metrics in evaluations]
+    results: list[_Evaluations] = [[(0, metrics)] for metrics in evaluations]
     ends: list[Any] = [None] * len(traces)
     done = 0
     with contextlib.ExitStack() as stack:

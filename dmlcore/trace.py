@@ -70,53 +70,47 @@ class Trace:
                 task twice, a version read that did not exist yet, a weight that is not finite, counts that
                 do not add up, or a cached copy without the update that it must hold.
         """
-        for frame, columns, what in (
+        for frame, wanted, what in (
             (self.tasks, TASK_COLUMNS, "tasks"),
             (self.updates, UPDATE_COLUMNS, "updates"),
         ):
-            missing = [name for name in columns if name not in frame]
+            missing = [name for name in wanted if name not in frame]
             if missing:
                 raise ValueError(f"trace.{what}: columns {missing} are missing")
-        tasks, updates = self.tasks, self.updates
-        applied = tasks["update"].to_numpy() >= 0
-        start, end = tasks["compute_start"].to_numpy(), tasks["compute_end"].to_numpy()
-        pull, push = tasks["pull_start"].to_numpy(), tasks["push_end"].to_numpy()
+        # Arrays, since many a trace is short, and every operation on a frame takes as long as all of these.
+        columns: list[np.ndarray] = [np.asarray(self.tasks[name]) for name in TASK_COLUMNS]
+        worker, clock, batch_size, read, pull, start, end, push, update, weight = columns
+        times, num_tasks, samples = (np.asarray(self.updates[name]) for name in UPDATE_COLUMNS)
+        applied, cached = update >= 0, np.isnan(pull)
         self._require(np.isfinite(start) & np.isfinite(end), "has a compute time that is not finite")
         self._require(~(pull > start), "starts to compute before its pull starts")
         self._require(end >= start, "ends before it starts")
         self._require(~(push < end), "arrives before it is computed")
         self._require(np.isfinite(push) | ~applied, "is applied but never arrived")
-        self._require(~tasks.duplicated(["worker", "clock"]).to_numpy(), "is there twice")
-        self._require(tasks["batch_size"].to_numpy() >= 1, "has no samples")
-        self._require(np.isfinite(tasks["weight"].to_numpy()), "has a weight that is not finite")
-        in_range = tasks["update"].to_numpy() < len(updates)
-        self._require(in_range, f"is in an update beyond the last of {len(updates)}")
-        self._require(
-            tasks["worker"].between(0, self.num_workers - 1).to_numpy(), "is of a worker that is not there"
-        )
-        read = tasks["version_read"].to_numpy()
-        self._require(
-            (read >= 0) & (~applied | (read <= tasks["update"])), "reads a version later than its update"
-        )
-        times = updates["time"].to_numpy()
+        self._require(~_repeated(worker, clock), "is there twice")
+        self._require(batch_size >= 1, "has no samples")
+        self._require(np.isfinite(weight), "has a weight that is not finite")
+        self._require(update < len(times), f"is in an update beyond the last of {len(times)}")
+        self._require((worker >= 0) & (worker < self.num_workers), "is of a worker that is not there")
+        self._require((read >= 0) & (~applied | (read <= update)), "reads a version later than its update")
         if len(times) and not (np.isfinite(times).all() and (np.diff(times) >= 0).all()):
             raise ValueError("trace.updates: times are not finite and ascending")
-        made = np.append(times, np.nan)[tasks["update"]]
+        made = np.append(times, np.nan)[update]
         self._require(~(push > made), "is in an update that was made before it arrived")
         version_time = np.concatenate([[0.0], times])
         if len(times) and times[-1] > self.end_time:
             raise ValueError("trace.updates: the last is made after the end of the run")
-        exists = version_time[np.clip(read, 0, len(times))] <= np.where(np.isnan(pull), start, pull)
+        exists = version_time[np.clip(read, 0, len(times))] <= np.where(cached, start, pull)
         self._require(exists, "reads a version that did not exist yet")
-        totals = tasks[applied].groupby("update")["batch_size"].agg(["size", "sum"])
-        expected = totals.reindex(range(len(updates)), fill_value=0).to_numpy()
-        if (expected != updates[["num_tasks", "samples"]].to_numpy()).any():
-            u = int((expected != updates[["num_tasks", "samples"]].to_numpy()).any(1).argmax())
+        count = np.bincount(update[applied], minlength=len(times))
+        total = np.bincount(update[applied], batch_size[applied], minlength=len(times))
+        if (miscounted := (count != num_tasks) | (total != samples)).any():
+            u = int(miscounted.argmax())
             raise ValueError(f"trace.updates: update {u} does not count the tasks that are in it")
-        previous = predecessors(tasks)
-        cached = np.isnan(pull)
-        bare = cached & ((previous < 0) | (tasks["update"].to_numpy()[previous] < 0))
-        self._require(~bare, "goes on with a cached copy that lacks its own worker's last update")
+        if cached.any():
+            previous = predecessors(self.tasks)
+            bare = cached & ((previous < 0) | (update[previous] < 0))
+            self._require(~bare, "goes on with a cached copy that lacks its own worker's last update")
         return self
 
     def _require(self, holds: Any, complaint: str) -> None:
@@ -207,6 +201,15 @@ class Trace:
     def __repr__(self) -> str:
         policy, tasks, updates = self.metadata.get("policy", "?"), len(self.tasks), len(self.updates)
         return f"Trace({policy}, {self.num_workers} workers, {tasks} tasks, {updates} updates)"
+
+
+def _repeated(worker: np.ndarray, clock: np.ndarray) -> np.ndarray:
+    """Returns which tasks have been before."""
+    order = np.lexsort((clock, worker))
+    same = (worker[order[1:]] == worker[order[:-1]]) & (clock[order[1:]] == clock[order[:-1]])
+    repeated = np.zeros(len(order), bool)
+    repeated[order[1:][same]] = True
+    return repeated
 
 
 def starts(tasks: pd.DataFrame) -> pd.Series:

@@ -2,6 +2,7 @@
 
 import contextlib
 
+import hypothesis  # noqa: F401 - else its plugin does it in the summary, too deep for the parser of Python 3.11
 import pytest
 
 with contextlib.suppress(ImportError):
@@ -42,3 +43,12 @@ def ray_cluster():
     start_local(num_cpus=5)
     yield ray
     ray.shutdown()
+
+
+@pytest.fixture
+def both_dtypes():
+    """Arrays of 64 bits beside those of 32."""
+    import jax
+
+    with jax.enable_x64(True):
+        yield

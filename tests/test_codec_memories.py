@@ -1,0 +1,132 @@
+"""What codecs remember: sums are kept, copies catch up, and training arrives."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from coded import KEY, a_tree, close, send
+
+from dmlcore.codecs import (
+    affine,
+    difference,
+    error_feedback,
+    exact,
+    one_bit,
+    terngrad,
+    transmit,
+)
+
+
+@pytest.fixture(params=["float32", "float64"])
+def dtype(request):
+    with jax.enable_x64(request.param == "float64"):
+        yield request.param
+
+
+@pytest.mark.parametrize(
+    "codec", [one_bit(), terngrad(), affine(3), difference(affine(4, stochastic=False))], ids=repr
+)
+@pytest.mark.usefixtures("both_dtypes")
+def test_error_feedback_telescopes(codec):
+    """All that was received and the last residual are all that was sent."""
+    fed = error_feedback(codec)
+    memory = fed.init(a_tree())
+    sent = received = jax.tree.map(jnp.zeros_like, a_tree())
+    add = functools.partial(jax.tree.map, jnp.add)
+    for i in range(6):
+        tree = a_tree(seed=i)
+        arrived, memory = send(fed, jax.random.key(i), memory, tree)
+        sent, received = add(sent, tree), add(received, arrived)
+    close(add(received, memory[0]), sent, scale=10)
+
+
+@pytest.mark.parametrize("bits", [2, 8])
+def test_the_copy_converges(bits, dtype):
+    """Each message divides the range of the difference by 2^bits - 1, until floats are no finer."""
+    codec, goal = difference(affine(bits, stochastic=False)), a_tree()["matrix"].astype(dtype)
+    memory = codec.init(jnp.zeros_like(goal))
+    step = float(goal.max() - goal.min())
+    for _ in range(8):
+        received, memory = send(codec, None, memory, goal)
+        np.testing.assert_array_equal(received, memory[0])  # sender and receiver hold the same
+        step /= 2**bits - 1
+        assert np.abs(received - goal).max() <= step / 2 + 10 * np.finfo(dtype).eps
+
+
+def test_plain_rounding_swallows_small_updates():
+    """Parameters that move by a 50th of a step at each message."""
+    start, drift = jnp.array([0.0, 0.5, 1.0]), jnp.array([0.0, 0.02 / 15, 0.0])
+    nearest = affine(4, stochastic=False)
+    received = {}
+    for codec in (nearest, difference(nearest), error_feedback(nearest)):
+        memory, received[codec] = codec.init(start), []
+        for i in range(20):
+            arrived, memory = send(codec, None, memory, start + i * drift)
+            received[codec].append(float(arrived[1]))
+    truth = 0.5 + np.arange(20) * 0.02 / 15
+    plain, followed, fed = received.values()
+    assert len(set(plain)) == 1
+    np.testing.assert_allclose(followed, truth, atol=0.02 / 15)
+    assert abs(np.mean(fed) - truth.mean()) < 0.5 / 15 / 20 + 1e-6 < abs(np.mean(plain) - truth.mean())
+
+
+def regression():
+    """Least squares of skewed features and noise, whose gradients at the optimum are skewed, too."""
+    rng = np.random.default_rng(0)
+    x = rng.exponential(size=(400, 20))
+    y = x @ rng.normal(size=20) + rng.exponential(size=400)
+    best = np.linalg.lstsq(x, y, rcond=None)[0]
+    return jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32), jnp.asarray(best, jnp.float32)
+
+
+def excess(w, x, best):
+    """Loss above the least."""
+    return float(jnp.mean((x @ (w - best)) ** 2) / 2)
+
+
+def test_difference_coding_on_the_way_down():
+    """Gradients on rounded parameters: rounded as they are, training hovers; their differences arrive."""
+    x, y, best = regression()
+
+    def train(codec):
+        def step(i, carry):
+            w, memory = carry
+            view, memory = transmit(codec, None, memory, w)
+            return w - 0.03 * x.T @ (x @ view - y) / len(y), memory
+
+        start = jnp.zeros(20)
+        run = jax.jit(lambda: jax.lax.fori_loop(0, 1500, step, (start, codec.init(start)))[0])
+        return excess(run(), x, best)
+
+    nearest = affine(4, stochastic=False)
+    assert train(exact()) < 1e-6
+    assert train(nearest) > 1e-3
+    assert train(difference(nearest)) < 1e-6
+
+
+def test_error_feedback_on_the_way_up():
+    """Means of signs are biased where noise is skewed: alone they lead elsewhere, with the residual home."""
+    noise = jnp.array([[3.0, 1.0], [-3.0, 1.0], [0.0, -2.0]])  # mean 0; that of its 1-bit codes (-1/3, 1/3)
+    coded = [send(one_bit(), None, (), row)[0] for row in noise]
+    np.testing.assert_allclose(np.mean(coded, axis=0), [-1 / 3, 1 / 3], rtol=1e-6)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def train(codec, steps):
+        """SGD on the mean over i of |w + noise_i|^2 / 2, whose least is at 0."""
+
+        def step(i, carry):
+            w, memory = carry
+            row = noise[jax.random.randint(jax.random.fold_in(KEY, i), (), 0, 3)]
+            received, memory = transmit(codec, None, memory, w + row)
+            return w - received / (i + 10), memory
+
+        start = jnp.array([1.0, -1.0])
+        return jnp.linalg.norm(jax.lax.fori_loop(0, steps, step, (start, codec.init(start)))[0])
+
+    for steps in (3_000, 30_000):
+        assert train(one_bit(), steps) > 0.3
+        tolerance = 5 * np.sqrt(8 / steps)  # |w|^2 is 8 / steps, the noise's variance over them
+        assert train(exact(), steps) < tolerance
+        assert train(error_feedback(one_bit()), steps) < tolerance
