@@ -266,7 +266,8 @@ def _map(pool: ThreadPoolExecutor, function: Callable[[Any], T], items: Iterable
 def _method(name: str, given: Policy | Method, problem: Problem) -> Method:
     method = Method(given) if isinstance(given, Policy) else given
     if not isinstance(method, Method) or not isinstance(method.policy, Policy):
-        checks.fail(f"methods[{name!r}]", given, "a Policy or a Method")
+        hint = "; was it called?" if callable(given) else ""
+        checks.fail(f"methods[{name!r}]", given, f"a Policy or a Method{hint}")
     if method.optimizer is not None:
         check_optimizer(method.optimizer, problem)
     return method

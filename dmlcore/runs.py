@@ -201,9 +201,11 @@ def replay(
 ) -> Run:
     """Trains along a trace, compiled: the same run again, from the trace alone.
 
-    Guarantee: the same trace, problem and optimizer give the same parameters, bit for bit, and those of the
-    `train` that made it. The history has the same evaluations where `eval_every` is the same: its default
-    follows the length of the trace, which `until` may have cut short.
+    Guarantee: the same trace, problem and optimizer give the same parameters, bit for bit; and those of the
+    `train` that made it: on a virtual clock and one device to the bit, on a real one up to rounding where
+    tasks differ in size or all of an update read the same version. The history has the same evaluations
+    where `eval_every` is the same: its default follows the length of the trace, which `until` may have cut
+    short.
 
     Args:
         trace: from a run, or from a file.
@@ -279,8 +281,6 @@ def _trained(
 ) -> list[_Trained]:
     """Returns evaluations and final parameters of each lane."""
     check_kind("problem", problem, Problem)
-    for optimizer in optimizers:
-        check_optimizer(optimizer, problem)
     if not traces:
         checks.fail("traces", "none", "at least one")
     if len(optimizers) != len(traces):
@@ -291,6 +291,8 @@ def _trained(
         made = {name: trace.metadata.get(name) or value for name, value in own.items()}
         if made != own:
             checks.fail("problem", own, f"the one of the trace, {made}")
+    for optimizer in optimizers:
+        check_optimizer(optimizer, problem)
     until = check_until(until)
     lengths = [len(trace.updates) for trace in traces]
     if eval_every is None:

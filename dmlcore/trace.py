@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ TASK_COLUMNS: dict[str, type] = {
     "weight": np.float64,
 }
 UPDATE_COLUMNS: dict[str, type] = {"time": np.float64, "num_tasks": np.int32, "samples": np.int64}
-METADATA_KEY = b"dmlcore.trace"
+METADATA_KEY, DIGEST_KEY = b"dmlcore.trace", b"dmlcore.digest"
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +159,8 @@ class Trace:
         table = pa.Table.from_pandas(
             self.tasks.assign(update_time=times[self.tasks["update"]]), preserve_index=False
         )
-        table = table.replace_schema_metadata({METADATA_KEY: json.dumps(self.metadata, sort_keys=True)})
+        metadata = json.dumps(self.metadata, sort_keys=True).encode()
+        table = table.replace_schema_metadata({METADATA_KEY: metadata, DIGEST_KEY: _digest(table, metadata)})
         with files.aside(path) as partial:
             pq.write_table(table, partial, compression="zstd")
 
@@ -175,7 +177,12 @@ class Trace:
             raise FileNotFoundError(f"path: got {str(path)!r}, allowed is a trace file that exists")
         try:
             table = pq.read_table(path)
-            metadata = json.loads(table.schema.metadata[METADATA_KEY])
+            written = table.schema.metadata or {}
+            if METADATA_KEY not in written:
+                raise ValueError("there is no trace in it")
+            if written.get(DIGEST_KEY) != _digest(table, written[METADATA_KEY]):
+                raise ValueError("it is not as it was written")
+            metadata = json.loads(written[METADATA_KEY])
             checks.integer("num_workers", metadata["num_workers"], low=1)
             checks.integer("seed", metadata["seed"], low=0)
             checks.real("end_time", metadata["end_time"], low=0)
@@ -189,11 +196,12 @@ class Trace:
                     "samples": applied["batch_size"].sum(),
                 }
             )
+            return cls(tasks, updates.astype(UPDATE_COLUMNS).reset_index(drop=True), metadata).validate()
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-            cause = " ".join(f"{type(error).__name__}: {error}".split())
+            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+            cause = kind + " ".join(str(error).split())
             allowed = "allowed is an undamaged file written by Trace.save"
             raise ValueError(f"path: {str(path)!r} is not a readable trace ({cause}); {allowed}") from error
-        return cls(tasks, updates.astype(UPDATE_COLUMNS).reset_index(drop=True), metadata).validate()
 
     def _repr_html_(self) -> str:
         return notebook.html(self)
@@ -201,6 +209,14 @@ class Trace:
     def __repr__(self) -> str:
         policy, tasks, updates = self.metadata.get("policy", "?"), len(self.tasks), len(self.updates)
         return f"Trace({policy}, {self.num_workers} workers, {tasks} tasks, {updates} updates)"
+
+
+def _digest(table: pa.Table, metadata: bytes) -> bytes:
+    """Returns a hash of a trace's file: a bit that flips in a time or a version may leave a valid trace."""
+    digest = hashlib.sha256(metadata)
+    for name in table.column_names:
+        digest.update(name.encode() + table[name].to_numpy().tobytes())
+    return digest.hexdigest().encode()
 
 
 def _repeated(worker: np.ndarray, clock: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Codecs keep what they promise: bytes, names, types, errors; compiled too."""
+"""Codecs keep what they promise: bytes, names, errors, how many bits; compiled too."""
 
 import functools
 

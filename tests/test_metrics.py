@@ -101,6 +101,12 @@ class TestTimes:
         assert ends[1] == min(7.0, trace.until(made).end_time)
         assert (table["push"] > 0).any() == (latency > 0)
 
+    def test_who_leaves_while_it_waits_has_waited_till_then(self):
+        cluster = Cluster.from_speeds([32, 8]).with_faults(Crash(0, 2.0, 1.0))  # tasks of 1 s and of 4 s
+        found = metrics.phases(simulate(bsp(), cluster, seconds=8.0))
+        kinds = found[found["worker"] == 0][["kind", "start", "end"]].values.tolist()
+        assert kinds[:3] == [["compute", 0, 1], ["wait", 1, 2], ["away", 2, 3]]
+
     @settings(max_examples=30, deadline=None)
     @given(
         policy=st.sampled_from(sorted(ALL_POLICIES)),

@@ -135,9 +135,11 @@ class TestLossCurves:
         assert [text.get_text() for text in ax.get_legend().get_texts()] == ["0.1", "0.2"]
         assert ax.lines[0].get_color() != ax.lines[1].get_color()
 
-    def test_a_curve_is_of_one_learning_rate(self):
-        with pytest.raises(ValueError, match=r"learning rates of BSP: got \[0.1, 0.2\], .* metrics.fair"):
+    def test_a_curve_is_of_one_method_and_learning_rate(self):
+        with pytest.raises(ValueError, match=r"learning_rate of BSP: got \[0.1, 0.2\], .*metrics.fair"):
             plot.loss_curves(runs().assign(learning_rate=[0.1, 0.2] * 63))
+        with pytest.raises(ValueError, match=r"method of 0\.1: got"):
+            plot.loss_curves(runs().assign(learning_rate=0.1), hue="learning_rate")
 
     def test_wrong_input(self):
         for wrong in ({"y": "accuracy"}, {"band": "deviation"}, {"order": ["ASP"]}):

@@ -48,8 +48,6 @@ def start(root, *arguments):
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
         text=True,
-        # Where a shell has put the tests in the background, Ctrl-C is ignored, and children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
@@ -119,6 +117,24 @@ def test_a_notebook_that_does_not_keep_its_word(root, call):
     assert "the notebook wrote no claims.json" in output
     assert "the notebook wrote no curve.svg" in output
     assert made(root) == set()
+
+
+def test_only_the_claims_of_what_was_asked_for_are_shown(root, call):
+    _, output = call("swift")
+    assert "swift-1" in output
+    assert "verdicts: 1 reproduced" in output
+    code, output = call("plain")
+    assert code == 0
+    assert "swift-1" not in output
+
+
+def test_a_ledger_that_cannot_be_read_is_told_at_the_end(root, call):
+    broken = root / "figures/other/claims.json"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("{")
+    code, output = call("plain")
+    assert code == 1
+    assert str(broken) in output.splitlines()[-1]
 
 
 def test_notebooks_side_by_side(root, call):

@@ -54,6 +54,14 @@ FAULTS = {
         ruled(lambda push: {"start": [push.worker]}),
         r"mine\(\), on_push: got .*start=\[0\].*, allowed is a state and a Decision, with .* Start to start",
     ),
+    "a start that is no list": (
+        ruled(lambda push: {"start": {"next": Start(push.worker)}}),
+        r"mine\(\), on_push: got .*, allowed is a state and a Decision, with lists of .* Start to start",
+    ),
+    "nothing where a list should be": (
+        ruled(lambda push: {"apply": None}),
+        r"mine\(\), on_push: got .*apply=None.*, allowed is a state and a Decision",
+    ),
     "an update without weights": (
         ruled(lambda push: {"apply": [(push.worker, push.clock)]}),
         r"mine\(\), on_push: got .*apply=\[\(0, 0\)\].*, allowed is .* \(worker, clock, weight\)",

@@ -1,5 +1,7 @@
 """Traces: their invariants, their files, and what becomes of damaged ones."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -65,6 +67,27 @@ def test_a_corrupt_file_is_one_clear_error(trace, tmp_path, damage):
         pd.DataFrame({"worker": [1]}).to_parquet(path)
     with pytest.raises(ValueError, match=r"trace\.parquet.*undamaged file written by Trace\.save"):
         dml.Trace.load(path)
+
+
+def test_a_flipped_bit_is_refused_or_changes_nothing(trace, tmp_path):
+    """Wherever it is: a time or a version that has changed may leave a trace that is valid."""
+    path = tmp_path / "trace.parquet"
+    trace.save(path)
+    content, rng, messages = path.read_bytes(), np.random.default_rng(0), []
+    for at, bit in zip(rng.integers(0, len(content), 200), rng.integers(0, 8, 200), strict=True):
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << bit
+        path.write_bytes(flipped)
+        try:
+            again = dml.Trace.load(path)
+        except ValueError as error:
+            messages.append(str(error))
+        else:
+            assert again.tasks.equals(trace.tasks)
+            assert again.updates.equals(trace.updates)
+            assert again.metadata == trace.metadata
+    assert len(messages) > 100
+    assert all(re.match(r"path: .*trace\.parquet.*undamaged file written", each) for each in messages)
 
 
 @pytest.mark.parametrize("name", ["num_workers", "seed", "end_time"])

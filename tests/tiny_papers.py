@@ -3,6 +3,7 @@
 `python tiny_papers.py ROOT ARGUMENTS...` is the command line with these papers in the folder ROOT.
 """
 
+import signal
 import sys
 from pathlib import Path
 
@@ -95,4 +96,6 @@ def write_notebooks(
 
 
 if __name__ == "__main__":
+    # Where a shell has put the tests in the background, Ctrl-C is ignored, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(main(sys.argv[2:], root=Path(sys.argv[1]), papers=PAPERS))

@@ -80,8 +80,8 @@ def threads(time_scale: float = 1.0) -> Engine:
     """A real clock: a thread for each worker, which sleeps as long as the cluster has it take.
 
     Guarantees: sleeps are drawn as the simulator draws them; the recorded trace, replayed, gives the
-    parameters that the run ended with. Each worker computes its own gradients, on its own device where JAX
-    has several.
+    parameters that the run ended with, as exactly as `dml.replay` says. Each worker computes its own
+    gradients, on its own device where JAX has several.
 
     Args:
         time_scale: real seconds of one of the cluster's, > 0, or 0: nothing is injected, workers are as fast

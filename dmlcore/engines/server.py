@@ -231,11 +231,11 @@ class Server:
         answer = getattr(self.policy, hook)(self.state, *happened)
         try:
             self.state, (apply, drop, cancel, start) = answer
-            if apply:
+            if len(apply):
                 _, _, _ = apply[0]
-            if start:
+            if len(start):
                 _, _, _, _ = start[0]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, LookupError):
             raise no_decision(self.policy, hook, answer) from None
         return Decision(apply, drop, cancel, start)
 
@@ -336,13 +336,13 @@ def never_updates(policy: Policy, time: float, num_updates: int) -> RuntimeError
     """What to raise where a run would go on for ever."""
     return RuntimeError(
         f"{policy.name} makes no update: {MOST_TASKS:,} tasks arrived since update {num_updates}, by "
-        f"{time:g} s; does it drop them all? `seconds=` ends a run without updates"
+        f"{time:g} s; are they all dropped, or never applied? `seconds=` ends a run without updates"
     )
 
 
 def no_decision(policy: Policy, hook: str, answer: Any) -> ValueError:
     """What to raise where a policy's answer is none."""
-    allowed = "a state and a Decision, with (worker, clock, weight) to apply and Start to start"
+    allowed = "a state and a Decision, with lists of (worker, clock, weight) to apply and of Start to start"
     return ValueError(f"{policy.name}, {hook}: got {answer!r}, allowed is {allowed}")
 
 

@@ -213,11 +213,11 @@ def _run(setup: Setup, watch: Watch | None) -> Trace:
         answer = on_push(state, push)
         try:
             state, (apply, drop, cancel, start) = answer
-            if apply:
+            if len(apply):
                 first, its_clock, weight = apply[0]
-            if start:
+            if len(start):
                 _, _, _, _ = start[0]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, LookupError):
             raise no_decision(policy, "on_push", answer) from None
         row = len(record)
         record.append(task)

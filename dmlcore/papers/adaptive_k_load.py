@@ -193,5 +193,5 @@ PAPER = Paper(
         "more slowly than the bound says, or not at all, because noise grows with the error.",
     },
     data={"full": ("mnist",)},
-    quick_seconds=85,
+    quick_seconds=75,
 )

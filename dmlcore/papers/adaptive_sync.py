@@ -121,5 +121,5 @@ PAPER = Paper(
         "threshold, damping, shares, gap; and ASP for comparison.",
     },
     data={"full": ("mnist",)},
-    quick_seconds=80,
+    quick_seconds=60,
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 from rich.console import Console
 from rich.table import Table
@@ -57,7 +59,7 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
 def reproduce(
     console: Console, arguments: Sequence[str], folders: Folders, papers: Mapping[str, Paper]
 ) -> int:
-    """Runs notebooks, then shows all claims and writes the report."""
+    """Runs notebooks, then shows their claims and writes the report of all there are."""
     given = parse(arguments)
     jobs = plan(given, papers)
     todo = [job for job in jobs if given.force or not manifest.finished(job, folders)]
@@ -72,12 +74,17 @@ def reproduce(
                 display.ended(runner.Outcome(job.key, "skipped"))
         outcomes = runner.run(todo, folders, display, parallel=given.jobs)
     ledgers, faults = report.ledgers(folders.figures, papers)
+    asked = {job.key for job in jobs}
+    if results := [result for ledger in ledgers if ledger.paper in asked for result in ledger.claims]:
+        console.print(claims.table(results))
+        verdicts = Counter(result.verdict for result in results)
+        told = ", ".join(f"{verdicts[each]} {each}" for each in get_args(claims.Verdict) if verdicts[each])
+        console.print(f"verdicts: {told}", highlight=False)
+    if ledgers:
+        console.print(f"report: {report.write(folders, papers)}", highlight=False, soft_wrap=True)
     for fault in faults:
         console.print(fault, style="red", markup=False, soft_wrap=True)
-    if ledgers:
-        console.print(claims.table([result for ledger in ledgers for result in ledger.claims]))
-        console.print(f"report: {report.write(folders, papers)}", highlight=False, soft_wrap=True)
-    return int(any(outcome.status == "failed" for outcome in outcomes))
+    return int(bool(faults) or any(outcome.status == "failed" for outcome in outcomes))
 
 
 def obtain(job: Job) -> None:

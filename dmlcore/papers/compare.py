@@ -64,5 +64,5 @@ PAPER = Paper(
         "is framed.",
     },
     data={"full": ("mnist",)},
-    quick_seconds=180,
+    quick_seconds=120,
 )

@@ -171,5 +171,5 @@ PAPER = Paper(
         "speedup.png": "Samples per second against one worker, over the number of workers.",
     },
     data={"full": ("mnist", "cifar10")},
-    quick_seconds=90,
+    quick_seconds=65,
 )

@@ -140,5 +140,5 @@ PAPER = Paper(
         "round.",
     },
     data={"full": ("mnist",)},
-    quick_seconds=90,
+    quick_seconds=70,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -53,8 +54,8 @@ def loss_curves(
         The Axes.
 
     Raises:
-        ValueError: where the frame lacks a column, a curve is of several learning rates, or an argument is
-            not among those named.
+        ValueError: where the frame lacks a column, a curve is of several learning rates or methods, or an
+            argument is not among those named.
 
     >>> history = pd.DataFrame({"time": [0.0, 1.0, 2.0], "loss": [2.0, 1.0, 0.5]})
     >>> loss_curves(history, logy=True).get_ylabel()
@@ -71,11 +72,11 @@ def loss_curves(
         checks.fail(
             "order", names, f"values of the column {hue!r}: {', '.join(map(str, runs[hue].unique()))}"
         )
-    for name in names if "learning_rate" in runs else ():
-        rates = sorted(runs.loc[runs[hue] == name, "learning_rate"].unique().tolist())
-        if len(rates) > 1:
-            allowed = "one for each curve: metrics.fair picks the best, hue='learning_rate' tells them apart"
-            checks.fail(f"learning rates of {name}", rates, allowed)
+    for name, column in itertools.product(names, {"method", "learning_rate"} & {*runs}):
+        several = runs.loc[runs[hue] == name, column].unique().tolist()
+        if len(several) > 1:
+            allowed = "one for each curve: `metrics.fair` picks a rate, `hue` is what tells curves apart"
+            checks.fail(f"{column} of {name}", several, allowed)
     curves = {name: _by_seed(runs[runs[hue] == name]) for name in names}
     first = max(float(curve[y].iloc[0]) for group in curves.values() for curve in group)
     ax = axes(ax)
