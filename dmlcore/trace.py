@@ -88,7 +88,7 @@ class Trace:
         self._require(end >= start, "ends before it starts")
         self._require(~(push < end), "arrives before it is computed")
         self._require(np.isfinite(push) | ~applied, "is applied but never arrived")
-        self._require(~_repeated(worker, clock), "is there twice")
+        self._require(_earlier(worker, clock, 0) < 0, "is there twice")
         self._require(batch_size >= 1, "has no samples")
         self._require(np.isfinite(weight), "has a weight that is not finite")
         self._require(update < len(times), f"is in an update beyond the last of {len(times)}")
@@ -219,15 +219,6 @@ def _digest(table: pa.Table, metadata: bytes) -> bytes:
     return digest.hexdigest().encode()
 
 
-def _repeated(worker: np.ndarray, clock: np.ndarray) -> np.ndarray:
-    """Returns which tasks have been before."""
-    order = np.lexsort((clock, worker))
-    same = (worker[order[1:]] == worker[order[:-1]]) & (clock[order[1:]] == clock[order[:-1]])
-    repeated = np.zeros(len(order), bool)
-    repeated[order[1:][same]] = True
-    return repeated
-
-
 def starts(tasks: pd.DataFrame) -> pd.Series:
     """Returns when each task was let start: its pull, or its computing where it kept the cached copy."""
     return tasks["pull_start"].fillna(tasks["compute_start"])
@@ -235,9 +226,13 @@ def starts(tasks: pd.DataFrame) -> pd.Series:
 
 def predecessors(tasks: pd.DataFrame) -> np.ndarray:
     """Returns for each task the row of its worker's task one clock before, -1 where there is none."""
-    worker, clock = tasks["worker"].to_numpy(), tasks["clock"].to_numpy()
+    return _earlier(np.asarray(tasks["worker"]), np.asarray(tasks["clock"]), 1)
+
+
+def _earlier(worker: np.ndarray, clock: np.ndarray, clocks: int) -> np.ndarray:
+    """Returns for each task the row of its worker's task so many clocks before, 0 or 1; -1: there is none."""
     order = np.lexsort((clock, worker))
-    previous = np.full(len(tasks), -1)
-    follows = (worker[order[1:]] == worker[order[:-1]]) & (clock[order[1:]] == clock[order[:-1]] + 1)
-    previous[order[1:][follows]] = order[:-1][follows]
-    return previous
+    found = np.full(len(order), -1)
+    follows = (worker[order[1:]] == worker[order[:-1]]) & (clock[order[1:]] == clock[order[:-1]] + clocks)
+    found[order[1:][follows]] = order[:-1][follows]
+    return found

@@ -52,7 +52,8 @@ def test_a_target_that_nobody_reaches_is_told():
 
 def test_a_metric_is_checked_before_anything_is_run():
     problem = dml.problems.digits_mlp()
-    with pytest.raises(ValueError, match="metric: got 'los', allowed is one of 'accuracy', 'loss', "):
+    message = "metric: got 'los', allowed is one of 'accuracy', 'loss', 'test_loss'"
+    with pytest.raises(ValueError, match=message):
         dml.tune(METHODS, problem, CLUSTER, optax.sgd, "los", 1.0, start=0.1, updates=10**9)
 
 

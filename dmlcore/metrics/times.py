@@ -74,16 +74,15 @@ def phases(trace: Trace) -> pd.DataFrame:
     # An empty task of each worker at the end of the run turns the last wait into a case like any other; one
     # when a worker leaves ends what it waited till then, and one when it is back, before what it begins then,
     # the time that it was away.
-    def empty(at: list[tuple[int, float, float]], away: bool = False) -> pd.DataFrame:
+    def empty(at: list[tuple[int, float, float]]) -> pd.DataFrame:
         worker, left, time = np.array(at, float).reshape(-1, 3).T
-        marks = {"worker": worker.astype(int), "task": -1, "left": left, "away": away}
+        marks = {"worker": worker.astype(int), "task": -1, "left": left}
         return pd.DataFrame({**marks, **dict.fromkeys(columns, time)})
 
-    real = tasks[["worker", "task", *columns]].assign(left=math.nan, away=False)
+    real = tasks[["worker", "task", *columns]].assign(left=math.nan)
     last = empty([(worker, math.nan, end) for worker in range(trace.num_workers)])
-    absent = _absences(trace)
-    leaves = [empty([(worker, left, left) for worker, left, _ in absent]), empty(absent, away=True)]
-    tasks = pd.concat([*(leaves if absent else []), real, last])
+    absent = [(worker, left, time) for worker, left, back in _absences(trace) for time in (left, back)]
+    tasks = pd.concat([*([empty(absent)] if absent else []), real, last])
     tasks = tasks.sort_values(["worker", "begin"], kind="stable", ignore_index=True)
 
     left = tasks["left"].groupby(tasks["worker"]).shift(-1)
@@ -102,7 +101,7 @@ def phases(trace: Trace) -> pd.DataFrame:
     bounds.loc[np.repeat(cancelled.to_numpy(), 4) & (bounds["kind"] == "compute"), "kind"] = "cancelled"
     if trace.metadata.get("pipelined"):
         bounds.loc[bounds["kind"] == "push", "kind"] = "wait"
-    away = np.repeat(tasks["away"].to_numpy(), 4)
+    away = np.repeat((tasks["begin"] > tasks["left"]).to_numpy(), 4)
     bounds.loc[away & (bounds["kind"] == "wait"), "kind"] = "away"
     bounds["end"] = bounds.groupby("worker")["end"].cummax()
     bounds["start"] = bounds.groupby("worker")["end"].shift(1, fill_value=0.0)

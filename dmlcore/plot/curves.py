@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -72,12 +71,7 @@ def loss_curves(
         checks.fail(
             "order", names, f"values of the column {hue!r}: {', '.join(map(str, runs[hue].unique()))}"
         )
-    for name, column in itertools.product(names, {"method", "learning_rate"} & {*runs}):
-        several = runs.loc[runs[hue] == name, column].unique().tolist()
-        if len(several) > 1:
-            allowed = "one for each curve: `metrics.fair` picks a rate, `hue` is what tells curves apart"
-            checks.fail(f"{column} of {name}", several, allowed)
-    curves = {name: _by_seed(runs[runs[hue] == name]) for name in names}
+    curves = {name: _by_seed(name, runs[runs[hue] == name]) for name in names}
     first = max(float(curve[y].iloc[0]) for group in curves.values() for curve in group)
     ax = axes(ax)
     colors, styles = palette(names), dashes(names)
@@ -115,7 +109,11 @@ def loss_curves(
     return ax
 
 
-def _by_seed(part: pd.DataFrame) -> list[pd.DataFrame]:
+def _by_seed(name: Any, part: pd.DataFrame) -> list[pd.DataFrame]:
+    for column in ("method", "learning_rate"):
+        if column in part and part[column].nunique(dropna=False) > 1:
+            allowed = "one for each curve: `metrics.fair` picks a rate, `hue` is what tells curves apart"
+            checks.fail(f"{column} of {name}", part[column].unique().tolist(), allowed)
     return [curve for _, curve in part.groupby("seed")] if "seed" in part else [part]
 
 
