@@ -107,6 +107,12 @@ class TestTimes:
         kinds = found[found["worker"] == 0][["kind", "start", "end"]].values.tolist()
         assert kinds[:3] == [["compute", 0, 1], ["wait", 1, 2], ["away", 2, 3]]
 
+    def test_who_leaves_as_it_comes_back_is_away_all_the_time(self):
+        cluster = Cluster.from_speeds([32, 8]).with_faults(Crash(0, 2.0, 1.0), Crash(0, 3.0, 1.0))
+        found = metrics.phases(simulate(bsp(), cluster, seconds=8.0))
+        kinds = found[found["worker"] == 0][["kind", "start", "end"]].values.tolist()
+        assert kinds[1:5] == [["wait", 1, 2], ["away", 2, 3], ["away", 3, 4], ["compute", 4, 5]]
+
     @settings(max_examples=30, deadline=None)
     @given(
         policy=st.sampled_from(sorted(ALL_POLICIES)),
