@@ -42,7 +42,8 @@ def transmit(codec: Codec, key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
         key: random key of this message; None where the codec draws nothing.
         memory: from `codec.init(tree)`, or from the message before.
         tree: any pytree of floating arrays, in float32 or float64. Magnitudes up to 1e37, and norms where a
-            codec sends them: headers are 32-bit floats, and so are their reciprocals.
+            codec sends them: headers are 32-bit floats, and so are their reciprocals. Processors may read
+            subnormal numbers (below 1.2e-38 in float32) as 0.
 
     Returns:
         The tree as received, and the next memory.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -194,5 +195,6 @@ def summary(policy: Policy) -> str | None:
     """
     name = policy.name.partition("(")[0]
     own = getattr(policy.on_push, "__globals__", {})
-    doc = getattr(own.get(name) or getattr(policies, name, None), "__doc__", None)
-    return doc.strip().splitlines()[0] if isinstance(doc, str) and doc.strip() else None
+    maker = own.get(name) or getattr(policies, name, None)
+    doc = inspect.getdoc(maker) if callable(maker) else None  # of None, Python 3.13 has one
+    return doc.splitlines()[0] if doc else None
