@@ -17,6 +17,6 @@ from bootstrap import ensure_environment
 if __name__ == "__main__":
     root = Path(__file__).resolve().parent
     ensure_environment(root)
-    from dmlcore.papers.command import main
+    from dmlcore.reproduce.command import main
 
     sys.exit(main(sys.argv[1:], root=root))

@@ -1,9 +1,10 @@
-"""What this tree computes against what another revision computes: a guard for changes that should change no number.
+"""What this tree computes against what another revision computes: for changes that should change no number.
 
-.venv/bin/python benchmarks/golden.py HEAD~1             # some fifty small runs: traces and parameters, bit for bit
-.venv/bin/python benchmarks/golden.py HEAD~1 --papers    # and every number of the papers' ledgers, at quick scale
+.venv/bin/python benchmarks/golden.py HEAD~1             # some ninety small runs: traces and parameters
+.venv/bin/python benchmarks/golden.py HEAD~1 --papers    # and every number of the papers' quick ledgers
 
-Both revisions run on this machine, with this interpreter. Exit code 0: equal, 1: differences, which are listed.
+Both revisions run on this machine, with this interpreter, and are compared bit for bit. Exit code 0: equal;
+1: differences, which are listed.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, os.environ.get("GOLDEN_TREE", str(ROOT)))
+sys.path.insert(0, os.environ.get("GOLDEN_TREE", str(Path(__file__).resolve().parents[1])))
 
 import jax
 import numpy as np
@@ -29,6 +29,7 @@ from scipy import stats
 
 import dmlcore as dml
 
+ROOT = Path(__file__).resolve().parents[1]
 SPEEDS = [1000, 700, 1300, 900]
 
 

@@ -26,9 +26,9 @@ import dmlcore as dml
 from dmlcore.data import Labelled
 from dmlcore.problems.classification import classification, network
 from dmlcore.problems.images import LeNet
-from dmlcore.replayer.batches import BATCHES, INIT, run_key, task_indices
-from dmlcore.replayer.compiled import Replay, device_data
-from dmlcore.replayer.schedule import compile_trace
+from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
+from dmlcore.training.compiled import Replay, device_data
+from dmlcore.training.schedule import compile_trace
 
 BATCH = 32
 OPTIMIZER = optax.sgd(0.1)

@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dmlcore import claims
+from dmlcore.reproduce import claims
 
 console = Console(width=110)
 

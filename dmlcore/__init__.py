@@ -15,80 +15,69 @@ _HOME = {
     "Method": "dmlcore.types",
     "Policy": "dmlcore.types",
     "Problem": "dmlcore.problems.problem",
-    "Run": "dmlcore.runs",
+    "Run": "dmlcore.experiments.runs",
     "Trace": "dmlcore.trace",
-    "a2s": "dmlcore.policies",
-    "adaptive_load": "dmlcore.policies",
-    "adaptive_sync": "dmlcore.policies",
-    "adasync": "dmlcore.policies",
-    "asp": "dmlcore.policies",
-    "bsp": "dmlcore.policies",
-    "calibrate": "dmlcore.calibration",
-    "compare": "dmlcore.comparison",
-    "dbw": "dmlcore.policies",
-    "dssp": "dmlcore.policies",
-    "essp": "dmlcore.policies",
-    "explore": "dmlcore.explorer",
-    "follow": "dmlcore.following",
-    "k_async": "dmlcore.policies",
-    "k_batch_async": "dmlcore.policies",
-    "k_batch_sync": "dmlcore.policies",
-    "k_sync": "dmlcore.policies",
-    "k_sync_schedule": "dmlcore.policies",
-    "n_softsync": "dmlcore.policies",
-    "pflug": "dmlcore.policies",
-    "replay": "dmlcore.runs",
-    "replay_lanes": "dmlcore.runs",
+    "a2s": "dmlcore.methods.policies",
+    "adaptive_load": "dmlcore.methods.policies",
+    "adaptive_sync": "dmlcore.methods.policies",
+    "adasync": "dmlcore.methods.policies",
+    "asp": "dmlcore.methods.policies",
+    "bsp": "dmlcore.methods.policies",
+    "calibrate": "dmlcore.trace.calibration",
+    "compare": "dmlcore.experiments.comparison",
+    "dbw": "dmlcore.methods.policies",
+    "dssp": "dmlcore.methods.policies",
+    "essp": "dmlcore.methods.policies",
+    "explore": "dmlcore.view.explorer",
+    "follow": "dmlcore.trace.following",
+    "k_async": "dmlcore.methods.policies",
+    "k_batch_async": "dmlcore.methods.policies",
+    "k_batch_sync": "dmlcore.methods.policies",
+    "k_sync": "dmlcore.methods.policies",
+    "k_sync_schedule": "dmlcore.methods.policies",
+    "n_softsync": "dmlcore.methods.policies",
+    "pflug": "dmlcore.methods.policies",
+    "replay": "dmlcore.experiments.runs",
+    "replay_lanes": "dmlcore.experiments.runs",
     "simulate": "dmlcore.engines",
-    "ssp": "dmlcore.policies",
-    "sweep": "dmlcore.comparison",
-    "sync_switch": "dmlcore.policies",
-    "train": "dmlcore.runs",
-    "tune": "dmlcore.tuning",
+    "ssp": "dmlcore.methods.policies",
+    "sweep": "dmlcore.experiments.comparison",
+    "sync_switch": "dmlcore.methods.policies",
+    "train": "dmlcore.experiments.runs",
+    "tune": "dmlcore.experiments.tuning",
 }
-_MODULES = (
-    "claims",
-    "codecs",
-    "engines",
-    "explorer",
-    "faults",
-    "loads",
-    "metrics",
-    "perfetto",
-    "plot",
-    "policies",
-    "presets",
-    "problems",
-    "theory",
-    "transport",
-)
+_MODULES = {
+    "claims": "dmlcore.reproduce.claims",
+    "codecs": "dmlcore.methods.codecs",
+    "engines": "dmlcore.engines",
+    "explorer": "dmlcore.view.explorer",
+    "faults": "dmlcore.cluster.faults",
+    "loads": "dmlcore.methods.loads",
+    "metrics": "dmlcore.trace.metrics",
+    "perfetto": "dmlcore.trace.perfetto",
+    "plot": "dmlcore.view.plot",
+    "policies": "dmlcore.methods.policies",
+    "presets": "dmlcore.cluster.presets",
+    "problems": "dmlcore.problems",
+    "theory": "dmlcore.theory",
+    "transport": "dmlcore.methods.transport",
+}
 
 __all__ = [*_HOME, *_MODULES]
 
 if TYPE_CHECKING:  # the same names, for type checkers and editors
-    from dmlcore import (  # noqa: F401
-        claims,
-        codecs,
-        engines,
-        explorer,
+    from dmlcore import engines, problems, theory  # noqa: F401
+    from dmlcore.cluster import (  # noqa: F401
+        Cluster,
         faults,
-        loads,
-        metrics,
-        perfetto,
-        plot,
-        policies,
         presets,
-        problems,
-        theory,
-        transport,
     )
-    from dmlcore.calibration import calibrate  # noqa: F401
-    from dmlcore.cluster import Cluster  # noqa: F401
-    from dmlcore.comparison import compare, sweep  # noqa: F401
     from dmlcore.engines import simulate  # noqa: F401
-    from dmlcore.explorer import explore  # noqa: F401
-    from dmlcore.following import follow  # noqa: F401
-    from dmlcore.policies import (  # noqa: F401
+    from dmlcore.experiments.comparison import compare, sweep  # noqa: F401
+    from dmlcore.experiments.runs import Run, replay, replay_lanes, train  # noqa: F401
+    from dmlcore.experiments.tuning import tune  # noqa: F401
+    from dmlcore.methods import codecs, loads, policies, transport  # noqa: F401
+    from dmlcore.methods.policies import (  # noqa: F401
         a2s,
         adaptive_load,
         adaptive_sync,
@@ -109,17 +98,24 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
         sync_switch,
     )
     from dmlcore.problems.problem import Problem  # noqa: F401
-    from dmlcore.runs import Run, replay, replay_lanes, train  # noqa: F401
-    from dmlcore.trace import Trace  # noqa: F401
-    from dmlcore.tuning import tune  # noqa: F401
+    from dmlcore.reproduce import claims  # noqa: F401
+    from dmlcore.trace import (  # noqa: F401
+        Trace,
+        metrics,
+        perfetto,
+    )
+    from dmlcore.trace.calibration import calibrate  # noqa: F401
+    from dmlcore.trace.following import follow  # noqa: F401
     from dmlcore.types import Method, Policy  # noqa: F401
+    from dmlcore.view import explorer, plot  # noqa: F401
+    from dmlcore.view.explorer import explore  # noqa: F401
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(importlib.import_module(_HOME[name]), name)
     elif name in _MODULES:
-        value = importlib.import_module(f"dmlcore.{name}")
+        value = importlib.import_module(_MODULES[name])
     else:
         raise AttributeError(f"module 'dmlcore' has no attribute {name!r}")
     globals()[name] = value

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
+MAX_SEED = 2**32 - 1
 
 
 def fail(name: str, given: Any, allowed: str) -> NoReturn:
@@ -71,3 +72,35 @@ def choice(name: str, value: Any, table: Mapping[str, T]) -> T:
     if not isinstance(value, str) or value not in table:
         fail(name, value, "one of " + ", ".join(repr(key) for key in table))
     return table[value]
+
+
+def check_kind(name: str, value: Any, kind: type) -> None:
+    """Raises ValueError unless `value` is a `kind`.
+
+    >>> check_kind("policy", "bsp", dict)
+    Traceback (most recent call last):
+    ValueError: policy: got 'bsp', allowed is a dict
+    """
+    if not isinstance(value, kind):
+        hint = "; was it called?" if callable(value) else ""
+        fail(name, value, f"a {kind.__name__}{hint}")
+
+
+def check_seed(name: str, value: Any) -> int:
+    """Returns `value` if it is a seed: a whole number of 32 bits, as more would wrap around in JAX's keys.
+
+    >>> check_seed("seed", 2**32)
+    Traceback (most recent call last):
+    ValueError: seed: got 4294967296, allowed is a whole number from 0 to 4294967295 (32 bits)
+    """
+    return integer(name, value, low=0, high=MAX_SEED, why="32 bits")
+
+
+def several(name: str, values: Any) -> list[Any]:
+    """Returns `values` as a list if there are some, all different."""
+    if not isinstance(values, Iterable):
+        fail(name, values, "several, such as a list or a range")
+    listed = [*values]
+    if not listed or len({*listed}) < len(listed):
+        fail(name, values, "at least one, all different")
+    return listed

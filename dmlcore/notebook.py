@@ -1,4 +1,4 @@
-"""How objects show themselves in a notebook: they ask here, and `dmlcore.show` answers."""
+"""How objects show themselves in a notebook: they ask here, and `dmlcore.view.show` answers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 def html(item: Any) -> str:
     """Returns an object as HTML, for its `_repr_html_`.
 
-    `dmlcore.show` is imported when first asked: the types that ask stand at the bottom of the package, and
-    a program without a notebook does not wait for pictures.
+    `dmlcore.view.show` is imported when first asked: the types that ask stand at the bottom of the package,
+    and a program without a notebook does not wait for pictures.
 
-    >>> from dmlcore.policies import ssp
+    >>> from dmlcore.methods.policies import ssp
     >>> "at most 3 clocks ahead of the slowest" in html(ssp(3))
     True
     """
-    return importlib.import_module("dmlcore.show").html(item)
+    return importlib.import_module("dmlcore.view.show").html(item)

@@ -97,7 +97,7 @@ class Progress(NamedTuple):
     Args:
         time: seconds since the start of the run.
         num_updates: made so far.
-        record: tasks that arrived or were cut, tuples of `dmlcore.engines.record.RECORDED`; it only grows.
+        record: tasks that arrived or were cut, tuples of `dmlcore.trace.record.RECORDED`; it only grows.
         landed: (row of the record, update, weight) of those applied, update by update; it only grows.
         live: versions that tasks still read which are not applied yet, and the newest.
         looked: updates made at the last look.
@@ -189,8 +189,8 @@ class Load(NamedTuple):
 class Codec(NamedTuple):
     """How arrays are rounded on their way, and how many bytes they then are.
 
-    Pure functions on explicit state: `dmlcore.codecs.transmit` composes them, also inside compiled loops.
-    Memory is one pytree for both ends of a link, since what the receiver remembers, the sender knows.
+    Pure functions on explicit state: `dmlcore.methods.codecs.transmit` composes them, also inside compiled
+    loops. Memory is one pytree for both ends of a link, since what the receiver remembers, the sender knows.
 
     Args:
         name: the call that makes this codec, such as `affine(bits=8)`, by which traces know it.

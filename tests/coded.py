@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dmlcore.codecs import (
+from dmlcore.methods.codecs import (
     affine,
     difference,
     error_feedback,

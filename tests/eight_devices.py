@@ -13,9 +13,9 @@ from scipy import stats
 from wheels import check_topics
 
 import dmlcore as dml
-from dmlcore.policies import ALL_POLICIES
-from dmlcore.replayer import parallel, sharded
-from dmlcore.replayer.steps import Stepper
+from dmlcore.methods.policies import ALL_POLICIES
+from dmlcore.training import parallel, sharded
+from dmlcore.training.steps import Stepper
 
 TWELVE = dml.Cluster.from_speeds(
     [1000, 700, 1300, 1000] * 3,

@@ -10,8 +10,8 @@ from clusters import CLUSTERS
 
 import dmlcore as dml
 from dmlcore.engines import ALL_ENGINES
-from dmlcore.policies import ALL_POLICIES
-from dmlcore.replayer.schedule import compile_trace
+from dmlcore.methods.policies import ALL_POLICIES
+from dmlcore.training.schedule import compile_trace
 
 # Real clocks run faster than the clusters' time, and on Ray for fewer updates.
 ENGINES = {

@@ -13,7 +13,7 @@ import optax
 import dmlcore as dml
 from dmlcore.engines.setup import Job, Setup
 from dmlcore.problems.problem import Problem
-from dmlcore.replayer.steps import Stepper
+from dmlcore.training.steps import Stepper
 
 WORKERS, CLOCKS = 4, 15
 READS = itertools.count()

@@ -6,8 +6,8 @@ from clusters import EXPONENTIAL, MIXED
 from watched import simulate
 
 import dmlcore as dml
-from dmlcore import metrics
-from dmlcore.policies import ALL_POLICIES
+from dmlcore.methods.policies import ALL_POLICIES
+from dmlcore.trace import metrics
 
 
 def test_accounts_of_k_sync():

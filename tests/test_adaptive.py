@@ -10,9 +10,10 @@ from engine_runs import relative_error, same_bits, same_timeline
 from watched import simulate
 
 import dmlcore as dml
-from dmlcore import metrics, theory
-from dmlcore.draws import Draws
-from dmlcore.jitter import SizedJitter
+from dmlcore import theory
+from dmlcore.cluster.draws import Draws
+from dmlcore.cluster.jitter import SizedJitter
+from dmlcore.trace import metrics
 from dmlcore.types import Observation
 
 KNOWN = theory.Constants(learning_rate=0.05, smoothness=2.0, strong_convexity=1.0, gradient_variance=10.0)
@@ -73,8 +74,8 @@ def test_a_round_has_the_k_and_batch_size_of_when_it_began():
 
 def test_rows_of_a_long_schedule_have_shapes_of_their_own():
     """So that a phase of few samples does not cost what one of many does; the parameters stay the same."""
-    from dmlcore.replayer.reference import replay_reference
-    from dmlcore.replayer.schedule import compile_trace
+    from dmlcore.training.reference import replay_reference
+    from dmlcore.training.schedule import compile_trace
 
     policy = dml.k_sync_schedule([(0, 1, 1), (0.2, 2, 16), (1.5, 4, 40)])
     run = dml.train(dml.problems.digits_mlp(), EXPONENTIAL, policy, SGD, seconds=15.0, seed=0)

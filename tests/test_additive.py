@@ -16,12 +16,12 @@ from watched import simulate
 from wheels import check_wheels, turned, wheels
 
 import dmlcore as dml
-from dmlcore.faults import random_faults
-from dmlcore.policies import ALL_POLICIES
+from dmlcore.cluster.faults import random_faults
+from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.problems.problem import Problem
-from dmlcore.replayer.batches import owned_indices
-from dmlcore.replayer.reference import replay_reference
-from dmlcore.replayer.turns import Turn, Turns
+from dmlcore.training.batches import owned_indices
+from dmlcore.training.reference import replay_reference
+from dmlcore.training.turns import Turn, Turns
 
 POLICIES = {name: make for name, make in ALL_POLICIES.items() if make().batch_size is None}
 ADD = optax.identity()

@@ -20,13 +20,13 @@ def project(tmp_path, monkeypatch):
     """A project with a dependency that nobody has, and a uv that installs nothing."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
     root = tmp_path / "project"
-    (root / "dmlcore/papers").mkdir(parents=True)
+    (root / "dmlcore/reproduce").mkdir(parents=True)
     for name in (
         "__init__.py",
-        "papers/__init__.py",
+        "reproduce/__init__.py",
     ):  # else the dmlcore that .venv names would be found first
         (root / "dmlcore" / name).touch()
-    (root / "dmlcore/papers/command.py").write_text(COMMAND)
+    (root / "dmlcore/reproduce/command.py").write_text(COMMAND)
     for name in ("bootstrap.py", "paper_repro.py"):
         shutil.copy(ROOT / name, root)
     (root / "pyproject.toml").write_text(PYPROJECT.format(name="no-such-distribution"))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlcore.papers.command import TOUR
+from dmlcore.reproduce.command import TOUR
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "build/browser"))
@@ -66,7 +66,7 @@ def lab(tmp_path_factory):
         "IPYTHONDIR",
     )
     own = {name: str(home / name.lower()) for name in names} | {"JUPYTER_TOKEN": TOKEN}
-    program = "import sys; from dmlcore.papers.command import main; from pathlib import Path; "
+    program = "import sys; from dmlcore.reproduce.command import main; from pathlib import Path; "
     program += "main(sys.argv[2:], root=Path(sys.argv[1]))"
     words = ["lab", "--no-browser", f"--port={port}", "--ServerApp.port_retries=0", "--expose-app-in-browser"]
     words += ["--allow-root"] * (os.getuid() == 0)

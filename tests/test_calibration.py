@@ -16,11 +16,10 @@ from threadpoolctl import threadpool_limits
 from watched import simulate
 
 import dmlcore as dml
-from dmlcore import metrics
-from dmlcore.calibration.empirical import Empirical
 from dmlcore.cluster import Cluster
-from dmlcore.policies import ALL_POLICIES, asp, bsp, k_sync, ssp
-from dmlcore.trace import Trace
+from dmlcore.methods.policies import ALL_POLICIES, asp, bsp, k_sync, ssp
+from dmlcore.trace import Trace, metrics
+from dmlcore.trace.calibration.empirical import Empirical
 
 GAMMA = stats.gamma(4, scale=0.25)
 

@@ -13,14 +13,14 @@ from clusters import EXPONENTIAL, MIXED
 from engine_runs import relative_error, same_bits
 
 import dmlcore as dml
-from dmlcore.checkpoints import Checkpoints, journal_arrays, journal_entries
-from dmlcore.policies import ALL_POLICIES
+from dmlcore.methods.policies import ALL_POLICIES
+from dmlcore.training.checkpoints import Checkpoints, journal_arrays, journal_entries
 
 # Prints when each checkpoint is there; takes its time after it, so that it can be killed.
 SCRIPT = """
 import sys, time, jax, numpy as np, optax
 import dmlcore as dml
-from dmlcore import checkpoints
+from dmlcore.training import checkpoints
 from scipy import stats
 
 folder, updates = sys.argv[1], int(sys.argv[4])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from coded import KEY, a_tree, close, send
 
-from dmlcore.codecs import (
+from dmlcore.methods.codecs import (
     affine,
     difference,
     error_feedback,

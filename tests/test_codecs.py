@@ -10,7 +10,7 @@ from coded import KEY, PLAIN, REMEMBERING, a_tree, close, send
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlcore.codecs import (
+from dmlcore.methods.codecs import (
     CODECS,
     affine,
     bits_for_error,

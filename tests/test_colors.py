@@ -6,7 +6,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from dmlcore import plot
+from dmlcore.view import plot
 
 # "A physiologically-based model for simulation of color vision deficiency", severity 1.0, on linear RGB.
 SIGHTS = {

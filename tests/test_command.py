@@ -11,7 +11,8 @@ import pytest
 import tiny_papers
 
 from dmlcore.data import datasets, fetch
-from dmlcore.papers import PAPERS, command
+from dmlcore.reproduce import command
+from dmlcore.reproduce.papers import PAPERS
 
 ROOT = Path(__file__).parents[1]
 KEYS = "swift, plain, broken, slow, left, right"

@@ -10,10 +10,9 @@ from engine_runs import table as rows
 from watched import simulate
 
 import dmlcore as dml
-from dmlcore import metrics
-from dmlcore.draws import PUSH, Draws
-from dmlcore.policies import ALL_POLICIES
-from dmlcore.trace import predecessors
+from dmlcore.cluster.draws import PUSH, Draws
+from dmlcore.methods.policies import ALL_POLICIES
+from dmlcore.trace import metrics, predecessors
 
 BYTES = 9_640  # of the digits' parameters
 K_SYNC = ("k_sync", "k_sync_schedule", "pflug", "adaptive_load")

@@ -16,9 +16,9 @@ from scipy import stats
 from watched import simulate
 
 import dmlcore as dml
-from dmlcore.policies import ALL_POLICIES
-from dmlcore.replayer.schedule import NONE, compile_trace
-from dmlcore.replayer.wavefronts import wavefronts
+from dmlcore.methods.policies import ALL_POLICIES
+from dmlcore.training.schedule import NONE, compile_trace
+from dmlcore.training.wavefronts import wavefronts
 
 TESTS = Path(__file__).parent
 

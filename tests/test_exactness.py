@@ -13,9 +13,9 @@ from clusters import EXPONENTIAL, MIXED
 from engine_runs import relative_error, same_bits
 
 import dmlcore as dml
-from dmlcore.policies import ALL_POLICIES
-from dmlcore.replayer.batches import BATCHES, INIT, run_key, task_indices
-from dmlcore.replayer.reference import replay_reference
+from dmlcore.methods.policies import ALL_POLICIES
+from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
+from dmlcore.training.reference import replay_reference
 
 OPTIMIZERS = {
     "sgd": lambda: optax.sgd(0.1),

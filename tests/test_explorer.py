@@ -10,10 +10,10 @@ import matplotlib.pyplot as plt
 import pytest
 
 import dmlcore as dml
-from dmlcore import plot
-from dmlcore.explorer import Settings, picture
-from dmlcore.explorer.settings import POLICIES, RANGES
-from dmlcore.replayer.loop import compilations
+from dmlcore.training.loop import compilations
+from dmlcore.view import plot
+from dmlcore.view.explorer import Settings, picture
+from dmlcore.view.explorer.settings import POLICIES, RANGES
 
 START = Settings(learning_rate=0.3, workers=4, k=3, seconds=0.5)
 
@@ -199,4 +199,4 @@ def test_widgets_are_imported_for_sliders_only():
     found = [
         path for path in package.rglob("*.py") if "import ipywidgets" in path.read_text(encoding="utf-8")
     ]
-    assert found == [package / "explorer" / "panel.py"]
+    assert found == [package / "view" / "explorer" / "panel.py"]

@@ -11,8 +11,17 @@ from engine_runs import check_counts, check_replay
 from watched import simulate
 
 import dmlcore as dml
-from dmlcore.faults import Crash, DoubledPush, Faults, Hang, LostPush, ServerCrash, incidents, random_faults
-from dmlcore.policies import ALL_POLICIES
+from dmlcore.cluster.faults import (
+    Crash,
+    DoubledPush,
+    Faults,
+    Hang,
+    LostPush,
+    ServerCrash,
+    incidents,
+    random_faults,
+)
+from dmlcore.methods.policies import ALL_POLICIES
 
 SEEDS, SAMPLES, SECONDS = 200, 32 * 160, 1.3
 SGD = optax.sgd(0.1)

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 import dmlcore as dml
-from dmlcore.faults import Crash, DoubledPush, LostPush
-from dmlcore.replayer.reference import replay_reference
+from dmlcore.cluster.faults import Crash, DoubledPush, LostPush
+from dmlcore.training.reference import replay_reference
 
 SHAPE = {"num_samples": 600, "num_features": 512, "num_nonzeros": 10}
 TIMES = {"samples_per_second": 125, "latency": 0.01, "jitter": stats.gamma(4, scale=0.25)}

@@ -16,12 +16,12 @@ from watched import simulate
 from wheels import check_topics
 
 import dmlcore as dml
+from dmlcore.cluster.faults import random_faults
 from dmlcore.data import Corpus, read_bag_of_words
-from dmlcore.faults import random_faults
-from dmlcore.policies import ALL_POLICIES
+from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.problems import bars, lda, match_topics, top_words, topics_of
-from dmlcore.replayer.batches import INIT, UPDATES, run_key, task_key
-from dmlcore.replayer.reference import replay_reference
+from dmlcore.training.batches import INIT, UPDATES, run_key, task_key
+from dmlcore.training.reference import replay_reference
 
 ADD = optax.identity()
 POLICIES = {name: make for name, make in ALL_POLICIES.items() if make().batch_size is None}

@@ -14,8 +14,8 @@ from dmlcore.engines.breakdowns import simulate_breakdowns
 from dmlcore.engines.server import Server
 from dmlcore.engines.setup import Setup
 from dmlcore.engines.stop import Stop
-from dmlcore.loads import equal
-from dmlcore.policies import ALL_POLICIES
+from dmlcore.methods.loads import equal
+from dmlcore.methods.policies import ALL_POLICIES
 
 WORKERS = 4
 

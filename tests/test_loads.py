@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from watched import simulate
 
 import dmlcore as dml
-from dmlcore import loads
-from dmlcore.loads import LOADS
-from dmlcore.loads.sharing import finish_together, share_out
-from dmlcore.policies import ALL_POLICIES
-from dmlcore.replayer.reference import replay_reference
-from dmlcore.replayer.steps import Stepper
+from dmlcore.methods import loads
+from dmlcore.methods.loads import LOADS
+from dmlcore.methods.loads.sharing import finish_together, share_out
+from dmlcore.methods.policies import ALL_POLICIES
+from dmlcore.training.reference import replay_reference
+from dmlcore.training.steps import Stepper
 from dmlcore.types import Push
 
 DYNAMIC = sorted(set(LOADS) - {"equal"})

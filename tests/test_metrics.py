@@ -12,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dmlcore import metrics
 from dmlcore.cluster import Cluster
+from dmlcore.cluster.faults import Crash, Hang
 from dmlcore.engines import simulate
-from dmlcore.faults import Crash, Hang
-from dmlcore.policies import ALL_POLICIES, asp, bsp, essp, k_sync, ssp
-from dmlcore.trace import TASK_COLUMNS, UPDATE_COLUMNS, Trace
+from dmlcore.methods.policies import ALL_POLICIES, asp, bsp, essp, k_sync, ssp
+from dmlcore.trace import TASK_COLUMNS, UPDATE_COLUMNS, Trace, metrics
 
 NAN = math.nan
 JITTER = Cluster.uniform(5, samples_per_second=32, latency=0.1, jitter=stats.expon())

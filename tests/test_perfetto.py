@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dmlcore import metrics, perfetto
 from dmlcore.cluster import Cluster
 from dmlcore.engines import simulate
-from dmlcore.policies import ALL_POLICIES, k_sync, ssp
-from dmlcore.trace import Trace
+from dmlcore.methods.policies import ALL_POLICIES, k_sync, ssp
+from dmlcore.trace import Trace, metrics, perfetto
 
 CLUSTER = Cluster.uniform(4, samples_per_second=32, latency=0.05, jitter=stats.expon())
 

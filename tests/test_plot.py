@@ -13,11 +13,12 @@ import pytest
 from scipy import stats
 
 import dmlcore as dml
-from dmlcore import metrics, plot
 from dmlcore.cluster import Cluster
 from dmlcore.engines import simulate
-from dmlcore.plot import style
-from dmlcore.policies import ALL_POLICIES, asp, bsp, k_sync, ssp
+from dmlcore.methods.policies import ALL_POLICIES, asp, bsp, k_sync, ssp
+from dmlcore.trace import metrics
+from dmlcore.view import plot
+from dmlcore.view.plot import style
 
 CLUSTER = Cluster.uniform(4, samples_per_second=32, latency=0.05, jitter=stats.expon())
 

@@ -33,7 +33,7 @@ except ConnectionError as error:
 PROGRAM = """
 import sys, jax, numpy as np, optax
 import dmlcore as dml
-from dmlcore.faults import ServerCrash
+from dmlcore.cluster.faults import ServerCrash
 from scipy import stats
 
 cluster = dml.Cluster.uniform(2, jitter=stats.expon()).with_faults(ServerCrash(1e6, 1.0), checkpoint_every=10)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from dmlcore.codecs import (
+from dmlcore.methods.codecs import (
     affine,
     exact,
     one_bit,

@@ -12,9 +12,9 @@ from engine_runs import RECORDED, check_counts, check_replay, same_bits
 from wheels import check_topics
 
 import dmlcore as dml
+from dmlcore.cluster.faults import Crash, ServerCrash, random_faults
 from dmlcore.engines import on_ray
 from dmlcore.engines.serving import WorkerError
-from dmlcore.faults import Crash, ServerCrash, random_faults
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 FAST = dml.engines.ray(time_scale=0.02, keep=True)

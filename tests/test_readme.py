@@ -8,8 +8,9 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
-from dmlcore import claims, codecs, loads, policies
-from dmlcore.papers import PAPERS
+from dmlcore.methods import codecs, loads, policies
+from dmlcore.reproduce import claims
+from dmlcore.reproduce.papers import PAPERS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -27,7 +28,7 @@ def test_the_example_runs_as_written(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("key", PAPERS)
 def test_the_claims_are_those_of_the_committed_ledger(key, tmp_path):
-    """As committed: a run of one's own does not count. `python -m dmlcore.claims FILE` prints the table."""
+    """As committed: a run of one's own does not count. `dmlcore.reproduce.claims` prints the table."""
     if shutil.which("git") is None:
         pytest.skip("no git")
     words = ["git", "show", f"HEAD:./figures/{key}/claims.json"]

@@ -11,9 +11,9 @@ import pytest
 from engine_runs import check_replay
 
 import dmlcore as dml
-from dmlcore import claims
-from dmlcore.papers import PAPERS
-from dmlcore.papers.command import main
+from dmlcore.reproduce import claims
+from dmlcore.reproduce.command import main
+from dmlcore.reproduce.papers import PAPERS
 
 PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
 

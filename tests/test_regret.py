@@ -10,8 +10,9 @@ from scipy import optimize, stats
 from test_ssp import explore, schedules
 
 import dmlcore as dml
-from dmlcore import metrics, theory
-from dmlcore.policies import essp, ssp
+from dmlcore import theory
+from dmlcore.methods.policies import essp, ssp
+from dmlcore.trace import metrics
 
 CLUSTER = {"samples_per_second": 1000, "latency": 0.01, "jitter": stats.expon()}
 

@@ -8,9 +8,8 @@ from html.parser import HTMLParser
 import pytest
 import tiny_papers
 
-from dmlcore import claims
-from dmlcore.papers import manifest, report
-from dmlcore.papers.manifest import Folders, Job
+from dmlcore.reproduce import claims, manifest, report
+from dmlcore.reproduce.manifest import Folders, Job
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452") + (900).to_bytes(4, "big") + (300).to_bytes(4, "big")
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'

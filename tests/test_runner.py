@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import tiny_papers
 
-from dmlcore import claims, files
-from dmlcore.papers import runner
-from dmlcore.papers.command import main
+from dmlcore import files
+from dmlcore.reproduce import claims, runner
+from dmlcore.reproduce.command import main
 
 HERE = Path(__file__).parent
 

@@ -11,9 +11,10 @@ import pytest
 from scipy import stats
 
 import dmlcore as dml
-from dmlcore import metrics, show
-from dmlcore.policies import ALL_POLICIES
-from dmlcore.show import drawings
+from dmlcore.methods.policies import ALL_POLICIES
+from dmlcore.trace import metrics
+from dmlcore.view import show
+from dmlcore.view.show import drawings
 
 EVIL = "<script>alert('&')</script>"
 CLUSTER = dml.Cluster.from_speeds([500, 1000, 1000, 2000], jitter=stats.expon(), latency=0.01)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import dmlcore as dml
-from dmlcore.draws import Draws
+from dmlcore.cluster.draws import Draws
 
 PLAIN = dml.Cluster.uniform(40, overhead=0.01)
 JITTERED = dml.Cluster.uniform(40, overhead=0.01, jitter=stats.expon()).with_stragglers(4, mean_tasks=5)

@@ -7,8 +7,8 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlcore import metrics
-from dmlcore.policies import dssp, essp, ssp
+from dmlcore.methods.policies import dssp, essp, ssp
+from dmlcore.trace import metrics
 from dmlcore.types import Push
 
 

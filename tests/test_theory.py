@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import dmlcore as dml
-from dmlcore import metrics
+from dmlcore.trace import metrics
 
 
 def harmonic(n):

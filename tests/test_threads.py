@@ -14,7 +14,7 @@ from engine_runs import RECORDED, check_replay, same_bits
 import dmlcore as dml
 from dmlcore.engines import on_threads
 from dmlcore.engines.serving import WorkerError
-from dmlcore.replayer.reference import replay_reference
+from dmlcore.training.reference import replay_reference
 
 FAST = dml.engines.threads(time_scale=0.02)
 

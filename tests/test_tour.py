@@ -9,7 +9,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 import dmlcore as dml
-from dmlcore.papers.command import TOUR
+from dmlcore.reproduce.command import TOUR
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 TEXT = (FOLDER / TOUR).read_text(encoding="utf-8")

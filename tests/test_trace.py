@@ -9,7 +9,7 @@ from clusters import CLUSTERS, LOCK_STEP, MIXED
 from watched import simulate
 
 import dmlcore as dml
-from dmlcore.policies import ALL_POLICIES
+from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.trace import TASK_COLUMNS, Trace
 
 

@@ -8,11 +8,11 @@ from clusters import EXPONENTIAL, GROWING, LOCK_STEP, MIXED, UNEQUAL
 from scipy import stats
 
 import dmlcore as dml
-from dmlcore.policies import ALL_POLICIES
-from dmlcore.replayer.loop import compilations
-from dmlcore.replayer.reference import replay_reference
-from dmlcore.runs import histories
+from dmlcore.experiments.runs import histories
+from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.trace import Trace
+from dmlcore.training.loop import compilations
+from dmlcore.training.reference import replay_reference
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_sweep_trains_a_method_with_its_own_optimizer_once(problem, monkeypatch)
         trained.append(traces[0].metadata["seed"])
         return histories(traces, *arguments)
 
-    monkeypatch.setattr("dmlcore.comparison.histories", counted)
+    monkeypatch.setattr("dmlcore.experiments.comparison.histories", counted)
     methods = {"SGD": dml.bsp(), "Adam": dml.Method(dml.bsp(), optimizer=optax.adam(1e-3))}
     runs = dml.sweep(methods, problem, MIXED, optax.sgd, [0.1, 0.3], seeds=[2, 5], updates=4)
     assert sorted(trained) == [2] * 3 + [5] * 3
@@ -158,7 +158,7 @@ def test_nothing_compiles_twice(problem):
 
 def test_memory_is_live_versions():
     """Slots: at most one for each worker and the spill, in powers of two, however stale the reads are."""
-    from dmlcore.replayer.schedule import compile_trace
+    from dmlcore.training.schedule import compile_trace
 
     for workers in (2, 8, 64):
         cluster = dml.Cluster.uniform(workers, jitter=stats.lognorm(1.5, scale=np.exp(-1.125)))

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import dmlcore as dml
-from dmlcore import codecs
-from dmlcore.faults import Crash
-from dmlcore.replayer.reference import replay_reference
-from dmlcore.replayer.steps import Stepper
-from dmlcore.transport import coded, pipelined, plain, resolve
+from dmlcore.cluster.faults import Crash
+from dmlcore.methods import codecs
+from dmlcore.methods.transport import coded, pipelined, plain, resolve
+from dmlcore.training.reference import replay_reference
+from dmlcore.training.steps import Stepper
 
 CLUSTER = dml.Cluster.from_speeds([1000, 800, 500], latency=0.002, bandwidth=2e6, jitter=stats.expon())
 TRANSPORTS = {
@@ -157,8 +157,8 @@ def test_the_clock_is_charged_what_the_message_weighs():
 
 
 def test_lanes_side_by_side_are_those_alone(both_dtypes):
-    """In 64 bits: lanes are rounded otherwise, and a value at the edge between two codes may take the other one,
-    which in 32 bits happens to one of some thousand values."""
+    """In 64 bits: lanes are rounded otherwise, and a value at the edge between two codes may take the other
+    one, which in 32 bits happens to one of some thousand values."""
     problem, optimizer = dml.problems.digits_mlp(dtype="float64"), optax.sgd(0.2)
     transport = coded("error_feedback(one_bit())", "difference(affine(bits=8))")
     runs = [

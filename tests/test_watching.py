@@ -11,9 +11,9 @@ from engine_runs import check_replay, same_timeline
 
 import dmlcore as dml
 from dmlcore.engines.observing import Observer
-from dmlcore.policies import ALL_POLICIES
-from dmlcore.replayer.steps import Stepper
-from dmlcore.replayer.watch import Slots, TrainingWatch
+from dmlcore.methods.policies import ALL_POLICIES
+from dmlcore.training.steps import Stepper
+from dmlcore.training.watch import Slots, TrainingWatch
 from dmlcore.types import Decision, Policy, Start
 
 WATCHING = {name: make for name, make in ALL_POLICIES.items() if make().on_observation is not None}

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from dmlcore import claims
-from dmlcore.papers import Paper, Parameters
-from dmlcore.papers.command import main
+from dmlcore.reproduce import claims
+from dmlcore.reproduce.command import main
+from dmlcore.reproduce.papers import Paper, Parameters
 
 
 class Tiny(Parameters):

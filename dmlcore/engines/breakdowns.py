@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from dmlcore.cluster.faults import Faults, Incident, incidents
 from dmlcore.engines.server import Answer, Server
 from dmlcore.engines.setup import Setup
 from dmlcore.engines.timing import Timing
-from dmlcore.faults import Faults, Incident, incidents
 from dmlcore.trace import Trace
 from dmlcore.types import Watch
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import jax
 
-from dmlcore.replayer.compiled import device_data, evaluate
-from dmlcore.replayer.steps import Stepper
-from dmlcore.replayer.watch import inner
+from dmlcore.training.compiled import device_data, evaluate
+from dmlcore.training.steps import Stepper
+from dmlcore.training.watch import inner
 from dmlcore.types import Observation
 
 inner_product = jax.jit(inner)

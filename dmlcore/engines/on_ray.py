@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from dmlcore.checkpoints import plain_leaves, with_leaves
+from dmlcore.cluster.faults import incidents
 from dmlcore.engines.ray_cluster import Actors, actors_for, adopt, connection, installed, settings
 from dmlcore.engines.serving import Recording, Serving, WorkerError
 from dmlcore.engines.setup import Job
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Stop, Worker
-from dmlcore.faults import incidents
-from dmlcore.replayer.steps import Stepper
 from dmlcore.trace import Trace
+from dmlcore.training.checkpoints import plain_leaves, with_leaves
+from dmlcore.training.steps import Stepper
 
 END_SECONDS = 5.0  # for workers to end when they are told to
 LIVES = itertools.count()  # of servers: no attempt has the number of one of another life

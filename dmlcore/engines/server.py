@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dmlcore import checks
-from dmlcore.engines.record import not_at_server, tasks_frame, updates_frame
 from dmlcore.engines.stop import Stop
 from dmlcore.trace import Trace
+from dmlcore.trace.record import not_at_server, tasks_frame, updates_frame
 from dmlcore.types import Decision, Load, Observation, Policy, Progress, Push
 
 MOST_TASKS = 200_000  # without an update, before a run that is to end with updates is given up

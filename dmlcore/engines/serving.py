@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from dmlcore.checkpoints import Checkpoints, journal_arrays, journal_entries
+from dmlcore.cluster.faults import Faults, Incident, ServerCrash, incidents
 from dmlcore.engines.observing import Observer
 from dmlcore.engines.server import Answer, Order, Server
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
-from dmlcore.faults import Faults, Incident, ServerCrash, incidents
-from dmlcore.replayer.steps import State, Stepper, compensate, widths
-from dmlcore.replayer.turns import Turn, Turns
 from dmlcore.trace import Trace
+from dmlcore.training.checkpoints import Checkpoints, journal_arrays, journal_entries
+from dmlcore.training.steps import State, Stepper, compensate, widths
+from dmlcore.training.turns import Turn, Turns
 
 PATIENCE_SECONDS = 1.0  # between two looks at whether everybody is alive
 MOST_DEATHS = 3  # of a worker without a push in between, before the run is given up

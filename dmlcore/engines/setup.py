@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlcore import checks
-from dmlcore.checkpoints import Checkpoints
+from dmlcore.checks import check_kind, check_seed
 from dmlcore.cluster import Cluster
-from dmlcore.draws import Draws
-from dmlcore.engines.arguments import check_kind, check_seed
+from dmlcore.cluster.draws import Draws
+from dmlcore.cluster.faults import Faults, ServerCrash
 from dmlcore.engines.server import Order, Server
 from dmlcore.engines.stop import Stop, stop_rule
 from dmlcore.engines.timing import Timing
-from dmlcore.faults import Faults, ServerCrash
-from dmlcore.loads import resolve as resolve_load
+from dmlcore.methods.loads import resolve as resolve_load
+from dmlcore.methods.transport import resolve as resolve_transport
 from dmlcore.provenance import versions
-from dmlcore.replayer.coding import Coder, coding_by
-from dmlcore.replayer.steps import Stepper
-from dmlcore.transport import resolve as resolve_transport
+from dmlcore.training.checkpoints import Checkpoints
+from dmlcore.training.coding import Coder, coding_by
+from dmlcore.training.steps import Stepper
 from dmlcore.types import Codec, Load, Policy, Transport
 
 

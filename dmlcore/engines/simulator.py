@@ -10,9 +10,8 @@ from typing import Any
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
-from dmlcore.draws import PULL, PUSH, Draws
+from dmlcore.cluster.draws import PULL, PUSH, Draws
 from dmlcore.engines.breakdowns import simulate_breakdowns
-from dmlcore.engines.record import not_at_server, tasks_frame, updates_frame
 from dmlcore.engines.server import (
     MOST_TASKS,
     back_in_time,
@@ -23,6 +22,7 @@ from dmlcore.engines.server import (
 )
 from dmlcore.engines.setup import Setup
 from dmlcore.trace import Trace
+from dmlcore.trace.record import not_at_server, tasks_frame, updates_frame
 from dmlcore.types import Load, Policy, Progress, Push, Transport, Watch
 
 
@@ -71,7 +71,7 @@ def simulate(
         RuntimeError: the policy deadlocks: every worker waits and nothing is in flight.
 
     Example:
-        >>> from dmlcore.policies import ssp
+        >>> from dmlcore.methods.policies import ssp
         >>> trace = simulate(ssp(staleness=3), Cluster.uniform(4), updates=100)
         >>> len(trace.updates), round(trace.end_time, 6)
         (100, 0.8)

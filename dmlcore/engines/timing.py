@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmlcore.draws import PULL, PUSH, Draws
+from dmlcore.cluster.draws import PULL, PUSH, Draws
 from dmlcore.engines.server import Order
 
 

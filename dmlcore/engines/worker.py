@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import jax
 
+from dmlcore.cluster.faults import Faults
 from dmlcore.engines.server import Order
 from dmlcore.engines.timing import Timing
-from dmlcore.faults import Faults
-from dmlcore.replayer.coding import Coder
-from dmlcore.replayer.steps import State, Stepper
+from dmlcore.training.coding import Coder
+from dmlcore.training.steps import State, Stepper
 
 
 class Assignment(NamedTuple):

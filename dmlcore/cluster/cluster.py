@@ -1,0 +1,302 @@
+"""Clusters: how fast workers and links are, how much that fluctuates, and who straggles when."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scipy import stats
+
+from dmlcore import checks, notebook
+from dmlcore.cluster.faults import Fault, Faults, Hang, check_faults
+from dmlcore.cluster.jitter import Quantile, SizedJitter, check_jitter, show_jitter
+from dmlcore.cluster.slowdowns import SpeedChange, Stragglers
+from dmlcore.theory import Response
+
+NONE = Faults()
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Workers and their links to the server.
+
+    A task of b samples takes `(overhead + b / samples_per_second * jitter) * slowdown` seconds, a transfer
+    `latency * jitter + bytes / bandwidth`. What is drawn is a function of (seed, worker, clock) alone: two
+    policies on the same seed meet the same stragglers (common random numbers).
+
+    Build one with `Cluster.uniform` or `Cluster.from_speeds`.
+
+    Args:
+        samples_per_second: speed of each worker, length W.
+        overhead_seconds: fixed time of each worker's task, length W.
+        latency_seconds: mean delay of each worker's link, one way, length W.
+        bandwidth_bytes_per_second: of each worker's link, length W; infinite: transfers take their latency.
+        jitter: multiplier of the compute time: a frozen `scipy.stats` distribution with mean 1, or a quantile
+            function (array of uniforms in [0, 1) -> array of multipliers), or a `SizedJitter`; None: none.
+        latency_jitter: likewise for the latency.
+        stragglers: slow episodes.
+        faults: what breaks when.
+        pull_latency_seconds: mean delay of each worker's link on the way to it; None: as `latency_seconds`.
+        changes: of workers' speeds, at known tasks.
+    """
+
+    samples_per_second: tuple[float, ...]
+    overhead_seconds: tuple[float, ...]
+    latency_seconds: tuple[float, ...]
+    bandwidth_bytes_per_second: tuple[float, ...]
+    jitter: Any = None
+    latency_jitter: Any = None
+    stragglers: tuple[Stragglers, ...] = ()
+    faults: Faults = NONE
+    pull_latency_seconds: tuple[float, ...] | None = None
+    changes: tuple[SpeedChange, ...] = ()
+
+    @classmethod
+    def uniform(cls, num_workers: int, samples_per_second: float = 1000.0, **options: Any) -> Cluster:
+        """Returns a cluster of equally fast workers.
+
+        Args:
+            num_workers: W, >= 1.
+            samples_per_second: speed of every worker, > 0.
+            **options: as for `from_speeds`.
+
+        Example:
+            >>> from scipy import stats
+            >>> Cluster.uniform(8, samples_per_second=1000, jitter=stats.expon())
+            Cluster(8 workers, 1000 samples/s, jitter=expon())
+        """
+        num_workers = checks.integer("num_workers", num_workers, low=1)
+        return cls.from_speeds([samples_per_second] * num_workers, **options)
+
+    @classmethod
+    def from_speeds(
+        cls,
+        samples_per_second: Sequence[float],
+        *,
+        overhead: float | Sequence[float] = 0.0,
+        latency: float | Sequence[float] = 0.0,
+        bandwidth: float | Sequence[float] = math.inf,
+        jitter: Any = None,
+        latency_jitter: Any = None,
+        pull_latency: float | Sequence[float] | None = None,
+    ) -> Cluster:
+        """Returns a cluster with one worker for each speed.
+
+        Args:
+            samples_per_second: speed of each worker, > 0.
+            overhead: fixed seconds of a task, one number or one for each worker.
+            latency: mean seconds of a transfer, likewise.
+            bandwidth: bytes per second of a link, likewise.
+            jitter: multiplier of the compute time, see the class.
+            latency_jitter: multiplier of the latency, see the class.
+            pull_latency: mean seconds of a transfer to the worker, where it differs from `latency`.
+
+        Raises:
+            ValueError: a number is NaN or out of range, or a distribution's mean is not 1.
+
+        Example:
+            >>> Cluster.from_speeds([1000, 1000, 333], latency=0.01).num_workers
+            3
+        """
+        if not isinstance(samples_per_second, Iterable):
+            checks.fail("samples_per_second", samples_per_second, "one speed for each worker: [1000, 500]")
+        speeds = tuple(checks.real("samples_per_second", v, above=0, high=1e300) for v in samples_per_second)
+        if not speeds:
+            checks.fail("samples_per_second", samples_per_second, "at least one speed")
+
+        def each(name: str, value: float | Sequence[float], **bounds: float) -> tuple[float, ...]:
+            values = tuple(value) if isinstance(value, Iterable) else (value,) * len(speeds)
+            if len(values) != len(speeds):
+                checks.fail(
+                    name, f"{len(values)} values", f"one number, or one for each of {len(speeds)} workers"
+                )
+            return tuple(checks.real(name, v, **bounds) for v in values)
+
+        check_jitter("jitter", jitter)
+        check_jitter("latency_jitter", latency_jitter)
+        return cls(
+            speeds,
+            each("overhead", overhead, low=0, high=1e300),
+            each("latency", latency, low=0, high=1e300),
+            each("bandwidth", bandwidth, above=0),
+            jitter,
+            latency_jitter,
+            pull_latency_seconds=None
+            if pull_latency is None
+            else each("pull_latency", pull_latency, low=0, high=1e300),
+        )
+
+    @classmethod
+    def from_response(cls, num_workers: int, response: Response) -> Cluster:
+        """Returns a cluster whose workers answer as a law of `dmlcore.theory` says.
+
+        Guarantee: a task of b samples is computed in Y(b), and its push takes X; a pull takes no time. So an
+        answer takes Z(b) = X + Y(b), and a round of K-sync mu(k, b) on average.
+
+        Args:
+            num_workers: W, >= 1.
+            response: law of Z(b), whose E[Y(b)] is proportional to b.
+
+        Example:
+            >>> from dmlcore.theory import erlang
+            >>> Cluster.from_response(50, erlang(2.0, 40.0))
+            Cluster(50 workers, 40 samples/s, latency 0.5 s up, jitter=erlang(2, 40), latency_jitter=expon())
+        """
+        seconds = float(response.computation(1).mean())
+
+        def quantile(samples: int) -> Quantile:
+            law = response.computation(samples)
+            return lambda uniform: law.ppf(uniform) / (samples * seconds)
+
+        jitter: Any = SizedJitter(response.name, quantile)
+        if response.scales:
+            jitter = quantile(1)
+            jitter.__name__ = response.name
+        return cls.uniform(
+            num_workers,
+            1 / seconds,
+            jitter=jitter,
+            latency=1 / response.communication_rate,
+            latency_jitter=stats.expon(),
+            pull_latency=0.0,
+        )
+
+    def with_stragglers(
+        self,
+        slowdown: float,
+        *,
+        fraction: float = 0.1,
+        mean_tasks: float = 10.0,
+        workers: Sequence[int] | None = None,
+    ) -> Cluster:
+        """Returns this cluster with slow episodes added.
+
+        Args:
+            slowdown: factor on the time of a slow task, >= 1.
+            fraction: long-run share of tasks that are slow; 1 makes the workers persistent stragglers.
+            mean_tasks: mean length of an episode, tasks, >= 1.
+            workers: which workers have episodes; None: all.
+
+        Raises:
+            ValueError: an argument is out of range.
+
+        Example:
+            >>> Cluster.uniform(8).with_stragglers(3, fraction=1, workers=[0])
+            Cluster(8 workers, 1000 samples/s, 3x slow on 100% of tasks of 1 worker)
+        """
+        episodes = Stragglers.checked(self.num_workers, slowdown, fraction, mean_tasks, workers)
+        return dataclasses.replace(self, stragglers=(*self.stragglers, episodes))
+
+    def with_speed_change(
+        self,
+        slowdown: float,
+        *,
+        clock: int,
+        until: int | None = None,
+        workers: Sequence[int] | None = None,
+    ) -> Cluster:
+        """Returns this cluster with a change of speed added: at a known task, not by chance.
+
+        A worker's tasks `clock` to `until - 1` take `slowdown` times as long. Changes that overlap multiply.
+
+        Args:
+            slowdown: factor on the time of a task, > 0; below 1 workers become faster.
+            clock: number of a worker's first task that it holds for, 0-based.
+            until: number of the first that it holds for no more; None: it lasts.
+            workers: whose speed changes; None: everybody's.
+
+        Raises:
+            ValueError: an argument is out of range.
+
+        Example:
+            >>> Cluster.uniform(8).with_speed_change(2, clock=30, workers=[0])
+            Cluster(8 workers, 1000 samples/s, 2x as long from task 30 of 1 worker)
+        """
+        change = SpeedChange.checked(self.num_workers, slowdown, clock, until, workers)
+        return dataclasses.replace(self, changes=(*self.changes, change))
+
+    def with_faults(
+        self, *faults: Fault, patience: float | None = None, checkpoint_every: int | None = None
+    ) -> Cluster:
+        """Returns this cluster with faults added: the same happen on every engine, at the same times.
+
+        Args:
+            *faults: `Crash`, `Hang`, `LostPush`, `DoubledPush` and `ServerCrash` of `dmlcore.cluster.faults`.
+            patience: seconds after which a hanging worker counts as gone. Default: as set before, or never.
+            checkpoint_every: updates between the server's checkpoints. Default: what was set before, or 50.
+
+        Raises:
+            ValueError: an argument is out of range, or of a worker that is not there.
+
+        Example:
+            >>> from dmlcore.cluster.faults import Crash
+            >>> Cluster.uniform(8).with_faults(Crash(worker=2, time=1.5, seconds=3.0))
+            Cluster(8 workers, 1000 samples/s, 1 fault)
+        """
+        events = (*self.faults.events, *check_faults(faults, self.num_workers))
+        patience = self.faults.patience_seconds if patience is None else patience
+        patience = checks.real("patience", patience, above=0)
+        if checkpoint_every is None:
+            checkpoint_every = self.faults.checkpoint_every
+        every = checks.integer("checkpoint_every", checkpoint_every, low=1)
+        hangs = [fault for fault in events if isinstance(fault, Hang) and math.isinf(fault.seconds)]
+        if hangs and math.isinf(patience):
+            checks.fail("patience", patience, "finite, where a worker hangs for good")
+        return dataclasses.replace(self, faults=Faults(events, patience, every))
+
+    @property
+    def num_workers(self) -> int:
+        """W, the number of workers."""
+        return len(self.samples_per_second)
+
+    def describe(self) -> dict[str, Any]:
+        """Returns the cluster as plain JSON values, for a trace's metadata."""
+
+        def short(values: tuple[float, ...]) -> Any:
+            same = len(set(values)) == 1
+            return str(values[0]) if same and math.isinf(values[0]) else values[0] if same else list(values)
+
+        names = ("samples_per_second", "overhead_seconds", "latency_seconds", "bandwidth_bytes_per_second")
+        return {
+            "num_workers": self.num_workers,
+            **{name: short(getattr(self, name)) for name in names},
+            "jitter": show_jitter(self.jitter),
+            "latency_jitter": show_jitter(self.latency_jitter),
+            **(
+                {}
+                if self.pull_latency_seconds is None
+                else {"pull_latency_seconds": short(self.pull_latency_seconds)}
+            ),
+            "stragglers": [dataclasses.asdict(each) for each in self.stragglers],
+            **({"changes": [each.describe() for each in self.changes]} if self.changes else {}),
+            **({"faults": self.faults.describe()} if self.faults.events else {}),
+        }
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self)
+
+    def __repr__(self) -> str:
+        low, high = min(self.samples_per_second), max(self.samples_per_second)
+        parts = [
+            f"{self.num_workers} workers",
+            f"{low:g}" + (f"-{high:g}" if high > low else "") + " samples/s",
+        ]
+        parts += [f"overhead {max(self.overhead_seconds):g} s"] * any(self.overhead_seconds)
+        latency, pulling = max(self.latency_seconds), max(self.pull_latency_seconds or self.latency_seconds)
+        if latency == pulling:
+            parts += [f"latency {latency:g} s"] * (latency > 0)
+        else:
+            parts += [
+                f"latency {time:g} s {way}" for time, way in ((latency, "up"), (pulling, "down")) if time
+            ]
+        slowest_link = min(self.bandwidth_bytes_per_second)
+        parts += [f"{slowest_link:g} B/s"] * (slowest_link < math.inf)
+        parts += [f"jitter={show_jitter(self.jitter)}"] * (self.jitter is not None)
+        parts += [f"latency_jitter={show_jitter(self.latency_jitter)}"] * (self.latency_jitter is not None)
+        parts += [str(each) for each in (*self.stragglers, *self.changes)]
+        count = len(self.faults.events)
+        parts += [f"{count} fault" + "s" * (count > 1)] * (count > 0)
+        return f"Cluster({', '.join(parts)})"

@@ -1,0 +1,189 @@
+"""The cluster's luck: draws that are a function of (seed, worker, clock), whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dmlcore import checks
+from dmlcore.cluster import Cluster
+from dmlcore.cluster.jitter import Quantile, SizedJitter, quantile_function
+from dmlcore.cluster.slowdowns import SpeedChange, Stragglers
+
+WORKERS_PER_BLOCK = 32
+CLOCKS_PER_BLOCK = 32
+BLOCKS_AT_ONCE = 4  # after a worker's first, which is often its last: one call of a quantile function is dear
+
+# One stream of uniforms for each thing that is drawn; slow episodes take EPISODES, EPISODES + 1, ...
+COMPUTE, PULL, PUSH, EPISODES = range(4)
+
+
+def uniforms(seed: int, stream: int, row: int, column: int) -> np.ndarray:
+    """Returns the block of uniforms at (row, column): shape (WORKERS_PER_BLOCK, CLOCKS_PER_BLOCK), in [0, 1).
+
+    Philox is counter-based: the block is reached without drawing those before it.
+
+    >>> a, b = uniforms(0, COMPUTE, 2, 5), uniforms(0, COMPUTE, 2, 5)
+    >>> bool((a == b).all()), a.shape
+    (True, (32, 32))
+    """
+    bits = np.random.Philox(key=np.array([seed, stream], np.uint64), counter=[0, row, column, 0])
+    return np.random.Generator(bits).random((WORKERS_PER_BLOCK, CLOCKS_PER_BLOCK))
+
+
+class Draws:
+    """Task and transfer times of a cluster under one seed.
+
+    Blocks of workers and clocks are drawn at once when first asked for. Not to be shared by threads.
+
+    Args:
+        cluster: whose times.
+        seed: of all that is drawn, >= 0.
+
+    Example:
+        >>> draws = Draws(Cluster.uniform(2, samples_per_second=100, overhead=1.0), seed=0)
+        >>> draws.compute_seconds(0, 0, 50)
+        1.5
+    """
+
+    def __init__(self, cluster: Cluster, seed: int):
+        self.cluster, self.seed = cluster, seed
+        sized = isinstance(cluster.jitter, SizedJitter)
+        self._sized: SizedJitter | None = cluster.jitter if sized else None
+        self._jitter = None if sized else quantile_function(cluster.jitter)
+        self._latency_jitter = quantile_function(cluster.latency_jitter)
+        self._constant = cluster.jitter is None and not (cluster.stragglers or cluster.changes)
+        self._overhead = cluster.overhead_seconds
+        self._per_sample = [1.0 / speed for speed in cluster.samples_per_second]
+        self._slow: dict[tuple[int, int], np.ndarray] = {}
+        num_workers = cluster.num_workers
+        # Per worker: the first clock of the block its lists below belong to, and the block's draws for it.
+        self._first = [-1] * num_workers
+        self._fixed: list[list[float]] = [[]] * num_workers
+        self._slope: list[list[float]] = [[]] * num_workers
+        self._compute: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
+        self._latencies: dict[tuple[int, int, int], list[list[float]]] = {}
+        self._by_size: dict[tuple[int, int, int], list[list[float]]] = {}
+
+    def compute_seconds(self, worker: int, clock: int, samples: int) -> float:
+        """Returns how long `worker` computes its task `clock` of `samples` samples."""
+        if self._constant:
+            return self._overhead[worker] + samples * self._per_sample[worker]
+        offset = clock % CLOCKS_PER_BLOCK
+        if self._first[worker] != clock - offset:
+            self._load(worker, clock // CLOCKS_PER_BLOCK)
+        if self._sized is not None:
+            multiplier = self._of_size(self._sized, worker, clock // CLOCKS_PER_BLOCK, samples)[offset]
+            return self._fixed[worker][offset] + samples * self._slope[worker][offset] * multiplier
+        return self._fixed[worker][offset] + samples * self._slope[worker][offset]
+
+    def transfer_seconds(self, stream: int, worker: int, clock: int, nbytes: int) -> float:
+        """Returns how long the pull before (stream PULL) or the push after (PUSH) task `clock` takes."""
+        cluster = self.cluster
+        way = cluster.pull_latency_seconds if stream == PULL else None
+        latency = (way or cluster.latency_seconds)[worker]
+        if self._latency_jitter is not None and latency:
+            row, lane = divmod(worker, WORKERS_PER_BLOCK)
+            block, offset = divmod(clock, CLOCKS_PER_BLOCK)
+            key = (stream, row, block)
+            if key not in self._latencies:
+                drawn = self._multipliers("latency_jitter", self._latency_jitter, stream, row, [block])
+                self._latencies[key] = drawn[0].tolist()
+            latency *= self._latencies[key][lane][offset]
+        return latency + nbytes / cluster.bandwidth_bytes_per_second[worker]
+
+    def _of_size(self, jitter: SizedJitter, worker: int, block: int, samples: int) -> list[float]:
+        """Multipliers of a worker's tasks of a block, if they are of so many samples."""
+        row, lane = divmod(worker, WORKERS_PER_BLOCK)
+        if (row, block, samples) not in self._by_size:
+            name = f"jitter of {samples} samples"
+            drawn = self._multipliers(name, jitter.quantile(samples), COMPUTE, row, [block])
+            self._by_size[row, block, samples] = drawn[0].tolist()
+        return self._by_size[row, block, samples][lane]
+
+    def _load(self, worker: int, block: int) -> None:
+        row, lane = divmod(worker, WORKERS_PER_BLOCK)
+        # A slow episode goes on from the block before, which a worker that was sent ahead has not asked for.
+        for each in range(0 if self.cluster.stragglers else block, block + 1):
+            if (row, each) not in self._compute:
+                self._draw(row, range(each, each + (BLOCKS_AT_ONCE if each else 1)))
+        fixed, slope = self._compute[row, block]
+        self._first[worker] = block * CLOCKS_PER_BLOCK
+        self._fixed[worker], self._slope[worker] = fixed[lane].tolist(), slope[lane].tolist()
+
+    def _draw(self, row: int, blocks: Sequence[int]) -> None:
+        """Draws blocks, which follow one another."""
+        first = row * WORKERS_PER_BLOCK
+        lanes = slice(first, min(first + WORKERS_PER_BLOCK, self.cluster.num_workers))
+        overhead = np.array(self._overhead[lanes])[:, None]
+        per_sample = np.array(self._per_sample[lanes])[:, None]
+        multipliers: Any = [1.0] * len(blocks)
+        if self._jitter is not None:
+            multipliers = self._multipliers("jitter", self._jitter, COMPUTE, row, blocks)
+        for block, multiplier in zip(blocks, multipliers, strict=True):
+            slowdown = np.ones((len(overhead), CLOCKS_PER_BLOCK))
+            for index, episodes in enumerate(self.cluster.stragglers):
+                slowdown *= self._slowdown(index, episodes, row, block)[: len(overhead)]
+            for change in self.cluster.changes:
+                slowdown *= _changed(change, first, block)[: len(overhead)]
+            self._compute[row, block] = overhead * slowdown, per_sample * slowdown * multiplier
+
+    def _multipliers(
+        self, name: str, jitter: Quantile, stream: int, row: int, blocks: Sequence[int]
+    ) -> np.ndarray:
+        """What `jitter` makes of some blocks' uniforms, for the workers that are there, block by block."""
+        first = row * WORKERS_PER_BLOCK
+        lanes = slice(self.cluster.num_workers - first)
+        uniform = np.concatenate([uniforms(self.seed, stream, row, block)[lanes] for block in blocks])
+        values = np.asarray(jitter(uniform), float)
+        if values.shape != uniform.shape:
+            checks.fail(f"{name}, shape", values.shape, f"that of its argument, {uniform.shape}")
+        values = values.reshape(len(blocks), -1, CLOCKS_PER_BLOCK)
+        for block, own in zip(blocks, values, strict=True):
+            if stream == COMPUTE and not own.any():
+                self._require_overhead(name, first, block)
+        wrong = np.argwhere(~(np.isfinite(values) & (values >= 0)))
+        if len(wrong):
+            which, lane, offset = wrong[0]
+            who = f"worker {first + lane}, clock {blocks[which] * CLOCKS_PER_BLOCK + offset}"
+            checks.fail(f"{name} of {who}", float(values[which, lane, offset]), "a finite multiplier >= 0")
+        return values
+
+    def _require_overhead(self, name: str, first: int, block: int) -> None:
+        """Without any overhead, tasks whose multipliers are all 0 take no time, and the run has no end."""
+        overheads = self._overhead[first : first + WORKERS_PER_BLOCK]
+        if 0 in overheads:
+            clock = block * CLOCKS_PER_BLOCK
+            who = f"worker {first + overheads.index(0)}, clocks {clock} to {clock + CLOCKS_PER_BLOCK - 1}"
+            checks.fail(f"{name} of {who}", 0.0, "a multiplier > 0 now and then, where the overhead is 0")
+
+    def _slowdown(self, index: int, episodes: Stragglers, row: int, block: int) -> np.ndarray:
+        uniform = uniforms(self.seed, EPISODES + index, row, block)
+        if episodes.fraction == 1:
+            slow = np.ones(uniform.shape, bool)
+        else:
+            leave = 1.0 / episodes.mean_tasks
+            enter = leave * episodes.fraction / (1 - episodes.fraction)
+            slow = np.empty(uniform.shape, bool)
+            # The chain starts in its stationary law.
+            state: Any = self._slow.get((index, row))
+            for clock in range(CLOCKS_PER_BLOCK):
+                u = uniform[:, clock]
+                state = u < episodes.fraction if state is None else np.where(state, u >= leave, u < enter)
+                slow[:, clock] = state
+            self._slow[index, row] = state
+        if episodes.workers is not None:
+            first = row * WORKERS_PER_BLOCK
+            slow &= np.isin(np.arange(first, first + len(slow)), episodes.workers)[:, None]
+        return np.where(slow, episodes.slowdown, 1.0)
+
+
+def _changed(change: SpeedChange, first: int, block: int) -> np.ndarray:
+    """The factors of a change, for the workers from `first` on in a block of clocks."""
+    clocks = block * CLOCKS_PER_BLOCK + np.arange(CLOCKS_PER_BLOCK)
+    holds = np.tile((change.clock <= clocks) & (clocks < change.until), (WORKERS_PER_BLOCK, 1))
+    if change.workers is not None:
+        holds &= np.isin(first + np.arange(WORKERS_PER_BLOCK), change.workers)[:, None]
+    return np.where(holds, change.slowdown, 1.0)

@@ -1,0 +1,1 @@
+"""Experiments: runs, comparisons of methods, tuning."""

@@ -1,0 +1,375 @@
+"""Runs: a timeline from an engine, and training along it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import optax
+import pandas as pd
+
+from dmlcore import checks, notebook
+from dmlcore.checks import check_kind, check_seed
+from dmlcore.cluster import Cluster
+from dmlcore.engines.engine import resolve
+from dmlcore.engines.setup import Job, Setup
+from dmlcore.engines.stop import stop_rule
+from dmlcore.methods.transport import resolve as resolve_transport
+from dmlcore.problems.problem import Problem
+from dmlcore.trace import Trace
+from dmlcore.trace.accounts import accounts
+from dmlcore.training.additive import factor
+from dmlcore.training.checkpoints import Checkpoints
+from dmlcore.training.coding import coding_by, remembers
+from dmlcore.training.compiled import Replay
+from dmlcore.training.turns import check_additive
+from dmlcore.training.watch import TrainingWatch
+from dmlcore.types import Load, Policy, Transport
+
+_Evaluations = list[tuple[int, dict[str, Any]]]  # (update, metrics)
+_Trained = tuple[_Evaluations, Any]  # and the final parameters
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What a training run leaves.
+
+    Args:
+        trace: who computed what, when.
+        history: one row for each evaluation: update; time (seconds), samples, assigned_samples, uplinks,
+            downlinks and bytes by then, as `metrics.accounts` counts them; loss and the problem's other
+            metrics. Row 0 is the start.
+        params: the parameters after the last update, a pytree.
+    """
+
+    trace: Trace
+    history: pd.DataFrame
+    params: Any
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self)
+
+    def __repr__(self) -> str:
+        policy, last = self.trace.metadata["policy"], self.history.iloc[-1]
+        return f"Run({policy}, {last['update']:g} updates, {last['time']:g} s, loss {last['loss']:.4g})"
+
+
+def train(
+    problem: Problem,
+    cluster: Cluster,
+    policy: Policy,
+    optimizer: optax.GradientTransformation,
+    *,
+    updates: int | None = None,
+    seconds: float | None = None,
+    samples: int | None = None,
+    until: Mapping[str, float] | None = None,
+    batch_size: int = 32,
+    load: Load | str | None = None,
+    transport: Transport | str | None = None,
+    engine: Any = "simulate",
+    seed: int = 0,
+    eval_every: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> Run:
+    """Trains a problem on a cluster under a policy.
+
+    The engine makes the timeline, replay computes the gradients along it. Latencies, batches and initial
+    parameters are functions of the seed: the same call gives the same bits, and another policy meets the same
+    stragglers.
+
+    Args:
+        problem: what is trained, from `dmlcore.problems`.
+        cluster: on what.
+        policy: the server's rule, such as `ssp(staleness=3)`.
+        optimizer: optax optimizer, which the server applies to every update's weighted gradient; for additive
+            problems `optax.identity()`, or `optax.scale` where their parameters are no whole numbers.
+        updates: stop after so many server updates. Give exactly one of `updates`, `seconds`, `samples`.
+        seconds: stop at this time of the engine's clock.
+        samples: stop when so many samples are in applied updates.
+        until: stop earlier, at the first evaluation where a metric is reached, such as `dict(loss=0.1)`;
+            an accuracy is reached from below, anything else from above.
+        batch_size: samples of one worker's task; a load rule shares out `batch_size * workers`.
+        load: rule for the batch sizes, object or name, where the policy does not size tasks itself. Default:
+            `equal`.
+        transport: what is sent, object or name. Default: `plain`.
+        engine: "simulate", "devices", "threads" or "ray"; or one of `dmlcore.engines` with its own settings,
+            such as `dml.engines.threads(time_scale=0.1)`; or a function like `simulate`. On a real clock
+            (threads, ray) the history is that of the replayed trace, and `until` cuts the run afterwards.
+        seed: of everything random.
+        eval_every: updates between evaluations. Default: a fiftieth of the run.
+        checkpoint: folder in which the state is kept from time to time. Where there is one of the same call,
+            the run goes on from it: on a virtual clock to the same bits, on a real one with no push lost or
+            counted twice.
+
+    Returns:
+        Trace, history and final parameters.
+
+    Raises:
+        ValueError: an argument is wrong; the message names it.
+
+    Example:
+        >>> import optax
+        >>> from scipy import stats
+        >>> import dmlcore as dml
+        >>> cluster = dml.Cluster.uniform(8, samples_per_second=1000, jitter=stats.expon())
+        >>> run = dml.train(dml.problems.digits_mlp(), cluster, dml.ssp(3), optax.sgd(0.1), updates=400)
+        >>> bool(run.history["loss"].iloc[-1] < run.history["loss"].iloc[0])
+        True
+    """
+    check_kind("problem", problem, Problem)
+    check_kind("cluster", cluster, Cluster)
+    check_kind("policy", policy, Policy)
+    check_optimizer(optimizer, problem)
+    check_until(until)
+    options: dict[str, Any] = {"updates": updates, "seconds": seconds, "samples": samples}
+    options |= {"batch_size": batch_size, "load": load, "transport": transport}
+    options["seed"] = check_seed("seed", seed)
+    engine = resolve(engine)
+    if engine.record is None:
+        trace = timeline(problem, cluster, policy, engine=engine, optimizer=optimizer, **options)
+        trained = _trained([trace], problem, [optimizer], until, eval_every, engine.driver, checkpoint)
+        return _runs([trace], trained)[0]
+    options |= {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
+    setup = Setup.checked(policy, cluster, **options)
+    _check_additive(problem, setup)
+    if setup.transport.pipelined:
+        checks.fail("transport", transport, f"one that is not pipelined, on the real clock of {engine.name}")
+    coding = coding_by(setup.transport)
+    if checkpoint is not None and coding and remembers(coding):
+        allowed = "one without a memory, for a run on a real clock that can be resumed"
+        checks.fail("transport", transport, allowed)
+    folder = None if checkpoint is None else os.path.abspath(checkpoint)
+    trace, params = engine.record(Job(setup, problem, optimizer, engine.time_scale, folder))
+    run = replay(trace, problem, optimizer, until=until, eval_every=eval_every)
+    return run if run.trace is not trace else dataclasses.replace(run, params=params)
+
+
+def timeline(
+    problem: Problem,
+    cluster: Cluster,
+    policy: Policy,
+    *,
+    engine: Any = "simulate",
+    optimizer: optax.GradientTransformation | None = None,
+    seed: int = 0,
+    updates: int | None = None,
+    seconds: float | None = None,
+    samples: int | None = None,
+    **options: Any,
+) -> Trace:
+    """Returns the trace of a run without training, with what the problem's parameters weigh on the links.
+
+    A policy that watches its training needs the optimizer; it is trained as far as the policy looks.
+    """
+    check_kind("problem", problem, Problem)
+    check_kind("cluster", cluster, Cluster)
+    check_kind("policy", policy, Policy)
+    stop_rule(updates, seconds, samples)
+    options |= {"updates": updates, "seconds": seconds, "samples": samples, "seed": check_seed("seed", seed)}
+    run = resolve(engine).timeline
+    if run is None:
+        checks.fail("engine", engine, "one with a virtual clock, for a timeline without training")
+    options |= {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
+    if problem.additive:
+        _check_additive(problem, Setup.checked(policy, cluster, **options))
+    if policy.on_observation is not None:
+        check_optimizer(optimizer, problem)
+        pipelined = resolve_transport(options.get("transport")).pipelined
+        lock_step = policy.staleness == 0 and not pipelined
+        workers = cluster.num_workers
+        options["watch"] = TrainingWatch(
+            problem, optimizer, options["seed"], workers, lock_step, policy.compensation
+        )
+    trace = run(policy, cluster, **options)
+    trace.metadata["problem"] = problem.name
+    return trace
+
+
+def replay(
+    trace: Trace,
+    problem: Problem,
+    optimizer: optax.GradientTransformation,
+    *,
+    until: Mapping[str, float] | None = None,
+    eval_every: int | None = None,
+) -> Run:
+    """Trains along a trace, compiled: the same run again, from the trace alone.
+
+    Guarantee: the same trace, problem and optimizer give the same parameters, bit for bit; and those of the
+    `train` that made it: on a virtual clock and one device to the bit, on a real one up to rounding where
+    tasks differ in size or all of an update read the same version. The history has the same evaluations
+    where `eval_every` is the same: its default follows the length of the trace, which `until` may have cut
+    short.
+
+    Args:
+        trace: from a run, or from a file.
+        problem: what is trained.
+        optimizer: optax optimizer.
+        until: stop at the first evaluation where a metric is reached; the trace then ends there.
+        eval_every: updates between evaluations. Default: a fiftieth of the run.
+
+    Returns:
+        The run.
+
+    Raises:
+        ValueError: an argument is wrong, or the trace is of another problem.
+    """
+    return replay_lanes([trace], problem, [optimizer], until=until, eval_every=eval_every)[0]
+
+
+def replay_lanes(
+    traces: Sequence[Trace],
+    problem: Problem,
+    optimizers: Sequence[optax.GradientTransformation],
+    *,
+    until: Mapping[str, float] | None = None,
+    eval_every: int | None = None,
+) -> list[Run]:
+    """Trains along several traces side by side, as lanes of one `vmap`: seeds, clusters, learning rates.
+
+    Worth it on a GPU, where one small model leaves it idle; on a CPU one lane after the other is as fast.
+
+    Args:
+        traces: one for each lane.
+        problem: what is trained.
+        optimizers: one for each lane; they may differ in numbers only.
+        until: a lane's run ends at the first evaluation where a metric is reached.
+        eval_every: updates between evaluations. Default: a fiftieth of the longest run.
+
+    Returns:
+        A run for each lane.
+
+    Raises:
+        ValueError: an argument is wrong, or a trace is of another problem.
+    """
+    return _runs(traces, _trained(traces, problem, optimizers, until, eval_every))
+
+
+def _runs(traces: Sequence[Trace], trained: Sequence[_Trained]) -> list[Run]:
+    return [
+        Run(trace.until(evaluations[-1][0]), history(trace, evaluations), params)
+        for trace, (evaluations, params) in zip(traces, trained, strict=True)
+    ]
+
+
+def histories(
+    traces: Sequence[Trace],
+    problem: Problem,
+    optimizers: Sequence[optax.GradientTransformation],
+    until: Mapping[str, float] | None,
+    eval_every: int | None,
+) -> list[pd.DataFrame]:
+    """Returns the histories of the runs of `replay_lanes`, which costs less: no trace is cut."""
+    trained = _trained(traces, problem, optimizers, until, eval_every)
+    return [history(trace, evaluations) for trace, (evaluations, _) in zip(traces, trained, strict=True)]
+
+
+def _trained(
+    traces: Sequence[Trace],
+    problem: Problem,
+    optimizers: Sequence[optax.GradientTransformation],
+    until: Mapping[str, float] | None,
+    eval_every: int | None,
+    make_driver: Callable[..., Any] = Replay,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> list[_Trained]:
+    """Returns evaluations and final parameters of each lane."""
+    check_kind("problem", problem, Problem)
+    if not traces:
+        checks.fail("traces", "none", "at least one")
+    if len(optimizers) != len(traces):
+        checks.fail("optimizers", len(optimizers), f"one for each of {len(traces)} traces")
+    own = {"problem": problem.name, "parameter_bytes": problem.parameter_bytes}
+    for trace in traces:
+        check_kind("trace", trace, Trace)
+        made = {name: trace.metadata.get(name) or value for name, value in own.items()}
+        if made != own:
+            checks.fail("problem", own, f"the one of the trace, {made}")
+    for optimizer in optimizers:
+        check_optimizer(optimizer, problem)
+    until = check_until(until)
+    lengths = [len(trace.updates) for trace in traces]
+    if eval_every is None:
+        eval_every = max(1, -(-max(lengths) // 50))
+    eval_every = checks.integer("eval_every", eval_every, low=1)
+
+    driver = make_driver(traces, problem, optimizers)
+    evaluations = driver.evaluate()
+    for name in until:
+        if name not in evaluations[0]:
+            checks.fail("until", name, "a metric of the problem: " + ", ".join(evaluations[0]))
+    marks = sorted({0, *range(eval_every, max(lengths), eval_every), *lengths})
+    results: list[_Evaluations] = [[(0, metrics)] for metrics in evaluations]
+    ends: list[Any] = [None] * len(traces)
+    done = 0
+    with contextlib.ExitStack() as stack:
+        kept = None
+        if checkpoint is not None:
+            call = traces[0].metadata | {"eval_every": eval_every, "optimizer": driver.fingerprint()}
+            kept = stack.enter_context(contextlib.closing(Checkpoints(checkpoint, call)))
+            if (found := kept.load(driver.state())) is not None:
+                done, state, results[0] = found
+                driver.restore(done, state)
+        for mark in marks[marks.index(done) :]:
+            if mark > done:
+                driver.advance(mark)
+                evaluations = driver.evaluate()
+            for lane, length in enumerate(lengths):
+                if ends[lane] is not None or not (mark == length or mark % eval_every == 0):
+                    continue  # it is over, or this is the end of another lane
+                if mark > done:
+                    results[lane].append((mark, evaluations[lane]))
+                if mark == length or _reached(until, results[lane][-1][1]):
+                    ends[lane] = driver.params(lane)
+            over = all(end is not None for end in ends)
+            if kept is not None and mark > done and (over or kept.due()):
+                floats = [(at, {name: float(m) for name, m in found.items()}) for at, found in results[0]]
+                kept.save(mark, driver.state(), floats)
+            if over:
+                break
+    return list(zip(results, ends, strict=True))
+
+
+def history(trace: Trace, evaluations: Sequence[tuple[int, Mapping[str, Any]]]) -> pd.DataFrame:
+    """Returns evaluations (update, metrics) as a tidy frame, with what each update had cost."""
+    at = np.array([update for update, _ in evaluations])
+    names = sorted(evaluations[0][1], key=lambda name: (name != "loss", name))
+    metrics = {name: np.array([float(m[name]) for _, m in evaluations]) for name in names}
+    costs = accounts(trace).iloc[at].reset_index(drop=True)
+    return pd.concat([pd.DataFrame({"update": at}), costs, pd.DataFrame(metrics)], axis=1)
+
+
+def check_optimizer(optimizer: Any, problem: Problem | None = None) -> None:
+    """Raises ValueError unless `optimizer` is an optax optimizer, and one for the problem."""
+    if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
+        checks.fail("optimizer", optimizer, "an optax optimizer, such as optax.sgd(0.1)")
+    if problem is not None and problem.additive:
+        factor(problem, optimizer)
+
+
+def check_until(until: Mapping[str, float] | None) -> dict[str, float]:
+    """Returns targets by metric, checked."""
+    if until is None:
+        return {}
+    if not isinstance(until, Mapping) or not until:
+        checks.fail("until", until, "a metric and its target, such as dict(loss=0.1)")
+    return {name: checks.real(f"until[{name!r}]", target) for name, target in until.items()}
+
+
+def _check_additive(problem: Problem, setup: Setup) -> None:
+    if problem.additive:
+        size = setup.batch_size if setup.policy.batch_size is None else setup.policy.batch_size
+        check_additive(problem, setup.metadata(""), [size, *setup.policy.sizes])
+
+
+def _reached(until: Mapping[str, float], metrics: Mapping[str, Any]) -> bool:
+    return any(
+        float(metrics[name]) >= target if name.endswith("accuracy") else float(metrics[name]) <= target
+        for name, target in until.items()
+    )

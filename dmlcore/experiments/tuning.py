@@ -1,0 +1,112 @@
+"""Learning rates: each method at its own best, found by walking outwards until it is no more at an end."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import optax
+import pandas as pd
+
+from dmlcore import checks
+from dmlcore.checks import check_kind, several
+from dmlcore.cluster import Cluster
+from dmlcore.experiments.comparison import sweep
+from dmlcore.problems.problem import Problem
+from dmlcore.trace import metrics
+from dmlcore.types import Method, Policy
+
+
+def tune(
+    methods: Mapping[str, Policy | Method],
+    problem: Problem,
+    cluster: Cluster,
+    optimizer: Callable[[float], optax.GradientTransformation],
+    metric: str,
+    target: float,
+    *,
+    start: float | Mapping[str, float],
+    factor: float = 2.0,
+    steps: int = 8,
+    seeds: Iterable[int] = range(5),
+    **options: Any,
+) -> pd.DataFrame:
+    """Compares methods, each at the learning rates around its own best.
+
+    From `start` each method goes on to the next larger and smaller rate until the best one, by
+    `metrics.best_learning_rate`, has a worse one on either side. So no method's best is at an end of what was
+    tried, however far apart the methods' rates are, and `metrics.fair` of the frame is a fair comparison.
+
+    Args:
+        methods: name -> policy, or a `Method` without an optimizer.
+        problem: what is trained.
+        cluster: on what.
+        optimizer: learning rate -> optax optimizer, such as `optax.sgd`.
+        metric: column of the history, such as `loss`; accuracies are to be large, all else small.
+        target: value of the metric; the best rate has the least median time to it.
+        start: learning rate to begin with, > 0, or one for each method.
+        factor: between rates, > 1.
+        steps: most rounds of sweeps; where a best rate is still at an end then, a warning names the method.
+            So does one where no run of a method reaches the target.
+        seeds: of the runs.
+        **options: as for `sweep`.
+
+    Returns:
+        All runs, a frame as `sweep` returns it; methods may have different rates.
+
+    Raises:
+        ValueError: an argument is wrong; the message names it.
+
+    Example:
+        >>> import dmlcore as dml
+        >>> cluster, problem = Cluster.uniform(4), dml.problems.digits_mlp()
+        >>> runs = tune({"BSP": dml.bsp()}, problem, cluster, optax.sgd, "loss", 2.0, start=0.1, seeds=[0],
+        ...             updates=60)
+        >>> rates = sorted(runs["learning_rate"].unique())
+        >>> bool(rates[0] < metrics.best_learning_rate(runs, "loss", 2.0)["BSP"] < rates[-1])
+        True
+    """
+    if not isinstance(methods, Mapping) or not methods:
+        checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")
+    for name, method in methods.items():
+        if isinstance(method, Method) and method.optimizer is not None:
+            checks.fail(f"methods[{name!r}]", method, "one without an optimizer of its own")
+    begin = start if isinstance(start, Mapping) else dict.fromkeys(methods, start)
+    if set(begin) != set(methods):
+        checks.fail("start", start, "a learning rate, or one for each of the methods")
+    factor = checks.real("factor", factor, above=1)
+    seeds = several("seeds", seeds)
+    check_kind("problem", problem, Problem)
+    checks.choice("metric", metric, dict.fromkeys(problem.metrics))
+    below = not metric.endswith("accuracy")
+    # Powers of the factor from where a method begins: by rounding a rate might be tried twice.
+    first = {name: checks.real("start", each, above=0) for name, each in begin.items()}
+    tried: dict[str, dict[float, int]] = {name: {} for name in methods}  # rate -> power
+    untried: dict[str, list[int]] = {name: [-1, 0, 1] for name in methods}
+    runs: list[pd.DataFrame] = []
+    for _ in range(checks.integer("steps", steps, low=1)):
+        together: dict[tuple[float, ...], dict[str, Any]] = {}  # rates -> methods that try them
+        for name, powers in untried.items():
+            rates = {first[name] * factor**power: power for power in powers}
+            tried[name] |= rates
+            together.setdefault(tuple(rates), {})[name] = methods[name]
+        for some, each in together.items():
+            runs.append(sweep(each, problem, cluster, optimizer, some, seeds=seeds, **options))
+        best = metrics.best_learning_rate(pd.concat(runs), metric, target, below=below)
+        at = {name: tried[name][best[name]] for name in methods}
+        around = {name: {at[name] - 1, at[name] + 1} - {*tried[name].values()} for name in methods}
+        untried = {name: sorted(powers) for name, powers in around.items() if powers}
+        if not untried:
+            break
+    if untried:
+        text = f"tune: after {steps} steps the best rate is at an end of those tried for {', '.join(untried)}"
+        warnings.warn(text, stacklevel=2)
+    every = pd.concat(runs, ignore_index=True)
+    reached = np.isfinite(metrics.time_to(every, metric, target, below=below)).groupby("method").any()
+    if not reached.all():
+        names = ", ".join(name for name in methods if not reached[name])
+        text = f"tune: no run reached a {metric} of {target:g} for {names}; best is what was best at the end"
+        warnings.warn(text, stacklevel=2)
+    return every

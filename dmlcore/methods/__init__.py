@@ -1,0 +1,1 @@
+"""Methods: policies, load rules, transports and codecs."""

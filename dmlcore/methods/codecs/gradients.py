@@ -1,0 +1,139 @@
+"""Quantisers made for gradients: QSGD, TernGrad and 1-bit SGD."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax.numpy as jnp
+
+from dmlcore import checks
+from dmlcore.methods.codecs.message import by_tensor, norm, round_at_random, round_up, share
+from dmlcore.types import Codec
+
+
+def qsgd(levels: int) -> Codec:
+    """QSGD: each value to one of so many levels of its tensor's norm, at random.
+
+    With a = s |v| / ||v||_2 the level is floor(a) + Bernoulli(a - floor(a)), and ||v||_2 sign(v) level / s
+    arrives.
+
+    Guarantees: unbiased; E ||Q(v) - v||^2 <= min(n / s^2, sqrt(n) / s) ||v||^2 for n values.
+
+    Args:
+        levels: s, 1 to 32767, not counting 0.
+
+    Returns:
+        The codec: a sign and ceil(log2(s + 1)) bits of a value, one float (the norm) a tensor. The paper's
+        Elias codes are shorter where most levels are 0; here bytes do not depend on values.
+
+    Raises:
+        ValueError: `levels` is out of range.
+
+    Example:
+        >>> qsgd(7), qsgd(7).num_bytes([100])
+        (qsgd(levels=7), 54)
+
+    Reference: Alistarh et al. 2017, "QSGD: communication-efficient SGD via gradient quantization and
+    encoding", section 3.1 and lemma 3.1.
+    """
+    return _qsgd(checks.integer("levels", levels, low=1, high=2**15 - 1, why="a sign and 15 bits"))
+
+
+@functools.cache
+def _qsgd(levels: int) -> Codec:
+    sign = 2 ** levels.bit_length()  # the code's highest bit
+
+    def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
+        length = round_up(norm(tensor))
+        level = round_at_random(uniform, levels * share(jnp.abs(tensor), length))
+        level = jnp.clip(level, 0, levels)
+        return (length,), level + sign * (tensor < 0)
+
+    def decode(header: Any, codes: Any) -> Any:
+        negative = codes >= sign
+        level = codes - sign * negative
+        return header[0] * jnp.where(negative, -level, level) / levels
+
+    return by_tensor(f"qsgd(levels={levels})", 1 + levels.bit_length(), 1, encode, decode, stochastic=True)
+
+
+def terngrad(clip: float | None = 2.5) -> Codec:
+    """TernGrad: each value becomes -S, 0 or S, at random.
+
+    Values are clipped at +-clip sigma; S is the largest magnitude left, and S sign(g) Bernoulli(|g| / S)
+    arrives.
+
+    Guarantees: unbiased for the clipped tensor, hence for all tensors without clipping.
+
+    Args:
+        clip: in units of sigma, > 0; None does not clip. Here sigma is the root mean square, which is the
+            standard deviation where the mean is 0: by the paper's standard deviation a constant tensor, or a
+            single value, would be clipped to nothing.
+
+    Returns:
+        The codec: 2 bits of a value, one float (S) a tensor. Three levels are log2(3) = 1.58 bits at the most
+        compact; what is charged is what codes of fixed width take.
+
+    Raises:
+        ValueError: `clip` is out of range.
+
+    Example:
+        >>> terngrad(), terngrad().num_bytes([100])
+        (terngrad(clip=2.5), 29)
+
+    Reference: Wen et al. 2017, "TernGrad: ternary gradients to reduce communication in distributed deep
+    learning", section 3 (ternarizing layer by layer, gradient clipping).
+    """
+    if clip is not None:
+        clip = checks.real("clip", clip, above=0)
+        if clip == float("inf"):
+            checks.fail("clip", clip, "a finite number > 0, or None for no clipping")
+    return _terngrad(clip)
+
+
+@functools.cache
+def _terngrad(clip: float | None) -> Codec:
+    def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
+        if clip is not None:
+            sigma = norm(tensor) / tensor.size**0.5
+            tensor = jnp.clip(tensor, -clip * sigma, clip * sigma)
+        scale = round_up(jnp.abs(tensor).max())
+        there = round_at_random(uniform, share(jnp.abs(tensor), scale))
+        return (scale,), jnp.where(tensor < 0, 2 * there, there)
+
+    def decode(header: Any, codes: Any) -> Any:
+        return header[0] * jnp.where(codes == 2, -1, codes)
+
+    return by_tensor(f"terngrad(clip={clip})", 2, 1, encode, decode, stochastic=True)
+
+
+@functools.cache
+def one_bit() -> Codec:
+    """1-bit SGD: a tensor is split at 0, and each side arrives as its mean.
+
+    Guarantees: keeps the sum of the tensor, and nothing is random. It is biased, and meant to be used within
+    `error_feedback`.
+
+    Returns:
+        The codec: 1 bit of a value, two floats (the means) a tensor. The paper has two means for each column
+        of a matrix.
+
+    Example:
+        >>> one_bit().num_bytes([100, 20])
+        32
+
+    Reference: Seide et al. 2014, "1-bit stochastic gradient descent and its application to data-parallel
+    distributed training of speech DNNs", section 3.
+    """
+
+    def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
+        up = tensor >= 0
+        # Divided first: a sum may overflow.
+        mean = lambda side: jnp.sum(jnp.where(side, tensor, 0) / jnp.maximum(side.sum(), 1))  # noqa: E731
+        return (mean(~up), mean(up)), up
+
+    def decode(header: Any, codes: Any) -> Any:
+        return jnp.where(codes == 1, header[1], header[0])
+
+    return by_tensor("one_bit()", 1, 2, encode, decode, stochastic=False)

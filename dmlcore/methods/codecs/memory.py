@@ -1,0 +1,115 @@
+"""Codecs around codecs, which remember what rounding has swallowed so far."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dmlcore import checks
+from dmlcore.methods.codecs.message import decode_like
+from dmlcore.types import Codec
+
+
+def error_feedback(codec: Codec) -> Codec:
+    """What rounding took from a message is added to the next one.
+
+    The message is Q(x + residual), and the residual becomes x + residual - Q(x + residual).
+
+    Guarantees: all that was received, and the last residual, add up to all that was sent.
+
+    Args:
+        codec: Q. Its error must be smaller than what it is given, or the residual grows.
+
+    Returns:
+        The codec, as many bytes as Q. Memory: the sender's residual, 0 at first, and Q's memory.
+
+    Raises:
+        ValueError: `codec` is none.
+
+    Example:
+        >>> from dmlcore.methods.codecs import one_bit, transmit
+        >>> codec, gradient = error_feedback(one_bit()), jnp.array([1.0, 3.0])
+        >>> first, memory = transmit(codec, None, codec.init(gradient), gradient)
+        >>> second, memory = transmit(codec, None, memory, jnp.zeros(2))
+        >>> first, second
+        (Array([2., 2.], dtype=float32), Array([-1.,  1.], dtype=float32))
+
+    Reference: Seide et al. 2014, section 3; Karimireddy et al. 2019, "Error feedback fixes SignSGD and other
+    gradient compression schemes", algorithm 2.
+    """
+    return _error_feedback(check_codec(codec))
+
+
+@functools.cache
+def _error_feedback(codec: Codec) -> Codec:
+    def init(tree: Any) -> Any:
+        return jax.tree.map(jnp.zeros_like, tree), codec.init(tree)
+
+    def encode(key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
+        residual, inner = memory
+        total = jax.tree.map(jnp.add, tree, residual)
+        message, following = codec.encode(key, inner, total)
+        received = decode_like(total, codec, message, inner)
+        return message, (jax.tree.map(jnp.subtract, total, received), following)
+
+    name = f"error_feedback({codec.name})"
+    return Codec(
+        name, codec.num_bytes, init, encode, lambda message, memory: codec.decode(message, memory[1])
+    )
+
+
+def difference(codec: Codec) -> Codec:
+    """What is sent is the difference to the receiver's copy: copy += Q(x - copy) is what arrives.
+
+    Guarantees: what rounding took stays in the next difference, so the copy of a constant x comes as close as
+    Q's steps get fine: with the nearest rounding of `affine` each message divides the range of the difference
+    by 2^bits - 1.
+
+    Args:
+        codec: Q. Its error must be smaller than what it is given, or the copy runs away.
+
+    Returns:
+        The codec, as many bytes as Q. Memory: the copy, at first the tree given to `init`, which both ends
+        know, and Q's memory.
+
+    Raises:
+        ValueError: `codec` is none.
+
+    Example:
+        >>> from dmlcore.methods.codecs import affine, transmit
+        >>> codec = difference(affine(1, stochastic=False))
+        >>> memory = codec.init(jnp.zeros(3))
+        >>> transmit(codec, None, memory, jnp.array([0.0, 1.0, 4.0]))[0]
+        Array([0., 0., 4.], dtype=float32)
+
+    Reference: Mishchenko et al. 2019, "Distributed learning with compressed gradient differences",
+    algorithm 1 with alpha = 1.
+    """
+    return _difference(check_codec(codec))
+
+
+@functools.cache
+def _difference(codec: Codec) -> Codec:
+    def init(tree: Any) -> Any:
+        return jax.tree.map(jnp.asarray, tree), codec.init(tree)
+
+    def encode(key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
+        copy, inner = memory
+        message, following = codec.encode(key, inner, jax.tree.map(jnp.subtract, tree, copy))
+        return message, (decode(message, memory), following)
+
+    def decode(message: Any, memory: Any) -> Any:
+        copy, inner = memory
+        return jax.tree.map(jnp.add, copy, decode_like(copy, codec, message, inner))
+
+    return Codec(f"difference({codec.name})", codec.num_bytes, init, encode, decode)
+
+
+def check_codec(codec: Any) -> Codec:
+    """Returns `codec` if it is one."""
+    if not isinstance(codec, Codec):
+        checks.fail("codec", codec, "a codec, such as affine(8)")
+    return codec

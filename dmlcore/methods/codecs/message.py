@@ -1,0 +1,159 @@
+"""What codecs share: the message of a tensor, rounding, and the way from sender to receiver."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dmlcore import checks
+from dmlcore.types import Codec
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["header", "codes"], meta_fields=["bits"])
+@dataclass(frozen=True)
+class Coded:
+    """A tensor on its way.
+
+    Args:
+        header: 32-bit floats that codes are read by, (H,).
+        codes: whole numbers < 2^bits, in the shape of the tensor.
+        bits: of a code, at most 16.
+    """
+
+    header: Any
+    codes: Any
+    bits: int
+
+
+def transmit(codec: Codec, key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
+    """Sends a tree through a codec.
+
+    It can be traced: under `jit` (`codec` is static), `vmap` and in loops. What arrives has the shapes and
+    types of what was sent; what is not finite does not become finite.
+
+    Args:
+        codec: how arrays are rounded.
+        key: random key of this message; None where the codec draws nothing.
+        memory: from `codec.init(tree)`, or from the message before.
+        tree: any pytree of floating arrays, in float32 or float64. Magnitudes up to 1e37, and norms where a
+            codec sends them: headers are 32-bit floats, and so are their reciprocals. Processors may read
+            subnormal numbers (below 1.2e-38 in float32) as 0.
+
+    Returns:
+        The tree as received, and the next memory.
+
+    Raises:
+        ValueError: an array is not of floats, or a codec that draws is given no key.
+
+    Example:
+        >>> from dmlcore.methods.codecs import one_bit
+        >>> received, _ = transmit(one_bit(), None, (), jnp.array([1.0, 3.0, -5.0]))
+        >>> received
+        Array([ 2.,  2., -5.], dtype=float32)
+    """
+    message, following = codec.encode(key, memory, tree)
+    return decode_like(tree, codec, message, memory), following
+
+
+def decode_like(tree: Any, codec: Codec, message: Any, memory: Any) -> Any:
+    """Decodes a message to the types of `tree`."""
+    decoded = codec.decode(message, memory)
+    return jax.tree.map(lambda value, like: value.astype(jnp.result_type(like)), decoded, tree)
+
+
+def by_tensor(
+    name: str,
+    bits: int,
+    header: int,
+    encode: Callable[[Any, Any], tuple[Any, Any]],
+    decode: Callable[[Any, Any], Any],
+    stochastic: bool,
+) -> Codec:
+    """Returns a codec without memory that rounds each tensor on its own.
+
+    Args:
+        name: of the codec.
+        bits: of a value; a tensor is padded to whole bytes.
+        header: 32-bit floats that travel with each tensor.
+        encode: tensor, uniforms in [0, 1) of its shape or None -> header, codes.
+        decode: header, codes -> tensor, all in the widest floats that JAX has now.
+        stochastic: whether `encode` asks for uniforms.
+    """
+    kind = jnp.uint8 if bits <= 8 else jnp.uint16
+
+    def encode_tree(key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
+        leaves, structure = jax.tree.flatten(tree)
+        tensors = [floats(leaf) for leaf in leaves]
+        uniforms = draw(key, tensors) if stochastic else [None] * len(tensors)
+        coded = []
+        for tensor, uniform in zip(tensors, uniforms, strict=True):
+            scales, codes = encode(tensor, uniform)
+            coded.append(Coded(jnp.stack(scales).astype(jnp.float32), codes.astype(kind), bits))
+        return jax.tree.unflatten(structure, coded), memory
+
+    def decode_tree(message: Any, memory: Any) -> Any:
+        real = jax.dtypes.canonicalize_dtype(float)
+        read = lambda coded: decode(coded.header.astype(real), coded.codes.astype(real))  # noqa: E731
+        return jax.tree.map(read, message, is_leaf=lambda node: isinstance(node, Coded))
+
+    return Codec(
+        name,
+        lambda sizes: sum(4 * header + -(-size * bits // 8) for size in sizes),
+        lambda tree: (),
+        encode_tree,
+        decode_tree,
+    )
+
+
+def floats(leaf: Any) -> jax.Array:
+    """Returns an array of a tree that is sent, if it is one of floats."""
+    array = jnp.asarray(leaf)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        checks.fail("tree, an array's type", str(array.dtype), "a floating type")
+    return array
+
+
+def round_up(value: Any) -> Any:
+    """Returns the least 32-bit float >= `value`, in the type of `value`: what fits in a header."""
+    if value.dtype == jnp.float32:
+        return value
+    short = value.astype(jnp.float32)
+    up = jnp.nextafter(short, jnp.float32(jnp.inf))
+    return jnp.where(short.astype(value.dtype) < value, up, short).astype(value.dtype)
+
+
+def draw(key: Any, tensors: list[Any]) -> list[Any]:
+    """Returns uniforms in [0, 1) for each tensor: parts of one draw, as each draw takes long to compile."""
+    if key is None:
+        checks.fail("key", key, "a random key, for a codec that draws")
+    ends = list(itertools.accumulate((tensor.size for tensor in tensors), initial=0))
+    uniform = jax.random.uniform(key, ends[-1:], jnp.result_type(jnp.float32, *tensors))
+    parts = zip(tensors, itertools.pairwise(ends), strict=True)
+    return [uniform[start:end].reshape(tensor.shape) for tensor, (start, end) in parts]
+
+
+def round_at_random(uniform: Any, value: Any) -> Any:
+    """Returns floor(value) + Bernoulli(value - floor(value)), whose mean is `value`."""
+    down = jnp.floor(value)
+    return down + (uniform < value - down)
+
+
+def share(part: Any, whole: Any) -> Any:
+    """Returns part / whole, or `part` where `whole` is 0.
+
+    Compilers divide by one number through its reciprocal, and that of floats beyond 8e37 vanishes.
+    """
+    return part / jnp.where(whole > 0, whole, 1)
+
+
+def norm(tensor: Any) -> Any:
+    """Returns ||tensor||_2; no square on the way to it overflows or vanishes."""
+    largest = jnp.abs(tensor).max()
+    scaled = share(tensor, largest)
+    return largest * jnp.sqrt(jnp.sum(scaled * scaled))

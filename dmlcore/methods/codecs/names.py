@@ -1,0 +1,50 @@
+"""Codecs by name: traces store names, and replays make the codecs again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dmlcore import calls
+from dmlcore.methods.codecs.affine import affine, exact
+from dmlcore.methods.codecs.gradients import one_bit, qsgd, terngrad
+from dmlcore.methods.codecs.memory import difference, error_feedback
+from dmlcore.types import Codec
+
+# One table: every codec here can be named, and inherits the tests of all codecs.
+CODECS: dict[str, Callable[..., Codec]] = {
+    "exact": exact,
+    "affine": affine,
+    "qsgd": qsgd,
+    "terngrad": terngrad,
+    "one_bit": one_bit,
+    "error_feedback": error_feedback,
+    "difference": difference,
+}
+
+
+def resolve(codec: Codec | str) -> Codec:
+    """Returns a codec from an object or its name.
+
+    Guarantees: `resolve(codec.name) is codec` for the codecs of this package. A name is read, never run: only
+    registered codecs and literals may stand in it.
+
+    Args:
+        codec: a codec, or a call such as `"error_feedback(affine(bits=4))"`; without arguments the bare name
+            will do.
+
+    Returns:
+        The codec.
+
+    Raises:
+        ValueError: it is no such call, or an argument is wrong.
+
+    Example:
+        >>> resolve("error_feedback(affine(4))")
+        error_feedback(affine(bits=4))
+        >>> resolve("affine(bits=40)")
+        Traceback (most recent call last):
+        ValueError: bits: got 40, allowed is a whole number from 1 to 16 (32 is exact())
+    """
+    if isinstance(codec, Codec):
+        return codec
+    return calls.made("codec", codec, CODECS)

@@ -1,0 +1,40 @@
+"""Load rules: how the batch is shared out over the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dmlcore import checks
+from dmlcore.methods.loads.dynamic_batching import dynamic_batching
+from dmlcore.methods.loads.equal import equal
+from dmlcore.methods.loads.equal_finish_time import equal_finish_time
+from dmlcore.methods.loads.lb_bsp import lb_bsp
+from dmlcore.methods.loads.speed_proportional import speed_proportional
+from dmlcore.types import Load
+
+LOADS: dict[str, Callable[[], Load]] = {
+    "equal": equal,
+    "equal_finish_time": equal_finish_time,
+    "speed_proportional": speed_proportional,
+    "dynamic_batching": dynamic_batching,
+    "lb_bsp": lb_bsp,
+}
+
+__all__ = [
+    "LOADS",
+    "dynamic_batching",
+    "equal",
+    "equal_finish_time",
+    "lb_bsp",
+    "resolve",
+    "speed_proportional",
+]
+
+
+def resolve(load: Load | str | None) -> Load:
+    """Returns a load rule from an object, a registered name or None (`equal`)."""
+    if load is None:
+        return equal()
+    if isinstance(load, Load):
+        return load
+    return checks.choice("load", load, LOADS)()

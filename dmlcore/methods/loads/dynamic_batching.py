@@ -1,0 +1,65 @@
+"""Dynamic batching: proportional control of each worker's iteration time."""
+
+from __future__ import annotations
+
+from dmlcore import checks
+from dmlcore.methods.loads.windows import Bounds, Caps, Measuring, Shares, call, check_alpha
+from dmlcore.types import Load
+
+
+def dynamic_batching(
+    caps: Caps = None, *, least: int = 1, dead_band: float = 0.05, alpha: float = 0.5, window: int = 1
+) -> Load:
+    """Sizes that are scaled by how far each worker's iteration time is off the mean: b <- b mean(t) / t.
+
+    t is a worker's moving average of seconds per sample times its size now. As long as nobody's size would
+    change by more than the dead band, all stay: each change costs those who compile for it. What is found is
+    scaled to sum to B, within bounds.
+
+    Guarantees: the newest sizes of those who are there sum to B and keep within bounds. Without jitter the
+    times of workers that no bound holds end so near to their mean t that |mean(t) / t - 1| <= dead_band.
+
+    Args:
+        caps: most samples of a task, as for `equal_finish_time`.
+        least: samples of a task, >= 1.
+        dead_band: relative change of a size, >= 0, up to which it is not worth it.
+        alpha: weight of the newest time in its moving average, above 0 and at most 1.
+        window: tasks of each worker between two changes, >= 1.
+
+    Returns:
+        The load rule. Its `init` raises ValueError where bounds leave no room for B.
+
+    Raises:
+        ValueError: a number is out of range.
+
+    Example:
+        >>> dynamic_batching(caps=128, dead_band=0.1)
+        dynamic_batching(caps=128, dead_band=0.1)
+
+    Reference: Tyagi and Sharma 2020, "Taming resource heterogeneity in distributed ML training with dynamic
+    batching"; gradients are weighted by b / sum b, as `bsp` does.
+    """
+    bounds = Bounds.checked(least, caps)
+    dead_band = checks.real("dead_band", dead_band, low=0, high=1e300)
+    alpha = check_alpha(alpha)
+    window = checks.integer("window", window, low=1)
+
+    def weigh(state: Shares) -> list[float] | None:
+        state.average(alpha, lambda worker, samples, seconds: seconds / samples if seconds > 0 else None)
+        times = [
+            None if rate is None else rate * size
+            for rate, size in zip(state.averages, state.sizes, strict=True)
+        ]
+        known = [time for worker, time in enumerate(times) if time is not None and worker in state.present]
+        if not known:
+            return None
+        mean, slowest = sum(known) / len(known), max(known)
+        factors = [mean / (slowest if time is None else time) for time in times]
+        if all(abs(factors[worker] - 1) <= dead_band for worker in state.present):
+            return None
+        return [size * factor for size, factor in zip(state.sizes, factors, strict=True)]
+
+    shown = [f"dead_band={dead_band}"] * (dead_band != 0.05)
+    shown += [f"alpha={alpha}"] * (alpha != 0.5) + [f"window={window}"] * (window > 1)
+    name = call("dynamic_batching", [*bounds.arguments(), *shown])
+    return Measuring(name, weigh, bounds, window).load()

@@ -1,0 +1,60 @@
+"""LB-BSP: samples move from the straggler to the fastest worker."""
+
+from __future__ import annotations
+
+from dmlcore import checks
+from dmlcore.methods.loads.windows import Bounds, Caps, Measuring, Shares, call
+from dmlcore.types import Load
+
+
+def lb_bsp(caps: Caps = None, *, least: int = 1, step: int | None = None, window: int = 1) -> Load:
+    """Sizes that are balanced pair by pair: after a window the slowest worker gives samples to the fastest.
+
+    The two are those whose tasks took longest and shortest in the window, among those whose bounds allow it;
+    what moves is what would let them finish together at the speeds they showed, rounded down.
+
+    Guarantees: the newest sizes of those who are there sum to B and keep within bounds. Without jitter, and
+    while speeds stay, the longest task never gets longer and the shortest never shorter, from one window to
+    the next.
+
+    Args:
+        caps: most samples of a task, as for `equal_finish_time`.
+        least: samples of a task, >= 1.
+        step: most samples that move at once, >= 1; None: no bound.
+        window: tasks of each worker between two moves, >= 1.
+
+    Returns:
+        The load rule. Its `init` raises ValueError where bounds leave no room for B.
+
+    Raises:
+        ValueError: a number is out of range.
+
+    Example:
+        >>> lb_bsp(step=8)
+        lb_bsp(step=8)
+
+    Reference: Chen et al. 2020, "Semi-dynamic load balancing" (SoCC), which also predicts speeds: this is the
+    move alone.
+    """
+    bounds = Bounds.checked(least, caps)
+    step = step if step is None else checks.integer("step", step, low=1)
+    window = checks.integer("window", window, low=1)
+
+    def weigh(state: Shares) -> list[float]:
+        seen, sizes = state.window, list(state.sizes)
+        workers = sorted(w for w in state.present if seen.tasks[w] and seen.seconds[w] > 0)
+        highest = bounds.of(workers, state.allocations) or [state.total] * len(workers)
+        room = {w: cap - sizes[w] for w, cap in zip(workers, highest, strict=True)}
+        rate = {w: seen.seconds[w] / seen.samples[w] for w in workers}  # seconds per sample
+        time = {w: rate[w] * sizes[w] for w in workers}
+        slow = max((w for w in workers if sizes[w] > least), key=lambda w: time[w], default=None)
+        fast = min((w for w in workers if room[w] > 0), key=lambda w: time[w], default=None)
+        if slow is not None and fast is not None and time[slow] > time[fast]:
+            together = int((time[slow] - time[fast]) / (rate[slow] + rate[fast]))
+            moved = min(together, sizes[slow] - least, room[fast], state.total if step is None else step)
+            sizes[slow] -= moved
+            sizes[fast] += moved
+        return [float(size) for size in sizes]
+
+    shown = [f"step={step}"] * (step is not None) + [f"window={window}"] * (window > 1)
+    return Measuring(call("lb_bsp", [*bounds.arguments(), *shown]), weigh, bounds, window).load()

@@ -1,0 +1,113 @@
+"""Transports: what travels between server and workers, how many bytes it is, and what goes on meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dmlcore import calls, checks
+from dmlcore.types import Codec, Transport
+
+
+def plain() -> Transport:
+    """Parameters travel to the worker and gradients to the server as they are.
+
+    Returns:
+        The transport.
+
+    Example:
+        >>> plain().push_bytes(4096)
+        4096
+    """
+    return Transport("plain()", _as_they_are, _as_they_are)
+
+
+def coded(push: Codec | str | None = None, pull: Codec | str | None = None) -> Transport:
+    """Gradients, parameters or both are rounded on their way, and weigh the bytes that they then have.
+
+    Guarantee: what the codec does to the values is in the training, not only in the bytes. Each worker
+    encodes its gradients, and has its parameters encoded, with a memory of its own where the codec has one.
+
+    Args:
+        push: codec of `dmlcore.methods.codecs` for gradients; None: they travel as they are.
+        pull: likewise for parameters, such as `difference(affine(8))`. Rounding the parameters themselves
+            can swallow small updates.
+
+    Returns:
+        The transport, for policies all of whose tasks pull; and where a codec has a memory, all of whose
+        pushes come into an update. A memory is the worker's: it ends with its process, so a run on a real
+        clock is then no longer what its replay is, and cannot be resumed.
+
+    Raises:
+        ValueError: there is no such codec.
+
+    Example:
+        >>> coded(push="qsgd(levels=4)")
+        coded(push=qsgd(levels=4))
+
+    Reference: Xian et al. 2024 (H-PS), whose quantisation is flexible in the number of bits.
+    """
+    from dmlcore.methods.codecs import resolve
+
+    up, down = (None if codec is None else resolve(codec) for codec in (push, pull))
+    shown = [f"{way}={codec.name}" for way, codec in (("push", up), ("pull", down)) if codec is not None]
+    return Transport(f"coded({', '.join(shown)})", _as_they_are, _as_they_are, pull=down, push=up)
+
+
+def pipelined(transport: Transport | str | None = None, *, own_steps: bool = False) -> Transport:
+    """A worker computes its next task while its push, and the answer to it, are under way.
+
+    It has a thread for each. One of them pushes gradient k, waits for the answer, and hands it over; the
+    other computes task k + 1 meanwhile, on the answer to push k - 1. So a round of BSP takes max(computing,
+    both transfers) and not their sum, and updates are late by one, w_{k+1} = w_k - eta G(w_{k-1}): a bound on
+    staleness is wider by one clock. Tasks 0 and 1 each pull version 0.
+
+    Args:
+        transport: what is sent. Default: `plain`.
+        own_steps: the worker goes on with its own step: task k + 1 is computed on the answer to push k - 1
+            plus the update that gradient k alone makes, with the server's optimizer as it is then.
+
+    Returns:
+        The transport, for policies that cancel no tasks and all of whose tasks pull, on a virtual clock.
+
+    Raises:
+        ValueError: an argument is wrong, or `transport` is pipelined.
+
+    Example:
+        >>> pipelined(own_steps=True)
+        pipelined(plain(), own_steps=True)
+
+    Reference: Xian et al. 2024 (H-PS), of whose pipeline the abstract is known: workers train on during
+    transfers. Both rules are a reconstruction; the first is Li et al. 2018, "Pipe-SGD", with a width of 2.
+    """
+    inner = resolve(transport)
+    if inner.pipelined:
+        checks.fail("transport", inner.name, "one that is not pipelined")
+    if not isinstance(own_steps, bool):
+        checks.fail("own_steps", own_steps, "True or False")
+    name = f"pipelined({inner.name}{', own_steps=True' * own_steps})"
+    return inner._replace(name=name, pipelined=True, own_steps=own_steps)
+
+
+TRANSPORTS: dict[str, Callable[..., Transport]] = {"plain": plain, "coded": coded, "pipelined": pipelined}
+
+
+def resolve(transport: Transport | str | None) -> Transport:
+    """Returns a transport from an object, the call or name that makes it, or None (`plain`).
+
+    >>> resolve("pipelined(coded(push=qsgd(levels=4)))").push.name
+    'qsgd(levels=4)'
+    """
+    if transport is None:
+        return plain()
+    if isinstance(transport, Transport):
+        return transport
+    from dmlcore.methods.codecs import CODECS
+
+    made = calls.made("transport", transport, {**TRANSPORTS, **CODECS})
+    if not isinstance(made, Transport):
+        checks.fail("transport", transport, f"a call of {', '.join(TRANSPORTS)}")
+    return made
+
+
+def _as_they_are(nbytes: int) -> int:
+    return nbytes

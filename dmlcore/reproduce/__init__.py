@@ -1,0 +1,1 @@
+"""Reproductions of papers: claims, their ledgers, and what runs the notebooks."""

@@ -1,0 +1,136 @@
+"""Claims as people read them: in a terminal, and as the last cell of a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dmlcore.reproduce.claims.model import Part, Range, Result
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+COLORS = {"reproduced": "green", "partly": "yellow", "not reproduced": "red", "not run": "dim"}
+
+
+def number(value: float | None, unit: str = "") -> str:
+    """Returns a number to three digits, with its unit.
+
+    >>> number(1.2345, "s"), number(3.0, "x"), number(float("inf"), "s"), number(None)
+    ('1.23 s', '3x', '∞ s', '-')
+    """
+    if value is None:
+        return "-"
+    gap = "" if unit in ("", "x", "%") else " "
+    return ("∞" if value == float("inf") else f"{value:.3g}") + gap + unit
+
+
+def expectation(expected: Range, unit: str = "") -> str:
+    """Returns the expected range in words.
+
+    >>> expectation((1.2, None), "x"), expectation((None, 3), "s"), expectation((1, 2)), expectation((5, 5))
+    ('>= 1.2x', '<= 3 s', '1 to 2', '5')
+    """
+    low, high = expected
+    if low == high:
+        return number(low, unit)
+    if high is None:
+        return f">= {number(low, unit)}"
+    return f"<= {number(high, unit)}" if low is None else f"{number(low)} to {number(high, unit)}"
+
+
+def interval(ends: tuple[float, float] | None) -> str:
+    """Returns an interval in brackets.
+
+    >>> interval((0.5, float("inf")))
+    '[0.5, ∞]'
+    """
+    return "-" if ends is None else f"[{number(ends[0])}, {number(ends[1])}]"
+
+
+def rows(results: Sequence[Result]) -> list[tuple[Result, Part | None]]:
+    """Returns each result, followed by its parts if it has any."""
+    return [(result, part) for result in results for part in (None, *result.parts)]
+
+
+def table(results: Sequence[Result]) -> Table:
+    """Returns all results as a table for the terminal, parts below their claim.
+
+    Args:
+        results: from `judge`, or the claims of a ledger.
+    """
+    from rich.markup import escape
+    from rich.table import Table
+
+    grid = Table(title="Claims", title_justify="left", header_style="bold")
+    grid.add_column("claim", no_wrap=True)
+    for name in ("statement", "expected", "measured", "95% interval", "verdict"):
+        grid.add_column(name, justify="right" if name in ("expected", "measured", "95% interval") else "left")
+    for result, part in rows(results):
+        outcome = part or result
+        grid.add_row(
+            "" if part else escape(result.id),
+            f"  {escape(part.label)}" if part else escape(result.statement),
+            "" if part else expectation(result.expected, result.unit),
+            number(outcome.measured, result.unit),
+            interval(outcome.interval).replace("[", r"\["),
+            f"[{COLORS[outcome.verdict]}]{outcome.verdict}[/]",
+        )
+    return grid
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """Returns all results as the table in README.md; a claim with parts shows its weakest.
+
+    `python -m dmlcore.reproduce.claims figures/ssp/claims.json` prints it.
+
+    Args:
+        results: from `judge`, or the claims of a ledger.
+    """
+    lines = ["| claim | statement | expected | measured (95% interval) | verdict |", "|---|---|---|---|---|"]
+    for result in results:
+        measured = number(result.measured, result.unit)
+        if result.interval is not None:
+            low, high = map(number, result.interval)
+            measured = f"{'weakest part: ' if result.parts else ''}{measured} ({low} to {high})"
+        expected = expectation(result.expected, result.unit)
+        cells = (result.id, result.statement, expected, measured, result.verdict)
+        lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def frame(results: Sequence[Result]) -> pd.DataFrame:
+    """Returns all results as a data frame indexed by claim and part, for the last cell of a notebook.
+
+    Args:
+        results: from `judge`, or the claims of a ledger.
+    """
+    import pandas as pd
+
+    records = [
+        {
+            "claim": result.id,
+            "part": part.label if part else "",
+            "statement": result.statement,
+            "source": result.source,
+            "metric": result.metric,
+            "expected": expectation(result.expected, result.unit),
+            "measured": number((part or result).measured, result.unit),
+            "interval": interval((part or result).interval),
+            "verdict": (part or result).verdict,
+        }
+        for result, part in rows(results)
+    ]
+    columns = [
+        "claim",
+        "part",
+        "statement",
+        "source",
+        "metric",
+        "expected",
+        "measured",
+        "interval",
+        "verdict",
+    ]
+    return pd.DataFrame(records, columns=columns).set_index(["claim", "part"])

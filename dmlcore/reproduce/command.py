@@ -1,0 +1,177 @@
+"""The command line: `python3 paper_repro.py ...`. Exit codes: 0 all ran, 1 something failed, 2 bad usage."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import get_args
+
+from rich.console import Console
+from rich.table import Table
+
+from dmlcore.reproduce import claims, manifest, report, runner
+from dmlcore.reproduce.arguments import NAME, UsageError, parse, plan
+from dmlcore.reproduce.manifest import Folders, Job
+from dmlcore.reproduce.papers import PAPERS, Paper
+from dmlcore.reproduce.progress import Display, seconds
+
+TOUR = "00_tour.ipynb"  # belongs to no paper: JupyterLab opens on it
+
+
+def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = PAPERS) -> int:
+    """Runs one command line and returns its exit code.
+
+    Args:
+        arguments: without the name of the program.
+        root: the repository, with notebooks/, figures/ and runs/.
+        papers: the registry.
+    """
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    command, rest = (arguments[0], list(arguments[1:])) if arguments else ("", [])
+    try:
+        if command == "test":
+            return test(rest, root)
+        if command == "lab":
+            return lab(rest, root)
+        if command in ("list", "check") and rest:
+            raise UsageError(f"{command} takes no further arguments, got {' '.join(rest)}")
+        if command == "list":
+            return overview(console, Folders.below(root), papers)
+        if command == "check":
+            return check(console, Folders.below(root), papers)
+        return reproduce(console, arguments, Folders.below(root), papers)
+    except UsageError as error:
+        sys.stderr.write(f"{NAME}: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted: finished papers are kept, the one under way begins again\n")
+        sys.stderr.flush()
+        sys.stdout.flush()
+        os._exit(130)  # without waiting for threads; kernels end when their parent does
+    except OSError as error:  # another run, a full disk, a folder that may not be written
+        sys.stderr.write(f"{NAME}: {error}\n")
+        return 1
+
+
+def reproduce(
+    console: Console, arguments: Sequence[str], folders: Folders, papers: Mapping[str, Paper]
+) -> int:
+    """Runs notebooks, then shows their claims and writes the report of all there are."""
+    given = parse(arguments)
+    jobs = plan(given, papers)
+    todo = [job for job in jobs if given.force or not manifest.finished(job, folders)]
+    for job in todo:
+        if fault := runner.disagreements(job, folders):
+            raise UsageError(fault)
+    for job in todo:
+        obtain(job)
+    with Display(console) as display:
+        for job in jobs:
+            if job not in todo:
+                display.ended(runner.Outcome(job.key, "skipped"))
+        outcomes = runner.run(todo, folders, display, parallel=given.jobs)
+    ledgers, faults = report.ledgers(folders.figures, papers)
+    asked = {job.key for job in jobs}
+    if results := [result for ledger in ledgers if ledger.paper in asked for result in ledger.claims]:
+        console.print(claims.table(results))
+        verdicts = Counter(result.verdict for result in results)
+        told = ", ".join(f"{verdicts[each]} {each}" for each in get_args(claims.Verdict) if verdicts[each])
+        console.print(f"verdicts: {told}", highlight=False)
+    if ledgers:
+        console.print(f"report: {report.write(folders, papers)}", highlight=False, soft_wrap=True)
+    for fault in faults:
+        console.print(fault, style="red", markup=False, soft_wrap=True)
+    return int(bool(faults) or any(outcome.status == "failed" for outcome in outcomes))
+
+
+def obtain(job: Job) -> None:
+    """Fetches and checks the data sets that a job declares: better now than halfway through its notebook.
+
+    Raises:
+        UsageError: a file is damaged, or is neither here nor can it be downloaded.
+    """
+    for name in job.paper.data.get(job.parameters.scale, ()):
+        from dmlcore import data  # slow, and most runs need none
+
+        try:
+            data.obtain(name)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"data of {job.key}: {error}") from None
+
+
+def overview(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> int:
+    """Lists the papers with their parameters and claims."""
+    table = Table(header_style="bold")
+    for name in ("paper", "title", "-p parameters", "claims", "quick run"):
+        table.add_column(name, overflow="fold")
+    for paper in papers.values():
+        fields = {n: info.default for n, info in paper.parameters.model_fields.items() if n != "output"}
+        table.add_row(
+            paper.key,
+            f"{paper.title}\n{paper.reference}",
+            "\n".join(f"{name}={value}" for name, value in fields.items()),
+            str(len(paper.claims)),
+            f"about {seconds(paper.quick_seconds)}",
+        )
+    console.print(table)
+    return 0
+
+
+def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> int:
+    """Holds every ledger against its rule and against the claims that the code declares."""
+    paths = sorted(folders.figures.glob("*/claims.json"))
+    faults = []
+    for path in paths:
+        paper = papers.get(path.parent.name)
+        try:
+            faults += claims.recheck(path, paper.claims if paper else None)
+        except ValueError as error:
+            faults.append(str(error))
+    for fault in faults:
+        sys.stderr.write(f"{fault}\n")
+    console.print(f"{len(paths)} files checked, {len(faults) or 'no'} disagreements", highlight=False)
+    return int(bool(faults))
+
+
+def test(arguments: Sequence[str], root: Path) -> int:
+    """Becomes pytest, on all cores unless told otherwise; never returns.
+
+    One process more than cores: tests of real clocks sleep much of their time.
+    """
+    own = any(word.startswith(("-n", "--numprocesses", "--pdb")) or word == "no:xdist" for word in arguments)
+    spread = [] if own else ["-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal"]
+    return _become(["-m", "pytest", *spread, *arguments], root)
+
+
+def lab(arguments: Sequence[str], root: Path) -> int:
+    """Becomes JupyterLab on the notebooks, with the tour open; never returns.
+
+    Guarantees: it listens on this machine only and asks for a token.
+
+    Raises:
+        UsageError: an argument that would change either.
+    """
+    fixed = {"ip", "sock", "token", "password", "hashed_password", "identity_provider_class",
+             "allow_unauthenticated_access", "password_required"}  # fmt: skip
+    for word in arguments:
+        option = word.lstrip("-").partition("=")[0].rpartition(".")[2]
+        if word.startswith("-") and option in fixed:
+            raise UsageError(
+                f"lab: got {word.partition('=')[0]}, allowed is what leaves address and token alone: "
+                "notebooks run code, so they listen on 127.0.0.1 with a token (from elsewhere, use ssh -L)"
+            )
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # the kernel of this interpreter, not one of the user's
+    options = ["--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={root / 'notebooks'}",
+               f"--LabApp.default_url=/lab/tree/{TOUR}",
+               "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]  # fmt: skip
+    return _become(["-m", "jupyterlab", *options, *arguments], root)
+
+
+def _become(arguments: Sequence[str], root: Path) -> int:
+    sys.stdout.flush()
+    os.chdir(root)
+    os.execv(sys.executable, [sys.executable, *arguments])

@@ -1,0 +1,129 @@
+"""What a paper is here: its claims, its parameters, and the notebook that reproduces it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dmlcore import checks
+from dmlcore.reproduce import claims
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dmlcore.reproduce.claims.rules import Samples
+
+Scale = Literal["quick", "full"]
+SCALES = get_args(Scale)
+
+
+class Parameters(BaseModel):
+    """The parameters that every notebook has; a paper's model inherits them and adds its own.
+
+    The same names and defaults stand as literals in the notebook's cell tagged `parameters`.
+
+    Args:
+        scale: `quick` for minutes on a laptop, `full` for the numbers in earnest.
+        seeds: number of seeds.
+        output: folder for figures and claims.json.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    scale: Scale = "quick"
+    seeds: int = Field(3, ge=1)
+    output: str
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One entry of the registry.
+
+    Args:
+        key: short name on the command line and of the folder in figures/.
+        title: of the paper.
+        reference: authors, venue, year.
+        notebook: file name in notebooks/.
+        parameters: model of the notebook's parameters.
+        claims: declared before the run.
+        figures: caption by file name, of every picture that the notebook saves; it is also the text for those
+            who cannot see the picture.
+        data: by scale, the names of the data sets in `dmlcore.data` that the notebook reads; they are fetched
+            and checked before it starts.
+        quick_seconds: expected time at quick scale on two CPU cores.
+    """
+
+    key: str
+    title: str
+    reference: str
+    notebook: str
+    parameters: type[Parameters] = Parameters
+    claims: tuple[claims.Claim, ...] = ()
+    figures: Mapping[str, str] = field(default_factory=dict)
+    data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    quick_seconds: float = 60
+
+    def __post_init__(self) -> None:
+        if not self.key.isidentifier():
+            checks.fail("key", self.key, "a short name of letters, digits and underscores")
+        for claim in self.claims:
+            if claim.paper != self.key:
+                checks.fail(f"paper of the claim {claim.id}", claim.paper, repr(self.key))
+        names = [claim.id for claim in self.claims]
+        if len(set(names)) < len(names):
+            checks.fail("claims", names, "a different id for each")
+        for scale in self.data:
+            checks.choice("scale of the data", scale, dict.fromkeys(SCALES))
+
+    def command(self, parameters: Parameters) -> str:
+        """Returns the command line that makes a run with these parameters again."""
+        words = ["python3", "paper_repro.py", self.key, "--scale", parameters.scale]
+        words += ["--seeds", str(parameters.seeds)]
+        for name, info in type(parameters).model_fields.items():
+            value = getattr(parameters, name)
+            if name not in Parameters.model_fields and value != info.default:
+                words += ["-p", f"{name}={value}"]
+        return shlex.join(words)
+
+    def conclude(
+        self, samples: Mapping[str, Samples | Mapping[str, Samples]], parameters: Parameters
+    ) -> pd.DataFrame:
+        """Judges all claims, writes claims.json to the output folder and returns the table to show.
+
+        Args:
+            samples: one number per seed by id of the claim, or these by label of its parts. A claim that is
+                left out was not run.
+            parameters: of this run.
+
+        Raises:
+            ValueError: an id that the paper does not declare, or samples that `claims.judge` refuses.
+        """
+        declared = {claim.id: claim for claim in self.claims}
+        for name in samples:
+            checks.choice("claim", name, declared)
+        results = tuple(
+            claims.judge(claim, samples.get(name, {} if claim.parts else None))
+            for name, claim in declared.items()
+        )
+        ledger = claims.Ledger(
+            paper=self.key,
+            command=self.command(parameters),
+            scale=parameters.scale,
+            seeds=parameters.seeds,
+            parameters=settings(parameters),
+            versions=claims.versions(),
+            hardware=claims.hardware(),
+            claims=results,
+        )
+        claims.write(Path(parameters.output) / "claims.json", ledger)
+        return claims.frame(results)
+
+
+def settings(parameters: Parameters) -> dict[str, Any]:
+    """Returns the parameters that decide what a run finds: all but where it writes."""
+    return parameters.model_dump(mode="json", exclude={"output"})

@@ -1,0 +1,68 @@
+"""All methods of all papers on the same clusters and problems: who is sooner where.
+
+Not a paper: its claims are ours. Their ranges were declared before the first run. After it DBW and adaptive
+load were given rates half as large, since their best ones were the least of those tried; all was run again.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from dmlcore.reproduce.claims import Claim
+from dmlcore.reproduce.paper import Paper, Parameters
+
+PROBLEMS = ("digits", "matrix factorization")
+CLUSTERS = ("even", "uneven", "unstable", "both")
+
+
+class CompareParameters(Parameters):
+    """Parameters of notebooks/06_compare.ipynb.
+
+    Args:
+        seeds: number of seeds.
+        workers: of each cluster.
+    """
+
+    seeds: int = Field(2, ge=1)
+    workers: int = Field(8, ge=4)
+
+
+CLAIMS = (
+    Claim(
+        id="W1",
+        paper="compare",
+        statement="No method is the soonest everywhere",
+        source="ours",
+        metric="of eight pairs of cluster and problem, those where the method that is soonest on the whole, "
+        "by the geometric mean of its times over the soonest, is not the soonest",
+        expected=(1, None),
+        unit="pairs",
+    ),
+    Claim(
+        id="W2",
+        paper="compare",
+        statement="The worse the stragglers, the more is lost by waiting for all of them",
+        source="ours",
+        metric="time to the target, BSP / soonest method: on the cluster with both troubles / on the even "
+        "one",
+        expected=(1, None),
+        unit="x",
+        parts=PROBLEMS,
+    ),
+)
+
+PAPER = Paper(
+    key="compare",
+    title="All methods, side by side",
+    reference="of all papers here, each at its own best learning rate",
+    notebook="06_compare.ipynb",
+    parameters=CompareParameters,
+    claims=CLAIMS,
+    figures={
+        "compare.png": "Time to the target over that of BSP, for every method (rows) on four clusters "
+        "(columns) and two problems (panels): less than 1 is sooner. The soonest method of each column "
+        "is framed.",
+    },
+    data={"full": ("mnist",)},
+    quick_seconds=120,
+)

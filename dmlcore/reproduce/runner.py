@@ -1,0 +1,224 @@
+"""Runs notebooks: executed aside by papermill, put in place when all is well, skipped when nothing changed.
+
+A run may be killed at any moment. Until its last cell it only writes below `runs/*.partial-*`, which the next
+call removes; then every file takes its place in one step, last the manifest, which says that all are there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from dmlcore import files
+from dmlcore.reproduce import claims, manifest
+from dmlcore.reproduce.manifest import Folders, Job
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended.
+
+    Args:
+        key: of the paper.
+        status: `skipped` if a run with the same inputs is there already.
+        seconds: how long it took.
+        message: for a failure, what went wrong and where to look.
+    """
+
+    key: str
+    status: Literal["done", "skipped", "failed"]
+    seconds: float = 0.0
+    message: str = ""
+
+
+class Watcher(Protocol):
+    """Who is told how the jobs get on; called from several threads."""
+
+    def started(self, key: str, cell_seconds: list[float] | None, cells: int) -> None:
+        """A notebook with so many code cells starts; their expected times, if known."""
+
+    def advanced(self, key: str) -> None:
+        """One more code cell is done."""
+
+    def ended(self, outcome: Outcome) -> None:
+        """A job has ended, or was skipped."""
+
+
+class Failure(Exception):
+    """A notebook failed; the message is for the user."""
+
+
+def disagreements(job: Job, folders: Folders) -> str:
+    """Returns how the notebook's parameters cell differs from their model; empty if it does not.
+
+    papermill itself only logs a parameter that the notebook lacks, and runs on with the notebook's own value.
+    """
+    import papermill
+
+    notebook = folders.notebooks / job.paper.notebook
+    if not notebook.is_file():
+        return f"{notebook}: no such notebook"
+    try:
+        found = set(papermill.inspect_notebook(str(notebook)))
+    except Exception as error:
+        return f"{notebook}: cannot be read: {error}"
+    wanted = set(type(job.parameters).model_fields)
+    lacking, unknown = sorted(wanted - found), sorted(found - wanted)
+    faults = [f"lacks {', '.join(lacking)}"] * bool(lacking) + [f"has unknown {', '.join(unknown)}"] * bool(
+        unknown
+    )
+    return f"{notebook}: its parameters cell {' and '.join(faults)}" if faults else ""
+
+
+def run(jobs: Sequence[Job], folders: Folders, watcher: Watcher, *, parallel: int = 1) -> list[Outcome]:
+    """Runs jobs, so many at a time, and puts their results in place.
+
+    Guarantees: nothing below `folders.figures` is ever half written; a job that fails changes nothing there.
+
+    Args:
+        jobs: at most one for each paper.
+        folders: where notebooks are and results go.
+        watcher: is told how they get on.
+        parallel: notebooks at a time, each with a kernel process of its own.
+
+    Returns:
+        One outcome per job, in the order of `jobs`.
+
+    Raises:
+        BlockingIOError: another run is using these folders.
+    """
+    with _alone(folders.runs):
+        _clean(folders)
+        pool = ThreadPoolExecutor(parallel)  # no `with`: on Ctrl-C it would wait for the notebooks
+        futures = [pool.submit(_attempt, job, folders, watcher) for job in jobs]
+        for future in as_completed(futures):
+            watcher.ended(future.result())
+        return [future.result() for future in futures]
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # needs no file, and ends with the process
+        except BlockingIOError:
+            raise BlockingIOError(f"{folder}: another run is using it; wait until it ends") from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def _clean(folders: Folders) -> None:
+    """Removes what a killed run has left."""
+    for stale in folders.runs.glob("*.partial-*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    for folder in (folders.runs, folders.figures):
+        for partial in folder.rglob(".*.partial"):
+            partial.unlink(missing_ok=True)
+
+
+def _attempt(job: Job, folders: Folders, watcher: Watcher) -> Outcome:
+    start = time.monotonic()
+    made_from = manifest.inputs(job, folders)
+    # A name of its own: the kernel of a killed run may still write to the old one for a second.
+    staging = Path(tempfile.mkdtemp(prefix=f"{job.key}.partial-", dir=folders.runs))
+    try:
+        cell_seconds = _execute(job, folders, staging, watcher)
+        _examine(job, staging)
+        _publish(job, folders, staging)
+        manifest.write(job, folders, made_from, cell_seconds)
+    except Failure as failure:
+        return Outcome(job.key, "failed", time.monotonic() - start, str(failure))
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return Outcome(job.key, "done", time.monotonic() - start)
+
+
+def _execute(job: Job, folders: Folders, staging: Path, watcher: Watcher) -> list[float]:
+    import nbformat
+    import papermill
+
+    from dmlcore.reproduce.kernel import LocalKernel
+
+    template, copy = folders.notebooks / job.paper.notebook, staging / job.paper.notebook
+    (staging / "figures").mkdir()
+    code = [cell for cell in nbformat.read(template, as_version=4).cells if cell.cell_type == "code"]
+    cells = sum(bool(cell.source.strip()) for cell in code) + 1  # papermill adds one with the parameters
+    cell_seconds: list[float] = []
+    last = time.monotonic()
+
+    def executed(**_: Any) -> None:
+        nonlocal last
+        cell_seconds.append(round(time.monotonic() - last, 3))
+        last = time.monotonic()
+        watcher.advanced(job.key)
+
+    watcher.started(job.key, manifest.expected_seconds(job, folders, cells), cells)
+    try:
+        papermill.execute_notebook(
+            str(template),
+            str(copy),
+            parameters=job.parameters.model_dump() | {"output": str(staging / "figures")},
+            kernel_name="python3",
+            language="python",
+            progress_bar=False,
+            kernel_manager_class=LocalKernel,
+            resources={"metadata": {"path": str(folders.notebooks)}},
+            on_cell_executed=executed,
+        )
+    except Exception as error:  # also a kernel that dies, or does not start
+        kept = folders.runs / f"{job.key}.failed.ipynb"
+        if copy.exists():
+            os.replace(copy, kept)
+        raise Failure(f"{_summary(error)}\n  executed copy: {kept}") from error
+    return cell_seconds
+
+
+def _summary(error: Exception) -> str:
+    """Returns an error in a few lines; for a failed cell, its number and its exception."""
+    from papermill import PapermillExecutionError
+
+    if isinstance(error, PapermillExecutionError):
+        text = f"cell {error.exec_count}: {error.ename}: {error.evalue}"
+    else:
+        text = f"{type(error).__name__}: {error}"
+    return "\n    ".join(text.strip().splitlines()[:6])
+
+
+def _examine(job: Job, staging: Path) -> None:
+    """Holds what a notebook wrote against what its paper declares."""
+    figures = staging / "figures"
+    missing = [name for name in job.paper.figures if not (figures / name).is_file()]
+    ledger = figures / "claims.json"
+    if job.paper.claims and not ledger.is_file():
+        missing.append("claims.json")
+    if missing:
+        raise Failure(f"the notebook wrote no {', '.join(missing)}")
+    if job.paper.claims and (faults := claims.recheck(ledger, job.paper.claims)):
+        raise Failure("\n  ".join(faults))
+
+
+def _publish(job: Job, folders: Folders, staging: Path) -> None:
+    """Moves the results into place, each file in one step, and removes those of earlier runs."""
+    source, target, copies = staging / "figures", folders.figures / job.key, folders.runs / job.key
+    made = files.tree(source)
+    for path in sorted(made, key=lambda path: path.name == "claims.json"):  # ledger last
+        place = target / path.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(path, place)
+    for path in set(files.tree(target)) - {target / path.relative_to(source) for path in made}:
+        path.unlink()
+    copies.mkdir(exist_ok=True)
+    os.replace(staging / job.paper.notebook, copies / job.paper.notebook)
+    (folders.runs / f"{job.key}.failed.ipynb").unlink(missing_ok=True)

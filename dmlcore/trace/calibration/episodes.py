@@ -1,0 +1,117 @@
+"""Slow episodes in a trace: two states of a worker, normal and slow, that last for several tasks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special, stats
+
+from dmlcore.trace.calibration.laws import STEADY, gamma, maximise
+from dmlcore.trace.calibration.observed import Times
+
+CHANCE = 1e-3  # probability of finding a correlation where there is none
+LAGS = (1, 4)  # tasks between the two of a pair; the larger tells long episodes from odd tasks
+# Least, first and largest: log shape, log slowdown, logits of the share of slow tasks and their correlation.
+START = ((0.0, 1.0, 10.0), (0.2, 1.1, 5.0), (-6.0, -1.7, 3.0), (-3.0, 1.4, 6.0))
+
+
+class Episodes(NamedTuple):
+    """Slow episodes that were found.
+
+    Args:
+        mean: of each worker's times outside episodes.
+        law: of the multipliers outside episodes; None: none.
+        slowdown: factor on the time of a slow task.
+        fraction: share of tasks that are slow.
+        mean_tasks: mean length of an episode.
+        slow: which workers have them, a mask.
+    """
+
+    mean: np.ndarray
+    law: Any
+    slowdown: float
+    fraction: float
+    mean_tasks: float
+    slow: np.ndarray
+
+    @property
+    def factor(self) -> np.ndarray:
+        """Mean time of each worker's task over that of one outside episodes."""
+        return np.where(self.slow, 1 + self.fraction * (self.slowdown - 1), 1.0)
+
+
+def find_episodes(times: Times, fixed: np.ndarray, mean: np.ndarray, law: Any) -> Episodes | None:
+    """Fits a two-state Markov chain where successive tasks of a worker are slow together.
+
+    Outside episodes the jitter is taken for gamma. The fit maximises the likelihood of pairs of tasks, which
+    is consistent and needs no recursion: with correlation r of successive states, two tasks at lag l have the
+    density r^l E[a b] + (1 - r^l) E[a] E[b], where a and b are the densities of their times given the state.
+
+    Workers without episodes are those whose times are likelier without.
+
+    Args:
+        times: of tasks, by worker and clock.
+        fixed: part of each time that has no jitter.
+        mean: of each worker's time without that part.
+        law: of the multipliers, if there are no episodes; None: none.
+
+    Returns:
+        The episodes, or None where successive times are not correlated.
+    """
+    seconds, whole, worker = times
+    # Martingale residuals: not correlated where tasks are independent, whatever was cut.
+    frozen = law if hasattr(law, "logsf") else stats.expon()
+    residual = whole + np.maximum(frozen.logsf((seconds - fixed) / mean[worker]), -20.0)
+    before, after = residual[:-1], residual[1:]
+    same = worker[1:] == worker[:-1]
+    if law is None or same.sum() < 3 or np.ptp(before[same]) == 0 or np.ptp(after[same]) == 0:
+        return None
+    if stats.pearsonr(before[same], after[same], alternative="greater").pvalue > CHANCE:
+        return None
+
+    def density(law: Any, mean: np.ndarray, slowdown: np.ndarray, factor: np.ndarray) -> np.ndarray:
+        scale = mean[worker] / factor[worker]
+        z = np.maximum((seconds / slowdown[worker] - fixed / factor[worker]) / scale, 1e-6)
+        seen = np.empty(len(z))
+        seen[whole] = (law.pdf(z) / (slowdown[worker] * scale))[whole]
+        seen[~whole] = law.sf(z[~whole])
+        return seen + 1e-200  # far tails underflow
+
+    def loss(shared: np.ndarray, mean: np.ndarray, slow: np.ndarray) -> np.ndarray:
+        episodes = _episodes(shared, mean, slow)
+        factor, f = episodes.factor, episodes.fraction
+        law, ones = gamma(shared[0]), np.ones(len(mean))
+        normal = density(law, mean, ones, factor)
+        slowed = density(law, mean, np.where(slow, episodes.slowdown, 1.0), factor)
+        either = (1 - f) * normal + f * slowed
+        total = np.zeros(len(mean))
+        for lag in LAGS:
+            r = special.expit(shared[3]) ** lag
+            both = (1 - f) * normal[lag:] * normal[:-lag] + f * slowed[lag:] * slowed[:-lag]
+            pairs = np.log(np.maximum(r * both + (1 - r) * either[lag:] * either[:-lag], 1e-300))
+            total -= np.bincount(worker[lag:], pairs * (worker[lag:] == worker[:-lag]), len(mean))
+        return total
+
+    everyone = np.ones(len(mean), bool)
+    shared, fitted = maximise(lambda shared, mean: loss(shared, mean, everyone), START, mean)
+    slow = loss(shared, fitted, everyone) < loss(shared, mean, ~everyone)
+    if not slow.any():
+        return None
+    if not slow.all():
+        shared, fitted = maximise(lambda shared, mean: loss(shared, mean, slow), START, fitted)
+    episodes = _episodes(shared, fitted, slow)
+    return episodes._replace(mean=fitted / episodes.factor)
+
+
+def _episodes(shared: np.ndarray, mean: np.ndarray, slow: np.ndarray) -> Episodes:
+    law = gamma(shared[0])
+    fraction, together = special.expit(shared[2:]).tolist()
+    return Episodes(
+        mean,
+        None if law.std() < STEADY else law,
+        float(np.exp(shared[1])),
+        fraction,
+        1 / ((1 - together) * (1 - fraction)),
+        slow,
+    )

@@ -1,0 +1,71 @@
+"""A policy at work: its state and its decisions, push by push, along a trace that it made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from dmlcore import checks
+from dmlcore.trace import Trace
+from dmlcore.types import Decision, Policy, Push
+
+
+class Followed(NamedTuple):
+    """A push, and what the policy made of it; see `follow`."""
+
+    row: int
+    push: Push
+    state: Any
+    decision: Decision
+
+
+def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
+    """Shows a policy the pushes of its trace again, in their order, and yields what it makes of each.
+
+    A policy's state follows from the calls alone, so this is the state that it had in the run, on whichever
+    engine the trace was made.
+
+    Args:
+        policy: the one of the run.
+        trace: of a run in which nobody left.
+
+    Returns:
+        An iterator over what the policy made of each push: `row` of the task in `trace.tasks`, `push`, the
+        policy's `state` afterwards (it goes on changing: copy what is to be kept) and its `decision`.
+
+    Raises:
+        ValueError: the trace is another policy's, somebody left, or the policy watches its training.
+
+    Example:
+        >>> from dmlcore.cluster import Cluster
+        >>> from dmlcore.engines import simulate
+        >>> from dmlcore.methods.policies import ssp
+        >>> trace = simulate(ssp(1), Cluster.from_speeds([32, 16]), updates=5)
+        >>> [(step.push.worker, len(step.decision.start)) for step in follow(ssp(1), trace)]
+        [(0, 1), (1, 1), (0, 1), (0, 0), (1, 2), (0, 0), (1, 2)]
+    """
+    if not isinstance(policy, Policy):
+        checks.fail("policy", policy, "a Policy, such as dml.ssp(3)")
+    if not isinstance(trace, Trace):
+        checks.fail("trace", trace, "a Trace, such as run.trace")
+    own = policy.name, policy.compensation
+    if (trace.metadata.get("policy"), trace.metadata.get("compensation", 0.0)) != own:
+        checks.fail("policy", policy, f"the one of the trace, {trace.metadata.get('policy')}")
+    if policy.on_observation is not None:
+        checks.fail("policy", policy, "one that watches no training")
+    if {"leave", "join", "down", "died"} & {each["kind"] for each in trace.metadata.get("incidents", ())}:
+        checks.fail("trace", trace, "that of a run in which nobody left and the server stayed up")
+    return _follow(policy, trace)
+
+
+def _follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
+    tasks = trace.tasks[trace.tasks["push_end"].notna()].sort_values("push_end", kind="stable")
+    took = tasks["compute_end"] - tasks["compute_start"]
+    columns = [tasks[name] for name in ("worker", "clock", "version_read", "push_end")]
+    columns += [took, tasks["batch_size"]]
+    pushes = zip(*(column.tolist() for column in columns), strict=True)
+    state = policy.init(trace.num_workers)
+    for row, fields in zip(tasks.index.tolist(), pushes, strict=True):
+        push = Push(*fields)
+        state, decision = policy.on_push(state, push)
+        yield Followed(row, push, state, Decision(*decision))

@@ -1,0 +1,203 @@
+"""How old the parameters were that the workers read, and the guarantees that policies give about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from dmlcore import checks
+from dmlcore.trace import Trace, starts
+
+
+def staleness(trace: Trace) -> pd.Series:
+    """How many updates the server made between a task's read and its application: `update - version_read`.
+
+    Args:
+        trace: any trace.
+
+    Returns:
+        Versions, one value per applied task, indexed like `trace.tasks`.
+
+    >>> from dmlcore.cluster import Cluster
+    >>> from dmlcore.engines import simulate
+    >>> from dmlcore.methods.policies import essp
+    >>> trace = simulate(essp(1), Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s and of 2 s
+    >>> staleness(trace).head(4).to_dict()
+    {0: 0, 1: 1, 2: 1, 3: 0}
+    """
+    applied = trace.tasks[trace.tasks["update"] >= 0]
+    return (applied["update"] - applied["version_read"]).rename("staleness")
+
+
+def clock_staleness(trace: Trace, tasks: int | None = None) -> pd.Series:
+    """How the clocks of the updates that workers saw compare with their own: the clock differential of SSP.
+
+    A task at clock c reads version v; let n be the newest clock of another worker whose update is in v (-1
+    where there is none yet). The differential is n - c. BSP puts all of them at -1, SSP spreads them from
+    -staleness - 1 upwards, and eager pushes (ESSP) gather them near -1.
+
+    Args:
+        trace: any trace.
+        tasks: look at only so many tasks, evenly spaced through the run; None looks at all. The work grows
+            with tasks times workers.
+
+    Returns:
+        How often each differential occurred, over pairs of a task and another worker, indexed by `clocks`.
+
+    Raises:
+        ValueError: where `tasks` is not a positive whole number.
+
+    >>> from dmlcore.cluster import Cluster
+    >>> from dmlcore.engines import simulate
+    >>> from dmlcore.methods.policies import essp
+    >>> trace = simulate(essp(1), Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s and of 2 s
+    >>> clock_staleness(trace).index.to_list()
+    [-2, -1, 0]
+
+    Source: Dai et al. 2015, figure 1 (left).
+    """
+    reads = trace.tasks[["worker", "clock", "version_read"]]
+    if tasks is not None:
+        wanted = min(checks.integer("tasks", tasks, low=1), len(reads))
+        reads = reads.iloc[np.linspace(0, len(reads) - 1, wanted).round().astype(int)]
+    worker, clock, version = (reads[name].to_numpy() for name in reads)
+    counts = []
+    for other, (updates, clocks) in enumerate(_applied(trace, "update")):
+        newest = np.maximum.accumulate(np.concatenate([[-1], clocks]))
+        others = worker != other
+        seen = newest[np.searchsorted(updates, version[others])]  # version v holds the updates < v
+        counts.append(pd.Series(*np.unique(seen - clock[others], return_counts=True)[::-1]))
+    return pd.concat(counts).groupby(level=0).sum().rename("reads").rename_axis("clocks")
+
+
+def clock_gap(trace: Trace) -> int:
+    """The largest lead of the fastest worker over the slowest.
+
+    A worker counts as at the clock it works on or, while it waits, at the one it last finished.
+
+    Args:
+        trace: any trace.
+
+    Returns:
+        Clocks; at most the staleness where a policy bounds it.
+
+    >>> from dmlcore.cluster import Cluster
+    >>> from dmlcore.engines import simulate
+    >>> from dmlcore.methods.policies import essp
+    >>> trace = simulate(essp(1), Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s and of 2 s
+    >>> clock_gap(trace)
+    1
+
+    Source: Ho et al. 2013, section 2.
+    """
+    begun = trace.tasks[["worker", "clock"]].assign(time=starts(trace.tasks))
+    first = begun.groupby(["clock", "worker"])["time"].min().groupby("clock").agg(["size", "max"])
+    # When the last worker began each clock. All begin clock 0 with the run, so that one needs no waiting for.
+    complete = (first["size"] == trace.num_workers) & (first.index > 0)
+    slowest = np.searchsorted(np.sort(first.loc[complete, "max"]), begun["time"], side="right")
+    return int((begun["clock"] - slowest).max()) if len(begun) else 0
+
+
+def read_window_violations(trace: Trace, staleness: float) -> pd.DataFrame:
+    """Tasks that read parameters older than stale synchronous parallel allows.
+
+    A read at clock c must see every update of every other worker that is stamped <= c - staleness - 1. One
+    that was dropped, cancelled or never made is missing too: policies that drop work give no such guarantee.
+    Exact: each task is checked against all workers and all clocks.
+
+    Args:
+        trace: any trace.
+        staleness: the bound s in clocks; `math.inf` allows everything.
+
+    Returns:
+        The rows of `trace.tasks` that break the rule; empty for a valid SSP run.
+
+    Raises:
+        ValueError: where `staleness` is neither a whole number >= 0 nor infinite.
+
+    >>> from dmlcore.cluster import Cluster
+    >>> from dmlcore.engines import simulate
+    >>> from dmlcore.methods.policies import essp
+    >>> trace = simulate(essp(1), Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s and of 2 s
+    >>> read_window_violations(trace, staleness=1).empty
+    True
+    >>> read_window_violations(trace, staleness=0)[["worker", "clock", "version_read"]].head(2)
+       worker  clock  version_read
+    2       0      1             1
+    3       0      2             3
+
+    Source: Ho et al. 2013, section 2.
+    """
+    tasks = trace.tasks
+    if staleness == math.inf or tasks.empty:
+        return tasks.iloc[:0]
+    bound = checks.integer("staleness", staleness, low=0)
+    worker, clock, version, update = (
+        tasks[name].to_numpy() for name in ("worker", "clock", "version_read", "update")
+    )
+    # ready[w, c]: the first version that holds the updates of worker w at all clocks <= c.
+    ready = np.full((trace.num_workers, clock.max() + 1), np.iinfo(np.int64).max)
+    applied = update >= 0
+    ready[worker[applied], clock[applied]] = update[applied] + 1
+    ready = np.maximum.accumulate(ready, axis=1)
+    # The latest worker decides for all the others, and the second latest for the latest itself.
+    latest = ready.argmax(axis=0)
+    everyone = ready.max(axis=0)
+    ready[latest, np.arange(len(latest))] = 0
+    needed = np.maximum(clock - bound - 1, 0)
+    required = np.where(latest[needed] == worker, ready.max(axis=0)[needed], everyone[needed])
+    return tasks[(clock > bound) & (version < required)]
+
+
+def out_of_turn(trace: Trace) -> pd.DataFrame:
+    """How many updates each read lacked, and how many it had too early, next to workers that take turns.
+
+    In turn, the read of worker w at clock c would have seen all updates of clocks < c, and those of clock c
+    by workers before w. A worker that keeps its copy has its own updates in it.
+
+    Args:
+        trace: of a policy that applies every push, each worker's in order, such as SSP.
+
+    Returns:
+        One row per task, indexed like `trace.tasks`, with the columns `missing` and `extra`; for SSP their
+        sum is at most `dmlcore.theory.most_out_of_turn`.
+
+    Raises:
+        ValueError: an update of a clock is missing, or late, though one of a later clock was applied.
+
+    >>> from dmlcore.cluster import Cluster
+    >>> from dmlcore.engines import simulate
+    >>> from dmlcore.methods.policies import essp
+    >>> trace = simulate(essp(1), Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s and of 2 s
+    >>> out_of_turn(trace).head(4).values.tolist()
+    [[0, 0], [1, 0], [1, 0], [1, 0]]
+
+    Source: Ho et al. 2013, lemma 1.
+    """
+    worker, clock, version = (trace.tasks[name].to_numpy() for name in ("worker", "clock", "version_read"))
+    missing, extra = np.zeros((2, len(worker)), int)
+    kept = trace.tasks["pull_start"].isna().to_numpy()
+    for other, (updates, clocks) in enumerate(_applied(trace, "clock")):
+        if (clocks != np.arange(len(clocks))).any() or (np.diff(updates) < 0).any():
+            checks.fail(
+                "trace", f"updates of worker {other} that lack a clock", "one that applies all in order"
+            )
+        in_turn = clock + (other < worker)
+        seen = np.searchsorted(updates, version)  # version v holds the updates < v
+        seen = np.where(kept & (worker == other), clock, seen)
+        missing += np.maximum(in_turn - seen, 0)
+        extra += np.maximum(seen - in_turn, 0)
+    return pd.DataFrame({"missing": missing, "extra": extra}, index=trace.tasks.index)
+
+
+def _applied(trace: Trace, order: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields the updates and the clocks of each worker's applied tasks, by one of the two."""
+    applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["worker", order])
+    bounds = np.searchsorted(applied["worker"], np.arange(trace.num_workers + 1))
+    updates, clocks = applied["update"].to_numpy(), applied["clock"].to_numpy()
+    for low, high in pairwise(bounds):
+        yield updates[low:high], clocks[low:high]

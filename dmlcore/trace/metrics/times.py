@@ -1,0 +1,218 @@
+"""Where the time goes: every moment of every worker is one of six phases."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from dmlcore import checks
+from dmlcore.trace import Trace, starts
+
+PHASES = ("compute", "cancelled", "pull", "push", "wait", "away")
+"""What a worker can be doing. `cancelled` is computing on a task that was thrown away; `away` are those who
+have crashed, or have hung longer than the server's patience."""
+
+_ORDER = np.array(["wait", "pull", "compute", "push"], dtype=object)
+
+
+def makespan(trace: Trace) -> float:
+    """How long the run took.
+
+    Args:
+        trace: any trace.
+
+    Returns:
+        Seconds from the start of the run to its end.
+
+    Raises:
+        ValueError: where the run took no time.
+
+    >>> from dmlcore.cluster import Cluster
+    >>> from dmlcore.engines import simulate
+    >>> from dmlcore.methods.policies import bsp
+    >>> trace = simulate(bsp(), Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s and of 2 s
+    >>> makespan(trace)
+    20.0
+    """
+    return checks.real("trace.end_time", trace.end_time, above=0)
+
+
+def phases(trace: Trace) -> pd.DataFrame:
+    """Cuts the time of each worker into phases that neither overlap nor leave gaps.
+
+    A worker waits from the arrival of one push (or the start of the run) to the start of its next task, then
+    pulls, computes and pushes. A task that never arrived ends where its worker's next task starts, or with
+    the run. Where a push is still under way when the worker goes on (on a cached copy), the moment belongs
+    to the next task. In a pipeline transfers go on beside computing: who does not compute waits, or pulls the
+    copy to go on with.
+
+    Args:
+        trace: any trace.
+
+    Returns:
+        One row per phase of positive length, by worker and time: `worker, kind` (one of `PHASES`), `start,
+        end` in seconds, and `task`, the row of `trace.tasks` that it belongs to or that a wait precedes (-1
+        for the wait after a worker's last task, and for absences).
+
+    >>> from dmlcore.cluster import Cluster
+    >>> from dmlcore.engines import simulate
+    >>> from dmlcore.methods.policies import bsp
+    >>> trace = simulate(bsp(), Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s and of 2 s
+    >>> phases(trace).head(4)
+       worker     kind  start  end  task
+    0       0  compute    0.0  1.0     0
+    1       0     wait    1.0  2.0     2
+    2       0  compute    2.0  3.0     2
+    3       0     wait    3.0  4.0     4
+    """
+    end = makespan(trace)
+    columns = ["begin", "compute_start", "compute_end", "push_end"]
+    tasks = trace.tasks.assign(begin=starts(trace.tasks), task=np.arange(len(trace.tasks)))
+
+    # An empty task of each worker at the end of the run turns the last wait into a case like any other; one
+    # when a worker leaves ends what it waited till then, and one when it is back, before what it begins then,
+    # the time that it was away.
+    def empty(at: list[tuple[int, float, float]]) -> pd.DataFrame:
+        worker, left, time = np.array(at, float).reshape(-1, 3).T
+        marks = {"worker": worker.astype(int), "task": -1, "left": left}
+        return pd.DataFrame({**marks, **dict.fromkeys(columns, time)})
+
+    real = tasks[["worker", "task", *columns]].assign(left=math.nan)
+    last = empty([(worker, math.nan, end) for worker in range(trace.num_workers)])
+    absent = [(worker, left, time) for worker, left, back in _absences(trace) for time in (left, back)]
+    tasks = pd.concat([*([empty(absent)] if absent else []), real, last])
+    tasks = tasks.sort_values(["worker", "begin"], kind="stable", ignore_index=True)
+
+    left = tasks["left"].groupby(tasks["worker"]).shift(-1)
+    following = left.fillna(tasks.groupby("worker")["begin"].shift(-1))
+    cut = tasks["push_end"].isna()
+    cancelled = cut & ((tasks["task"].groupby(tasks["worker"]).shift(-1) >= 0) | left.notna())
+    tasks["push_end"] = np.fmin(tasks["push_end"], following)
+    bounds = pd.DataFrame(
+        {
+            "worker": np.repeat(tasks["worker"].to_numpy(), 4),
+            "kind": np.tile(_ORDER, len(tasks)),
+            "end": tasks[columns].bfill(axis=1).to_numpy(float).clip(0, end).ravel(),
+            "task": np.repeat(tasks["task"].to_numpy(), 4),
+        }
+    )
+    bounds.loc[np.repeat(cancelled.to_numpy(), 4) & (bounds["kind"] == "compute"), "kind"] = "cancelled"
+    if trace.metadata.get("pipelined"):
+        bounds.loc[bounds["kind"] == "push", "kind"] = "wait"
+    away = np.repeat((tasks["begin"] > tasks["left"]).to_numpy(), 4)
+    bounds.loc[away & (bounds["kind"] == "wait"), "kind"] = "away"
+    bounds["end"] = bounds.groupby("worker")["end"].cummax()
+    bounds["start"] = bounds.groupby("worker")["end"].shift(1, fill_value=0.0)
+    whole = bounds[bounds["end"] > bounds["start"]].reset_index(drop=True)
+    return whole[["worker", "kind", "start", "end", "task"]]
+
+
+def _absences(trace: Trace) -> list[tuple[int, float, float]]:
+    """Worker, and when it left and was back, or the end of the run, of each absence in the trace."""
+    frozen: dict[int, tuple[float, float]] = {}  # from when, until when
+    gone: dict[int, float] = {}
+    found = []
+    for incident in trace.metadata.get("incidents", ()):
+        worker, time = incident["worker"], float(incident["time"])
+        if incident["kind"] == "freeze":
+            frozen[worker] = (time, time + float(incident["seconds"]))
+        elif incident["kind"] == "leave":
+            since, until = frozen.pop(worker, (time, time))
+            gone[worker] = since if until >= time else time
+        elif incident["kind"] == "join" and worker in gone:
+            found.append((worker, gone.pop(worker), time))
+    found += [(worker, time, math.inf) for worker, time in gone.items()]
+    end = trace.end_time
+    return [(worker, left, min(back, end)) for worker, left, back in found if left < end]
+
+
+def time_breakdown(trace: Trace) -> pd.DataFrame:
+    """Seconds that each worker spent in each phase, and their shares of the run.
+
+    Args:
+        trace: any trace.
+
+    Returns:
+        One row per worker: the `PHASES` in seconds, which add up to the makespan, and `compute_share`,
+        `pull_share`, ..., which add up to 1.
+
+    >>> from dmlcore.cluster import Cluster
+    >>> from dmlcore.engines import simulate
+    >>> from dmlcore.methods.policies import bsp
+    >>> trace = simulate(bsp(), Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s and of 2 s
+    >>> time_breakdown(trace)[["compute", "wait", "compute_share", "wait_share"]]
+            compute  wait  compute_share  wait_share
+    worker
+    0          10.0  10.0            0.5         0.5
+    1          20.0   0.0            1.0         0.0
+
+    Source: the breakdown of compute against network waiting time in Ho et al. 2013, section 5.
+    """
+    cut = phases(trace)
+    seconds = (cut["end"] - cut["start"]).groupby([cut["worker"], cut["kind"]]).sum().unstack(fill_value=0)
+    workers = pd.RangeIndex(trace.num_workers, name="worker")
+    seconds = seconds.reindex(index=workers, columns=list(PHASES), fill_value=0.0).rename_axis(columns=None)
+    return seconds.join((seconds / makespan(trace)).add_suffix("_share"))
+
+
+def updates_per_second(trace: Trace) -> float:
+    """How fast the server's version counts up: updates / makespan.
+
+    Args:
+        trace: any trace.
+
+    Returns:
+        Server updates per second.
+
+    >>> from dmlcore.cluster import Cluster
+    >>> from dmlcore.engines import simulate
+    >>> from dmlcore.methods.policies import bsp
+    >>> trace = simulate(bsp(), Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s and of 2 s
+    >>> updates_per_second(trace)
+    0.5
+    """
+    return len(trace.updates) / makespan(trace)
+
+
+def clocks_per_second(trace: Trace) -> float:
+    """How fast the workers' clocks tick: finished tasks / (workers * makespan).
+
+    Args:
+        trace: any trace.
+
+    Returns:
+        Finished tasks per second and worker.
+
+    >>> from dmlcore.cluster import Cluster
+    >>> from dmlcore.engines import simulate
+    >>> from dmlcore.methods.policies import bsp
+    >>> trace = simulate(bsp(), Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s and of 2 s
+    >>> clocks_per_second(trace)
+    0.5
+    """
+    finished = int(trace.tasks["push_end"].notna().sum())
+    return finished / (trace.num_workers * makespan(trace))
+
+
+def fetches(trace: Trace) -> pd.Series:
+    """How often each worker pulled parameters, rather than go on with its cached copy.
+
+    Args:
+        trace: any trace.
+
+    Returns:
+        Pulls by worker.
+
+    >>> from dmlcore.cluster import Cluster
+    >>> from dmlcore.engines import simulate
+    >>> from dmlcore.methods.policies import bsp
+    >>> trace = simulate(bsp(), Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s and of 2 s
+    >>> fetches(trace).to_dict()
+    {0: 10, 1: 10}
+    """
+    begun = trace.tasks["pull_start"] < trace.end_time  # not those that begin as the run ends, nor NaN
+    pulls = trace.tasks.loc[begun, "worker"].value_counts()
+    workers = pd.RangeIndex(trace.num_workers, name="worker")
+    return pulls.reindex(workers, fill_value=0).rename("fetches")

@@ -1,0 +1,206 @@
+"""What becomes of values on their way: rounded by codecs with a memory for each worker, and own steps.
+
+Memories have an axis of W + 1 workers: the last belongs to nobody, and rows that fill up use it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dmlcore import checks
+from dmlcore.methods.codecs import transmit
+from dmlcore.methods.transport import resolve
+from dmlcore.trace import Trace
+from dmlcore.training.batches import PULL_CODES, PUSH_CODES, run_key
+from dmlcore.types import Codec, Transport
+
+
+class Coding(NamedTuple):
+    """What a transport does to values, hashable: a loop is compiled for it."""
+
+    pull: Codec | None
+    push: Codec | None
+    own_steps: bool
+
+
+class Memory(NamedTuple):
+    """What workers and codecs remember; fields are () where they are not needed.
+
+    Args:
+        keys: of the run's codecs, pull and push, as words.
+        pull: of the codec, (W + 1, ...).
+        push: likewise.
+        own: the step that each worker made on its own since, like the parameters, (W + 1, ...).
+    """
+
+    keys: Any
+    pull: Any
+    push: Any
+    own: Any
+
+
+def coding_of(trace: Trace) -> Coding | None:
+    """Returns what a trace's transport does to values; None: nothing.
+
+    Raises:
+        ValueError: it remembers what was sent, and not all of what was sent is in an update.
+    """
+    if not trace.metadata.get("changes_values"):
+        return None
+    coding = coding_by(resolve(trace.metadata["transport"]))
+    if coding and remembers(coding):
+        _check_complete(trace)
+    return coding
+
+
+def coding_by(transport: Transport) -> Coding | None:
+    """Returns what a transport does to values; None: nothing."""
+    if not transport.changes_values:
+        return None
+    return Coding(transport.pull, transport.push, transport.own_steps)
+
+
+def remembers(coding: Coding) -> bool:
+    """Whether what a worker is sent, or sends, depends on what was sent before."""
+    probe = jnp.zeros(1)
+    return coding.own_steps or any(jax.tree.leaves(codec.init(probe)) for codec in coding[:2] if codec)
+
+
+def _check_complete(trace: Trace) -> None:
+    """Raises ValueError where a worker's task that is in no update is before one that is."""
+    tasks = trace.tasks.sort_values(["worker", "clock"])
+    applied = tasks["update"] >= 0
+    gone = ~applied & applied[::-1].groupby(tasks["worker"]).cummax()[::-1]
+    back = tasks["update"].where(applied).groupby(tasks["worker"]).diff() < 0
+    if (gone | back).any():
+        first = tasks[gone | back].iloc[0]
+        checks.fail(
+            "transport",
+            trace.metadata["transport"],
+            f"one without a memory, under {trace.metadata['policy']}: the push of worker {first['worker']}, "
+            f"clock {first['clock']}, is {'in no update' if first['update'] < 0 else 'in an earlier update'}",
+        )
+
+
+def start(coding: Coding, seed: int, num_workers: int, params: Any) -> Memory:
+    """Returns the memories of a run that starts on `params`, which every worker has."""
+
+    def each(tree: Any) -> Any:
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_workers + 1, *jnp.shape(leaf))), tree)
+
+    nothing = jax.tree.map(jnp.zeros_like, params)
+    keys = jnp.stack([jax.random.key_data(run_key(seed, stream)) for stream in (PULL_CODES, PUSH_CODES)])
+    return Memory(
+        keys,
+        each(coding.pull.init(params)) if coding.pull else (),
+        each(coding.push.init(nothing)) if coding.push else (),
+        each(nothing) if coding.own_steps else (),
+    )
+
+
+def of(memory: Memory, worker: Any) -> Memory:
+    """Returns one worker's part."""
+    part = jax.tree.map(lambda leaf: leaf[worker], memory._replace(keys=()))
+    return part._replace(keys=memory.keys)
+
+
+def put(memory: Memory, worker: Any, part: Memory) -> Memory:
+    """Returns the memory with one worker's part in it."""
+    new = jax.tree.map(
+        lambda leaf, own: leaf.at[worker].set(own), memory._replace(keys=()), part._replace(keys=())
+    )
+    return new._replace(keys=memory.keys)
+
+
+def received(coding: Coding, part: Memory, worker: Any, clock: Any, params: Any) -> tuple[Any, Memory]:
+    """Returns what a worker computes on when it is sent `params`, and its part of the memory then."""
+    if coding.pull:
+        key = _key(part.keys[0], worker, clock)
+        params, memory = transmit(coding.pull, key, part.pull, params)
+        part = part._replace(pull=memory)
+    if coding.own_steps:
+        params = jax.tree.map(jnp.add, params, part.own)
+    return params, part
+
+
+def sent(
+    coding: Coding,
+    part: Memory,
+    worker: Any,
+    clock: Any,
+    gradient: Any,
+    view: Any,
+    step: Callable[[Any, Any], Any],
+) -> tuple[Any, Memory]:
+    """Returns what arrives of a gradient, and the worker's part of the memory then.
+
+    Args:
+        coding: what happens on the way.
+        part: of the memory, the worker's.
+        worker: whose gradient.
+        clock: of its task.
+        gradient: not weighed.
+        view: what it was taken on.
+        step: gradient, parameters -> parameters after one step of it.
+    """
+    if coding.own_steps:
+        part = part._replace(own=jax.tree.map(jnp.subtract, step(gradient, view), view))
+    if coding.push:
+        key = _key(part.keys[1], worker, clock)
+        gradient, memory = transmit(coding.push, key, part.push, gradient)
+        part = part._replace(push=memory)
+    return gradient, part
+
+
+def _key(words: Any, worker: Any, clock: Any) -> Any:
+    key = jax.random.wrap_key_data(words)
+    return jax.random.fold_in(jax.random.fold_in(key, worker), clock)
+
+
+class Coder:
+    """A worker's end of coded links, for engines that compute while the clock runs.
+
+    Args:
+        coding: what becomes of values.
+        seed: of the run.
+        worker: whose end.
+        params: that the run starts on.
+    """
+
+    def __init__(self, coding: Coding, seed: int, worker: int, params: Any):
+        self._coding, self._worker = coding, worker
+        self._part = of(start(coding, seed, 0, params), 0)
+
+    def compile(self, params: Any, gradient: Any) -> None:
+        """Gets ready for values like these, and forgets them."""
+        part = self._part
+        self.received(0, params)
+        jax.block_until_ready(self.sent(0, gradient))
+        self._part = part
+
+    def received(self, clock: int, params: Any) -> Any:
+        """Returns what the worker computes task `clock` on, when it is sent `params`."""
+        view, self._part = _received(self._coding, self._part, self._worker, clock, params)
+        return view
+
+    def sent(self, clock: int, gradient: Any) -> Any:
+        """Returns what arrives of the gradient of task `clock`."""
+        found, self._part = _sent(self._coding, self._part, self._worker, clock, gradient)
+        return found
+
+
+_received = jax.jit(received, static_argnames=("coding",))
+
+
+@functools.partial(jax.jit, static_argnames=("coding",))
+def _sent(coding: Coding, part: Memory, worker: Any, clock: Any, gradient: Any) -> tuple[Any, Memory]:
+    return sent(coding, part, worker, clock, gradient, None, _no_step)
+
+
+def _no_step(gradient: Any, params: Any) -> Any:
+    raise AssertionError("own steps need a pipeline, which real clocks do not have")

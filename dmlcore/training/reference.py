@@ -1,0 +1,121 @@
+"""The reference replay: one task after the other, readable. The compiled one is tested against it."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from dmlcore.problems.problem import Problem
+from dmlcore.trace import Trace
+from dmlcore.training.batches import (
+    BATCHES,
+    INIT,
+    UPDATES,
+    owned_indices,
+    run_key,
+    task_indices,
+    task_key,
+)
+from dmlcore.training.coding import coding_of, of, put, received, sent, start
+from dmlcore.training.turns import whole
+
+
+def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTransformation) -> Any:
+    """Trains along a trace, one task after the other, keeping every version; returns the final parameters.
+
+    A worker that goes on with its cached copy moves that copy by its own gradient, with the optimizer state
+    that it fetched along with the copy; for plain SGD this is Ho et al.'s "snapshot plus own updates".
+
+    Args:
+        trace: what to replay.
+        problem: what is trained.
+        optimizer: optax optimizer.
+
+    Returns:
+        The parameters after the last update.
+    """
+    trace = whole(trace, problem)
+    seed = trace.metadata["seed"]
+    params = problem.init(run_key(seed, INIT))
+    versions = [(params, optimizer.init(params))]
+    copies: dict[
+        int, tuple[Any, Any]
+    ] = {}  # of workers: parameters and optimizer state, own updates included
+
+    data = jax.tree.map(jnp.asarray, problem.data)
+
+    @jax.jit
+    def step(state: tuple[Any, Any], gradient: Any) -> tuple[Any, Any]:
+        params, optimizer_state = state
+        updates, optimizer_state = optimizer.update(gradient, optimizer_state, params)
+        return optax.apply_updates(params, updates), optimizer_state
+
+    @jax.jit
+    def batch_gradient(params: Any, indices: jax.Array) -> Any:
+        batch = jax.tree.map(lambda column: column[indices], data)
+        return jax.grad(lambda p: jnp.mean(problem.losses(p, batch)))(params)
+
+    @jax.jit
+    def batch_update(params: Any, indices: jax.Array, key: jax.Array) -> Any:
+        batch = jax.tree.map(lambda column: column[indices], data)
+        shared, local = problem.apart(params)
+        own = {name: rows[indices] for name, rows in local.items()}
+        change, moved = problem.apart(problem.update(problem.together(shared, own), batch, key))
+        moved = {name: jnp.zeros_like(local[name]).at[indices].add(rows) for name, rows in moved.items()}
+        return problem.together(change, moved)
+
+    def contribution(params: Any, task: Any) -> Any:
+        who, size = (task.worker, task.clock), (task.batch_size, problem.num_samples)
+        if problem.additive:
+            indices = owned_indices(trace.num_workers, *who, *size)
+            return batch_update(params, indices, task_key(run_key(seed, UPDATES), *who))
+        return batch_gradient(params, task_indices(run_key(seed, BATCHES), *who, *size))
+
+    @jax.jit
+    def weigh(weight: float, gradient: Any) -> Any:
+        return jax.tree.map(lambda g: jnp.asarray(weight, g.dtype) * g, gradient)
+
+    def one_step(optimizer_state: Any, gradient: Any, params: Any) -> Any:
+        return step((params, optimizer_state), gradient)[0]
+
+    strength = trace.metadata.get("compensation", 0.0)
+
+    @jax.jit
+    def compensated(gradient: Any, weight: float, now: Any, then: Any) -> Any:
+        def correct(g: Any, w: Any, w_read: Any) -> Any:
+            return g + strength / weight * g * g * (w - w_read)
+
+        return jax.tree.map(correct, gradient, now, then)
+
+    coding = coding_of(trace)
+    memory: Any = start(coding, seed, trace.num_workers, params) if coding else None
+
+    applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["update", "worker", "clock"])
+    for _, tasks in applied.groupby("update"):
+        gradients = []
+        rows: Any = tasks.itertuples()
+        for task in rows:
+            kept = math.isnan(task.pull_start)
+            view = copies[task.worker] if kept else versions[task.version_read]
+            who = (task.worker, task.clock)
+            part = memory and of(memory, task.worker)
+            if coding:
+                arrived, part = received(coding, part, *who, view[0])
+                view = arrived, versions[-1][1]
+            gradient = contribution(view[0], task)
+            if coding:
+                own = functools.partial(one_step, versions[-1][1])
+                gradient, part = sent(coding, part, *who, gradient, view[0], own)
+                memory = put(memory, task.worker, part)
+            gradient = weigh(task.weight, gradient)
+            if strength:
+                gradient = compensated(gradient, task.weight, versions[-1][0], view[0])
+            copies[task.worker] = step(view, gradient)
+            gradients.append(gradient)
+        versions.append(step(versions[-1], jax.tree.map(lambda *parts: sum(parts), *gradients)))
+    return versions[-1][0]

@@ -1,0 +1,157 @@
+"""What can be set in the explorer, in which range, and which run it means."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import optax
+from scipy import stats
+
+from dmlcore import checks
+from dmlcore.cluster import Cluster
+from dmlcore.cluster.presets import FULL_SPEED
+from dmlcore.experiments.runs import Run, train
+from dmlcore.methods.policies import (
+    asp,
+    bsp,
+    dssp,
+    essp,
+    k_async,
+    k_batch_async,
+    k_batch_sync,
+    k_sync,
+    ssp,
+)
+from dmlcore.problems.problem import Problem
+from dmlcore.types import Policy
+
+LATENCY = 0.002  # seconds of a transfer
+EPISODE = 10  # mean length of a slow episode, tasks
+
+
+class Choice(NamedTuple):
+    """A policy to choose, and the setting of its own that it goes by, if any."""
+
+    make: Callable[[Settings], Policy]
+    goes_by: str | None = None
+
+
+POLICIES: Mapping[str, Choice] = {
+    "BSP": Choice(lambda s: bsp()),
+    "SSP": Choice(lambda s: ssp(s.staleness), "staleness"),
+    "ESSP": Choice(lambda s: essp(s.staleness), "staleness"),
+    "DSSP": Choice(lambda s: dssp(s.staleness, s.staleness + 4), "staleness"),
+    "ASP": Choice(lambda s: asp(weight=None)),  # the step of a push is that of SSP
+    "K-sync": Choice(lambda s: k_sync(s.k), "k"),
+    "K-batch-sync": Choice(lambda s: k_batch_sync(s.k), "k"),
+    "K-async": Choice(lambda s: k_async(s.k), "k"),
+    "K-batch-async": Choice(lambda s: k_batch_async(s.k), "k"),
+}
+
+RANGES: Mapping[str, tuple[float, float]] = {
+    "workers": (1, 32),
+    "slowest": (0.1, 1.0),
+    "jitter": (0.0, 1.0),
+    "slow_tasks": (0.0, 0.5),
+    "slowdown": (1.0, 10.0),
+    "staleness": (0, 16),
+    "k": (1, 32),
+    "learning_rate": (0.001, 10.0),
+    "seconds": (0.5, 60.0),
+    "seed": (0, 2**31 - 1),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What can be set.
+
+    Args:
+        workers: of the cluster, 1 to 32, of 1000 samples/s each but for the first.
+        slowest: speed of the first worker, as a share of the others', 0.1 to 1.
+        jitter: of the computing times, standard deviation over mean, 0 to 1 (gamma distributed).
+        slow_tasks: share of all workers' tasks that are in slow episodes, 0 to 0.5.
+        slowdown: how many times longer a task takes in a slow episode, 1 to 10.
+        policy: name in `POLICIES`.
+        staleness: of SSP and ESSP, and the lower bound of DSSP, whose upper one is 4 more; 0 to 16 clocks.
+        k: of the K-sync family, 1 to the number of workers.
+        learning_rate: of plain SGD, 0.001 to 10; additive problems such as `lasso` have none.
+        seconds: length of the run on the virtual clock, 0.5 to 60.
+        seed: of everything random.
+
+    Raises:
+        ValueError: a setting is out of its range.
+
+    >>> Settings(policy="ESSP", staleness=2).method()
+    essp(staleness=2)
+    >>> Settings(staleness=-1)
+    Traceback (most recent call last):
+    ValueError: staleness: got -1, allowed is a whole number from 0 to 16
+    """
+
+    workers: int = 8
+    slowest: float = 0.5
+    jitter: float = 0.25
+    slow_tasks: float = 0.1
+    slowdown: float = 4.0
+    policy: str = "SSP"
+    staleness: int = 3
+    k: int = 6
+    learning_rate: float = 0.5
+    seconds: float = 4.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.choice("policy", self.policy, POLICIES)
+        for field in dataclasses.fields(self):
+            if isinstance(field.default, str):
+                continue
+            low, high = RANGES[field.name]
+            value = getattr(self, field.name)
+            if isinstance(field.default, int):
+                value = checks.integer(field.name, value, low=int(low), high=int(high))
+            else:
+                value = checks.real(field.name, value, low=low, high=high)
+            object.__setattr__(self, field.name, value)
+        if POLICIES[self.policy].goes_by == "k":
+            checks.integer("k", self.k, low=1, high=self.workers, why="the number of workers")
+
+    def changed(self, changes: Mapping[str, Any]) -> Settings:
+        """Returns these settings with some changed.
+
+        Raises:
+            ValueError: there is no such setting, or it is out of its range.
+
+        >>> Settings().changed({"stalness": 2})
+        Traceback (most recent call last):
+        ValueError: setting: got 'stalness', allowed is one of 'workers', ..., 'seed'
+        """
+        names = {field.name: field for field in dataclasses.fields(self)}
+        for name in changes:
+            checks.choice("setting", name, names)
+        return dataclasses.replace(self, **changes)
+
+    def cluster(self) -> Cluster:
+        """Returns the cluster: transfers take 2 ms, slow episodes 10 tasks on average.
+
+        >>> Settings(workers=4).cluster().stragglers[0].slowdown
+        4.0
+        """
+        speeds = [FULL_SPEED * self.slowest, *[FULL_SPEED] * (self.workers - 1)]
+        gamma = stats.gamma(self.jitter**-2, scale=self.jitter**2) if self.jitter else None
+        cluster = Cluster.from_speeds(speeds, latency=LATENCY, jitter=gamma)
+        if not self.slow_tasks:
+            return cluster
+        return cluster.with_stragglers(self.slowdown, fraction=self.slow_tasks, mean_tasks=EPISODE)
+
+    def method(self) -> Policy:
+        """Returns the policy."""
+        return POLICIES[self.policy].make(self)
+
+    def run(self, problem: Problem) -> Run:
+        """Returns what training under these settings leaves; the same settings give the same run."""
+        optimizer = optax.identity() if problem.additive else optax.sgd(self.learning_rate)
+        return train(problem, self.cluster(), self.method(), optimizer, seconds=self.seconds, seed=self.seed)

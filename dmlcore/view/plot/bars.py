@@ -1,0 +1,137 @@
+"""Where the time went, and how stale the reads were: one lane per method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.container import BarContainer
+from matplotlib.ticker import MaxNLocator
+
+from dmlcore import checks
+from dmlcore.trace import metrics
+from dmlcore.view.plot.style import HATCHES, PHASE_COLORS, axes, palette, styled
+
+if TYPE_CHECKING:
+    from dmlcore.trace import Trace
+
+    Traces = Mapping[str, Trace | Sequence[Trace]]
+
+
+def _lists(traces: Traces) -> dict[str, list[Trace]]:
+    if not isinstance(traces, Mapping) or not traces:
+        checks.fail("traces", traces, "a trace, or a list of one per seed, by name: {'BSP': trace, ...}")
+    return {name: list(given) if isinstance(given, Sequence) else [given] for name, given in traces.items()}
+
+
+@styled
+def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = None) -> Axes:
+    """Draws how long a worker computes, transfers and waits, as one bar per method.
+
+    Args:
+        traces: a trace, or one per seed, by name of the method; the mean over workers and seeds is drawn.
+        share: whether to draw per cent of the run instead of seconds.
+        ax: where to draw; None makes a figure.
+
+    Returns:
+        The Axes. The number in a bar is the share of time spent computing work that counts.
+
+    Raises:
+        ValueError: where `traces` is not a dictionary, or is empty.
+
+    >>> from dmlcore.cluster import Cluster
+    >>> from dmlcore.engines import simulate
+    >>> from dmlcore.methods.policies import bsp
+    >>> time_breakdown({"BSP": simulate(bsp(), Cluster.uniform(2), updates=9)}).get_xlabel()
+    'mean time of a worker (s)'
+
+    Source: the figures of compute against waiting time in Ho et al. 2013, section 5.
+    """
+    means = {
+        name: pd.concat([metrics.time_breakdown(trace) for trace in group]).mean()
+        for name, group in _lists(traces).items()
+    }
+    table = pd.DataFrame(means).T
+    shown = [kind for kind in metrics.PHASES if table[kind].any()]
+    bars = table[[f"{kind}_share" for kind in shown]] * 100 if share else table[shown]
+    bars.columns = shown
+    ax = axes(ax, height=1.6 + 0.6 * len(bars))
+    bars.plot.barh(stacked=True, ax=ax, color=dict(PHASE_COLORS), width=0.7, edgecolor="white", linewidth=0.8)
+    for container, kind in zip(ax.containers, shown, strict=True):
+        plt.setp(list(container), hatch=HATCHES.get(kind))
+        if kind == "compute" and isinstance(container, BarContainer):
+            numbers = [f"{part:.0%}" if part > 0.06 else "" for part in table["compute_share"]]
+            ax.bar_label(container, numbers, label_type="center", color="white", fontweight="bold")
+    ax.invert_yaxis()
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+    ax.set_xlabel("share of a worker's time (%)" if share else "mean time of a worker (s)")
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(shown), borderaxespad=0.2, handlelength=1.2)
+    return ax
+
+
+@styled
+def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax: Axes | None = None) -> Axes:
+    """Draws the distribution of staleness of each method.
+
+    Args:
+        traces: a trace, or one per seed, by name of the method.
+        unit: `versions` between a task's read and its update, or `clocks`: the clock differential, the newest
+            clock seen of another worker minus the reader's own.
+        tasks: for clocks, how many tasks of a trace to look at, at most.
+        ax: where to draw; None makes a figure.
+
+    Returns:
+        The Axes: one histogram per method, each scaled to its own peak, up to the 99th percentile.
+
+    Raises:
+        ValueError: where `traces` is not a dictionary or is empty, or the unit is another.
+
+    >>> from dmlcore.cluster import Cluster
+    >>> from dmlcore.engines import simulate
+    >>> from dmlcore.methods.policies import asp
+    >>> staleness({"ASP": simulate(asp(), Cluster.uniform(4), updates=99)}).get_xlabel()
+    'staleness (versions)'
+
+    Source: Dai et al. 2015, figure 1 (left), for clocks.
+    """
+    units = {
+        "versions": ("staleness (versions)", "tasks", _versions),
+        "clocks": ("newest clock seen minus own clock (clocks)", "reads", _clocks),
+    }
+    xlabel, what, count = checks.choice("unit", unit, units)
+    groups = _lists(traces)
+    colors = palette(groups)
+    ax = axes(ax, height=1.4 + 0.9 * len(groups))
+    low, high = 0.0, 0.0
+    for lane, (name, group) in enumerate(groups.items()):
+        counts = pd.concat([count(trace, tasks) for trace in group]).groupby(level=0).sum().sort_index()
+        value, share = counts.index.to_numpy(), counts.to_numpy() / counts.sum()
+        # Each lane is scaled to its own peak: a method whose reads are all alike would flatten the others.
+        ax.bar(value, -0.85 * share / share.max(), 1.0, bottom=lane + 0.45, color=colors[name])
+        note = f"mean {value @ share:.2g}\n{value[0]} to {value[-1]}"
+        ax.text(1.01, lane, note, transform=ax.get_yaxis_transform(), va="center", fontsize="small")
+        low, high = min(low, value[0]), max(high, value[np.searchsorted(share.cumsum(), 0.99)])
+        ax.axhline(lane + 0.45, color="black", linewidth=0.8)
+    margin = 0.02 * (high - low + 1)
+    ax.set_xlim(low - 0.5 - margin, high + 0.5 + margin)
+    ax.set_ylim(len(groups) - 0.45, -0.55)
+    ax.set_yticks(range(len(groups)), list(groups))
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(f"share of {what}\n(each to its peak)")
+    return ax
+
+
+def _versions(trace: Trace, tasks: int) -> pd.Series:
+    return metrics.staleness(trace).value_counts()
+
+
+def _clocks(trace: Trace, tasks: int) -> pd.Series:
+    return metrics.clock_staleness(trace, tasks)

@@ -1,0 +1,108 @@
+"""How a quantity depends on a parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from dmlcore import checks
+from dmlcore.trace import metrics
+from dmlcore.view.plot.style import dashes, label, log_axis, markers, palette, styled
+
+
+@styled
+def sweep(
+    data: pd.DataFrame,
+    x: str,
+    y: str | Sequence[str],
+    *,
+    hue: str | None = None,
+    logy: bool = False,
+    ax: Axes | None = None,
+) -> Any:
+    """Draws a quantity against a parameter: the median over seeds and its bootstrap interval.
+
+    Args:
+        data: tidy, one row per run.
+        x: column of the parameter; its values are spaced evenly, and infinity is one of them. Names stand in
+            the order in which they come, with no line between.
+        y: column of the quantity; several make one panel each, side by side.
+        hue: column whose values are told apart by colour.
+        logy: whether the vertical axis is logarithmic.
+        ax: where to draw one quantity; None makes a figure.
+
+    Returns:
+        The Axes; an array of them for several quantities. A triangle at the top is a median of infinity; a
+        small one ends an interval that reaches infinity.
+
+    Raises:
+        ValueError: where the frame lacks a column, or `ax` is given with several quantities.
+
+    >>> data = pd.DataFrame({"staleness": [0, 0, 1, 1], "clocks_per_second": [1.0, 1.1, 1.6, 1.5]})
+    >>> sweep(data, x="staleness", y="clocks_per_second").get_ylabel()
+    'clocks per second and worker'
+    """
+    several = not isinstance(y, str)
+    names = list(y) if several else [str(y)]
+    for column in [x, *names, *([hue] if hue else [])]:
+        checks.choice("column of the data", column, dict.fromkeys(data.columns))
+    if several and ax is not None:
+        checks.fail("ax", ax, "None where y names several quantities")
+    if ax is None:
+        _, panels = plt.subplots(1, len(names), figsize=(6.5 * len(names) + 1, 4.5), squeeze=False)
+        drawn = panels[0]
+    else:
+        drawn = np.array([ax])
+    for axis, name in zip(drawn, names, strict=True):
+        _panel(axis, data, x, name, hue, logy)
+    return drawn if several else drawn[0]
+
+
+def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: bool) -> None:
+    values = data[x].unique().tolist()
+    named = any(isinstance(value, str) for value in values)
+    if not named:
+        values = sorted(values)
+    ticks = [str(value) if named else "∞" if value == np.inf else f"{value:g}" for value in values]
+    groups = {label(y): data} if hue is None else dict(list(data.groupby(hue, sort=False)))
+    colors, styles, shapes = palette(groups), dashes(groups), markers(groups)
+    found = {name: part.groupby(x)[y].agg(list).map(metrics.interval) for name, part in groups.items()}
+    every = np.concatenate([np.ravel(part.tolist()) for part in found.values()])
+    # What was never reached stands above everything that was.
+    ceiling = 1.15 * max([value for value in every if np.isfinite(value)], default=1.0)
+    unreached: set[int] = set()
+    for i, (name, part) in enumerate(found.items()):
+        at = np.array([values.index(value) for value in part.index]) + 0.08 * (i - (len(found) - 1) / 2)
+        numbers = np.array(part.tolist()).T
+        never, endless = np.isinf(numbers[0]), np.isinf(numbers[2])
+        median, low, high = np.minimum(numbers, ceiling)
+        color = colors[name]
+        ax.errorbar(
+            at[~never],
+            median[~never],
+            np.abs([median - low, high - median])[:, ~never],
+            color=color,
+            linestyle="none" if named else styles[name],
+            marker=shapes[name],
+            capsize=4,
+            elinewidth=1.5,
+            label=name,
+        )
+        for which, size in ((never, 9), (endless & ~never, 6)):
+            ax.plot(at[which], high[which], "^", color=color, markerfacecolor="white", markersize=size)
+        unreached |= {values.index(value) for value in part.index[never]}
+    for tick in unreached:
+        ax.annotate("never", (tick, ceiling), (0, 8), textcoords="offset points", ha="center")
+    if logy:
+        log_axis(ax, "y")
+    ax.set_xticks(range(len(values)), ticks)
+    ax.set_xlim(-0.4, len(values) - 0.6)
+    ax.set_xlabel(label(x))
+    ax.set_ylabel(label(y))
+    if hue is not None:
+        ax.legend(title=None if hue == "method" else label(hue))

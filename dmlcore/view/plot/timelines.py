@@ -1,0 +1,138 @@
+"""Who did what, when: one lane per worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, overload
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from dmlcore import checks
+from dmlcore.trace import metrics
+from dmlcore.view.plot.style import HATCHES, PHASE_COLORS, styled
+
+if TYPE_CHECKING:
+    from dmlcore.trace import Trace
+
+CLOCKS_SHOWN = 12
+MOST_LANES = 48  # more cannot be told apart
+MOST_LABELS = 16
+
+
+@overload
+def timeline(
+    trace: Trace, start: float | None = None, end: float | None = None, ax: Axes | None = None
+) -> Axes: ...
+@overload
+def timeline(
+    trace: Mapping[str, Trace], start: float | None = None, end: float | None = None, ax: Axes | None = None
+) -> np.ndarray: ...
+@styled
+def timeline(
+    trace: Trace | Mapping[str, Trace],
+    start: float | None = None,
+    end: float | None = None,
+    ax: Axes | None = None,
+) -> Axes | np.ndarray:
+    """Draws what each worker did, and when the server made updates.
+
+    Of more than 48 workers, 48 are drawn, evenly spaced.
+
+    Args:
+        trace: a trace, or several by name, which are stacked in one new figure with one time axis.
+        start: seconds; None is 0.
+        end: seconds; None shows about the first dozen clocks after `start`, `math.inf` all of the run.
+        ax: where to draw one trace; None makes a figure.
+
+    Returns:
+        The Axes; an array of them for several traces.
+
+    Raises:
+        ValueError: where the window is empty, or `ax` is given with several traces.
+
+    >>> from dmlcore.cluster import Cluster
+    >>> from dmlcore.engines import simulate
+    >>> from dmlcore.methods.policies import bsp
+    >>> ax = timeline(simulate(bsp(), Cluster.from_speeds([32, 16]), updates=10), end=8)
+    >>> ax.get_xlabel()
+    'time (s)'
+    """
+    several = isinstance(trace, Mapping)
+    traces = dict(trace) if isinstance(trace, Mapping) else {"": trace}
+    if not traces or (several and ax is not None):
+        checks.fail("trace", list(traces), "one trace with an ax, or one or more by name without")
+    for each in traces.values():
+        if not hasattr(each, "tasks"):
+            checks.fail("trace", each, "a trace, such as run.trace, or several by name")
+    left = checks.real("start", 0.0 if start is None else start, low=0)
+    if end is not None:
+        checks.real("end", end, above=left)
+    right = min(_default_end(each, left) for each in traces.values()) if end is None else end
+    right = min(right, max(each.end_time for each in traces.values()))
+    right = checks.real("end", right, above=left)
+    if ax is not None:
+        drawn = np.array([ax])
+    else:
+        lanes = [min(each.num_workers, MOST_LANES) + 2.5 for each in traces.values()]
+        height = 1.2 + 0.32 * min(sum(lanes), MOST_LANES)
+        _, grid = plt.subplots(
+            len(traces), sharex=True, squeeze=False, figsize=(11, height), height_ratios=lanes
+        )
+        drawn = grid[:, 0]
+    kinds = set()
+    for axis, (name, each) in zip(drawn, traces.items(), strict=True):
+        kinds |= _draw(axis, each, left, right)
+        axis.set_title(name)
+        axis.set_xlim(left, right)
+    drawn[-1].set_xlabel("time (s)")
+    _legend(drawn[0], kinds)
+    return drawn if several else drawn[0]
+
+
+def _default_end(trace: Trace, start: float) -> float:
+    tasks_per_worker = max(len(trace.tasks) / trace.num_workers, 1)
+    return start + trace.end_time * CLOCKS_SHOWN / tasks_per_worker
+
+
+def _draw(ax: Axes, trace: Trace, start: float, end: float) -> set[str]:
+    """Fills the lanes and returns the kinds of phases that occurred."""
+    lanes = min(trace.num_workers, MOST_LANES)
+    workers = np.linspace(0, trace.num_workers - 1, lanes).round().astype(int).tolist()
+    cut = metrics.phases(trace).query("start < @end and end > @start and worker in @workers")
+    for (worker, kind), part in cut.groupby(["worker", "kind"]):
+        spans = np.column_stack([part["start"], part["end"] - part["start"]])
+        lane = workers.index(worker)
+        ax.broken_barh(spans.tolist(), (lane - 0.4, 0.8), **_look(str(kind)))
+    times = trace.updates["time"]
+    times = times[times.between(start, end)].drop_duplicates()
+    server = lanes + 0.4
+    ax.vlines(times, server - 0.4, server + 0.4, color="black", linewidth=1.2)
+    labelled = range(0, lanes, -(-lanes // MOST_LABELS))
+    ax.set_yticks([*labelled, server], [*(str(workers[lane]) for lane in labelled), "updates"])
+    ax.set_ylim(server + 0.7, -0.7)
+    ax.set_ylabel("worker" if lanes == trace.num_workers else f"{lanes} of {trace.num_workers} workers")
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+    return set(cut["kind"])
+
+
+def _legend(ax: Axes, kinds: set[str]) -> None:
+    handles = [Patch(label=kind, **_look(kind)) for kind in PHASE_COLORS if kind in kinds]
+    ax.legend(
+        handles=handles,
+        ncols=len(handles),
+        loc="lower right",
+        bbox_to_anchor=(1, 1),
+        borderaxespad=0.2,
+        handlelength=1.2,
+    )
+
+
+def _look(kind: str) -> dict[str, Any]:
+    # A white edge tells one computation from the next with nothing between; transfers are too thin for it.
+    edge = 0.6 if kind in ("compute", "cancelled") else 0.0
+    look = {"facecolor": PHASE_COLORS[kind], "hatch": HATCHES.get(kind), "linewidth": edge}
+    return look | {"edgecolor": "white" if edge else "none"}
