@@ -19,7 +19,7 @@ from timing import console, reported, within
 
 import dmlcore as dml
 from dmlcore.cluster.faults import Crash
-from dmlcore.engines.ray_cluster import start_local
+from dmlcore.engines.on_ray.connection import start_local
 
 POLICIES = {"bsp()": dml.bsp(), "ssp(3)": dml.ssp(3), "asp()": dml.asp(), "k_sync(3)": dml.k_sync(3)}
 OPTIMIZER = optax.sgd(0.1)

@@ -69,7 +69,7 @@ def scenarios() -> Iterator[tuple[str, Callable[[], Any]]]:
     for load in ("speed_proportional", "equal_finish_time"):
         for policy in (dml.bsp(), dml.ssp(2), dml.asp()):
             yield f"{policy}, {load}", run(policy, "links", load=load)
-    yield "asp, compensated", run(dml.asp(compensation=0.1), "links")
+    yield "asp, compensated", run(dml.asp(), "links", compensation=0.1)
     yield "ssp, adam", run(dml.ssp(3), "links", optax.adam(1e-3))
     yield "asp, by seconds", run(dml.asp(), "faults", updates=None, seconds=2.5)
     yield "bsp, by samples", run(dml.bsp(), "links", updates=None, samples=5000)

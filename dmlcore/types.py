@@ -6,7 +6,7 @@ and real clusters alike, and can be checked exhaustively.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from dmlcore import notebook
@@ -33,21 +33,17 @@ class Push(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Let a worker begin its next task.
+    """Let a worker begin its next task: it pulls the newest version and computes.
 
     Args:
-        worker: who starts, 0-based.
+        worker: that starts, 0-based.
         batch_size: samples in the task; None asks the load rule.
-        pull: True fetches the newest version; False goes on with the worker's cached copy, to which the
-            worker has added its own updates since (read-my-writes). Keeping the copy takes no answer from
-            the server: in reply to its own push, the worker has gone on as soon as it had computed it.
         clock: number of the task; None: the one after the worker's last. A worker that comes back is sent
             ahead to where the others are.
     """
 
     worker: int
     batch_size: int | None = None
-    pull: bool = True
     clock: int | None = None
 
 
@@ -92,12 +88,12 @@ class Observation(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a timeline has come, for whoever trains along it while it is made.
+    """How far a timeline has come, told to what trains along it while it is made.
 
     Args:
         time: seconds since the start of the run.
         num_updates: made so far.
-        record: tasks that arrived or were cut, tuples of `dmlcore.trace.record.RECORDED`; it only grows.
+        record: tasks that arrived or were cut, each a `dmlcore.trace.record.Task`; it only grows.
         landed: (row of the record, update, weight) of those applied, update by update; it only grows.
         live: versions that tasks still read which are not applied yet, and the newest.
         looked: updates made at the last look.
@@ -106,7 +102,7 @@ class Progress(NamedTuple):
 
     time: float
     num_updates: int
-    record: Sequence[tuple]
+    record: Any
     landed: Sequence[tuple[int, int, float]]
     live: Collection[int]
     looked: int = 0
@@ -117,7 +113,7 @@ Watch = Callable[[Progress], Observation]
 
 
 class Policy(NamedTuple):
-    """A server's rule: who waits, what forms an update, who starts when.
+    """A server's rule: which workers wait, what forms an update, which workers start when.
 
     Every worker starts its clock 0 on version 0 at time 0; from then on only decisions start work. The state
     belongs to the engine and may be updated in place. It must follow from the calls alone: an engine that
@@ -127,7 +123,7 @@ class Policy(NamedTuple):
         name: the call that makes this policy, such as `ssp(staleness=3)`.
         init: number of workers -> state. Raises ValueError where the policy cannot run on so many.
         on_push: state, push -> state, decision.
-        staleness: the most clocks by which a worker may lead the slowest, where the policy bounds it.
+        max_lead: the most clocks by which a worker may lead the slowest, where the policy bounds it.
         on_leave: state, worker, time -> state, decision, when a worker is gone: its task in flight is lost,
             what it has pushed stays. None: the policy runs only where nobody leaves.
         on_join: state, worker, time -> state, decision, when it is back, without a copy.
@@ -135,25 +131,30 @@ class Policy(NamedTuple):
             start, after updates 1, 2, 4, 8, ..., and then after every `observe_every`-th, once all is decided
             that follows from them.
         observe_every: most updates between two observations.
-        batch_size: samples of everybody's first task, for a policy that sizes all tasks: no load rule is
+        batch_size: samples of every worker's first task, for a policy that sizes all tasks: no load rule is
             asked or told. None asks the load rule.
         sizes: of tasks that may come later, so that real engines compile for them before the clock starts.
-        compensation: lambda of delay compensation: of a gradient g that was taken on w_read the server takes
-            g + lambda g * g * (w - w_read), w what it has now (DC-ASGD, Zheng et al. 2017). For policies all
-            of whose tasks pull.
+        on_pull: state, worker -> (copy_clock, weight): a worker pulls, and is told these two numbers with the
+            parameters. For policies with `keep_copy`.
+        keep_copy: copy_clock, clock -> whether a worker that has computed begins task `clock` on the copy
+            that it has pulled, plus its own updates since (read-my-writes), each with the weight that it was
+            told. It is the worker's side of the policy: asked without the server, which knows the answer when
+            the push arrives. Then `on_push` must not start the worker, and must apply the push with that
+            weight. None: every task pulls.
     """
 
     name: str
     init: Callable[[int], Any]
     on_push: Callable[[Any, Push], tuple[Any, Decision]]
-    staleness: float | None = None
+    max_lead: float | None = None
     on_leave: Callable[[Any, int, float], tuple[Any, Decision]] | None = None
     on_join: Callable[[Any, int, float], tuple[Any, Decision]] | None = None
     on_observation: Callable[[Any, Observation], Any] | None = None
     observe_every: int = 1
     batch_size: int | None = None
-    compensation: float = 0.0
     sizes: tuple[int, ...] = ()
+    on_pull: Callable[[Any, int], tuple[int, float]] | None = None
+    keep_copy: Callable[[int, int], bool] | None = None
 
     def _repr_html_(self) -> str:
         return notebook.html(self)
@@ -246,15 +247,16 @@ class Method(NamedTuple):
 
     Args:
         policy: the server's rule.
-        load: batch sizes; None for `equal()`.
-        transport: what is sent; None for `plain()`.
+        load: batch sizes; None takes those of the comparison, `equal()` by default.
+        transport: what is sent; None takes that of the comparison, `plain()` by default.
         optimizer: optax optimizer; None takes the one of the comparison.
+        compensation: lambda of delay compensation: of a gradient g that was taken on w_read the server takes
+            g + lambda g * g * (w - w_read), with w what it has now (DC-ASGD, Zheng et al. 2017); None takes
+            that of the comparison, 0 by default.
     """
 
     policy: Policy
     load: Load | str | None = None
     transport: Transport | str | None = None
     optimizer: Any = None
-
-
-Metadata = Mapping[str, Any]
+    compensation: float | None = None

@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items):
 def ray_cluster():
     """One cluster on loopback for all tests that need Ray."""
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'dmlcore[ray]'")
-    from dmlcore.engines.ray_cluster import start_local
+    from dmlcore.engines.on_ray.connection import start_local
 
     start_local(num_cpus=5)
     yield ray

@@ -32,8 +32,8 @@ OPTIMIZERS = {
 }
 FEW = ("bsp", "ssp", "k_async")
 COMPENSATED = {
-    "asp, compensated": lambda: dml.asp(compensation=50.0),
-    "k_async, compensated": lambda: dml.k_async(2)._replace(compensation=50.0),
+    "asp, compensated": lambda: dml.Method(dml.asp(), compensation=50.0),
+    "k_async, compensated": lambda: dml.Method(dml.k_async(2), compensation=50.0),
 }
 POLICIES = ALL_POLICIES | COMPENSATED
 SMALL = len(ALL_POLICIES)  # cases on four workers

@@ -11,7 +11,8 @@ import numpy as np
 import optax
 
 import dmlcore as dml
-from dmlcore.engines.setup import Job, Setup
+from dmlcore.engines.job import Job
+from dmlcore.engines.spec import RunSpec
 from dmlcore.problems.problem import Problem
 from dmlcore.training.steps import Stepper
 
@@ -52,8 +53,8 @@ def with_stepper(kind):
 
     class OwnJob(Job):
         def stepper(self, device=None):
-            stepper = kind(self.problem, self.optimizer, self.setup.seed, device)
-            stepper.staleness = self.setup.policy.staleness
+            stepper = kind(self.problem, self.optimizer, self.spec.seed, device)
+            stepper.staleness = self.spec.policy.max_lead
             return stepper
 
     return OwnJob
@@ -64,8 +65,8 @@ HelloJob = with_stepper(HelloStepper)
 
 def job(policy, **options):
     cluster = dml.Cluster.uniform(WORKERS, samples_per_second=32 / 0.05, jitter=lambda u: 2 * u)
-    setup = Setup.checked(policy, cluster, samples=32 * WORKERS * CLOCKS, **options)
-    return HelloJob(setup, problem(), optax.sgd(1.0), time_scale=0.3)
+    spec = RunSpec.checked(policy, cluster, samples=32 * WORKERS * CLOCKS, **options)
+    return HelloJob(spec, problem(), optax.sgd(1.0), time_scale=0.3)
 
 
 def check(recording, policy):
@@ -73,8 +74,8 @@ def check(recording, policy):
     tasks = recording.trace.tasks
     counted = tasks[tasks["update"] >= 0].groupby("worker").size()
     assert (np.asarray(recording.params) == counted.reindex(range(WORKERS), fill_value=0)).all()
-    assert dml.metrics.clock_gap(recording.trace) <= policy.staleness
-    assert dml.metrics.read_window_violations(recording.trace, policy.staleness).empty
+    assert dml.metrics.clock_gap(recording.trace) <= policy.max_lead
+    assert dml.metrics.read_window_violations(recording.trace, policy.max_lead).empty
 
 
 class FailingStepper(HelloStepper):

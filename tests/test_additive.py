@@ -160,7 +160,7 @@ def test_samples_are_taken_in_turn(owners, owned, clock, width, data):
 @pytest.mark.parametrize(
     ("policy", "options", "message"),
     [
-        (dml.asp(compensation=0.1), {}, r"policy: got 'asp\(.*without compensation"),
+        (dml.asp(), {"compensation": 0.1}, r"compensation: got 0\.1, allowed is 0, for the additive"),
         (
             dml.asp(),
             {"transport": "coded(push=qsgd(levels=4))"},

@@ -8,7 +8,6 @@ import optax
 import pytest
 from clusters import EXPONENTIAL, MIXED
 from engine_runs import relative_error, same_bits
-from watched import simulate
 
 import dmlcore as dml
 from dmlcore.training.reference import replay_reference
@@ -17,15 +16,15 @@ from dmlcore.types import Observation
 
 STRENGTH = 50.0  # enough to tell runs apart
 POLICIES = {
-    "asp": dml.asp(compensation=STRENGTH),
-    "adaptive_sync": dml.adaptive_sync(4, behind=4, damping="none", compensation=STRENGTH),
-    "k_async": dml.k_async(2)._replace(compensation=STRENGTH),
+    "asp": dml.asp(),
+    "adaptive_sync": dml.adaptive_sync(4, behind=4, damping="none"),
+    "k_async": dml.k_async(2),
 }
 OPTIMIZERS = {"sgd": optax.sgd(0.1), "momentum": optax.sgd(0.02, momentum=0.9)}
 
 
 def train(policy, optimizer=OPTIMIZERS["sgd"], problem=None, cluster=MIXED, **options):
-    options = {"updates": 120, "seed": 4, "eval_every": 120} | options
+    options = {"updates": 120, "seed": 4, "eval_every": 120, "compensation": STRENGTH} | options
     return dml.train(problem or dml.problems.digits_mlp(), cluster, policy, optimizer, **options)
 
 
@@ -37,7 +36,7 @@ def test_compiled_equals_reference(name, optimizer):
         run = train(POLICIES[name], OPTIMIZERS[optimizer], problem)
         wanted = replay_reference(run.trace, problem, OPTIMIZERS[optimizer])
         assert relative_error(run.params, wanted) <= 1e-10
-        plain = train(POLICIES[name]._replace(compensation=0.0), OPTIMIZERS[optimizer], problem)
+        plain = train(POLICIES[name], OPTIMIZERS[optimizer], problem, compensation=0.0)
         assert relative_error(run.params, plain.params) > 1e-5, "it does something"
 
 
@@ -46,17 +45,19 @@ def test_one_stale_gradient_by_hand():
     with jax.enable_x64(True):
         problem = dml.problems.linear_regression(num_samples=50, num_features=3, dtype="float64")
         cluster, rate = dml.Cluster.from_speeds([100, 90]), 1e-3
-        one, two = (train(dml.asp(), optax.sgd(rate), problem, cluster, updates=u) for u in (1, 2))
+        plain = {"compensation": 0.0, "problem": problem, "cluster": cluster}
+        one, two = (train(dml.asp(), optax.sgd(rate), updates=u, **plain) for u in (1, 2))
         assert two.trace.tasks.query("update == 1")["version_read"].item() == 0
-        start = train(dml.asp(), optax.sgd(0.0), problem, cluster, updates=1).params
+        start = train(dml.asp(), optax.sgd(0.0), updates=1, **plain).params
         g = jax.tree.map(lambda after, before: (before - after) / rate, two.params, one.params)
-        made = train(dml.asp(compensation=0.5), optax.sgd(rate), problem, cluster, updates=2).params
+        options = plain | {"compensation": 0.5}
+        made = train(dml.asp(), optax.sgd(rate), updates=2, **options).params
         wanted = jax.tree.map(lambda w1, w, g: w1 - rate * (g + 0.5 * g * g * (w1 - w)), one.params, start, g)
         assert relative_error(made, wanted) <= 1e-10
 
 
 def test_without_staleness_there_is_nothing_to_compensate():
-    one, two = (train(policy) for policy in (dml.bsp(), dml.bsp()._replace(compensation=STRENGTH)))
+    one, two = (train(dml.bsp(), compensation=strength) for strength in (0.0, STRENGTH))
     assert same_bits(one.params, two.params)
 
 
@@ -100,16 +101,17 @@ def test_watched():
     """A policy that watches is shown the losses of the run that it makes."""
     shown = []
     watches = {"on_observation": lambda state, seen: shown.append(seen) or state, "observe_every": 20}
-    policy = dml.k_async(2)._replace(compensation=STRENGTH, **watches)
-    run = dml.train(dml.problems.digits_mlp(), MIXED, policy, OPTIMIZERS["sgd"], updates=120, eval_every=1)
+    policy = dml.k_async(2)._replace(**watches)
+    run = train(policy, eval_every=1)
     losses = run.history["loss"].to_numpy()
     assert isinstance(shown[-1], Observation)
     np.testing.assert_allclose([s.loss for s in shown], losses[[s.update for s in shown]], rtol=1e-4)
 
 
 def test_lanes_and_saved_traces(tmp_path):
-    problem, policy = dml.problems.digits_mlp(), POLICIES["asp"]
-    runs = [train(each, seed=seed) for each, seed in itertools.product((policy, dml.asp()), range(2))]
+    problem = dml.problems.digits_mlp()
+    strengths = itertools.product((STRENGTH, 0.0), range(2))
+    runs = [train(dml.asp(), compensation=strength, seed=seed) for strength, seed in strengths]
     lanes = dml.replay_lanes([run.trace for run in runs], problem, [OPTIMIZERS["sgd"]] * 4)
     assert all(relative_error(a.params, b.params) <= 1e-5 for a, b in zip(lanes, runs, strict=True))
     runs[0].trace.save(tmp_path / "trace.parquet")
@@ -117,11 +119,14 @@ def test_lanes_and_saved_traces(tmp_path):
     assert same_bits(again.params, runs[0].params)
 
 
+def test_a_method_brings_its_own():
+    method = dml.Method(dml.asp(), compensation=STRENGTH)
+    assert same_bits(train(method, compensation=0.0).params, train(dml.asp()).params)
+
+
 def test_wrong_arguments():
-    for make in (dml.asp, dml.adaptive_sync):
-        with pytest.raises(ValueError, match="compensation: got -1"):
-            make(compensation=-1)
-    keeps = dml.ssp(2)._replace(compensation=1.0)
+    with pytest.raises(ValueError, match="compensation: got -1"):
+        train(dml.asp(), compensation=-1)
     for cluster in (MIXED, MIXED.with_faults(dml.faults.Hang(0, 0.01, 0.01))):
-        with pytest.raises(ValueError, match=r"got ssp\(staleness=2\), which lets worker \d keep"):
-            simulate(keeps, cluster, updates=100)
+        with pytest.raises(ValueError, match=r"policy: got ssp\(staleness=2\), .*all of whose tasks pull"):
+            train(dml.ssp(2), cluster=cluster)

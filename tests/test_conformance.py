@@ -92,7 +92,7 @@ def test_a_kept_copy_has_the_version_of_the_task_before(trace):
 
 @table
 def test_window_of_policies_that_promise_one(trace, name):
-    staleness = trace.metadata["staleness"]
+    staleness = trace.metadata["max_lead"]
     if staleness is None:
         pytest.skip(f"{trace.metadata['policy']} promises no window")
     if name in K_SYNC:

@@ -13,8 +13,8 @@ from wheels import check_topics
 
 import dmlcore as dml
 from dmlcore.cluster.faults import Crash, ServerCrash, random_faults
-from dmlcore.engines import on_ray
-from dmlcore.engines.serving import WorkerError
+from dmlcore.engines.on_ray import actors as on_ray
+from dmlcore.engines.real import WorkerError
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 FAST = dml.engines.ray(time_scale=0.02, keep=True)
@@ -66,7 +66,7 @@ def test_hello_ssp(family, staleness, ray_cluster):
 def test_an_error_in_a_gradient_names_worker_clock_and_cause(ray_cluster):
     ray_cluster.cloudpickle.register_pickle_by_value(hello)
     job = hello.job(dml.ssp(3, weight=1.0))
-    job = hello.FailingJob(job.setup, job.problem, job.optimizer, job.time_scale)
+    job = hello.FailingJob(job.spec, job.problem, job.optimizer, job.time_scale)
     with pytest.raises(WorkerError, match="worker 2, clock 3: ArithmeticError: the loss is not finite"):
         on_ray.record(job, None, False)
     deadline = time.monotonic() + 30
@@ -110,7 +110,7 @@ def test_a_process_that_dies_by_itself_is_replaced(policy, ray_cluster, tmp_path
     ray_cluster.cloudpickle.register_pickle_by_value(hello)
     job = hello.job(policy)
     dying = hello.with_stepper(hello.dying(str(tmp_path / "died")))
-    recording = on_ray.record(dying(job.setup, job.problem, job.optimizer, time_scale=4.0), None, True)
+    recording = on_ray.record(dying(job.spec, job.problem, job.optimizer, time_scale=4.0), None, True)
     counted = recording.trace.tasks.query("update >= 0").groupby("worker").size()
     assert (np.asarray(recording.params) == counted.reindex(range(4), fill_value=0)).all()
     assert [incident["kind"] for incident in recording.trace.metadata["incidents"]] == ["died"]
@@ -118,7 +118,7 @@ def test_a_process_that_dies_by_itself_is_replaced(policy, ray_cluster, tmp_path
 
 @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:port"])
 def test_an_address_that_is_none(address):
-    from dmlcore.engines.ray_cluster import reach
+    from dmlcore.engines.on_ray.connection import reach
 
     with pytest.raises(ValueError, match=r"address: got .* allowed is HOST:PORT, ray://HOST:PORT or auto"):
         reach(address)

@@ -131,8 +131,7 @@ def test_a_worker_may_be_let_go_later():
     "cluster", [LOCK_STEP, LOCK_STEP.with_faults(dml.faults.Crash(0, 1.0, 1.0))], ids=["", "faults"]
 )
 def test_a_policy_that_never_updates_is_given_up(cluster, monkeypatch):
-    for module in ("server", "simulator"):
-        monkeypatch.setattr(f"dmlcore.engines.{module}.MOST_TASKS", 5000)
+    monkeypatch.setattr("dmlcore.engines.server.MOST_TASKS", 5000)
 
     def on_push(state, push):
         return state, Decision(drop=[(push.worker, push.clock)], start=[Start(push.worker)])

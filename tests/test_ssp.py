@@ -20,8 +20,17 @@ class Exploration:
         self.state = policy.init(num_workers)
         self.version, self.now = 0, 0.0
         self.clock = [0] * num_workers
-        self.running = dict.fromkeys(range(num_workers), (0, 0.0, 0.0))  # version, pull, start
+        self.running = {}  # version, pull, start
+        self.told = {}
         self.tasks, self.updates = {}, []
+        for worker in range(num_workers):
+            self.pull(worker)
+
+    def pull(self, worker):
+        assert worker not in self.running, "a worker has one task at a time"
+        self.running[worker] = (self.version, self.now, self.now)
+        if self.policy.on_pull is not None:
+            self.told[worker] = self.policy.on_pull(self.state, worker)
 
     def finish(self, worker):
         """Lets the worker's task arrive and carries the decision out."""
@@ -31,6 +40,9 @@ class Exploration:
         row = [worker, clock, 1, version, pull, start, self.now, self.now, -1, 0.0]
         self.tasks[worker, clock] = row
         self.clock[worker] += 1
+        kept = self.policy.keep_copy
+        if kept is not None and kept(self.told[worker][0], self.clock[worker]):
+            self.running[worker] = (version, float("nan"), self.now)
         push = Push(worker, clock, version, self.now, self.now - start, 1)
         self.state, decision = self.policy.on_push(self.state, push)
         if decision.apply:
@@ -39,12 +51,8 @@ class Exploration:
                 self.tasks[w, c][8:] = [self.version, weight]
             self.updates.append((self.now, len(decision.apply), len(decision.apply)))
             self.version += 1
-        for w, _, pulls, _ in decision.start:
-            assert w not in self.running, "a worker has one task at a time"
-            if pulls:
-                self.running[w] = (self.version, self.now, self.now)
-            else:
-                self.running[w] = (self.tasks[w, self.clock[w] - 1][3], float("nan"), self.now)
+        for start in decision.start:
+            self.pull(start.worker)
         assert self.running, "somebody is always at work"
 
     def trace(self):

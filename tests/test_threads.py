@@ -13,7 +13,7 @@ from engine_runs import RECORDED, check_replay, same_bits
 
 import dmlcore as dml
 from dmlcore.engines import on_threads
-from dmlcore.engines.serving import WorkerError
+from dmlcore.engines.real import WorkerError
 from dmlcore.training.reference import replay_reference
 
 FAST = dml.engines.threads(time_scale=0.02)
@@ -85,7 +85,7 @@ def test_stops_at_a_time_and_at_a_target():
 
 def test_a_gradient_that_raises_names_worker_clock_and_cause():
     job = hello.job(dml.ssp(3, weight=1.0))
-    job = hello.FailingJob(job.setup, job.problem, job.optimizer, job.time_scale)
+    job = hello.FailingJob(job.spec, job.problem, job.optimizer, job.time_scale)
     with pytest.raises(WorkerError, match="worker 2, clock 3: ArithmeticError: the loss is not finite"):
         on_threads.record(job)
     deadline = time.monotonic() + 10
@@ -135,7 +135,7 @@ def test_a_job_that_cannot_start_ends_at_once():
 
     job = hello.job(dml.ssp(1, weight=1.0))
     with pytest.raises(WorkerError, match=r"worker \d, before its first clock: MemoryError: no room"):
-        on_threads.record(Unable(job.setup, job.problem, job.optimizer, job.time_scale))
+        on_threads.record(Unable(job.spec, job.problem, job.optimizer, job.time_scale))
 
 
 def test_pushes_of_kept_copies_overlap_as_in_the_simulator():

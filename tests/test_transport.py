@@ -6,6 +6,7 @@ import numpy as np
 import optax
 import pandas as pd
 import pytest
+from engine_runs import check_counts, check_replay
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -17,6 +18,7 @@ from dmlcore.methods.transport import coded, pipelined, plain, resolve
 from dmlcore.training.reference import replay_reference
 from dmlcore.training.steps import Stepper
 
+PROBLEM = dml.problems.digits_mlp()
 CLUSTER = dml.Cluster.from_speeds([1000, 800, 500], latency=0.002, bandwidth=2e6, jitter=stats.expon())
 TRANSPORTS = {
     "stochastic": coded("affine(bits=8)"),
@@ -242,15 +244,14 @@ def test_a_pipeline_widens_the_window_by_one():
     cluster = dml.Cluster.uniform(4, latency=0.01, jitter=stats.expon())
     for policy, bound in ((dml.bsp(), 1), (dml.essp(1), 2)):
         trace = dml.simulate(policy, cluster, updates=100, transport=pipelined())
-        assert trace.metadata["staleness"] == bound
+        assert trace.metadata["max_lead"] == bound
         assert not len(dml.metrics.read_window_violations(trace, bound))
         assert len(dml.metrics.read_window_violations(trace, bound - 1))
 
 
 WRONG = {
-    "cancels": (dml.k_sync(2), {"transport": pipelined()}, "policy: got k_sync.*cancels no task"),
-    "keeps copies": (dml.ssp(2), {"transport": pipelined()}, "policy: got ssp.*lets worker . keep"),
-    "keeps coded copies": (dml.ssp(2), {"transport": coded("affine(bits=8)")}, "lets worker . keep"),
+    "keeps copies": (dml.ssp(2), {"transport": pipelined()}, "policy: got ssp.*all of whose tasks pull"),
+    "keeps coded copies": (dml.ssp(2), {"transport": coded("affine(bits=8)")}, "all of whose tasks pull"),
     "drops": (
         dml.k_batch_sync(2),
         {"transport": coded("error_feedback(one_bit())")},
@@ -262,10 +263,10 @@ WRONG = {
         {"transport": coded("affine(bits=8)"), "engine": "devices"},
         "transport: got .*on several devices",
     ),
-    "on a real clock": (
+    "own steps on a real clock": (
         dml.bsp(),
-        {"transport": pipelined(), "engine": "threads"},
-        r"transport: got pipelined\(plain\(\)\), allowed is one that is not pipelined",
+        {"transport": pipelined(own_steps=True), "engine": "threads"},
+        r"transport: got 'pipelined\(plain\(\), own_steps=True\)', allowed is one without own_steps",
     ),
     "resumable on a real clock": (
         dml.bsp(),
@@ -293,11 +294,49 @@ def test_wrong_uses(name):
         dml.train(dml.problems.digits_mlp(), CLUSTER, policy, optax.sgd(0.1), updates=20, **options)
 
 
-def test_no_faults_where_values_change():
+def test_a_memory_does_not_survive_a_crash():
     rough = CLUSTER.with_faults(Crash(worker=0, time=0.1, seconds=0.1))
-    for transport in (pipelined(), coded("affine(bits=8)")):
-        with pytest.raises(ValueError, match=r"transport: got .*where there are faults"):
-            dml.simulate(dml.bsp(), rough, updates=3, transport=transport)
+    with pytest.raises(ValueError, match=r"transport: got .*codecs have no memory, where a"):
+        dml.train(PROBLEM, rough, dml.bsp(), optax.sgd(0.1), updates=3, transport=TRANSPORTS["feedback"])
+
+
+FAULTY = dml.Cluster.uniform(4, latency=0.002, jitter=stats.expon()).with_faults(
+    *dml.faults.random_faults(4, 0.8, seed=2), patience=0.05, checkpoint_every=10
+)
+
+
+@pytest.mark.parametrize("transport", ["pipelined()", "coded(push=affine(bits=8))", "both"])
+@pytest.mark.parametrize("policy", [dml.bsp(), dml.asp(), dml.k_sync(2), dml.k_batch_async(3)], ids=str)
+def test_faults_with_pipelines_and_codecs(policy, transport):
+    """Every push counts once, and the replay is what the readable reference makes of the trace."""
+    transport = "pipelined(coded(push=affine(bits=8)))" if transport == "both" else transport
+    run = dml.train(PROBLEM, FAULTY, policy, optax.sgd(0.1), updates=60, transport=transport, seed=1)
+    check_counts(run.trace, updates=60)
+    kinds = {incident["kind"] for incident in run.trace.metadata["incidents"]}
+    assert kinds >= {"leave", "join", "freeze", "down"}
+    wanted = replay_reference(run.trace, PROBLEM, optax.sgd(0.1))
+    assert largest_difference(run.params, wanted) < (1e-3 if "affine" in transport else 1e-5)
+
+
+@pytest.mark.parametrize("policy", [dml.k_sync(2), dml.k_batch_sync(3)], ids=str)
+def test_a_pipeline_that_is_cancelled_is_filled_anew(policy):
+    """Two tasks on the version that the worker pulls, as at the start of a run."""
+    trace = dml.simulate(policy, CLUSTER, updates=40, transport=pipelined(), parameter_bytes=9640)
+    assert trace.tasks["push_end"].isna().sum() > 40, "tasks were cancelled"
+    started = trace.tasks.groupby(["worker", "pull_start"])["clock"].nunique()
+    assert set(started) == {1, 2}
+
+
+@pytest.mark.parametrize("policy", [dml.bsp(), dml.asp(), dml.k_sync(2)], ids=str)
+def test_pipelines_on_threads(policy):
+    """A worker computes while its push is under way; the trace replays to the parameters of the run."""
+    cluster, engine = dml.Cluster.uniform(3, samples_per_second=320, latency=0.05), dml.engines.threads()
+    options = {"updates": 12, "transport": pipelined(), "eval_every": 10**6}
+    run = dml.train(PROBLEM, cluster, policy, optax.sgd(0.1), engine=engine, **options)
+    check_replay(run, PROBLEM, optax.sgd(0.1))
+    simulated = dml.train(PROBLEM, cluster, policy, optax.sgd(0.1), **options)
+    plain = dml.simulate(policy, cluster, updates=12, parameter_bytes=PROBLEM.parameter_bytes)
+    assert simulated.trace.end_time <= run.trace.end_time < plain.end_time
 
 
 def test_wrong_arguments():

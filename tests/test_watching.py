@@ -64,7 +64,7 @@ def test_what_a_policy_sees_is_what_the_gradients_were():
 def test_the_run_that_was_watched_is_the_run(name):
     """Also where versions are old: the loss that the policy saw last is that of the replayed trace."""
     problem, policy, shown = dml.problems.digits_mlp(), WATCHING[name](), []
-    watch = TrainingWatch(problem, SGD, 3, 4, policy.staleness == 0)
+    watch = TrainingWatch(problem, SGD, 3, 4, policy.max_lead == 0)
     trace = dml.simulate(
         policy,
         MIXED,

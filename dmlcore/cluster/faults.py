@@ -122,6 +122,15 @@ class Faults:
             "checkpoint_every": self.checkpoint_every,
         }
 
+    @property
+    def forget(self) -> bool:
+        """Whether a worker or the server may lose what it remembers."""
+        return any(
+            isinstance(fault, Crash | ServerCrash)
+            or (isinstance(fault, Hang) and fault.seconds > self.patience_seconds)
+            for fault in self.events
+        )
+
     def deliveries(self, worker: int, clock: int) -> list[float]:
         """Returns how late a push arrives, and how long after it each further copy does.
 

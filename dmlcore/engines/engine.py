@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
-
-import jax
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmlcore import checks
-from dmlcore.engines.serving import Recording
-from dmlcore.engines.setup import Job
-from dmlcore.engines.simulator import simulate
+from dmlcore.engines.spec import RunSpec
+from dmlcore.engines.virtual import make_timeline
 from dmlcore.trace import Trace
-from dmlcore.training.compiled import Replay
+from dmlcore.types import Watch
+
+if TYPE_CHECKING:
+    import jax
+
+    from dmlcore.engines.job import Job, Recording
 
 
 class Engine(NamedTuple):
@@ -21,15 +23,16 @@ class Engine(NamedTuple):
 
     Args:
         name: the call that makes it.
-        timeline: arguments of `simulate` -> trace, on a virtual clock; None: the clock is real.
-        driver: trains along traces, as `Replay` does.
+        timeline: spec, what shows a watching policy its training or None -> trace, on a virtual clock; None:
+            the clock is real.
+        driver: trains along traces, as `Replay` does; None: `Replay`.
         record: job -> recording, on a real clock; None: the clock is virtual.
         time_scale: real seconds of one of the cluster's; 0: latencies are not injected.
     """
 
     name: str
-    timeline: Callable[..., Trace] | None = None
-    driver: Callable[..., Any] = Replay
+    timeline: Callable[[RunSpec, Watch | None], Trace] | None = None
+    driver: Callable[..., Any] | None = None
     record: Callable[[Job], Recording] | None = None
     time_scale: float = 1.0
 
@@ -47,7 +50,7 @@ def simulated() -> Engine:
         >>> simulated()
         simulate()
     """
-    return Engine("simulate()", timeline=simulate)
+    return Engine("simulate()", timeline=make_timeline)
 
 
 def devices(devices: Sequence[jax.Device] | None = None) -> Engine:
@@ -73,7 +76,7 @@ def devices(devices: Sequence[jax.Device] | None = None) -> Engine:
     if devices is not None and not (isinstance(devices, Sequence) and devices):
         checks.fail("devices", devices, "devices of JAX, such as jax.devices()[:2]")
     name = "devices()" if devices is None else f"devices({len(devices)} of them)"
-    return Engine(name, timeline=simulate, driver=functools.partial(ShardedReplay, devices=devices))
+    return Engine(name, timeline=make_timeline, driver=functools.partial(ShardedReplay, devices=devices))
 
 
 def threads(time_scale: float = 1.0) -> Engine:
@@ -127,7 +130,7 @@ def ray(address: str | None = None, *, time_scale: float = 1.0, keep: bool = Fal
         >>> ray("auto", time_scale=0)
         ray(address='auto', time_scale=0)
     """
-    from dmlcore.engines.on_ray import record
+    from dmlcore.engines.on_ray.actors import record
 
     if not isinstance(address, str | None):
         checks.fail("address", address, "that of a cluster, such as 'auto' or 'HOST:6379', or None")
@@ -149,11 +152,13 @@ ALL_ENGINES: dict[str, Callable[[], Engine]] = {
 
 
 def resolve(engine: Any) -> Engine:
-    """Returns an engine from an object, a registered name, or a function with the signature of `simulate`."""
+    """Returns an engine from an object, a registered name, or a function that makes timelines."""
     if isinstance(engine, Engine):
         return engine
     if engine in ALL_ENGINES.values():
-        checks.fail("engine", engine.__name__, f"what it returns: {engine.__name__}(); was it called?")
+        checks.fail(
+            "engine", engine.__name__, f"what it returns: {engine.__name__}() (did you forget to call it?)"
+        )
     if callable(engine):
         return Engine(getattr(engine, "__name__", "engine"), timeline=engine)
     return checks.choice("engine", engine, ALL_ENGINES)()

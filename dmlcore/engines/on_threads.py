@@ -8,8 +8,8 @@ from typing import Any
 
 import jax
 
-from dmlcore.engines.serving import Recording, Serving
-from dmlcore.engines.setup import Job
+from dmlcore.engines.job import Job, Recording
+from dmlcore.engines.real import Serving
 from dmlcore.engines.worker import Clock, Failure, Stop, Worker
 
 
@@ -44,14 +44,11 @@ class ThreadCrew:
             # Settings of the calling thread, which a new one does not have.
             with jax.enable_x64(x64), jax.default_device(default):
                 try:
-                    stepper, timing = job.stepper(device(worker)), job.timing()
+                    working = Worker(worker, inbox, send, job, self._clock, sizes, hire, device(worker))
                 except Exception as error:
                     send(Failure.of(worker, -1, error))
-                    return
-                faults = job.setup.faults
-                coder = job.coder(worker, stepper.start()[0])
-                clock = self._clock
-                Worker(worker, inbox, send, stepper, clock, timing, faults, sizes, hire, coder=coder).run()
+                else:
+                    working.run()
 
         thread = threading.Thread(target=run, name=f"worker {worker}", daemon=True)
         self._threads.append(thread)
@@ -83,10 +80,6 @@ def record(job: Job) -> Recording:
     crew = ThreadCrew(job, clock, inbox)
     try:
         with job.with_folder() as whole, whole.checkpoints("threads") as kept:
-            setup, stepper = job.setup, job.stepper(device(0))
-            serving = Serving(
-                job.servers(), stepper, inbox, crew, clock, setup.faults, setup.stop.seconds, kept
-            )
-            return serving.run(job.metadata("threads"))
+            return Serving(job, inbox, crew, clock, kept, device(0)).run(job.metadata("threads"))
     finally:
         crew.close()

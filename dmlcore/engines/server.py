@@ -1,35 +1,44 @@
-"""The server's book: what a policy has decided, who works on what, and the record of it.
+"""The server's state machine: what a policy has decided, which worker has which task, and the record of it.
 
-It has no clock and no gradients. Engines tell it what happened when, and carry out what it answers; so the
-same book is kept on a virtual clock, by threads and on a cluster.
+It has no clock and no gradients. Engines tell it what happened when, and carry out what it answers: the same
+state machine runs on a virtual clock, in threads and on a cluster.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dmlcore import checks
-from dmlcore.engines.stop import Stop
+from dmlcore.engines import mistakes
+from dmlcore.engines.spec import RunSpec
 from dmlcore.trace import Trace
-from dmlcore.trace.record import not_at_server, tasks_frame, updates_frame
-from dmlcore.types import Decision, Load, Observation, Policy, Progress, Push
+from dmlcore.trace.record import Rows, tasks_frame, updates_frame
+from dmlcore.types import Decision, Observation, Progress, Push, Start
 
 MOST_TASKS = 200_000  # without an update, before a run that is to end with updates is given up
+NOTHING_TOLD = (0, 1.0)  # of its copy, to a worker that does not keep it
+nan, new = (
+    math.nan,
+    tuple.__new__,
+)  # half the cost of a named tuple's own constructor, on the path of every push
 
 
 class Order(NamedTuple):
-    """What a worker is told: a task to begin.
+    """A task that a worker has.
 
     Args:
-        worker: who.
+        worker: 0-based.
         clock: number of the task.
         batch_size: samples.
-        version: of the parameters that the worker has, or pulls.
-        pull: whether it pulls, or goes on with its copy.
-        time: when it pulls, or when it had its copy ready, seconds.
-        attempt: serial number, since a task that was lost may be given out again.
+        version: of the parameters that the worker pulls, or has.
+        pull: whether the worker pulls, or goes on with its cached copy.
+        time: when it was let go; where it keeps its copy, when it had computed the task before; seconds.
+        attempt: serial number of the pull, since a task that was lost may be given out again.
+        copy_clock: that the worker was told of its copy, for `Policy.keep_copy`.
+        weight: that it was told: of its tasks in their updates, for as long as it keeps the copy.
     """
 
     worker: int
@@ -39,125 +48,150 @@ class Order(NamedTuple):
     pull: bool
     time: float
     attempt: int
+    copy_clock: int
+    weight: float
+
+    def following(self, time: float) -> Order:
+        """Returns the next task of a worker that keeps its copy: it has computed this one at `time`."""
+        worker, clock, batch_size, version, _, _, attempt, copy_clock, weight = self
+        return Order(worker, clock + 1, batch_size, version, False, time, attempt, copy_clock, weight)
 
 
-class Answer(NamedTuple):
-    """What an engine has to carry out, in this order.
-
-    Args:
-        apply: (worker, clock, weight) of the pushes that form an update; empty: none.
-        cancel: workers that throw their task away.
-        start: tasks to begin.
-    """
-
-    apply: Sequence[tuple[int, int, float]] = ()
-    cancel: Sequence[int] = ()
-    start: Sequence[Order] = ()
+# What an engine has to carry out, in this order: (worker, clock, weight) of the pushes that form an update,
+# none where it is empty; workers that throw their tasks away; tasks that begin.
+Answer = tuple[Sequence[tuple[int, int, float]], Sequence[int], Sequence[Order]]
 
 
 class Server:
     """One run of a policy: every call is something that happened; the answer is what it leads to.
 
     Guarantees: a push counts once, however often it arrives; what a cancelled or lost task sends is ignored;
-    the same calls give the same answers, so that a book is restored from its journal (`restore`).
+    the same calls give the same answers, so that a server is restored from its journal (`restore`).
 
     Args:
-        policy: the server's rule.
-        num_workers: W.
-        stop: when the run is over.
-        load: rule for the batch sizes.
-        batch_size: samples of one worker's task, before the load rule.
-        plan: order -> when its computing would begin and end, for tasks that are cut.
-        serial: numbers of attempts, which a restored book must not use again.
-        pulls_only: no worker may go on with its copy.
+        spec: the run.
+        plan: order -> when its computing begins and ends as planned, for tasks that are cut.
+        serial: numbers of attempts, which a restored server must not use again.
+        keeps_journal: whether the server may have to be restored.
     """
 
     def __init__(
         self,
-        policy: Policy,
-        num_workers: int,
-        stop: Stop,
-        load: Load,
-        batch_size: int,
+        spec: RunSpec,
         plan: Callable[[Order], tuple[float, float]],
-        serial: Iterator[int],
-        pulls_only: bool = False,
+        serial: Iterator[int] | None = None,
+        keeps_journal: bool = True,
     ):
-        self.pulls_only = pulls_only
-        self.policy, self.num_workers, self.stop, self.load, self.plan = policy, num_workers, stop, load, plan
-        self._serial, self.batch_size = serial, batch_size
-        self.state = policy.init(num_workers)
-        self.load_state = load.init(num_workers, batch_size * num_workers)
-        self.present = set(range(num_workers))
-        self.flight: list[Order | None] = [None] * num_workers
+        self.spec, self.policy, self.load, self._plan = spec, spec.policy, spec.load, plan
+        self.num_workers = spec.cluster.num_workers
+        self._serial = itertools.count() if serial is None else serial
+        self.state = self.policy.init(self.num_workers)
+        self.load_state = self.load.init(self.num_workers, spec.batch_size * self.num_workers)
+        self.present = set(range(self.num_workers))
+        self.flight: list[list[Order]] = [[] for _ in range(self.num_workers)]  # tasks of each worker
         self.num_updates = self.samples = 0
         self.over = False
-        self.journal: list[tuple[Any, ...]] = []
+        self.journal: list[tuple[Any, ...]] | None = [] if keeps_journal else None
         self.ignored = 0  # arrivals that did not count
-        self.pending: dict[tuple[int, int], tuple[int, int]] = {}  # pushes kept here: (row, samples)
-        self._done = [-1] * num_workers  # clock of each worker's last push
-        self._clock = [-1] * num_workers  # and of the last task that it began
-        self._version = [0] * num_workers
-        self._record: list[tuple] = []
+        self.pending: dict[
+            tuple[int, int], tuple[int, Order]
+        ] = {}  # pushes not applied yet: row of the record
+        self.record: list[tuple[Any, ...]] = []  # rows of `Task`
+        self._depth = 2 if spec.transport.pipelined else 1  # tasks that a worker has at once
+        self._done = [-1] * self.num_workers  # clock of each worker's last push
+        self._clock = [-1] * self.num_workers  # and of the last task that it began
         self._cut_rows: dict[tuple[int, int], int] = {}
         self._redone: list[int] = []  # rows of attempts that were lost and made again
-        self._landed: list[tuple] = []
-        self._update_rows: list[tuple] = []
+        self._landed: list[tuple[int, int, float]] = []  # row, update, weight
+        self._update_rows: list[tuple[float, int, int]] = []  # time, tasks, samples
         self._looked = 0
-        self._look = 0 if policy.on_observation is not None else math.inf
-        # Rows until an update must have come, where only updates end the run.
-        self._patience = MOST_TASKS if stop.seconds == math.inf else math.inf
+        self._look = 0 if self.policy.on_observation is not None else math.inf
+        self._last_row = 0  # of the record, in an update
+        # Where the load rule never changes them, sizes are asked once.
+        self._sizes: list[Any] | None = None
+        if self.load.observe is None and self.policy.batch_size is None:
+            self._sizes = [self.load.size(self.load_state, worker) for worker in range(self.num_workers)]
 
     def begin(self) -> Answer:
-        """Every worker starts its clock 0 on version 0 at time 0."""
+        """Every worker starts its clock 0 on version 0 at time 0; in a pipeline, its clock 1 too."""
         size = self.policy.batch_size
-        return Answer(start=[self._start(w, size, True, None, 0.0, 0.0) for w in range(self.num_workers)])
+        tasks = [Start(w, size) for w in range(self.num_workers)]
+        depth, orders = self._depth, []
+        for self._depth in range(1, depth + 1):
+            orders += self._start(tasks, 0.0)
+        return (), (), orders
 
-    def push(
-        self,
-        worker: int,
-        clock: int,
-        time: float,
-        begun: float,
-        computed: float,
-        attempt: int | None = None,
-    ) -> Answer | None:
-        """A push arrives; None where it does not count: it came before, or its task was cancelled."""
-        order = self.flight[worker]
-        if order is None or order.clock != clock or attempt not in (None, order.attempt):
-            self.ignored += 1
-            return None
-        self.journal.append(("push", worker, clock, time, begun, computed))
-        self.flight[worker] = None
+    def find(self, worker: int, clock: int, attempt: int) -> Order | None:
+        """Returns the task of which a push arrives; None: it does not count, and is noted as ignored."""
+        for order in self.flight[worker]:
+            if order.clock == clock and order.attempt == attempt:
+                return order
+        self.ignored += 1
+        return None
+
+    def push(self, order: Order, time: float, begun: float, computed: float) -> Answer:
+        """The push of a task in flight arrives, which was computed from `begun` to `computed`."""
+        worker, clock, size, version, pull, since, _, copy_clock, _ = order
+        policy = self.policy
+        self.flight[worker].remove(order)
+        if self.journal is not None:
+            self.journal.append(("push", worker, clock, time, begun, computed))
         self._done[worker] = clock
-        push = Push(worker, clock, order.version, time, computed - begun, order.batch_size)
+        push = new(Push, (worker, clock, version, time, computed - begun, size))
+        if self._sizes is None:
+            self._observe(push)
+        row = len(self.record)
+        self.record.append((worker, clock, size, version, since if pull else nan, begun, computed, time))
+        kept: tuple[Order, ...] = ()
+        if policy.keep_copy is not None and policy.keep_copy(copy_clock, clock + 1):
+            kept = self._goes_on(order, computed)
+        answer = policy.on_push(self.state, push)
+        try:
+            self.state, (apply, drop, cancel, start) = answer
+            if len(apply):
+                first, its_clock, weight = apply[0]
+            if len(start):
+                _, _, _ = start[0]
+        except (TypeError, ValueError, LookupError):
+            raise mistakes.no_decision(policy, "on_push", answer) from None
+        if len(apply) == 1 and first == worker and its_clock == clock and not (kept or drop or cancel):
+            # The short way of most pushes.
+            self._landed.append((row, self.num_updates, weight))
+            self._updated(row, time, 1, size)
+            return apply, (), () if self.over else self._start(start, time)
+        self.pending[worker, clock] = row, order
+        if apply or start or drop or cancel or row - self._last_row >= MOST_TASKS:
+            return self._carry_out(apply, drop, cancel, start, time, kept)
+        return (), (), kept
+
+    def _observe(self, push: Push) -> None:
+        """Tells a load rule that measures of a push."""
         if self.load.observe is not None:
             self.load_state = self.load.observe(self.load_state, push)
-        self.pending[worker, clock] = (len(self._record), order.batch_size)
-        self._record.append((time, 0, *self._read(order), begun, computed))
-        decision = self._decided("on_push", push)
-        return self._carry_out(decision, time, worker, computed)
+
+    def _goes_on(self, order: Order, computed: float) -> tuple[Order]:
+        """Notes that a worker has kept its copy and begun its next task when it had computed this one."""
+        following = order.following(computed)
+        self._clock[order.worker] = following.clock
+        self.flight[order.worker].append(following)
+        return (following,)
 
     def leave(self, worker: int, time: float) -> Answer:
-        """A worker is gone; what it was working on is lost."""
-        self._tell("on_leave", worker)
-        self.journal.append(("leave", worker, time))
+        """A worker is gone; the tasks that it had are lost."""
+        self._note("leave", worker, time)
         self._cut(worker, time)
         self.present.remove(worker)
         if self.load.on_leave is not None:
             self.load_state = self.load.on_leave(self.load_state, worker)
-        decision = self._decided("on_leave", worker, time)
-        return self._carry_out(decision, time, -1, time)
+        return self._carry_out(*self._decided("on_leave", worker, time), time)
 
     def join(self, worker: int, time: float) -> Answer:
         """A worker is back, without a copy."""
-        self._tell("on_join", worker)
-        self.journal.append(("join", worker, time))
+        self._note("join", worker, time)
         self.present.add(worker)
         if self.load.on_join is not None:
             self.load_state = self.load.on_join(self.load_state, worker)
-        decision = self._decided("on_join", worker, time)
-        return self._carry_out(decision, time, -1, time)
+        return self._carry_out(*self._decided("on_join", worker, time), time)
 
     @property
     def looks(self) -> bool:
@@ -166,36 +200,42 @@ class Server:
 
     def observe(self, *seen: Any) -> None:
         """Shows the policy an `Observation`, whose fields these are."""
-        self.journal.append(("observe", *seen))
+        if self.journal is not None:
+            self.journal.append(("observe", *seen))
         assert self.policy.on_observation is not None
         self.state = self.policy.on_observation(self.state, Observation(*seen))
         self._looked = self.num_updates
-        self._look = next_look(self.policy, self.num_updates)
+        # At first after 0, 1, 2, 4, 8, ... updates.
+        self._look = self.num_updates + min(self.policy.observe_every, max(self.num_updates, 1))
 
     def progress(self, time: float) -> Progress:
         """Returns how far the run has come."""
-        live = {self.num_updates, *(order.version for order in self.flight if order is not None)}
-        live.update(self._record[row][5] for row, _ in self.pending.values())
-        return Progress(time, self.num_updates, self._record, self._landed, live, self._looked)
+        live = {self.num_updates, *(order.version for orders in self.flight for order in orders)}
+        live.update(order.version for _, order in self.pending.values())
+        return Progress(time, self.num_updates, Rows(self.record), self._landed, live, self._looked)
 
     def resume(self, time: float) -> Answer:
-        """The server is back from a checkpoint: tasks that were in flight begin again on what it has."""
-        self.journal.append(("resume", time))
-        orders = [
-            order._replace(version=self.num_updates, pull=True, time=time, attempt=next(self._serial))
-            for order in self.flight
-            if order is not None
-        ]
-        for order in orders:
-            self.flight[order.worker] = order
-            self._version[order.worker] = self.num_updates
-        return Answer(start=orders)
+        """The server is back from a checkpoint: tasks in flight begin again on the version that it has."""
+        if self.journal is not None:
+            self.journal.append(("resume", time))
+        on_pull = self.policy.on_pull
+        for worker, orders in enumerate(self.flight):
+            for place, (_, clock, size, *_) in enumerate(orders):
+                told = NOTHING_TOLD if on_pull is None else on_pull(self.state, worker)
+                again = worker, clock, size, self.num_updates, True, time, next(self._serial), *told
+                orders[place] = Order(*again)
+        return (), (), [order for orders in self.flight for order in orders]
 
     def restore(self, journal: Sequence[tuple[Any, ...]]) -> Server:
-        """Brings a new book to where the one that kept this journal was."""
+        """Brings a new server to where the one that kept this journal was."""
         self.begin()
-        for kind, *arguments in journal:
-            getattr(self, kind)(*arguments)
+        for kind, *happened in journal:
+            if kind == "push":
+                worker, clock, *times = happened
+                (order,) = (order for order in self.flight[worker] if order.clock == clock)
+                self.push(order, *times)
+            else:
+                getattr(self, kind)(*happened)
         return self
 
     @property
@@ -209,143 +249,136 @@ class Server:
         return self._update_rows[-1][2]
 
     def check_alive(self, time: float) -> None:
-        """Raises RuntimeError where nothing will ever happen: nobody works, and nobody is to come."""
+        """Raises RuntimeError where nothing will ever happen: no worker has a task, and none is to come."""
         if not self.over and not any(self.flight):
-            who = f"all {len(self.present)} workers wait" if self.present else "every worker has left"
-            raise RuntimeError(
-                f"{self.policy.name} deadlocks at {time:g} s after {self.num_updates} updates: {who}; "
-                "a decision must start somebody whenever nothing else is in flight"
-            )
+            raise mistakes.deadlock(self.policy, time, self.num_updates, len(self.present))
 
     def trace(self, time: float, metadata: dict[str, Any]) -> Trace:
         """Ends the run at `time` and returns its trace."""
         for worker in range(self.num_workers):
             self._cut(worker, time)
-        tasks = tasks_frame(self._record, self._landed)
+        tasks = tasks_frame(self.record, self._landed)
         if self._redone:
             tasks = tasks.drop(index=self._redone).reset_index(drop=True)
-        return Trace(tasks, updates_frame(self._update_rows), metadata | {"end_time": time}).validate()
+        trace = Trace(tasks, updates_frame(self._update_rows), metadata | {"end_time": time})
+        try:
+            return trace.validate()
+        except ValueError as error:
+            where = f"{self.policy.name} on {self.spec.cluster}"
+            raise ValueError(f"{where} leaves no valid trace: {error}") from error
+
+    def _note(self, hook: str, worker: int, time: float) -> None:
+        if getattr(self.policy, f"on_{hook}") is None:
+            raise mistakes.no_hook(self.policy, f"on_{hook}", worker)
+        if self.journal is not None:
+            self.journal.append((hook, worker, time))
 
     def _decided(self, hook: str, *happened: Any) -> Decision:
         """What the policy decides about something that happened."""
         answer = getattr(self.policy, hook)(self.state, *happened)
         try:
             self.state, (apply, drop, cancel, start) = answer
-            if len(apply):
-                _, _, _ = apply[0]
-            if len(start):
-                _, _, _, _ = start[0]
+            for _, _, _ in apply[:1]:
+                pass
+            for _, _, _ in start[:1]:
+                pass
         except (TypeError, ValueError, LookupError):
-            raise no_decision(self.policy, hook, answer) from None
+            raise mistakes.no_decision(self.policy, hook, answer) from None
         return Decision(apply, drop, cancel, start)
 
-    def _carry_out(self, decision: Decision, time: float, worker: int, computed: float) -> Answer:
-        apply, drop, cancel, start = decision
+    def _carry_out(
+        self,
+        apply: Sequence[tuple[int, int, float]],
+        drop: Sequence[tuple[int, int]],
+        cancel: Sequence[int],
+        start: Sequence[Start],
+        time: float,
+        kept: tuple[Order, ...] = (),
+    ) -> Answer:
+        """Carries out a decision; `kept` is the task that a worker has begun without the server."""
+        pending, keeps = self.pending, self.policy.keep_copy
         if apply:
             samples = 0
-            for w, clock, weight in apply:
-                if (w, clock) not in self.pending:
-                    raise not_at_server(self.policy, "applies", (w, clock))
-                row, count = self.pending.pop((w, clock))
-                samples += count
+            for worker, clock, weight in apply:
+                found = pending.pop((worker, clock), None)
+                if found is None:
+                    raise mistakes.not_at_server(self.policy, "applies", (worker, clock))
+                row, order = found
+                if keeps is not None and weight != order.weight and keeps(order.copy_clock, clock + 1):
+                    raise mistakes.other_weight(self.policy, order, weight)
+                samples += order.batch_size
                 self._landed.append((row, self.num_updates, weight))
-            self.num_updates += 1
-            self.samples += samples
-            if self._patience < math.inf:
-                self._patience = len(self._record) + MOST_TASKS
-            self._update_rows.append((time, len(apply), samples))
-            if self.num_updates >= self.stop.updates or self.samples >= self.stop.samples:
-                self.over = True
-                return Answer(apply)
-        elif len(self._record) > self._patience:
-            raise never_updates(self.policy, time, self.num_updates)
+            self._updated(len(self.record), time, len(apply), samples)
+            if self.over:
+                return apply, (), ()
+        elif len(self.record) - self._last_row > MOST_TASKS and self.spec.stop.seconds == math.inf:
+            raise mistakes.never_updates(self.policy, time, self.num_updates, MOST_TASKS)
         for key in drop:
-            if self.pending.pop(key, None) is None:
-                raise not_at_server(self.policy, "drops", key)
-        for w in cancel:
-            if not 0 <= w < self.num_workers:
-                raise ValueError(f"{self.policy.name} cancels worker {w}, which is not there, at {time:g} s")
-            self._cut(w, time)
-        orders = [
-            self._start(w, asked, pull, clock, time, computed if w == worker and not pull else time)
-            for w, asked, pull, clock in start
-        ]
-        return Answer(apply, cancel, orders)
+            if pending.pop(key, None) is None:
+                raise mistakes.not_at_server(self.policy, "drops", key)
+        for worker in cancel:
+            if not 0 <= worker < self.num_workers:
+                raise mistakes.unknown_worker(self.policy, "cancels", worker, time)
+            self._cut(worker, time)
+        return apply, cancel, [*kept, *self._start(start, time)]
 
-    def _start(
-        self, w: int, asked: int | None, pull: bool, clock: int | None, time: float, since: float
-    ) -> Order:
-        if w not in self.present or self.flight[w] is not None:
-            fault = "is busy" if w in self.present else "is not there"
-            raise ValueError(f"{self.policy.name} starts worker {w}, which {fault}, at {time:g} s")
-        if clock is None:
-            clock = self._clock[w] + 1
-        elif clock <= self._done[w]:
-            raise back_in_time(self.policy, w, clock, self._done[w])
-        self._clock[w] = clock
-        rule: Any = self.policy
-        size = asked
-        if size is None:
-            rule, size = self.load, self.load.size(self.load_state, w)
-        size = checks.integer(f"{rule.name}, worker {w}, clock {clock}", size, low=1, why="samples of a task")
-        if pull:
-            self._version[w] = self.num_updates
-        elif self.pulls_only:
-            raise keeps_copies(self.policy, w)
-        if (w, clock) in self._cut_rows:
-            self._redone.append(self._cut_rows.pop((w, clock)))
-        order = Order(w, clock, size, self._version[w], pull, since, next(self._serial))
-        self.flight[w] = order
-        return order
+    def _updated(self, row: int, time: float, tasks: int, samples: int) -> None:
+        """Counts an update."""
+        self.num_updates += 1
+        self.samples += samples
+        self._last_row = row
+        self._update_rows.append((time, tasks, samples))
+        stop = self.spec.stop
+        if self.num_updates >= stop.updates or self.samples >= stop.samples:
+            self.over = True
 
-    def _read(self, order: Order) -> tuple[int, int, int, int, float]:
-        pulled = order.time if order.pull else math.nan
-        return order.worker, order.clock, order.batch_size, order.version, pulled
+    def _start(self, start: Sequence[Start], time: float) -> list[Order]:
+        """Gives out tasks; a worker whose pipeline is empty gets as many as fill it."""
+        orders = []
+        version, clocks, depth, on_pull = self.num_updates, self._clock, self._depth, self.policy.on_pull
+        for worker, asked, ahead in start:
+            if worker not in self.present or len(self.flight[worker]) >= depth:
+                raise mistakes.cannot_start(self.policy, worker, worker in self.present, time)
+            flight = self.flight[worker]
+            while True:
+                clock = clocks[worker] + 1
+                if ahead is not None:
+                    clock = self._ahead(worker, ahead, clock if flight else 0)
+                clocks[worker] = clock
+                size = asked
+                if size is None:
+                    sizes = self._sizes
+                    size = self.load.size(self.load_state, worker) if sizes is None else sizes[worker]
+                if type(size) is not int or size < 1:
+                    size = self._size(worker, clock, size, self.load if asked is None else self.policy)
+                if self._cut_rows and (worker, clock) in self._cut_rows:
+                    self._redone.append(self._cut_rows.pop((worker, clock)))
+                copy, weight = NOTHING_TOLD if on_pull is None else on_pull(self.state, worker)
+                attempt = next(self._serial)
+                order = new(Order, (worker, clock, size, version, True, time, attempt, copy, weight))
+                flight.append(order)
+                orders.append(order)
+                if len(flight) == depth:
+                    break
+        return orders
+
+    def _ahead(self, worker: int, clock: int, least: int) -> int:
+        """Returns the clock that a policy asks for; in a pipeline one that is not being computed."""
+        if clock <= self._done[worker]:
+            raise mistakes.back_in_time(self.policy, worker, clock, self._done[worker])
+        return max(clock, least)
+
+    def _size(self, worker: int, clock: int, size: Any, rule: Any) -> int:
+        """Returns the samples of a task, checked."""
+        name = f"{rule.name}, worker {worker}, clock {clock}"
+        return checks.integer(name, size, low=1, why="samples of a task")
 
     def _cut(self, worker: int, time: float) -> None:
-        """Records a worker's task that never arrives, if it has one: its last phase ends now."""
-        order = self.flight[worker]
-        if order is not None:
-            self.flight[worker] = None
-            begun, end = self.plan(order)
-            self._cut_rows[worker, order.clock] = len(self._record)
-            self._record.append((math.nan, 0, *self._read(order), min(begun, time), min(end, time)))
-
-    def _tell(self, hook: str, worker: int) -> None:
-        if getattr(self.policy, hook) is None:
-            raise ValueError(
-                f"{self.policy.name} has no {hook}, but worker {worker} leaves or joins; "
-                "a policy needs both for a cluster whose workers crash or hang"
-            )
-
-
-def keeps_copies(policy: Policy, worker: int) -> ValueError:
-    """What to raise where a worker goes on with its copy, but the server must know what it computes on."""
-    return ValueError(
-        f"policy: got {policy.name}, which lets worker {worker} keep its copy, which only it knows; "
-        "allowed with delay compensation, codecs or a pipeline is one all of whose tasks pull"
-    )
-
-
-def next_look(policy: Policy, num_updates: int) -> int:
-    """Returns after how many updates a policy sees its training next: at first after 0, 1, 2, 4, 8, ..."""
-    return num_updates + min(policy.observe_every, max(num_updates, 1))
-
-
-def never_updates(policy: Policy, time: float, num_updates: int) -> RuntimeError:
-    """What to raise where a run would go on for ever."""
-    return RuntimeError(
-        f"{policy.name} makes no update: {MOST_TASKS:,} tasks arrived since update {num_updates}, by "
-        f"{time:g} s; are they all dropped, or never applied? `seconds=` ends a run without updates"
-    )
-
-
-def no_decision(policy: Policy, hook: str, answer: Any) -> ValueError:
-    """What to raise where a policy's answer is none."""
-    allowed = "a state and a Decision, with lists of (worker, clock, weight) to apply and of Start to start"
-    return ValueError(f"{policy.name}, {hook}: got {answer!r}, allowed is {allowed}")
-
-
-def back_in_time(policy: Policy, worker: int, clock: int, last: int) -> ValueError:
-    """What to raise where a policy starts a clock that has been."""
-    return ValueError(f"{policy.name} starts clock {clock} of worker {worker}, which has done clock {last}")
+        """Records tasks of a worker that never arrive: the phase that each is in ends now."""
+        for order in self.flight[worker]:
+            begun, end = self._plan(order)
+            self._cut_rows[worker, order.clock] = len(self.record)
+            pulled = order.time if order.pull else nan
+            times = pulled, min(begun, time), min(end, time), nan
+            self.record.append((worker, order.clock, order.batch_size, order.version, *times))
+        self.flight[worker] = []

@@ -5,36 +5,35 @@ The same loop runs in a thread and in an actor; what differs is how messages tra
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import queue
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 
-from dmlcore.cluster.faults import Faults
+from dmlcore.engines.job import Job
 from dmlcore.engines.server import Order
-from dmlcore.engines.timing import Timing
-from dmlcore.training.coding import Coder
-from dmlcore.training.steps import State, Stepper
+from dmlcore.training.steps import State
 
 
 class Assignment(NamedTuple):
-    """To a worker: begin a task, whatever you are at.
+    """To a worker: begin a task when those before it are done.
 
     Args:
         order: the task.
         sent: when, seconds on the server's clock.
-        state: parameters and optimizer state, where the worker pulls.
-        weight: that its last gradient had in an update, where it keeps its copy.
+        state: parameters and optimizer state, which the worker pulls.
     """
 
     order: Order
     sent: float
     state: Any
-    weight: float
 
 
 class Freeze(NamedTuple):
@@ -44,7 +43,7 @@ class Freeze(NamedTuple):
 
 
 class Idle(NamedTuple):
-    """To a worker: throw your task away."""
+    """To a worker: throw your tasks away."""
 
 
 class Stop(NamedTuple):
@@ -124,6 +123,58 @@ class Clock:
         return (time.monotonic() - self._zero) / self.scale
 
 
+class Outbox:
+    """A worker's link to the server: messages arrive in their order, each when it is due.
+
+    Args:
+        clock: that due times are on.
+        send: sends a message to the server.
+    """
+
+    def __init__(self, clock: Clock, send: Callable[[Any], None]):
+        self._clock, self._send = clock, send
+        self._waiting: list[tuple[float, int, Any]] = []
+        self._number, self._last, self._closed = itertools.count(), 0.0, False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def put(self, message: Any, due: float, ordered: bool = True) -> None:
+        """Sends a message at a time, and not before those that were put in order before it."""
+        with self._changed:
+            if ordered:
+                due = self._last = max(due, self._last)
+            if not self._waiting and due <= self._clock.now():
+                self._send(message)
+                return
+            heapq.heappush(self._waiting, (due, next(self._number), message))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="link of a worker", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Throws away what has not been sent."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                left = 0.0
+                while not self._closed and (not self._waiting or (left := self._left()) > 0):
+                    self._changed.wait(min(left, threading.TIMEOUT_MAX) if self._waiting else None)
+                if self._closed:
+                    return
+                self._send(heapq.heappop(self._waiting)[2])
+
+    def _left(self) -> float:
+        """Returns the real seconds until the next message is due."""
+        return (self._waiting[0][0] - self._clock.now()) * self._clock.scale
+
+
 class Worker:
     """One worker: `run` until it is told to stop.
 
@@ -131,14 +182,12 @@ class Worker:
         worker: its number.
         inbox: messages to it.
         send: sends a message to the server.
-        stepper: its arithmetic.
+        job: the run.
         clock: the server's, or one that follows it.
-        follows: whether to set the clock by each assignment: it then counts a message's way as no time.
-        timing: of tasks, injected as sleeps; None: it is as fast as it is.
-        faults: of its pushes.
         sizes: of its tasks, to compile for them before the clock starts.
         hire: serial number of this start.
-        coder: its end of links that change values.
+        device: that it computes on; None: JAX's.
+        follows: whether to set the clock by each assignment: it then counts a message's way as no time.
     """
 
     def __init__(
@@ -146,103 +195,133 @@ class Worker:
         worker: int,
         inbox: queue.Queue,
         send: Callable[[Any], None],
-        stepper: Stepper,
+        job: Job,
         clock: Clock,
-        timing: Timing | None,
-        faults: Faults,
         sizes: Sequence[int],
         hire: int,
+        device: Any = None,
         follows: bool = False,
-        coder: Coder | None = None,
     ):
-        self._worker, self._inbox, self._send, self._stepper = worker, inbox, send, stepper
-        self._clock, self._timing, self._faults, self._follows = clock, timing, faults, follows
-        self._sizes, self._hire, self._coder = sizes, hire, coder
-        self._state: State = stepper.start()
-        self._gradient: Any = None
+        self._worker, self._inbox, self._send, self._clock = worker, inbox, send, clock
+        self._sizes, self._hire, self._follows = sizes, hire, follows
+        self._stepper, self._links, self._faults = job.stepper(device), job.links(), job.spec.faults
+        self._state: State = self._stepper.start()
+        self._coder = job.coder(worker, self._state[0])
+        self._keep_copy, self._pipelined = job.spec.policy.keep_copy, job.spec.transport.pipelined
+        self._outbox = Outbox(clock, send)
+        self._tasks: deque[Assignment] = deque()  # that it was told to begin
+        self._held: Arrival | None = None  # in a pipeline: what it sends when it begins its next task
+        self._free = 0.0  # when it had computed its last task
         self._awake = 0.0  # when the last freeze ends
-        self._copies: list[threading.Timer] = []  # of pushes, on their way
 
     def run(self) -> None:
-        """Carries out assignments, each until it is done or another message comes."""
+        """Carries out assignments, one after the other, each until it is done or thrown away."""
         task = -1
         try:
-            for size in self._sizes:
-                gradient = self._stepper.gradient(self._state[0], self._worker, 0, size)
-            self._stepper.step(self._stepper.weighed(1.0, gradient), self._state)
-            if self._coder is not None:
-                self._coder.compile(self._state[0], gradient)
+            self._compile()
             self._send(Ready(self._worker, self._hire))
-            message = self._inbox.get()
-            while not isinstance(message, Stop):
-                if isinstance(message, Freeze):
-                    self._freeze(message)
-                following = None
-                if isinstance(message, Assignment):
-                    task = message.order.clock
-                    following = self._carry_out(message)
-                message = self._inbox.get() if following is None else following
+            while True:
+                if not self._tasks and self._take(self._inbox.get()):
+                    return
+                while self._tasks:
+                    assignment = self._tasks.popleft()
+                    order: Order | None = assignment.order
+                    while order is not None:
+                        task = order.clock
+                        message, order = self._carry_out(order, assignment.state)
+                        if message is not None and self._take(message):
+                            return
         except Exception as error:  # whatever a problem of one's own raises: the server tells the user
             self._send(Failure.of(self._worker, task, error))
         finally:
-            for copy in self._copies:
-                copy.cancel()
+            self._outbox.close()
 
-    def _carry_out(self, assignment: Assignment) -> Any:
-        """Works off a task and sends its push; returns the message that came in between, if one did."""
-        order = assignment.order
-        if self._follows:
-            self._clock.set(assignment.sent)
+    def _compile(self) -> None:
+        for size in self._sizes:
+            gradient = self._stepper.gradient(self._state[0], self._worker, 0, size)
+        self._stepper.step(self._stepper.weighed(1.0, gradient), self._state)
+        if self._coder is not None:
+            self._coder.compile(self._state[0], gradient)
+
+    def _take(self, message: Any) -> bool:
+        """Takes a message; returns whether it is the end."""
+        if isinstance(message, Freeze):
+            self._awake = max(self._awake, self._clock.now() + message.seconds)
+        elif isinstance(message, Assignment):
+            if self._follows:
+                self._clock.set(message.sent)
+            self._tasks.append(message)
+        else:
+            self._tasks.clear()
+            self._held = None
+        return isinstance(message, Stop)
+
+    def _carry_out(self, order: Order, state: Any) -> tuple[Any, Order | None]:
+        """Computes a task and sends its push.
+
+        Returns:
+            The message that ended it early, or None; the task that the worker begins by itself, or None.
+        """
         late = max(0.0, self._awake - order.time)
-        due = (order.time, order.time) if self._timing is None else self._timing.computing(order)
-        if (message := self._wait(due[0] + late)) is not None:
-            return message
-        # Where latencies are injected, who wakes up late makes up for it: what it should take is what counts.
-        begun = self._clock.now() if self._timing is None and order.pull else due[0] + late
+        due = (order.time, order.time)
+        if self._links is not None:
+            due = self._links.computing(order.worker, order.clock, order.batch_size, order.pull, order.time)
+        begins = max(due[0] + late, self._free) if self._pipelined else due[0] + late
+        message, begun = self._wait(begins)
+        if message is not None:
+            return message, None
+        ends = due[1] + begun - due[0]
+        # Where latencies are injected, a task takes what it should, however late the worker wakes up.
+        if self._links is None and order.pull:
+            begun = self._clock.now()
+        if self._held is not None:
+            self._push(self._held, begun)
+            self._held = None
         if order.pull:
-            self._state = self._stepper.put(assignment.state)
+            self._state = self._stepper.put(state)
             if self._coder is not None:
                 self._state = self._coder.received(order.clock, self._state[0]), self._state[1]
-        else:  # its own update, on its own copy
-            own = self._stepper.weighed(assignment.weight, self._gradient)
-            self._state = self._stepper.step(own, self._state)
-        self._gradient = self._stepper.gradient(self._state[0], order.worker, order.clock, order.batch_size)
+        gradient = self._stepper.gradient(self._state[0], order.worker, order.clock, order.batch_size)
         if self._coder is not None:
-            self._gradient = jax.block_until_ready(self._coder.sent(order.clock, self._gradient))
-        if (message := self._wait(due[1] + late)) is not None:
-            return message
-        computed = self._clock.now()
-        push = Arrival(order.worker, order.clock, order.attempt, begun, computed, self._gradient)
-        first, *copies = self._faults.deliveries(order.worker, order.clock)
-        arrival = computed + first
-        if self._timing is not None:
-            # Who kept a copy may have computed before the answer to its last push came: this is on its way.
-            arrival = due[1] + late + self._timing.pushing(order.worker, order.clock) + first
-        if (message := self._wait(arrival, sent=True)) is not None:
-            return message
-        self._send(push)
+            gradient = jax.block_until_ready(self._coder.sent(order.clock, gradient))
+        message, computed = self._wait(ends)
+        if message is not None:
+            return message, None
+        self._free = computed = max(computed, self._clock.now())
+        push = Arrival(order.worker, order.clock, order.attempt, begun, computed, gradient)
+        if self._pipelined:
+            self._held = push
+            return None, None
+        self._push(push, computed)
+        if self._keep_copy is None or not self._keep_copy(order.copy_clock, order.clock + 1):
+            return None, None
+        self._state = self._stepper.step(self._stepper.weighed(order.weight, gradient), self._state)
+        return None, order.following(computed)
+
+    def _push(self, push: Arrival, departs: float) -> None:
+        """Sends a push, and again where a fault doubles it."""
+        first, *copies = self._faults.deliveries(push.worker, push.clock)
+        arrival = departs + first
+        if self._links is not None:
+            arrival += self._links.push_seconds(push.worker, push.clock)
+        self._outbox.put(push, arrival)
         for later in copies:
-            timer = threading.Timer(later * self._clock.scale, self._send, [push])
-            timer.daemon = True
-            timer.start()
-            self._copies.append(timer)
-        return None
+            self._outbox.put(push, arrival + later, ordered=False)
 
-    def _freeze(self, message: Freeze) -> None:
-        self._awake = max(self._awake, self._clock.now() + message.seconds)
+    def _wait(self, until: float) -> tuple[Any, float]:
+        """Sleeps until a time, which a freeze puts off.
 
-    def _wait(self, until: float, sent: bool = False) -> Any:
-        """Sleeps until a time; returns the message that woke it up before, if one did.
-
-        A freeze puts it off, unless what it waits for is under way already.
+        Returns:
+            The message that throws the task away, or None; and the time.
         """
         while (left := (until - self._clock.now()) * self._clock.scale) > 0:
             try:
                 message = self._inbox.get(timeout=min(left, threading.TIMEOUT_MAX))
             except queue.Empty:
-                return None
-            if not isinstance(message, Freeze):
-                return message
-            self._freeze(message)
-            until += 0.0 if sent else message.seconds
-        return None
+                break
+            if isinstance(message, Idle | Stop):
+                return message, until
+            if isinstance(message, Freeze):
+                until += message.seconds
+            self._take(message)
+        return None, until

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import inspect
 import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,15 +19,13 @@ from dmlcore import checks
 from dmlcore.checks import check_kind, check_seed, several
 from dmlcore.cluster import Cluster
 from dmlcore.engines.engine import Engine, resolve
-from dmlcore.engines.ray_cluster import spread
-from dmlcore.engines.stop import stop_rule
-from dmlcore.experiments.runs import check_optimizer, check_until, histories, timeline, train
+from dmlcore.engines.on_ray.connection import spread
+from dmlcore.engines.spec import RunSpec, check_until
+from dmlcore.experiments.runs import check_optimizer, histories, run, run_spec, timeline
 from dmlcore.problems.problem import Problem
-from dmlcore.training.compiled import Replay
 from dmlcore.types import Method, Policy
 
 T = TypeVar("T")
-OPTIONS = ("updates", "seconds", "samples", "batch_size", "load", "transport", "engine")
 EXECUTORS = {"threads": None, "ray": None}
 
 
@@ -161,27 +161,30 @@ def _run_all(
         checks.fail("checkpoint", options["checkpoint"], "none: single runs of `train` keep one")
     if "seed" in options:
         checks.fail("seed", options["seed"], "`seeds`, the seeds to compare over")
+    engine = resolve(options.pop("engine", "simulate"))
     for name in options:
-        checks.choice("argument", name, dict.fromkeys(OPTIONS))
-    stop_rule(*(options.get(name) for name in ("updates", "seconds", "samples")))
+        checks.choice("argument", name, dict.fromkeys(run_options()))
     check_until(until)
     each = {name: _method(name, method, problem) for name, method in methods.items()}
+    specs = {name: run_spec(problem, method, cluster, **options) for name, method in each.items()}
     checks.choice("executor", executor, EXECUTORS)
-    engine = resolve(options.pop("engine", "simulate"))
-    work = Work(problem, cluster, [*optimizers.values()], engine, until, eval_every, options)
+    work = Work(problem, [*optimizers.values()], engine, until, eval_every)
     # Methods in turn, so that those at work side by side compile different loops.
     runs = [(name, seed) for seed in seeds for name in each]
-    items = [(each[name], seed) for name, seed in runs]
+    items = [(dataclasses.replace(specs[name], seed=seed), each[name].optimizer) for name, seed in runs]
     if executor == "ray" and engine.record is not None:
         checks.fail("executor", executor, "'threads' for engines with a real clock")
     if executor == "ray":
         found = spread(_histories, work, items)
-    elif engine.record is not None or engine.driver is not Replay:
+    elif engine.record is not None or engine.driver is not None:
         found = [
             _histories(work, item) for item in items
         ]  # one after the other: each has the machine to itself
     elif jax.default_backend() != "cpu":
-        lanes = {name: _side_by_side(work, method, seeds) for name, method in each.items()}
+        lanes = {
+            name: _side_by_side(work, [item for run, item in zip(runs, items, strict=True) if run[0] == name])
+            for name in each
+        }
         found = [lanes[name][i] for i in range(len(seeds)) for name in each]
     else:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -197,58 +200,57 @@ def _run_all(
 
 
 class Work(NamedTuple):
-    """What all runs of a comparison share; options are those of `timeline`."""
+    """What all runs of a comparison share."""
 
     problem: Problem
-    cluster: Cluster
     optimizers: list[optax.GradientTransformation]
     engine: Engine
     until: Mapping[str, float] | None
     eval_every: int | None
-    options: dict[str, Any]
 
 
-def _options(work: Work, method: Method) -> dict[str, Any]:
-    own = {"load": method.load, "transport": method.transport}
-    return work.options | {name: value for name, value in own.items() if value is not None}
+Item = tuple[RunSpec, Any]  # a run, and its method's own optimizer or None
 
 
-def _histories(work: Work, item: tuple[Method, int]) -> list[pd.DataFrame]:
-    """Histories of a method on a seed, one for each optimizer; what does not depend on it is made once."""
-    method, seed = item
-    problem, cluster, optimizers, engine, until, eval_every, _ = work
-    options = _options(work, method) | {"seed": seed}
-    distinct = [method.optimizer] if method.optimizer else optimizers
-    if _timeline_first(engine, method):
-        trace = timeline(problem, cluster, method.policy, engine=engine, **options)
+def run_options() -> list[str]:
+    """Returns the names of options that runs of a comparison share: those of `RunSpec.checked`."""
+    given = inspect.signature(RunSpec.checked).parameters.values()
+    return [
+        each.name
+        for each in given
+        if each.kind is each.KEYWORD_ONLY and each.name not in ("seed", "parameter_bytes", "tensor_sizes")
+    ]
+
+
+def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
+    """Histories of a run, one for each optimizer; what does not depend on it is made once."""
+    (spec, own), (problem, optimizers, engine, until, eval_every) = item, work
+    distinct = [own] if own else optimizers
+    if _timeline_first(engine, spec):
+        trace = timeline(problem, spec, None, engine)
         found = [histories([trace], problem, [optimizer], until, eval_every)[0] for optimizer in distinct]
     else:
-        options |= {"until": until, "eval_every": eval_every, "engine": engine}
-        runs = [train(problem, cluster, method.policy, optimizer, **options) for optimizer in distinct]
-        found = [run.history for run in runs]
-    return found * len(optimizers) if method.optimizer else found
+        found = [run(problem, spec, optimizer, engine, until, eval_every).history for optimizer in distinct]
+    return found * len(optimizers) if own else found
 
 
-def _timeline_first(engine: Engine, method: Method) -> bool:
+def _timeline_first(engine: Engine, spec: RunSpec) -> bool:
     """Whether timelines are made without training, and are the same whatever the optimizer."""
-    return engine.record is None and engine.driver is Replay and method.policy.on_observation is None
+    return engine.record is None and engine.driver is None and spec.policy.on_observation is None
 
 
-def _side_by_side(work: Work, method: Method, seeds: Sequence[int]) -> list[list[pd.DataFrame]]:
+def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]:
     """The same for all seeds, as lanes of one `vmap`: on an accelerator, which a single run leaves idle."""
-    if not _timeline_first(work.engine, method):
-        return [_histories(work, (method, seed)) for seed in seeds]
-    options = _options(work, method)
-    traces = [
-        timeline(work.problem, work.cluster, method.policy, engine=work.engine, seed=seed, **options)
-        for seed in seeds
-    ]
-    distinct = [method.optimizer] if method.optimizer else work.optimizers
+    first, own = items[0]
+    if not _timeline_first(work.engine, first):
+        return [_histories(work, item) for item in items]
+    traces = [timeline(work.problem, spec, None, work.engine) for spec, _ in items]
+    distinct = [own] if own else work.optimizers
     lanes = [(trace, optimizer) for trace in traces for optimizer in distinct]
     of_lanes, optimizers = zip(*lanes, strict=True)
     found = histories(of_lanes, work.problem, optimizers, work.until, work.eval_every)
     by_seed = [found[i : i + len(distinct)] for i in range(0, len(found), len(distinct))]
-    return [own * len(work.optimizers) for own in by_seed] if method.optimizer else by_seed
+    return [each * len(work.optimizers) for each in by_seed] if own else by_seed
 
 
 def _map(pool: ThreadPoolExecutor, function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:

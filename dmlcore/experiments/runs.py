@@ -14,12 +14,11 @@ import optax
 import pandas as pd
 
 from dmlcore import checks, notebook
-from dmlcore.checks import check_kind, check_seed
+from dmlcore.checks import check_kind
 from dmlcore.cluster import Cluster
-from dmlcore.engines.engine import resolve
-from dmlcore.engines.setup import Job, Setup
-from dmlcore.engines.stop import stop_rule
-from dmlcore.methods.transport import resolve as resolve_transport
+from dmlcore.engines.engine import Engine, resolve
+from dmlcore.engines.job import Job
+from dmlcore.engines.spec import RunSpec, check_until
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.trace.accounts import accounts
@@ -29,7 +28,7 @@ from dmlcore.training.coding import coding_by, remembers
 from dmlcore.training.compiled import Replay
 from dmlcore.training.turns import check_additive
 from dmlcore.training.watch import TrainingWatch
-from dmlcore.types import Load, Policy, Transport
+from dmlcore.types import Load, Method, Policy, Transport
 
 _Evaluations = list[tuple[int, dict[str, Any]]]  # (update, metrics)
 _Trained = tuple[_Evaluations, Any]  # and the final parameters
@@ -62,7 +61,7 @@ class Run:
 def train(
     problem: Problem,
     cluster: Cluster,
-    policy: Policy,
+    policy: Policy | Method,
     optimizer: optax.GradientTransformation,
     *,
     updates: int | None = None,
@@ -72,6 +71,7 @@ def train(
     batch_size: int = 32,
     load: Load | str | None = None,
     transport: Transport | str | None = None,
+    compensation: float = 0.0,
     engine: Any = "simulate",
     seed: int = 0,
     eval_every: int | None = None,
@@ -86,7 +86,8 @@ def train(
     Args:
         problem: what is trained, from `dmlcore.problems`.
         cluster: on what.
-        policy: the server's rule, such as `ssp(staleness=3)`.
+        policy: the server's rule, such as `ssp(staleness=3)`; or a `Method`, with a load, transport,
+            compensation or optimizer of its own.
         optimizer: optax optimizer, which the server applies to every update's weighted gradient; for additive
             problems `optax.identity()`, or `optax.scale` where their parameters are no whole numbers.
         updates: stop after so many server updates. Give exactly one of `updates`, `seconds`, `samples`.
@@ -98,8 +99,10 @@ def train(
         load: rule for the batch sizes, object or name, where the policy does not size tasks itself. Default:
             `equal`.
         transport: what is sent, object or name. Default: `plain`.
+        compensation: lambda of delay compensation, >= 0: of a gradient g that was taken on w_read the server
+            takes g + lambda g * g * (w - w_read), with w what it has now (DC-ASGD, Zheng et al. 2017).
         engine: "simulate", "devices", "threads" or "ray"; or one of `dmlcore.engines` with its own settings,
-            such as `dml.engines.threads(time_scale=0.1)`; or a function like `simulate`. On a real clock
+            such as `dml.engines.threads(time_scale=0.1)`. On a real clock
             (threads, ray) the history is that of the replayed trace, and `until` cuts the run afterwards.
         seed: of everything random.
         eval_every: updates between evaluations. Default: a fiftieth of the run.
@@ -123,70 +126,92 @@ def train(
         True
     """
     check_kind("problem", problem, Problem)
-    check_kind("cluster", cluster, Cluster)
-    check_kind("policy", policy, Policy)
+    if isinstance(policy, Method):
+        optimizer = policy.optimizer or optimizer
     check_optimizer(optimizer, problem)
+    spec = run_spec(
+        problem,
+        policy,
+        cluster,
+        updates=updates,
+        seconds=seconds,
+        samples=samples,
+        batch_size=batch_size,
+        load=load,
+        transport=transport,
+        compensation=compensation,
+        seed=seed,
+    )
+    return run(problem, spec, optimizer, resolve(engine), until, eval_every, checkpoint)
+
+
+def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **options: Any) -> RunSpec:
+    """Returns the run that arguments of `train` ask for, with the sizes of the problem's parameters."""
+    sizes: dict[str, Any] = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
+    spec = RunSpec.checked(method, cluster, **options, **sizes)
+    if problem.additive:
+        size = spec.batch_size if spec.policy.batch_size is None else spec.policy.batch_size
+        check_additive(problem, spec.metadata(""), [size, *spec.policy.sizes])
+    return spec
+
+
+def run(
+    problem: Problem,
+    spec: RunSpec,
+    optimizer: optax.GradientTransformation,
+    engine: Engine,
+    until: Mapping[str, float] | None = None,
+    eval_every: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> Run:
+    """Trains a problem as `train` does, given the run that was asked for."""
     check_until(until)
-    options: dict[str, Any] = {"updates": updates, "seconds": seconds, "samples": samples}
-    options |= {"batch_size": batch_size, "load": load, "transport": transport}
-    options["seed"] = check_seed("seed", seed)
-    engine = resolve(engine)
     if engine.record is None:
-        trace = timeline(problem, cluster, policy, engine=engine, optimizer=optimizer, **options)
-        trained = _trained([trace], problem, [optimizer], until, eval_every, engine.driver, checkpoint)
+        trace = timeline(problem, spec, optimizer, engine)
+        driver = engine.driver or Replay
+        trained = _trained([trace], problem, [optimizer], until, eval_every, driver, checkpoint)
         return _runs([trace], trained)[0]
-    options |= {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
-    setup = Setup.checked(policy, cluster, **options)
-    _check_additive(problem, setup)
-    if setup.transport.pipelined:
-        checks.fail("transport", transport, f"one that is not pipelined, on the real clock of {engine.name}")
-    coding = coding_by(setup.transport)
+    coding = coding_by(spec.transport)
+    if spec.transport.own_steps:
+        checks.fail(
+            "transport",
+            spec.transport.name,
+            f"one without own_steps, on the real clock of {engine.name}: its workers do not know the "
+            "optimizer's state at the time of an update",
+        )
     if checkpoint is not None and coding and remembers(coding):
         allowed = "one without a memory, for a run on a real clock that can be resumed"
-        checks.fail("transport", transport, allowed)
+        checks.fail("transport", spec.transport.name, allowed)
     folder = None if checkpoint is None else os.path.abspath(checkpoint)
-    trace, params = engine.record(Job(setup, problem, optimizer, engine.time_scale, folder))
-    run = replay(trace, problem, optimizer, until=until, eval_every=eval_every)
-    return run if run.trace is not trace else dataclasses.replace(run, params=params)
+    trace, params = engine.record(Job(spec, problem, optimizer, engine.time_scale, folder))
+    ran = replay(trace, problem, optimizer, until=until, eval_every=eval_every)
+    return ran if ran.trace is not trace else dataclasses.replace(ran, params=params)
 
 
 def timeline(
-    problem: Problem,
-    cluster: Cluster,
-    policy: Policy,
-    *,
-    engine: Any = "simulate",
-    optimizer: optax.GradientTransformation | None = None,
-    seed: int = 0,
-    updates: int | None = None,
-    seconds: float | None = None,
-    samples: int | None = None,
-    **options: Any,
+    problem: Problem, spec: RunSpec, optimizer: optax.GradientTransformation | None, engine: Engine
 ) -> Trace:
-    """Returns the trace of a run without training, with what the problem's parameters weigh on the links.
-
-    A policy that watches its training needs the optimizer; it is trained as far as the policy looks.
-    """
-    check_kind("problem", problem, Problem)
-    check_kind("cluster", cluster, Cluster)
-    check_kind("policy", policy, Policy)
-    stop_rule(updates, seconds, samples)
-    options |= {"updates": updates, "seconds": seconds, "samples": samples, "seed": check_seed("seed", seed)}
-    run = resolve(engine).timeline
-    if run is None:
+    """Returns the trace of a run on a virtual clock; a policy that watches is trained as far as it looks."""
+    if engine.timeline is None:
         checks.fail("engine", engine, "one with a virtual clock, for a timeline without training")
-    options |= {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
-    if problem.additive:
-        _check_additive(problem, Setup.checked(policy, cluster, **options))
-    if policy.on_observation is not None:
-        check_optimizer(optimizer, problem)
-        pipelined = resolve_transport(options.get("transport")).pipelined
-        lock_step = policy.staleness == 0 and not pipelined
-        workers = cluster.num_workers
-        options["watch"] = TrainingWatch(
-            problem, optimizer, options["seed"], workers, lock_step, policy.compensation
+    coding = coding_by(spec.transport)
+    if coding and remembers(coding) and spec.faults.forget:
+        checks.fail(
+            "transport",
+            spec.transport.name,
+            "one whose codecs have no memory, where a worker or the server crashes: it loses its memory",
         )
-    trace = run(policy, cluster, **options)
+    watch = None
+    if spec.policy.on_observation is not None:
+        check_optimizer(optimizer, problem)
+        if coding:
+            checks.fail(
+                "transport", spec.transport.name, f"one that sends values as they are, for {spec.policy}"
+            )
+        lock_step = spec.policy.max_lead == 0 and not spec.transport.pipelined
+        workers = spec.cluster.num_workers
+        watch = TrainingWatch(problem, optimizer, spec.seed, workers, lock_step, spec.compensation)
+    trace = engine.timeline(spec, watch)
     trace.metadata["problem"] = problem.name
     return trace
 
@@ -351,21 +376,6 @@ def check_optimizer(optimizer: Any, problem: Problem | None = None) -> None:
         checks.fail("optimizer", optimizer, "an optax optimizer, such as optax.sgd(0.1)")
     if problem is not None and problem.additive:
         factor(problem, optimizer)
-
-
-def check_until(until: Mapping[str, float] | None) -> dict[str, float]:
-    """Returns targets by metric, checked."""
-    if until is None:
-        return {}
-    if not isinstance(until, Mapping) or not until:
-        checks.fail("until", until, "a metric and its target, such as dict(loss=0.1)")
-    return {name: checks.real(f"until[{name!r}]", target) for name, target in until.items()}
-
-
-def _check_additive(problem: Problem, setup: Setup) -> None:
-    if problem.additive:
-        size = setup.batch_size if setup.policy.batch_size is None else setup.policy.batch_size
-        check_additive(problem, setup.metadata(""), [size, *setup.policy.sizes])
 
 
 def _reached(until: Mapping[str, float], metrics: Mapping[str, Any]) -> bool:

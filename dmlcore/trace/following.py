@@ -48,8 +48,7 @@ def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
         checks.fail("policy", policy, "a Policy, such as dml.ssp(3)")
     if not isinstance(trace, Trace):
         checks.fail("trace", trace, "a Trace, such as run.trace")
-    own = policy.name, policy.compensation
-    if (trace.metadata.get("policy"), trace.metadata.get("compensation", 0.0)) != own:
+    if trace.metadata.get("policy") != policy.name:
         checks.fail("policy", policy, f"the one of the trace, {trace.metadata.get('policy')}")
     if policy.on_observation is not None:
         checks.fail("policy", policy, "one that watches no training")
@@ -64,8 +63,12 @@ def _follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
     columns = [tasks[name] for name in ("worker", "clock", "version_read", "push_end")]
     columns += [took, tasks["batch_size"]]
     pushes = zip(*(column.tolist() for column in columns), strict=True)
-    state = policy.init(trace.num_workers)
+    state, on_pull = policy.init(trace.num_workers), policy.on_pull or (lambda state, worker: (0, 1.0))
+    for worker in range(trace.num_workers):
+        on_pull(state, worker)
     for row, fields in zip(tasks.index.tolist(), pushes, strict=True):
         push = Push(*fields)
         state, decision = policy.on_push(state, push)
+        for start in decision[3]:
+            on_pull(state, start[0])
         yield Followed(row, push, state, Decision(*decision))

@@ -1,36 +1,62 @@
-"""The record of a run, as frames of its trace."""
+"""The record of a run, row by row, and the frames that a trace is made of."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from dmlcore.trace import TASK_COLUMNS, UPDATE_COLUMNS
-from dmlcore.types import Policy
-
-# A task as it is recorded, first what orders the simulator's events. Its update and weight come later.
-RECORDED = (
-    "push_end",
-    "sequence",
-    "worker",
-    "clock",
-    "batch_size",
-    "version_read",
-    "pull_start",
-    "compute_start",
-    "compute_end",
-)
+from dmlcore.trace.trace import TASK_COLUMNS, UPDATE_COLUMNS
 
 
-def tasks_frame(record: Sequence[tuple], landed: Sequence[tuple[int, int, float]]) -> pd.DataFrame:
-    """Returns a trace's tasks from `RECORDED` tuples and the (row, update, weight) of those applied."""
-    columns = _columns(record, RECORDED) | {
-        "update": np.full(len(record), -1),
-        "weight": np.zeros(len(record)),
-    }
+class Task(NamedTuple):
+    """A task as an engine records it, by the columns of `Trace.tasks`; its update and weight come later.
+
+    Args:
+        worker: 0-based.
+        clock: number of the worker's task, 0-based.
+        batch_size: samples.
+        version_read: version that the worker pulled last.
+        pull_start: seconds; NaN where the worker went on with its cached copy.
+        compute_start: seconds.
+        compute_end: seconds.
+        push_end: when it arrived, seconds; NaN where it never did.
+    """
+
+    worker: int
+    clock: int
+    batch_size: int
+    version_read: int
+    pull_start: float
+    compute_start: float
+    compute_end: float
+    push_end: float
+
+
+class Rows:
+    """Reads rows of a record, which are plain tuples for speed, as what they are: each a `Task`.
+
+    Args:
+        record: the rows; it may grow.
+    """
+
+    def __init__(self, record: Sequence[tuple[Any, ...]]):
+        self._record = record
+
+    def __len__(self) -> int:
+        return len(self._record)
+
+    def __getitem__(self, row: int) -> Task:
+        return Task(*self._record[row])
+
+
+def tasks_frame(record: Sequence[tuple[Any, ...]], landed: Sequence[tuple[int, int, float]]) -> pd.DataFrame:
+    """Returns a trace's tasks from their record and the (row, update, weight) of those applied."""
+    columns = _columns(record, Task._fields)
+    columns |= {"update": np.full(len(record), -1), "weight": np.zeros(len(record))}
     rows, updates, weights = _columns(landed, ("row", "update", "weight")).values()
     columns["update"][rows.astype(np.int64)] = updates
     columns["weight"][rows.astype(np.int64)] = weights
@@ -42,15 +68,7 @@ def updates_frame(updates: Sequence[tuple[float, int, int]]) -> pd.DataFrame:
     return _frame(_columns(updates, UPDATE_COLUMNS), UPDATE_COLUMNS)
 
 
-def not_at_server(policy: Policy, does: str, key: tuple[int, int]) -> ValueError:
-    """What to raise where a policy speaks of a push that is not there."""
-    worker, clock = key
-    return ValueError(
-        f"{policy.name} {does} a push that is not at the server: that of worker {worker}, clock {clock}"
-    )
-
-
-def _columns(rows: Sequence[tuple], names: Collection[str]) -> dict[str, np.ndarray]:
+def _columns(rows: Sequence[tuple[Any, ...]], names: Collection[str]) -> dict[str, np.ndarray]:
     width = len(names)
     table = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(-1, width)
     return dict(zip(names, table.T, strict=True))

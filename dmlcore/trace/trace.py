@@ -134,10 +134,10 @@ class Trace:
         # The row of the push that made the last update.
         last = np.flatnonzero(tasks["update"].between(0, update - 1)).max(initial=-1)
         done = (np.arange(len(tasks)) <= last) | (tasks["push_end"] < end)
-        # Who pulled has read what was there; who did not goes on after its own push.
+        # A worker that pulled has read what was there; one that kept its copy had computed the task before.
         began = np.where(
             tasks["pull_start"].isna(),
-            (predecessors(tasks) < last) & (tasks["compute_start"] <= end),
+            (predecessors(tasks) <= last) & (tasks["compute_start"] <= end),
             tasks["version_read"] < update,
         )
         cut = tasks[began & ~done].sort_values(["worker", "clock"])

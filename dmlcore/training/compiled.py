@@ -92,7 +92,7 @@ class Replay:
         in_step = all(np.array_equal(s.first_row, schedules[0].first_row) for s in schedules)
         # A window makes workers wait in some runs and not in others: its loop always gathers, so that another
         # staleness compiles nothing.
-        windowed = slots and any(trace.metadata.get("staleness") is not None for trace in traces)
+        windowed = slots and any(trace.metadata.get("max_lead") is not None for trace in traces)
         # Lanes out of step have rows that fill up, of weight 0.
         self._in_step = in_step
         self._stretches = [stretch.start for stretch in schedules[0].stretches]

@@ -12,6 +12,7 @@ import numpy as np
 from dmlcore import checks
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
+from dmlcore.trace.record import Task
 
 MOST_SAMPLES = 2**23  # as far as places are counted in 32 bits
 
@@ -34,10 +35,9 @@ class Turn(NamedTuple):
     update: int
 
     @classmethod
-    def recorded(cls, row: tuple, update: int) -> Turn:
-        """Returns a task from its row of a run's record, see `Progress`."""
-        _, _, worker, clock, _, version, pull_start, *_ = row
-        return cls(worker, clock, version, not math.isnan(pull_start), update)
+    def recorded(cls, task: Task, update: int) -> Turn:
+        """Returns a task of a run's record."""
+        return cls(task.worker, task.clock, task.version_read, not math.isnan(task.pull_start), update)
 
 
 class Turns:
@@ -116,7 +116,7 @@ def check_additive(problem: Problem, metadata: Mapping[str, Any], sizes: Iterabl
     """
     given, what = metadata.get, f"for the additive updates of {problem.name}"
     if given("compensation"):
-        checks.fail("policy", given("policy"), f"one without compensation, {what}")
+        checks.fail("compensation", given("compensation"), f"0, {what}")
     if given("changes_values"):
         checks.fail("transport", given("transport"), f"one that sends values as they are, {what}")
     if given("load", "equal()") != "equal()":

@@ -210,8 +210,8 @@ class TrainingWatch:
         return Observation(progress.num_updates, progress.time, float(loss), **found)
 
     def _train(self, landed: Any, progress: Progress) -> dict[str, Any]:
-        tasks = np.array([(u, *progress.record[row][2:6], weight) for row, u, weight in landed], float)
-        if any(np.isnan(progress.record[row][6]) for row, _, _ in landed):
+        tasks = np.array([(u, *progress.record[row][:4], weight) for row, u, weight in landed], float)
+        if any(np.isnan(progress.record[row].pull_start) for row, _, _ in landed):
             raise ValueError(
                 "policy: got one that watches its training and keeps copies, allowed is one or the other"
             )

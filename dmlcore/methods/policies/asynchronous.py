@@ -46,7 +46,6 @@ def asp(
     weight: float | None = 1.0,
     scaling: str = "none",
     damping: str = "none",
-    compensation: float = 0.0,
 ) -> Policy:
     """Asynchronous parallel: every push is an update, and nobody ever waits.
 
@@ -63,7 +62,6 @@ def asp(
         scaling: "none", however many samples it has; or "samples", b / mean(b), the mean over the last push
             of each worker that is there.
         damping: "none"; "inverse", 1 / (1 + tau); or "reciprocal", 1 / max(tau, 1).
-        compensation: lambda of DC-ASGD, >= 0: the server adds lambda g * g * (w - w_read) to each gradient g.
 
     Returns:
         The policy.
@@ -76,17 +74,15 @@ def asp(
         (asp(), asp(scaling='samples', damping='inverse'))
 
     Reference: Recht et al. 2011, "Hogwild!"; Dean et al. 2012, "Large scale distributed deep networks";
-    Zheng et al. 2017, "Asynchronous stochastic gradient descent with delay compensation"; Ji et al. 2019,
-    "Performance-aware dynamic batch size SGD" (couplings reconstructed).
+    Ji et al. 2019, "Performance-aware dynamic batch size SGD" (couplings reconstructed).
     """
-    compensation = checks.real("compensation", compensation, low=0, high=1e300)
     weight = check_weight(weight)
     scale, damp = checks.choice("scaling", scaling, SCALING), checks.choice("damping", damping, DAMPING)
-    given = {"weight": weight, "scaling": scaling, "damping": damping, "compensation": compensation}
+    given = {"weight": weight, "scaling": scaling, "damping": damping}
     usual = inspect.signature(asp).parameters
     shown = [f"{name}={value!r}" for name, value in given.items() if value != usual[name].default]
     name = f"asp({', '.join(shown)})"
-    policy = window(name, math.inf, weight, cached=False)._replace(compensation=compensation)
+    policy = window(name, math.inf, weight, cached=False)
     if scaling == damping == "none":
         return policy
     on_push, on_leave, on_join = window_rule(math.inf)

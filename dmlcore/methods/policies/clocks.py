@@ -26,37 +26,36 @@ class ClockTable:
         self.finished = [0] * num_workers
         self.present = set(range(num_workers))
         self.slowest = 0
-        self._workers_at = {0: num_workers}
+        self._at_slowest = num_workers
 
     def advance(self, worker: int) -> int:
         """Counts one more finished clock of `worker` and returns its new count."""
-        before = self.finished[worker]
-        count = self.finished[worker] = before + 1
-        at = self._workers_at
-        at[count] = at.get(count, 0) + 1
-        at[before] -= 1
-        if not at[before]:
-            del at[before]
-            if before == self.slowest:
-                self.slowest = count
+        count = self.finished[worker] + 1
+        self.finished[worker] = count
+        if count == self.slowest + 1:
+            self._at_slowest -= 1
+            if not self._at_slowest:
+                self._find_slowest()
         return count
 
+    def _find_slowest(self) -> None:
+        """Looks at every worker: at most once for each clock that all of them finish."""
+        finished = self.finished
+        if len(self.present) < len(finished):
+            finished = [finished[worker] for worker in self.present] or [self.slowest]
+        self.slowest = min(finished)
+        self._at_slowest = finished.count(self.slowest)
+
     def leave(self, worker: int) -> None:
-        """Nobody waits for `worker` any more."""
-        count, at = self.finished[worker], self._workers_at
+        """Lets no worker wait for `worker` any more."""
         self.present.remove(worker)
-        at[count] -= 1
-        if not at[count]:
-            del at[count]
-            self.slowest = min(at, default=self.slowest)
+        self._find_slowest()
 
     def join(self, worker: int) -> int:
         """Takes `worker` in again, at the slowest's clock unless it was further, and returns its count."""
         count = self.finished[worker] = max(self.finished[worker], self.slowest)
-        if not self.present:
-            self.slowest = count
         self.present.add(worker)
-        self._workers_at[count] = self._workers_at.get(count, 0) + 1
+        self._find_slowest()
         return count
 
 
@@ -92,10 +91,11 @@ class WindowState(GateState):
     """State of a policy with a fixed window.
 
     Args:
-        copy_clock: per worker, the slowest worker's count when it last pulled; None where every task pulls.
+        copies: per worker, what it was told when it last pulled: the slowest worker's count, and the weight
+            of its pushes while it keeps the copy; empty where every task pulls.
     """
 
-    copy_clock: list[int] | None = None
+    copies: list[tuple[int, float]] = field(default_factory=list)
 
 
 def hold(state: GateState, worker: int, needed: int) -> None:
@@ -163,38 +163,33 @@ def join(state: GateState, worker: int, staleness: float) -> list[Start]:
 def window_rule(staleness: float):
     """Returns `on_push`, `on_leave` and `on_join` of a fixed window."""
 
-    def decide(state: WindowState, apply: list, start: list[Start]) -> tuple[WindowState, Decision]:
-        if state.copy_clock is not None:
-            for each in start:
-                if each.pull:
-                    state.copy_clock[each.worker] = state.clocks.slowest
-        return state, new(Decision, (apply, (), (), start))
-
     def on_push(state: WindowState, push: Push) -> tuple[WindowState, Decision]:
         worker = push.worker
-        clocks, copy_clock = state.clocks, state.copy_clock
+        clocks, copies = state.clocks, state.copies
         slowest_before = clocks.slowest
         needed = clocks.advance(worker) - staleness
-        pull = copy_clock is None or copy_clock[worker] < needed
-        if pull and clocks.slowest < needed:
+        keeps = bool(copies) and copies[worker][0] >= needed
+        if not keeps and clocks.slowest < needed:
             hold(state, worker, int(needed))
             state.held.append((worker, push.clock, push.samples))
             return state, WAIT
-        start = [new(Start, (worker, None, pull, None))]
+        start = [] if keeps else [new(Start, (worker, None, None))]
         if not (state.waiting or state.held):  # as a rule, where nobody waits: the short way
-            if pull and copy_clock is not None:
-                copy_clock[worker] = clocks.slowest
-            return state, new(Decision, ([(worker, push.clock, state.share)], (), (), start))
+            share = copies[worker][1] if keeps else state.share
+            return state, new(Decision, ([(worker, push.clock, share)], (), (), start))
         if released := release(state, slowest_before):
             start = sorted([*start, *released], key=lambda each: each.worker)
-        return decide(state, take_held(state, push, rounds=not staleness), start)
+        apply = take_held(state, push, rounds=not staleness)
+        if keeps:
+            apply = [(w, c, copies[w][1] if w == worker else share) for w, c, share in apply]
+        return state, new(Decision, (apply, (), (), start))
 
     def on_leave(state: WindowState, worker: int, time: float) -> tuple[WindowState, Decision]:
         start = leave(state, worker)
-        return decide(state, take_held(state, rounds=not staleness) if start else [], start)
+        return state, Decision(take_held(state, rounds=not staleness) if start else [], start=start)
 
     def on_join(state: WindowState, worker: int, time: float) -> tuple[WindowState, Decision]:
-        return decide(state, [], join(state, worker, staleness))
+        return state, Decision(start=join(state, worker, staleness))
 
     return on_push, on_leave, on_join
 
@@ -222,11 +217,19 @@ def window(name: str, staleness: float, weight: float | None, *, cached: bool) -
     """
 
     def init(num_workers: int) -> WindowState:
-        copies = [0] * num_workers if cached else None
-        return WindowState(ClockTable(num_workers), weight, copy_clock=copies)
+        copies = [(0, 0.0)] * num_workers if cached else []
+        return WindowState(ClockTable(num_workers), weight, copies=copies)
+
+    def on_pull(state: WindowState, worker: int) -> tuple[int, float]:
+        told = state.copies[worker] = state.clocks.slowest, state.share
+        return told
+
+    def keep_copy(copy_clock: int, clock: int) -> bool:
+        return copy_clock >= clock - staleness
 
     on_push, on_leave, on_join = window_rule(staleness)
-    return Policy(name, init, on_push, staleness, on_leave, on_join)
+    policy = Policy(name, init, on_push, staleness, on_leave, on_join)
+    return policy._replace(on_pull=on_pull, keep_copy=keep_copy) if cached else policy
 
 
 def bsp() -> Policy:

@@ -83,7 +83,6 @@ def adaptive_sync(
     damping: str = "inverse",
     shares: str = "inverse",
     gap: str = "versions",
-    compensation: float = 0.0,
 ) -> Policy:
     """Adaptive synchronous parallel, reconstructed: asynchronous as long as workers are close together.
 
@@ -115,7 +114,6 @@ def adaptive_sync(
         shares: of gradients in a group: "inverse", b / (1 + tau); "uniform"; or "pushes", how many the worker
             has made.
         gap: what is compared with `threshold`: "versions" of copies, or "clocks" that workers have finished.
-        compensation: lambda of delay compensation, as for `asp`; for `damping="none"`, say.
 
     Returns:
         The policy.
@@ -137,7 +135,6 @@ def adaptive_sync(
     slow = checks.real("slow", slow, low=0, high=math.inf)
     damp, share = checks.choice("damping", damping, DAMPING), checks.choice("shares", shares, SHARES)
     compared = checks.choice("gap", gap, GAPS)
-    compensation = checks.real("compensation", compensation, low=0, high=1e300)
 
     def init(num_workers: int) -> SyncState:
         each = {"threshold": 2, "behind": 2, "patience": 1}
@@ -202,8 +199,6 @@ def adaptive_sync(
         return decide(state, [], {worker}, False, time)
 
     given = limits | {"slow": slow, "damping": damping, "shares": shares, "gap": gap}
-    given["compensation"] = compensation
     usual = inspect.signature(adaptive_sync).parameters
     shown = [f"{name}={value!r}" for name, value in given.items() if value != usual[name].default]
-    policy = Policy(f"adaptive_sync({', '.join(shown)})", init, on_push, None, on_leave, on_join)
-    return policy._replace(compensation=compensation)
+    return Policy(f"adaptive_sync({', '.join(shown)})", init, on_push, None, on_leave, on_join)

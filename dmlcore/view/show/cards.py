@@ -89,7 +89,7 @@ def of_cluster(cluster: Cluster) -> list[Element]:
 
 def of_policy(policy: Policy) -> list[Element]:
     """What it does, what it bounds, and what it can cope with."""
-    bound = policy.staleness
+    bound = policy.max_lead
     free = bound is None or math.isinf(bound)
     sizes = None if policy.batch_size is None else f"set by the policy, {policy.batch_size} samples at first"
     watches = f"loss and gradients, at least every {policy.observe_every} updates"
@@ -101,7 +101,6 @@ def of_policy(policy: Policy) -> list[Element]:
         "workers may leave": "no" if policy.on_leave is None else "yes",
         "watches": watches if policy.on_observation else None,
         "batch sizes": sizes,
-        "compensation": f"lambda = {policy.compensation:g}" if policy.compensation else None,
     }
     return [title("Policy", policy.name), facts(found)]
 

@@ -16,9 +16,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from dmlcore.cluster.faults import incidents
-from dmlcore.engines.ray_cluster import Actors, actors_for, adopt, connection, installed, settings
-from dmlcore.engines.serving import Recording, Serving, WorkerError
-from dmlcore.engines.setup import Job
+from dmlcore.engines.job import Job, Recording
+from dmlcore.engines.on_ray.connection import Actors, actors_for, adopt, connection, installed, settings
+from dmlcore.engines.real import Serving, WorkerError
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Stop, Worker
 from dmlcore.trace import Trace
 from dmlcore.training.checkpoints import plain_leaves, with_leaves
@@ -105,21 +105,20 @@ class WorkerActor:
 
     def run(self, task: Task, worker: int, server: Any, sizes: tuple[int, ...], hire: int) -> None:
         """Works until it is told to stop."""
-        try:
-            job = task.unpack()
-            stepper, timing = job.stepper(), job.timing()
-        except Exception as error:
-            server.receive.remote(Failure.of(worker, -1, error))
-            return
-        wire, inbox = Wire(stepper), queue.Queue[Any]()
-        self._wire, self._inbox = wire, inbox
+        inbox = queue.Queue[Any]()
 
         def send(message: Any) -> None:
-            server.receive.remote(wire.pack(message))
+            server.receive.remote(self._wire.pack(message))
 
-        clock, faults = Clock(job.time_scale or 1.0), job.setup.faults
-        coder = job.coder(worker, stepper.start()[0])
-        Worker(worker, inbox, send, stepper, clock, timing, faults, sizes, hire, True, coder).run()
+        try:
+            job = task.unpack()
+            clock = Clock(job.time_scale or 1.0)
+            working = Worker(worker, inbox, send, job, clock, sizes, hire, follows=True)
+            self._wire, self._inbox = Wire(job.stepper()), inbox
+        except Exception as error:
+            server.receive.remote(Failure.of(worker, -1, error))
+        else:
+            working.run()
 
 
 class RayCrew:
@@ -205,9 +204,8 @@ class ServerActor:
     ) -> tuple[Any, ...]:
         """Runs to the end; returns the trace's parts, the parameters, flat, and the workers' actors."""
         job = task.unpack()
-        stepper = job.stepper()
-        self._wire, self._inbox = Wire(stepper), queue.Queue()
-        setup, clock = job.setup, Clock(job.time_scale or 1.0)
+        self._wire, self._inbox = Wire(job.stepper()), queue.Queue()
+        clock = Clock(job.time_scale or 1.0)
         crew = RayCrew(task, installed().get_runtime_context().current_actor, self._wire, idle)
 
         def die() -> None:
@@ -215,11 +213,8 @@ class ServerActor:
 
         try:
             with job.checkpoints("ray") as kept:
-                books = job.servers(life * ATTEMPTS_PER_LIFE)
-                seconds = setup.stop.seconds
-                serving = Serving(
-                    books, stepper, self._inbox, crew, clock, setup.faults, seconds, kept, kill=die
-                )
+                attempts = itertools.count(life * ATTEMPTS_PER_LIFE)
+                serving = Serving(job, self._inbox, crew, clock, kept, serial=attempts, kill=die)
                 trace, params = serving.run(job.metadata("ray"), since, log)
         finally:
             actors = crew.close()
@@ -234,9 +229,8 @@ def new_actor(kind: Callable[..., Any]) -> Any:
 
 def record(job: Job, address: str | None, keep: bool) -> Recording:
     """Runs a job on a Ray cluster; see `dmlcore.engines.ray`."""
-    setup = job.setup
-    num_workers = setup.cluster.num_workers
-    crashes = (incident for incident in incidents(setup.faults) if incident.kind == "down")
+    num_workers = job.spec.cluster.num_workers
+    crashes = (incident for incident in incidents(job.spec.faults) if incident.kind == "down")
     since, log = 0.0, list[dict[str, Any]]()
     with (
         connection(address, num_workers + 1) as ray,

@@ -1,23 +1,24 @@
-"""The server on a real clock: keeps the book and the parameters, and tells workers what to do."""
+"""The server on a real clock: its state machine, the parameters, and what workers are told."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import queue
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
-from dmlcore.cluster.faults import Faults, Incident, ServerCrash, incidents
+from dmlcore.cluster.faults import Incident, ServerCrash, incidents
+from dmlcore.engines.job import Job, Recording
 from dmlcore.engines.observing import Observer
-from dmlcore.engines.server import Answer, Order, Server
+from dmlcore.engines.server import Answer, Order
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
-from dmlcore.trace import Trace
 from dmlcore.training.checkpoints import Checkpoints, journal_arrays, journal_entries
-from dmlcore.training.steps import State, Stepper, compensate, widths
+from dmlcore.training.steps import State, compensate, widths
 from dmlcore.training.turns import Turn, Turns
 
-PATIENCE_SECONDS = 1.0  # between two looks at whether everybody is alive
+PATIENCE_SECONDS = 1.0  # between two looks at whether every worker is alive
 MOST_DEATHS = 3  # of a worker without a push in between, before the run is given up
 
 
@@ -41,72 +42,59 @@ class WorkerError(RuntimeError):
     """A worker's gradient raised; the message names worker, clock and cause."""
 
 
-class Recording(NamedTuple):
-    """What a run on a real clock leaves.
-
-    Args:
-        trace: who computed what, when.
-        params: the parameters after its last update.
-    """
-
-    trace: Trace
-    params: Any
-
-
 class Serving:
     """One run on a real clock.
 
     Args:
-        new_server: makes an empty book.
-        stepper: the server's arithmetic.
+        job: the run.
         inbox: messages of workers.
         crew: the workers.
-        clock: of the run; set to 0 when everybody is ready.
-        faults: what breaks when.
-        seconds: when the run ends; infinite: when the book says so.
+        clock: of the run; set to 0 when every worker is ready.
         checkpoints: where the server's state is kept; None: nowhere.
+        device: that the server computes on; None: JAX's.
+        serial: numbers of attempts.
         kill: how the server's process dies; None: it forgets all it knows.
     """
 
     def __init__(
         self,
-        new_server: Callable[[], Server],
-        stepper: Stepper,
+        job: Job,
         inbox: queue.Queue,
         crew: Crew,
         clock: Clock,
-        faults: Faults,
-        seconds: float = math.inf,
         checkpoints: Checkpoints | None = None,
+        device: Any = None,
+        serial: Iterator[int] | None = None,
         kill: Callable[[], None] | None = None,
     ):
-        self._new_server, self._stepper, self._inbox, self._crew = new_server, stepper, inbox, crew
-        self._clock, self._faults, self._seconds = clock, faults, seconds
+        spec, faults = job.spec, job.spec.faults
+        self._new_server = job.new_server(itertools.count() if serial is None else serial)
+        self._spec, self._stepper, self._inbox, self._crew = spec, job.stepper(device), inbox, crew
+        self._clock, self._faults, self._seconds = clock, faults, spec.stop.seconds
         self._checkpoints, self._kill = checkpoints, kill
-        self.server = new_server()
+        self.server = self._new_server()
         self.log: list[dict[str, Any]] = []
-        self._state: State = stepper.start()
+        self._state: State = self._stepper.start()
         self._gradients: dict[tuple[int, int], tuple[Any, Any, Order]] = {}  # and what they were taken on
-        self._views: dict[int, Any] = {}  # what each worker computes on, where delays are compensated
-        self._compensation = self.server.policy.compensation
-        self._observer = Observer(stepper)
+        # What each attempt is computed on, where delays are compensated.
+        self._views: dict[int, Any] = {}
+        self._compensation = spec.compensation
+        self._observer = Observer(self._stepper)
         self._turns = self._new_turns()
-        self._weights = [0.0] * self.server.num_workers  # of each worker's last applied push
         self._saved = 0  # updates, at the last checkpoint
         self._away = [0] * self.server.num_workers  # for how many reasons
         self._schedule = incidents(faults)
         self._expected: dict[int, int] = {}  # workers that are starting -> number of that start
         self._hires = 0
         self._deaths = [0] * self.server.num_workers  # of each worker since its last push
-        self._looked = 0.0  # when, on the machine's clock, everybody was last seen alive
+        self._looked = 0.0  # when, on the machine's clock, workers were last seen alive
         self._server_crashes = any(isinstance(fault, ServerCrash) for fault in faults.events)
-        # Of everybody's first task, and of others that may come: to compile for them before.
-        more = self.server.policy.sizes
-        changes = self.server.load.observe is not None
-        self._sizes = [
-            (order.batch_size, *more, *(widths(order.batch_size) if changes else ()))
-            for order in new_server().begin().start
-        ]
+        # Of every worker's first task, and of others that may come: to compile for them before.
+        more, (_, _, first) = spec.policy.sizes, self._new_server().begin()
+        self._sizes = {
+            order.worker: (order.batch_size, *more, *(widths(order.batch_size) if spec.sizes_change else ()))
+            for order in first
+        }
 
     def run(
         self, metadata: dict[str, Any], since: float = 0.0, log: Sequence[dict[str, Any]] = ()
@@ -124,7 +112,7 @@ class Serving:
 
         Raises:
             WorkerError: a gradient raised.
-            RuntimeError: nobody works and nobody will.
+            RuntimeError: no worker has a task, and none will.
         """
         found = self._load()
         now = max(since, found or 0.0)
@@ -157,7 +145,7 @@ class Serving:
         return Recording(self.server.trace(end, metadata | more), self._state[0])
 
     def _muster(self) -> None:
-        """Starts everybody who is not away and waits until all is compiled."""
+        """Starts every worker that is not away and waits until all is compiled."""
         for worker, reasons in enumerate(self._away):
             if not reasons:
                 self._hire(worker)
@@ -220,68 +208,65 @@ class Serving:
 
     def _arrive(self, push: Arrival, now: float) -> None:
         worker, clock = push.worker, push.clock
-        order = self.server.flight[worker]
-        since = order.time if order is not None else 0.0
+        order = self.server.find(worker, clock, push.attempt)
+        if order is None:
+            return
         # A clock that follows the server's may be off by a message's way, but not beyond what is known.
-        begun = min(max(push.begun, since), now)
+        begun = min(max(push.begun, order.time), now)
         computed = min(max(push.computed, begun), now)
-        answer = self.server.push(worker, clock, now, begun, computed, push.attempt)
-        if answer is not None and order is not None:
-            self._gradients[worker, clock] = push.gradient, self._views.get(worker), order
-            self._deaths[worker] = 0
-            self._carry_out(answer)
+        self._gradients[worker, clock] = push.gradient, self._views.pop(push.attempt, None), order
+        self._deaths[worker] = 0
+        self._carry_out(self.server.push(order, now, begun, computed))
 
     def _carry_out(self, answer: Answer) -> None:
-        server = self.server
-        if answer.apply:
-            weights = self._counted(answer)
+        server, (apply, cancel, start) = self.server, answer
+        if apply:
+            weights = self._counted(apply)
             parts = [
                 self._weighed(weight, *self._gradients.pop((w, c))[:2])
-                for (w, c, _), weight in zip(answer.apply, weights, strict=True)
+                for (w, c, _), weight in zip(apply, weights, strict=True)
             ]
             total = self._stepper.total(parts)
             self._state = self._stepper.step(total, self._state)
             if server.policy.on_observation is not None:
                 self._observer.update(total, len(parts), server.last_samples)
-            for (worker, _, _), weight in zip(answer.apply, weights, strict=True):
-                self._weights[worker] = weight
         if len(self._gradients) > len(server.pending):  # the policy dropped some
             self._gradients = {key: self._gradients[key] for key in server.pending}
-        started = {order.worker for order in answer.start}
-        for worker in answer.cancel:
-            if worker not in started:
-                self._post(worker, Idle())
-        for order in answer.start:
-            state = self._state if order.pull else None
-            if self._compensation:
-                self._views[order.worker] = self._state[0]
-            message = Assignment(order, self._clock.now(), state, self._weights[order.worker])
-            self._post(order.worker, message)
+        for worker in cancel:
+            self._post(worker, Idle())
+        if cancel and self._views:
+            present = {order.attempt for orders in server.flight for order in orders}
+            self._views = {attempt: view for attempt, view in self._views.items() if attempt in present}
+        for order in start:
+            if order.pull:  # else the worker has begun it by itself
+                if self._compensation:
+                    self._views[order.attempt] = self._state[0]
+                self._post(order.worker, Assignment(order, self._clock.now(), self._state))
         if server.looks:
             now = self._clock.now()
             server.observe(*self._observer.observation(server.num_updates, now, self._state[0]))
         due = server.num_updates >= self._saved + self._faults.checkpoint_every
-        if self._checkpoints is None or not answer.apply or not due or server.pending:
+        if self._checkpoints is None or not apply or not due or server.pending:
             return
         # Saving takes time, and the clock is real; but what a crash will lose is to be foreseen.
         if self._server_crashes or self._checkpoints.due():
             self._save()
 
     def _new_turns(self) -> Turns | None:
-        """What counts of additive updates, as far as the book has come."""
+        """What counts of additive updates, as far as the run has come."""
         if not self._stepper.problem.additive:
             return None
         server = self.server
-        turns = Turns(self._stepper.problem.num_samples, server.num_workers, server.batch_size)
+        turns = Turns(self._stepper.problem.num_samples, server.num_workers, self._spec.batch_size)
         progress = server.progress(0.0)
         turns.weights([Turn.recorded(progress.record[row], update) for row, update, _ in progress.landed])
         return turns
 
-    def _counted(self, answer: Answer) -> list[float]:
+    def _counted(self, apply: Sequence[tuple[int, int, float]]) -> list[float]:
         """The weights of pushes in an update."""
         if self._turns is None:
-            return [weight for _, _, weight in answer.apply]
-        orders = [self._gradients[worker, clock][2] for worker, clock, _ in answer.apply]
+            return [weight for _, _, weight in apply]
+        orders = [self._gradients[worker, clock][2] for worker, clock, _ in apply]
         update = self.server.num_updates - 1
         return self._turns.weights(
             [Turn(order.worker, order.clock, order.version, order.pull, update) for order in orders]
@@ -322,7 +307,7 @@ class Serving:
         self._post(incident.worker, Freeze(incident.seconds))
 
     def _replace(self, lost: Sequence[int], now: float) -> None:
-        """Workers are gone that nobody sent away: the others go on, and new ones take their places."""
+        """Workers are gone that were not told to leave: the others go on, and new ones take their places."""
         for worker in lost:
             self.log.append({"time": now, "kind": "died", "worker": worker, "seconds": 0.0})
             self._hire(worker)
@@ -339,7 +324,7 @@ class Serving:
         self._observer = Observer(self._stepper)
         self._views.clear()
         time.sleep(incident.seconds * self._clock.scale)
-        while not self._inbox.empty():  # sent to nobody
+        while not self._inbox.empty():  # sent while the server was down
             message = self._inbox.get()
             if isinstance(message, Failure):
                 self._receive(message)
@@ -356,6 +341,8 @@ class Serving:
             return  # the run ended meanwhile
         server = self.server
         gone = {w for w, reasons in enumerate(self._away) if reasons} | {*self._expected}
+        for worker in range(server.num_workers):
+            self._post(worker, Idle())  # what it has is lost
         self._carry_out(server.resume(now))
         for worker in sorted(server.present & gone):
             self._carry_out(server.leave(worker, now))
@@ -367,20 +354,18 @@ class Serving:
         self._saved = self.server.num_updates
         more = {
             "time": self._clock.now(),
-            "journal": journal_arrays(self.server.journal),
-            "weights": self._weights,
+            "journal": journal_arrays(self.server.journal or ()),
             "log": self.log,
         }
         self._checkpoints.save(self.server.num_updates, self._state, more)
 
     def _load(self) -> float | None:
-        """Brings book and parameters to the last checkpoint and returns its time, or None without one."""
+        """Goes back to the last checkpoint and returns its time, or None where there is none."""
         found = None if self._checkpoints is None else self._checkpoints.load(self._state)
         if found is None:
             return None
         self._saved, state, more = found
         self._state = self._stepper.put(state)
-        self._weights = more["weights"]
         self.server = self._new_server().restore(journal_entries(more["journal"]))
         self._turns = self._new_turns()
         self.log = [*more["log"], *self.log[len(more["log"]) :]]

@@ -1,0 +1,101 @@
+"""A run with its arithmetic, for engines that compute while the clock runs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from dmlcore.cluster.faults import ServerCrash
+from dmlcore.engines.links import Links
+from dmlcore.engines.server import Order, Server
+from dmlcore.engines.spec import RunSpec
+from dmlcore.trace import Trace
+from dmlcore.training.checkpoints import Checkpoints
+from dmlcore.training.coding import Coder, coding_by
+from dmlcore.training.steps import Stepper
+
+
+class Recording(NamedTuple):
+    """What a run on a real clock leaves.
+
+    Args:
+        trace: which worker computed what, when.
+        params: the parameters after its last update.
+    """
+
+    trace: Trace
+    params: Any
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run with its arithmetic.
+
+    Args:
+        spec: all but the arithmetic.
+        problem: what is trained.
+        optimizer: optax optimizer.
+        time_scale: real seconds of one of the cluster's; 0: nothing is injected, and seconds are real ones.
+        checkpoint: folder for the server's checkpoints; None: none are kept after the run.
+    """
+
+    spec: RunSpec
+    problem: Any
+    optimizer: Any
+    time_scale: float = 1.0
+    checkpoint: str | None = None
+
+    def stepper(self, device: Any = None) -> Stepper:
+        """Returns the run's arithmetic, on a device."""
+        spec = self.spec
+        workers = spec.cluster.num_workers
+        return Stepper(self.problem, self.optimizer, spec.seed, device, spec.sizes_change, workers)
+
+    def coder(self, worker: int, params: Any) -> Coder | None:
+        """Returns a worker's end of the links, where they change values."""
+        coding = coding_by(self.spec.transport)
+        return None if coding is None else Coder(coding, self.spec.seed, worker, params)
+
+    def links(self) -> Links | None:
+        """Returns when phases are due, where that is injected."""
+        return self.spec.links() if self.time_scale else None
+
+    def new_server(self, serial: Iterator[int]) -> Callable[[], Server]:
+        """Returns what makes empty servers; no number of an attempt comes again."""
+        links = self.links()
+
+        def plan(order: Order) -> tuple[float, float]:
+            if links is None:
+                return order.time, float("inf")  # all its time at work, where nothing is known
+            return links.computing(order.worker, order.clock, order.batch_size, order.pull, order.time)
+
+        return lambda: Server(self.spec, plan, serial)
+
+    def metadata(self, engine: str) -> dict[str, Any]:
+        """Returns a trace's metadata, all but its end."""
+        return self.spec.metadata(engine) | {"problem": self.problem.name, "time_scale": self.time_scale}
+
+    @contextlib.contextmanager
+    def with_folder(self) -> Iterator[Job]:
+        """This job with a folder for checkpoints: as asked for, or a passing one where the server crashes."""
+        crashes = any(isinstance(fault, ServerCrash) for fault in self.spec.faults.events)
+        if self.checkpoint is not None or not crashes:
+            yield self
+            return
+        with tempfile.TemporaryDirectory(prefix="dmlcore-") as folder:
+            yield dataclasses.replace(self, checkpoint=folder)
+
+    @contextlib.contextmanager
+    def checkpoints(self, engine: str) -> Iterator[Checkpoints | None]:
+        """The server's checkpoints, where there is a folder for them."""
+        if self.checkpoint is None:
+            yield None
+            return
+        stop = {name: str(value) for name, value in self.spec.stop._asdict().items()}
+        run = self.metadata(engine) | {"stop": stop, "optimizer": self.stepper().fingerprint()}
+        with contextlib.closing(Checkpoints(self.checkpoint, run)) as kept:
+            yield kept

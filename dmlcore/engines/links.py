@@ -1,0 +1,43 @@
+"""When the phases of a task are due: the same on a virtual clock and, injected as sleeps, on a real one."""
+
+from __future__ import annotations
+
+import math
+
+from dmlcore.cluster.draws import PULL, PUSH, Draws
+
+
+class Links:
+    """Times of pulls, tasks and pushes under one seed.
+
+    Args:
+        draws: of the cluster and seed.
+        pull_bytes: that a pull transfers.
+        push_bytes: that a push transfers.
+    """
+
+    def __init__(self, draws: Draws, pull_bytes: int, push_bytes: int):
+        self._draws, self._bytes = draws, {PULL: pull_bytes, PUSH: push_bytes}
+        self.compute_seconds = draws.compute_seconds  # worker, clock, samples -> seconds
+        cluster = draws.cluster
+        narrow = min(cluster.bandwidth_bytes_per_second) < math.inf
+        # Whether they take any time at all.
+        self.pulls_take = any(cluster.pull_latency_seconds or cluster.latency_seconds) or (
+            narrow and pull_bytes > 0
+        )
+        self.pushes_take = any(cluster.latency_seconds) or (narrow and push_bytes > 0)
+
+    def pull_seconds(self, worker: int, clock: int) -> float:
+        """Returns how long the pull before a worker's task `clock` takes."""
+        return self._draws.transfer_seconds(PULL, worker, clock, self._bytes[PULL])
+
+    def push_seconds(self, worker: int, clock: int) -> float:
+        """Returns how long the push after a worker's task `clock` takes."""
+        return self._draws.transfer_seconds(PUSH, worker, clock, self._bytes[PUSH])
+
+    def computing(
+        self, worker: int, clock: int, samples: int, pull: bool, since: float
+    ) -> tuple[float, float]:
+        """Returns when the computing of a task begins and ends that a worker was let begin at `since`."""
+        begun = since + self.pull_seconds(worker, clock) if pull else since
+        return begun, begun + self.compute_seconds(worker, clock, samples)

@@ -1,0 +1,70 @@
+"""What is raised where a policy of a user's own does what cannot be done: one clear message each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmlcore.types import Policy
+
+
+def no_decision(policy: Policy, hook: str, answer: Any) -> ValueError:
+    """A hook returned no decision."""
+    allowed = "a state and a Decision, with lists of (worker, clock, weight) to apply and of Start to start"
+    return ValueError(f"{policy.name}, {hook}: got {answer!r}, allowed is {allowed}")
+
+
+def not_at_server(policy: Policy, does: str, key: tuple[int, int]) -> ValueError:
+    """A decision names a push that is not there."""
+    worker, clock = key
+    return ValueError(
+        f"{policy.name} {does} a push that is not at the server: that of worker {worker}, clock {clock}"
+    )
+
+
+def unknown_worker(policy: Policy, does: str, worker: int, time: float) -> ValueError:
+    """A decision names a worker that does not exist."""
+    return ValueError(f"{policy.name} {does} worker {worker}, which is not there, at {time:g} s")
+
+
+def cannot_start(policy: Policy, worker: int, present: bool, time: float) -> ValueError:
+    """A decision starts a worker that has a task, or is not there."""
+    fault = "is busy" if present else "is not there"
+    return ValueError(f"{policy.name} starts worker {worker}, which {fault}, at {time:g} s")
+
+
+def back_in_time(policy: Policy, worker: int, clock: int, last: int) -> ValueError:
+    """A decision starts a clock that was done before."""
+    return ValueError(f"{policy.name} starts clock {clock} of worker {worker}, which has done clock {last}")
+
+
+def other_weight(policy: Policy, order: Any, weight: float) -> ValueError:
+    """A push is applied with another weight than the worker has used on the copy that it kept."""
+    return ValueError(
+        f"{policy.name} applies the push of worker {order.worker}, clock {order.clock}, with weight "
+        f"{weight:g}, but the worker kept its copy, and was told the weight {order.weight:g} when it pulled"
+    )
+
+
+def never_updates(policy: Policy, time: float, num_updates: int, most: int) -> RuntimeError:
+    """A run would go on for ever."""
+    return RuntimeError(
+        f"{policy.name} makes no update: {most:,} tasks arrived since update {num_updates}, by "
+        f"{time:g} s; are they all dropped, or never applied? `seconds=` ends a run without updates"
+    )
+
+
+def deadlock(policy: Policy, time: float, num_updates: int, present: int) -> RuntimeError:
+    """Nothing will ever happen again."""
+    workers = f"all {present} workers wait" if present else "every worker has left"
+    return RuntimeError(
+        f"{policy.name} deadlocks at {time:g} s after {num_updates} updates: {workers}; "
+        "a decision must start a worker whenever no task is in flight"
+    )
+
+
+def no_hook(policy: Policy, hook: str, worker: int) -> ValueError:
+    """A policy is not made for workers that leave."""
+    return ValueError(
+        f"{policy.name} has no {hook}, but worker {worker} leaves or joins; "
+        "a policy needs both for a cluster whose workers crash or hang"
+    )

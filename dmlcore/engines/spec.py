@@ -1,0 +1,199 @@
+"""What a run is asked to be, checked once: the same for every engine, and without JAX."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from dmlcore import checks
+from dmlcore.checks import check_kind, check_seed
+from dmlcore.cluster import Cluster
+from dmlcore.cluster.draws import Draws
+from dmlcore.cluster.faults import Faults
+from dmlcore.engines.links import Links
+from dmlcore.methods.loads import resolve as resolve_load
+from dmlcore.methods.transport import resolve as resolve_transport
+from dmlcore.provenance import versions
+from dmlcore.types import Codec, Load, Method, Policy, Transport
+
+
+class Stop(NamedTuple):
+    """When a run ends. Exactly one of the three is finite.
+
+    Args:
+        updates: server updates.
+        seconds: of the engine's clock.
+        samples: samples in applied updates.
+    """
+
+    updates: float = math.inf
+    seconds: float = math.inf
+    samples: float = math.inf
+
+    @classmethod
+    def checked(
+        cls, updates: int | None = None, seconds: float | None = None, samples: int | None = None
+    ) -> Stop:
+        """Returns the stopping rule that was given.
+
+        Raises:
+            ValueError: none or more than one was given, or it is out of range.
+
+        >>> Stop.checked(updates=100).updates
+        100
+        >>> Stop.checked(updates=100, seconds=1.0)
+        Traceback (most recent call last):
+        ValueError: updates, seconds: got two stopping rules, allowed is exactly one of updates, ...
+        """
+        given = {"updates": updates, "seconds": seconds, "samples": samples}
+        given = {name: value for name, value in given.items() if value is not None}
+        if len(given) != 1:
+            count = {0: "no stopping rule", 2: "two stopping rules"}.get(len(given), "three stopping rules")
+            names = ", ".join(given) or "updates, seconds, samples"
+            raise ValueError(f"{names}: got {count}, allowed is exactly one of updates, seconds, samples")
+        if updates is not None:
+            return cls(updates=checks.integer("updates", updates, low=1))
+        if samples is not None:
+            return cls(samples=checks.integer("samples", samples, low=1))
+        return cls(seconds=checks.real("seconds", seconds, above=0, high=1e300))
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """A run without its problem and optimizer: `train`, `simulate`, comparisons and engines pass it on.
+
+    Build one with `RunSpec.checked`.
+
+    Args:
+        policy: the server's rule.
+        cluster: speeds, links, stragglers, faults.
+        stop: when the run ends.
+        seed: of all draws.
+        batch_size: samples of one worker's task; a load rule shares out `batch_size * workers`.
+        load: rule for the batch sizes.
+        transport: what is sent.
+        compensation: lambda of delay compensation; 0: none.
+        parameter_bytes: size of the parameters.
+        tensor_sizes: numbers in each tensor of the parameters.
+    """
+
+    policy: Policy
+    cluster: Cluster
+    stop: Stop
+    seed: int
+    batch_size: int
+    load: Load
+    transport: Transport
+    compensation: float
+    parameter_bytes: int
+    tensor_sizes: tuple[int, ...]
+
+    @classmethod
+    def checked(
+        cls,
+        method: Policy | Method,
+        cluster: Cluster,
+        *,
+        updates: int | None = None,
+        seconds: float | None = None,
+        samples: int | None = None,
+        seed: int = 0,
+        batch_size: int = 32,
+        load: Load | str | None = None,
+        transport: Transport | str | None = None,
+        compensation: float = 0.0,
+        parameter_bytes: int = 0,
+        tensor_sizes: Sequence[int] | None = None,
+    ) -> RunSpec:
+        """Returns the run that these arguments ask for; what a `Method` brings stands before them.
+
+        Raises:
+            ValueError: one of them is wrong; the message names it.
+        """
+        if isinstance(method, Method):
+            policy, own_load, own_transport, _, own_compensation = method
+            load, transport = own_load or load, own_transport or transport
+            compensation = compensation if own_compensation is None else own_compensation
+        else:
+            policy = method
+        check_kind("policy", policy, Policy)
+        check_kind("cluster", cluster, Cluster)
+        stop = Stop.checked(updates, seconds, samples)
+        seed = check_seed("seed", seed)
+        parameter_bytes = checks.integer("parameter_bytes", parameter_bytes, low=0)
+        if tensor_sizes is None:
+            tensor_sizes = [-(-parameter_bytes // 4)]
+        sizes = tuple(checks.integer("tensor_sizes", size, low=0) for size in tensor_sizes)
+        batch_size = checks.integer("batch_size", batch_size, low=1)
+        load, transport = resolve_load(load), resolve_transport(transport)
+        compensation = checks.real("compensation", compensation, low=0, high=1e300)
+        if policy.batch_size is not None:
+            load = resolve_load(None)  # the policy sizes all tasks, and no load rule is asked or told
+        if policy.keep_copy is not None and (compensation or transport.pipelined or transport.changes_values):
+            checks.fail(
+                "policy",
+                policy,
+                "one all of whose tasks pull, with compensation, codecs or a pipeline: only the worker has "
+                "the copy that it keeps, and the server cannot tell what was computed on it",
+            )
+        return cls(
+            policy, cluster, stop, seed, batch_size, load, transport, compensation, parameter_bytes, sizes
+        )
+
+    @property
+    def faults(self) -> Faults:
+        """What breaks when."""
+        return self.cluster.faults
+
+    @property
+    def sizes_change(self) -> bool:
+        """Whether the load rule changes batch sizes as it goes."""
+        return self.load.observe is not None
+
+    def links(self) -> Links:
+        """Returns when the phases of a task are due; with draws of its own, since those are not shared."""
+        return Links(Draws(self.cluster, self.seed), *self.transferred_bytes())
+
+    def transferred_bytes(self) -> tuple[int, int]:
+        """Returns what a pull and a push transfer, bytes."""
+        transport = self.transport
+
+        def count(codec: Codec | None, plainly: Callable[[int], int]) -> int:
+            found = codec.num_bytes(self.tensor_sizes) if codec else plainly(self.parameter_bytes)
+            return checks.integer(f"transport {transport.name}", found, low=0, why="bytes")
+
+        return count(transport.pull, transport.pull_bytes), count(transport.push, transport.push_bytes)
+
+    def metadata(self, engine: str) -> dict[str, Any]:
+        """Returns a trace's metadata, all but its end."""
+        policy = self.policy
+        lead = policy.max_lead  # a pipeline adds a clock
+        bound = None if lead in (None, math.inf) else lead + self.transport.pipelined
+        return {
+            "engine": engine,
+            "policy": policy.name,
+            "max_lead": bound,
+            "compensation": self.compensation,
+            "num_workers": self.cluster.num_workers,
+            "cluster": self.cluster.describe(),
+            "load": self.load.name,
+            "transport": self.transport.name,
+            "changes_values": self.transport.changes_values,
+            "pipelined": self.transport.pipelined,
+            "parameter_bytes": self.parameter_bytes,
+            "transfer_bytes": list(self.transferred_bytes()),
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+            "versions": versions(),
+        }
+
+
+def check_until(until: Mapping[str, float] | None) -> dict[str, float]:
+    """Returns targets by metric, checked."""
+    if until is None:
+        return {}
+    if not isinstance(until, Mapping) or not until:
+        checks.fail("until", until, "a metric and its target, such as dict(loss=0.1)")
+    return {name: checks.real(f"until[{name!r}]", target) for name, target in until.items()}

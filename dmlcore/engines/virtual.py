@@ -1,0 +1,254 @@
+"""The virtual clock: one loop over a heap of events, with a handler for each kind.
+
+A task's whole life - pull, compute, push - is drawn when it starts, so it is one event: the arrival of its
+push. Faults are events, too, which put off or void the arrivals that they concern. A new kind of event is a
+handler, and tuples `(time, serial number, handler, ...)` on the heap.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import math
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Any
+
+from dmlcore.cluster.faults import Incident, incidents
+from dmlcore.engines import mistakes
+from dmlcore.engines.server import Answer, Order, Server
+from dmlcore.engines.spec import RunSpec
+from dmlcore.trace import Trace
+from dmlcore.types import Watch
+
+# A push: when it arrives, serial number, handler, task, when its computing begins and ends, when it is sent.
+PushEvent = tuple[float, int, Callable[[Any], None], Order, float, float, float]
+# What a worker computes in a pipeline, until it may be sent: serial number, task, begin and end of computing.
+Computing = tuple[int, Order, float, float]
+
+
+class VirtualClock:
+    """One run of a policy on a virtual clock.
+
+    Events at equal times are taken in the order in which their tasks started.
+
+    Args:
+        spec: the run.
+        watch: shows a policy that watches its training how it goes.
+    """
+
+    def __init__(self, spec: RunSpec, watch: Watch | None = None):
+        workers = spec.cluster.num_workers
+        self.spec, self.watch, self.links = spec, watch, spec.links()
+        self.faults = spec.faults if spec.faults.events else None
+        self.pipelined = spec.transport.pipelined
+        self.serial = itertools.count()
+        self.server = self.new_server()
+        self.heap: list[Any] = []
+        self.event: Any = None  # that is being handled
+        self.sending: list[PushEvent | None] = [None] * workers  # the next push of each worker
+        self.computing: list[Computing | None] = [None] * workers
+        self.frozen = [0.0] * workers  # until when
+        self.away = [0] * workers  # for how many reasons
+        self.log: list[dict[str, Any]] = []
+        self.checkpoint = (0, 0)  # updates, and length of the journal then
+        self.life = 0  # how often the server was restarted
+        self.now = 0.0  # when something happened last
+
+    def run(self) -> Trace:
+        """Runs to the end and returns the trace."""
+        heap, last, known = self.heap, self.spec.stop.seconds, incidents(self.spec.faults)
+        for number, incident in enumerate(known, start=-len(known)):
+            heappush(heap, (incident.time, number, self.handle_incident, incident))
+        self.carry_out(self.server.begin(), 0.0)
+        while not self.server.over:
+            if not heap:
+                raise mistakes.deadlock(
+                    self.server.policy, self.now, self.server.num_updates, len(self.server.present)
+                )
+            self.event = event = heap[0]
+            if event[0] > last:
+                break
+            event[2](event)
+            if heap and heap[0] is event:
+                heappop(heap)
+        more = {"incidents": self.log, "ignored_arrivals": self.server.ignored} if self.faults else {}
+        end = last if last < math.inf else self.now
+        return self.server.trace(end, self.spec.metadata("simulate") | more)
+
+    def new_server(self) -> Server:
+        """Returns a server to which nothing has happened."""
+        return Server(self.spec, self.plan, self.serial, keeps_journal=self.faults is not None)
+
+    def carry_out(self, answer: Answer, now: float) -> None:
+        """Carries out what the server answers: workers begin tasks, and the arrivals of pushes are placed."""
+        self.now = now
+        _, cancel, start = answer
+        sending, heap, links, faults = self.sending, self.heap, self.links, self.faults
+        for worker in cancel:
+            sending[worker] = self.computing[worker] = None
+        for order in start:
+            worker, clock, size, _, pull, begun, attempt, _, _ = order
+            late = max(0.0, self.frozen[worker] - begun) if faults is not None else 0.0
+            if pull and links.pulls_take:
+                begun += links.pull_seconds(worker, clock)
+            computed = departs = begun + links.compute_seconds(worker, clock, size)
+            if late:
+                begun, computed, departs = begun + late, computed + late, departs + late
+            serial = attempt if pull else next(self.serial)
+            if self.pipelined:
+                before = self.computing[worker]
+                if before is not None and begun < before[3]:
+                    begun, computed = before[3], before[3] + links.compute_seconds(worker, clock, size)
+                self.computing[worker] = (serial, order, begun, computed)
+                if before is None:
+                    continue
+                # With the copy on which this task is computed comes leave to push the task before it.
+                departs = begun
+                serial, order, begun, computed = before
+            arrival = departs
+            if links.pushes_take:
+                arrival += links.push_seconds(worker, order.clock)
+            if arrival < now:
+                arrival = now  # pushes of one worker arrive in order
+            if faults is not None:
+                arrival += faults.deliveries(worker, order.clock)[0]
+            sending[worker] = event = (arrival, serial, self.handle_push, order, begun, computed, departs)
+            if heap and heap[0] is self.event:
+                heapreplace(heap, event)  # half the work of pop and push
+            elif arrival < math.inf:
+                heappush(heap, event)
+        if self.watch is not None or faults is not None:
+            self.look(answer, now)
+
+    def look(self, answer: Answer, now: float) -> None:
+        """Shows a watching policy its training, and takes the server's checkpoint, where they are due."""
+        server = self.server
+        if self.watch is not None and server.looks:
+            server.observe(*self.watch(server.progress(now)._replace(life=self.life)))
+        if self.faults is None or not answer[0] or server.pending:
+            return
+        if server.num_updates >= self.checkpoint[0] + self.faults.checkpoint_every:
+            self.checkpoint = (server.num_updates, len(server.journal or ()))
+
+    def plan(self, order: Order) -> tuple[float, float]:
+        """Returns when a task's computing begins and ends."""
+        sending, computing = self.sending[order.worker], self.computing[order.worker]
+        if sending is not None and sending[3] is order:
+            return sending[4:6]
+        if computing is not None and computing[1] is order:
+            return computing[2:]
+        return self.links.computing(order.worker, order.clock, order.batch_size, order.pull, order.time)
+
+    def handle_push(self, event: PushEvent) -> None:
+        """A push arrives, unless its task was cancelled, lost or put off since it was placed on the heap."""
+        now, _, _, order, begun, computed, _ = event
+        worker = order[0]
+        if self.sending[worker] is event:
+            self.sending[worker] = None
+            if self.faults is not None:
+                self.copy(order, now)
+            self.carry_out(self.server.push(order, now, begun, computed), now)
+        elif self.faults is not None and order not in self.server.flight[worker]:
+            self.copy(order, now)
+            self.server.ignored += 1
+
+    def copy(self, order: Order, now: float) -> None:
+        """Lets a push that was sent more than once arrive again."""
+        assert self.faults is not None
+        for later in self.faults.deliveries(order.worker, order.clock)[1:]:
+            heappush(self.heap, (now + later, next(self.serial), self.handle_copy))
+
+    def handle_copy(self, event: Any) -> None:
+        """A push arrives again, and does not count."""
+        self.server.ignored += 1
+
+    def handle_incident(self, event: Any) -> None:
+        """A worker or the server fails or comes back."""
+        now, _, _, incident = event
+        getattr(self, incident.kind)(incident, now)
+
+    def freeze(self, incident: Incident, now: float) -> None:
+        """A worker does nothing for a while; what it has sent is on its way."""
+        worker, seconds = incident.worker, incident.seconds
+        self.note(incident, now)
+        self.frozen[worker] = max(self.frozen[worker], now + seconds)
+
+        def put_off(time: float) -> float:
+            return time if time <= now else time + seconds
+
+        sending, computing = self.sending[worker], self.computing[worker]
+        if computing is not None:
+            serial, order, begun, computed = computing
+            self.computing[worker] = (serial, order, put_off(begun), put_off(computed))
+        if sending is not None and sending[6] > now:
+            arrival, _, handler, order, begun, computed, departs = sending
+            times = put_off(begun), put_off(computed), put_off(departs)
+            self.sending[worker] = event = (arrival + seconds, next(self.serial), handler, order, *times)
+            if math.isfinite(seconds):
+                heappush(self.heap, event)
+
+    def leave(self, incident: Incident, now: float) -> None:
+        """A worker is gone, with its copy and its tasks."""
+        worker = incident.worker
+        self.away[worker] += 1
+        if self.away[worker] == 1:
+            self.note(incident, now)
+            self.lose(worker, now)
+
+    def lose(self, worker: int, now: float) -> None:
+        """The server hears that a worker is gone."""
+        answer = self.server.leave(worker, now)
+        self.sending[worker] = self.computing[worker] = None
+        self.carry_out(answer, now)
+
+    def join(self, incident: Incident, now: float) -> None:
+        """A worker is back, without a copy."""
+        worker = incident.worker
+        self.away[worker] -= 1
+        if self.away[worker] == 0:
+            self.note(incident, now)
+            self.frozen[worker] = 0.0
+            self.carry_out(self.server.join(worker, now), now)
+
+    def down(self, incident: Incident, now: float) -> None:
+        """The server is gone for a while: nothing arrives, and it goes on from its last checkpoint."""
+        updates, length = self.checkpoint
+        self.note(incident, now, lost_updates=self.server.num_updates - updates)
+        self.now = back = now + incident.seconds
+        ignored, journal = self.server.ignored, (self.server.journal or [])[:length]
+        self.server = self.new_server().restore(journal)
+        self.server.ignored = ignored
+        self.life += 1
+        workers = range(self.server.num_workers)
+        self.sending, self.computing = [None for _ in workers], [None for _ in workers]
+        # What happens to workers meanwhile, the server learns when it is back; what was sent is lost.
+        incidents = [each for each in self.heap if each[2] == self.handle_incident and each is not self.event]
+        self.heap[:] = [(max(time, back), *rest) for time, *rest in incidents]
+        heapify(self.heap)
+        if back >= self.spec.stop.seconds:
+            self.heap[:] = [(math.inf, 0, self.handle_incident, incident)]  # nothing happens any more
+            return
+        gone = {worker for worker in workers if self.away[worker]}
+        self.carry_out(self.server.resume(back), back)
+        for worker in sorted(self.server.present & gone):
+            self.lose(worker, back)
+        for worker in sorted({*workers} - gone - self.server.present):
+            self.carry_out(self.server.join(worker, back), back)
+
+    def note(self, incident: Incident, now: float, **more: Any) -> None:
+        """Logs what happened, for the trace's metadata."""
+        self.now = now
+        self.log.append(incident._replace(time=now)._asdict() | more)
+
+
+def make_timeline(spec: RunSpec, watch: Watch | None = None) -> Trace:
+    """Returns the trace of a run on a virtual clock."""
+    # The run makes few cycles, and the collector would look through all tasks in flight again and again.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return VirtualClock(spec, watch).run()
+    finally:
+        if collects:
+            gc.enable()
