@@ -73,7 +73,7 @@ import dmlcore.methods.policies.ssp
 assert all(callable(getattr(dml.policies, name)) for name in dml.policies.__all__ if name.islower())
 print(dml.policies.ssp(3), dml.ssp(3))
 """
-    for first in ("ssp", "sync_switch", "_gate"):
+    for first in ("ssp", "_gate"):
         command = [sys.executable, "-c", program, first]
         assert subprocess.check_output(command, text=True) == "ssp(staleness=3) ssp(staleness=3)\n"
 

@@ -101,7 +101,7 @@ class Gate:
         return new(Decision, ([(worker, push.clock, self.share)], (), (), start))
 
     def leave(self, worker: int) -> Decision:
-        """Removes a worker; those that waited for it alone start, and held pushes are applied with them."""
+        """Removes a worker; workers that waited for it alone start, and held pushes are applied."""
         self.clocks.leave(worker)
         self.count_present()
         self.waiting = {

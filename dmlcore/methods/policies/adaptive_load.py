@@ -45,7 +45,7 @@ class GainRounds(Rounds):
     # seconds of each response, measured while exploring
     communication: list[float] = field(default_factory=list)
     computation: list[float] = field(default_factory=list)  # likewise
-    measured_size: int = 1  # batch size of those responses
+    measured_size: int = 1  # batch size of the measured tasks
     round_seconds: np.ndarray | None = None  # mu(k, b), (n, number of batch sizes); None while exploring
     loss: float = float("nan")  # at the last observation
     curvature: float | None = None  # q; None before it was measured

@@ -10,7 +10,7 @@ from dmlcore.types import Decision, Policy, Push
 def essp(staleness: int | float, *, weight: float | None = None) -> Policy:
     """Eager SSP: the window of `ssp`, but every task starts from the newest version.
 
-    Guarantees: those of `ssp`. `essp(0)` is `bsp()`; with a window beyond the run it is
+    Guarantees: those of `ssp`. `essp(0)` is `bsp()`; with `math.inf` it is
     `asp(weight=1 / num_workers)`.
 
     Args:
@@ -33,7 +33,7 @@ def essp(staleness: int | float, *, weight: float | None = None) -> Policy:
     max_lead = staleness
 
     def on_push(gate: Gate, push: Push) -> tuple[Gate, Decision]:
-        needed = gate.clocks.advance(push.worker) - max_lead
+        needed = gate.clocks.advance(push.worker) - max_lead  # as in `ssp`, without the cached copy
         if gate.clocks.slowest < needed:
             return gate, gate.wait(push, until=needed)
         return gate, gate.proceed(push)

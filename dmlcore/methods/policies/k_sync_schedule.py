@@ -40,7 +40,7 @@ def _row(name: str, phase: Any) -> tuple:
 
 @named(bare=True, phases=_rows)
 def k_sync_schedule(phases: Iterable[Any] | Schedule) -> Policy:
-    """K-sync whose k and batch size follow a schedule over time; a round keeps those of its begin.
+    """K-sync whose k and batch size follow a schedule over time; a round keeps those of its start.
 
     Guarantees: staleness 0. With one phase and no batch size it is `k_sync(k)`, with k the number of workers
     `bsp()`. A schedule of `dmlcore.theory`, which needs constants of the problem that are known only

@@ -44,7 +44,7 @@ def ssp(staleness: int | float, *, weight: float | None = None) -> Policy:
 
     def on_push(gate: Gate, push: Push) -> tuple[Gate, Decision]:
         clock = gate.clocks.advance(push.worker)  # the clock c that the worker begins next
-        needed = clock - max_lead  # condition 3: it must see all updates up to c - s - 1, so `needed` clocks
+        needed = clock - max_lead  # condition 3: it must see all updates of the clocks up to c - s - 1
         if gate.copy_clock[push.worker] >= needed:  # the cached copy contains them
             return gate, gate.proceed(push, pull=False)
         if gate.clocks.slowest >= needed:  # every worker has pushed them: the newest version contains them
