@@ -77,26 +77,24 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
     from dmlcore.experiments.runs import Run, replay, replay_lanes, train  # noqa: F401
     from dmlcore.experiments.tuning import tune  # noqa: F401
     from dmlcore.methods import codecs, loads, policies, transport  # noqa: F401
-    from dmlcore.methods.policies import (  # noqa: F401
-        a2s,
-        adaptive_load,
-        adaptive_sync,
-        adasync,
-        asp,
-        bsp,
-        dbw,
-        dssp,
-        essp,
-        k_async,
-        k_batch_async,
-        k_batch_sync,
-        k_sync,
-        k_sync_schedule,
-        n_softsync,
-        pflug,
-        ssp,
-        sync_switch,
-    )
+    from dmlcore.methods.policies.a2s import a2s  # noqa: F401
+    from dmlcore.methods.policies.adaptive_load import adaptive_load  # noqa: F401
+    from dmlcore.methods.policies.adaptive_sync import adaptive_sync  # noqa: F401
+    from dmlcore.methods.policies.adasync import adasync  # noqa: F401
+    from dmlcore.methods.policies.asp import asp  # noqa: F401
+    from dmlcore.methods.policies.bsp import bsp  # noqa: F401
+    from dmlcore.methods.policies.dbw import dbw  # noqa: F401
+    from dmlcore.methods.policies.dssp import dssp  # noqa: F401
+    from dmlcore.methods.policies.essp import essp  # noqa: F401
+    from dmlcore.methods.policies.k_async import k_async  # noqa: F401
+    from dmlcore.methods.policies.k_batch_async import k_batch_async  # noqa: F401
+    from dmlcore.methods.policies.k_batch_sync import k_batch_sync  # noqa: F401
+    from dmlcore.methods.policies.k_sync import k_sync  # noqa: F401
+    from dmlcore.methods.policies.k_sync_schedule import k_sync_schedule  # noqa: F401
+    from dmlcore.methods.policies.n_softsync import n_softsync  # noqa: F401
+    from dmlcore.methods.policies.pflug import pflug  # noqa: F401
+    from dmlcore.methods.policies.ssp import ssp  # noqa: F401
+    from dmlcore.methods.policies.sync_switch import sync_switch  # noqa: F401
     from dmlcore.problems.problem import Problem  # noqa: F401
     from dmlcore.reproduce import claims  # noqa: F401
     from dmlcore.trace import (  # noqa: F401

@@ -1,14 +1,71 @@
-"""Calls as text: what a trace says of a codec or a transport is the call that makes it."""
+"""Calls as text: the name of a policy, load rule, codec or transport is the call that makes it."""
 
 from __future__ import annotations
 
 import ast
+import functools
+import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from dmlcore import checks
 
 Makers = Mapping[str, Callable[..., Any]]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def named(
+    *, every: bool = False, bare: bool = False, **checked: Callable[[str, Any], Any]
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorates a factory: checks its arguments, and names what it returns by the call that makes it.
+
+    The call shows arguments in the order of `checked`, then in that of the signature, and omits those that
+    are equal to their defaults. What the factory returns is a named tuple with a field `name`.
+
+    Args:
+        every: shows the arguments that are equal to their defaults, too.
+        bare: shows the first argument without its name.
+        checked: for a parameter, a function of its name and its value that returns the value to use, or
+            raises ValueError.
+
+    Example:
+        >>> from dmlcore.types import Transport
+        >>> @named(factor=checks.at_least(1))
+        ... def shorter(factor, *, push=True):
+        ...     return Transport("", lambda nbytes: nbytes, lambda nbytes: nbytes // factor)
+        >>> shorter(4), shorter(4, push=False)
+        (shorter(factor=4), shorter(factor=4, push=False))
+    """
+
+    def decorate(make: Callable[P, T]) -> Callable[P, T]:
+        signature = inspect.signature(make)
+        order = {name: signature.parameters[name].default for name in (*checked, *signature.parameters)}
+
+        @functools.wraps(make)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            given = bound.arguments
+            for name, check in checked.items():
+                given[name] = check(name, given[name])
+            shown = [
+                _text(given[name]) if bare and number == 0 else f"{name}={_text(given[name])}"
+                for number, (name, default) in enumerate(order.items())
+                if every or given[name] != default
+            ]
+            made: Any = make(*bound.args, **bound.kwargs)
+            return made._replace(name=f"{make.__name__}({', '.join(shown)})")
+
+        return call
+
+    return decorate
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return repr([*value])
+    return getattr(value, "__name__", str(value)) if callable(value) else repr(value)
 
 
 def made(argument: str, text: Any, makers: Makers) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -104,3 +104,51 @@ def several(name: str, values: Any) -> list[Any]:
     if not listed or len({*listed}) < len(listed):
         fail(name, values, "at least one, all different")
     return listed
+
+
+def at_least(low: int, *, infinite: bool = False) -> Callable[[str, Any], Any]:
+    """Returns a check for `calls.named`: a whole number >= `low`, or `math.inf` where that is allowed.
+
+    >>> at_least(1)("k", 3)
+    3
+    """
+
+    def check(name: str, value: Any) -> Any:
+        if infinite and value == math.inf:
+            return value
+        return integer(name, value, low=low, why="or math.inf" if infinite else "")
+
+    return check
+
+
+def or_none(check: Callable[[str, Any], T]) -> Callable[[str, Any], T | None]:
+    """Returns a check for `calls.named` that also allows None.
+
+    >>> or_none(at_least(1))("k", None) is None
+    True
+    """
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def one_of(*allowed: str) -> Callable[[str, Any], str]:
+    """Returns a check for `calls.named`: one of some names.
+
+    >>> one_of("none", "inverse")("damping", "inverse")
+    'inverse'
+    """
+    return lambda name, value: choice(name, value, {each: each for each in allowed})
+
+
+def positive(name: str, value: Any) -> float:
+    """Returns `value` as a float if it is a finite number > 0."""
+    return real(name, value, above=0, high=1e300)
+
+
+def not_negative(name: str, value: Any) -> float:
+    """Returns `value` as a float if it is a finite number >= 0."""
+    return real(name, value, low=0, high=1e300)
+
+
+def boolean(name: str, value: Any) -> bool:
+    """Returns `value` if it is True or False."""
+    return value if isinstance(value, bool) else fail(name, value, "True or False")

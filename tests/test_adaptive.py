@@ -127,7 +127,7 @@ def drive(policy, workers, observations):
     state, found = policy.init(workers), []
     for seen in observations:
         state = policy.on_observation(state, seen)
-        found.append(state.memory.k)
+        found.append(state.k)
     return found
 
 
@@ -167,9 +167,8 @@ def test_by_gain_finds_what_it_measures():
     policy = dml.adaptive_load(eta, sizes)
     state = policy.init(5)
     rng = np.random.default_rng(0)
-    memory = state.memory
-    memory.loss, memory.explore, memory.batch_size = 10.0, 0, 16
-    memory.round_seconds = mu = np.sort(rng.uniform(0.1, 1, (5, 1)), axis=0) + np.array([[0.1, 0.3, 1.0]])
+    state.loss, state.explore, state.measured_size = 10.0, 0, 16
+    state.round_seconds = mu = np.sort(rng.uniform(0.1, 1, (5, 1)), axis=0) + np.array([[0.1, 0.3, 1.0]])
     used = 5 * 16
     square = G + V / used
     seen = Observation(2, 0.0, 10.0 - eta * (G - q * square), [5], [used], [square], [G])
@@ -177,8 +176,8 @@ def test_by_gain_finds_what_it_measures():
     best = max(
         ((G - q * (G + V / (k * b))) / mu[k - 1, i], k, b) for k in range(1, 6) for i, b in enumerate(sizes)
     )
-    assert memory.curvature == pytest.approx(q)
-    assert (memory.wait.k, memory.wait.batch_size) == best[1:]
+    assert state.curvature == pytest.approx(q)
+    assert (state.k, state.batch_size) == best[1:]
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -197,13 +196,12 @@ def test_a_small_grid_is_walked_step_by_step():
     """Where no k b is within a factor of 2, the next one is."""
     policy = dml.adaptive_load(0.1, [1, 100])
     state = policy.init(2)
-    memory = state.memory
-    memory.loss, memory.explore, memory.curvature = 1.0, 0, 0.5
-    memory.wait, memory.round_seconds = type(memory.wait)(2, 1), np.array([[0.1, 1.0], [0.2, 1.005]])
+    state.loss, state.explore, state.curvature = 1.0, 0, 0.5
+    (state.k, state.batch_size), state.round_seconds = (2, 1), np.array([[0.1, 1.0], [0.2, 1.005]])
     for wanted in ((1, 100), (2, 100), (2, 100)):
         seen = Observation(1, 0.0, 1.0, [2], [2], [1.0], [0.0])
         policy.on_observation(state, seen)
-        assert (memory.wait.k, memory.wait.batch_size) == wanted
+        assert (state.k, state.batch_size) == wanted
 
 
 def test_online_needs_fewer_samples_and_less_time_than_everybody():

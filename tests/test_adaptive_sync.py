@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import dmlcore as dml
-from dmlcore.methods.policies.group import Group
-from dmlcore.methods.policies.three_states import SyncState
+from dmlcore.methods.policies._group import Group
+from dmlcore.methods.policies.adaptive_sync import SyncState
 from dmlcore.types import Push
 
 INF = math.inf

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from dmlcore import calls, checks
+from dmlcore.calls import named
 from dmlcore.types import Codec, Transport
 
 
+def _codec(name: str, codec: Any) -> Codec | None:
+    from dmlcore.methods.codecs import resolve
+
+    return None if codec is None else resolve(codec)
+
+
+@named()
 def plain() -> Transport:
     """Parameters travel to the worker and gradients to the server as they are.
 
@@ -18,9 +27,10 @@ def plain() -> Transport:
         >>> plain().push_bytes(4096)
         4096
     """
-    return Transport("plain()", _as_they_are, _as_they_are)
+    return Transport("", _as_they_are, _as_they_are)
 
 
+@named(push=_codec, pull=_codec)
 def coded(push: Codec | str | None = None, pull: Codec | str | None = None) -> Transport:
     """Gradients, parameters or both are rounded on their way, and weigh the bytes that they then have.
 
@@ -46,13 +56,11 @@ def coded(push: Codec | str | None = None, pull: Codec | str | None = None) -> T
 
     Reference: Xian et al. 2024 (H-PS), whose quantisation is flexible in the number of bits.
     """
-    from dmlcore.methods.codecs import resolve
-
-    up, down = (None if codec is None else resolve(codec) for codec in (push, pull))
-    shown = [f"{way}={codec.name}" for way, codec in (("push", up), ("pull", down)) if codec is not None]
-    return Transport(f"coded({', '.join(shown)})", _as_they_are, _as_they_are, pull=down, push=up)
+    up, down = _codec("push", push), _codec("pull", pull)
+    return Transport("", _as_they_are, _as_they_are, pull=down, push=up)
 
 
+@named(bare=True, transport=lambda name, transport: resolve(transport), own_steps=checks.boolean)
 def pipelined(transport: Transport | str | None = None, *, own_steps: bool = False) -> Transport:
     """A worker computes its next task while its push, and the answer to it, are under way.
 
@@ -82,10 +90,7 @@ def pipelined(transport: Transport | str | None = None, *, own_steps: bool = Fal
     inner = resolve(transport)
     if inner.pipelined:
         checks.fail("transport", inner.name, "one that is not pipelined")
-    if not isinstance(own_steps, bool):
-        checks.fail("own_steps", own_steps, "True or False")
-    name = f"pipelined({inner.name}{', own_steps=True' * own_steps})"
-    return inner._replace(name=name, pipelined=True, own_steps=own_steps)
+    return inner._replace(pipelined=True, own_steps=own_steps)
 
 
 TRANSPORTS: dict[str, Callable[..., Transport]] = {"plain": plain, "coded": coded, "pipelined": pipelined}

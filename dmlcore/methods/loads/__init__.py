@@ -12,13 +12,8 @@ from dmlcore.methods.loads.lb_bsp import lb_bsp
 from dmlcore.methods.loads.speed_proportional import speed_proportional
 from dmlcore.types import Load
 
-LOADS: dict[str, Callable[[], Load]] = {
-    "equal": equal,
-    "equal_finish_time": equal_finish_time,
-    "speed_proportional": speed_proportional,
-    "dynamic_batching": dynamic_batching,
-    "lb_bsp": lb_bsp,
-}
+RULES = (equal, equal_finish_time, speed_proportional, dynamic_batching, lb_bsp)
+LOADS: dict[str, Callable[[], Load]] = {rule.__name__: rule for rule in RULES}
 
 __all__ = [
     "LOADS",

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from dmlcore import checks
-from dmlcore.methods.loads.windows import Bounds, Caps, Measuring, Shares, call, check_alpha
+from dmlcore.calls import named
+from dmlcore.checks import at_least, not_negative
+from dmlcore.methods.loads.windows import Bounds, Caps, Shares, check_alpha, check_caps, measuring
 from dmlcore.types import Load
 
 
+@named(least=at_least(1), caps=check_caps, dead_band=not_negative, alpha=check_alpha, window=at_least(1))
 def dynamic_batching(
     caps: Caps = None, *, least: int = 1, dead_band: float = 0.05, alpha: float = 0.5, window: int = 1
 ) -> Load:
     """Sizes that are scaled by how far each worker's iteration time is off the mean: b <- b mean(t) / t.
 
-    t is a worker's moving average of seconds per sample times its size now. As long as nobody's size would
-    change by more than the dead band, all stay: each change costs those who compile for it. What is found is
-    scaled to sum to B, within bounds.
+    t is a worker's moving average of seconds per sample times its size now. As long as no size would change
+    by more than the dead band, all stay, since every new size may cost a compilation. The sizes are scaled to
+    sum to B, within bounds.
 
-    Guarantees: the newest sizes of those who are there sum to B and keep within bounds. Without jitter the
-    times of workers that no bound holds end so near to their mean t that |mean(t) / t - 1| <= dead_band.
+    Guarantees: the newest sizes of the workers present sum to B and keep within bounds. Without jitter the
+    times of workers within bounds converge until |mean(t) / t - 1| <= dead_band.
 
     Args:
         caps: most samples of a task, as for `equal_finish_time`.
         least: samples of a task, >= 1.
-        dead_band: relative change of a size, >= 0, up to which it is not worth it.
+        dead_band: relative change of a size, >= 0, up to which it stays.
         alpha: weight of the newest time in its moving average, above 0 and at most 1.
         window: tasks of each worker between two changes, >= 1.
 
@@ -39,10 +41,7 @@ def dynamic_batching(
     Reference: Tyagi and Sharma 2020, "Taming resource heterogeneity in distributed ML training with dynamic
     batching"; gradients are weighted by b / sum b, as `bsp` does.
     """
-    bounds = Bounds.checked(least, caps)
-    dead_band = checks.real("dead_band", dead_band, low=0, high=1e300)
-    alpha = check_alpha(alpha)
-    window = checks.integer("window", window, low=1)
+    bounds = Bounds(least, caps)
 
     def weigh(state: Shares) -> list[float] | None:
         state.average(alpha, lambda worker, samples, seconds: seconds / samples if seconds > 0 else None)
@@ -59,7 +58,4 @@ def dynamic_batching(
             return None
         return [size * factor for size, factor in zip(state.sizes, factors, strict=True)]
 
-    shown = [f"dead_band={dead_band}"] * (dead_band != 0.05)
-    shown += [f"alpha={alpha}"] * (alpha != 0.5) + [f"window={window}"] * (window > 1)
-    name = call("dynamic_batching", [*bounds.arguments(), *shown])
-    return Measuring(name, weigh, bounds, window).load()
+    return measuring(weigh, bounds, window)

@@ -1,10 +1,12 @@
-"""The load rule of most methods: equal shares, for good."""
+"""The load rule of most methods: equal shares."""
 
 from __future__ import annotations
 
+from dmlcore.calls import named
 from dmlcore.types import Load
 
 
+@named()
 def equal() -> Load:
     """Every worker's task has the same number of samples: the total batch over the number of workers.
 
@@ -16,4 +18,4 @@ def equal() -> Load:
         >>> load.size(load.init(8, 256), 0)
         32
     """
-    return Load("equal()", lambda num_workers, total: total // num_workers, lambda state, worker: state)
+    return Load("", lambda num_workers, total: total // num_workers, lambda state, worker: state)

@@ -1,14 +1,32 @@
-"""The dynamic scheduling of H-PS: everybody is done at the same time, within memory."""
+"""The dynamic scheduling of H-PS: all workers finish at the same time, within memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from dmlcore import checks
-from dmlcore.methods.loads.windows import Bounds, Caps, Measuring, Shares, call, check_alpha
+from dmlcore.calls import named
+from dmlcore.checks import at_least
+from dmlcore.methods.loads.windows import Bounds, Caps, Shares, check_alpha, check_caps, measuring, of_each
 from dmlcore.types import Load
 
 
+def _seconds(name: str, value: Any) -> float | tuple[float, ...]:
+    """Returns checked seconds, of all workers or of each."""
+    if isinstance(value, Iterable):
+        return tuple(checks.not_negative(name, each) for each in value)
+    return checks.not_negative(name, value)
+
+
+@named(
+    least=at_least(1),
+    caps=check_caps,
+    overhead=_seconds,
+    transfer=_seconds,
+    alpha=check_alpha,
+    window=at_least(1),
+)
 def equal_finish_time(
     caps: Caps = None,
     *,
@@ -22,13 +40,13 @@ def equal_finish_time(
 
     T solves sum_i clip(v_i (T - o_i), least, cap_i) = B: v_i is the moving average of a worker's samples per
     second of computing, o_i the time in which it computes none, B the total batch. Shares are rounded to
-    whole samples by largest remainder. They are equal until every worker has pushed once, and are made anew
-    whenever all have since; where nobody waits, tasks that run keep the size that they began with.
+    whole samples by largest remainder. They are equal until every worker has pushed once, and are computed
+    again whenever all have pushed since; tasks in flight keep their size.
 
-    Guarantees: the newest sizes of those who are there sum to B and keep within bounds. Without jitter, and
+    Guarantees: the newest sizes of the workers present sum to B and keep within bounds. Without jitter, and
     with B large against rounding, the spread of finish times falls below 5% of a round within 10 rounds of a
-    change of speed by up to 8x. An overhead that is not told leaves the same sizes in the end, some rounds
-    later: it passes for slowness.
+    change of speed by up to 8x. An overhead that is not given leads to the same sizes, some rounds
+    later, since it lowers the measured speed.
 
     Args:
         caps: most samples that a worker's memory holds: None, one number, one for each worker, or a
@@ -58,39 +76,12 @@ def equal_finish_time(
 
     Reference: Xian et al. 2024, "Heterogeneous-aware parameter server" (abstract); formulas reconstructed.
     """
-    bounds = Bounds.checked(least, caps)
-    alpha = check_alpha(alpha)
-    window = checks.integer("window", window, low=1)
-    overhead, transfer = _seconds("overhead", overhead), _seconds("transfer", transfer)
 
     def delays(num_workers: int) -> list[float]:
-        both = _each("overhead", overhead, num_workers), _each("transfer", transfer, num_workers)
+        both = of_each("overhead", overhead, num_workers), of_each("transfer", transfer, num_workers)
         return [own + sent for own, sent in zip(*both, strict=True)]
 
     def weigh(state: Shares) -> list[float] | None:
-        return state.average_speeds(alpha, _each("overhead", overhead, len(state.sizes)))
+        return state.average_speeds(alpha, of_each("overhead", overhead, len(state.sizes)))
 
-    shown = [
-        f"{name}={value if isinstance(value, float) else list(value)}"
-        for name, value in (("overhead", overhead), ("transfer", transfer))
-        if value
-    ]
-    shown += [f"alpha={alpha}"] * (alpha != 0.5) + [f"window={window}"] * (window > 1)
-    name = call("equal_finish_time", [*bounds.arguments(), *shown])
-    return Measuring(name, weigh, bounds, window, delays).load()
-
-
-def _seconds(name: str, value: float | Sequence[float]) -> float | tuple[float, ...]:
-    """Returns checked seconds, of all workers or of each."""
-    if isinstance(value, Iterable):
-        return tuple(checks.real(name, each, low=0, high=1e300) for each in value)
-    return checks.real(name, value, low=0, high=1e300)
-
-
-def _each(name: str, value: float | tuple[float, ...], num_workers: int) -> Sequence[float]:
-    """Returns the seconds of every worker."""
-    if isinstance(value, float):
-        return [value] * num_workers
-    if len(value) != num_workers:
-        checks.fail(name, f"{len(value)} values", f"one number, or one for each of {num_workers} workers")
-    return value
+    return measuring(weigh, Bounds(least, caps), window, delays)

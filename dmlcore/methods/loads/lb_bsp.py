@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dmlcore import checks
-from dmlcore.methods.loads.windows import Bounds, Caps, Measuring, Shares, call
+from dmlcore.calls import named
+from dmlcore.checks import at_least, or_none
+from dmlcore.methods.loads.windows import Bounds, Caps, Shares, check_caps, measuring
 from dmlcore.types import Load
 
 
+@named(least=at_least(1), caps=check_caps, step=or_none(at_least(1)), window=at_least(1))
 def lb_bsp(caps: Caps = None, *, least: int = 1, step: int | None = None, window: int = 1) -> Load:
     """Sizes that are balanced pair by pair: after a window the slowest worker gives samples to the fastest.
 
     The two are those whose tasks took longest and shortest in the window, among those whose bounds allow it;
     what moves is what would let them finish together at the speeds they showed, rounded down.
 
-    Guarantees: the newest sizes of those who are there sum to B and keep within bounds. Without jitter, and
+    Guarantees: the newest sizes of the workers present sum to B and keep within bounds. Without jitter, and
     while speeds stay, the longest task never gets longer and the shortest never shorter, from one window to
     the next.
 
@@ -36,9 +38,7 @@ def lb_bsp(caps: Caps = None, *, least: int = 1, step: int | None = None, window
     Reference: Chen et al. 2020, "Semi-dynamic load balancing" (SoCC), which also predicts speeds: this is the
     move alone.
     """
-    bounds = Bounds.checked(least, caps)
-    step = step if step is None else checks.integer("step", step, low=1)
-    window = checks.integer("window", window, low=1)
+    bounds = Bounds(least, caps)
 
     def weigh(state: Shares) -> list[float]:
         seen, sizes = state.window, list(state.sizes)
@@ -56,5 +56,4 @@ def lb_bsp(caps: Caps = None, *, least: int = 1, step: int | None = None, window
             sizes[fast] += moved
         return [float(size) for size in sizes]
 
-    shown = [f"step={step}"] * (step is not None) + [f"window={window}"] * (window > 1)
-    return Measuring(call("lb_bsp", [*bounds.arguments(), *shown]), weigh, bounds, window).load()
+    return measuring(weigh, bounds, window)

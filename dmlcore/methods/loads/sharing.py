@@ -17,10 +17,10 @@ def finish_together(
     caps: Sequence[int],
     delays: Sequence[float],
 ) -> np.ndarray:
-    """Returns the shares with which everybody who is within bounds finishes at one time T.
+    """Returns the shares with which all workers within bounds finish at one time T.
 
     With them clip(v_i (T - o_i), least, cap_i) sums to the total over all workers i. The sum never falls as T
-    grows, and is linear in T between the times at which somebody reaches a bound: these are bisected, and
+    grows, and is linear in T between the times at which a worker reaches a bound: these are bisected, and
     within their interval T is exact.
 
     Args:
@@ -49,15 +49,8 @@ def finish_together(
 def round_to_sum(shares: np.ndarray, total: int, least: int, caps: Sequence[int]) -> list[int]:
     """Returns whole shares that sum to the total: rounded down, and those with the largest remainders up.
 
-    Args:
-        shares: that sum to the total, up to rounding.
-        total: samples, possible within bounds.
-        least: of each.
-        caps: most samples of each.
-
-    Example:
-        >>> round_to_sum(np.array([13.2, 26.5, 30.3]), 70, 1, [70, 70, 70])
-        [13, 27, 30]
+    >>> round_to_sum(np.array([13.2, 26.5, 30.3]), 70, 1, [70, 70, 70])
+    [13, 27, 30]
     """
     sizes = np.clip(np.floor(shares).astype(int), least, caps)
     while left := total - int(sizes.sum()):  # a second time only where rounding took much

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dmlcore import checks
-from dmlcore.methods.loads.windows import Bounds, Caps, Measuring, Shares, call, check_alpha
+from dmlcore.calls import named
+from dmlcore.checks import at_least
+from dmlcore.methods.loads.windows import Bounds, Caps, Shares, check_alpha, check_caps, measuring
 from dmlcore.types import Load
 
 
+@named(least=at_least(1), caps=check_caps, warm_up=at_least(1), alpha=check_alpha, window=at_least(1))
 def speed_proportional(
     caps: Caps = None, *, least: int = 1, warm_up: int = 1, alpha: float = 0.5, window: int = 1
 ) -> Load:
-    """Sizes proportional to measured speeds, so that an iteration takes everybody about as long.
+    """Sizes proportional to measured speeds, so that an iteration takes all workers about as long.
 
     b_i = clip(round(B P_i / sum P), least, cap_i) with P_i samples per second of computing, and sum b_i = B:
     what bounds take from one worker goes to the others in proportion, and what rounding leaves to the largest
     remainders. Shares are equal during the warm-up, over which P_i is a plain mean; from then on it is a
     moving average over windows.
 
-    Guarantees: the newest sizes of those who are there sum to B and keep within bounds. Without overheads it
+    Guarantees: the newest sizes of the workers present sum to B and keep within bounds. Without overheads it
     is `equal_finish_time` with the same bounds.
 
     Args:
@@ -40,17 +42,11 @@ def speed_proportional(
 
     Reference: Ji et al. 2019, "Performance-aware dynamic batch size SGD" (abstract); formulas reconstructed.
     """
-    bounds = Bounds.checked(least, caps)
-    warm_up = checks.integer("warm_up", warm_up, low=1)
-    alpha = check_alpha(alpha)
-    window = checks.integer("window", window, low=1)
+    bounds = Bounds(least, caps)
 
     def weigh(state: Shares) -> list[float] | None:
         warming = state.windows <= warm_up
         speeds = state.average_speeds(1 / state.windows if warming else alpha, [0.0] * len(state.sizes))
         return speeds if state.windows >= warm_up else None
 
-    shown = [f"warm_up={warm_up}"] * (warm_up > 1)
-    shown += [f"alpha={alpha}"] * (alpha != 0.5) + [f"window={window}"] * (window > 1)
-    name = call("speed_proportional", [*bounds.arguments(), *shown])
-    return Measuring(name, weigh, bounds, window).load()
+    return measuring(weigh, bounds, window)

@@ -1,35 +1,28 @@
-"""What load rules that measure have in common: they observe a window, then share the batch out anew."""
+"""Load rules that measure: they observe a window, then distribute the batch again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dmlcore import checks
 from dmlcore.methods.loads.sharing import share_out
 from dmlcore.types import Load, Push
 
 Caps = int | Sequence[int] | Callable[[int, int], int] | None
-MOST_PUSHES = 2  # of a worker, on average, before a window ends without those who did not push
+MOST_PUSHES = 2  # of a worker, on average, before a window ends although some workers did not push
 
 
 @dataclass
 class Window:
-    """What was measured since the batch was last shared out.
+    """What was measured since the batch was last distributed."""
 
-    Args:
-        tasks: of each worker that arrived.
-        samples: in them.
-        seconds: that they were computed for.
-        missing: workers with too few.
-        pushes: of anybody.
-    """
-
-    tasks: list[int]
-    samples: list[int]
-    seconds: list[float]
-    missing: set[int]
-    pushes: int = 0
+    tasks: list[int]  # of each worker that arrived
+    samples: list[int]  # in them
+    seconds: list[float]  # that they were computed for
+    missing: set[int]  # workers with too few
+    pushes: int = 0  # of all workers
 
     @classmethod
     def of(cls, num_workers: int, present: set[int]) -> Window:
@@ -37,7 +30,7 @@ class Window:
         return cls([0] * num_workers, [0] * num_workers, [0.0] * num_workers, {*present})
 
     def add(self, push: Push, enough: int) -> None:
-        """Counts a push of a worker that is to make `enough`."""
+        """Counts a push; a worker with `enough` of them is no longer missing."""
         worker = push.worker
         self.tasks[worker] += 1
         self.samples[worker] += push.samples
@@ -49,35 +42,19 @@ class Window:
 
 @dataclass
 class Shares:
-    """State of a load rule that measures.
+    """State of a load rule that measures."""
 
-    Args:
-        total: samples that everybody's tasks have in all.
-        present: workers that are there.
-        sizes: samples of each worker's next task.
-        window: what was measured since they were shared out.
-        averages: moving average of what the rule measures, for each worker; None: not measured yet.
-        weights: by which the batch is shared out; None: equally, as nothing is known.
-        windows: that have ended.
-        allocations: made; the rounds that caps are asked for.
-    """
-
-    total: int
-    present: set[int]
-    sizes: list[int]
-    window: Window
-    averages: list[float | None]
-    weights: list[float] | None = None
-    windows: int = 0
-    allocations: int = 0
+    total: int  # samples of one task of every worker
+    present: set[int]  # workers that are present
+    sizes: list[int]  # samples of each worker's next task
+    window: Window  # what was measured since the sizes were set
+    averages: list[float | None]  # moving average of what the rule measures; None: nothing yet
+    weights: list[float] | None = None  # to which sizes are in proportion; None: equal sizes
+    windows: int = 0  # windows that have ended
+    allocations: int = 0  # times that sizes were set: the round that functions of caps are given
 
     def average(self, alpha: float, measure: Callable[[int, int, float], float | None]) -> None:
-        """Takes the window into everybody's moving average.
-
-        Args:
-            alpha: weight of the newest.
-            measure: worker, samples, seconds -> what is averaged; None: they say nothing.
-        """
+        """Adds `measure(worker, samples, seconds)` of the window, where not None, to the moving averages."""
         window = self.window
         for worker, tasks in enumerate(window.tasks):
             found = measure(worker, window.samples[worker], window.seconds[worker]) if tasks else None
@@ -86,11 +63,9 @@ class Shares:
                 self.averages[worker] = found if before is None else before + alpha * (found - before)
 
     def average_speeds(self, alpha: float, overheads: Sequence[float]) -> list[float] | None:
-        """Returns everybody's moving average of samples per second; who was never heard of is slow.
+        """Returns the moving averages of samples per second, without the overhead of each task.
 
-        Args:
-            alpha: weight of the newest.
-            overheads: seconds of each worker's task in which it computes no samples.
+        A worker of which nothing was measured gets the lowest.
         """
         tasks = self.window.tasks
 
@@ -105,32 +80,15 @@ class Shares:
 
 @dataclass(frozen=True)
 class Bounds:
-    """How many samples a worker's task may have.
+    """How many samples a worker's task may have."""
 
-    Args:
-        least: of everybody.
-        caps: most samples, see `check_caps`.
-    """
+    least: int = 1  # of every worker
+    caps: Caps = None  # most samples, checked by `check_caps`
 
-    least: int = 1
-    caps: Caps = None
-
-    @classmethod
-    def checked(cls, least: int, caps: Caps) -> Bounds:
-        """Returns the bounds that a rule's arguments ask for."""
-        least = checks.integer("least", least, low=1)
-        if isinstance(caps, Iterable):
-            caps = tuple(checks.integer("caps", cap, low=least) for cap in caps)
-        elif caps is not None and not callable(caps):
-            caps = checks.integer("caps", caps, low=least)
-        return cls(least, caps)
-
-    def check(self, num_workers: int) -> None:
-        """Raises ValueError where there are caps of another number of workers."""
-        if isinstance(self.caps, tuple) and len(self.caps) != num_workers:
-            checks.fail(
-                "caps", f"{len(self.caps)} values", f"one number, or one for each of {num_workers} workers"
-            )
+    def __post_init__(self) -> None:
+        for cap in self.caps if isinstance(self.caps, tuple) else [self.caps]:
+            if isinstance(cap, int):
+                checks.integer("caps", cap, low=self.least)
 
     def of(self, workers: Sequence[int], allocation: int) -> list[int] | None:
         """Returns the caps of some workers now; None: there are none."""
@@ -144,81 +102,83 @@ class Bounds:
             ]
         return [caps[w] for w in workers]
 
-    def arguments(self) -> list[str]:
-        """Returns those that are not the defaults, as in the rule's name."""
-        caps = self.caps
-        shown = list(caps) if isinstance(caps, tuple) else getattr(caps, "__name__", caps)
-        return [f"least={self.least}"] * (self.least > 1) + [f"caps={shown}"] * (caps is not None)
+
+def of_each(name: str, value: Any, num_workers: int) -> Any:
+    """Returns one value for each worker, where `value` is a tuple or a number."""
+    if isinstance(value, float):
+        return [value] * num_workers
+    if isinstance(value, tuple) and len(value) != num_workers:
+        checks.fail(name, f"{len(value)} values", f"one number, or one for each of {num_workers} workers")
+    return value
 
 
-@dataclass(frozen=True)
-class Measuring:
-    """What makes a load rule of a way to weigh.
+def check_caps(name: str, caps: Any) -> Caps:
+    """Returns the most samples of a task: None, one number, one for each worker, or a function."""
+    if isinstance(caps, Iterable):
+        return tuple(checks.integer(name, cap, low=1) for cap in caps)
+    return caps if caps is None or callable(caps) else checks.integer(name, caps, low=1)
 
-    Within a window all sizes handed out are of one allocation. It ends when everybody who is there has pushed
-    `tasks` times since; or, as a worker may never be heard of whose work is always cancelled, without those
-    who have not when there were twice as many pushes as that takes. Then the rule weighs, and the whole
-    batch is shared out anew over those who are there; also when somebody leaves or joins.
+
+def check_alpha(name: str, alpha: Any) -> float:
+    """Returns the weight of the newest value in a moving average, if it is in (0, 1]."""
+    return checks.real(name, alpha, above=0, high=1)
+
+
+def measuring(
+    weigh: Callable[[Shares], list[float] | None],
+    bounds: Bounds,
+    tasks: int = 1,
+    delays: Callable[[int], Sequence[float]] | None = None,
+) -> Load:
+    """Returns the load rule of a way to weigh workers.
+
+    Within a window all sizes are of one allocation. It ends when every worker present has pushed `tasks`
+    times since its start. A worker whose work is always cancelled never pushes: after twice as many pushes as
+    that takes the window ends without it. Then the rule weighs, and the whole batch is distributed again over
+    the workers present; also when a worker leaves or joins.
 
     Args:
-        name: the call that makes the rule.
         weigh: state -> weights of all workers, from what was measured in `state.window`; None: as before.
         bounds: of the sizes.
         tasks: of each worker in a window.
         delays: number of workers -> seconds of each in which it computes no samples; None: there are none.
     """
 
-    name: str
-    weigh: Callable[[Shares], list[float] | None]
-    bounds: Bounds
-    tasks: int = 1
-    delays: Callable[[int], Sequence[float]] | None = None
+    def init(num_workers: int, total: int) -> Shares:
+        of_each("caps", bounds.caps, num_workers)
+        present, sizes = {*range(num_workers)}, [0] * num_workers
+        window = Window.of(num_workers, present)
+        return distribute(Shares(total, present, sizes, window, averages=[None] * num_workers))
 
-    def load(self) -> Load:
-        """Returns the rule."""
-        return Load(
-            self.name, self._init, lambda state, w: state.sizes[w], self._observe, self._leave, self._join
-        )
-
-    def _init(self, num_workers: int, total: int) -> Shares:
-        self.bounds.check(num_workers)
-        nobody: list[float | None] = [None] * num_workers
-        everybody, none_yet = {*range(num_workers)}, [0] * num_workers
-        window = Window.of(num_workers, everybody)
-        return self._shared_out(Shares(total, everybody, none_yet, window, nobody))
-
-    def _observe(self, state: Shares, push: Push) -> Shares:
+    def observe(state: Shares, push: Push) -> Shares:
         window = state.window
-        window.add(push, self.tasks)
-        if window.missing and window.pushes < MOST_PUSHES * self.tasks * len(state.present):
+        window.add(push, tasks)
+        if window.missing and window.pushes < MOST_PUSHES * tasks * len(state.present):
             return state
         state.windows += 1
-        weights = self.weigh(state)
+        weights = weigh(state)
         state.weights = state.weights if weights is None else weights
-        return self._shared_out(state)
+        return distribute(state)
 
-    def _leave(self, state: Shares, worker: int) -> Shares:
+    def on_leave(state: Shares, worker: int) -> Shares:
         state.present.remove(worker)
-        return self._shared_out(state)
+        return distribute(state)
 
-    def _join(self, state: Shares, worker: int) -> Shares:
+    def on_join(state: Shares, worker: int) -> Shares:
         state.present.add(worker)
-        return self._shared_out(state)
+        return distribute(state)
 
-    def _shared_out(self, state: Shares) -> Shares:
-        """Shares the batch out by what is known now, and begins another window."""
+    def distribute(state: Shares) -> Shares:
+        """Sets the sizes by the weights known now, and begins another window."""
         workers, weights = sorted(state.present), state.weights
         if workers:
-            delays = None
-            if self.delays is not None:
-                everybody = self.delays(len(state.sizes))  # which are checked at the start
-                delays = None if weights is None else [everybody[w] for w in workers]
+            seconds = None if delays is None else delays(len(state.sizes))  # checks them, at the start too
             sizes = share_out(
                 [1.0 if weights is None else weights[w] for w in workers],
                 state.total,
-                least=self.bounds.least,
-                caps=self.bounds.of(workers, state.allocations),
-                delays=delays,
+                least=bounds.least,
+                caps=bounds.of(workers, state.allocations),
+                delays=None if seconds is None or weights is None else [seconds[w] for w in workers],
             )
             for worker, size in zip(workers, sizes, strict=True):
                 state.sizes[worker] = size
@@ -226,12 +186,4 @@ class Measuring:
         state.window = Window.of(len(state.sizes), state.present)
         return state
 
-
-def check_alpha(alpha: float) -> float:
-    """Returns the weight of the newest in a moving average, if it is one."""
-    return checks.real("alpha", alpha, above=0, high=1)
-
-
-def call(name: str, arguments: Sequence[str]) -> str:
-    """Returns a rule's name: the call that makes it."""
-    return f"{name}({', '.join(arguments)})"
+    return Load("", init, lambda state, worker: state.sizes[worker], observe, on_leave, on_join)

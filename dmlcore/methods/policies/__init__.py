@@ -1,19 +1,31 @@
-"""Policies: the server's rule when a push arrives. Lower-case factories return them."""
+"""Policies: the server's rule when a push arrives. Lower-case factories return them.
+
+Each factory has a module of its own name. Importing this package leaves the factory, not the module, under
+that name: all modules are loaded here, and Python sets the attribute only when it loads a module.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from dmlcore.methods.policies.adaptive_k import adasync, pflug
-from dmlcore.methods.policies.asynchronous import asp
-from dmlcore.methods.policies.by_gain import adaptive_load, dbw
-from dmlcore.methods.policies.clocks import bsp, essp, ssp
-from dmlcore.methods.policies.dynamic_ssp import dssp
-from dmlcore.methods.policies.epoch_groups import a2s
-from dmlcore.methods.policies.k_schedule import k_sync_schedule
-from dmlcore.methods.policies.switching import sync_switch
-from dmlcore.methods.policies.three_states import adaptive_sync
-from dmlcore.methods.policies.wait_for_k import k_async, k_batch_async, k_batch_sync, k_sync, n_softsync
+from dmlcore.methods.policies.a2s import a2s
+from dmlcore.methods.policies.adaptive_load import adaptive_load
+from dmlcore.methods.policies.adaptive_sync import adaptive_sync
+from dmlcore.methods.policies.adasync import adasync
+from dmlcore.methods.policies.asp import asp
+from dmlcore.methods.policies.bsp import bsp
+from dmlcore.methods.policies.dbw import dbw
+from dmlcore.methods.policies.dssp import dssp
+from dmlcore.methods.policies.essp import essp
+from dmlcore.methods.policies.k_async import k_async
+from dmlcore.methods.policies.k_batch_async import k_batch_async
+from dmlcore.methods.policies.k_batch_sync import k_batch_sync
+from dmlcore.methods.policies.k_sync import k_sync
+from dmlcore.methods.policies.k_sync_schedule import k_sync_schedule
+from dmlcore.methods.policies.n_softsync import n_softsync
+from dmlcore.methods.policies.pflug import pflug
+from dmlcore.methods.policies.ssp import ssp
+from dmlcore.methods.policies.sync_switch import sync_switch
 from dmlcore.types import Policy
 
 # One table: every policy here inherits every conformance test on every engine.

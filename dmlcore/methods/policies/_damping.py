@@ -1,7 +1,5 @@
 """How much less a stale gradient counts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 # tau, the updates made since the gradient's worker pulled -> factor of its weight

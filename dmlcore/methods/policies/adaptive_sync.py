@@ -1,50 +1,39 @@
-"""Adaptive synchronous parallel: who is ahead waits in a group, who lags goes on with less weight."""
+"""Adaptive synchronous parallel: fast workers wait in a group, stragglers go on with less weight."""
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 
-from dmlcore import checks
-from dmlcore.methods.policies.damping import DAMPING
-from dmlcore.methods.policies.group import Group, Task, join
-from dmlcore.types import Decision, Policy, Push, Start
+from dmlcore.calls import named
+from dmlcore.checks import at_least, one_of, or_none, real
+from dmlcore.methods.policies._damping import DAMPING
+from dmlcore.methods.policies._group import Group, Task, answer, join
+from dmlcore.types import Decision, Policy, Push
 
 MEMORY = 0.9  # weight of the past in the running mean of a worker's times
 
 
 @dataclass
 class SyncState:
-    """What the server knows of its workers.
+    """What the server knows of its workers."""
 
-    Args:
-        threshold, behind, patience: as of `adaptive_sync`.
-        present: workers that are there.
-        read: version of each worker's copy.
-        clocks: tasks that each has finished.
-        begun: when each was let go, seconds.
-        seconds: running mean of how long each takes from there to its push; 0 before the first.
-        kind: what each was at its last push: "normal", "lagging" or "fast".
-        stragglers: those who were late by version and by time at their last push.
-        group: those behind the barrier.
-        version: updates made.
-    """
-
-    threshold: float
-    behind: float
-    patience: float
-    present: set[int]
-    read: list[int]
-    clocks: list[int]
-    begun: list[float]
-    seconds: list[float]
-    kind: list[str]
+    threshold: float  # as of `adaptive_sync`
+    behind: float  # as of `adaptive_sync`
+    patience: float  # as of `adaptive_sync`
+    present: set[int]  # workers that are present
+    read: list[int]  # version of each worker's copy
+    clocks: list[int]  # tasks that each has finished
+    begun: list[float]  # when each was started, seconds
+    seconds: list[float]  # running mean of the time from there to its push; 0 before the first
+    kind: list[str]  # what each was at its last push: "normal", "lagging" or "fast"
+    # workers that were late by version and by time at their last push
     stragglers: set[int] = field(default_factory=set)
-    group: Group = field(default_factory=Group)
-    version: int = 0
+    group: Group = field(default_factory=Group)  # workers behind the barrier
+    version: int = 0  # updates made
 
     def late(self, worker: int, tau: int, slow: float) -> bool:
         """Whether a worker is a straggler."""
@@ -52,8 +41,20 @@ class SyncState:
         return tau >= self.behind and self.seconds[worker] > slow * median(known or [0.0])
 
     def complete(self) -> bool:
-        """Whether nobody is left for whom the group waits."""
+        """Whether all workers that are no stragglers are in the group."""
         return self.present - self.stragglers <= self.group.waiting
+
+    def measure(self, push: Push) -> None:
+        """Updates the running mean of a worker's times."""
+        worker = push.worker
+        if push.version_read > self.read[worker]:
+            # The server was restarted: all tasks in flight began again, at an unknown time.
+            for each in self.present - self.group.waiting:
+                if self.read[each] < push.version_read:
+                    self.read[each], self.begun[each] = push.version_read, math.nan
+        took, before = push.time - self.begun[worker], self.seconds[worker]
+        if not math.isnan(took):
+            self.seconds[worker] = MEMORY * before + (1 - MEMORY) * took if before else took
 
 
 SHARES: dict[str, Callable[[SyncState, Push, int], float]] = {
@@ -61,19 +62,17 @@ SHARES: dict[str, Callable[[SyncState, Push, int], float]] = {
     "uniform": lambda state, push, tau: 1.0,
     "pushes": lambda state, push, tau: state.clocks[push.worker],
 }
-GAPS: dict[str, Callable[[SyncState], list[int]]] = {
-    "versions": lambda state: state.read,
-    "clocks": lambda state: state.clocks,
-}
 
 
-def began_again(state: SyncState, version: int) -> None:
-    """The server was restarted: all tasks in flight began again, nobody knows when, on what it had."""
-    for worker in state.present - state.group.waiting:
-        if state.read[worker] < version:
-            state.read[worker], state.begun[worker] = version, math.nan
-
-
+@named(
+    threshold=or_none(at_least(-1, infinite=True)),
+    behind=or_none(at_least(0, infinite=True)),
+    patience=or_none(at_least(1, infinite=True)),
+    slow=partial(real, low=0),
+    damping=one_of(*DAMPING),
+    shares=one_of(*SHARES),
+    gap=one_of("versions", "clocks"),
+)
 def adaptive_sync(
     threshold: float | None = None,
     *,
@@ -88,20 +87,20 @@ def adaptive_sync(
 
     When worker i pushes, with tau_i versions made since its pull, it is a straggler if tau_i >= `behind` and
     its tasks take more than `slow` times as long as the median worker's, by running means. Then, by the gap
-    between the newest and the oldest copy that workers have, it is
+    between the newest and the oldest copy of the workers, it is
 
     - *normal*, gap <= `threshold`: its gradient is an update, and it goes on;
     - *lagging*, a straggler: the same with weight 1 / (1 + tau_i);
     - *fast*, all others: its gradient waits, and so does the worker, in a group behind a relaxed barrier. It
-      opens when every worker who is no straggler is in it, when somebody is normal, or when `patience` pushes
-      of any kind have come since the group's first. Then its weighted mean is an update, with shares in
-      proportion to b_i / (1 + tau_i).
+      opens when every worker that is no straggler is in it, when a worker is normal, or when `patience`
+      pushes of any kind have arrived since the group's first. Then its weighted mean is an update, with
+      shares in proportion to b_i / (1 + tau_i).
 
-    The push that opens the barrier and the group make one update, since nobody reads in between. A lagging
-    push that closes the gap does not open it, as nobody is normal yet: the next push is, and does. Where a
-    worker that leaves closes the gap, it opens at once.
+    The push that opens the barrier and the group make one update, since no worker reads in between. A lagging
+    push that closes the gap does not open it, as no worker is normal yet: the next push is normal, and opens
+    it. Where a worker that leaves closes the gap, the barrier opens at once.
 
-    Guarantees: nobody waits for good. `adaptive_sync(math.inf)` is `asp()`; with `threshold=-1`,
+    Guarantees: every wait ends. `adaptive_sync(math.inf)` is `asp()`; with `threshold=-1`,
     `behind=math.inf` and `patience=math.inf` all are fast, and it is `bsp()`.
 
     Args:
@@ -128,21 +127,12 @@ def adaptive_sync(
     Reference: Wang and Zhu 2024, of which the abstract is known: it names the three states, what decides on
     them and that each has an update rule. The rules and all numbers are a reconstruction.
     """
-    limits = {"threshold": threshold, "behind": behind, "patience": patience}
-    for (name, value), low in zip(limits.items(), (-1, 0, 1), strict=True):
-        if value is not None and value != math.inf:
-            checks.integer(name, value, low=low, why="or math.inf")
-    slow = checks.real("slow", slow, low=0, high=math.inf)
-    damp, share = checks.choice("damping", damping, DAMPING), checks.choice("shares", shares, SHARES)
-    compared = checks.choice("gap", gap, GAPS)
 
     def init(num_workers: int) -> SyncState:
-        each = {"threshold": 2, "behind": 2, "patience": 1}
-        own = {name: each[name] * num_workers if value is None else value for name, value in limits.items()}
         return SyncState(
-            own["threshold"],
-            own["behind"],
-            own["patience"],
+            2 * num_workers if threshold is None else threshold,
+            2 * num_workers if behind is None else behind,
+            num_workers if patience is None else patience,
             present={*range(num_workers)},
             read=[0] * num_workers,
             clocks=[0] * num_workers,
@@ -153,7 +143,7 @@ def adaptive_sync(
 
     def close(state: SyncState) -> bool:
         """Whether workers are close together."""
-        counts = compared(state)
+        counts = state.read if gap == "versions" else state.clocks
         found = [counts[worker] for worker in state.present]
         return max(found) - min(found) <= state.threshold
 
@@ -166,25 +156,21 @@ def adaptive_sync(
         state.version += bool(apply)
         for worker in start:
             state.read[worker], state.begun[worker] = state.version, time
-        return state, Decision(apply, start=[Start(worker) for worker in sorted(start)])
+        return state, answer(apply, start)
 
     def on_push(state: SyncState, push: Push) -> tuple[SyncState, Decision]:
         worker, tau = push.worker, state.version - push.version_read
         state.clocks[worker] += 1
         state.group.count()
-        if push.version_read > state.read[worker]:
-            began_again(state, push.version_read)
-        took, before = push.time - state.begun[worker], state.seconds[worker]
-        if not math.isnan(took):
-            state.seconds[worker] = MEMORY * before + (1 - MEMORY) * took if before else took
+        state.measure(push)
         late = state.late(worker, tau, slow)
         (state.stragglers.add if late else state.stragglers.discard)(worker)
         kind = state.kind[worker] = "normal" if close(state) else "lagging" if late else "fast"
         apply: list[Task] = []
         if kind == "fast":
-            state.group.add(push, share(state, push, tau))
+            state.group.add(push, SHARES[shares](state, push, tau))
         else:
-            apply = [(worker, push.clock, damp(tau) if kind == "lagging" else 1.0)]
+            apply = [(worker, push.clock, DAMPING[damping](tau) if kind == "lagging" else 1.0)]
         opens = kind == "normal" or state.group.passed >= state.patience or state.complete()
         return decide(state, apply, {worker} if apply else set(), opens, push.time)
 
@@ -198,7 +184,4 @@ def adaptive_sync(
         state.seconds[worker] = 0.0
         return decide(state, [], {worker}, False, time)
 
-    given = limits | {"slow": slow, "damping": damping, "shares": shares, "gap": gap}
-    usual = inspect.signature(adaptive_sync).parameters
-    shown = [f"{name}={value!r}" for name, value in given.items() if value != usual[name].default]
-    return Policy(f"adaptive_sync({', '.join(shown)})", init, on_push, None, on_leave, on_join)
+    return Policy("", init, on_push, None, on_leave, on_join)

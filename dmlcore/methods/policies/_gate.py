@@ -1,0 +1,182 @@
+"""The gate of the policies that bound how far a worker may lead the slowest one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dmlcore.types import Decision, Policy, Push, Start
+
+new = tuple.__new__  # half the cost of a named tuple's own constructor, on the path of every push
+NOTHING = Decision()
+
+
+class ClockTable:
+    """Clocks finished by every worker, with the slowest of those present known in O(1) a push, amortised.
+
+    >>> table = ClockTable(2)
+    >>> table.advance(0), table.slowest
+    (1, 0)
+    >>> table.advance(1), table.slowest
+    (1, 1)
+    """
+
+    def __init__(self, num_workers: int):
+        self.finished = [0] * num_workers
+        self.present = set(range(num_workers))
+        self.slowest = 0
+        self._at_slowest = num_workers
+
+    def advance(self, worker: int) -> int:
+        """Counts one more finished clock of `worker` and returns its new count."""
+        count = self.finished[worker] + 1
+        self.finished[worker] = count
+        if count == self.slowest + 1:
+            self._at_slowest -= 1
+            if not self._at_slowest:
+                self._find_slowest()
+        return count
+
+    def leave(self, worker: int) -> None:
+        """Leaves `worker` out of the minimum from now on."""
+        self.present.remove(worker)
+        self._find_slowest()
+
+    def join(self, worker: int) -> int:
+        """Adds `worker` again, at the slowest worker's clock or its own larger one; returns its count."""
+        self._find_slowest()
+        count = self.finished[worker] = max(self.finished[worker], self.slowest)
+        self.present.add(worker)
+        self._find_slowest()
+        return count
+
+    def _find_slowest(self) -> None:
+        """Looks at every worker: while clocks advance, once for each that all workers have finished."""
+        finished = self.finished
+        if len(self.present) < len(finished):
+            finished = [finished[worker] for worker in self.present] or [self.slowest]
+        self.slowest = min(finished)
+        self._at_slowest = finished.count(self.slowest)
+
+
+@dataclass
+class Gate:
+    """State of a policy that gates on clocks."""
+
+    clocks: ClockTable  # finished clocks of every worker
+    max_lead: float  # clocks by which a worker that joins may lead the slowest
+    weight: float | None = None  # of one push in an update. None: 1 / number of workers present
+    # every update is a round of all workers. Where `weight` is None, pushes are then weighted by their
+    # samples: with equal samples that is 1 / number of workers, to the last bit
+    rounds: bool = False
+    # per worker, what it was told at its last pull: the slowest worker's count, and the weight of its pushes
+    copies: dict[int, tuple[int, float]] = field(default_factory=dict)
+    # count that the slowest worker must reach -> workers that wait for it
+    waiting: dict[int, list[int]] = field(default_factory=dict)
+    # (worker, clock, samples) of the pushes of waiting workers; they are in the next update
+    held: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.count_present()
+
+    def count_present(self) -> None:
+        """Sets the weight of a push for the workers that are present now."""
+        self.share = 1.0 / max(len(self.clocks.present), 1) if self.weight is None else self.weight
+
+    def wait(self, push: Push, until: float) -> Decision:
+        """Holds a push: its worker waits until the slowest worker has finished `until` clocks."""
+        self.waiting.setdefault(int(until), []).append(push.worker)
+        self.held.append((push.worker, push.clock, push.samples))
+        return NOTHING
+
+    def proceed(self, push: Push) -> Decision:
+        """Applies a push and all held ones; its worker and the workers that waited for it start."""
+        start = [new(Start, (push.worker, None, None))]
+        if self.waiting or self.held:
+            return new(Decision, (self._take_held(push), (), (), sorted(start + self._release())))
+        return new(Decision, ([(push.worker, push.clock, self.share)], (), (), start))
+
+    def proceed_without(self, push: Push) -> Decision:
+        """Does the same for a worker that keeps its copy: it has started by itself."""
+        worker, weight = push.worker, self.copies[push.worker][1]
+        if not (self.waiting or self.held):
+            return new(Decision, ([(worker, push.clock, weight)], (), (), ()))
+        apply = [(w, clock, weight if w == worker else share) for w, clock, share in self._take_held(push)]
+        return new(Decision, (apply, (), (), self._release()))
+
+    def tell(self, worker: int) -> tuple[int, float]:
+        """Returns what a worker that pulls is told of its copy, and notes it."""
+        told = self.copies[worker] = self.clocks.slowest, self.share
+        return told
+
+    def leave(self, worker: int) -> Decision:
+        """Removes a worker; workers that waited for it alone start, and held pushes are applied."""
+        self.clocks.leave(worker)
+        self.count_present()
+        self.waiting = {
+            until: rest
+            for until, workers in self.waiting.items()
+            if (rest := [each for each in workers if each != worker])
+        }
+        start = self._release()
+        return Decision(self._take_held() if start else (), start=start)
+
+    def join(self, worker: int) -> Decision:
+        """Adds a worker, which starts at once unless it is too far ahead."""
+        clock = self.clocks.join(worker)
+        self.count_present()
+        if self.clocks.slowest < clock - self.max_lead:
+            self.waiting.setdefault(int(clock - self.max_lead), []).append(worker)
+            return NOTHING
+        return Decision(start=[Start(worker, clock=clock)])
+
+    def _release(self) -> list[Start]:
+        """Returns the starts of the waiting workers that the slowest one lets go, in worker order."""
+        slowest, finished = self.clocks.slowest, self.clocks.finished
+        due = [until for until in self.waiting if until <= slowest]
+        free = [worker for until in due for worker in self.waiting.pop(until)]
+        return [Start(worker, clock=finished[worker]) for worker in sorted(free)]
+
+    def _take_held(self, push: Push | None = None) -> list[tuple[int, int, float]]:
+        """Returns the pushes of the next update, `push` and all held ones, in (worker, clock) order."""
+        if push is not None:
+            if not self.held:
+                return [(push.worker, push.clock, self.share)]
+            self.held.append((push.worker, push.clock, push.samples))
+        tasks, self.held = sorted(self.held), []
+        if self.weight is None and self.rounds:
+            total = sum(samples for _, _, samples in tasks)
+            return [(worker, clock, samples / total) for worker, clock, samples in tasks]
+        # The weights of a mean sum to 1 even where a worker has left after its push.
+        share = min(self.share, 1.0 / max(len(tasks), 1)) if self.weight is None else self.weight
+        return [(worker, clock, share) for worker, clock, _ in tasks]
+
+
+def gated(
+    on_push: Callable[[Any, Push], tuple[Any, Decision]],
+    max_lead: float,
+    weight: float | None = None,
+    *,
+    keep_copy: Callable[[int, int], bool] | None = None,
+) -> Policy:
+    """Returns the policy of a gate with a fixed window, and a rule for pushes.
+
+    Args:
+        on_push: gate, push -> gate, decision.
+        max_lead: clocks by which a worker may lead the slowest; 0 makes every update a round.
+        weight: of one push in an update, as of `Gate`.
+        keep_copy: as of `Policy`.
+    """
+
+    def init(num_workers: int) -> Gate:
+        return Gate(ClockTable(num_workers), max_lead, weight, max_lead == 0)
+
+    def on_leave(gate: Gate, worker: int, time: float) -> tuple[Gate, Decision]:
+        return gate, gate.leave(worker)
+
+    def on_join(gate: Gate, worker: int, time: float) -> tuple[Gate, Decision]:
+        return gate, gate.join(worker)
+
+    on_pull = None if keep_copy is None else Gate.tell
+    return Policy("", init, on_push, max_lead, on_leave, on_join, on_pull=on_pull, keep_copy=keep_copy)

@@ -1,0 +1,118 @@
+"""The rule of the policies that wait for K gradients, as in Dutta et al. 2018, section 2.
+
+They differ in two answers: may the K come from any worker ("batch") or only one from each, and is the work in
+flight cancelled when the K-th arrives ("sync") or does it go on, to arrive stale ("async"). Means are over
+samples: a task of b samples has the weight b / sum b in its update, 1 / K where all have as many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dmlcore import checks
+from dmlcore.methods.policies._damping import DAMPING
+from dmlcore.types import Decision, Policy, Push, Start
+
+
+@dataclass
+class Rounds:
+    """State of a policy that waits for K gradients."""
+
+    num_workers: int  # of the cluster
+    k: int  # gradients to wait for, from the next round on
+    batch_size: int | None = None  # samples of the tasks that begin from then on; None asks the load rule
+    needed: int = field(init=False)  # gradients that this round waits for
+    size: int | None = field(init=False)  # samples of the tasks that begin in this round
+    arrived: list[Push] = field(default_factory=list)  # pushes since the last update
+    version: int = 0  # updates made
+
+    def __post_init__(self) -> None:
+        self.present = set(range(self.num_workers))
+        self.needed, self.size = self.k, self.batch_size
+
+
+def wait_for_k(
+    init: Callable[[int], Any],
+    *,
+    any_worker: bool,
+    cancels: bool,
+    damping: str = "none",
+    begin: Callable[[Any, float], None] | None = None,
+    **fields: Any,
+) -> Policy:
+    """Returns the policy that waits for K gradients.
+
+    Args:
+        init: number of workers -> `Rounds`.
+        any_worker: the gradients may come from any worker, and not only one from each.
+        cancels: work in flight is cancelled when the last of them arrives.
+        damping: of stale gradients, a name in `DAMPING`.
+        begin: state, time: may set `k` and `batch_size` of the round that begins now.
+        fields: of the policy.
+    """
+    damp = DAMPING[damping]
+
+    def complete(state: Rounds) -> bool:
+        k = state.needed
+        if not any_worker and k > len(state.present):
+            # One gradient from each: no more can come than there are workers present or in `arrived`.
+            k = min(k, len(state.present.union(push.worker for push in state.arrived)))
+        return len(state.arrived) >= k and bool(state.present)
+
+    def update(state: Rounds, idle: set[int], time: float) -> tuple[Rounds, Decision]:
+        """Applies what arrived. `idle`: workers present that neither compute nor wait for this update."""
+        total = sum(push.samples for push in state.arrived)
+        apply = [
+            (push.worker, push.clock, push.samples / total * damp(state.version - push.version_read))
+            for push in sorted(state.arrived)
+        ]
+        if not any_worker:
+            idle = idle | {push.worker for push in state.arrived}
+        state.arrived = []
+        state.version += 1
+        if begin is not None:
+            begin(state, time)
+        state.needed, state.size = state.k, state.batch_size
+        cancel = sorted(state.present - idle) if cancels else []
+        free = state.present if cancels else state.present & idle
+        return state, Decision(apply, (), cancel, [Start(worker, state.size) for worker in sorted(free)])
+
+    def on_push(state: Rounds, push: Push) -> tuple[Rounds, Decision]:
+        state.arrived.append(push)
+        if complete(state):
+            return update(state, {push.worker}, push.time)
+        return state, Decision(start=(Start(push.worker, state.size),) if any_worker else ())
+
+    def on_leave(state: Rounds, worker: int, time: float) -> tuple[Rounds, Decision]:
+        state.present.remove(worker)
+        return update(state, set(), time) if complete(state) else (state, Decision())
+
+    def on_join(state: Rounds, worker: int, time: float) -> tuple[Rounds, Decision]:
+        state.present.add(worker)
+        if complete(state):
+            return update(state, {worker}, time)
+        waits = not any_worker and any(push.worker == worker for push in state.arrived)
+        return state, Decision(start=() if waits else (Start(worker, state.size),))
+
+    lock_step = 0 if cancels and not any_worker else None
+    return Policy("", init, on_push, lock_step, on_leave, on_join, **fields)
+
+
+def fixed_k(k: int, *, any_worker: bool, cancels: bool) -> Policy:
+    """Returns the policy that waits for `k` gradients in every round."""
+
+    def init(num_workers: int) -> Rounds:
+        if not any_worker:
+            check_workers(num_workers, k=k)
+        return Rounds(num_workers, k)
+
+    return wait_for_k(init, any_worker=any_worker, cancels=cancels)
+
+
+def check_workers(num_workers: int, **numbers: int | None) -> None:
+    """Raises ValueError unless every number given is at most the number of workers."""
+    for name, number in numbers.items():
+        if number is not None:
+            checks.integer(name, number, low=1, high=num_workers, why="the number of workers")

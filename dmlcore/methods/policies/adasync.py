@@ -1,0 +1,76 @@
+"""K-sync or K-batch-async whose K grows as the loss falls."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dmlcore import checks
+from dmlcore.calls import named
+from dmlcore.methods.policies._wait import Rounds, wait_for_k
+from dmlcore.types import Observation, Policy
+
+
+@dataclass
+class AdaSyncRounds(Rounds):
+    """State of AdaSync."""
+
+    first_loss: float | None = None  # F(w_0); None before the first observation
+
+
+@named(every=True, k=checks.at_least(1), batch_async=checks.boolean, observe_every=checks.at_least(1))
+def adasync(k: int = 1, *, batch_async: bool = False, observe_every: int = 10) -> Policy:
+    """AdaSync: waits for few gradients at first, and for more as the loss falls.
+
+    K-sync, for exponential times: K^2 / (P - K) = K_0^2 / (P - K_0) F(w_0) / F(w). K-batch-async:
+    K = K_0 sqrt(F(w_0) / F(w)). Rounded to a whole number from 1 to P; where the loss rises, K falls again.
+
+    Guarantees: staleness 0, as K-sync.
+
+    Args:
+        k: the paper's K_0, of the first rounds; below P for K-sync.
+        batch_async: K-batch-async instead of K-sync.
+        observe_every: most updates between two observations.
+
+    Returns:
+        The policy. Its `init` raises ValueError where `k` does not suit the number of workers.
+
+    Raises:
+        ValueError: a number is out of range.
+
+    Example:
+        >>> adasync(2)
+        adasync(k=2, batch_async=False, observe_every=10)
+
+    Reference: Dutta, Wang and Joshi 2020, "Slow and stale gradients can win the race", section 5.
+    """
+
+    def init(num_workers: int) -> AdaSyncRounds:
+        largest = num_workers if batch_async else max(num_workers - 1, 1)
+        checks.integer("k", k, low=1, high=largest, why=f"for {num_workers} workers")
+        return AdaSyncRounds(num_workers, k)
+
+    def on_observation(state: AdaSyncRounds, seen: Observation) -> AdaSyncRounds:
+        if state.first_loss is None:
+            state.first_loss = seen.loss
+        p = state.num_workers
+        # A loss that is 0, negative or not a number asks for all workers.
+        ratio = state.first_loss / seen.loss if seen.loss > 0 else math.inf
+        ratio = max(ratio, 0.0) if math.isfinite(ratio) else math.inf
+        if ratio == math.inf or (k == p and not batch_async):
+            wanted = math.inf
+        elif batch_async:
+            wanted = k * math.sqrt(ratio)
+        else:
+            c = k * k / (p - k) * ratio  # K^2 + c K - c P = 0
+            wanted = 2 * p / (1 + math.sqrt(1 + 4 * p / c)) if c > 0 else 0
+        state.k = round(min(max(wanted, 1), p))
+        return state
+
+    return wait_for_k(
+        init,
+        any_worker=batch_async,
+        cancels=not batch_async,
+        on_observation=on_observation,
+        observe_every=observe_every,
+    )

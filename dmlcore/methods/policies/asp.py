@@ -1,0 +1,87 @@
+"""Asynchronous parallel."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from dmlcore.calls import named
+from dmlcore.checks import one_of, or_none, positive
+from dmlcore.methods.policies._damping import DAMPING
+from dmlcore.methods.policies._gate import ClockTable, Gate, gated, new
+from dmlcore.types import Decision, Policy, Push, Start
+
+
+@dataclass
+class CoupledGate(Gate):
+    """State where weights follow samples or staleness."""
+
+    version: int = 0  # updates made
+    samples: dict[int, int] = field(default_factory=dict)  # of the last push of each worker that is present
+
+
+@named(
+    weight=or_none(positive),
+    scaling=one_of("none", "samples"),
+    damping=one_of(*DAMPING),
+)
+def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "none") -> Policy:
+    """Asynchronous parallel: every push is an update, and no worker waits.
+
+    A push of b samples that is tau updates old has the weight `weight` * scaling * damping. With
+    `damping="inverse"` it is delay-adaptive asynchronous SGD, with `scaling="samples"` DBS-SGD where batches
+    follow speeds.
+
+    Guarantees: with P workers the mean staleness over gradients tends to P - 1, whatever their speeds. With
+    one worker it is plain SGD. `k_async(1)` is the same policy as `asp()`.
+
+    Args:
+        weight: of one push in the update. Default 1: a gradient of one worker is a whole step, as is usual
+            for asynchronous SGD; None: 1 / number of workers, as in `ssp`.
+        scaling: "none", however many samples it has; or "samples", b / mean(b), the mean over the last push
+            of each worker that is present.
+        damping: "none"; "inverse", 1 / (1 + tau); or "reciprocal", 1 / max(tau, 1).
+
+    Returns:
+        The policy.
+
+    Raises:
+        ValueError: a number is out of range, or there is no such rule.
+
+    Example:
+        >>> asp(), asp(scaling="samples", damping="inverse")
+        (asp(), asp(scaling='samples', damping='inverse'))
+
+    Reference: Recht et al. 2011, "Hogwild!"; Dean et al. 2012, "Large scale distributed deep networks";
+    Ji et al. 2019, "Performance-aware dynamic batch size SGD" (couplings reconstructed).
+    """
+
+    def on_push(gate: Gate, push: Push) -> tuple[Gate, Decision]:
+        worker = push.worker
+        gate.clocks.finished[worker] += 1
+        start = [new(Start, (worker, None, None))]
+        return gate, new(Decision, ([(worker, push.clock, gate.share)], (), (), start))
+
+    policy = gated(on_push, math.inf, weight)
+    if scaling == damping == "none":
+        return policy
+
+    def init(num_workers: int) -> CoupledGate:
+        return CoupledGate(ClockTable(num_workers), math.inf, weight)
+
+    def coupled_push(gate: CoupledGate, push: Push) -> tuple[Gate, Decision]:
+        factor = DAMPING[damping](gate.version - push.version_read)
+        gate.samples[push.worker] = push.samples
+        if scaling == "samples":
+            factor *= push.samples * len(gate.samples) / sum(gate.samples.values())
+        gate.version += 1
+        _, decision = on_push(gate, push)
+        return gate, decision._replace(
+            apply=[(worker, clock, share * factor) for worker, clock, share in decision.apply]
+        )
+
+    def on_leave(gate: CoupledGate, worker: int, time: float) -> tuple[Gate, Decision]:
+        gate.samples.pop(worker, None)
+        return gate, gate.leave(worker)
+
+    return policy._replace(init=init, on_push=coupled_push, on_leave=on_leave)

@@ -1,0 +1,93 @@
+"""Dynamic stale synchronous parallel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dmlcore import checks
+from dmlcore.calls import named
+from dmlcore.methods.policies._gate import ClockTable, Gate, gated
+from dmlcore.types import Decision, Policy, Push
+
+
+@dataclass
+class DSSPGate(Gate):
+    """State of DSSP."""
+
+    # clocks that a worker may still run beyond the lower bound (the paper's r_p)
+    credit: list[int] = field(default_factory=list)
+    # per worker, times of its last two pushes (the paper's A and, by difference, I)
+    pushed_at: list[tuple[float, float]] = field(default_factory=list)
+
+
+@named(lower=checks.at_least(0), upper=checks.at_least(0), weight=checks.or_none(checks.positive))
+def dssp(lower: int, upper: int, *, weight: float | None = None) -> Policy:
+    """Dynamic stale synchronous parallel: an SSP window of `lower` to `upper` clocks, chosen as it runs.
+
+    A worker within `lower` clocks of the slowest goes on. Beyond that, the fastest worker asks a controller
+    for how many of the `upper - lower` extra clocks it may run before it waits: the number after which its
+    predicted finish lies nearest to one of the slowest worker's. Every task starts from the newest version.
+
+    Guarantees: `dssp(s, s)` is `essp(s)`. The lead is *not* bounded by `upper`: a worker that has used up its
+    credit and is still the fastest is given credit again, as in the paper's pseudo-code.
+
+    Args:
+        lower: the paper's s_L, clocks, >= 0.
+        upper: the paper's s_U = s_L + r_max, clocks, >= lower.
+        weight: of one push in the update. Default: as for `ssp`.
+
+    Returns:
+        The policy.
+
+    Raises:
+        ValueError: a bound is negative, no whole number, or `upper < lower`.
+
+    Example:
+        >>> dssp(lower=3, upper=15)
+        dssp(lower=3, upper=15)
+
+    Reference: Zhao et al. 2019, "Dynamic stale synchronous parallel distributed training for deep learning",
+    algorithms 1 and 2.
+    """
+    checks.integer("upper", upper, low=lower)
+    most = upper - lower
+
+    def init(num_workers: int) -> DSSPGate:
+        credit, pushed_at = [0] * num_workers, [(0.0, 0.0)] * num_workers
+        return DSSPGate(
+            ClockTable(num_workers), lower, weight, rounds=upper == 0, credit=credit, pushed_at=pushed_at
+        )
+
+    def extra_clocks(gate: DSSPGate, worker: int) -> int:
+        """The paper's controller: r <= most with the least predicted wait min_k |Sim_slow[k] - Sim_p[r]|."""
+        finished, pushed_at = gate.clocks.finished, gate.pushed_at
+        slow = min(gate.clocks.present, key=lambda w: (finished[w], pushed_at[w][1], w))
+        (slow_before, slow_last), (before, last) = pushed_at[slow], pushed_at[worker]
+        slow_times = [slow_last + (k + 1) * (slow_last - slow_before) for k in range(most + 1)]
+
+        def wait(extra: int) -> float:
+            return min(abs(time - (last + extra * (last - before))) for time in slow_times)
+
+        return min(range(most + 1), key=wait)
+
+    def on_push(gate: DSSPGate, push: Push) -> tuple[DSSPGate, Decision]:
+        worker, clocks = push.worker, gate.clocks
+        clock = clocks.advance(worker)
+        gate.pushed_at[worker] = (gate.pushed_at[worker][1], push.time)
+        if gate.credit[worker] > 0:
+            gate.credit[worker] -= 1
+            return gate, gate.proceed(push)
+        if clocks.slowest >= clock - lower:
+            return gate, gate.proceed(push)
+        if most and clock == max(clocks.finished[w] for w in clocks.present):  # the fastest worker
+            gate.credit[worker] = extra_clocks(gate, worker)
+            if gate.credit[worker] > 0:
+                return gate, gate.proceed(push)
+        return gate, gate.wait(push, until=clock - lower)
+
+    def on_join(gate: DSSPGate, worker: int, time: float) -> tuple[DSSPGate, Decision]:
+        gate.credit[worker], gate.pushed_at[worker] = 0, (time, time)
+        return gate, gate.join(worker)
+
+    policy = gated(on_push, lower, weight)
+    return policy._replace(init=init, on_join=on_join, max_lead=lower if most == 0 else None)

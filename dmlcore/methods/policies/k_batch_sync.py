@@ -1,0 +1,33 @@
+"""K-batch-sync."""
+
+from dmlcore.calls import named
+from dmlcore.checks import at_least
+from dmlcore.methods.policies._wait import fixed_k
+from dmlcore.types import Policy
+
+
+@named(k=at_least(1))
+def k_batch_sync(k: int) -> Policy:
+    """K-batch-sync: a round applies the mean of the first `k` mini-batches of any workers.
+
+    A worker that finishes early starts another mini-batch on the same version; the `k`-th push cancels all
+    unfinished work.
+
+    Guarantees: staleness 0. With exponential task times of rate m a round takes k / (P m) on average.
+
+    Args:
+        k: mini-batches per update, >= 1; may exceed the number of workers.
+
+    Returns:
+        The policy.
+
+    Raises:
+        ValueError: `k` is no whole number >= 1.
+
+    Example:
+        >>> k_batch_sync(4)
+        k_batch_sync(k=4)
+
+    Reference: Dutta et al. 2018, section 2; with k = S it is Rennala SGD (Tyurin and Richtarik 2023).
+    """
+    return fixed_k(k, any_worker=True, cancels=True)

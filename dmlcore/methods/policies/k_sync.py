@@ -1,0 +1,34 @@
+"""K-sync."""
+
+from dmlcore.calls import named
+from dmlcore.checks import at_least
+from dmlcore.methods.policies._wait import fixed_k
+from dmlcore.types import Policy
+
+
+@named(k=at_least(1))
+def k_sync(k: int) -> Policy:
+    """K-sync: a round applies the mean of the first `k` workers' gradients and cancels the rest.
+
+    As in `bsp`, and in all that wait for K, the mean is over samples: a task of b samples weighs b / sum b.
+
+    Guarantees: staleness 0. With exponential task times of rate m and P workers a round takes
+    (H_P - H_{P-k}) / m on average, H the harmonic numbers. `k_sync(num_workers)` is `bsp()`.
+
+    Args:
+        k: the paper's K, gradients per update, 1 to the number of workers.
+
+    Returns:
+        The policy. Its `init` raises ValueError where `k` exceeds the number of workers.
+
+    Raises:
+        ValueError: `k` is no whole number >= 1.
+
+    Example:
+        >>> k_sync(4)
+        k_sync(k=4)
+
+    Reference: Dutta et al. 2018, "Slow and stale gradients can win the race", section 2; backup workers are
+    the same rule (Chen et al. 2016).
+    """
+    return fixed_k(k, any_worker=False, cancels=True)

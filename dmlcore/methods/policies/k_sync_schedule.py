@@ -1,0 +1,82 @@
+"""K-sync along a schedule that was made beforehand: adaptive k, and adaptive (k, b)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Any
+
+from dmlcore import checks
+from dmlcore.calls import named
+from dmlcore.methods.policies._wait import Rounds, check_workers, wait_for_k
+from dmlcore.theory import Phase, Schedule
+from dmlcore.types import Policy
+
+
+def _rows(name: str, phases: Any) -> list[tuple]:
+    """Returns the phases, checked: (start, k) of each, or (start, k, batch size) of each."""
+    phases = phases.phases if isinstance(phases, Schedule) else phases
+    if not isinstance(phases, Iterable):
+        checks.fail(name, phases, "several (start, k) or (start, k, batch size), or a theory.Schedule")
+    rows = [_row(f"{name}[{index}]", phase) for index, phase in enumerate(phases)]
+    starts = [row[0] for row in rows]
+    if not rows or starts[0] != 0 or starts != sorted(starts):
+        checks.fail(f"{name}, starts", starts, "at least one, ascending, the first at 0")
+    if len({len(row) for row in rows}) > 1:
+        sizes = [(*row, None)[2] for row in rows]
+        checks.fail(f"{name}, batch sizes", sizes, "one for every phase, or none for any")
+    return rows
+
+
+def _row(name: str, phase: Any) -> tuple:
+    if isinstance(phase, Phase):
+        phase = phase.start, phase.k, phase.batch_size
+    if not hasattr(phase, "__len__") or len(phase) not in (2, 3):
+        checks.fail(name, phase, "(start, k) or (start, k, batch size)")
+    start, k, size = (*phase, None)[:3]
+    row = checks.real(f"{name}, start", start, low=0), checks.integer(f"{name}, k", k, low=1)
+    return row if size is None else (*row, checks.integer(f"{name}, batch size", size, low=1))
+
+
+@named(bare=True, phases=_rows)
+def k_sync_schedule(phases: Iterable[Any] | Schedule) -> Policy:
+    """K-sync whose k and batch size follow a schedule over time; a round keeps those of its start.
+
+    Guarantees: staleness 0. With one phase and no batch size it is `k_sync(k)`, with k the number of workers
+    `bsp()`. A schedule of `dmlcore.theory`, which needs constants of the problem that are known only
+    afterwards, makes it an oracle.
+
+    Args:
+        phases: (start in seconds, k), or for all (start, k, batch size), in the order of their starts, the
+            first at 0; or a `theory.Schedule`. With batch sizes no load rule is asked.
+
+    Returns:
+        The policy. Its `init` raises ValueError where a k exceeds the number of workers.
+
+    Raises:
+        ValueError: there is no phase, a start comes before the one before it, only some phases have batch
+            sizes, or a number is out of range.
+
+    Example:
+        >>> k_sync_schedule([(0, 2), (10, 4)])
+        k_sync_schedule([(0.0, 2), (10.0, 4)])
+
+    Reference: Kas Hanna et al. 2020, section 3 (k); Egger et al. 2023 (k and b).
+    """
+    rows: Any = phases
+    starts = [row[0] for row in rows]
+    sizes = tuple(sorted({row[2] for row in rows if len(row) == 3}))
+
+    def at(time: float) -> tuple[int, int | None]:
+        _, k, size = (*rows[bisect_right(starts, time) - 1], None)[:3]
+        return k, size
+
+    def init(num_workers: int) -> Rounds:
+        for row in rows:
+            check_workers(num_workers, k=row[1])
+        return Rounds(num_workers, *at(0.0))
+
+    def begin(state: Rounds, time: float) -> None:
+        state.k, state.batch_size = at(time)
+
+    return wait_for_k(init, any_worker=False, cancels=True, begin=begin, batch_size=at(0.0)[1], sizes=sizes)

@@ -1,0 +1,86 @@
+"""K-sync whose k grows when successive gradients stop agreeing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmlcore.calls import named
+from dmlcore.checks import at_least, or_none
+from dmlcore.methods.policies._wait import Rounds, check_workers, wait_for_k
+from dmlcore.types import Observation, Policy
+
+
+@dataclass
+class PflugRounds(Rounds):
+    """State of the test."""
+
+    count: int = 0  # updates whose gradient turned against the one before, less those where it did not
+    since: int = 0  # updates since k was changed
+
+
+@named(
+    every=True,
+    k=at_least(1),
+    step=at_least(1),
+    most=or_none(at_least(1)),
+    threshold=at_least(0),
+    burn_in=at_least(0),
+    observe_every=at_least(1),
+)
+def pflug(
+    k: int = 1,
+    *,
+    step: int = 1,
+    most: int | None = None,
+    threshold: int = 10,
+    burn_in: int = 100,
+    observe_every: int = 10,
+) -> Policy:
+    """K-sync that waits for more workers once successive gradients point against each other.
+
+    While the error falls, g_j and g_(j-1) agree more often than not; around the floor of a k they do not. A
+    count goes up where g_j . g_(j-1) < 0 and down elsewhere; beyond `threshold`, and `burn_in` updates after
+    the last change, k grows by `step` and the count starts anew. No constant of the problem is needed.
+
+    Guarantees: staleness 0; k never falls.
+
+    Args:
+        k: gradients per update of the first rounds.
+        step: by which k grows, >= 1.
+        most: largest k. Default: the number of workers.
+        threshold: of the count, >= 0.
+        burn_in: updates, >= 0.
+        observe_every: most updates between two observations. Every product counts; only the change of k is
+            later.
+
+    Returns:
+        The policy. Its `init` raises ValueError where a k exceeds the number of workers.
+
+    Raises:
+        ValueError: a number is out of range.
+
+    Example:
+        >>> pflug(10, step=10, most=40)
+        pflug(k=10, step=10, most=40, threshold=10, burn_in=100, observe_every=10)
+
+    Reference: Kas Hanna et al. 2022, algorithm 1, after Pflug 1990 and Chee and Toulis 2018.
+    """
+    if most is not None:
+        at_least(k)("most", most)
+
+    def init(num_workers: int) -> PflugRounds:
+        check_workers(num_workers, k=k, most=most)
+        return PflugRounds(num_workers, k)
+
+    def on_observation(state: PflugRounds, seen: Observation) -> PflugRounds:
+        largest = state.num_workers if most is None else most
+        for product in seen.products:
+            state.since += 1
+            state.count += 1 if product < 0 else -1
+            if state.count > threshold and state.since > burn_in and state.k + step <= largest:
+                state.k, state.count, state.since = state.k + step, 0, 0
+        return state
+
+    return wait_for_k(
+        init, any_worker=False, cancels=True, on_observation=on_observation, observe_every=observe_every
+    )

@@ -1,0 +1,67 @@
+"""Sync-Switch: BSP first, then ASP."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dmlcore.calls import named
+from dmlcore.checks import at_least, or_none, positive
+from dmlcore.methods.policies._gate import ClockTable, Gate, gated
+from dmlcore.types import Decision, Policy, Push
+
+
+@dataclass
+class SwitchGate(Gate):
+    """State of Sync-Switch."""
+
+    rounds_left: int = 0  # rounds of BSP that are still to come
+
+
+@named(rounds=at_least(0), weight=or_none(positive))
+def sync_switch(rounds: int, *, weight: float | None = 1.0) -> Policy:
+    """Sync-Switch: BSP for a number of rounds, then ASP.
+
+    Guarantees: `sync_switch(0)` is `asp()`; with as many rounds as the run it is `bsp()`.
+
+    Args:
+        rounds: rounds of BSP, >= 0: the paper's fraction of the training, times the clocks of a worker.
+        weight: of one push in an update of ASP, as for `asp`.
+
+    Returns:
+        The policy.
+
+    Raises:
+        ValueError: a number is out of range.
+
+    Example:
+        >>> sync_switch(500)
+        sync_switch(rounds=500)
+
+    Reference: Li et al. 2021, "Sync-Switch: hybrid parameter synchronization for distributed deep learning",
+    whose learning rate and momentum change with the switch, too.
+    """
+
+    def init(num_workers: int) -> SwitchGate:
+        if rounds:
+            return SwitchGate(ClockTable(num_workers), max_lead=0, rounds=True, rounds_left=rounds)
+        return SwitchGate(ClockTable(num_workers), math.inf, weight)
+
+    def counted(gate: SwitchGate, decision: Decision) -> tuple[SwitchGate, Decision]:
+        if decision.apply and gate.rounds_left:
+            gate.rounds_left -= 1
+            if not gate.rounds_left:
+                gate.max_lead, gate.weight, gate.rounds = math.inf, weight, False
+                gate.count_present()
+        return gate, decision
+
+    def on_push(gate: SwitchGate, push: Push) -> tuple[SwitchGate, Decision]:
+        clock = gate.clocks.advance(push.worker)
+        if gate.rounds_left and gate.clocks.slowest < clock:
+            return gate, gate.wait(push, until=clock)
+        return counted(gate, gate.proceed(push))
+
+    def on_leave(gate: SwitchGate, worker: int, time: float) -> tuple[SwitchGate, Decision]:
+        return counted(gate, gate.leave(worker))
+
+    return gated(on_push, math.inf)._replace(init=init, on_leave=on_leave, max_lead=None)
