@@ -1,6 +1,7 @@
 """Fixtures that several files need, and which tests share a process."""
 
 import contextlib
+import re
 
 import hypothesis  # noqa: F401 - else its plugin does it in the summary, too deep for the parser of Python 3.11
 import pytest
@@ -26,11 +27,25 @@ with contextlib.suppress(ImportError):
         return Together(config, log)
 
 
-def pytest_collection_modifyitems(items):
-    """Ray's shared cluster first: one process is at its tests while the others are at all the rest.
+REAL_CLOCKS = {"threads", "ray"}
+INSTALLS = {"test_bootstrap.py", "test_browser.py", "test_environment.py"}
 
-    Not so those with clusters of their own: two that start at once may be too much for two cores.
+
+def needs_a_real_clock(item):
+    """Whether a test trains on threads or Ray, or installs something: these run on one Python only."""
+    words = {*re.findall("[a-z]+", item.nodeid)}  # of the file's name, the test's and its parameters
+    return bool(words & REAL_CLOCKS) or "ray_cluster" in item.fixturenames or item.path.name in INSTALLS
+
+
+def pytest_collection_modifyitems(items):
+    """Marks tests of real clocks, and has those of Ray's shared cluster run first.
+
+    One process is then at Ray's while the others are at all the rest. Not so the tests with clusters of their
+    own: two that start at once may be too much for two cores.
     """
+    for item in items:
+        if isinstance(item, pytest.Function) and needs_a_real_clock(item):
+            item.add_marker("real_clock")
     items.sort(key=lambda item: not ("test_ray" in item.nodeid or "-ray-" in item.nodeid))
 
 
