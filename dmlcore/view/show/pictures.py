@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from dmlcore.trace import Trace
 from dmlcore.view.plot import loss_curves
@@ -71,7 +72,7 @@ def bars(values: Sequence[float], name: str) -> Picture:
         width = min(max(50 * WIDTH / len(values), 0.5), 24)  # points
         ax.vlines(range(len(values)), 0, values, color=PHASE_COLORS["compute"], linewidth=width)
         ax.set(xlabel="worker", ylabel=name, xlim=(-0.7, len(values) - 0.3), ylim=(0, 1.05 * max(values)))
-        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
     least, most = min(values), max(values)
     label = f"{name[0].upper()}{name[1:]} of each worker, " + (
