@@ -37,11 +37,9 @@ def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
         ValueError: the trace is another policy's, somebody left, or the policy watches its training.
 
     Example:
-        >>> from dmlcore.cluster import Cluster
-        >>> from dmlcore.engines import simulate
-        >>> from dmlcore.methods.policies import ssp
-        >>> trace = simulate(ssp(1), Cluster.from_speeds([32, 16]), updates=5)
-        >>> [(step.push.worker, len(step.decision.start)) for step in follow(ssp(1), trace)]
+        >>> import dmlcore as dml
+        >>> trace = dml.simulate(dml.ssp(1), dml.Cluster.from_speeds([32, 16]), updates=5)
+        >>> [(step.push.worker, len(step.decision.start)) for step in follow(dml.ssp(1), trace)]
         [(0, 1), (1, 1), (0, 1), (0, 0), (1, 2), (0, 0), (1, 2)]
     """
     if not isinstance(policy, Policy):

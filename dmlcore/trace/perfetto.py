@@ -39,10 +39,8 @@ def to_perfetto(trace: Trace) -> dict[str, Any]:
     Returns:
         A dictionary of plain values, ready for `json.dump`.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import bsp
-    >>> exported = to_perfetto(simulate(bsp(), Cluster.from_speeds([32, 16]), updates=1))
+    >>> import dmlcore as dml
+    >>> exported = to_perfetto(dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=1))
     >>> [(event["name"], event["ts"]) for event in exported["traceEvents"] if event["ph"] == "X"]
     [('compute', 0.0), ('wait', 1000000.0), ('compute', 0.0), ('update', 2000000.0)]
 
@@ -65,11 +63,9 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> Path:
         The path.
 
     >>> import tempfile
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import asp
+    >>> import dmlcore as dml
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write(simulate(asp(), Cluster.uniform(2), updates=9), f"{folder}/run.json").name
+    ...     write(dml.simulate(dml.asp(), dml.Cluster.uniform(2), updates=9), f"{folder}/run.json").name
     'run.json'
     """
     path = Path(path)

@@ -43,10 +43,8 @@ def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = Non
     Raises:
         ValueError: where `traces` is not a dictionary, or is empty.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import bsp
-    >>> time_breakdown({"BSP": simulate(bsp(), Cluster.uniform(2), updates=9)}).get_xlabel()
+    >>> import dmlcore as dml
+    >>> time_breakdown({"BSP": dml.simulate(dml.bsp(), dml.Cluster.uniform(2), updates=9)}).get_xlabel()
     'mean time of a worker (s)'
 
     Source: the figures of compute against waiting time in Ho et al. 2013, section 5.
@@ -91,10 +89,8 @@ def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax
     Raises:
         ValueError: where `traces` is not a dictionary or is empty, or the unit is another.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import asp
-    >>> staleness({"ASP": simulate(asp(), Cluster.uniform(4), updates=99)}).get_xlabel()
+    >>> import dmlcore as dml
+    >>> staleness({"ASP": dml.simulate(dml.asp(), dml.Cluster.uniform(4), updates=99)}).get_xlabel()
     'staleness (versions)'
 
     Source: Dai et al. 2015, figure 1 (left), for clocks.

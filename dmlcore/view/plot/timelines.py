@@ -61,10 +61,8 @@ def timeline(
     Raises:
         ValueError: where the window is empty, or `ax` is given with several traces.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import bsp
-    >>> ax = timeline(simulate(bsp(), Cluster.from_speeds([32, 16]), updates=10), end=8)
+    >>> import dmlcore as dml
+    >>> ax = timeline(dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10), end=8)
     >>> ax.get_xlabel()
     'time (s)'
     """
