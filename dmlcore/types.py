@@ -6,7 +6,7 @@ and real clusters alike, and can be checked exhaustively.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from dmlcore import notebook
@@ -255,6 +255,3 @@ class Method(NamedTuple):
     load: Load | str | None = None
     transport: Transport | str | None = None
     optimizer: Any = None
-
-
-Metadata = Mapping[str, Any]

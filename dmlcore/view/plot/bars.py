@@ -96,8 +96,12 @@ def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax
     Source: Dai et al. 2015, figure 1 (left), for clocks.
     """
     units = {
-        "versions": ("staleness (versions)", "tasks", _versions),
-        "clocks": ("newest clock seen minus own clock (clocks)", "reads", _clocks),
+        "versions": ("staleness (versions)", "tasks", lambda trace: metrics.staleness(trace).value_counts()),
+        "clocks": (
+            "newest clock seen minus own clock (clocks)",
+            "reads",
+            lambda trace: metrics.clock_staleness(trace, tasks),
+        ),
     }
     xlabel, what, count = checks.choice("unit", unit, units)
     groups = _lists(traces)
@@ -105,7 +109,7 @@ def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax
     ax = axes(ax, height=1.4 + 0.9 * len(groups))
     low, high = 0.0, 0.0
     for lane, (name, group) in enumerate(groups.items()):
-        counts = pd.concat([count(trace, tasks) for trace in group]).groupby(level=0).sum().sort_index()
+        counts = pd.concat([count(trace) for trace in group]).groupby(level=0).sum().sort_index()
         value, share = counts.index.to_numpy(), counts.to_numpy() / counts.sum()
         # Each lane is scaled to its own peak: a method whose reads are all alike would flatten the others.
         ax.bar(value, -0.85 * share / share.max(), 1.0, bottom=lane + 0.45, color=colors[name])
@@ -123,11 +127,3 @@ def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax
     ax.set_xlabel(xlabel)
     ax.set_ylabel(f"share of {what}\n(each to its peak)")
     return ax
-
-
-def _versions(trace: Trace, tasks: int) -> pd.Series:
-    return metrics.staleness(trace).value_counts()
-
-
-def _clocks(trace: Trace, tasks: int) -> pd.Series:
-    return metrics.clock_staleness(trace, tasks)
