@@ -27,24 +27,24 @@ with contextlib.suppress(ImportError):
         return Together(config, log)
 
 
-REAL_CLOCKS = {"threads", "ray"}
-INSTALLS = {"test_bootstrap.py", "test_browser.py", "test_environment.py"}
+# Words of a test's file, name or parameters, and fixtures, by which it is run on one Python only: it trains on
+# threads or Ray, installs something, or checks files with tools that are the same on every Python.
+ONCE = {"threads", "ray", "bootstrap", "browser", "environment", "checker"}
+ONCE_FIXTURES = {"ray_cluster", "measured"}  # the program of test_devices trains on threads, too
 
 
-def needs_a_real_clock(item):
-    """Whether a test trains on threads or Ray, or installs something: these run on one Python only."""
-    words = {*re.findall("[a-z]+", item.nodeid)}  # of the file's name, the test's and its parameters
-    return bool(words & REAL_CLOCKS) or "ray_cluster" in item.fixturenames or item.path.name in INSTALLS
+def on_one_python(item):
+    return bool(ONCE & {*re.findall("[a-z]+", item.nodeid)} or ONCE_FIXTURES & {*item.fixturenames})
 
 
 def pytest_collection_modifyitems(items):
-    """Marks tests of real clocks, and has those of Ray's shared cluster run first.
+    """Marks what is run on one Python only, and has tests of Ray's shared cluster run first.
 
     One process is then at Ray's while the others are at all the rest. Not so the tests with clusters of their
     own: two that start at once may be too much for two cores.
     """
     for item in items:
-        if isinstance(item, pytest.Function) and needs_a_real_clock(item):
+        if isinstance(item, pytest.Function) and on_one_python(item):
             item.add_marker("real_clock")
     items.sort(key=lambda item: not ("test_ray" in item.nodeid or "-ray-" in item.nodeid))
 

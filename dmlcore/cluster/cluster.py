@@ -108,12 +108,7 @@ class Cluster:
             checks.fail("samples_per_second", samples_per_second, "at least one speed")
 
         def each(name: str, value: float | Sequence[float], **bounds: float) -> tuple[float, ...]:
-            values = tuple(value) if isinstance(value, Iterable) else (value,) * len(speeds)
-            if len(values) != len(speeds):
-                checks.fail(
-                    name, f"{len(values)} values", f"one number, or one for each of {len(speeds)} workers"
-                )
-            return tuple(checks.real(name, v, **bounds) for v in values)
+            return tuple(checks.real(name, v, **bounds) for v in checks.for_each(name, value, len(speeds)))
 
         check_jitter("jitter", jitter)
         check_jitter("latency_jitter", latency_jitter)

@@ -110,5 +110,5 @@ def _get(url: str, source: Source, aside: Path) -> dict[str, Path]:
     archive = aside / url.rpartition("/")[2]
     get(url, str(archive), None)
     # pooch.Untar has no filter on Python 3.11: there an archive, which has no checksum, may write anywhere.
-    shutil.unpack_archive(archive, aside, **({} if url.endswith(".zip") else {"filter": "data"}))
+    shutil.unpack_archive(archive, aside, filter=None if url.endswith(".zip") else "data")
     return {name: aside / source.folder / name for name in source.sha256}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dmlcore import checks
-from dmlcore.methods.loads.windows import Bounds, Caps, Measuring, Shares, call, check_alpha
+from dmlcore.methods.loads.windows import Bounds, Caps, Measuring, Shares, check_alpha
 from dmlcore.types import Load
 
 
@@ -59,7 +59,6 @@ def dynamic_batching(
             return None
         return [size * factor for size, factor in zip(state.sizes, factors, strict=True)]
 
-    shown = [f"dead_band={dead_band}"] * (dead_band != 0.05)
-    shown += [f"alpha={alpha}"] * (alpha != 0.5) + [f"window={window}"] * (window > 1)
-    name = call("dynamic_batching", [*bounds.arguments(), *shown])
+    options = {"dead_band": (dead_band, 0.05), "alpha": (alpha, 0.5), "window": (window, 1)}
+    name = bounds.call("dynamic_batching", **options)
     return Measuring(name, weigh, bounds, window).load()

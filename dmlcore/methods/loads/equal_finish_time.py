@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dmlcore import checks
-from dmlcore.methods.loads.windows import Bounds, Caps, Measuring, Shares, call, check_alpha
+from dmlcore.methods.loads.windows import Bounds, Caps, Measuring, Shares, check_alpha
 from dmlcore.types import Load
 
 
@@ -64,19 +64,15 @@ def equal_finish_time(
     overhead, transfer = _seconds("overhead", overhead), _seconds("transfer", transfer)
 
     def delays(num_workers: int) -> list[float]:
-        both = _each("overhead", overhead, num_workers), _each("transfer", transfer, num_workers)
-        return [own + sent for own, sent in zip(*both, strict=True)]
+        own = checks.for_each("overhead", overhead, num_workers)
+        sent = checks.for_each("transfer", transfer, num_workers)
+        return [sum(both) for both in zip(own, sent, strict=True)]
 
     def weigh(state: Shares) -> list[float] | None:
-        return state.average_speeds(alpha, _each("overhead", overhead, len(state.sizes)))
+        return state.average_speeds(alpha, checks.for_each("overhead", overhead, len(state.sizes)))
 
-    shown = [
-        f"{name}={value if isinstance(value, float) else list(value)}"
-        for name, value in (("overhead", overhead), ("transfer", transfer))
-        if value
-    ]
-    shown += [f"alpha={alpha}"] * (alpha != 0.5) + [f"window={window}"] * (window > 1)
-    name = call("equal_finish_time", [*bounds.arguments(), *shown])
+    seconds = {"overhead": (overhead, 0.0), "transfer": (transfer, 0.0)}
+    name = bounds.call("equal_finish_time", **seconds, alpha=(alpha, 0.5), window=(window, 1))
     return Measuring(name, weigh, bounds, window, delays).load()
 
 
@@ -85,12 +81,3 @@ def _seconds(name: str, value: float | Sequence[float]) -> float | tuple[float, 
     if isinstance(value, Iterable):
         return tuple(checks.real(name, each, low=0, high=1e300) for each in value)
     return checks.real(name, value, low=0, high=1e300)
-
-
-def _each(name: str, value: float | tuple[float, ...], num_workers: int) -> Sequence[float]:
-    """Returns the seconds of every worker."""
-    if isinstance(value, float):
-        return [value] * num_workers
-    if len(value) != num_workers:
-        checks.fail(name, f"{len(value)} values", f"one number, or one for each of {num_workers} workers")
-    return value

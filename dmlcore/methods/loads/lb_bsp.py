@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dmlcore import checks
-from dmlcore.methods.loads.windows import Bounds, Caps, Measuring, Shares, call
+from dmlcore.methods.loads.windows import Bounds, Caps, Measuring, Shares
 from dmlcore.types import Load
 
 
@@ -56,5 +56,5 @@ def lb_bsp(caps: Caps = None, *, least: int = 1, step: int | None = None, window
             sizes[fast] += moved
         return [float(size) for size in sizes]
 
-    shown = [f"step={step}"] * (step is not None) + [f"window={window}"] * (window > 1)
-    return Measuring(call("lb_bsp", [*bounds.arguments(), *shown]), weigh, bounds, window).load()
+    name = bounds.call("lb_bsp", step=(step, None), window=(window, 1))
+    return Measuring(name, weigh, bounds, window).load()

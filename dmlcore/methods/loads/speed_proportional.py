@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dmlcore import checks
-from dmlcore.methods.loads.windows import Bounds, Caps, Measuring, Shares, call, check_alpha
+from dmlcore.methods.loads.windows import Bounds, Caps, Measuring, Shares, check_alpha
 from dmlcore.types import Load
 
 
@@ -50,7 +50,6 @@ def speed_proportional(
         speeds = state.average_speeds(1 / state.windows if warming else alpha, [0.0] * len(state.sizes))
         return speeds if state.windows >= warm_up else None
 
-    shown = [f"warm_up={warm_up}"] * (warm_up > 1)
-    shown += [f"alpha={alpha}"] * (alpha != 0.5) + [f"window={window}"] * (window > 1)
-    name = call("speed_proportional", [*bounds.arguments(), *shown])
+    options = {"warm_up": (warm_up, 1), "alpha": (alpha, 0.5), "window": (window, 1)}
+    name = bounds.call("speed_proportional", **options)
     return Measuring(name, weigh, bounds, window).load()

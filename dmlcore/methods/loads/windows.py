@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dmlcore import checks
 from dmlcore.methods.loads.sharing import share_out
@@ -127,10 +128,8 @@ class Bounds:
 
     def check(self, num_workers: int) -> None:
         """Raises ValueError where there are caps of another number of workers."""
-        if isinstance(self.caps, tuple) and len(self.caps) != num_workers:
-            checks.fail(
-                "caps", f"{len(self.caps)} values", f"one number, or one for each of {num_workers} workers"
-            )
+        if isinstance(self.caps, tuple):
+            checks.for_each("caps", self.caps, num_workers)
 
     def of(self, workers: Sequence[int], allocation: int) -> list[int] | None:
         """Returns the caps of some workers now; None: there are none."""
@@ -144,11 +143,21 @@ class Bounds:
             ]
         return [caps[w] for w in workers]
 
-    def arguments(self) -> list[str]:
-        """Returns those that are not the defaults, as in the rule's name."""
-        caps = self.caps
-        shown = list(caps) if isinstance(caps, tuple) else getattr(caps, "__name__", caps)
-        return [f"least={self.least}"] * (self.least > 1) + [f"caps={shown}"] * (caps is not None)
+    def call(self, name: str, **options: tuple[Any, Any]) -> str:
+        """Returns a rule's name: the call that makes it, with the arguments that are not the defaults.
+
+        Args:
+            name: of the function.
+            options: its arguments besides the bounds, each with its default.
+
+        >>> Bounds(least=2, caps=(4, 8)).call("rule", alpha=(0.5, 0.5), window=(3, 1))
+        'rule(least=2, caps=[4, 8], window=3)'
+        """
+        caps = getattr(self.caps, "__name__", self.caps)
+        options = {"least": (self.least, 1), "caps": (caps, None), **options}
+        shown = {option: value for option, (value, default) in options.items() if value != default}
+        given = (f"{k}={list(v) if isinstance(v, tuple) else v}" for k, v in shown.items())
+        return f"{name}({', '.join(given)})"
 
 
 @dataclass(frozen=True)
@@ -230,8 +239,3 @@ class Measuring:
 def check_alpha(alpha: float) -> float:
     """Returns the weight of the newest in a moving average, if it is one."""
     return checks.real("alpha", alpha, above=0, high=1)
-
-
-def call(name: str, arguments: Sequence[str]) -> str:
-    """Returns a rule's name: the call that makes it."""
-    return f"{name}({', '.join(arguments)})"

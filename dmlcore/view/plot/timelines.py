@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -24,19 +24,6 @@ MOST_LANES = 48  # more cannot be told apart
 MOST_LABELS = 16
 
 
-@overload
-def timeline(
-    trace: Trace,
-    start: float | None = None,
-    end: float | None = None,
-    ax: Axes | None = None,
-    *,
-    lanes: int = MOST_LANES,
-) -> Axes: ...
-@overload
-def timeline(
-    trace: Mapping[str, Trace], start: float | None = None, end: float | None = None, ax: Axes | None = None
-) -> np.ndarray: ...
 @styled
 def timeline(
     trace: Trace | Mapping[str, Trace],
@@ -45,7 +32,7 @@ def timeline(
     ax: Axes | None = None,
     *,
     lanes: int = MOST_LANES,
-) -> Axes | np.ndarray:
+) -> Any:
     """Draws what each worker did, and when the server made updates.
 
     Args:
