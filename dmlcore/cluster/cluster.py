@@ -13,7 +13,7 @@ from scipy import stats
 from dmlcore import checks, notebook
 from dmlcore.cluster.faults import Fault, Faults, Hang, check_faults
 from dmlcore.cluster.jitter import Quantile, SizedJitter, check_jitter, show_jitter
-from dmlcore.cluster.slowdowns import SpeedChange, Stragglers
+from dmlcore.cluster.slowdowns import SpeedChange, Stragglers, check_workers
 from dmlcore.theory import Response
 
 NONE = Faults()
@@ -182,7 +182,14 @@ class Cluster:
             >>> Cluster.uniform(8).with_stragglers(3, fraction=1, workers=[0])
             Cluster(8 workers, 1000 samples/s, 3x slow on 100% of tasks of 1 worker)
         """
-        episodes = Stragglers.checked(self.num_workers, slowdown, fraction, mean_tasks, workers)
+        slowdown = checks.real("slowdown", slowdown, low=1, high=1e300)
+        fraction = checks.real("fraction", fraction, low=0, high=1)
+        mean_tasks = checks.real("mean_tasks", mean_tasks, low=1, high=1e300)
+        least = fraction / (1 - fraction) if fraction < 1 else 1.0
+        if least > mean_tasks:
+            allowed = f"a number >= {least:g}, for episodes on {fraction:.0%} of tasks"
+            checks.fail("mean_tasks", mean_tasks, allowed)
+        episodes = Stragglers(slowdown, fraction, mean_tasks, check_workers(workers, self.num_workers))
         return dataclasses.replace(self, stragglers=(*self.stragglers, episodes))
 
     def with_speed_change(
@@ -210,7 +217,10 @@ class Cluster:
             >>> Cluster.uniform(8).with_speed_change(2, clock=30, workers=[0])
             Cluster(8 workers, 1000 samples/s, 2x as long from task 30 of 1 worker)
         """
-        change = SpeedChange.checked(self.num_workers, slowdown, clock, until, workers)
+        slowdown = checks.real("slowdown", slowdown, above=0, high=1e300)
+        clock = checks.integer("clock", clock, low=0)
+        last = math.inf if until is None else checks.integer("until", until, low=clock + 1)
+        change = SpeedChange(slowdown, clock, last, check_workers(workers, self.num_workers))
         return dataclasses.replace(self, changes=(*self.changes, change))
 
     def with_faults(

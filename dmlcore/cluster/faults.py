@@ -236,6 +236,14 @@ def random_faults(
     return found
 
 
+# Of times, where they are not finite and >= 0.
+RANGES: dict[str, dict[str, float]] = {
+    "Crash.seconds": {"above": 0},
+    "Hang.seconds": {"low": 0},
+    "ServerCrash.seconds": {"above": 0, "high": 1e300},
+}
+
+
 def check_faults(faults: Sequence[Any], num_workers: int) -> tuple[Fault, ...]:
     """Returns `faults` if each is one, of a worker that is there, with times in range."""
     for fault in faults:
@@ -248,12 +256,6 @@ def check_faults(faults: Sequence[Any], num_workers: int) -> tuple[Fault, ...]:
                 checks.integer(name, value, low=0, high=num_workers - 1, why="the workers")
             elif part.name == "clock":
                 checks.integer(name, value, low=0)
-            elif part.name == "seconds" and isinstance(fault, Crash):
-                checks.real(name, value, above=0)
-            elif part.name == "seconds" and isinstance(fault, ServerCrash):
-                checks.real(name, value, above=0, high=1e300)
-            elif part.name == "seconds" and isinstance(fault, Hang):
-                checks.real(name, value, low=0)
             else:
-                checks.real(name, value, low=0, high=1e300)
+                checks.real(name, value, **RANGES.get(name, {"low": 0, "high": 1e300}))
     return tuple(faults)

@@ -112,19 +112,12 @@ def _names(trace: Trace) -> list[dict[str, Any]]:
 
 def _worker_events(trace: Trace, slices: pd.DataFrame) -> list[dict[str, Any]]:
     arguments = trace.tasks[ARGUMENTS].to_dict("records")
-    columns = (slices[name].tolist() for name in ("kind", "pid", "tid", "start", "duration", "task"))
-    return [
-        {
-            "ph": "X",
-            "name": kind,
-            "pid": pid,
-            "tid": tid,
-            "ts": start / 1e3,
-            "dur": duration / 1e3,
-            "args": arguments[task] if task >= 0 and kind != "wait" else {},
-        }
-        for kind, pid, tid, start, duration, task in zip(*columns, strict=True)
-    ]
+    slices = slices.rename(columns={"kind": "name"}).assign(ph="X")
+    slices["ts"], slices["dur"] = slices["start"] / 1e3, slices["duration"] / 1e3
+    told = zip(slices["task"], slices["name"], strict=True)
+    slices["args"] = [arguments[task] if task >= 0 and kind != "wait" else {} for task, kind in told]
+    events: list[Any] = slices[["ph", "name", "pid", "tid", "ts", "dur", "args"]].to_dict("records")
+    return events
 
 
 def _server_events(trace: Trace) -> list[dict[str, Any]]:

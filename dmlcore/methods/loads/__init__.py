@@ -13,11 +13,7 @@ from dmlcore.methods.loads.speed_proportional import speed_proportional
 from dmlcore.types import Load
 
 LOADS: dict[str, Callable[[], Load]] = {
-    "equal": equal,
-    "equal_finish_time": equal_finish_time,
-    "speed_proportional": speed_proportional,
-    "dynamic_batching": dynamic_batching,
-    "lb_bsp": lb_bsp,
+    rule.__name__: rule for rule in (equal, equal_finish_time, speed_proportional, dynamic_batching, lb_bsp)
 }
 
 __all__ = [

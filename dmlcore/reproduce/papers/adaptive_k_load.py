@@ -58,79 +58,64 @@ COMPUTED = "samples assigned until the target error"
 RECEIVED = "gradients received until the target error"
 
 claim = partial(Claim, paper="adaptive_k_load", unit="x")
+by_bound = partial(claim, source="ours", parts=BOUND)
+with_oracle = partial(claim, source="abstract", parts=CELLS)
+without_oracle = partial(claim, source="ours", parts=RIVALS)
 CLAIMS = (
-    claim(
+    by_bound(
         id="K1-bound",
         statement="By the error bound, adapting k and b is sooner than adapting k at full load",
-        source="ours",
         metric=f"{SOONER} by the bound: adaptive k (oracle) / joint (oracle); n = 50, s = 40",
         expected=(1.135, 1.185),
-        parts=BOUND,
     ),
-    claim(
+    by_bound(
         id="K2-bound",
         statement="By the error bound, it takes less computation",
-        source="ours",
         metric=f"{COMPUTED}, by the bound: joint (oracle) / adaptive k (oracle); n = 50, s = 40",
         expected=(0.465, 0.485),
-        parts=BOUND,
     ),
-    claim(
+    by_bound(
         id="K3-bound",
         statement="By the error bound, it takes slightly more communication",
-        source="ours",
         metric=f"{RECEIVED}, by the bound: joint (oracle) / adaptive k (oracle); n = 50, s = 40",
         expected=(1.005, 1.025),
-        parts=BOUND,
     ),
-    claim(
+    with_oracle(
         id="K1-paper",
         statement="The scheme improves the convergence speed of distributed SGD: both schedules by oracle, "
         "at one learning rate",
-        source="abstract",
         metric=f"{SOONER}: adaptive k (oracle) / joint (oracle), linear regression",
         expected=(1, None),
-        parts=CELLS,
     ),
-    claim(
+    with_oracle(
         id="K2-paper",
         statement="It significantly reduces the computation load",
-        source="abstract",
         metric=f"{COMPUTED}: joint (oracle) / adaptive k (oracle), linear regression",
         expected=(None, 0.8),
-        parts=CELLS,
     ),
-    claim(
+    with_oracle(
         id="K3-paper",
         statement="At the expense of a slight increase in communication load",
-        source="abstract",
         metric=f"{RECEIVED}: joint (oracle) / adaptive k (oracle), linear regression",
         expected=(1, 1.1),
-        parts=CELLS,
     ),
-    claim(
+    without_oracle(
         id="K1-fair",
         statement="Without an oracle, each method at its own best learning rate, adapting k and b is sooner",
-        source="ours",
         metric=f"{SOONER}: rival / joint (online), linear regression, exponential times, ratio 1",
         expected=(1, None),
-        parts=RIVALS,
     ),
-    claim(
+    without_oracle(
         id="K2-fair",
         statement="So measured, it takes much less computation",
-        source="ours",
         metric=f"{COMPUTED}: joint (online) / rival, linear regression, exponential times, ratio 1",
         expected=(None, 0.8),
-        parts=RIVALS,
     ),
-    claim(
+    without_oracle(
         id="K3-fair",
         statement="So measured, it takes slightly more communication",
-        source="ours",
         metric=f"{RECEIVED}: joint (online) / rival, linear regression, exponential times, ratio 1",
         expected=(1, 1.1),
-        parts=RIVALS,
     ),
     claim(
         id="K1-control",

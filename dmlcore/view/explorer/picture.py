@@ -30,10 +30,10 @@ def summary(run: Run) -> str:
     trace, last = run.trace, run.history.iloc[-1]
     computing = metrics.time_breakdown(trace)["compute_share"].mean()
     late = metrics.staleness(trace).mean() if len(trace.updates) else 0.0
-    text = (
-        f"{len(trace.updates)} updates in {trace.end_time:g} s; workers compute {computing:.0%} of the time; "
+    time = (
+        f"{len(trace.updates)} updates in {trace.end_time:g} s; workers compute {computing:.0%} of the time"
     )
-    return text + f"mean staleness {late:.3g} updates; loss {last['loss']:.3g}"
+    return f"{time}; mean staleness {late:.3g} updates; loss {last['loss']:.3g}"
 
 
 @styled
