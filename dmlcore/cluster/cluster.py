@@ -1,4 +1,4 @@
-"""Clusters: how fast workers and links are, how much that fluctuates, and who straggles when."""
+"""Clusters: how fast workers and links are, how much that fluctuates, and which workers straggle when."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class Cluster:
             slowdown: factor on the time of a task, > 0; below 1 workers become faster.
             clock: number of a worker's first task that it holds for, 0-based.
             until: number of the first that it holds for no more; None: it lasts.
-            workers: whose speed changes; None: everybody's.
+            workers: whose speed changes; None: all workers'.
 
         Raises:
             ValueError: an argument is out of range.

@@ -39,7 +39,7 @@ class SpeedChange:
         slowdown: factor on the time of a task meanwhile, > 0; below 1 the worker is faster.
         clock: number of the first task that it holds for.
         until: number of the first task that it holds for no more; infinity: it lasts.
-        workers: whose speed changes; None: everybody's.
+        workers: whose speed changes; None: all workers'.
     """
 
     slowdown: float

@@ -27,14 +27,14 @@ def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
 
     Args:
         policy: the one of the run.
-        trace: of a run in which nobody left.
+        trace: of a run in which no worker left.
 
     Returns:
         An iterator over what the policy made of each push: `row` of the task in `trace.tasks`, `push`, the
         policy's `state` afterwards (it goes on changing: copy what is to be kept) and its `decision`.
 
     Raises:
-        ValueError: the trace is another policy's, somebody left, or the policy watches its training.
+        ValueError: the trace is another policy's, a worker left, or the policy watches its training.
 
     Example:
         >>> import dmlcore as dml

@@ -1,4 +1,4 @@
-"""The trace: who computed what, when, on which version, and in which update it landed."""
+"""The trace: what each worker computed when, on which version, and in which update it was applied."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Trace:
         # The row of the push that made the last update.
         last = np.flatnonzero(tasks["update"].between(0, update - 1)).max(initial=-1)
         done = (np.arange(len(tasks)) <= last) | (tasks["push_end"] < end)
-        # Who pulled has read what was there; who did not goes on after its own push.
+        # A pull reads the newest version; a task on a cached copy follows its worker's own push.
         began = np.where(
             tasks["pull_start"].isna(),
             (predecessors(tasks) < last) & (tasks["compute_start"] <= end),

@@ -12,11 +12,11 @@ def dynamic_batching(
 ) -> Load:
     """Sizes that are scaled by how far each worker's iteration time is off the mean: b <- b mean(t) / t.
 
-    t is a worker's moving average of seconds per sample times its size now. As long as nobody's size would
-    change by more than the dead band, all stay: each change costs those who compile for it. What is found is
+    t is a worker's moving average of seconds per sample times its size now. As long as no size would
+    change by more than the dead band, all stay: each change may cost a compilation. What is found is
     scaled to sum to B, within bounds.
 
-    Guarantees: the newest sizes of those who are there sum to B and keep within bounds. Without jitter the
+    Guarantees: the newest sizes of the present workers sum to B and keep within bounds. Without jitter the
     times of workers that no bound holds end so near to their mean t that |mean(t) / t - 1| <= dead_band.
 
     Args:

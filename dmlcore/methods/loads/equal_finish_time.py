@@ -1,4 +1,4 @@
-"""The dynamic scheduling of H-PS: everybody is done at the same time, within memory."""
+"""The dynamic scheduling of H-PS: all workers finish at the same time, within memory."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def equal_finish_time(
     T solves sum_i clip(v_i (T - o_i), least, cap_i) = B: v_i is the moving average of a worker's samples per
     second of computing, o_i the time in which it computes none, B the total batch. Shares are rounded to
     whole samples by largest remainder. They are equal until every worker has pushed once, and are made anew
-    whenever all have since; where nobody waits, tasks that run keep the size that they began with.
+    whenever all have since; where no worker waits, tasks that run keep the size that they began with.
 
-    Guarantees: the newest sizes of those who are there sum to B and keep within bounds. Without jitter, and
+    Guarantees: the newest sizes of the present workers sum to B and keep within bounds. Without jitter, and
     with B large against rounding, the spread of finish times falls below 5% of a round within 10 rounds of a
     change of speed by up to 8x. An overhead that is not told leaves the same sizes in the end, some rounds
     later: it passes for slowness.

@@ -13,7 +13,7 @@ def lb_bsp(caps: Caps = None, *, least: int = 1, step: int | None = None, window
     The two are those whose tasks took longest and shortest in the window, among those whose bounds allow it;
     what moves is what would let them finish together at the speeds they showed, rounded down.
 
-    Guarantees: the newest sizes of those who are there sum to B and keep within bounds. Without jitter, and
+    Guarantees: the newest sizes of the present workers sum to B and keep within bounds. Without jitter, and
     while speeds stay, the longest task never gets longer and the shortest never shorter, from one window to
     the next.
 

@@ -17,10 +17,10 @@ def finish_together(
     caps: Sequence[int],
     delays: Sequence[float],
 ) -> np.ndarray:
-    """Returns the shares with which everybody who is within bounds finishes at one time T.
+    """Returns the shares with which all workers within bounds finish at one time T.
 
     With them clip(v_i (T - o_i), least, cap_i) sums to the total over all workers i. The sum never falls as T
-    grows, and is linear in T between the times at which somebody reaches a bound: these are bisected, and
+    grows, and is linear in T between the times at which a worker reaches a bound: these are bisected, and
     within their interval T is exact.
 
     Args:

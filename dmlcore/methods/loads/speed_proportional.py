@@ -10,14 +10,14 @@ from dmlcore.types import Load
 def speed_proportional(
     caps: Caps = None, *, least: int = 1, warm_up: int = 1, alpha: float = 0.5, window: int = 1
 ) -> Load:
-    """Sizes proportional to measured speeds, so that an iteration takes everybody about as long.
+    """Sizes proportional to measured speeds, so that an iteration takes all workers about as long.
 
     b_i = clip(round(B P_i / sum P), least, cap_i) with P_i samples per second of computing, and sum b_i = B:
     what bounds take from one worker goes to the others in proportion, and what rounding leaves to the largest
     remainders. Shares are equal during the warm-up, over which P_i is a plain mean; from then on it is a
     moving average over windows.
 
-    Guarantees: the newest sizes of those who are there sum to B and keep within bounds. Without overheads it
+    Guarantees: the newest sizes of the present workers sum to B and keep within bounds. Without overheads it
     is `equal_finish_time` with the same bounds.
 
     Args:

@@ -11,7 +11,7 @@ from dmlcore.methods.loads.sharing import share_out
 from dmlcore.types import Load, Push
 
 Caps = int | Sequence[int] | Callable[[int, int], int] | None
-MOST_PUSHES = 2  # of a worker, on average, before a window ends without those who did not push
+MOST_PUSHES = 2  # of a worker, on average, before a window ends without the workers that did not push
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Shares:
     """State of a load rule that measures.
 
     Args:
-        total: samples that everybody's tasks have in all.
+        total: samples of all workers' tasks together.
         present: workers that are there.
         sizes: samples of each worker's next task.
         window: what was measured since they were shared out.
@@ -73,7 +73,7 @@ class Shares:
     allocations: int = 0
 
     def average(self, alpha: float, measure: Callable[[int, int, float], float | None]) -> None:
-        """Takes the window into everybody's moving average.
+        """Updates the moving average of each worker by the window.
 
         Args:
             alpha: weight of the newest.
@@ -87,7 +87,7 @@ class Shares:
                 self.averages[worker] = found if before is None else before + alpha * (found - before)
 
     def average_speeds(self, alpha: float, overheads: Sequence[float]) -> list[float] | None:
-        """Returns everybody's moving average of samples per second; who was never heard of is slow.
+        """Returns moving averages of samples per second; a worker without one counts as the slowest.
 
         Args:
             alpha: weight of the newest.
@@ -109,7 +109,7 @@ class Bounds:
     """How many samples a worker's task may have.
 
     Args:
-        least: of everybody.
+        least: of every worker.
         caps: most samples, see `check_caps`.
     """
 
@@ -164,10 +164,10 @@ class Bounds:
 class Measuring:
     """What makes a load rule of a way to weigh.
 
-    Within a window all sizes handed out are of one allocation. It ends when everybody who is there has pushed
-    `tasks` times since; or, as a worker may never be heard of whose work is always cancelled, without those
-    who have not when there were twice as many pushes as that takes. Then the rule weighs, and the whole
-    batch is shared out anew over those who are there; also when somebody leaves or joins.
+    Within a window all sizes handed out are of one allocation. It ends when every present worker has pushed
+    `tasks` times since. As the tasks of a slow worker may always be cancelled, it also ends when there were
+    twice as many pushes as that takes. Then the rule weighs, and the whole batch is shared out anew over the
+    present workers; also when a worker leaves or joins.
 
     Args:
         name: the call that makes the rule.
@@ -191,10 +191,9 @@ class Measuring:
 
     def _init(self, num_workers: int, total: int) -> Shares:
         self.bounds.check(num_workers)
-        nobody: list[float | None] = [None] * num_workers
-        everybody, none_yet = {*range(num_workers)}, [0] * num_workers
-        window = Window.of(num_workers, everybody)
-        return self._shared_out(Shares(total, everybody, none_yet, window, nobody))
+        present = {*range(num_workers)}
+        window, no_sizes = Window.of(num_workers, present), [0] * num_workers
+        return self._shared_out(Shares(total, present, no_sizes, window, [None] * num_workers))
 
     def _observe(self, state: Shares, push: Push) -> Shares:
         window = state.window
@@ -220,8 +219,8 @@ class Measuring:
         if workers:
             delays = None
             if self.delays is not None:
-                everybody = self.delays(len(state.sizes))  # which are checked at the start
-                delays = None if weights is None else [everybody[w] for w in workers]
+                each = self.delays(len(state.sizes))  # which are checked at the start
+                delays = None if weights is None else [each[w] for w in workers]
             sizes = share_out(
                 [1.0 if weights is None else weights[w] for w in workers],
                 state.total,

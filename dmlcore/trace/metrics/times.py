@@ -11,8 +11,8 @@ from dmlcore import checks
 from dmlcore.trace import Trace, starts
 
 PHASES = ("compute", "cancelled", "pull", "push", "wait", "away")
-"""What a worker can be doing. `cancelled` is computing on a task that was thrown away; `away` are those who
-have crashed, or have hung longer than the server's patience."""
+"""What a worker can be doing. `cancelled` is computing on a task that was thrown away; `away` is a
+worker that has crashed, or has hung longer than the server's patience."""
 
 _ORDER = np.array(["wait", "pull", "compute", "push"], dtype=object)
 
@@ -43,8 +43,8 @@ def phases(trace: Trace) -> pd.DataFrame:
     A worker waits from the arrival of one push (or the start of the run) to the start of its next task, then
     pulls, computes and pushes. A task that never arrived ends where its worker's next task starts, or with
     the run. Where a push is still under way when the worker goes on (on a cached copy), the moment belongs
-    to the next task. In a pipeline transfers go on beside computing: who does not compute waits, or pulls the
-    copy to go on with.
+    to the next task. In a pipeline, transfers overlap with computing: a worker that does not compute waits or
+    pulls the copy for its next task.
 
     Args:
         trace: any trace.

@@ -1,4 +1,4 @@
-"""Who did what, when: one lane per worker."""
+"""What each worker does when: one lane per worker."""
 
 from __future__ import annotations
 
