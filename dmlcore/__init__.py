@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +27,8 @@ __all__ = [*_HOME]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'dmlcore' has no attribute {name!r}")
-    module = f"{_HOME[name]}.{name}"
-    try:
-        value: Any = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        value = getattr(sys.modules[_HOME[name]], name)
+    found = vars(importlib.import_module(_HOME[name]))
+    value = found[name] if name in found else importlib.import_module(f"{_HOME[name]}.{name}")
     globals()[name] = value
     return value
 
