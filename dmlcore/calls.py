@@ -84,33 +84,30 @@ def made(argument: str, text: Any, makers: Makers) -> Any:
         (1, (2, 3))
     """
     allowed = f"a call of {', '.join(makers)}"
+
+    def call(node: ast.expr) -> Any:
+        function = node.func if isinstance(node, ast.Call) else node
+        if not isinstance(function, ast.Name) or function.id not in makers:
+            checks.fail(argument, text, allowed)
+        given = node if isinstance(node, ast.Call) else ast.Call(function, [], [])
+        options = {str(each.arg): value(each.value) for each in given.keywords}
+        try:
+            return makers[function.id](*map(value, given.args), **options)
+        except TypeError as error:
+            checks.fail(argument, text, f"a call with the arguments of {function.id} ({error})")
+
+    def value(node: ast.expr) -> Any:
+        if isinstance(node, ast.Call | ast.Name):
+            return call(node)
+        try:
+            return ast.literal_eval(node)
+        except (ValueError, TypeError):
+            checks.fail(argument, text, "a call whose arguments are literals, or such calls")
+
     if not isinstance(text, str):
         checks.fail(argument, text, allowed)
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, RecursionError, MemoryError, ValueError):
         checks.fail(argument, text, allowed)
-    return _call(argument, text, tree, makers)
-
-
-def _call(argument: str, whole: str, node: ast.expr, makers: Makers) -> Any:
-    function = node.func if isinstance(node, ast.Call) else node
-    if not isinstance(function, ast.Name) or function.id not in makers:
-        checks.fail(argument, whole, f"a call of {', '.join(makers)}")
-    values, options = [], {}
-    if isinstance(node, ast.Call):
-        values = [_value(argument, whole, each, makers) for each in node.args]
-        options = {str(each.arg): _value(argument, whole, each.value, makers) for each in node.keywords}
-    try:
-        return makers[function.id](*values, **options)
-    except TypeError as error:
-        checks.fail(argument, whole, f"a call with the arguments of {function.id} ({error})")
-
-
-def _value(argument: str, whole: str, node: ast.expr, makers: Makers) -> Any:
-    if isinstance(node, ast.Call | ast.Name):
-        return _call(argument, whole, node, makers)
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError):
-        checks.fail(argument, whole, "a call whose arguments are literals, or such calls")
+    return call(tree)

@@ -96,6 +96,18 @@ def check_seed(name: str, value: Any) -> int:
     return integer(name, value, low=0, high=MAX_SEED, why="32 bits")
 
 
+def for_each(name: str, value: Any, num_workers: int) -> tuple[Any, ...]:
+    """Returns one value for each worker, from one for all of them or one for each.
+
+    >>> for_each("latency", 0.5, 3)
+    (0.5, 0.5, 0.5)
+    """
+    values = tuple(value) if isinstance(value, Iterable) else (value,) * num_workers
+    if len(values) != num_workers:
+        fail(name, f"{len(values)} values", f"one number, or one for each of {num_workers} workers")
+    return values
+
+
 def several(name: str, values: Any) -> list[Any]:
     """Returns `values` as a list if there are some, all different."""
     if not isinstance(values, Iterable):

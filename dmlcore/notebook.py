@@ -1,4 +1,4 @@
-"""How objects show themselves in a notebook: they ask here, and `dmlcore.view.show` answers."""
+"""Notebook displays: objects ask here, and `dmlcore.view.show` answers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Fixtures that several files need, and which tests share a process."""
 
 import contextlib
+import re
 
 import hypothesis  # noqa: F401 - else its plugin does it in the summary, too deep for the parser of Python 3.11
 import pytest
@@ -26,11 +27,25 @@ with contextlib.suppress(ImportError):
         return Together(config, log)
 
 
-def pytest_collection_modifyitems(items):
-    """Ray's shared cluster first: one process is at its tests while the others are at all the rest.
+# Words of a test's file, name or parameters, and fixtures, by which it is run on one Python only: it trains
+# on threads or Ray, installs something, or checks files with tools that are the same on every Python.
+ONCE = {"threads", "ray", "bootstrap", "browser", "environment", "checker"}
+ONCE_FIXTURES = {"ray_cluster", "measured"}  # the program of test_devices trains on threads, too
 
-    Not so those with clusters of their own: two that start at once may be too much for two cores.
+
+def on_one_python(item):
+    return bool(ONCE & {*re.findall("[a-z]+", item.nodeid)} or ONCE_FIXTURES & {*item.fixturenames})
+
+
+def pytest_collection_modifyitems(items):
+    """Marks what is run on one Python only, and has tests of Ray's shared cluster run first.
+
+    One process is then at Ray's while the others are at all the rest. Not so the tests with clusters of their
+    own: two that start at once may be too much for two cores.
     """
+    for item in items:
+        if isinstance(item, pytest.Function) and on_one_python(item):
+            item.add_marker("real_clock")
     items.sort(key=lambda item: not ("test_ray" in item.nodeid or "-ray-" in item.nodeid))
 
 

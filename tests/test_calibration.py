@@ -20,6 +20,9 @@ from dmlcore.cluster import Cluster
 from dmlcore.methods.policies import ALL_POLICIES, asp, bsp, k_sync, ssp
 from dmlcore.trace import Trace, metrics
 from dmlcore.trace.calibration.empirical import Empirical
+from dmlcore.trace.calibration.laws import LAWS, maximise
+from dmlcore.trace.calibration.laws import _loss as loss_of_workers
+from dmlcore.trace.calibration.observed import Times
 
 GAMMA = stats.gamma(4, scale=0.25)
 
@@ -181,3 +184,21 @@ def test_wrong_arguments():
     still = trace.tasks.assign(compute_end=trace.tasks["compute_start"])
     with pytest.raises(ValueError, match="trace, worker 0: "):
         dml.calibrate(Trace(still, trace.updates, trace.metadata))
+
+
+@pytest.mark.parametrize(("law", "scipy_law"), [(0, stats.gamma), (1, stats.lognorm), (2, stats.weibull_min)])
+def test_one_worker_is_fitted_as_by_scipy(law, scipy_law):
+    drawn = np.random.default_rng(0).gamma(4, 0.5, 300)
+    whole = drawn < 2.5
+    seconds = np.minimum(drawn, 2.5)
+    make, low, high = LAWS[law]
+    times = Times(seconds, whole, np.zeros(300, int))
+    (shape,), mean = maximise(
+        lambda shared, mean: loss_of_workers(times, mean, make(shared[0])),
+        [(low, 0.0, high)],
+        seconds[whole].mean(keepdims=True),
+    )
+    censored = stats.CensoredData(uncensored=seconds[whole], right=seconds[~whole])
+    fitted = scipy_law(*scipy_law.fit(censored, floc=0))
+    assert mean[0] == pytest.approx(fitted.mean(), rel=1e-3)
+    assert mean[0] * make(shape).std() == pytest.approx(fitted.std(), rel=1e-3)

@@ -16,21 +16,21 @@ import dmlcore as dml
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.training.checkpoints import Checkpoints, journal_arrays, journal_entries
 
-# Prints when each checkpoint is there; takes its time after it, so that it can be killed.
+# Prints when each checkpoint is there; pauses after it where it is to be killed.
 SCRIPT = """
 import sys, time, jax, numpy as np, optax
 import dmlcore as dml
 from dmlcore.training import checkpoints
 from scipy import stats
 
-folder, updates = sys.argv[1], int(sys.argv[4])
+folder, updates, pause = sys.argv[1], int(sys.argv[4]), float(sys.argv[5])
 policy, engine = eval("dml." + sys.argv[2]), eval("dml.engines." + sys.argv[3])
 save = checkpoints.Checkpoints.save
 
 def slowly(self, step, *rest):
     save(self, step, *rest)
     print("saved", step, flush=True)
-    time.sleep(0.2)
+    time.sleep(pause)
 
 checkpoints.Checkpoints.save = slowly
 checkpoints.Checkpoints.due = lambda self: True
@@ -42,8 +42,8 @@ np.savez(folder + ".npz", *jax.tree.leaves(run.params), history=run.history["los
 """
 
 
-def start(*arguments):
-    command = [sys.executable, "-c", SCRIPT, *map(str, arguments)]
+def start(*arguments, pause=0.0):
+    command = [sys.executable, "-c", SCRIPT, *map(str, arguments), str(pause)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -63,7 +63,7 @@ def test_a_killed_run_goes_on_to_the_same_parameters(policy, engine, tmp_path):
     """To the same bits on a virtual clock; on a real one BSP's parameters depend on rounding alone."""
     updates = 400 if "threads" not in engine else 60
     whole, _ = finish(str(tmp_path / "whole"), policy, engine, updates)
-    process = start(tmp_path / "killed", policy, engine, updates)
+    process = start(tmp_path / "killed", policy, engine, updates, pause=0.2)
     for line in process.stdout:
         if int(line.split()[1]) >= updates // 3:
             break

@@ -213,7 +213,7 @@ def test_bags_of_words_are_read(tmp_path, vocab):
         (
             f"3\n3\n4\n{ENTRIES}",
             {"compress": lambda raw: raw},
-            r"docword.* not a complete text file \(Not a gz",
+            r"docword.* not a complete gzip file \(Not a gz",
         ),
         (f"3\n3\n4\n{ENTRIES}", {"vocab": b"\xff\n"}, "vocab.* not a complete text file"),
         (f"3\n3\n4\n{ENTRIES}", {"vocab": "cat\ndog\n"}, "vocab.*: 2 words, expected 3 as .*docword"),

@@ -18,7 +18,7 @@ from dmlcore.engines import simulate
 from dmlcore.methods.policies import ALL_POLICIES, asp, bsp, k_sync, ssp
 from dmlcore.trace import metrics
 from dmlcore.view import plot
-from dmlcore.view.plot import style
+from dmlcore.view.plot import style, timelines
 
 CLUSTER = Cluster.uniform(4, samples_per_second=32, latency=0.05, jitter=stats.expon())
 
@@ -70,6 +70,18 @@ class TestTimeline:
         trace = traces["BSP"][0]
         kinds = metrics.phases(trace).groupby(["worker", "kind"]).ngroups
         assert len(plot.timeline(trace, end=math.inf).collections) == kinds + 1  # and the updates
+
+    @pytest.mark.parametrize("policy", [asp(), ssp(3), k_sync(2)], ids=str)
+    @pytest.mark.parametrize("end", [0.5, 3.0, 20.0])
+    def test_phases_of_a_window_are_those_of_the_whole_trace(self, policy, end):
+        trace = simulate(policy, CLUSTER, seconds=30)
+        found, whole = timelines._phases(trace, [0, 2], end), metrics.phases(trace).query("worker in [0, 2]")
+        kinds = ["worker", "kind", "start", "end"]
+        found, whole = (
+            each[each["start"] < end].assign(end=each["end"].clip(upper=end))[kinds].reset_index(drop=True)
+            for each in (found[found["worker"].isin([0, 2])], whole)
+        )
+        pd.testing.assert_frame_equal(found, whole)
 
     def test_labels_and_lanes(self, traces):
         ax = plot.timeline(traces["SSP (s=3)"][0])

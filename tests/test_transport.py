@@ -9,6 +9,7 @@ import pytest
 from engine_runs import check_counts, check_replay
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packing import pack
 from scipy import stats
 
 import dmlcore as dml
@@ -142,7 +143,7 @@ def test_the_clock_is_charged_what_the_message_weighs():
     message, _ = codec.encode(jax.random.key(1), (), params)
     run = dml.train(problem, CLUSTER, dml.bsp(), optax.sgd(0.1), updates=3, transport=coded(codec))
     pulled, pushed = run.trace.metadata["transfer_bytes"]
-    assert pushed == len(codecs.pack(message)) == codec.num_bytes(problem.tensor_sizes)
+    assert pushed == len(pack(message)) == codec.num_bytes(problem.tensor_sizes)
     assert pulled == problem.parameter_bytes
     slow = dml.Cluster.uniform(2, bandwidth=1000.0)
     trace = dml.simulate(

@@ -1,4 +1,4 @@
-"""Clusters: how fast workers and links are, how much that fluctuates, and who straggles when."""
+"""Clusters: how fast workers and links are, how much that fluctuates, and which workers straggle when."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy import stats
 from dmlcore import checks, notebook
 from dmlcore.cluster.faults import Fault, Faults, Hang, check_faults
 from dmlcore.cluster.jitter import Quantile, SizedJitter, check_jitter, show_jitter
-from dmlcore.cluster.slowdowns import SpeedChange, Stragglers
+from dmlcore.cluster.slowdowns import SpeedChange, Stragglers, check_workers
 from dmlcore.theory import Response
 
 NONE = Faults()
@@ -108,12 +108,7 @@ class Cluster:
             checks.fail("samples_per_second", samples_per_second, "at least one speed")
 
         def each(name: str, value: float | Sequence[float], **bounds: float) -> tuple[float, ...]:
-            values = tuple(value) if isinstance(value, Iterable) else (value,) * len(speeds)
-            if len(values) != len(speeds):
-                checks.fail(
-                    name, f"{len(values)} values", f"one number, or one for each of {len(speeds)} workers"
-                )
-            return tuple(checks.real(name, v, **bounds) for v in values)
+            return tuple(checks.real(name, v, **bounds) for v in checks.for_each(name, value, len(speeds)))
 
         check_jitter("jitter", jitter)
         check_jitter("latency_jitter", latency_jitter)
@@ -187,7 +182,14 @@ class Cluster:
             >>> Cluster.uniform(8).with_stragglers(3, fraction=1, workers=[0])
             Cluster(8 workers, 1000 samples/s, 3x slow on 100% of tasks of 1 worker)
         """
-        episodes = Stragglers.checked(self.num_workers, slowdown, fraction, mean_tasks, workers)
+        slowdown = checks.real("slowdown", slowdown, low=1, high=1e300)
+        fraction = checks.real("fraction", fraction, low=0, high=1)
+        mean_tasks = checks.real("mean_tasks", mean_tasks, low=1, high=1e300)
+        least = fraction / (1 - fraction) if fraction < 1 else 1.0
+        if least > mean_tasks:
+            allowed = f"a number >= {least:g}, for episodes on {fraction:.0%} of tasks"
+            checks.fail("mean_tasks", mean_tasks, allowed)
+        episodes = Stragglers(slowdown, fraction, mean_tasks, check_workers(workers, self.num_workers))
         return dataclasses.replace(self, stragglers=(*self.stragglers, episodes))
 
     def with_speed_change(
@@ -206,7 +208,7 @@ class Cluster:
             slowdown: factor on the time of a task, > 0; below 1 workers become faster.
             clock: number of a worker's first task that it holds for, 0-based.
             until: number of the first that it holds for no more; None: it lasts.
-            workers: whose speed changes; None: everybody's.
+            workers: whose speed changes; None: all workers'.
 
         Raises:
             ValueError: an argument is out of range.
@@ -215,7 +217,10 @@ class Cluster:
             >>> Cluster.uniform(8).with_speed_change(2, clock=30, workers=[0])
             Cluster(8 workers, 1000 samples/s, 2x as long from task 30 of 1 worker)
         """
-        change = SpeedChange.checked(self.num_workers, slowdown, clock, until, workers)
+        slowdown = checks.real("slowdown", slowdown, above=0, high=1e300)
+        clock = checks.integer("clock", clock, low=0)
+        last = math.inf if until is None else checks.integer("until", until, low=clock + 1)
+        change = SpeedChange(slowdown, clock, last, check_workers(workers, self.num_workers))
         return dataclasses.replace(self, changes=(*self.changes, change))
 
     def with_faults(

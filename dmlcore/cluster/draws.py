@@ -1,4 +1,4 @@
-"""The cluster's luck: draws that are a function of (seed, worker, clock), whoever asks."""
+"""Random task and transfer times, keyed by seed, worker and clock."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Faults: what breaks when. Part of a cluster, the same on every engine.
 
-Whatever happens, each push counts once for its (worker, clock), and nobody waits for who is gone.
+Each push counts once for its (worker, clock), and no worker waits for one that is gone.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dmlcore import checks
 
 @dataclass(frozen=True)
 class Crash:
-    """A worker is gone, with its copy and its task in flight, and comes back empty-handed.
+    """A worker is lost, with its cached copy and its task in flight, and rejoins without cached parameters.
 
     Args:
-        worker: who.
+        worker: its number.
         time: when, seconds from the start of the run.
         seconds: until it is back; infinite: for good.
     """
@@ -35,7 +35,7 @@ class Hang:
     """A worker freezes for a while; the server notices only if that is longer than its patience.
 
     Args:
-        worker: who.
+        worker: its number.
         time: when, seconds from the start of the run.
         seconds: how long.
     """
@@ -79,7 +79,7 @@ class DoubledPush:
 class ServerCrash:
     """The server is killed, and restarted from its last checkpoint; updates made since then are lost.
 
-    One that would fall into the outage of another does nothing: who is down cannot crash.
+    A crash during the outage of another has no effect.
 
     Args:
         time: when, seconds from the start of the run.
@@ -163,7 +163,7 @@ class Incident(NamedTuple):
     Args:
         time: seconds from the start of the run.
         kind: "leave", "join", "freeze" (a worker), "down" (the server).
-        worker: who; -1: the server.
+        worker: its number; -1: the server.
         seconds: how long it takes, of "freeze" and "down".
     """
 
@@ -203,7 +203,7 @@ def random_faults(
 ) -> list[Fault]:
     """Returns one to three faults of each kind at random times, for tests of what must hold whatever breaks.
 
-    Worker 0 crashes for good in half of the schedules, where there is another; everybody else comes back.
+    Worker 0 crashes for good in half of the schedules, where there is another; all others come back.
 
     Args:
         num_workers: W.
@@ -245,6 +245,14 @@ def random_faults(
     return found
 
 
+# Of times, where they are not finite and >= 0.
+RANGES: dict[str, dict[str, float]] = {
+    "Crash.seconds": {"above": 0},
+    "Hang.seconds": {"low": 0},
+    "ServerCrash.seconds": {"above": 0, "high": 1e300},
+}
+
+
 def check_faults(faults: Sequence[Any], num_workers: int) -> tuple[Fault, ...]:
     """Returns `faults` if each is one, of a worker that is there, with times in range."""
     for fault in faults:
@@ -257,12 +265,6 @@ def check_faults(faults: Sequence[Any], num_workers: int) -> tuple[Fault, ...]:
                 checks.integer(name, value, low=0, high=num_workers - 1, why="the workers")
             elif part.name == "clock":
                 checks.integer(name, value, low=0)
-            elif part.name == "seconds" and isinstance(fault, Crash):
-                checks.real(name, value, above=0)
-            elif part.name == "seconds" and isinstance(fault, ServerCrash):
-                checks.real(name, value, above=0, high=1e300)
-            elif part.name == "seconds" and isinstance(fault, Hang):
-                checks.real(name, value, low=0)
             else:
-                checks.real(name, value, low=0, high=1e300)
+                checks.real(name, value, **RANGES.get(name, {"low": 0, "high": 1e300}))
     return tuple(faults)

@@ -27,26 +27,6 @@ class Stragglers:
     mean_tasks: float
     workers: tuple[int, ...] | None
 
-    @classmethod
-    def checked(
-        cls,
-        num_workers: int,
-        slowdown: float,
-        fraction: float,
-        mean_tasks: float,
-        workers: Sequence[int] | None,
-    ) -> Stragglers:
-        """Returns the episodes that these arguments of `Cluster.with_stragglers` ask for."""
-        slowdown = checks.real("slowdown", slowdown, low=1, high=1e300)
-        fraction = checks.real("fraction", fraction, low=0, high=1)
-        mean_tasks = checks.real("mean_tasks", mean_tasks, low=1, high=1e300)
-        if fraction < 1 and fraction / (1 - fraction) > mean_tasks:
-            least = fraction / (1 - fraction)
-            checks.fail(
-                "mean_tasks", mean_tasks, f"a number >= {least:g}, for episodes on {fraction:.0%} of tasks"
-            )
-        return cls(slowdown, fraction, mean_tasks, check_workers(workers, num_workers))
-
     def __str__(self) -> str:
         return f"{self.slowdown:g}x slow on {self.fraction:.0%} of tasks{_of(self.workers)}"
 
@@ -59,23 +39,13 @@ class SpeedChange:
         slowdown: factor on the time of a task meanwhile, > 0; below 1 the worker is faster.
         clock: number of the first task that it holds for.
         until: number of the first task that it holds for no more; infinity: it lasts.
-        workers: whose speed changes; None: everybody's.
+        workers: whose speed changes; None: all workers'.
     """
 
     slowdown: float
     clock: int
     until: float
     workers: tuple[int, ...] | None
-
-    @classmethod
-    def checked(
-        cls, num_workers: int, slowdown: float, clock: int, until: float | None, workers: Sequence[int] | None
-    ) -> SpeedChange:
-        """Returns the change that these arguments of `Cluster.with_speed_change` ask for."""
-        slowdown = checks.real("slowdown", slowdown, above=0, high=1e300)
-        clock = checks.integer("clock", clock, low=0)
-        last = math.inf if until is None else checks.integer("until", until, low=clock + 1)
-        return cls(slowdown, clock, last, check_workers(workers, num_workers))
 
     def describe(self) -> dict[str, Any]:
         """Returns the change as plain JSON values."""

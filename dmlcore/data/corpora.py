@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+from .formats import decompressed
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +84,8 @@ def read_bag_of_words(docword: str | Path, vocab: str | Path) -> Corpus:
 
 def _text(path: str | Path) -> str:
     """A text file, decompressed where its name says so."""
-    content = Path(path).read_bytes()
+    path = Path(path)
     try:
-        return (gzip.decompress(content) if str(path).endswith(".gz") else content).decode()
-    except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError) as error:
+        return (decompressed(path) if path.suffix == ".gz" else path.read_bytes()).decode()
+    except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not a complete text file ({error})") from error

@@ -45,17 +45,25 @@ def parse_idx(content: bytes, name: str = "IDX data") -> np.ndarray:
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
+def decompressed(path: Path) -> bytes:
+    """Returns the content of a file that is compressed with gzip.
+
+    Raises:
+        ValueError: the compressed file is damaged.
+    """
+    try:
+        return gzip.decompress(path.read_bytes())
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path}: not a complete gzip file ({error})") from error
+
+
 def read_idx(path: Path) -> np.ndarray:
     """Reads an IDX file that is compressed with gzip; see `parse_idx`.
 
     Raises:
         ValueError: as `parse_idx`, or the compressed file is damaged.
     """
-    try:
-        content = gzip.decompress(path.read_bytes())
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: not a complete gzip file ({error})") from error
-    return parse_idx(content, str(path))
+    return parse_idx(decompressed(path), str(path))
 
 
 def parse_cifar(content: bytes, name: str = "CIFAR-10 data") -> tuple[np.ndarray, np.ndarray]:

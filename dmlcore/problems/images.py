@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import jax
 from flax import nnx
@@ -71,13 +72,8 @@ def mnist_lenet(dtype: str = "float32", eval_samples: int = MNIST_EVAL) -> Probl
 
     Reference: LeCun, Bottou, Bengio and Haffner, Proceedings of the IEEE 86(11), 1998.
     """
-    return _mnist_lenet(floating(dtype), checks.integer("eval_samples", eval_samples, low=1))
-
-
-@cache
-def _mnist_lenet(dtype: str, eval_samples: int) -> Problem:
-    init, apply = network(lambda rngs: LeNet(dtype, rngs))
-    return classification("mnist_lenet", init, apply, data.mnist(), dtype="uint8", eval_samples=eval_samples)
+    eval_samples = checks.integer("eval_samples", eval_samples, low=1)
+    return _network("mnist_lenet", LeNet, data.mnist, floating(dtype), eval_samples)
 
 
 def cifar10_cnn(dtype: str = "float32", eval_samples: int = CIFAR10_EVAL) -> Problem:
@@ -99,12 +95,12 @@ def cifar10_cnn(dtype: str = "float32", eval_samples: int = CIFAR10_EVAL) -> Pro
 
     Reference: the size (about 90K) and shape follow Zhang, Gupta, Lian and Liu, IJCAI 2016.
     """
-    return _cifar10_cnn(floating(dtype), checks.integer("eval_samples", eval_samples, low=1))
+    eval_samples = checks.integer("eval_samples", eval_samples, low=1)
+    return _network("cifar10_cnn", ThreeConvolutions, data.cifar10, floating(dtype), eval_samples)
 
 
 @cache
-def _cifar10_cnn(dtype: str, eval_samples: int) -> Problem:
-    init, apply = network(lambda rngs: ThreeConvolutions(dtype, rngs))
-    return classification(
-        "cifar10_cnn", init, apply, data.cifar10(), dtype="uint8", eval_samples=eval_samples
-    )
+def _network(name: str, model: Any, read: Any, dtype: str, eval_samples: int) -> Problem:
+    """A classifier of images by `model(dtype, rngs)`, on what `read()` returns."""
+    init, apply = network(lambda rngs: model(dtype, rngs))
+    return classification(name, init, apply, read(), dtype="uint8", eval_samples=eval_samples)

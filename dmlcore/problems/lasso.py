@@ -31,7 +31,7 @@ def lasso(
     A sample is a feature, so a worker owns features. Its task goes through B of them in turn; for feature j
     it takes the least of F over beta_j in its view, with all else fixed:
     beta_j <- S(beta_j + <x_j, y - w>, n lambda), w = X beta, S(z, a) = sign(z) max(|z| - a, 0). What it
-    pushes are the changes of beta and of w. So w is the sum of everybody's and stays X beta up to rounding,
+    pushes are the changes of beta and of w. So w is the sum over all workers and stays X beta up to rounding,
     whatever the schedule; with a w of its own each worker would solve another problem. Only w travels.
 
     X is normal, its columns of norm 1; any two of them have the correlation that is asked for. y is

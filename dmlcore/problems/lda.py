@@ -39,8 +39,8 @@ def lda(
         (n_wk + beta) / (n_k + V beta) * (n_dk + alpha),
 
     where n counts the other tokens of the word w, of the document d, and all of topic k. The task sees its
-    own moves at once, and those of others as far as they are in its view. Word-topic counts are everybody's
-    and travel; the topic of a token is its document's owner's, stays there, and n_dk follows from it.
+    own moves at once, and those of others as far as they are in its view. Word-topic counts are
+    shared and travel; the topic of a token stays with the owner of its document, and n_dk follows from it.
 
     Guarantee: n_wk are the counts of the tokens' topics in every version and every view, under every policy,
     fault and engine, so they sum to the number of tokens and none is negative; the optimizer is

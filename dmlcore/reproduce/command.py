@@ -39,7 +39,7 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
         if command in ("list", "check") and rest:
             raise UsageError(f"{command} takes no further arguments, got {' '.join(rest)}")
         if command == "list":
-            return overview(console, Folders.below(root), papers)
+            return overview(console, papers)
         if command == "check":
             return check(console, Folders.below(root), papers)
         return reproduce(console, arguments, Folders.below(root), papers)
@@ -102,7 +102,7 @@ def obtain(job: Job) -> None:
             raise UsageError(f"data of {job.key}: {error}") from None
 
 
-def overview(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> int:
+def overview(console: Console, papers: Mapping[str, Paper]) -> int:
     """Lists the papers with their parameters and claims."""
     table = Table(header_style="bold")
     for name in ("paper", "title", "-p parameters", "claims", "quick run"):

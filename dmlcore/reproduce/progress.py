@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from dataclasses import dataclass, field
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn
-from rich.text import Text
+from rich.progress import (
+    BarColumn,
+    Progress,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from dmlcore.reproduce.runner import Outcome
 
 COLORS = {"done": "green", "skipped": "dim", "failed": "red"}
-
-
-@dataclass
-class _State:
-    cells: int
-    plan: list[float] | None
-    start: float = field(default_factory=time.monotonic)
-    done: int = 0
-    marked: float = 0.0
-
-    def advance(self) -> None:
-        self.done += 1
-        self.marked = time.monotonic() - self.start
-
-    def share(self) -> float:
-        plan = self.plan or [1.0] * self.cells
-        return sum(plan[: self.done]) / (sum(plan) or 1.0)
-
-    def describe(self) -> str:
-        """Cells and time; the time left is that of the cells to come, by plan or else by the pace so far."""
-        elapsed = time.monotonic() - self.start
-        text = f"cell {min(self.done + 1, self.cells)}/{self.cells}, {seconds(elapsed)}"
-        if not self.plan and not self.done:
-            return text
-        plan = self.plan or [self.marked / self.done] * self.cells
-        return f"{text}, about {seconds(max(self.marked + sum(plan[self.done :]) - elapsed, 0))} left"
+LINE_SECONDS = 10  # between two lines of a log, at least
 
 
 def seconds(value: float) -> str:
@@ -54,20 +34,21 @@ def seconds(value: float) -> str:
 
 
 class Display:
-    """Shows how notebooks get on: a `Watcher` for `runner.run`, used in a `with` block."""
+    """Shows the progress of notebooks: a `Watcher` for `runner.run`, used in a `with` block."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._states: dict[str, _State] = {}
         self._bars: dict[str, TaskID] = {}
         self._spoken = 0.0
-        self._lock = threading.Lock()
         self._progress = Progress(
-            TextColumn("{task.fields[key]:<12}"),
+            TextColumn("{task.description:<12}"),
             BarColumn(),
-            _Described(self._states),
+            TextColumn("{task.fields[done]}/{task.fields[cells]} cells"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
             console=console,
             disable=not console.is_terminal,
+            speed_estimate_period=3600,  # a cell may take minutes
         )
 
     def __enter__(self) -> Display:
@@ -78,42 +59,37 @@ class Display:
         self._progress.stop()
 
     def started(self, key: str, cell_seconds: list[float] | None, cells: int) -> None:
-        with self._lock:
-            self._states[key] = _State(cells, cell_seconds)
-            self._bars[key] = self._progress.add_task("", total=1.0, key=key)
-            self._line(key, due=True)
+        plan = cell_seconds or [1.0] * cells  # cells count by the seconds that they should take, if known
+        total = sum(plan) or 1.0
+        self._bars[key] = self._progress.add_task(key, total=total, done=0, cells=cells, plan=plan)
+        self._line(key)
 
     def advanced(self, key: str) -> None:
-        with self._lock:
-            state = self._states[key]
-            state.advance()
-            self._progress.update(self._bars[key], completed=state.share())
-            self._line(key, due=time.monotonic() - self._spoken > 10)
+        fields = self._task(key).fields
+        done = fields["done"]
+        self._progress.update(self._bars[key], advance=fields["plan"][done], done=done + 1)
+        if time.monotonic() - self._spoken > LINE_SECONDS:
+            self._line(key)
 
     def ended(self, outcome: Outcome) -> None:
         if outcome.key in self._bars:
             self._progress.remove_task(self._bars[outcome.key])
-        took = (
-            f" in {seconds(outcome.seconds)}"
-            if outcome.status != "skipped"
-            else ": unchanged since its last run"
-        )
-        self._console.print(
-            f"{outcome.key:<12} [{COLORS[outcome.status]}]{outcome.status}[/]{took}", highlight=False
-        )
+        skipped = outcome.status == "skipped"
+        took = ": unchanged since its last run" if skipped else f" in {seconds(outcome.seconds)}"
+        status = f"[{COLORS[outcome.status]}]{outcome.status}[/]"
+        self._console.print(f"{outcome.key:<12} {status}{took}", highlight=False)
         if outcome.message:
             self._console.print(f"  {outcome.message}", markup=False, highlight=False, soft_wrap=True)
 
-    def _line(self, key: str, due: bool) -> None:
-        if due and not self._console.is_terminal:
-            self._spoken = time.monotonic()
-            self._console.print(f"{key:<12} {self._states[key].describe()}", highlight=False)
+    def _task(self, key: str) -> Task:
+        return next(task for task in self._progress.tasks if task.id == self._bars[key])
 
-
-class _Described(TextColumn):
-    def __init__(self, states: dict[str, _State]) -> None:
-        super().__init__("")
-        self._states = states
-
-    def render(self, task: Task) -> Text:
-        return Text(self._states[task.fields["key"]].describe())
+    def _line(self, key: str) -> None:
+        """Says in a log what the bar shows in a terminal."""
+        if self._console.is_terminal:
+            return
+        self._spoken = time.monotonic()
+        task = self._task(key)
+        left = "" if task.time_remaining is None else f", about {seconds(task.time_remaining)} left"
+        said = f"{task.fields['done']}/{task.fields['cells']} cells, {seconds(task.elapsed or 0)}{left}"
+        self._console.print(f"{key:<12} {said}", highlight=False)

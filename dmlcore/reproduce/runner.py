@@ -41,7 +41,7 @@ class Outcome:
 
 
 class Watcher(Protocol):
-    """Who is told how the jobs get on; called from several threads."""
+    """Receives the progress of the jobs; called from several threads."""
 
     def started(self, key: str, cell_seconds: list[float] | None, cells: int) -> None:
         """A notebook with so many code cells starts; their expected times, if known."""

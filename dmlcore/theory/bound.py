@@ -11,7 +11,7 @@ from dmlcore import checks
 
 
 class Constants(NamedTuple):
-    """What the bound knows of a problem and a step. Whoever runs by them is an oracle: they are rarely known.
+    """What the bound knows of a problem and a step. They are rarely known: what uses them is an oracle.
 
     Args:
         learning_rate: eta, > 0.

@@ -129,11 +129,7 @@ def erlang(communication_rate: float, sample_rate: float) -> Response:
     )
 
 
-LAWS: dict[str, Callable[..., Response]] = {
-    "exponential": exponential,
-    "erlang": erlang,
-    "shifted": shifted,
-}
+LAWS: dict[str, Callable[..., Response]] = {law.__name__: law for law in (exponential, erlang, shifted)}
 
 
 def fit_response(

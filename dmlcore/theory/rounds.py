@@ -11,7 +11,7 @@ from dmlcore import checks
 
 
 def round_speedup(uneven: npt.ArrayLike, communication: npt.ArrayLike, bits: float) -> Any:
-    """How many times sooner a round of H-PS is than one of BSP, without jitter.
+    """How many times faster a round of H-PS is than one of BSP, without jitter.
 
     A round of BSP is the slowest worker's computing and then both transfers, h + c with the time of balanced
     computing as the unit. H-PS balances the load, shortens the transfers to c k / 32 and hides them behind

@@ -22,11 +22,9 @@ def accounts(trace: Trace) -> pd.DataFrame:
         gradients that arrived; `downlinks`, pulls begun; `bytes`, of these two.
 
     Example:
-        >>> from dmlcore.cluster import Cluster
-        >>> from dmlcore.engines import simulate
-        >>> from dmlcore.methods.policies import k_sync
-        >>> cluster = Cluster.from_speeds([100, 200, 300])
-        >>> accounts(simulate(k_sync(2), cluster, updates=2, parameter_bytes=100))
+        >>> import dmlcore as dml
+        >>> cluster = dml.Cluster.from_speeds([100, 200, 300])
+        >>> accounts(dml.simulate(dml.k_sync(2), cluster, updates=2, parameter_bytes=100))
            time  samples  assigned_samples  uplinks  downlinks  bytes
         0  0.00        0                 0        0          0      0
         1  0.16       64                96        2          3    500

@@ -27,21 +27,19 @@ def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
 
     Args:
         policy: the one of the run.
-        trace: of a run in which nobody left.
+        trace: of a run in which no worker left.
 
     Returns:
         An iterator over what the policy made of each push: `row` of the task in `trace.tasks`, `push`, the
         policy's `state` afterwards (it goes on changing: copy what is to be kept) and its `decision`.
 
     Raises:
-        ValueError: the trace is another policy's, somebody left, or the policy watches its training.
+        ValueError: the trace is another policy's, a worker left, or the policy watches its training.
 
     Example:
-        >>> from dmlcore.cluster import Cluster
-        >>> from dmlcore.engines import simulate
-        >>> from dmlcore.methods.policies import ssp
-        >>> trace = simulate(ssp(1), Cluster.from_speeds([32, 16]), updates=5)
-        >>> [(step.push.worker, len(step.decision.start)) for step in follow(ssp(1), trace)]
+        >>> import dmlcore as dml
+        >>> trace = dml.simulate(dml.ssp(1), dml.Cluster.from_speeds([32, 16]), updates=5)
+        >>> [(step.push.worker, len(step.decision.start)) for step in follow(dml.ssp(1), trace)]
         [(0, 1), (1, 1), (0, 1), (0, 0), (1, 2), (0, 0), (1, 2)]
     """
     if not isinstance(policy, Policy):

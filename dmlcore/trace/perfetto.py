@@ -39,10 +39,8 @@ def to_perfetto(trace: Trace) -> dict[str, Any]:
     Returns:
         A dictionary of plain values, ready for `json.dump`.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import bsp
-    >>> exported = to_perfetto(simulate(bsp(), Cluster.from_speeds([32, 16]), updates=1))
+    >>> import dmlcore as dml
+    >>> exported = to_perfetto(dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=1))
     >>> [(event["name"], event["ts"]) for event in exported["traceEvents"] if event["ph"] == "X"]
     [('compute', 0.0), ('wait', 1000000.0), ('compute', 0.0), ('update', 2000000.0)]
 
@@ -65,11 +63,9 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> Path:
         The path.
 
     >>> import tempfile
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import asp
+    >>> import dmlcore as dml
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write(simulate(asp(), Cluster.uniform(2), updates=9), f"{folder}/run.json").name
+    ...     write(dml.simulate(dml.asp(), dml.Cluster.uniform(2), updates=9), f"{folder}/run.json").name
     'run.json'
     """
     path = Path(path)
@@ -116,19 +112,12 @@ def _names(trace: Trace) -> list[dict[str, Any]]:
 
 def _worker_events(trace: Trace, slices: pd.DataFrame) -> list[dict[str, Any]]:
     arguments = trace.tasks[ARGUMENTS].to_dict("records")
-    columns = (slices[name].tolist() for name in ("kind", "pid", "tid", "start", "duration", "task"))
-    return [
-        {
-            "ph": "X",
-            "name": kind,
-            "pid": pid,
-            "tid": tid,
-            "ts": start / 1e3,
-            "dur": duration / 1e3,
-            "args": arguments[task] if task >= 0 and kind != "wait" else {},
-        }
-        for kind, pid, tid, start, duration, task in zip(*columns, strict=True)
-    ]
+    slices = slices.rename(columns={"kind": "name"}).assign(ph="X")
+    slices["ts"], slices["dur"] = slices["start"] / 1e3, slices["duration"] / 1e3
+    told = zip(slices["task"], slices["name"], strict=True)
+    slices["args"] = [arguments[task] if task >= 0 and kind != "wait" else {} for task, kind in told]
+    events: list[Any] = slices[["ph", "name", "pid", "tid", "ts", "dur", "args"]].to_dict("records")
+    return events
 
 
 def _server_events(trace: Trace) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The trace: who computed what, when, on which version, and in which update it landed."""
+"""The trace: what each worker computed when, on which version, and in which update it was applied."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from dmlcore.methods.codecs.gradients import one_bit, qsgd, terngrad
 from dmlcore.methods.codecs.memory import difference, error_feedback
 from dmlcore.methods.codecs.message import Coded, transmit
 from dmlcore.methods.codecs.names import CODECS, resolve
-from dmlcore.methods.codecs.packing import pack, unpack
 from dmlcore.methods.codecs.widths import bits_for_error, bits_that_hide, of_width
 
 __all__ = [
@@ -19,10 +18,8 @@ __all__ = [
     "exact",
     "of_width",
     "one_bit",
-    "pack",
     "qsgd",
     "resolve",
     "terngrad",
     "transmit",
-    "unpack",
 ]

@@ -12,13 +12,7 @@ from dmlcore.types import Codec
 
 # One table: every codec here can be named, and inherits the tests of all codecs.
 CODECS: dict[str, Callable[..., Codec]] = {
-    "exact": exact,
-    "affine": affine,
-    "qsgd": qsgd,
-    "terngrad": terngrad,
-    "one_bit": one_bit,
-    "error_feedback": error_feedback,
-    "difference": difference,
+    codec.__name__: codec for codec in (exact, affine, qsgd, terngrad, one_bit, error_feedback, difference)
 }
 
 

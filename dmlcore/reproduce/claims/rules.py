@@ -1,4 +1,4 @@
-"""From numbers to verdicts: the rule is code, and nobody chooses by hand."""
+"""From numbers to verdicts: the rule is code, no verdict is chosen by hand."""
 
 from __future__ import annotations
 

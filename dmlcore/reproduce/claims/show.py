@@ -122,15 +122,4 @@ def frame(results: Sequence[Result]) -> pd.DataFrame:
         }
         for result, part in rows(results)
     ]
-    columns = [
-        "claim",
-        "part",
-        "statement",
-        "source",
-        "metric",
-        "expected",
-        "measured",
-        "interval",
-        "verdict",
-    ]
-    return pd.DataFrame(records, columns=columns).set_index(["claim", "part"])
+    return pd.DataFrame(records).set_index(["claim", "part"])

@@ -16,6 +16,8 @@ had computed. After first results were seen, this changed, and all was run again
 
 from __future__ import annotations
 
+from functools import partial
+
 from pydantic import Field
 
 from dmlcore.reproduce.claims import Claim
@@ -55,116 +57,80 @@ SOONER = "time to the target error"
 COMPUTED = "samples assigned until the target error"
 RECEIVED = "gradients received until the target error"
 
+claim = partial(Claim, paper="adaptive_k_load", unit="x")
+by_bound = partial(claim, source="ours", parts=BOUND)
+with_oracle = partial(claim, source="abstract", parts=CELLS)
+without_oracle = partial(claim, source="ours", parts=RIVALS)
 CLAIMS = (
-    Claim(
+    by_bound(
         id="K1-bound",
-        paper="adaptive_k_load",
         statement="By the error bound, adapting k and b is sooner than adapting k at full load",
-        source="ours",
         metric=f"{SOONER} by the bound: adaptive k (oracle) / joint (oracle); n = 50, s = 40",
         expected=(1.135, 1.185),
-        unit="x",
-        parts=BOUND,
     ),
-    Claim(
+    by_bound(
         id="K2-bound",
-        paper="adaptive_k_load",
         statement="By the error bound, it takes less computation",
-        source="ours",
         metric=f"{COMPUTED}, by the bound: joint (oracle) / adaptive k (oracle); n = 50, s = 40",
         expected=(0.465, 0.485),
-        unit="x",
-        parts=BOUND,
     ),
-    Claim(
+    by_bound(
         id="K3-bound",
-        paper="adaptive_k_load",
         statement="By the error bound, it takes slightly more communication",
-        source="ours",
         metric=f"{RECEIVED}, by the bound: joint (oracle) / adaptive k (oracle); n = 50, s = 40",
         expected=(1.005, 1.025),
-        unit="x",
-        parts=BOUND,
     ),
-    Claim(
+    with_oracle(
         id="K1-paper",
-        paper="adaptive_k_load",
         statement="The scheme improves the convergence speed of distributed SGD: both schedules by oracle, "
         "at one learning rate",
-        source="abstract",
         metric=f"{SOONER}: adaptive k (oracle) / joint (oracle), linear regression",
         expected=(1, None),
-        unit="x",
-        parts=CELLS,
     ),
-    Claim(
+    with_oracle(
         id="K2-paper",
-        paper="adaptive_k_load",
         statement="It significantly reduces the computation load",
-        source="abstract",
         metric=f"{COMPUTED}: joint (oracle) / adaptive k (oracle), linear regression",
         expected=(None, 0.8),
-        unit="x",
-        parts=CELLS,
     ),
-    Claim(
+    with_oracle(
         id="K3-paper",
-        paper="adaptive_k_load",
         statement="At the expense of a slight increase in communication load",
-        source="abstract",
         metric=f"{RECEIVED}: joint (oracle) / adaptive k (oracle), linear regression",
         expected=(1, 1.1),
-        unit="x",
-        parts=CELLS,
     ),
-    Claim(
+    without_oracle(
         id="K1-fair",
-        paper="adaptive_k_load",
         statement="Without an oracle, each method at its own best learning rate, adapting k and b is sooner",
-        source="ours",
         metric=f"{SOONER}: rival / joint (online), linear regression, exponential times, ratio 1",
         expected=(1, None),
-        unit="x",
-        parts=RIVALS,
     ),
-    Claim(
+    without_oracle(
         id="K2-fair",
-        paper="adaptive_k_load",
         statement="So measured, it takes much less computation",
-        source="ours",
         metric=f"{COMPUTED}: joint (online) / rival, linear regression, exponential times, ratio 1",
         expected=(None, 0.8),
-        unit="x",
-        parts=RIVALS,
     ),
-    Claim(
+    without_oracle(
         id="K3-fair",
-        paper="adaptive_k_load",
         statement="So measured, it takes slightly more communication",
-        source="ours",
         metric=f"{RECEIVED}: joint (online) / rival, linear regression, exponential times, ratio 1",
         expected=(1, 1.1),
-        unit="x",
-        parts=RIVALS,
     ),
-    Claim(
+    claim(
         id="K1-control",
-        paper="adaptive_k_load",
         statement="It is adapting that helps: sooner than one (k, b) for the whole run, the best of a grid",
         source="ours",
         metric=f"{SOONER}: best fixed (k, b) of five / joint (online), each at its best learning rate",
         expected=(1, None),
-        unit="x",
     ),
-    Claim(
+    claim(
         id="K1-digits",
-        paper="adaptive_k_load",
         statement="It is sooner on a problem whose constants nobody knows, too",
         source="ours",
         metric="time to the target loss: rival / joint (online), each at its best rate; digits, at full "
         "scale MNIST",
         expected=(1, None),
-        unit="x",
         parts=ONLINE_RIVALS,
     ),
 )

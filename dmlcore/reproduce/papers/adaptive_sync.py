@@ -15,6 +15,8 @@ between worse ones.
 
 from __future__ import annotations
 
+from functools import partial
+
 from pydantic import Field
 
 from dmlcore.reproduce.claims import Claim
@@ -41,49 +43,41 @@ SOONER = "time to the target accuracy: rival / adaptive sync, cluster with both 
 GAINED = "accuracy at the end of the run, minus the rival's, cluster with both troubles"
 LEAST = 1 / (1 - 0.0961)  # times sooner, that the abstract reports
 
+claim = partial(Claim, paper="adaptive_sync", unit="x")
 CLAIMS = (
-    Claim(
+    claim(
         id="A1-paper",
-        paper="adaptive_sync",
         statement="Convergence takes 9.61% to 41.15% less time: all at the rate that suits adaptive sync",
         source="abstract",
         metric=SOONER,
         expected=(LEAST, None),
-        unit="x",
         parts=RIVALS,
     ),
-    Claim(
+    claim(
         id="A1-fair",
-        paper="adaptive_sync",
         statement="The same, each method at its own best learning rate of one grid",
         source="ours",
         metric=SOONER,
         expected=(LEAST, None),
-        unit="x",
         parts=RIVALS,
     ),
-    Claim(
+    claim(
         id="A1-clusters",
-        paper="adaptive_sync",
         statement="It is sooner than the soonest rival wherever workers are uneven, each at its best rate",
         source="ours",
         metric="time to the target accuracy: the rival with the least median time / adaptive sync",
         expected=(1, None),
-        unit="x",
         parts=CLUSTERS,
     ),
-    Claim(
+    claim(
         id="A1-rate",
-        paper="adaptive_sync",
         statement="It is not a smaller rate that helps: sooner than ASP at the same mean weight per push",
         source="ours",
         metric=SOONER,
         expected=(1, None),
-        unit="x",
     ),
-    Claim(
+    claim(
         id="A2-paper",
-        paper="adaptive_sync",
         statement="Accuracy is up to 3.29 points better: all at the rate that suits adaptive sync",
         source="abstract",
         metric=GAINED,
@@ -91,9 +85,8 @@ CLAIMS = (
         unit="points",
         parts=RIVALS,
     ),
-    Claim(
+    claim(
         id="A2-fair",
-        paper="adaptive_sync",
         statement="The same, each method at its own best learning rate of one grid",
         source="ours",
         metric=GAINED,

@@ -6,6 +6,8 @@ load were given rates half as large, since their best ones were the least of tho
 
 from __future__ import annotations
 
+from functools import partial
+
 from pydantic import Field
 
 from dmlcore.reproduce.claims import Claim
@@ -27,10 +29,10 @@ class CompareParameters(Parameters):
     workers: int = Field(8, ge=4)
 
 
+claim = partial(Claim, paper="compare")
 CLAIMS = (
-    Claim(
+    claim(
         id="W1",
-        paper="compare",
         statement="No method is the soonest everywhere",
         source="ours",
         metric="of eight pairs of cluster and problem, those where the method that is soonest on the whole, "
@@ -38,9 +40,8 @@ CLAIMS = (
         expected=(1, None),
         unit="pairs",
     ),
-    Claim(
+    claim(
         id="W2",
-        paper="compare",
         statement="The worse the stragglers, the more is lost by waiting for all of them",
         source="ours",
         metric="time to the target, BSP / soonest method: on the cluster with both troubles / on the even "

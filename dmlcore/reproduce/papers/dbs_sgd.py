@@ -13,6 +13,7 @@ Ranges were declared before the notebook first ran, and none was changed.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -43,6 +44,8 @@ LOSS = "training loss after equal samples: DBS-SGD / rival"
 ACCURACY = "test accuracy after equal samples: DBS-SGD minus rival"
 OURS = "The same, each method at its own best learning rate"
 
+claim = partial(Claim, paper="dbs_sgd", unit="x")
+
 
 def _staleness(
     name: str,
@@ -52,42 +55,35 @@ def _staleness(
     least: float | None,
     most: float,
 ) -> Claim:
-    return Claim(
+    return claim(
         id=f"D5-{name}",
-        paper="dbs_sgd",
         statement=statement,
         source=source,
         metric=f"staleness, {average}: DBS-SGD / ASGD",
         expected=(least, most),
-        unit="x",
         parts=PROFILES,
     )
 
 
 CLAIMS = (
-    Claim(
+    claim(
         id="D1-paper",
-        paper="dbs_sgd",
         statement="The loss on MNIST is 60% less: all at the learning rate that suits DBS-SGD",
         source="abstract",
         metric=LOSS,
         expected=(None, 0.4),
-        unit="x",
         parts=RIVALS,
     ),
-    Claim(
+    claim(
         id="D1-fair",
-        paper="dbs_sgd",
         statement=OURS,
         source="ours",
         metric=LOSS,
         expected=(None, 0.4),
-        unit="x",
         parts=CONTROLS,
     ),
-    Claim(
+    claim(
         id="D2-paper",
-        paper="dbs_sgd",
         statement="Accuracy on CIFAR-10 is 10 points higher: all at the learning rate that suits DBS-SGD",
         source="abstract",
         metric=ACCURACY,
@@ -95,9 +91,8 @@ CLAIMS = (
         unit="points",
         parts=RIVALS,
     ),
-    Claim(
+    claim(
         id="D2-fair",
-        paper="dbs_sgd",
         statement=OURS,
         source="ours",
         metric=ACCURACY,
@@ -105,29 +100,24 @@ CLAIMS = (
         unit="points",
         parts=CONTROLS,
     ),
-    Claim(
+    claim(
         id="D2-loss",
-        paper="dbs_sgd",
         statement="The loss on CIFAR-10 is 10% less: all at the learning rate that suits DBS-SGD",
         source="abstract",
         metric=LOSS,
         expected=(None, 0.9),
-        unit="x",
         parts=RIVALS,
     ),
-    Claim(
+    claim(
         id="D3",
-        paper="dbs_sgd",
         statement="The speed-up over one worker is not lower",
         source="abstract",
         metric="samples per second: DBS-SGD / ASGD",
         expected=(0.98, None),
-        unit="x",
         parts=("4 workers", "8 workers", "16 workers"),
     ),
-    Claim(
+    claim(
         id="D4",
-        paper="dbs_sgd",
         statement="The curve is close to the synchronous one, each at its own best learning rate",
         source="abstract",
         metric="largest distance of test accuracies in the second half of the samples",
@@ -138,9 +128,8 @@ CLAIMS = (
     _staleness("gradients", "The mean over gradients does not", "mean over gradients", "ours", 0.98, 1.02),
     _staleness("samples", "Nor that over samples", "mean over samples", "ours", 0.98, 1.02),
     _staleness("maximum", "The maximum falls", "maximum", "ours", None, 0.9),
-    Claim(
+    claim(
         id="D5-model",
-        paper="dbs_sgd",
         statement="Staleness is t R - 1 for random constant speeds, with equal and with dynamic batches",
         source="ours",
         metric="largest deviation of the means over nodes and over gradients",

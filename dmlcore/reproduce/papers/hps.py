@@ -13,6 +13,8 @@ milder since, and the target is 93%.
 
 from __future__ import annotations
 
+from functools import partial
+
 from pydantic import Field
 
 from dmlcore.reproduce.claims import Claim
@@ -39,66 +41,55 @@ class HpsParameters(Parameters):
 
 SOONER = "time to the target accuracy: rival / H-PS"
 
+claim = partial(Claim, paper="hps", unit="x")
 CLAIMS = (
-    Claim(
+    claim(
         id="H1-paper",
-        paper="hps",
         statement="Training takes 1.4 to 3.5 times less than with others: all at the rate that suits H-PS",
         source="abstract",
         metric=SOONER,
         expected=(LEAST, None),
-        unit="x",
         parts=RIVALS,
     ),
-    Claim(
+    claim(
         id="H1-fair",
-        paper="hps",
         statement="The same, each method at its own best learning rate of one grid",
         source="ours",
         metric=SOONER,
         expected=(LEAST, None),
-        unit="x",
         parts=RIVALS,
     ),
-    Claim(
+    claim(
         id="H1-epoch",
-        paper="hps",
         statement="An epoch takes 1.4 to 3.5 times less than with BSP",
         source="abstract",
         metric="seconds per epoch: BSP / H-PS",
         expected=(LEAST, None),
-        unit="x",
     ),
-    Claim(
+    claim(
         id="H2",
-        paper="hps",
         statement="Workers complete their tasks at the same time: their spread is at least halved",
         source="abstract",
         metric="median spread of a round's finish times: equal batches / scheduled",
         expected=(2, None),
-        unit="x",
     ),
-    Claim(
+    claim(
         id="H3",
-        paper="hps",
         statement="The pipeline lets workers compute for a larger share of the time",
         source="abstract",
         metric="share of the time computing, with the pipeline minus without",
         expected=(0, None),
         unit="points",
     ),
-    Claim(
+    claim(
         id="H4-bytes",
-        paper="hps",
         statement="Compressing to 8 bits leaves less than a third of the bytes",
         source="abstract",
         metric="bytes of an update: 8 bits / 32 bits",
         expected=(None, 1 / 3),
-        unit="x",
     ),
-    Claim(
+    claim(
         id="H4-accuracy",
-        paper="hps",
         statement="It costs less than a point of accuracy after as many updates",
         source="ours",
         metric="final accuracy, minus that with 32 bits",
@@ -106,9 +97,8 @@ CLAIMS = (
         unit="points",
         parts=tuple(f"{bits} bits" for bits in WIDTHS),
     ),
-    Claim(
+    claim(
         id="H-model",
-        paper="hps",
         statement="A round is (h + c) / max(1, c k / 32) times sooner than with BSP, without jitter",
         source="ours",
         metric="largest deviation from the model, over h, c and k",

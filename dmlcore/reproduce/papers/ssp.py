@@ -24,6 +24,8 @@ results were seen, this changed, and all was run again:
 
 from __future__ import annotations
 
+from functools import partial
+
 from pydantic import Field
 
 from dmlcore.reproduce.claims import Claim
@@ -49,10 +51,10 @@ class SSPParameters(Parameters):
     workers: int = Field(16, ge=2)
 
 
+claim = partial(Claim, paper="ssp")
 CLAIMS = (
-    Claim(
+    claim(
         id="S1",
-        paper="ssp",
         statement="No schedule breaks the bound: clock gap <= s, and every read holds all updates of clocks "
         "<= c - s - 1",
         source="abstract",
@@ -60,9 +62,8 @@ CLAIMS = (
         expected=(0, 0),
         parts=("SSP", "ESSP"),
     ),
-    Claim(
+    claim(
         id="S2-paper",
-        paper="ssp",
         statement="SSP reaches a target objective sooner than BSP and fully asynchronous, "
         "all at the learning rate that suits BSP best",
         source="abstract",
@@ -71,9 +72,8 @@ CLAIMS = (
         unit="x",
         parts=RIVALS,
     ),
-    Claim(
+    claim(
         id="S2-fair",
-        paper="ssp",
         statement="The same, each method at its own best learning rate of one grid",
         source="ours",
         metric=SOONER,
@@ -81,9 +81,8 @@ CLAIMS = (
         unit="x",
         parts=RIVALS,
     ),
-    Claim(
+    claim(
         id="S2-links",
-        paper="ssp",
         statement="Where a transfer takes longer than a task, the cached copy makes SSP sooner than ASP",
         source="ours",
         metric="time to the target objective: ASP / SSP with s = 8; digits, 100 ms a transfer",
@@ -91,26 +90,23 @@ CLAIMS = (
         unit="x",
         parts=("one rate for all", "each at its best rate"),
     ),
-    Claim(
+    claim(
         id="S2-topics",
-        paper="ssp",
         statement="However stale its counts, Gibbs sampling finds the true topics",
         source="ours",
         metric="mean cosine of the true topics, which are bars, and those found",
         expected=(0.9, None),
         parts=("BSP", "SSP", "ASP"),
     ),
-    Claim(
+    claim(
         id="S3",
-        paper="ssp",
         statement="Workers spend a larger share of their time computing, the larger s is",
         source="abstract",
         metric="smallest rise of the computing share between neighbours of s = 0, 1, 3, 8",
         expected=(0.001, None),
     ),
-    Claim(
+    claim(
         id="S4",
-        paper="ssp",
         statement="The best s is interior: sooner than no staleness and than no bound",
         source="ours",
         metric="time to the target: the better of the two ends / s between, best on the other seeds",
@@ -120,9 +116,8 @@ CLAIMS = (
             f"{problem}, no bound {end}" for problem in (*PROBLEMS, "Lasso") for end in ("for SSP", "is ASP")
         ),
     ),
-    Claim(
+    claim(
         id="S5",
-        paper="ssp",
         statement="With the step sizes of theorem 1, the regret of stale reads stays within its bound",
         source="ours",
         metric="measured / bound, largest over s in {0, 1, 3, 8, 32} and P in {2, 8, 32}",
@@ -130,27 +125,24 @@ CLAIMS = (
         unit="x",
         parts=("regret", "distance to the optimum, as presumed", "updates that a read lacks or has early"),
     ),
-    Claim(
+    claim(
         id="S6",
-        paper="ssp",
         statement="A persistent straggler leaves nothing to gain: the makespan is that of BSP for every s",
         source="ours",
         metric="makespan of BSP / of SSP, largest over s = 1, 3, 8; one worker 3x slower, free links",
         expected=(0.98, 1.02),
         unit="x",
     ),
-    Claim(
+    claim(
         id="S7-staleness",
-        paper="ssp",
         statement="ESSP's reads are fresher than SSP's at the same s",
         source="ours",
         metric="mean clocks by which a read lags: SSP - ESSP",
         expected=(0.001, None),
         unit="clocks",
     ),
-    Claim(
+    claim(
         id="S7-robustness",
-        paper="ssp",
         statement="ESSP bears larger steps than SSP at the same s",
         source="ours",
         metric="learning rates of the grid at which the target is reached: ESSP - SSP",
@@ -158,9 +150,8 @@ CLAIMS = (
         unit="rates",
         parts=PROBLEMS,
     ),
-    Claim(
+    claim(
         id="S8",
-        paper="ssp",
         statement="The more workers, the larger SSP's lead over BSP",
         source="ours",
         metric="time to the target: (BSP / best SSP) of 64 workers over that of 4; Lasso, transient "

@@ -126,6 +126,9 @@ def maximise(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Maximises a likelihood over parameters that workers share and a mean of each worker.
 
+    For one worker `scipy.stats` finds the same by `fit` on `CensoredData`, but it has no parameters that
+    several samples share; the regressions of lifelines have, but no gamma law and no hidden states.
+
     Args:
         loss: shared parameters, means -> minus the log-likelihood of each worker.
         shared: for each shared parameter its least, first and largest value.

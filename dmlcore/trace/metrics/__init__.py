@@ -1,7 +1,7 @@
 """What a run did, in numbers: pure functions of a trace, or of the tidy frame that `compare` returns.
 
 Four questions, a file each: where did the time go (`times`), how old was what the workers read
-(`consistency`), what did that cost on a convex problem (`regret`), and who was faster (`comparison`).
+(`consistency`), what did that cost on a convex problem (`regret`), which method was faster (`comparison`).
 """
 
 from dmlcore.trace.accounts import accounts

@@ -1,4 +1,4 @@
-"""Who was faster: time to a target, paired speedups, fair learning rates and intervals over seeds."""
+"""Which method is faster: time to a target, paired speedups, fair learning rates and intervals over seeds."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def time_to(
 
 
 def speedup(times: pd.Series, baseline: str) -> pd.Series:
-    """How many times sooner than a baseline each run was: baseline / method, paired by seed.
+    """How many times faster than a baseline each run was: baseline / method, paired by seed.
 
     Pairing matters: two methods on the same seed meet the same stragglers.
 

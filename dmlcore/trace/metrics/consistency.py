@@ -22,10 +22,8 @@ def staleness(trace: Trace) -> pd.Series:
     Returns:
         Versions, one value per applied task, indexed like `trace.tasks`.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import essp
-    >>> trace = simulate(essp(1), Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s and of 2 s
+    >>> import dmlcore as dml
+    >>> trace = dml.simulate(dml.essp(1), dml.Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s, 2 s
     >>> staleness(trace).head(4).to_dict()
     {0: 0, 1: 1, 2: 1, 3: 0}
     """
@@ -51,10 +49,8 @@ def clock_staleness(trace: Trace, tasks: int | None = None) -> pd.Series:
     Raises:
         ValueError: where `tasks` is not a positive whole number.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import essp
-    >>> trace = simulate(essp(1), Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s and of 2 s
+    >>> import dmlcore as dml
+    >>> trace = dml.simulate(dml.essp(1), dml.Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s, 2 s
     >>> clock_staleness(trace).index.to_list()
     [-2, -1, 0]
 
@@ -85,10 +81,8 @@ def clock_gap(trace: Trace) -> int:
     Returns:
         Clocks; at most the staleness where a policy bounds it.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import essp
-    >>> trace = simulate(essp(1), Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s and of 2 s
+    >>> import dmlcore as dml
+    >>> trace = dml.simulate(dml.essp(1), dml.Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s, 2 s
     >>> clock_gap(trace)
     1
 
@@ -119,10 +113,8 @@ def read_window_violations(trace: Trace, staleness: float) -> pd.DataFrame:
     Raises:
         ValueError: where `staleness` is neither a whole number >= 0 nor infinite.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import essp
-    >>> trace = simulate(essp(1), Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s and of 2 s
+    >>> import dmlcore as dml
+    >>> trace = dml.simulate(dml.essp(1), dml.Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s, 2 s
     >>> read_window_violations(trace, staleness=1).empty
     True
     >>> read_window_violations(trace, staleness=0)[["worker", "clock", "version_read"]].head(2)
@@ -169,10 +161,8 @@ def out_of_turn(trace: Trace) -> pd.DataFrame:
     Raises:
         ValueError: an update of a clock is missing, or late, though one of a later clock was applied.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import essp
-    >>> trace = simulate(essp(1), Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s and of 2 s
+    >>> import dmlcore as dml
+    >>> trace = dml.simulate(dml.essp(1), dml.Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s, 2 s
     >>> out_of_turn(trace).head(4).values.tolist()
     [[0, 0], [1, 0], [1, 0], [1, 0]]
 

@@ -52,10 +52,8 @@ def walk(trace: Trace, function: Function, start: np.ndarray, rates: np.ndarray)
     Raises:
         ValueError: T is no multiple of the number of workers, or a task of those clocks was not applied.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import bsp
-    >>> trace = simulate(bsp(), Cluster.uniform(2), updates=3)
+    >>> import dmlcore as dml
+    >>> trace = dml.simulate(dml.bsp(), dml.Cluster.uniform(2), updates=3)
     >>> walk(trace, lambda t, x: (abs(x[0]), np.sign(x)), np.array([3.0]), np.ones(4)).losses
     array([3., 3., 1., 1.])
 

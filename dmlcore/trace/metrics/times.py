@@ -11,8 +11,8 @@ from dmlcore import checks
 from dmlcore.trace import Trace, starts
 
 PHASES = ("compute", "cancelled", "pull", "push", "wait", "away")
-"""What a worker can be doing. `cancelled` is computing on a task that was thrown away; `away` are those who
-have crashed, or have hung longer than the server's patience."""
+"""What a worker can be doing. `cancelled` is computing on a task that was thrown away; `away` is a
+worker that has crashed, or has hung longer than the server's patience."""
 
 _ORDER = np.array(["wait", "pull", "compute", "push"], dtype=object)
 
@@ -29,10 +29,8 @@ def makespan(trace: Trace) -> float:
     Raises:
         ValueError: where the run took no time.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import bsp
-    >>> trace = simulate(bsp(), Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s and of 2 s
+    >>> import dmlcore as dml
+    >>> trace = dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s, 2 s
     >>> makespan(trace)
     20.0
     """
@@ -45,8 +43,8 @@ def phases(trace: Trace) -> pd.DataFrame:
     A worker waits from the arrival of one push (or the start of the run) to the start of its next task, then
     pulls, computes and pushes. A task that never arrived ends where its worker's next task starts, or with
     the run. Where a push is still under way when the worker goes on (on a cached copy), the moment belongs
-    to the next task. In a pipeline transfers go on beside computing: who does not compute waits, or pulls the
-    copy to go on with.
+    to the next task. In a pipeline, transfers overlap with computing: a worker that does not compute waits or
+    pulls the copy for its next task.
 
     Args:
         trace: any trace.
@@ -56,10 +54,8 @@ def phases(trace: Trace) -> pd.DataFrame:
         end` in seconds, and `task`, the row of `trace.tasks` that it belongs to or that a wait precedes (-1
         for the wait after a worker's last task, and for absences).
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import bsp
-    >>> trace = simulate(bsp(), Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s and of 2 s
+    >>> import dmlcore as dml
+    >>> trace = dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s, 2 s
     >>> phases(trace).head(4)
        worker     kind  start  end  task
     0       0  compute    0.0  1.0     0
@@ -138,10 +134,8 @@ def time_breakdown(trace: Trace) -> pd.DataFrame:
         One row per worker: the `PHASES` in seconds, which add up to the makespan, and `compute_share`,
         `pull_share`, ..., which add up to 1.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import bsp
-    >>> trace = simulate(bsp(), Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s and of 2 s
+    >>> import dmlcore as dml
+    >>> trace = dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s, 2 s
     >>> time_breakdown(trace)[["compute", "wait", "compute_share", "wait_share"]]
             compute  wait  compute_share  wait_share
     worker
@@ -166,10 +160,8 @@ def updates_per_second(trace: Trace) -> float:
     Returns:
         Server updates per second.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import bsp
-    >>> trace = simulate(bsp(), Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s and of 2 s
+    >>> import dmlcore as dml
+    >>> trace = dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s, 2 s
     >>> updates_per_second(trace)
     0.5
     """
@@ -185,10 +177,8 @@ def clocks_per_second(trace: Trace) -> float:
     Returns:
         Finished tasks per second and worker.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import bsp
-    >>> trace = simulate(bsp(), Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s and of 2 s
+    >>> import dmlcore as dml
+    >>> trace = dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s, 2 s
     >>> clocks_per_second(trace)
     0.5
     """
@@ -205,10 +195,8 @@ def fetches(trace: Trace) -> pd.Series:
     Returns:
         Pulls by worker.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import bsp
-    >>> trace = simulate(bsp(), Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s and of 2 s
+    >>> import dmlcore as dml
+    >>> trace = dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s, 2 s
     >>> fetches(trace).to_dict()
     {0: 10, 1: 10}
     """

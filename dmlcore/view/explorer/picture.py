@@ -30,10 +30,9 @@ def summary(run: Run) -> str:
     trace, last = run.trace, run.history.iloc[-1]
     computing = metrics.time_breakdown(trace)["compute_share"].mean()
     late = metrics.staleness(trace).mean() if len(trace.updates) else 0.0
-    text = (
-        f"{len(trace.updates)} updates in {trace.end_time:g} s; workers compute {computing:.0%} of the time; "
-    )
-    return text + f"mean staleness {late:.3g} updates; loss {last['loss']:.3g}"
+    speed = f"{len(trace.updates)} updates in {trace.end_time:g} s"
+    work = f"workers compute {computing:.0%} of the time; mean staleness {late:.3g} updates"
+    return f"{speed}; {work}; loss {last['loss']:.3g}"
 
 
 @styled
@@ -74,7 +73,7 @@ def draw(run: Run, before: Run | None = None) -> Figure:
 
 @styled
 def svg(figure: Figure) -> bytes:
-    """Returns a figure as the bytes of an SVG file: sharp at any size, and sooner made than a PNG."""
+    """Returns a figure as the bytes of an SVG file: sharp at any size, and faster to make than a PNG."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()

@@ -14,17 +14,7 @@ from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.cluster.presets import FULL_SPEED
 from dmlcore.experiments.runs import Run, train
-from dmlcore.methods.policies import (
-    asp,
-    bsp,
-    dssp,
-    essp,
-    k_async,
-    k_batch_async,
-    k_batch_sync,
-    k_sync,
-    ssp,
-)
+from dmlcore.methods import policies
 from dmlcore.problems.problem import Problem
 from dmlcore.types import Policy
 
@@ -40,15 +30,15 @@ class Choice(NamedTuple):
 
 
 POLICIES: Mapping[str, Choice] = {
-    "BSP": Choice(lambda s: bsp()),
-    "SSP": Choice(lambda s: ssp(s.staleness), "staleness"),
-    "ESSP": Choice(lambda s: essp(s.staleness), "staleness"),
-    "DSSP": Choice(lambda s: dssp(s.staleness, s.staleness + 4), "staleness"),
-    "ASP": Choice(lambda s: asp(weight=None)),  # the step of a push is that of SSP
-    "K-sync": Choice(lambda s: k_sync(s.k), "k"),
-    "K-batch-sync": Choice(lambda s: k_batch_sync(s.k), "k"),
-    "K-async": Choice(lambda s: k_async(s.k), "k"),
-    "K-batch-async": Choice(lambda s: k_batch_async(s.k), "k"),
+    "BSP": Choice(lambda s: policies.bsp()),
+    "SSP": Choice(lambda s: policies.ssp(s.staleness), "staleness"),
+    "ESSP": Choice(lambda s: policies.essp(s.staleness), "staleness"),
+    "DSSP": Choice(lambda s: policies.dssp(s.staleness, s.staleness + 4), "staleness"),
+    "ASP": Choice(lambda s: policies.asp(weight=None)),  # the step of a push is that of SSP
+    "K-sync": Choice(lambda s: policies.k_sync(s.k), "k"),
+    "K-batch-sync": Choice(lambda s: policies.k_batch_sync(s.k), "k"),
+    "K-async": Choice(lambda s: policies.k_async(s.k), "k"),
+    "K-batch-async": Choice(lambda s: policies.k_batch_async(s.k), "k"),
 }
 
 RANGES: Mapping[str, tuple[float, float]] = {

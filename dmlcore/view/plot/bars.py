@@ -43,10 +43,8 @@ def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = Non
     Raises:
         ValueError: where `traces` is not a dictionary, or is empty.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import bsp
-    >>> time_breakdown({"BSP": simulate(bsp(), Cluster.uniform(2), updates=9)}).get_xlabel()
+    >>> import dmlcore as dml
+    >>> time_breakdown({"BSP": dml.simulate(dml.bsp(), dml.Cluster.uniform(2), updates=9)}).get_xlabel()
     'mean time of a worker (s)'
 
     Source: the figures of compute against waiting time in Ho et al. 2013, section 5.
@@ -91,17 +89,19 @@ def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax
     Raises:
         ValueError: where `traces` is not a dictionary or is empty, or the unit is another.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import asp
-    >>> staleness({"ASP": simulate(asp(), Cluster.uniform(4), updates=99)}).get_xlabel()
+    >>> import dmlcore as dml
+    >>> staleness({"ASP": dml.simulate(dml.asp(), dml.Cluster.uniform(4), updates=99)}).get_xlabel()
     'staleness (versions)'
 
     Source: Dai et al. 2015, figure 1 (left), for clocks.
     """
     units = {
-        "versions": ("staleness (versions)", "tasks", _versions),
-        "clocks": ("newest clock seen minus own clock (clocks)", "reads", _clocks),
+        "versions": ("staleness (versions)", "tasks", lambda trace: metrics.staleness(trace).value_counts()),
+        "clocks": (
+            "newest clock seen minus own clock (clocks)",
+            "reads",
+            lambda trace: metrics.clock_staleness(trace, tasks),
+        ),
     }
     xlabel, what, count = checks.choice("unit", unit, units)
     groups = _lists(traces)
@@ -109,7 +109,7 @@ def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax
     ax = axes(ax, height=1.4 + 0.9 * len(groups))
     low, high = 0.0, 0.0
     for lane, (name, group) in enumerate(groups.items()):
-        counts = pd.concat([count(trace, tasks) for trace in group]).groupby(level=0).sum().sort_index()
+        counts = pd.concat([count(trace) for trace in group]).groupby(level=0).sum().sort_index()
         value, share = counts.index.to_numpy(), counts.to_numpy() / counts.sum()
         # Each lane is scaled to its own peak: a method whose reads are all alike would flatten the others.
         ax.bar(value, -0.85 * share / share.max(), 1.0, bottom=lane + 0.45, color=colors[name])
@@ -127,11 +127,3 @@ def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax
     ax.set_xlabel(xlabel)
     ax.set_ylabel(f"share of {what}\n(each to its peak)")
     return ax
-
-
-def _versions(trace: Trace, tasks: int) -> pd.Series:
-    return metrics.staleness(trace).value_counts()
-
-
-def _clocks(trace: Trace, tasks: int) -> pd.Series:
-    return metrics.clock_staleness(trace, tasks)

@@ -33,7 +33,7 @@ def loss_curves(
     """Draws a quantity against time, updates or samples: the median over seeds, and a band around it.
 
     The seeds of a method are interpolated to a common grid that ends where the median seed ended; one that
-    ended sooner keeps its last value. A seed whose last value is not finite, or above ten times the worst
+    ended earlier keeps its last value. A seed whose last value is not finite, or above ten times the worst
     first value, has diverged: it is drawn by itself as a thin line, left out of median and band, and counted
     in the legend.
 

@@ -1,17 +1,19 @@
-"""Who did what, when: one lane per worker."""
+"""What each worker does when: one lane per worker."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, overload
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from dmlcore import checks
-from dmlcore.trace import metrics
+from dmlcore.trace import metrics, starts
 from dmlcore.view.plot.style import HATCHES, PHASE_COLORS, styled
 
 if TYPE_CHECKING:
@@ -22,30 +24,23 @@ MOST_LANES = 48  # more cannot be told apart
 MOST_LABELS = 16
 
 
-@overload
-def timeline(
-    trace: Trace, start: float | None = None, end: float | None = None, ax: Axes | None = None
-) -> Axes: ...
-@overload
-def timeline(
-    trace: Mapping[str, Trace], start: float | None = None, end: float | None = None, ax: Axes | None = None
-) -> np.ndarray: ...
 @styled
 def timeline(
     trace: Trace | Mapping[str, Trace],
     start: float | None = None,
     end: float | None = None,
     ax: Axes | None = None,
-) -> Axes | np.ndarray:
+    *,
+    lanes: int = MOST_LANES,
+) -> Any:
     """Draws what each worker did, and when the server made updates.
-
-    Of more than 48 workers, 48 are drawn, evenly spaced.
 
     Args:
         trace: a trace, or several by name, which are stacked in one new figure with one time axis.
         start: seconds; None is 0.
         end: seconds; None shows about the first dozen clocks after `start`, `math.inf` all of the run.
         ax: where to draw one trace; None makes a figure.
+        lanes: of more workers so many are drawn, evenly spaced.
 
     Returns:
         The Axes; an array of them for several traces.
@@ -53,10 +48,8 @@ def timeline(
     Raises:
         ValueError: where the window is empty, or `ax` is given with several traces.
 
-    >>> from dmlcore.cluster import Cluster
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import bsp
-    >>> ax = timeline(simulate(bsp(), Cluster.from_speeds([32, 16]), updates=10), end=8)
+    >>> import dmlcore as dml
+    >>> ax = timeline(dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10), end=8)
     >>> ax.get_xlabel()
     'time (s)'
     """
@@ -70,21 +63,21 @@ def timeline(
     left = checks.real("start", 0.0 if start is None else start, low=0)
     if end is not None:
         checks.real("end", end, above=left)
-    right = min(_default_end(each, left) for each in traces.values()) if end is None else end
+    right = min(default_end(each, left) for each in traces.values()) if end is None else end
     right = min(right, max(each.end_time for each in traces.values()))
     right = checks.real("end", right, above=left)
     if ax is not None:
         drawn = np.array([ax])
     else:
-        lanes = [min(each.num_workers, MOST_LANES) + 2.5 for each in traces.values()]
-        height = 1.2 + 0.32 * min(sum(lanes), MOST_LANES)
+        rows = [min(each.num_workers, lanes) + 2.5 for each in traces.values()]
+        height = 1.2 + 0.32 * min(sum(rows), MOST_LANES)
         _, grid = plt.subplots(
-            len(traces), sharex=True, squeeze=False, figsize=(11, height), height_ratios=lanes
+            len(traces), sharex=True, squeeze=False, figsize=(11, height), height_ratios=rows
         )
         drawn = grid[:, 0]
     kinds = set()
     for axis, (name, each) in zip(drawn, traces.items(), strict=True):
-        kinds |= _draw(axis, each, left, right)
+        kinds |= _draw(axis, each, left, right, min(each.num_workers, lanes))
         axis.set_title(name)
         axis.set_xlim(left, right)
     drawn[-1].set_xlabel("time (s)")
@@ -92,16 +85,16 @@ def timeline(
     return drawn if several else drawn[0]
 
 
-def _default_end(trace: Trace, start: float) -> float:
+def default_end(trace: Trace, start: float) -> float:
+    """Returns when about a dozen clocks after `start` are over, seconds."""
     tasks_per_worker = max(len(trace.tasks) / trace.num_workers, 1)
     return start + trace.end_time * CLOCKS_SHOWN / tasks_per_worker
 
 
-def _draw(ax: Axes, trace: Trace, start: float, end: float) -> set[str]:
+def _draw(ax: Axes, trace: Trace, start: float, end: float, lanes: int) -> set[str]:
     """Fills the lanes and returns the kinds of phases that occurred."""
-    lanes = min(trace.num_workers, MOST_LANES)
     workers = np.linspace(0, trace.num_workers - 1, lanes).round().astype(int).tolist()
-    cut = metrics.phases(trace).query("start < @end and end > @start and worker in @workers")
+    cut = _phases(trace, workers, end).query("start < @end and end > @start and worker in @workers")
     for (worker, kind), part in cut.groupby(["worker", "kind"]):
         spans = np.column_stack([part["start"], part["end"] - part["start"]])
         lane = workers.index(worker)
@@ -117,6 +110,15 @@ def _draw(ax: Axes, trace: Trace, start: float, end: float) -> set[str]:
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
     return set(cut["kind"])
+
+
+def _phases(trace: Trace, workers: list[int], end: float) -> pd.DataFrame:
+    """Returns the phases of some workers until `end`, as quickly for a long trace as for a short one."""
+    tasks = trace.tasks[trace.tasks["worker"].isin(workers)]
+    later = starts(tasks) > end
+    # Each worker's first later task tells whether the one before it was cancelled.
+    following = tasks[later].sort_values("clock").groupby("worker").head(1)
+    return metrics.phases(replace(trace, tasks=pd.concat([tasks[~later], following])))
 
 
 def _legend(ax: Axes, kinds: set[str]) -> None:

@@ -1,7 +1,7 @@
-"""How runs, traces, clusters, policies and problems show themselves in a notebook.
+"""Notebook displays of runs, traces, clusters, policies and problems.
 
-HTML and SVG are built as trees of elements, so that all text is escaped and all tags are closed. Colours
-follow the notebook's theme: text is in the current colour, and no background is set.
+One HTML template renders all of them, so that all text is escaped. Text and tables follow the notebook's
+theme; pictures have a white background.
 """
 
 from dmlcore.view.show.cards import html

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jinja2
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
@@ -15,11 +17,44 @@ from dmlcore.methods import policies
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace, metrics
 from dmlcore.types import Policy
-from dmlcore.view.show import drawings
-from dmlcore.view.show.elements import Element, element, text
+from dmlcore.view.show import pictures
 
 LONGEST = 400  # characters of one fact
 MOST = 8  # events, such as faults, that are listed one by one
+
+
+PAGE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
+{% set left = "text-align:left;vertical-align:top;padding:0.1em 1.2em 0.1em 0" %}
+<div>
+<div><strong>{{ card.name }}</strong> · {{ card.kind }}</div>
+<table style="margin:0.4em 0"><tbody>
+{% for fact, value in facts %}
+<tr><th scope="row" style="{{ left }};white-space:nowrap">{{ fact }}</th>
+<td style="{{ left }}">{{ value }}</td></tr>
+{% endfor %}
+</tbody></table>
+{% for picture in card.pictures %}
+<div><img src="{{ picture.source }}" alt="{{ picture.label }}" style="width:100%;max-width:640px"/></div>
+<div style="font-size:smaller">{{ picture.label }}</div>
+{% endfor %}
+</div>
+""")
+
+
+class Card(NamedTuple):
+    """What is shown of an object.
+
+    Args:
+        name: of the object.
+        kind: of object.
+        facts: by name; those that are None are left out.
+        pictures: below the facts.
+    """
+
+    name: str
+    kind: str
+    facts: Mapping[str, Any]
+    pictures: Sequence[pictures.Picture] = ()
 
 
 def html(item: Any) -> str:
@@ -33,26 +68,29 @@ def html(item: Any) -> str:
 
     Example:
         >>> from dmlcore.methods.policies import bsp
-        >>> html(bsp())[:26]
-        '<div><div><strong>bsp()</s'
+        >>> "<strong>bsp()</strong>" in html(bsp())
+        True
     """
-    for kind, parts in CARDS.items():
+    for kind, describe in CARDS.items():
         if isinstance(item, kind):
-            return text(element("div", *parts(item)))
+            card = describe(item)
+            facts = [(name, shortened(fact)) for name, fact in card.facts.items() if fact is not None]
+            return PAGE.render(card=card._replace(name=shortened(card.name)), facts=facts)
     return checks.fail("item", item, "one of " + ", ".join(kind.__name__ for kind in CARDS))
 
 
-def of_run(run: Run) -> list[Element]:
-    """The last metrics, the loss over time, and the trace."""
+def of_run(run: Run) -> Card:
+    """The last metrics, the numbers of the trace, the loss over time and the timeline."""
     costs = ("update", "time", "samples", "assigned_samples", "uplinks", "downlinks", "bytes")
     last = run.history.iloc[-1]
     names = [name for name in map(str, run.history) if name not in costs]
     found = {name.replace("_", " "): f"{last[name]:.4g}" for name in names}
-    loss = drawings.curve(run.history["time"], run.history["loss"], "training loss")
-    return [title("Run", run.trace.metadata.get("policy")), table(found), loss, *of_trace(run.trace)[1:]]
+    trace = of_trace(run.trace)
+    shown = (pictures.loss(run.history.assign(method=trace.name)), *trace.pictures)
+    return trace._replace(kind="Run", facts=found | dict(trace.facts), pictures=shown)
 
 
-def of_trace(trace: Trace) -> list[Element]:
+def of_trace(trace: Trace) -> Card:
     """Numbers of the run, and the timeline of its beginning."""
     late = metrics.staleness(trace)
     found = {
@@ -63,11 +101,13 @@ def of_trace(trace: Trace) -> list[Element]:
         "time": f"{trace.end_time:.4g} s",
         "mean staleness": f"{late.mean():.3g} updates" if len(late) else None,
         "seed": trace.metadata.get("seed"),
+        "timeline": None if trace.end_time > 0 else "none: an empty run, it took no time",
     }
-    return [title("Trace", trace.metadata.get("policy")), table(found), drawings.timeline(trace)]
+    drawn = [pictures.timeline(trace)] if trace.end_time > 0 else []
+    return Card(str(trace.metadata.get("policy")), "Trace", found, drawn)
 
 
-def of_cluster(cluster: Cluster) -> list[Element]:
+def of_cluster(cluster: Cluster) -> Card:
     """Workers, speeds, jitter, links, and what goes wrong."""
     down = cluster.pull_latency_seconds
     finite = [speed for speed in cluster.bandwidth_bytes_per_second if math.isfinite(speed)]
@@ -83,11 +123,11 @@ def of_cluster(cluster: Cluster) -> list[Element]:
         "changes of speed": listed([str(each) for each in cluster.changes]),
         "faults": listed([str(each) for each in cluster.faults.events]),
     }
-    speeds = drawings.bars(cluster.samples_per_second, "samples/s of each worker")
-    return [title("Cluster", f"{cluster.num_workers} workers"), facts(found), speeds]
+    speeds = pictures.bars(cluster.samples_per_second, "samples/s")
+    return Card(f"{cluster.num_workers} workers", "Cluster", found, [speeds])
 
 
-def of_policy(policy: Policy) -> list[Element]:
+def of_policy(policy: Policy) -> Card:
     """What it does, what it bounds, and what it can cope with."""
     bound = policy.max_lead
     free = bound is None or math.isinf(bound)
@@ -102,10 +142,10 @@ def of_policy(policy: Policy) -> list[Element]:
         "watches": watches if policy.on_observation else None,
         "batch sizes": sizes,
     }
-    return [title("Policy", policy.name), facts(found)]
+    return Card(policy.name, "Policy", found)
 
 
-def of_problem(problem: Problem) -> list[Element]:
+def of_problem(problem: Problem) -> Card:
     """Sizes, and the optimum where it is known."""
     count = sum(problem.tensor_sizes)
     found = {
@@ -113,47 +153,16 @@ def of_problem(problem: Problem) -> list[Element]:
         "parameters": f"{count} in {len(problem.tensor_sizes)} tensors, {problem.parameter_bytes} bytes",
         "least loss": None if problem.optimum is None else f"{problem.optimum:.4g}",
     }
-    return [title("Problem", problem.name), facts(found)]
+    return Card(problem.name, "Problem", found)
 
 
-CARDS: Mapping[type, Any] = {
+CARDS: Mapping[type, Callable[[Any], Card]] = {
     Run: of_run,
     Trace: of_trace,
     Cluster: of_cluster,
     Policy: of_policy,
     Problem: of_problem,
 }
-
-
-def title(kind: str, name: Any) -> Element:
-    """Returns the first line of a card."""
-    return element("div", element("strong", shortened(name)), f" · {kind}")
-
-
-def facts(found: Mapping[str, Any]) -> Element:
-    """Returns facts below each other, without those that are None."""
-    return _grid([(_cell("th", name, scope="row"), _cell("td", fact)) for name, fact in _known(found)])
-
-
-def table(found: Mapping[str, Any]) -> Element:
-    """Returns numbers side by side, without those that are None."""
-    heads = [_cell("th", name, scope="col") for name, _ in _known(found)]
-    return _grid([heads, [_cell("td", fact) for _, fact in _known(found)]])
-
-
-def _known(found: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return [(name, fact) for name, fact in found.items() if fact is not None]
-
-
-def _cell(tag: str, fact: Any, **attributes: str) -> Element:
-    look = "text-align:left;vertical-align:top;padding:0.1em 1.2em 0.1em 0"
-    look += ";white-space:nowrap" if tag == "th" else ""
-    return element(tag, shortened(fact), style=look, **attributes)
-
-
-def _grid(rows: Sequence[Sequence[Element]]) -> Element:
-    body = element("tbody", *(element("tr", *cells) for cells in rows))
-    return element("table", body, style="margin:0.4em 0")
 
 
 def shortened(fact: Any) -> str:
