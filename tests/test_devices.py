@@ -115,7 +115,7 @@ def test_tasks_are_spread_over_eight_devices(measured):
 
 def test_few_programs(measured):
     """Policies on four workers: in lock-step, in wavefronts of up to eight tasks, with a k that changes."""
-    assert measured["programs"] == 3
+    assert measured["programs"] == 2
 
 
 @pytest.mark.parametrize("way", ["pmap", "shard_map"])

@@ -187,7 +187,7 @@ class Job:
         """Returns the run's arithmetic, on a device."""
         setup = self.setup
         workers = setup.cluster.num_workers
-        return Stepper(self.problem, self.optimizer, setup.seed, device, setup.sizes_change, workers)
+        return Stepper(self.problem, self.optimizer, setup.seed, device, workers)
 
     def coder(self, worker: int, params: Any) -> Coder | None:
         """Returns a worker's end of the links, where they change values."""

@@ -69,10 +69,15 @@ class Replay:
         traces: one for each lane; clusters and policies may differ.
         problem: what is trained.
         optimizers: one for each lane, which may differ in numbers (a learning rate) only.
+        fuse: whether all tasks of an update that read the same version become one gradient.
     """
 
     def __init__(
-        self, traces: Sequence[Trace], problem: Problem, optimizers: Sequence[optax.GradientTransformation]
+        self,
+        traces: Sequence[Trace],
+        problem: Problem,
+        optimizers: Sequence[optax.GradientTransformation],
+        fuse: bool = True,
     ):
         self.problem = problem
         self.lanes = len(traces)
@@ -81,7 +86,7 @@ class Replay:
             names = sorted({str(trace.metadata.get("transport")) for trace in traces})
             checks.fail("traces", names, "those of one transport, side by side")
         traces = [whole(trace, problem) for trace in traces]
-        merge = codings[0] is None and not problem.additive
+        merge = fuse and codings[0] is None and not problem.additive
         schedules = [compile_trace(trace, merge=merge) for trace in traces]
         merge &= len({s.worker.shape[1] for s in schedules}) == 1
         merge &= self.lanes == 1 or all(len(s.stretches) == 1 for s in schedules)
@@ -97,7 +102,7 @@ class Replay:
         self._in_step = in_step
         self._stretches = [stretch.start for stretch in schedules[0].stretches]
         self._shape = Shape(
-            GradientShape(1, all_full=False, weighs=True),  # until the first stretch begins
+            GradientShape((1,), weighs=True),  # until the first stretch begins
             reads_newest=all(s.reads_newest for s in schedules),
             accumulates=windowed or not in_step or any(s.accumulates for s in schedules),
             keeps_copies=any(s.keeps_copies for s in schedules),
@@ -184,7 +189,10 @@ class Replay:
             for name in ("batch_size", "weight")
         )
         weighs = not self._in_step or any((weight != 1).any() for weight in weights)
-        self._shape = self._shape._replace(gradient=gradient_shape(sizes, weighs, samples))
+        shape = gradient_shape(self.problem, sizes, weighs, samples)
+        if self.lanes > 1:  # side by side all branches of a switch are computed
+            shape = shape._replace(widths=shape.widths[-1:])
+        self._shape = self._shape._replace(gradient=shape)
         self._size = power_of_two(max(1, MANY_TASKS // self._width))
         self._drawn = [
             row - self._size for row in self._row
@@ -198,7 +206,7 @@ class Replay:
             for s, span in zip(self._schedules, spans, strict=True)
         ]
         call = draw_one if self.lanes == 1 else draw_lanes
-        width = self._shape.gradient.samples_per_task
+        width = self._shape.gradient.widths[-1]
         self._samples = call(self.problem.num_samples, width, self._source, *_stack(tasks, np.stack))
         self._drawn = self._row
 
@@ -235,16 +243,23 @@ class Replay:
         return [evaluate(self.problem, params, eval_data) for params in every]
 
 
-def gradient_shape(batch_sizes: Sequence[np.ndarray], weighs: bool, least: int = 1) -> GradientShape:
-    """Returns the shape of gradients of tasks of these sizes, filled up to at least so many samples.
+def gradient_shape(
+    problem: Problem, batch_sizes: Sequence[np.ndarray], weighs: bool, least: int = 1
+) -> GradientShape:
+    """Returns the shape of gradients of tasks of these sizes, (R, K) each.
 
-    Where sizes differ it is a power of two, as on real clocks: another run of the kind compiles nothing.
+    One task is filled up as its worker does it. Tasks that become one gradient have one size, a power of two
+    where theirs differ: another run of the kind compiles nothing.
     """
     sizes = np.concatenate([each.ravel() for each in batch_sizes])
     most = int(sizes.max(initial=least))
+    if batch_sizes[0].shape[1] == 1 and not problem.additive:
+        return GradientShape(
+            tuple(sorted({padded(size) for size in np.unique(sizes).tolist() or [most]})), weighs
+        )
     if (sizes != most).any():
         most = padded(most)
-    return GradientShape(most, bool((sizes == most).all()), weighs)
+    return GradientShape((most,), weighs)
 
 
 def cut_rows(schedule: Schedule, start: int, stop: int, size: int, spill: int, width: int) -> Rows:

@@ -17,14 +17,13 @@ from dmlcore.training.additive import moved, rows_of, update_of, whole_update
 from dmlcore.training.batches import Source, task_samples
 from dmlcore.training.coding import Coding
 from dmlcore.training.hoist import Program
-from dmlcore.training.steps import add, compensate, optimizer_step, weigh
+from dmlcore.training.steps import add, compensate, mean_gradient, optimizer_step, weigh
 
 
 class GradientShape(NamedTuple):
     """What the gradients of a loop depend on, apart from array shapes."""
 
-    samples_per_task: int
-    all_full: bool  # no task has fewer
+    widths: tuple[int, ...]  # samples that tasks are filled up to, ascending
     weighs: bool  # some weight is not 1
 
 
@@ -137,15 +136,23 @@ def contribution(
     if problem.additive:
         return whole_update(problem, view, samples, data, weight[0])
     batch = rows_of(data, samples)
-    alone = len(weight) == 1
-    if alone and shape.all_full:
-        shares = jnp.full(shape.samples_per_task, 1 / shape.samples_per_task, weight.dtype)
-    else:
-        share = (1 if alone else weight) / batch_size.astype(weight.dtype)
-        counted = jnp.arange(shape.samples_per_task) < batch_size[:, None]
+    if len(weight) > 1:
+        share = weight / batch_size.astype(weight.dtype)
+        counted = jnp.arange(shape.widths[-1]) < batch_size[:, None]
         shares = jnp.where(counted, share[:, None], 0).ravel()
-    gradient = jax.grad(lambda p: jnp.dot(shares, problem.losses(p, batch)))(view)
-    if alone and shape.weighs:
+        return jax.grad(lambda p: jnp.dot(shares, problem.losses(p, batch)))(view)
+
+    def filled_up(width: int) -> Any:
+        return lambda: mean_gradient(
+            problem, view, jax.tree.map(lambda column: column[:width], batch), batch_size[0]
+        )
+
+    if len(shape.widths) == 1:
+        gradient = filled_up(shape.widths[0])()
+    else:
+        index = jnp.searchsorted(jnp.array(shape.widths), batch_size[0])
+        gradient = jax.lax.switch(index, [filled_up(width) for width in shape.widths])
+    if shape.weighs:
         # The branch keeps the product from being fused into the sum after it, where it would not be rounded;
         # an `optimization_barrier` does not in every release of JAX.
         one = weight[0]

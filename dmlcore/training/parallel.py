@@ -58,7 +58,7 @@ def gradients(
     """
 
     def samples(source: Source, tasks: Tasks) -> Any:
-        return draw(problem.num_samples, shape.samples_per_task, source, tasks.worker, tasks.clock)
+        return draw(problem.num_samples, shape.widths[-1], source, tasks.worker, tasks.clock)
 
     def total(views: Any, source: Source, tasks: Tasks, data: Any) -> Any:
         drawn = samples(source, tasks).ravel()

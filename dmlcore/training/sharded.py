@@ -29,7 +29,13 @@ class _Lane:
     """One run of a `ShardedReplay`."""
 
     def __init__(
-        self, trace: Trace, problem: Problem, optimizer: optax.GradientTransformation, mesh: Mesh, data: Any
+        self,
+        trace: Trace,
+        problem: Problem,
+        optimizer: optax.GradientTransformation,
+        mesh: Mesh,
+        data: Any,
+        fuse: bool,
     ):
         self._problem, self._mesh, self._data = problem, mesh, data
         if trace.metadata.get("changes_values"):
@@ -37,13 +43,14 @@ class _Lane:
             checks.fail("transport", trace.metadata["transport"], sends)
         trace = whole(trace, problem)
         schedule = compile_trace(trace)
-        self._in_lock_step = schedule.reads_newest and not schedule.accumulates and not problem.additive
+        in_lock_step = schedule.reads_newest and not schedule.accumulates
+        self._in_lock_step = fuse and in_lock_step and not problem.additive
         if not self._in_lock_step:
             schedule = compile_trace(trace, merge=False, slots=True)
         self._schedule = schedule
         self._fronts = schedule.first_row if self._in_lock_step else wavefronts(schedule)
         self._shape = Shape(
-            gradient_shape([schedule.batch_size], weighs=True),  # always: fewer programs
+            gradient_shape(problem, [schedule.batch_size], weighs=True),  # always: fewer programs
             reads_newest=self._in_lock_step,
             accumulates=schedule.accumulates,
             keeps_copies=schedule.keeps_copies,
@@ -145,6 +152,7 @@ class ShardedReplay:
         problem: what is trained; its data are copied to every device.
         optimizers: one for each lane.
         devices: which take part. Default: all.
+        fuse: whether lock-step updates are summed by an all-reduce.
     """
 
     def __init__(
@@ -153,13 +161,14 @@ class ShardedReplay:
         problem: Problem,
         optimizers: Sequence[optax.GradientTransformation],
         devices: Sequence[jax.Device] | None = None,
+        fuse: bool = True,
     ):
         devices = jax.devices() if devices is None else devices
         mesh = jax.make_mesh((len(devices),), (WORKERS,), axis_types=(AxisType.Auto,), devices=devices)
         self.problem = problem
         data = jax.device_put(device_data(problem)[0], NamedSharding(mesh, P()))
         self._lanes = [
-            _Lane(trace, problem, optimizer, mesh, data)
+            _Lane(trace, problem, optimizer, mesh, data, fuse)
             for trace, optimizer in zip(traces, optimizers, strict=True)
         ]
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import optax
 
 from dmlcore.problems.problem import Problem
-from dmlcore.training.additive import whole_update
+from dmlcore.training.additive import rows_of, whole_update
 from dmlcore.training.batches import INIT, Source, run_key, source_of, task_samples
 from dmlcore.training.hoist import Program, fingerprint, hoist
 from dmlcore.training.schedule import LEAST_SAMPLES, padded
@@ -43,19 +43,27 @@ def task_gradient(
     worker: Any,
     clock: Any,
     data: Any,
-    batch_size: Any = None,
+    batch_size: Any,
 ) -> Any:
-    """Returns the gradient of the mean loss of a task's samples: `width`, or the first `batch_size`.
+    """Returns the gradient of the mean loss of the first `batch_size` of a task's `width` samples.
 
     Of an additive problem: its update.
     """
     samples = task_samples(source, worker, clock, width, problem.num_samples)
     if problem.additive:
         return whole_update(problem, params, samples, data)
-    batch = jax.tree.map(lambda column: column[samples], data)
-    weights = jnp.full(width, 1.0 / width)
-    if batch_size is not None:
-        weights = jnp.where(jnp.arange(width) < batch_size, 1 / jnp.asarray(batch_size, weights.dtype), 0)
+    return mean_gradient(problem, params, rows_of(data, samples), batch_size)
+
+
+def mean_gradient(problem: Problem, params: Any, batch: Any, batch_size: Any) -> Any:
+    """Returns the gradient of the mean loss of the first `batch_size` samples of a batch.
+
+    Every engine and the replay compute a task's gradient by this function, on a batch that is filled up to
+    `padded(batch_size)` samples: sums of equal length are taken in the same order.
+    """
+    width = jax.tree.leaves(batch)[0].shape[0]
+    real = jax.dtypes.canonicalize_dtype(float)
+    weights = jnp.where(jnp.arange(width) < batch_size, 1 / jnp.asarray(batch_size, real), 0)
     return jax.grad(lambda p: jnp.dot(weights, problem.losses(p, batch)))(params)
 
 
@@ -105,7 +113,6 @@ class Stepper:
         optimizer: optax optimizer.
         seed: of the run.
         device: where to compute. Default: JAX's.
-        pads: tasks are padded to a power of two, so that sizes that change need few compilations.
         num_workers: of the run, among whom samples are shared out where the problem is additive.
     """
 
@@ -115,11 +122,10 @@ class Stepper:
         optimizer: optax.GradientTransformation,
         seed: int,
         device: Any = None,
-        pads: bool = False,
         num_workers: int = 1,
     ):
         self.problem, self._seed, self._device = problem, seed, device
-        self._optimizer, self._pads = optimizer, pads
+        self._optimizer = optimizer
         self._source = self.put(source_of(problem, seed, num_workers))
         self._data = self.put(jax.tree.map(jnp.asarray, problem.data))
         params, state = self.start()
@@ -141,8 +147,10 @@ class Stepper:
 
     def gradient(self, params: Any, worker: int, clock: int, batch_size: int) -> Any:
         """Returns the gradient of a task, or its additive update, computed."""
-        width, counted = (padded(batch_size), batch_size) if self._pads else (batch_size, None)
-        found = task_gradient(self.problem, width, params, self._source, worker, clock, self._data, counted)
+        width = batch_size if self.problem.additive else padded(batch_size)
+        found = task_gradient(
+            self.problem, width, params, self._source, worker, clock, self._data, batch_size
+        )
         return jax.block_until_ready(found)
 
     def weighed(self, weight: float, gradient: Any) -> Any:

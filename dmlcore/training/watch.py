@@ -31,7 +31,7 @@ from dmlcore.training.loop import (
     load,
     take_in,
 )
-from dmlcore.training.schedule import NONE, compensations, power_of_two, row_shape
+from dmlcore.training.schedule import NONE, compensations, padded, power_of_two, row_shape
 from dmlcore.training.steps import add, compensate
 from dmlcore.training.turns import Turn, Turns
 from dmlcore.types import Observation, Progress
@@ -185,14 +185,15 @@ class TrainingWatch:
         state = self._optimizer.init(params)
         self._program, self._constants = hoist(self._optimizer.update, params, state, params)
         self._landed = 0
+        self._widths: set[int] = set()  # of tasks, so far
         self._turns: Turns | None = None
         self._slots = Slots(power_of_two(self._num_workers + 1))
         self._carry = initial(self._shape(1), self._slots.count + 1, params, state)
         gathered, before = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
         self._seen = Seen(gathered, before, None)
 
-    def _shape(self, samples: int) -> Shape:
-        gradient = GradientShape(samples, all_full=False, weighs=True)
+    def _shape(self, *widths: int) -> Shape:
+        gradient = GradientShape(widths, weighs=True)
         stale = not self._lock_step
         return Shape(gradient, self._lock_step, stale, keeps_copies=False, compensates=self._compensation > 0)
 
@@ -224,8 +225,11 @@ class TrainingWatch:
         size = power_of_two(max(num_rows, LEAST_ROWS))
         most = max(self._num_workers, int(place.max()) + 1)
         width, samples = row_shape(int(place.max()) + 1, int(batch_size.max()), most, sys.maxsize)
+        if not self._lock_step:
+            self._widths |= {padded(size) for size in np.unique(batch_size).tolist()}
+        widths = [samples] if self._lock_step else sorted(self._widths)
         if self._problem.additive:
-            samples = int(batch_size[0])  # of every task
+            widths = [samples := int(batch_size[0])]  # of every task
             self._turns = self._turns or Turns(self._problem.num_samples, self._num_workers, samples)
             columns = (column.tolist() for column in (worker, clock, version, np.ones(len(tasks)), update))
             tasks[:, 5] = self._turns.weights([*map(Turn, *columns)])
@@ -256,7 +260,7 @@ class TrainingWatch:
         )
         drawn = draw_one(
             self._problem.num_samples,
-            samples,
+            widths[-1],
             self._source,
             table(worker, 0, np.int32).ravel(),
             table(clock, 0, np.int32).ravel(),
@@ -264,7 +268,7 @@ class TrainingWatch:
         self._carry, self._seen = advance_watched(
             self._problem,
             self._program,
-            self._shape(samples),
+            self._shape(*widths),
             self._carry,
             self._seen._replace(table=jnp.zeros((size, 2))),
             rows,
