@@ -14,8 +14,8 @@ from wheels import check_topics
 
 import dmlcore as dml
 from dmlcore.methods.policies import ALL_POLICIES
-from dmlcore.training import parallel, sharded
-from dmlcore.training.steps import Stepper
+from dmlcore.training import mesh
+from dmlcore.training.stepper import Stepper
 
 TWELVE = dml.Cluster.from_speeds(
     [1000, 700, 1300, 1000] * 3,
@@ -57,7 +57,7 @@ def compare(problem, cluster, policy, optimizer, devices=None):
     """Errors of a sharded replay against `train`: of the final parameters, and the largest of the losses."""
     policy, optimizer = POLICIES[policy](), OPTIMIZERS[optimizer]
     run = dml.train(problem, cluster, policy, optimizer, updates=60, seed=4, eval_every=25)
-    replay = sharded.ShardedReplay([run.trace], problem, [optimizer], devices)
+    replay = mesh.ShardedReplay([run.trace], problem, [optimizer], devices)
     losses = []
     for mark in MARKS:
         replay.advance(mark)
@@ -98,14 +98,14 @@ def shardings(problem):
     found = []
 
     def recorded(*args):
-        computed = parallel.gradients(*args)
+        computed = mesh.contributions(*args)
         leaf = jax.tree.leaves(computed)[0]
         found.append([leaf.sharding.num_devices, len(leaf), len(leaf.addressable_data(0))])
         return computed
 
-    sharded.gradients = recorded
+    mesh.contributions = recorded
     compare(problem, TWELVE, "asp", "sgd")
-    sharded.gradients = parallel.gradients
+    mesh.contributions = mesh.contributions
     return found
 
 
@@ -156,7 +156,7 @@ def threads(problem):
 def main():
     jax.config.update("jax_num_cpu_devices", 8)  # before JAX's first operation
     problem = dml.problems.digits_mlp()
-    result = {"float32": table(problem, FLOAT32[:SMALL]), "programs": parallel.gradients._cache_size()}
+    result = {"float32": table(problem, FLOAT32[:SMALL]), "programs": mesh.contributions._cache_size()}
     result["float32"] |= table(problem, FLOAT32[SMALL:])
     result["shardings"] = shardings(problem)
     result["fewer"] = {

@@ -11,7 +11,7 @@ from clusters import CLUSTERS
 import dmlcore as dml
 from dmlcore.engines import ALL_ENGINES
 from dmlcore.methods.policies import ALL_POLICIES
-from dmlcore.training.schedule import compile_trace
+from dmlcore.training.program import compile_trace
 
 # Real clocks run faster than the clusters' time, and on Ray for fewer updates.
 ENGINES = {
@@ -45,7 +45,7 @@ def check_replay(run, problem, optimizer):
     one gradient of all tasks of an update, only up to rounding."""
     again = dml.replay(run.trace, problem, optimizer, eval_every=10**6, fuse=False)
     assert same_bits(run.params, again.params)
-    if compile_trace(run.trace).worker.shape[1] > 1:
+    if compile_trace(run.trace).rows.worker.shape[1] > 1:
         fused = dml.replay(run.trace, problem, optimizer, eval_every=10**6)
         # A ReLU that is rounded to the other side of 0 shows, now and then.
         most = {np.float32: 1e-3, np.float64: 1e-9}[jax.tree.leaves(run.params)[0].dtype.type]

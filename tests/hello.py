@@ -13,7 +13,7 @@ import optax
 import dmlcore as dml
 from dmlcore.engines.setup import Job, Setup
 from dmlcore.problems.problem import Problem
-from dmlcore.training.steps import Stepper
+from dmlcore.training.stepper import Stepper
 
 WORKERS, CLOCKS = 4, 15
 READS = itertools.count()

@@ -20,7 +20,7 @@ from dmlcore.methods.loads.sharing import finish_together, share_out
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.training.batches import BATCHES, run_key, task_indices
 from dmlcore.training.reference import replay_reference
-from dmlcore.training.steps import Stepper
+from dmlcore.training.stepper import Stepper
 from dmlcore.types import Push
 
 DYNAMIC = sorted(set(LOADS) - {"equal"})

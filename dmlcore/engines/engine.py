@@ -13,7 +13,7 @@ from dmlcore.engines.serving import Recording
 from dmlcore.engines.setup import Job
 from dmlcore.engines.simulator import simulate
 from dmlcore.trace import Trace
-from dmlcore.training.compiled import Replay
+from dmlcore.training.replay import Replay
 
 
 class Engine(NamedTuple):
@@ -68,7 +68,7 @@ def devices(devices: Sequence[jax.Device] | None = None) -> Engine:
         >>> devices()
         devices()
     """
-    from dmlcore.training.sharded import ShardedReplay
+    from dmlcore.training.mesh import ShardedReplay
 
     if devices is not None and not (isinstance(devices, Sequence) and devices):
         checks.fail("devices", devices, "devices of JAX, such as jax.devices()[:2]")

@@ -13,8 +13,10 @@ from dmlcore.engines.observing import Observer
 from dmlcore.engines.server import Answer, Order, Server
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
 from dmlcore.trace import Trace
+from dmlcore.trace.record import recorded
 from dmlcore.training.checkpoints import Checkpoints, journal_arrays, journal_entries
-from dmlcore.training.steps import State, Stepper, compensate, widths
+from dmlcore.training.step import compensate
+from dmlcore.training.stepper import State, Stepper, widths
 from dmlcore.training.turns import Turn, Turns
 
 PATIENCE_SECONDS = 1.0  # between two looks at whether everybody is alive
@@ -274,7 +276,7 @@ class Serving:
         server = self.server
         turns = Turns(self._stepper.problem.num_samples, server.num_workers, server.batch_size)
         progress = server.progress(0.0)
-        turns.weights([Turn.recorded(progress.record[row], update) for row, update, _ in progress.landed])
+        turns.weights([Turn.of(recorded(progress.record[row]), update) for row, update, _ in progress.landed])
         return turns
 
     def _counted(self, answer: Answer) -> list[float]:

@@ -24,7 +24,7 @@ from dmlcore.methods.transport import resolve as resolve_transport
 from dmlcore.provenance import versions
 from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import Coder, coding_by
-from dmlcore.training.steps import Stepper
+from dmlcore.training.stepper import Stepper
 from dmlcore.types import Codec, Load, Policy, Transport
 
 

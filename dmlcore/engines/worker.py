@@ -18,7 +18,7 @@ from dmlcore.cluster.faults import Faults
 from dmlcore.engines.server import Order
 from dmlcore.engines.timing import Timing
 from dmlcore.training.coding import Coder
-from dmlcore.training.steps import State, Stepper
+from dmlcore.training.stepper import State, Stepper
 
 
 class Assignment(NamedTuple):

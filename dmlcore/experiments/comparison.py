@@ -21,7 +21,7 @@ from dmlcore.engines.ray_cluster import spread
 from dmlcore.engines.stop import stop_rule
 from dmlcore.experiments.runs import check_optimizer, check_until, histories, timeline, train
 from dmlcore.problems.problem import Problem
-from dmlcore.training.compiled import Replay
+from dmlcore.training.replay import Replay
 from dmlcore.types import Method, Policy
 
 T = TypeVar("T")

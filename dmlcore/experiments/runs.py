@@ -27,9 +27,9 @@ from dmlcore.trace.accounts import accounts
 from dmlcore.training.additive import factor
 from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import coding_by, remembers
-from dmlcore.training.compiled import Replay
+from dmlcore.training.replay import Replay
+from dmlcore.training.segments import TrainingWatch
 from dmlcore.training.turns import check_additive
-from dmlcore.training.watch import TrainingWatch
 from dmlcore.types import Load, Policy, Transport
 
 _Evaluations = list[tuple[int, dict[str, Any]]]  # (update, metrics)

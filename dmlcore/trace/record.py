@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,24 @@ RECORDED = (
     "compute_start",
     "compute_end",
 )
+
+
+class Task(NamedTuple):
+    """A task as an engine recorded it. Its update and weight come later."""
+
+    worker: int
+    clock: int
+    batch_size: int
+    version_read: int
+    pull_start: float
+    compute_start: float
+    compute_end: float
+    push_end: float
+
+
+def recorded(row: tuple) -> Task:
+    """Returns the task of a row in the order of `RECORDED`."""
+    return Task(*row[2:], row[0])
 
 
 def tasks_frame(record: Sequence[tuple], landed: Sequence[tuple[int, int, float]]) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from dmlcore.training.batches import (
     task_key,
 )
 from dmlcore.training.coding import coding_of, of, put, received, sent, start
-from dmlcore.training.schedule import padded
+from dmlcore.training.program import padded
 from dmlcore.training.turns import whole
 
 

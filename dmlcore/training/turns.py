@@ -12,6 +12,7 @@ import numpy as np
 from dmlcore import checks
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
+from dmlcore.trace.record import Task
 
 MOST_SAMPLES = 2**23  # as far as places are counted in 32 bits
 
@@ -34,10 +35,9 @@ class Turn(NamedTuple):
     update: int
 
     @classmethod
-    def recorded(cls, row: tuple, update: int) -> Turn:
-        """Returns a task from its row of a run's record, see `Progress`."""
-        _, _, worker, clock, _, version, pull_start, *_ = row
-        return cls(worker, clock, version, not math.isnan(pull_start), update)
+    def of(cls, task: Task, update: int) -> Turn:
+        """Returns the turn of a recorded task that is in an update."""
+        return cls(task.worker, task.clock, task.version_read, not math.isnan(task.pull_start), update)
 
 
 class Turns:
