@@ -93,19 +93,39 @@ def additive():
     return found
 
 
+def coded(problem):
+    """Whether codecs, with memories too, leave the bits of a replay on one device."""
+    transports = (
+        "coded(push=error_feedback(one_bit()), pull=difference(affine(bits=8)))",
+        "pipelined(coded(push=qsgd(levels=8)), own_steps=True)",
+    )
+    found = {}
+    for policy in ("bsp", "asp"):
+        for transport in transports:
+            options = {"updates": 40, "transport": transport, "seed": 4}
+            runs = [
+                dml.train(
+                    problem, TWELVE, POLICIES[policy](), OPTIMIZERS["momentum"], engine=engine, **options
+                )
+                for engine in ("simulate", "devices")
+            ]
+            found[f"{policy} {transport}"] = bool((flat(runs[0].params) == flat(runs[1].params)).all())
+    return found
+
+
 def shardings(problem):
     """On how many devices gradients lie, and how many of the tasks each device has."""
-    found = []
+    found, contributions = [], mesh.contributions
 
     def recorded(*args):
-        computed = mesh.contributions(*args)
+        computed = contributions(*args)
         leaf = jax.tree.leaves(computed)[0]
         found.append([leaf.sharding.num_devices, len(leaf), len(leaf.addressable_data(0))])
         return computed
 
     mesh.contributions = recorded
     compare(problem, TWELVE, "asp", "sgd")
-    mesh.contributions = mesh.contributions
+    mesh.contributions = contributions
     return found
 
 
@@ -163,6 +183,7 @@ def main():
         str(count): compare(problem, MIXED, "ssp", "sgd", jax.devices()[:count]) for count in (1, 3)
     }
     result["additive"] = additive()
+    result["coded"] = coded(problem)
     result["page"] = page()
     result["threads"] = threads(problem)
     with jax.enable_x64(True):

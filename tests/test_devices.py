@@ -106,6 +106,11 @@ def test_additive_updates_have_the_bits_of_replay(measured):
     assert measured["additive"] == {"bsp": True, "ssp": True, "k_async": True}
 
 
+def test_codecs_have_the_bits_of_replay(measured):
+    assert len(measured["coded"]) == 4
+    assert all(measured["coded"].values())
+
+
 def test_tasks_are_spread_over_eight_devices(measured):
     devices, tasks, own = np.array(measured["shardings"]).T
     assert (devices == 8).all()

@@ -41,7 +41,7 @@ class Task(NamedTuple):
 
 def recorded(row: tuple) -> Task:
     """Returns the task of a row in the order of `RECORDED`."""
-    return Task(*row[2:], row[0])
+    return Task._make((*row[2:], row[0]))
 
 
 def tasks_frame(record: Sequence[tuple], landed: Sequence[tuple[int, int, float]]) -> pd.DataFrame:

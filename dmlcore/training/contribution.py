@@ -6,9 +6,10 @@ tasks of a row, B samples of a task.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,8 @@ from dmlcore.training.batches import rows_of
 from dmlcore.training.program import padded
 
 
-class Contribution(Protocol):
+@dataclass(frozen=True)
+class Contribution(abc.ABC):
     """A kind of task, hashable: compiled functions take it as a static argument.
 
     Args:
@@ -30,17 +32,21 @@ class Contribution(Protocol):
 
     problem: Problem
     widths: tuple[int, ...]
-    fuses: bool
+    fuses: ClassVar[bool]
 
+    @abc.abstractmethod
     def width(self, batch_size: int) -> int:
         """Returns to how many samples a task of `batch_size` samples is filled up."""
 
+    @abc.abstractmethod
     def begin(self, params: Any, optimizer: Any) -> tuple[Any, Any]:
         """Returns what of the parameters travels, and the state that stays with the workers."""
 
+    @abc.abstractmethod
     def whole(self, params: Any, local: Any) -> Any:
         """Returns all parameters: the inverse of `begin`."""
 
+    @abc.abstractmethod
     def of(
         self, view: Any, local: Any, samples: Any, batch_size: Any, weight: Any, data: Any
     ) -> tuple[Any, Any]:
@@ -57,24 +63,18 @@ class Contribution(Protocol):
             data: the problem's training data on the device.
         """
 
+    @abc.abstractmethod
     def applied(self, local: Any, samples: Any, change: Any) -> Any:
         """Returns the local state after a row's change of it."""
 
+    @abc.abstractmethod
     def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any) -> Any:
         """Returns what a worker on a real clock pushes, which holds all parameters and no other state."""
 
 
-def contribution_of(problem: Problem, widths: Iterable[int] = ()) -> Contribution:
-    """Returns what tasks of a problem contribute, filled up to one of `widths` samples."""
-    return (AdditiveUpdate if problem.additive else Gradient)(problem, tuple(widths))
-
-
-@dataclass(frozen=True)
-class Gradient:
+class Gradient(Contribution):
     """The gradient of the mean loss of a task's samples."""
 
-    problem: Problem
-    widths: tuple[int, ...]
     fuses = True
 
     def width(self, batch_size: int) -> int:
@@ -124,15 +124,12 @@ class Gradient:
         return jax.grad(lambda p: jnp.dot(shares, self.problem.losses(p, batch)))(params)
 
 
-@dataclass(frozen=True)
-class AdditiveUpdate:
+class AdditiveUpdate(Contribution):
     """What the problem's `update` says, added as it is; local parameters stay with the owners of samples.
 
     There is one version of the local parameters: a task that counts has seen what its worker did to them.
     """
 
-    problem: Problem
-    widths: tuple[int, ...]
     fuses = False
 
     def width(self, batch_size: int) -> int:
@@ -157,3 +154,8 @@ class AdditiveUpdate:
         shared, rows = self.problem.apart(params)
         change, own = update_of(self.problem, shared, rows, samples, data)
         return self.problem.together(change, added(jax.tree.map(jnp.zeros_like, rows), samples[0], own))
+
+
+def contribution_of(problem: Problem, widths: Iterable[int] = ()) -> Contribution:
+    """Returns what tasks of a problem contribute, filled up to one of `widths` samples."""
+    return (AdditiveUpdate if problem.additive else Gradient)(problem, tuple(widths))

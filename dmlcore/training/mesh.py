@@ -99,13 +99,34 @@ def apply(plan: Plan, mesh: Mesh, inputs: Inputs, state: State, rows: Rows, coun
     return steps(plan, inputs, state, rows._replace(samples=samples), count, pushed=pushed)[0]
 
 
-class _Lane:
-    """One run of a `ShardedReplay`."""
+class ShardedReplay:
+    """Trains a run along its trace, its tasks spread over devices.
+
+    In lock-step, where all tasks of an update read the newest version, each device takes a share of them and
+    an all-reduce sums their gradients. Else a wavefront's contributions are computed at once, and its updates
+    applied in their order.
+
+    Guarantee: the parameters are those of `Replay`, up to rounding, on any number of devices.
+
+    Args:
+        traces: of one run.
+        problem: what is trained; its data are copied to every device.
+        optimizers: one.
+        devices: which take part. Default: all.
+        fuse: whether lock-step updates are summed by an all-reduce.
+    """
 
     def __init__(
-        self, trace: Trace, problem: Problem, optimizer: optax.GradientTransformation, mesh: Mesh, fuse: bool
+        self,
+        traces: Sequence[Trace],
+        problem: Problem,
+        optimizers: Sequence[optax.GradientTransformation],
+        devices: Sequence[jax.Device] | None = None,
+        fuse: bool = True,
     ):
-        self._mesh = mesh
+        (trace,), (optimizer,) = traces, optimizers
+        devices = jax.devices() if devices is None else devices
+        self._mesh = jax.make_mesh((len(devices),), (WORKERS,), axis_types=(AxisType.Auto,), devices=devices)
         kind, code = contribution_of(problem), coding.coding_of(trace)
         trace = whole(trace, problem)
         fuse &= kind.fuses and code is None
@@ -131,7 +152,7 @@ class _Lane:
             coding=code,
         )
         memory = coding.start(code, seed, self._nobody, start.params) if code else ()
-        self._inputs, self.state = self._everywhere(
+        self._inputs, self._state = self._everywhere(
             (
                 Inputs(device_data(problem)[0], start.numbers),
                 initial(self._plan, self._spill + 1, start, memory),
@@ -153,11 +174,11 @@ class _Lane:
             if self._fuse:
                 given = cut(rows, span, 1, rows.worker.shape[1], self._spill)
             data, source = self._inputs.data, self._source
-            pushed = contributions(self._plan, self._mesh, self._fuse, self.state, source, tasks, data)
+            pushed = contributions(self._plan, self._mesh, self._fuse, self._state, source, tasks, data)
             self._wait(pushed)
             count = span.stop - span.start
-            self.state = apply(self._plan, self._mesh, self._inputs, self.state, given, count, pushed)
-            self._wait(self.state)
+            self._state = apply(self._plan, self._mesh, self._inputs, self._state, given, count, pushed)
+            self._wait(self._state)
             self._row = span.stop
 
     def _wait(self, values: Any) -> None:
@@ -180,77 +201,25 @@ class _Lane:
         size = self._mesh.size * power_of_two(-(-count // self._mesh.size))
         return cut(rows, span, size, 1, self._spill, self._nobody)
 
+    def state(self) -> Any:
+        """Returns all that what follows depends on, a pytree of arrays."""
+        return self._state
+
     def restore(self, update: int, state: Any) -> None:
         """Goes on from a state that was taken at version `update`."""
-        self.state = self._everywhere(state)
+        self._state = self._everywhere(state)
         self._row = int(self._program.first_row[update])
 
     def fingerprint(self) -> str:
         """Returns a hash of the optimizer's update and numbers."""
         return fingerprint(self._plan.optimizer, self._inputs.numbers)
 
-    def params(self) -> Any:
-        """Returns a copy of the current parameters on the first device."""
-        params = self._plan.contribution.whole(self.state.params, self.state.local)
+    def params(self, lane: int = 0) -> Any:
+        """Returns a copy of the current parameters on the first device; there is one lane."""
+        params = self._plan.contribution.whole(self._state.params, self._state.local)
         return jax.tree.map(lambda leaf: jax.numpy.array(leaf.addressable_data(0)), params)
 
-
-class ShardedReplay:
-    """Trains runs (lanes) along their traces, one after the other, their tasks spread over devices.
-
-    In lock-step, where all tasks of an update read the newest version, each device takes a share of them and
-    an all-reduce sums their gradients. Else a wavefront's contributions are computed at once, and its updates
-    applied in their order.
-
-    Guarantee: the parameters are those of `Replay`, up to rounding, on any number of devices.
-
-    Args:
-        traces: one for each lane.
-        problem: what is trained; its data are copied to every device.
-        optimizers: one for each lane.
-        devices: which take part. Default: all.
-        fuse: whether lock-step updates are summed by an all-reduce.
-    """
-
-    def __init__(
-        self,
-        traces: Sequence[Trace],
-        problem: Problem,
-        optimizers: Sequence[optax.GradientTransformation],
-        devices: Sequence[jax.Device] | None = None,
-        fuse: bool = True,
-    ):
-        devices = jax.devices() if devices is None else devices
-        mesh = jax.make_mesh((len(devices),), (WORKERS,), axis_types=(AxisType.Auto,), devices=devices)
-        self.problem = problem
-        self._lanes = [
-            _Lane(trace, problem, optimizer, mesh, fuse)
-            for trace, optimizer in zip(traces, optimizers, strict=True)
-        ]
-
-    def advance(self, update: int) -> None:
-        """Trains up to version `update` (lanes whose trace is shorter, to their end)."""
-        for lane in self._lanes:
-            lane.advance(update)
-
-    def state(self) -> Any:
-        """Returns all that what follows depends on, a pytree of arrays."""
-        return [lane.state for lane in self._lanes]
-
-    def restore(self, update: int, state: Any) -> None:
-        """Goes on from a state that was taken at version `update`."""
-        for lane, own in zip(self._lanes, state, strict=True):
-            lane.restore(update, own)
-
-    def fingerprint(self) -> str:
-        """Returns a hash of the optimizers' updates and numbers."""
-        return " ".join(lane.fingerprint() for lane in self._lanes)
-
-    def params(self, lane: int = 0) -> Any:
-        """Returns a lane's current parameters."""
-        return self._lanes[lane].params()
-
     def evaluate(self) -> list[dict[str, jax.Array]]:
-        """Returns the metrics of every lane's current parameters."""
-        _, eval_data = device_data(self.problem)
-        return [evaluate(self.problem, lane.params(), eval_data) for lane in self._lanes]
+        """Returns the metrics of the current parameters."""
+        problem = self._plan.contribution.problem
+        return [evaluate(problem, self.params(), device_data(problem)[1])]

@@ -149,7 +149,7 @@ def applied_tasks(trace: Trace) -> Tasks:
         place = np.full(len(tasks), NONE)
         place[order] = np.arange(len(order))
         copy_from = np.where(cached[order], place[predecessors(tasks)[order]], NONE)
-    return Tasks(*(column[order] for column in columns), copy_from)
+    return Tasks._make([*(column[order] for column in columns), copy_from])
 
 
 def lay_out(
