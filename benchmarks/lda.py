@@ -22,7 +22,7 @@ from timing import race, reported, show_race, verdict
 
 import dmlcore as dml
 from dmlcore.data import Corpus, read_bag_of_words
-from dmlcore.training.compiled import Replay
+from dmlcore.training.replay import Replay
 
 WORKERS, SWEEPS, REPEATS = 8, 20, 7
 ALPHA = BETA = 0.1

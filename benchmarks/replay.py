@@ -27,8 +27,9 @@ from dmlcore.data import Labelled
 from dmlcore.problems.classification import classification, network
 from dmlcore.problems.images import LeNet
 from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
-from dmlcore.training.compiled import Replay, device_data
-from dmlcore.training.schedule import compile_trace
+from dmlcore.training.evaluation import device_data
+from dmlcore.training.program import compile_trace
+from dmlcore.training.replay import Replay
 
 BATCH = 32
 OPTIMIZER = optax.sgd(0.1)

@@ -14,8 +14,8 @@ from wheels import check_topics
 
 import dmlcore as dml
 from dmlcore.methods.policies import ALL_POLICIES
-from dmlcore.training import parallel, sharded
-from dmlcore.training.steps import Stepper
+from dmlcore.training import mesh
+from dmlcore.training.stepper import Stepper
 
 TWELVE = dml.Cluster.from_speeds(
     [1000, 700, 1300, 1000] * 3,
@@ -57,7 +57,7 @@ def compare(problem, cluster, policy, optimizer, devices=None):
     """Errors of a sharded replay against `train`: of the final parameters, and the largest of the losses."""
     policy, optimizer = POLICIES[policy](), OPTIMIZERS[optimizer]
     run = dml.train(problem, cluster, policy, optimizer, updates=60, seed=4, eval_every=25)
-    replay = sharded.ShardedReplay([run.trace], problem, [optimizer], devices)
+    replay = mesh.ShardedReplay([run.trace], problem, [optimizer], devices)
     losses = []
     for mark in MARKS:
         replay.advance(mark)
@@ -93,19 +93,39 @@ def additive():
     return found
 
 
+def coded(problem):
+    """Whether codecs, with memories too, leave the bits of a replay on one device."""
+    transports = (
+        "coded(push=error_feedback(one_bit()), pull=difference(affine(bits=8)))",
+        "pipelined(coded(push=qsgd(levels=8)), own_steps=True)",
+    )
+    found = {}
+    for policy in ("bsp", "asp"):
+        for transport in transports:
+            options = {"updates": 40, "transport": transport, "seed": 4}
+            runs = [
+                dml.train(
+                    problem, TWELVE, POLICIES[policy](), OPTIMIZERS["momentum"], engine=engine, **options
+                )
+                for engine in ("simulate", "devices")
+            ]
+            found[f"{policy} {transport}"] = bool((flat(runs[0].params) == flat(runs[1].params)).all())
+    return found
+
+
 def shardings(problem):
     """On how many devices gradients lie, and how many of the tasks each device has."""
-    found = []
+    found, contributions = [], mesh.contributions
 
     def recorded(*args):
-        computed = parallel.gradients(*args)
+        computed = contributions(*args)
         leaf = jax.tree.leaves(computed)[0]
         found.append([leaf.sharding.num_devices, len(leaf), len(leaf.addressable_data(0))])
         return computed
 
-    sharded.gradients = recorded
+    mesh.contributions = recorded
     compare(problem, TWELVE, "asp", "sgd")
-    sharded.gradients = parallel.gradients
+    mesh.contributions = contributions
     return found
 
 
@@ -156,13 +176,14 @@ def threads(problem):
 def main():
     jax.config.update("jax_num_cpu_devices", 8)  # before JAX's first operation
     problem = dml.problems.digits_mlp()
-    result = {"float32": table(problem, FLOAT32[:SMALL]), "programs": parallel.gradients._cache_size()}
+    result = {"float32": table(problem, FLOAT32[:SMALL]), "programs": mesh.contributions._cache_size()}
     result["float32"] |= table(problem, FLOAT32[SMALL:])
     result["shardings"] = shardings(problem)
     result["fewer"] = {
         str(count): compare(problem, MIXED, "ssp", "sgd", jax.devices()[:count]) for count in (1, 3)
     }
     result["additive"] = additive()
+    result["coded"] = coded(problem)
     result["page"] = page()
     result["threads"] = threads(problem)
     with jax.enable_x64(True):

@@ -14,7 +14,7 @@ import dmlcore as dml
 from dmlcore.engines.job import Job
 from dmlcore.engines.spec import RunSpec
 from dmlcore.problems.problem import Problem
-from dmlcore.training.steps import Stepper
+from dmlcore.training.stepper import Stepper
 
 WORKERS, CLOCKS = 4, 15
 READS = itertools.count()

@@ -10,8 +10,8 @@ from clusters import EXPONENTIAL, MIXED
 from engine_runs import relative_error, same_bits
 
 import dmlcore as dml
+from dmlcore.training.mesh import ShardedReplay
 from dmlcore.training.reference import replay_reference
-from dmlcore.training.sharded import ShardedReplay
 from dmlcore.types import Observation
 
 STRENGTH = 50.0  # enough to tell runs apart

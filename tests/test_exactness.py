@@ -88,7 +88,8 @@ def test_ssp_beyond_the_run_never_waits():
     """Without a gate a worker's timeline is its own: on free links it is that of ASP, task by task."""
     left, right = (dml.simulate(p, EXPONENTIAL, updates=300, seed=2) for p in (dml.ssp(300), dml.asp()))
     columns = ["worker", "clock", "compute_start", "compute_end", "push_end", "update"]
-    assert left.tasks[columns].equals(right.tasks[columns])
+    arrived = slice(0, 300)  # at the end, workers that keep their copies have begun before the server knows
+    assert left.tasks[columns][arrived].equals(right.tasks[columns][arrived])
     assert left.tasks["pull_start"].isna().sum() == len(left.tasks) - 4, "only the first tasks pull"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from dmlcore.training.hoist import hoist
+from dmlcore.training.optimizer import hoist
 
 PARAMS = {"w": jnp.ones((3, 2)), "b": jnp.ones(2)}
 GRADIENT = jax.tree.map(lambda leaf: 0.3 * leaf, PARAMS)

@@ -158,7 +158,7 @@ def test_nothing_compiles_twice(problem):
 
 def test_memory_is_live_versions():
     """Slots: at most one for each worker and the spill, in powers of two, however stale the reads are."""
-    from dmlcore.training.schedule import compile_trace
+    from dmlcore.training.program import compile_trace
 
     for workers in (2, 8, 64):
         cluster = dml.Cluster.uniform(workers, jitter=stats.lognorm(1.5, scale=np.exp(-1.125)))

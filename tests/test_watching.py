@@ -12,8 +12,9 @@ from engine_runs import check_replay, same_timeline
 import dmlcore as dml
 from dmlcore.engines.observing import Observer
 from dmlcore.methods.policies import ALL_POLICIES
-from dmlcore.training.steps import Stepper
-from dmlcore.training.watch import Slots, TrainingWatch
+from dmlcore.training.segments import TrainingWatch
+from dmlcore.training.slots import NONE, Slots
+from dmlcore.training.stepper import Stepper
 from dmlcore.types import Decision, Policy, Start
 
 WATCHING = {name: make for name, make in ALL_POLICIES.items() if make().on_observation is not None}
@@ -81,12 +82,19 @@ def test_the_run_that_was_watched_is_the_run(name):
 
 
 def test_versions_find_a_slot_and_give_it_back():
-    slots = Slots(2)
-    assert slots.allot([0, 0, 1], [0, 1, 2], {2, 3}) == ([0, 0, 1], [1, 0, 1])
-    reads, _ = slots.allot([2, 3, 3], [3, 4, 5], {4, 5, 6})
-    assert len({slots.held[v] for v in (4, 5, 6)}) == 3
-    assert reads[0] == 0
-    assert slots.count >= 4
+    def allotted(update, version, live):
+        columns = [np.array(each) for each in (update, version, [NONE] * 3, [True] * 3)]
+        return [slots.tolist() for slots in slots.allot(*columns, live)]
+
+    slots = Slots()
+    read, write, _ = allotted([0, 1, 2], [0, 0, 1], {2, 3})
+    assert (read[0], read[1], read[2]) == (0, 0, write[0])
+    assert slots.count == 2
+    assert slots.held == {2: write[1], 3: write[2]}
+    read, write, _ = allotted([3, 4, 5], [2, 3, 3], {4, 5, 6})
+    assert sorted(slots.held) == [4, 5, 6]
+    assert sorted(slots.held.values()) == [0, 1, 2] == sorted(write)
+    assert slots.count == 3
 
 
 def test_a_policy_may_start_workers_long_after_an_update():

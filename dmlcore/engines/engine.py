@@ -71,7 +71,7 @@ def devices(devices: Sequence[jax.Device] | None = None) -> Engine:
         >>> devices()
         devices()
     """
-    from dmlcore.training.sharded import ShardedReplay
+    from dmlcore.training.mesh import ShardedReplay
 
     if devices is not None and not (isinstance(devices, Sequence) and devices):
         checks.fail("devices", devices, "devices of JAX, such as jax.devices()[:2]")

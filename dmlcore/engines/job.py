@@ -16,7 +16,7 @@ from dmlcore.engines.spec import RunSpec
 from dmlcore.trace import Trace
 from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import Coder, coding_by
-from dmlcore.training.steps import Stepper
+from dmlcore.training.stepper import Stepper
 
 
 class Recording(NamedTuple):
@@ -53,7 +53,7 @@ class Job:
         """Returns the run's arithmetic, on a device."""
         spec = self.spec
         workers = spec.cluster.num_workers
-        return Stepper(self.problem, self.optimizer, spec.seed, device, spec.sizes_change, workers)
+        return Stepper(self.problem, self.optimizer, spec.seed, device, workers)
 
     def coder(self, worker: int, params: Any) -> Coder | None:
         """Returns a worker's end of the links, where they change values."""

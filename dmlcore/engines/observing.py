@@ -6,9 +6,9 @@ from typing import Any
 
 import jax
 
-from dmlcore.training.compiled import device_data, evaluate
-from dmlcore.training.steps import Stepper
-from dmlcore.training.watch import inner
+from dmlcore.training.evaluation import device_data, evaluate
+from dmlcore.training.step import inner
+from dmlcore.training.stepper import Stepper
 from dmlcore.types import Observation
 
 inner_product = jax.jit(inner)
@@ -32,6 +32,7 @@ class Observer:
 
     def update(self, total: Any, tasks: int, samples: int) -> None:
         """Takes note of an update: the weighted sum of gradients, of how many tasks and samples."""
+        total, _ = self._stepper.problem.apart(total)  # a server sees what travels
         product = 0.0 if self._before is None else inner_product(total, self._before)
         row = (tasks, samples, inner_product(total, total), product)
         self._rows.append(tuple(float(number) for number in row))

@@ -15,7 +15,8 @@ from dmlcore.engines.observing import Observer
 from dmlcore.engines.server import Answer, Order
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
 from dmlcore.training.checkpoints import Checkpoints, journal_arrays, journal_entries
-from dmlcore.training.steps import State, compensate, widths
+from dmlcore.training.step import compensate
+from dmlcore.training.stepper import State, widths
 from dmlcore.training.turns import Turn, Turns
 
 PATIENCE_SECONDS = 1.0  # between two looks at whether every worker is alive
@@ -259,7 +260,7 @@ class Serving:
         server = self.server
         turns = Turns(self._stepper.problem.num_samples, server.num_workers, self._spec.batch_size)
         progress = server.progress(0.0)
-        turns.weights([Turn.recorded(progress.record[row], update) for row, update, _ in progress.landed])
+        turns.weights([Turn.of(progress.record[row], update) for row, update, _ in progress.landed])
         return turns
 
     def _counted(self, apply: Sequence[tuple[int, int, float]]) -> list[float]:

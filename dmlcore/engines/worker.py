@@ -19,7 +19,7 @@ import jax
 
 from dmlcore.engines.job import Job
 from dmlcore.engines.server import Order
-from dmlcore.training.steps import State
+from dmlcore.training.stepper import State
 
 
 class Assignment(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +26,9 @@ from dmlcore.trace.accounts import accounts
 from dmlcore.training.additive import factor
 from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import coding_by, remembers
-from dmlcore.training.compiled import Replay
+from dmlcore.training.replay import Replay
+from dmlcore.training.segments import TrainingWatch
 from dmlcore.training.turns import check_additive
-from dmlcore.training.watch import TrainingWatch
 from dmlcore.types import Load, Method, Policy, Transport
 
 _Evaluations = list[tuple[int, dict[str, Any]]]  # (update, metrics)
@@ -223,14 +224,16 @@ def replay(
     *,
     until: Mapping[str, float] | None = None,
     eval_every: int | None = None,
+    fuse: bool = True,
 ) -> Run:
     """Trains along a trace, compiled: the same run again, from the trace alone.
 
     Guarantee: the same trace, problem and optimizer give the same parameters, bit for bit; and those of the
-    `train` that made it: on a virtual clock and one device to the bit, on a real one up to rounding where
-    tasks differ in size or all of an update read the same version. The history has the same evaluations
-    where `eval_every` is the same: its default follows the length of the trace, which `until` may have cut
-    short.
+    `train` that made it, bit for bit on a virtual clock and one device, and on a real clock. One exception:
+    where all tasks of every update read the same version (BSP), replay computes one gradient of them all,
+    which differs by rounding from the sum of gradients that a real server adds up; `fuse=False` computes
+    that sum. The history has the same evaluations where `eval_every` is the same: its default follows the
+    length of the trace, which `until` may have cut short.
 
     Args:
         trace: from a run, or from a file.
@@ -238,6 +241,7 @@ def replay(
         optimizer: optax optimizer.
         until: stop at the first evaluation where a metric is reached; the trace then ends there.
         eval_every: updates between evaluations. Default: a fiftieth of the run.
+        fuse: whether the tasks of a lock-step update become one gradient, which is faster.
 
     Returns:
         The run.
@@ -245,7 +249,7 @@ def replay(
     Raises:
         ValueError: an argument is wrong, or the trace is of another problem.
     """
-    return replay_lanes([trace], problem, [optimizer], until=until, eval_every=eval_every)[0]
+    return replay_lanes([trace], problem, [optimizer], until=until, eval_every=eval_every, fuse=fuse)[0]
 
 
 def replay_lanes(
@@ -255,6 +259,7 @@ def replay_lanes(
     *,
     until: Mapping[str, float] | None = None,
     eval_every: int | None = None,
+    fuse: bool = True,
 ) -> list[Run]:
     """Trains along several traces side by side, as lanes of one `vmap`: seeds, clusters, learning rates.
 
@@ -266,6 +271,7 @@ def replay_lanes(
         optimizers: one for each lane; they may differ in numbers only.
         until: a lane's run ends at the first evaluation where a metric is reached.
         eval_every: updates between evaluations. Default: a fiftieth of the longest run.
+        fuse: whether the tasks of a lock-step update become one gradient, which is faster.
 
     Returns:
         A run for each lane.
@@ -273,7 +279,8 @@ def replay_lanes(
     Raises:
         ValueError: an argument is wrong, or a trace is of another problem.
     """
-    return _runs(traces, _trained(traces, problem, optimizers, until, eval_every))
+    driver = functools.partial(Replay, fuse=fuse)
+    return _runs(traces, _trained(traces, problem, optimizers, until, eval_every, driver))
 
 
 def _runs(traces: Sequence[Trace], trained: Sequence[_Trained]) -> list[Run]:

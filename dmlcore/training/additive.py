@@ -10,6 +10,7 @@ import numpy as np
 
 from dmlcore import checks
 from dmlcore.problems.problem import Problem
+from dmlcore.training.batches import rows_of
 
 
 class Local(NamedTuple):
@@ -46,11 +47,6 @@ def factor(problem: Problem, optimizer: Any) -> float:
         what = f"optax.identity(){scale}, since tasks of {problem.name} are updates themselves"
         checks.fail("optimizer", "one that does more to updates than to add them", what)
     return by
-
-
-def rows_of(data: Any, indices: Any) -> Any:
-    """Returns the rows of a batch."""
-    return jax.tree.map(lambda column: column.at[indices].get(mode="promise_in_bounds"), data)
 
 
 def added(columns: Any, indices: Any, rows: Any) -> Any:
@@ -96,10 +92,3 @@ def update_of(
         lambda: jax.tree.map(jnp.zeros_like, view),
     )
     return problem.apart(update)
-
-
-def whole_update(problem: Problem, params: Any, samples: Any, data: Any, weight: Any = 1) -> Any:
-    """Returns a task's update of all parameters, 0 in the local rows of other samples."""
-    shared, local = problem.apart(params)
-    change, rows = update_of(problem, shared, local, samples, data, weight)
-    return problem.together(change, added(jax.tree.map(jnp.zeros_like, local), samples[0], rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -50,6 +51,32 @@ def task_samples(source: Source, worker: jax.Array, clock: jax.Array, width: int
         return task_indices(source.key, worker, clock, width, num_samples)
     indices = owned_indices(source.owners, worker, clock, width, num_samples)
     return indices, task_key(source.key, worker, clock)[None]
+
+
+def draw(num_samples: int, width: int, source: Source, worker: jax.Array, clock: jax.Array) -> Any:
+    """Returns the samples of many tasks, (tasks, width), from their workers and clocks.
+
+    This is not part of the compiled loop: to draw for many tasks at once is cheap. The number of tasks is
+    always about the same, so that it is compiled once.
+    """
+    return jax.vmap(lambda w, c: task_samples(source, w, c, width, num_samples))(worker, clock)
+
+
+@functools.partial(jax.jit, static_argnames=("num_samples", "width"))
+def draw_one(num_samples, width, source, worker, clock):
+    """`draw`, compiled."""
+    return draw(num_samples, width, source, worker, clock)
+
+
+@functools.partial(jax.jit, static_argnames=("num_samples", "width"))
+def draw_lanes(num_samples, width, source, worker, clock):
+    """`draw`, compiled, for S lanes at once."""
+    return jax.vmap(functools.partial(draw, num_samples, width))(source, worker, clock)
+
+
+def rows_of(data: Any, indices: Any) -> Any:
+    """Returns the rows of a batch."""
+    return jax.tree.map(lambda column: column.at[indices].get(mode="promise_in_bounds"), data)
 
 
 def task_key(key: jax.Array, worker: jax.Array, clock: jax.Array) -> jax.Array:

@@ -22,6 +22,7 @@ from dmlcore.training.batches import (
     task_key,
 )
 from dmlcore.training.coding import coding_of, of, put, received, sent, start
+from dmlcore.training.program import padded
 from dmlcore.training.turns import whole
 
 
@@ -56,9 +57,9 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
         return optax.apply_updates(params, updates), optimizer_state
 
     @jax.jit
-    def batch_gradient(params: Any, indices: jax.Array) -> Any:
+    def batch_gradient(params: Any, indices: jax.Array, shares: jax.Array) -> Any:
         batch = jax.tree.map(lambda column: column[indices], data)
-        return jax.grad(lambda p: jnp.mean(problem.losses(p, batch)))(params)
+        return jax.grad(lambda p: jnp.dot(shares, problem.losses(p, batch)))(params)
 
     @jax.jit
     def batch_update(params: Any, indices: jax.Array, key: jax.Array) -> Any:
@@ -74,7 +75,12 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
         if problem.additive:
             indices = owned_indices(trace.num_workers, *who, *size)
             return batch_update(params, indices, task_key(run_key(seed, UPDATES), *who))
-        return batch_gradient(params, task_indices(run_key(seed, BATCHES), *who, *size))
+        # As every engine does it: filled up to a power of two of samples, of which the first count.
+        width = padded(task.batch_size)
+        indices = task_indices(run_key(seed, BATCHES), *who, width, problem.num_samples)
+        return batch_gradient(
+            params, indices, jnp.where(jnp.arange(width) < task.batch_size, 1 / task.batch_size, 0.0)
+        )
 
     @jax.jit
     def weigh(weight: float, gradient: Any) -> Any:

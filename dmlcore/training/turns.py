@@ -35,8 +35,8 @@ class Turn(NamedTuple):
     update: int
 
     @classmethod
-    def recorded(cls, task: Task, update: int) -> Turn:
-        """Returns a task of a run's record."""
+    def of(cls, task: Task, update: int) -> Turn:
+        """Returns the turn of a recorded task that is in an update."""
         return cls(task.worker, task.clock, task.version_read, not math.isnan(task.pull_start), update)
 
 

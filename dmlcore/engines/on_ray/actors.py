@@ -22,7 +22,7 @@ from dmlcore.engines.real import Serving, WorkerError
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Stop, Worker
 from dmlcore.trace import Trace
 from dmlcore.training.checkpoints import plain_leaves, with_leaves
-from dmlcore.training.steps import Stepper
+from dmlcore.training.stepper import Stepper
 
 END_SECONDS = 5.0  # for workers to end when they are told to
 LIVES = itertools.count()  # of servers: no attempt has the number of one of another life

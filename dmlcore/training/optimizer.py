@@ -1,8 +1,9 @@
-"""Optimizers with their numbers taken out, so that a new learning rate does not compile anew.
+"""Optimizers whose numbers are inputs, so that a new learning rate compiles nothing anew.
 
 `optax.sgd(0.1)` and `optax.sgd(0.2)` are different closures, and a closure is all that `jax.jit` can compare.
-Traced, both are the same program but for a literal. `hoist` turns such literals into inputs and compares
-programs by their text.
+Traced, both are the same function but for a literal. `hoist` turns such literals into inputs and compares
+functions by their text. `optax.inject_hyperparams` cannot do this: it wraps the factory and its arguments,
+while users hand over what the factory returned, which may be a chain with schedules.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import numpy as np
 from jax.extend import core
 
 
-class Program:
+class Hoisted:
     """A traced function whose scalar literals and captured arrays are inputs.
 
-    Equal programs compare and hash as equal, so that they share one compilation as static arguments of a
+    Equal functions compare and hash as equal, so that they share one compilation as static arguments of a
     jitted function.
     """
 
@@ -32,7 +33,7 @@ class Program:
         self._hash = hash(self.text)
 
     def __call__(self, constants: tuple[Any, ...], *args: Any) -> Any:
-        """Evaluates the program, under any of JAX's transformations."""
+        """Evaluates the function, under any of JAX's transformations."""
         leaves, tree = jax.tree.flatten(args)
         if tree != self._in_tree:
             raise TypeError(f"arguments of structure {tree}, traced with {self._in_tree}")
@@ -78,11 +79,11 @@ class Program:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Program) and self.text == other.text
+        return isinstance(other, Hoisted) and self.text == other.text
 
 
 def captured(parameters: Any) -> list[str]:
-    """The arrays that nested functions hold, in full: a program's own text only shows their shapes."""
+    """Returns the arrays that nested functions hold, in full: the text only shows their shapes."""
     found = []
     for value in jax.tree.leaves(parameters, is_leaf=lambda leaf: hasattr(leaf, "eqns")):
         if hasattr(value, "eqns"):
@@ -99,11 +100,11 @@ def is_hoisted(atom: Any) -> bool:
     return aval.shape == () and np.issubdtype(aval.dtype, np.inexact)
 
 
-def hoist(function: Callable[..., Any], *args: Any) -> tuple[Program, tuple[np.ndarray, ...]]:
+def hoist(function: Callable[..., Any], *args: Any) -> tuple[Hoisted, tuple[np.ndarray, ...]]:
     """Traces `function` and takes out its floating scalar literals and captured arrays.
 
-    Guarantee: `program(constants, *args)` computes what `function(*args)` does, and two functions that differ
-    in such constants alone give equal programs. Literals inside nested jitted functions and control flow
+    Guarantee: `hoisted(constants, *args)` computes what `function(*args)` does, and two functions that differ
+    in such constants alone are equal when hoisted. Literals inside nested jitted functions and control flow
     stay.
 
     Args:
@@ -111,7 +112,7 @@ def hoist(function: Callable[..., Any], *args: Any) -> tuple[Program, tuple[np.n
         *args: example arguments, arrays or `jax.ShapeDtypeStruct`.
 
     Returns:
-        The program, and its constants.
+        The hoisted function, and its constants.
 
     Example:
         >>> one, (c,) = hoist(lambda x: 0.5 * x, np.float32(1))
@@ -128,7 +129,7 @@ def hoist(function: Callable[..., Any], *args: Any) -> tuple[Program, tuple[np.n
 @functools.lru_cache(maxsize=128)  # to trace an optimizer takes longer than to run it for a hundred steps
 def _hoist(
     function: Callable[..., Any], structure: Any, shapes: tuple[Any, ...], real: str
-) -> tuple[Program, tuple[np.ndarray, ...]]:
+) -> tuple[Hoisted, tuple[np.ndarray, ...]]:
     inputs = [jax.ShapeDtypeStruct(each.shape, each.dtype, weak_type=each.weak_type) for each in shapes]
     args = jax.tree.unflatten(structure, inputs)
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
@@ -136,12 +137,12 @@ def _hoist(
     atoms += closed.jaxpr.outvars
     literals = [np.asarray(a.val, a.aval.dtype) for a in atoms if is_hoisted(a)]
     constants = (*map(np.asarray, closed.consts), *literals)
-    return Program(closed, structure, jax.tree.structure(shape)), constants
+    return Hoisted(closed, structure, jax.tree.structure(shape)), constants
 
 
-def fingerprint(program: Program, constants: tuple[Any, ...]) -> str:
-    """Returns a hash of a program and its constants: the same in every process."""
-    content = hashlib.sha256(program.text.encode())
+def fingerprint(hoisted: Hoisted, constants: tuple[Any, ...]) -> str:
+    """Returns a hash of a hoisted function and its constants: the same in every process."""
+    content = hashlib.sha256(hoisted.text.encode())
     for constant in constants:
         content.update(np.asarray(constant).tobytes())
     return content.hexdigest()

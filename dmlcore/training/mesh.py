@@ -1,0 +1,225 @@
+"""The driver of a mesh of devices: contributions side by side, then their updates one after the other.
+
+Axes: M devices, L tasks, D parameters.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from dmlcore.problems.problem import Problem
+from dmlcore.trace import Trace
+from dmlcore.training import coding
+from dmlcore.training.batches import draw
+from dmlcore.training.contribution import contribution_of
+from dmlcore.training.evaluation import device_data, evaluate
+from dmlcore.training.loop import steps
+from dmlcore.training.optimizer import fingerprint
+from dmlcore.training.program import Rows, compile_trace, cut, power_of_two, wavefronts
+from dmlcore.training.replay import sized, spill
+from dmlcore.training.step import (
+    Inputs,
+    Plan,
+    State,
+    beginning,
+    contributed,
+    initial,
+    load,
+    received,
+    weighed,
+)
+from dmlcore.training.turns import whole
+
+WORKERS = "workers"  # the axis of the mesh
+
+
+@functools.partial(jax.jit, static_argnames=("plan", "mesh", "fuse"))
+def contributions(
+    plan: Plan, mesh: Mesh, fuse: bool, state: State, source: Any, tasks: Rows, data: Any
+) -> Any:
+    """Returns the contributions of L tasks and their samples; each device computes L / M of them.
+
+    Args:
+        plan: of the run; static.
+        mesh: the devices.
+        fuse: whether all tasks have the same view and are one update.
+        state: of the run, on every device.
+        source: of the tasks' samples.
+        tasks: L of them, a multiple of M, one a row.
+        data: the problem's training data, on every device.
+
+    Returns:
+        Fused their sum, (1, D), on every device; else each one, (L, D), sharded over the devices.
+    """
+    kind = plan.contribution
+
+    def sampled(source: Any, tasks: Rows) -> Rows:
+        who = tasks.worker[:, 0], tasks.clock[:, 0]
+        return tasks._replace(samples=draw(kind.problem.num_samples, kind.widths[-1], source, *who))
+
+    def total(state: State, source: Any, tasks: Rows, data: Any) -> Any:
+        own = sampled(source, tasks)
+        samples, sizes, weights = own.samples.ravel(), own.batch_size.ravel(), own.weight.ravel()
+        found, change = kind.of(state.params, state.local, samples, sizes, weights, data)
+        if len(weights) == 1:
+            found = weighed(weights[0], found)
+        return jax.tree.map(lambda leaf: jax.lax.psum(leaf, WORKERS)[None], (found, change)), ()
+
+    def each(state: State, source: Any, tasks: Rows, data: Any) -> Any:
+        def one(row: Rows) -> Any:
+            view, _ = received(plan, state, load(plan, state, row.read)[0], row)
+            return contributed(plan, data, view, state.local, row)
+
+        # Not `vmap`: a task is the same arithmetic whatever else its device computes.
+        own = sampled(source, tasks)
+        return jax.lax.map(one, own), own.samples
+
+    # Without the check of what varies over devices a gradient stays the device's own until it is summed here,
+    # and losses may have loops that the check would refuse.
+    function, out = (total, P()) if fuse else (each, P(WORKERS))
+    specs = (P(), P(), P(WORKERS), P())
+    return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=out, check_vma=False)(
+        state, source, tasks, data
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("plan", "mesh"), donate_argnames=("state",))
+def apply(plan: Plan, mesh: Mesh, inputs: Inputs, state: State, rows: Rows, count: Any, pushed: Any) -> State:
+    """Returns the state after the first `count` rows, whose contributions are given, on every device."""
+    pushed, samples = jax.lax.with_sharding_constraint(pushed, NamedSharding(mesh, P()))
+    # A slot still holds the view: the wavefront's rows before this one have not written there.
+    return steps(plan, inputs, state, rows._replace(samples=samples), count, pushed=pushed)[0]
+
+
+class ShardedReplay:
+    """Trains a run along its trace, its tasks spread over devices.
+
+    In lock-step, where all tasks of an update read the newest version, each device takes a share of them and
+    an all-reduce sums their gradients. Else a wavefront's contributions are computed at once, and its updates
+    applied in their order.
+
+    Guarantee: the parameters are those of `Replay`, up to rounding, on any number of devices.
+
+    Args:
+        traces: of one run.
+        problem: what is trained; its data are copied to every device.
+        optimizers: one.
+        devices: which take part. Default: all.
+        fuse: whether lock-step updates are summed by an all-reduce.
+    """
+
+    def __init__(
+        self,
+        traces: Sequence[Trace],
+        problem: Problem,
+        optimizers: Sequence[optax.GradientTransformation],
+        devices: Sequence[jax.Device] | None = None,
+        fuse: bool = True,
+    ):
+        (trace,), (optimizer,) = traces, optimizers
+        devices = jax.devices() if devices is None else devices
+        self._mesh = jax.make_mesh((len(devices),), (WORKERS,), axis_types=(AxisType.Auto,), devices=devices)
+        kind, code = contribution_of(problem), coding.coding_of(trace)
+        trace = whole(trace, problem)
+        fuse &= kind.fuses and code is None
+        program = compile_trace(trace, fuse=fuse)
+        self._fuse = fuse and program.reads_newest and not program.accumulates
+        if not self._fuse:
+            program = compile_trace(trace, fuse=False, slots=True)
+        self._program, rows = program, program.rows
+        once = code is not None and coding.remembers(code)
+        self._fronts = program.first_row if self._fuse else wavefronts(program, once=once)
+        self._spill, self._nobody = spill(program.num_slots, trace.num_workers), trace.num_workers
+        seed = int(trace.metadata["seed"])
+        start = beginning(kind, optimizer, seed, trace.num_workers)
+        self._source = start.source
+        self._plan = Plan(
+            sized(kind, rows.batch_size, single=not self._fuse),
+            start.optimizer,
+            reads_newest=self._fuse,
+            accumulates=program.accumulates,
+            keeps_copies=program.keeps_copies,
+            compensates=bool(rows.compensation.any()),
+            weighs=not self._fuse and kind.fuses,  # whatever the weights: fewer programs
+            coding=code,
+        )
+        memory = coding.start(code, seed, self._nobody, start.params) if code else ()
+        self._inputs, self._state = self._everywhere(
+            (
+                Inputs(device_data(problem)[0], start.numbers),
+                initial(self._plan, self._spill + 1, start, memory),
+            )
+        )
+        self._row = 0
+
+    def _everywhere(self, tree: Any) -> Any:
+        return jax.device_put(tree, NamedSharding(self._mesh, P()))
+
+    def advance(self, update: int) -> None:
+        """Trains up to version `update`; cuts a wavefront that goes further, whose parts are ones too."""
+        first_row, rows = self._program.first_row, self._program.rows
+        end = int(first_row[min(update, len(first_row) - 1)])
+        while self._row < end:
+            span = slice(self._row, min(self._front_end(), end))
+            tasks = self._tasks(rows, span)
+            given = tasks
+            if self._fuse:
+                given = cut(rows, span, 1, rows.worker.shape[1], self._spill)
+            data, source = self._inputs.data, self._source
+            pushed = contributions(self._plan, self._mesh, self._fuse, self._state, source, tasks, data)
+            self._wait(pushed)
+            count = span.stop - span.start
+            self._state = apply(self._plan, self._mesh, self._inputs, self._state, given, count, pushed)
+            self._wait(self._state)
+            self._row = span.stop
+
+    def _wait(self, values: Any) -> None:
+        """Lets nothing else run on virtual devices: on a CPU all programs share one pool of threads, and
+        where an all-reduce waits in it for its other parts, another program may keep those out for good."""
+        if self._mesh.devices.flat[0].platform == "cpu":
+            jax.block_until_ready(values)
+
+    def _front_end(self) -> int:
+        return int(self._fronts[np.searchsorted(self._fronts, self._row, side="right")])
+
+    def _tasks(self, rows: Rows, span: slice) -> Rows:
+        """The tasks of a span of rows, one a row, and ones of weight 0 up to L = M times a power of two."""
+        if self._fuse:
+            (row,) = range(span.start, span.stop)
+            columns = [np.repeat(column[row], rows.worker.shape[1]) for column in rows[4:9]]
+            rows = Rows(*(table[row][:, None] for table in rows[:4]), *columns)
+            span = slice(0, len(rows.read))
+        count = span.stop - span.start
+        size = self._mesh.size * power_of_two(-(-count // self._mesh.size))
+        return cut(rows, span, size, 1, self._spill, self._nobody)
+
+    def state(self) -> Any:
+        """Returns all that what follows depends on, a pytree of arrays."""
+        return self._state
+
+    def restore(self, update: int, state: Any) -> None:
+        """Goes on from a state that was taken at version `update`."""
+        self._state = self._everywhere(state)
+        self._row = int(self._program.first_row[update])
+
+    def fingerprint(self) -> str:
+        """Returns a hash of the optimizer's update and numbers."""
+        return fingerprint(self._plan.optimizer, self._inputs.numbers)
+
+    def params(self, lane: int = 0) -> Any:
+        """Returns a copy of the current parameters on the first device; there is one lane."""
+        params = self._plan.contribution.whole(self._state.params, self._state.local)
+        return jax.tree.map(lambda leaf: jax.numpy.array(leaf.addressable_data(0)), params)
+
+    def evaluate(self) -> list[dict[str, jax.Array]]:
+        """Returns the metrics of the current parameters."""
+        problem = self._plan.contribution.problem
+        return [evaluate(problem, self.params(), device_data(problem)[1])]

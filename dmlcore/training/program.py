@@ -1,0 +1,300 @@
+"""A trace as a program: rows of gradients to compute, and the slots that hold the versions they still need.
+
+Axes: N applied tasks, R rows, K tasks of a row, U updates.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dmlcore.trace import Trace, predecessors
+from dmlcore.training.slots import NONE, Slots
+
+LEAST_SAMPLES = 8  # fewer take as long to compute
+LEAST_STRETCH = 32  # rows on average; a change of shape costs a call of the loop, and may compile it
+
+
+class Tasks(NamedTuple):
+    """Applied tasks in the order of replay: by update, worker and clock; each field (N,).
+
+    Args:
+        update, worker, clock, batch_size, version, weight: as in a trace.
+        copy_from: the task whose gradient moved the copy that the task reads; NONE where it has pulled.
+    """
+
+    update: np.ndarray
+    worker: np.ndarray
+    clock: np.ndarray
+    batch_size: np.ndarray
+    version: np.ndarray
+    weight: np.ndarray
+    copy_from: np.ndarray
+
+
+class Rows(NamedTuple):
+    """What the compiled loop does, row by row: one contribution, of a task or of all tasks of an update.
+
+    Where updates have fewer than K tasks, tasks of weight 0 fill up.
+
+    Args:
+        worker: of each task, (R, K).
+        clock: of each task, (R, K).
+        batch_size: of each task, (R, K).
+        weight: of each task in its update, (R, K).
+        compensation: lambda over the weight, of rows whose view is not the newest version; else 0, (R,).
+        read: slot that holds the view on which the row's gradient is taken, (R,).
+        write: slot for the version that the row's update makes, NONE where nothing reads it, (R,).
+        keep: slot for the worker's own copy, moved by its own gradient; NONE where it pulls next, (R,).
+        last: whether the row ends its update, (R,).
+        samples: of the tasks, in the compiled loop only, (R, K B).
+    """
+
+    worker: Any
+    clock: Any
+    batch_size: Any
+    weight: Any
+    compensation: Any
+    read: Any
+    write: Any
+    keep: Any
+    last: Any
+    samples: Any = ()
+
+
+class Stretch(NamedTuple):
+    """Rows whose gradients have one shape.
+
+    Args:
+        start: the first.
+        tasks: K that they need, at most that of the program.
+        samples: of a task that they need, at most those of the largest.
+    """
+
+    start: int
+    tasks: int
+    samples: int
+
+
+class Program(NamedTuple):
+    """What replay does along a trace.
+
+    Args:
+        rows: what to do.
+        first_row: of each update, and R at the end, (U + 1,).
+        num_slots: versions and copies alive at once, at most.
+        reads_newest: every view is the server's current version, so that no slot is needed.
+        accumulates: some update has more than one row.
+        keeps_copies: some worker goes on with its own copy.
+        stretches: of rows, in their order.
+    """
+
+    rows: Rows
+    first_row: np.ndarray
+    num_slots: int
+    reads_newest: bool
+    accumulates: bool
+    keeps_copies: bool
+    stretches: tuple[Stretch, ...]
+
+
+def compile_trace(trace: Trace, *, fuse: bool = True, slots: bool = False) -> Program:
+    """Turns a valid trace into a program.
+
+    Args:
+        trace: what to replay.
+        fuse: makes one row of the tasks of an update, where all updates' tasks read one version each.
+        slots: assigns slots even where every view is the newest version.
+
+    Returns:
+        The program.
+    """
+    tasks, strength = applied_tasks(trace), trace.metadata.get("compensation", 0.0)
+    update, copies, stale = tasks.update, tasks.copy_from >= 0, tasks.version != tasks.update
+    if not fuse or copies.any() or (strength and stale.any()):
+        fuse = False
+    else:
+        fuse = bool(((np.diff(tasks.version) == 0) | (np.diff(update) != 0)).all())
+    counts = np.unique(update, return_counts=True)[1] if fuse else np.ones(len(update), np.int64)
+    width = int(counts.max(initial=1))
+    if (counts < width).any():  # another run of the kind may have fewer at most
+        width = power_of_two(width, max(width, trace.num_workers))
+    needs_slots = bool(len(update)) and (slots or bool(stale.any() or copies.any()))
+    allocation = Slots() if needs_slots else None
+    rows = lay_out(tasks, fuse, width, strength, allocation)
+    row_update = np.unique(update) if fuse else update
+    return Program(
+        rows,
+        first_row=np.searchsorted(row_update, np.arange(len(trace.updates) + 1)),
+        num_slots=allocation.count if allocation else 0,
+        reads_newest=not needs_slots and not slots,
+        accumulates=len(row_update) != len(trace.updates),
+        keeps_copies=bool(copies.any()),
+        stretches=_stretches(counts, rows.batch_size),
+    )
+
+
+def applied_tasks(trace: Trace) -> Tasks:
+    """Returns a trace's applied tasks in the order of replay."""
+    tasks = trace.tasks
+    names = ("update", "worker", "clock", "batch_size", "version_read", "weight")
+    columns = [tasks[name].to_numpy() for name in names]
+    update, worker, clock, *_ = columns
+    applied = np.flatnonzero(update >= 0)
+    order = applied[np.lexsort((clock[applied], worker[applied], update[applied]))]
+    copy_from, cached = np.full(len(order), NONE), tasks["pull_start"].isna().to_numpy()
+    if cached.any():
+        place = np.full(len(tasks), NONE)
+        place[order] = np.arange(len(order))
+        copy_from = np.where(cached[order], place[predecessors(tasks)[order]], NONE)
+    return Tasks._make([*(column[order] for column in columns), copy_from])
+
+
+def lay_out(
+    tasks: Tasks, fuse: bool, width: int, strength: float, slots: Slots | None, live: Any = ()
+) -> Rows:
+    """Lays tasks out in rows.
+
+    Args:
+        tasks: of whole updates.
+        fuse: makes one row of all tasks of an update; else each task is a row.
+        width: K, tasks of a row.
+        strength: lambda of delay compensation.
+        slots: that hold versions; they are those after these rows, afterwards. None: all read the newest.
+        live: versions that tasks after these read.
+    """
+    update = tasks.update
+    row, first = np.arange(len(update)), np.arange(len(update))
+    if fuse:
+        _, first, row = np.unique(update, return_index=True, return_inverse=True)
+
+    def table(values: np.ndarray, fill: float) -> np.ndarray:
+        filled = np.full((len(first), width), fill, values.dtype)
+        filled[row, np.arange(len(update)) - first[row]] = values
+        return filled
+
+    worker, clock, batch_size, weight = (
+        table(values, fill)
+        for values, fill in zip(
+            (tasks.worker, tasks.clock, tasks.batch_size, tasks.weight), (0, 0, 1, 0), strict=True
+        )
+    )
+    update, version, copy_from = update[first], tasks.version[first], tasks.copy_from[first]
+    last = np.append(update[1:] != update[:-1], [True] * (len(update) > 0))
+    # lambda over the weight, where the view is not the newest version
+    corrects = (version != update) & (weight[:, 0] > 0)
+    compensation = np.divide(strength, weight[:, 0], out=np.zeros(len(first)), where=corrects)
+    read, write, keep = np.zeros(len(first), np.int64), *np.full((2, len(first)), NONE)
+    if slots is not None:
+        read, write, keep = slots.allot(update, version, copy_from, last, live)
+    return Rows(worker, clock, batch_size, weight, compensation, read, write, keep, last)
+
+
+def cut(rows: Rows, span: slice, size: int, width: int, spill: int, nobody: int = 0) -> Rows:
+    """Returns a span of rows, filled up to `size` with rows of weight 0 that read slot 0 and end no update.
+
+    Args:
+        rows: all of them.
+        span: which.
+        size: how many to return.
+        width: tasks of a row, its first.
+        spill: slot that takes what nothing reads.
+        nobody: worker of the tasks that fill up.
+    """
+    real = jax.dtypes.canonicalize_dtype(np.float64)
+    write, keep = (pad(slots[span], size, np.int32, NONE) for slots in (rows.write, rows.keep))
+    return Rows(
+        pad(rows.worker[span, :width], size, np.int32, nobody),
+        pad(rows.clock[span, :width], size, np.int32),
+        pad(rows.batch_size[span, :width], size, np.int32),
+        pad(rows.weight[span, :width], size, real),
+        pad(rows.compensation[span], size, real),
+        pad(rows.read[span], size, np.int32),
+        np.where(write == NONE, spill, write),
+        np.where(keep == NONE, spill, keep),
+        pad(rows.last[span], size, np.bool_),
+    )
+
+
+def pad(values: np.ndarray, size: int, dtype: Any, fill: int = 0) -> np.ndarray:
+    """Returns `values`, filled up to `size` entries."""
+    filled = np.full((size, *values.shape[1:]), fill, dtype)
+    filled[: len(values)] = values
+    return filled
+
+
+def wavefronts(program: Program, *, once: bool = False) -> np.ndarray:
+    """Divides rows into wavefronts, whose gradients can be computed at the same time.
+
+    No row reads a version or a copy that its own wavefront makes. Guarantee: every row is in one wavefront,
+    in the order of the program, and each wavefront is as long as can be. All of its views may be loaded
+    before any of its updates is stored, in the slots of the program.
+
+    A slot serves one view after the other, in the order of rows. At the start of a wavefront it holds what
+    its rows read there: a row in it reads a slot that none of the rows before it in the wavefront has
+    written, since what they wrote is what it would read. And slots are stored to in the order of rows, so
+    after the wavefront they hold what they would have held without it.
+
+    Args:
+        program: with one task a row, and slots.
+        once: no worker has two rows in a wavefront, because what it computes on depends on what it has sent.
+
+    Returns:
+        The first row of each of F wavefronts, and R at the end, (F + 1,).
+    """
+    rows, starts = program.rows, [0]
+    written = np.full(program.num_slots, NONE)  # by which row, each slot
+    seen = np.full(int(rows.worker.max(initial=0)) + 1, NONE)  # in which row, each worker
+    columns = (column.tolist() for column in (rows.worker[:, 0], rows.read, rows.write, rows.keep))
+    for row, (worker, read, *stored) in enumerate(zip(*columns, strict=True)):
+        if written[read] >= starts[-1] or (once and seen[worker] >= starts[-1]):
+            starts.append(row)
+        seen[worker] = row
+        for slot in stored:
+            if slot != NONE:
+                written[slot] = row
+    return np.array([*starts, len(rows.read)] if len(rows.read) else [0])
+
+
+def _stretches(counts: np.ndarray, batch_size: np.ndarray) -> tuple[Stretch, ...]:
+    """Cuts rows where their shape changes, if that is seldom."""
+    num_rows, width = batch_size.shape
+    whole = (Stretch(0, width, int(batch_size.max(initial=1))),)
+    if width == 1:
+        return whole
+    shapes = np.array(
+        [
+            row_shape(*row, width, whole[0].samples)
+            for row in zip(counts.tolist(), batch_size.max(1).tolist(), strict=True)
+        ]
+    )
+    starts = np.append(0, np.flatnonzero((shapes[1:] != shapes[:-1]).any(1)) + 1)
+    if len(starts) == 1 or num_rows < LEAST_STRETCH * len(starts):
+        return whole
+    return tuple(Stretch(int(start), *map(int, shapes[start])) for start in starts)
+
+
+def row_shape(tasks: int, samples: int, most_tasks: int, most_samples: int) -> tuple[int, int]:
+    """Returns how many tasks and samples of each a row is filled up to, so that there are few shapes."""
+    return power_of_two(tasks, most_tasks), min(padded(samples), most_samples)
+
+
+def padded(samples: int) -> int:
+    """Returns to how many samples a task is filled up: a power of two.
+
+    >>> padded(3), padded(32), padded(33)
+    (8, 32, 64)
+    """
+    return power_of_two(max(samples, LEAST_SAMPLES))
+
+
+def power_of_two(number: int, most: int | None = None) -> int:
+    """Returns the least power of two that is not below `number`, or `most` if that is less.
+
+    >>> [power_of_two(n, most=50) for n in (1, 3, 16, 17, 33)]
+    [1, 4, 16, 32, 50]
+    """
+    power = 1 << (number - 1).bit_length()
+    return power if most is None else min(power, most)

@@ -1,0 +1,216 @@
+"""The drivers of one run and of lanes: they feed traces to the compiled loop."""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from dmlcore import checks
+from dmlcore.problems.problem import Problem
+from dmlcore.trace import Trace
+from dmlcore.training import coding
+from dmlcore.training.batches import draw_lanes, draw_one
+from dmlcore.training.contribution import Contribution, contribution_of
+from dmlcore.training.evaluation import device_data, evaluate
+from dmlcore.training.loop import advance_lanes, advance_one
+from dmlcore.training.optimizer import fingerprint
+from dmlcore.training.program import Program, compile_trace, cut, pad, padded, power_of_two
+from dmlcore.training.step import Inputs, Plan, State, beginning, initial
+from dmlcore.training.turns import whole
+
+MANY_TASKS = 2048  # of one call of the loop, and of one drawing of samples; up to a power of two of rows
+
+
+class Replay:
+    """Trains one or more runs (lanes) along their traces, side by side under `vmap` where there are several.
+
+    Guarantee: the parameters of one run are those that real workers and a server would compute, bit for bit,
+    but where `fuse` makes one gradient of an update; those of lanes are the same up to rounding.
+
+    Args:
+        traces: one for each lane; clusters and policies may differ.
+        problem: what is trained.
+        optimizers: one for each lane, which may differ in numbers (a learning rate) only.
+        fuse: whether the tasks of an update become one gradient where they all read the same version.
+    """
+
+    def __init__(
+        self,
+        traces: Sequence[Trace],
+        problem: Problem,
+        optimizers: Sequence[optax.GradientTransformation],
+        fuse: bool = True,
+    ):
+        self.problem, self.lanes = problem, len(traces)
+        codings = [coding.coding_of(trace) for trace in traces]
+        if any(each != codings[0] for each in codings):
+            names = sorted({str(trace.metadata.get("transport")) for trace in traces})
+            checks.fail("traces", names, "those of one transport, side by side")
+        traces = [whole(trace, problem) for trace in traces]
+        contribution = contribution_of(problem)
+        self._programs = programs = _side_by_side(traces, fuse and contribution.fuses and codings[0] is None)
+        self._in_step = all(np.array_equal(p.first_row, programs[0].first_row) for p in programs)
+        self._stretches = [stretch.start for stretch in programs[0].stretches]
+        reads_newest = all(p.reads_newest for p in programs)
+        # A window makes workers wait in some runs and not in others: its loop always gathers, so that another
+        # staleness compiles nothing. Lanes out of step have rows that fill up, of weight 0.
+        windowed = not reads_newest and any(t.metadata.get("max_lead") is not None for t in traces)
+        most_workers = max(trace.num_workers for trace in traces)
+        self._spill = 0 if reads_newest else spill(max(p.num_slots for p in programs), most_workers)
+        self._nobody = power_of_two(most_workers)
+        seeds = [int(trace.metadata["seed"]) for trace in traces]
+        starts = [
+            beginning(contribution, optimizer, seed, trace.num_workers)
+            for seed, optimizer, trace in zip(seeds, optimizers, traces, strict=True)
+        ]
+        if any(start.optimizer != starts[0].optimizer for start in starts):
+            raise ValueError("optimizers: got different kinds, allowed are those that differ in numbers only")
+        self._plan = Plan(
+            contribution,
+            starts[0].optimizer,
+            reads_newest=reads_newest,
+            accumulates=windowed or not self._in_step or any(p.accumulates for p in programs),
+            keeps_copies=any(p.keeps_copies for p in programs),
+            compensates=any(p.rows.compensation.any() for p in programs),
+            coding=codings[0],
+        )
+        self._source = _stack([start.source for start in starts])
+        self._inputs = Inputs(device_data(problem)[0], _stack([start.numbers for start in starts]))
+        self._state: State = _stack(
+            [
+                initial(self._plan, self._spill + 1, start, self._memory(seed, start.params))
+                for seed, start in zip(seeds, starts, strict=True)
+            ]
+        )
+        self._row = [0] * self.lanes  # that comes next, of each lane
+        self._samples: Any = None
+        self._begin_stretch()
+
+    def _memory(self, seed: int, params: Any) -> Any:
+        return coding.start(self._plan.coding, seed, self._nobody, params) if self._plan.coding else ()
+
+    def advance(self, update: int) -> None:
+        """Trains up to version `update` (lanes whose trace is shorter, to their end)."""
+        ends = [int(p.first_row[min(update, len(p.first_row) - 1)]) for p in self._programs]
+        call = advance_one if self.lanes == 1 else advance_lanes
+        while self._row != ends:
+            if self._row[0] >= self._last:
+                self._begin_stretch()
+            if max(row - drawn for row, drawn in zip(self._row, self._drawn, strict=True)) == self._size:
+                self._draw()
+            first = [row - drawn for row, drawn in zip(self._row, self._drawn, strict=True)]
+            most = self._size - max(first)
+            stops = [min(row + most, end, self._last) for row, end in zip(self._row, ends, strict=True)]
+            spans = [slice(*span) for span in zip(self._row, stops, strict=True)]
+            rows = _stack(
+                [
+                    cut(p.rows, span, self._size, self._width, self._spill, self._nobody)
+                    for p, span in zip(self._programs, spans, strict=True)
+                ],
+                np.stack,
+            )._replace(samples=self._samples)
+            count = max(span.stop - span.start for span in spans)
+            first = _stack(first, np.stack)
+            self._state, _ = call(self._plan, self._inputs, self._state, rows, count, first)
+            self._row = stops
+
+    def _begin_stretch(self) -> None:
+        """Gets ready for the rows of the stretch that the next row is in; lanes have but one."""
+        index = bisect_right(self._stretches, self._row[0]) - 1
+        start, self._width, samples = self._programs[0].stretches[index]
+        self._last = self._stretches[index + 1] if index + 1 < len(self._stretches) else sys.maxsize
+        span = slice(start, self._last)
+        sizes, weights = (
+            np.concatenate([getattr(p.rows, name)[span, : self._width].ravel() for p in self._programs])
+            for name in ("batch_size", "weight")
+        )
+        single = self._width == 1
+        kind = sized(self._plan.contribution, sizes, single, samples)
+        if self.lanes > 1:  # side by side all branches of a switch are computed
+            kind = contribution_of(self.problem, kind.widths[-1:])
+        weighs = kind.fuses and single and (self._plan.accumulates or bool((weights != 1).any()))
+        self._plan = self._plan._replace(contribution=kind, weighs=weighs)
+        self._size = power_of_two(max(1, MANY_TASKS // self._width))
+        self._drawn = [row - self._size for row in self._row]  # whence samples of `_size` rows are drawn
+
+    def _draw(self) -> None:
+        """Draws the samples of every lane's next `_size` rows."""
+        tasks = [
+            tuple(
+                pad(table[row : row + self._size, : self._width], self._size, np.int32).ravel()
+                for table in (p.rows.worker, p.rows.clock)
+            )
+            for p, row in zip(self._programs, self._row, strict=True)
+        ]
+        call = draw_one if self.lanes == 1 else draw_lanes
+        width = self._plan.contribution.widths[-1]
+        self._samples = call(self.problem.num_samples, width, self._source, *_stack(tasks, np.stack))
+        self._drawn = self._row
+
+    def state(self) -> Any:
+        """Returns all that what follows depends on, a pytree of arrays."""
+        return self._state
+
+    def restore(self, update: int, state: Any) -> None:
+        """Goes on from a state that was taken at version `update`."""
+        self._state = jax.tree.map(jnp.array, state)
+        self._row = [int(program.first_row[update]) for program in self._programs]
+        self._begin_stretch()
+
+    def fingerprint(self) -> str:
+        """Returns a hash of the optimizer's update and numbers."""
+        return fingerprint(self._plan.optimizer, self._inputs.numbers)
+
+    def params(self, lane: int = 0) -> Any:
+        """Returns a lane's current parameters."""
+        params = self._plan.contribution.whole(self._state.params, self._state.local)
+        return jax.tree.map(jnp.array if self.lanes == 1 else lambda leaf: leaf[lane], params)
+
+    def evaluate(self) -> list[dict[str, jax.Array]]:
+        """Returns the metrics of every lane's current parameters."""
+        _, eval_data = device_data(self.problem)
+        return [evaluate(self.problem, self.params(lane), eval_data) for lane in range(self.lanes)]
+
+
+def _side_by_side(traces: Sequence[Trace], fuse: bool) -> list[Program]:
+    """Returns programs whose rows have one shape, all with slots if one of them needs any."""
+    programs = [compile_trace(trace, fuse=fuse) for trace in traces]
+    alike = len({p.rows.worker.shape[1] for p in programs}) == 1
+    fuse &= alike and (len(traces) == 1 or all(len(p.stretches) == 1 for p in programs))
+    slots = not all(p.reads_newest for p in programs)
+    if len(traces) > 1 and (not fuse or (slots and any(p.reads_newest for p in programs))):
+        programs = [compile_trace(trace, fuse=fuse, slots=slots) for trace in traces]
+    return programs
+
+
+def spill(num_slots: int, num_workers: int) -> int:
+    """Returns the slot that takes what nothing reads, behind all others: with it there is a power of two of
+    slots, so that another staleness compiles nothing."""
+    return power_of_two(max(num_slots, num_workers + 1) + 1) - 1
+
+
+def sized(kind: Contribution, sizes: np.ndarray, single: bool, least: int = 1) -> Contribution:
+    """Returns a contribution with the widths of tasks of these sizes.
+
+    A task that is a row of its own is filled up as its worker does it. Tasks that become one gradient have
+    one width, at least `least`, a power of two where sizes differ: another run compiles nothing.
+    """
+    if single:
+        widths = {kind.width(size) for size in np.unique(sizes).tolist() or [least]}
+    else:
+        most = int(sizes.max(initial=least))
+        widths = {padded(most) if (sizes != most).any() else most}
+    return contribution_of(kind.problem, sorted(widths))
+
+
+def _stack(trees: Sequence[Any], stack: Callable[[Any], Any] = jnp.stack) -> Any:
+    if len(trees) == 1:
+        return trees[0]
+    return jax.tree.map(lambda *leaves: stack(leaves), *trees)

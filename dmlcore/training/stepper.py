@@ -1,0 +1,108 @@
+"""The arithmetic of a run on a real clock, task by task: what workers and a server compute.
+
+A task's contribution is that of the compiled loop, so that a recorded run and its replay have the same bits.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from dmlcore.problems.problem import Problem
+from dmlcore.training.batches import INIT, Source, run_key, source_of, task_samples
+from dmlcore.training.contribution import Contribution, contribution_of
+from dmlcore.training.optimizer import fingerprint, hoist
+from dmlcore.training.program import LEAST_SAMPLES, padded
+from dmlcore.training.step import add, optimizer_step, weigh
+
+State = tuple[Any, Any]  # parameters, optimizer state
+
+
+def widths(batch_size: int) -> tuple[int, ...]:
+    """Returns the widths that tasks may come to have whose first has so many samples: up to four times that.
+
+    >>> widths(10)
+    (8, 16, 32, 64)
+    """
+    most = padded(4 * batch_size)
+    return tuple(1 << power for power in range(LEAST_SAMPLES.bit_length() - 1, most.bit_length()))
+
+
+@functools.partial(jax.jit, static_argnames=("contribution", "width"))
+def pushed_by_worker(
+    contribution: Contribution,
+    width: int,
+    params: Any,
+    source: Source,
+    worker: Any,
+    clock: Any,
+    data: Any,
+    batch_size: Any,
+) -> Any:
+    """Returns what a worker pushes of a task, filled up to `width` samples."""
+    samples = task_samples(source, worker, clock, width, contribution.problem.num_samples)
+    return contribution.on_worker(params, samples, batch_size, data)
+
+
+class Stepper:
+    """A problem, an optimizer and a seed: where a run starts, and each of its steps.
+
+    Args:
+        problem: what is trained.
+        optimizer: optax optimizer.
+        seed: of the run.
+        device: where to compute. Default: JAX's.
+        num_workers: of the run, among whom samples are shared out where the problem is additive.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        optimizer: optax.GradientTransformation,
+        seed: int,
+        device: Any = None,
+        num_workers: int = 1,
+    ):
+        self.problem, self._optimizer, self._seed, self._device = problem, optimizer, seed, device
+        self._contribution = contribution_of(problem)
+        self._source = self.put(source_of(problem, seed, num_workers))
+        self._data = self.put(jax.tree.map(jnp.asarray, problem.data))
+        params, state = self.start()
+        self._update, numbers = hoist(optimizer.update, params, state, params)
+        self._numbers = self.put(numbers)
+
+    def fingerprint(self) -> str:
+        """Returns a hash of the optimizer's update and numbers."""
+        return fingerprint(self._update, self._numbers)
+
+    def put(self, tree: Any) -> Any:
+        """Returns `tree` on this stepper's device."""
+        return tree if self._device is None else jax.device_put(tree, self._device)
+
+    def start(self) -> State:
+        """Returns parameters and optimizer state that the run starts from."""
+        params = self.problem.init(run_key(self._seed, INIT))
+        return self.put((params, self._optimizer.init(params)))
+
+    def gradient(self, params: Any, worker: int, clock: int, batch_size: int) -> Any:
+        """Returns the gradient of a task, or its additive update, computed."""
+        kind, width = self._contribution, self._contribution.width(batch_size)
+        found = pushed_by_worker(kind, width, params, self._source, worker, clock, self._data, batch_size)
+        return jax.block_until_ready(found)
+
+    def weighed(self, weight: float, gradient: Any) -> Any:
+        """Returns `weight * gradient`."""
+        return weigh(weight, self.put(gradient))
+
+    def total(self, parts: Sequence[Any]) -> Any:
+        """Returns the sum of weighed gradients, added up in their order."""
+        return functools.reduce(add, parts)
+
+    def step(self, gradient: Any, state: State) -> State:
+        """Returns the state after one step."""
+        return optimizer_step(self._update, self._numbers, gradient, state)
