@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from unittest import mock
 from urllib.parse import urlsplit
 
 import jax
@@ -20,8 +21,9 @@ CONNECT_SECONDS = 10.0  # before an address counts as unreachable
 STARTS = 3  # of a local cluster, at most
 FREE_SECONDS = 5.0  # for CPUs of those who have ended
 OBJECT_STORE_BYTES = 256 * 2**20
-# Of a cluster that is started here: on loopback, as Ray has it on laptops' systems only, with patience, and
-# with actors who need not wait for whatever else the machine does: Ray makes them nice.
+LOOPBACK = "127.0.0.1"
+# For a cluster that is started here: it listens on loopback, waits longer for its processes, and does not
+# lower the priority of actors.
 LOCAL = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_agent_register_timeout_ms": "120000",
@@ -65,29 +67,31 @@ def installed() -> Any:
 
 
 def start_local(num_cpus: int) -> Any:
-    """Starts a cluster on this machine, on loopback; actors that mostly sleep share its cores."""
+    """Starts a cluster on this machine, on loopback; actors that mostly sleep share its cores.
+
+    Raises:
+        RuntimeError: Ray chose another address than loopback; the cluster is shut down again.
+    """
     for name, value in LOCAL.items():
         os.environ.setdefault(name, value)
     ray = installed()
     store = {"object_store_memory": OBJECT_STORE_BYTES, "num_cpus": num_cpus}
-    from ray._private import ray_constants
-
-    before = ray_constants.ENABLE_RAY_CLUSTER  # what became of the first of LOCAL, if ray was imported before
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        for attempt in range(1, STARTS + 1):
-            try:
-                with warnings.catch_warnings():
-                    # JAX warns of forks; Ray's are followed by exec at once.
-                    warnings.filterwarnings("ignore", message=r"os\.fork", category=RuntimeWarning)
-                    ray.init(address="local", include_dashboard=False, **store, **QUIET)
-                break
-            except Exception:  # on a busy machine its processes may take longer than Ray waits for them
-                ray.shutdown()
-                if attempt == STARTS:
-                    raise
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
+    # Ray asks this function where to listen. LOCAL is too late if ray was imported before.
+    listen = mock.patch.object(ray.util, "get_node_ip_address", return_value=LOOPBACK)
+    for attempt in range(1, STARTS + 1):
+        try:
+            with warnings.catch_warnings(), listen:
+                # JAX warns of forks; Ray's are followed by exec at once.
+                warnings.filterwarnings("ignore", message=r"os\.fork", category=RuntimeWarning)
+                ray.init(address="local", include_dashboard=False, **store, **QUIET)
+            break
+        except Exception:  # on a busy machine its processes may take longer than Ray waits for them
+            ray.shutdown()
+            if attempt == STARTS:
+                raise
+    if (address := ray.util.get_node_ip_address()) != LOOPBACK:
+        ray.shutdown()
+        raise RuntimeError(f"Ray listens on {address}, expected {LOOPBACK}: import dmlcore before ray")
     return ray
 
 
