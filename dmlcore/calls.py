@@ -1,4 +1,4 @@
-"""Calls as text: the name of a policy, load rule, codec or transport is the call that makes it."""
+"""Factories: their arguments are checked, and what they make is named by the call that makes it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,48 @@ from typing import Any, ParamSpec, TypeVar
 from dmlcore import checks
 
 Makers = Mapping[str, Callable[..., Any]]
+Check = Callable[[str, Any], Any]  # name of an argument, value -> the value to use, or ValueError
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def _bound(make: Callable[..., Any], checked: Mapping[str, Check], args: Any, kwargs: Any) -> Any:
+    bound = inspect.signature(make).bind(*args, **kwargs)
+    bound.apply_defaults()
+    for name, check in checked.items():
+        bound.arguments[name] = check(name, bound.arguments[name])
+    return bound
+
+
+def memoised(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorates a factory: checks its arguments, and returns the same object for the same arguments.
+
+    Args:
+        checked: for a parameter, its check, as for `named`.
+
+    Example:
+        >>> @memoised(factor=checks.at_least(1))
+        ... def shorter(factor):
+        ...     return [factor]
+        >>> shorter(4) is shorter(factor=4)
+        True
+    """
+
+    def decorate(make: Callable[P, T]) -> Callable[P, T]:
+        kept = functools.cache(make)
+
+        @functools.wraps(make)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            bound = _bound(make, checked, args, kwargs)
+            return kept(*bound.args, **bound.kwargs)
+
+        return call
+
+    return decorate
+
+
 def named(
-    *, every: bool = False, bare: bool = False, **checked: Callable[[str, Any], Any]
+    *, every: bool = False, bare: bool = False, **checked: Check
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorates a factory: checks its arguments, and names what it returns by the call that makes it.
 
@@ -39,16 +75,13 @@ def named(
     """
 
     def decorate(make: Callable[P, T]) -> Callable[P, T]:
-        signature = inspect.signature(make)
-        order = {name: signature.parameters[name].default for name in (*checked, *signature.parameters)}
+        parameters = inspect.signature(make).parameters
+        order = {name: parameters[name].default for name in (*checked, *parameters)}
 
         @functools.wraps(make)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            bound = signature.bind(*args, **kwargs)
-            bound.apply_defaults()
+            bound = _bound(make, checked, args, kwargs)
             given = bound.arguments
-            for name, check in checked.items():
-                given[name] = check(name, given[name])
             shown = [
                 _text(given[name]) if bare and number == 0 else f"{name}={_text(given[name])}"
                 for number, (name, default) in enumerate(order.items())

@@ -84,9 +84,6 @@ def network(
     The module is split once here: merging it with parameters inside a compiled function costs nothing when
     that runs. Kernels start uniform with variance 1 / (inputs of a unit), biases at 0.
 
-    Args:
-        build: sources of randomness -> the network, whose only state is parameters.
-
     Returns:
         init: random key -> parameters as nested dicts of arrays; apply: parameters, inputs -> outputs.
 

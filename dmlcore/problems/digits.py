@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from dmlcore import checks, data
+from dmlcore import data
+from dmlcore.calls import memoised
+from dmlcore.checks import at_least, real
 
 from .classification import classification, network
 from .layers import dense
@@ -29,6 +31,7 @@ class MLP(nnx.Module):
         return self.out(nnx.relu(self.hidden(inputs)))
 
 
+@memoised(hidden=at_least(1), dtype=floating)
 def digits_mlp(hidden: int = 32, dtype: str = "float32") -> Problem:
     """A network 64-hidden-10 on handwritten digits: the small, fast, offline default.
 
@@ -45,15 +48,11 @@ def digits_mlp(hidden: int = 32, dtype: str = "float32") -> Problem:
     >>> digits_mlp()
     Problem(digits_mlp, 1437 samples)
     """
-    return _digits_mlp(checks.integer("hidden", hidden, low=1), floating(dtype))
-
-
-@cache
-def _digits_mlp(hidden: int, dtype: str) -> Problem:
     init, apply = network(lambda rngs: MLP(hidden, dtype, rngs))
     return classification("digits_mlp", init, apply, data.digits(), dtype=dtype)
 
 
+@memoised(l2=partial(real, low=0, high=1e6), dtype=floating)
 def logistic_regression(l2: float = 1e-3, dtype: str = "float32") -> Problem:
     """Softmax regression on handwritten digits: convex, with a known optimum.
 
@@ -74,11 +73,6 @@ def logistic_regression(l2: float = 1e-3, dtype: str = "float32") -> Problem:
     >>> round(logistic_regression().optimum, 4)
     0.2578
     """
-    return _logistic_regression(checks.real("l2", l2, low=0, high=1e6), floating(dtype))
-
-
-@cache
-def _logistic_regression(l2: float, dtype: str) -> Problem:
     digits = data.digits()
 
     def init(key: jax.Array) -> Params:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import jax
 from flax import nnx
 
-from dmlcore import checks, data
+from dmlcore import data
+from dmlcore.calls import memoised
+from dmlcore.checks import at_least
 
 from .classification import classification, network, standardised
 from .layers import conv, dense, pooled_relu
@@ -53,15 +54,13 @@ class ThreeConvolutions(nnx.Module):
         return self.out(hidden.reshape(len(images), -1))
 
 
+@memoised(dtype=floating, eval_samples=at_least(1))
 def mnist_lenet(dtype: str = "float32", eval_samples: int = MNIST_EVAL) -> Problem:
     """LeNet on MNIST: 44,426 parameters, 60,000 training images.
 
     Args:
         dtype: "float32", or "float64" where JAX has 64 bits switched on.
         eval_samples: it is evaluated on the first so many training and test images.
-
-    Returns:
-        The problem.
 
     Raises:
         ValueError: an argument outside its range, or a damaged file of the data.
@@ -72,19 +71,16 @@ def mnist_lenet(dtype: str = "float32", eval_samples: int = MNIST_EVAL) -> Probl
 
     Reference: LeCun, Bottou, Bengio and Haffner, Proceedings of the IEEE 86(11), 1998.
     """
-    eval_samples = checks.integer("eval_samples", eval_samples, low=1)
-    return _network("mnist_lenet", LeNet, data.mnist, floating(dtype), eval_samples)
+    return _network("mnist_lenet", LeNet, data.mnist(), dtype, eval_samples)
 
 
+@memoised(dtype=floating, eval_samples=at_least(1))
 def cifar10_cnn(dtype: str = "float32", eval_samples: int = CIFAR10_EVAL) -> Problem:
     """Three convolutions and a dense layer on CIFAR-10: 89,578 parameters, 50,000 training images.
 
     Args:
         dtype: "float32", or "float64" where JAX has 64 bits switched on.
         eval_samples: it is evaluated on the first so many training and test images.
-
-    Returns:
-        The problem.
 
     Raises:
         ValueError: an argument outside its range, or a damaged file of the data.
@@ -95,12 +91,9 @@ def cifar10_cnn(dtype: str = "float32", eval_samples: int = CIFAR10_EVAL) -> Pro
 
     Reference: the size (about 90K) and shape follow Zhang, Gupta, Lian and Liu, IJCAI 2016.
     """
-    eval_samples = checks.integer("eval_samples", eval_samples, low=1)
-    return _network("cifar10_cnn", ThreeConvolutions, data.cifar10, floating(dtype), eval_samples)
+    return _network("cifar10_cnn", ThreeConvolutions, data.cifar10(), dtype, eval_samples)
 
 
-@cache
-def _network(name: str, model: Any, read: Any, dtype: str, eval_samples: int) -> Problem:
-    """A classifier of images by `model(dtype, rngs)`, on what `read()` returns."""
+def _network(name: str, model: Any, images: data.Labelled, dtype: str, eval_samples: int) -> Problem:
     init, apply = network(lambda rngs: model(dtype, rngs))
-    return classification(name, init, apply, read(), dtype="uint8", eval_samples=eval_samples)
+    return classification(name, init, apply, images, dtype="uint8", eval_samples=eval_samples)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmlcore import checks
+from dmlcore.calls import memoised
+from dmlcore.checks import at_least, real
 
 from .problem import Batch, Params, Problem, floating, frozen
 
@@ -17,6 +19,14 @@ NOISE = 0.1
 """Standard deviation of the noise in y, as a share of that of X beta*."""
 
 
+@memoised(
+    num_samples=at_least(2),
+    num_features=at_least(1),
+    l1=partial(real, above=0, high=1),
+    correlation=partial(real, low=0, high=1),
+    seed=at_least(0),
+    dtype=floating,
+)
 def lasso(
     num_samples: int = 500,
     num_features: int = 1000,
@@ -65,35 +75,14 @@ def lasso(
 
     Reference: Ho et al., NIPS 2013, section 5; the step: Bradley et al. 2011, algorithm 2.
     """
-    num_features = checks.integer("num_features", num_features, low=1)
-    if checks.real("correlation", correlation, low=0, high=1) == 1:
+    num_nonzeros = checks.integer("num_nonzeros", num_nonzeros, low=0, high=num_features, why="the features")
+    if correlation == 1:
         checks.fail("correlation", correlation, "a number >= 0 and < 1")
-    return _lasso(
-        checks.integer("num_samples", num_samples, low=2),
-        num_features,
-        checks.integer("num_nonzeros", num_nonzeros, low=0, high=num_features, why="the features"),
-        checks.real("l1", l1, above=0, high=1),
-        float(correlation),
-        checks.integer("seed", seed, low=0),
-        floating(dtype),
-    )
-
-
-@cache
-def _lasso(
-    num_samples: int,
-    num_features: int,
-    num_nonzeros: int,
-    l1: float,
-    correlation: float,
-    seed: int,
-    dtype: str,
-) -> Problem:
     rng = np.random.default_rng(seed)
-    real: Any = dtype
-    columns = rng.standard_normal((num_features, num_samples), real)  # X', a row for each feature
+    kind: Any = dtype
+    columns = rng.standard_normal((num_features, num_samples), kind)  # X', a row for each feature
     columns *= np.sqrt(1 - correlation)
-    columns += np.sqrt(correlation) * rng.standard_normal(num_samples, real)
+    columns += np.sqrt(correlation) * rng.standard_normal(num_samples, kind)
     columns /= np.linalg.norm(columns, axis=1, keepdims=True)
     columns.flags.writeable = False  # no copy: at the paper's size it is most of a gigabyte
     places = rng.choice(num_features, num_nonzeros, replace=False)

@@ -19,15 +19,9 @@ def conv_as_matmul(
 ) -> jax.Array:
     """Convolution as one matrix product; takes the place of `lax.conv_general_dilated` in `nnx.Conv`.
 
-    Args:
-        images: (B, H, W, channels).
-        kernel: (k, k, channels, features), k odd.
-        strides: ignored: always 1.
-        padding: "SAME" or "VALID".
-        layout: ignored: the layout is nnx's own, without dilation or groups.
-
-    Returns:
-        (B, H', W', features), where H' = H for "SAME" and H - k + 1 for "VALID"; W' likewise.
+    Images (B, H, W, channels) and a kernel (k, k, channels, features), k odd, give (B, H', W', features),
+    where H' = H for the padding "SAME" and H - k + 1 for "VALID"; W' likewise. Strides are always 1, and the
+    layout is nnx's own, without dilation or groups.
     """
     size, _, _, features = kernel.shape
     if padding == "SAME":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmlcore import checks
+from dmlcore.calls import memoised
+from dmlcore.checks import real
 from dmlcore.data import Corpus
 
 from .problem import Batch, Params, Problem, frozen
@@ -22,6 +24,11 @@ TOGETHER = 64
 """Documents that are evaluated at a time."""
 
 
+@memoised(
+    num_topics=partial(checks.integer, low=2, high=MOST_TOPICS),
+    alpha=partial(real, above=0, high=1e6),
+    beta=partial(real, above=0, high=1e6),
+)
 def lda(
     corpus: Corpus | None = None,
     num_topics: int = 10,
@@ -72,34 +79,19 @@ def lda(
     and Jordan 2003, JMLR 3, section 7.1, for the perplexity; Ho et al., NIPS 2013, section 5.
     """
     if corpus is None:
-        corpus = bars(num_documents, document_length, seed=seed)
-    elif not isinstance(corpus, Corpus):
+        return lda(bars(num_documents, document_length, seed=seed), num_topics, alpha, beta)
+    if not isinstance(corpus, Corpus):
         checks.fail("corpus", corpus, "a Corpus of dmlcore.data, or None")
-    elif (num_documents, document_length, seed) != (400, 100, 0):
-        checks.fail(
-            "num_documents, document_length, seed", (num_documents, document_length, seed), "defaults"
-        )
+    if (given := (num_documents, document_length, seed)) != (400, 100, 0):
+        checks.fail("num_documents, document_length, seed", given, "defaults")
     if not len(corpus.word):
         checks.fail("corpus", corpus, "one with tokens")
-    return _lda(
-        corpus,
-        checks.integer("num_topics", num_topics, low=2, high=MOST_TOPICS),
-        checks.real("alpha", alpha, above=0, high=1e6),
-        checks.real("beta", beta, above=0, high=1e6),
-    )
-
-
-@cache
-def _lda(corpus: Corpus, num_topics: int, alpha: float, beta: float) -> Problem:
     lengths = np.bincount(corpus.document, minlength=corpus.num_documents)
     num_words, longest = len(corpus.vocabulary), int(lengths.max())
     there = np.arange(longest) < lengths[:, None]
     words = np.zeros(there.shape, np.int32)
     words[there] = corpus.word
-    data = {
-        "length": frozen(lengths, np.int32),
-        "words": frozen(words, np.int32),
-    }
+    data = {"length": frozen(lengths, np.int32), "words": frozen(words, np.int32)}
     # As small as can be: engines on real clocks send the topic of every token with the parameters.
     number = jnp.int8 if num_topics <= 127 else jnp.int16
     each = np.arange(num_topics)

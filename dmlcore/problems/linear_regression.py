@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dmlcore import checks
+from dmlcore.calls import memoised
+from dmlcore.checks import at_least, boolean, real
 
 from .problem import Batch, Params, Problem, floating, frozen
 
 
+@memoised(
+    num_samples=at_least(2),
+    num_features=at_least(1),
+    noise=partial(real, low=0, high=1e6),
+    standardize=boolean,
+    seed=at_least(0),
+    dtype=floating,
+)
 def linear_regression(
     num_samples: int = 2000,
     num_features: int = 100,
@@ -49,20 +58,6 @@ def linear_regression(
 
     Reference: Kas Hanna, Bitar, Parag, Dasari and El Rouayheb, ICASSP 2020, section 5.
     """
-    return _linear_regression(
-        checks.integer("num_samples", num_samples, low=2),
-        checks.integer("num_features", num_features, low=1),
-        checks.real("noise", noise, low=0, high=1e6),
-        checks.choice("standardize", str(standardize), {"True": True, "False": False}),
-        checks.integer("seed", seed, low=0),
-        floating(dtype),
-    )
-
-
-@cache
-def _linear_regression(
-    num_samples: int, num_features: int, noise: float, standardize: bool, seed: int, dtype: str
-) -> Problem:
     rng = np.random.default_rng(seed)
     x = rng.integers(1, 10, (num_samples, num_features), endpoint=True).astype(float)
     y = rng.normal(x @ rng.integers(1, 100, num_features, endpoint=True), noise)

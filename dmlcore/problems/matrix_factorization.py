@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from functools import cache
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dmlcore import checks
+from dmlcore.calls import memoised
+from dmlcore.checks import at_least, one_of, real
 from dmlcore.data import Ratings, movielens_small
 
 from .problem import Batch, Params, Problem, floating, frozen
@@ -21,6 +23,17 @@ START = 0.1
 """Standard deviation of the first predictions, as a share of the ratings'."""
 
 
+@memoised(
+    num_users=at_least(1),
+    num_items=at_least(1),
+    rank=at_least(1),
+    noise=partial(real, low=0, high=1e6),
+    density=partial(real, above=0, high=1),
+    l2=partial(real, low=0, high=1e6),
+    seed=at_least(0),
+    source=one_of("generated", "movielens"),
+    dtype=floating,
+)
 def matrix_factorization(
     num_users: int = 200,
     num_items: int = 300,
@@ -68,41 +81,13 @@ def matrix_factorization(
 
     Reference: Ho et al., NIPS 2013, section 5.
     """
-    checks.choice("source", source, {"generated": 0, "movielens": 0})
-    shape = {
-        "num_users": checks.integer("num_users", num_users, low=1),
-        "num_items": checks.integer("num_items", num_items, low=1),
-        "noise": checks.real("noise", noise, low=0, high=1e6),
-        "density": checks.real("density", density, above=0, high=1),
-    }
     if source == "movielens":
-        for name, value in shape.items():
+        fixed = {"num_users": num_users, "num_items": num_items, "noise": noise, "density": density}
+        for name, value in fixed.items():
             if value != inspect.signature(matrix_factorization).parameters[name].default:
                 checks.fail(name, value, "its default where source='movielens', which fixes it")
     elif round(num_users * num_items * density) < 10:
         checks.fail("density", density, f"enough for 10 ratings of the {num_users * num_items}")
-    return _matrix_factorization(
-        *shape.values(),
-        checks.integer("rank", rank, low=1),
-        checks.real("l2", l2, low=0, high=1e6),
-        checks.integer("seed", seed, low=0),
-        source,
-        floating(dtype),
-    )
-
-
-@cache
-def _matrix_factorization(
-    num_users: int,
-    num_items: int,
-    noise: float,
-    density: float,
-    rank: int,
-    l2: float,
-    seed: int,
-    source: str,
-    dtype: str,
-) -> Problem:
     rng = np.random.default_rng(seed)
     if source == "movielens":
         ratings = movielens_small()

@@ -16,8 +16,6 @@ from dmlcore import checks, notebook
 Params = Any
 Batch = Any
 
-FLOATING = ("float32", "float64")
-
 
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -141,21 +139,19 @@ class Problem:
         return f"Problem({self.name}, {self.num_samples} samples)"
 
 
-def floating(dtype: Any) -> str:
-    """Returns the name of `dtype` if it is one that problems come in and JAX can hold now.
+def floating(name: str, dtype: Any) -> str:
+    """Returns `dtype` if it is one that problems come in and JAX can hold now: a check for `memoised`.
 
     float64 is for tests of exactness; JAX holds it only where 64 bits are switched on.
 
-    >>> floating("float32")
-    'float32'
-    >>> floating("float16")
+    >>> floating("dtype", "float16")
     Traceback (most recent call last):
     ValueError: dtype: got 'float16', allowed is one of 'float32', 'float64'
     """
-    name = checks.choice("dtype", dtype, dict(zip(FLOATING, FLOATING, strict=True)))
-    if jnp.zeros(0, jax.dtypes.canonicalize_dtype(name)).dtype != name:
-        checks.fail("dtype", dtype, "'float32', or 'float64' inside `with jax.enable_x64(True)`")
-    return name
+    dtype = checks.one_of("float32", "float64")(name, dtype)
+    if jnp.zeros(0, jax.dtypes.canonicalize_dtype(dtype)).dtype != dtype:
+        checks.fail(name, dtype, "'float32', or 'float64' inside `with jax.enable_x64(True)`")
+    return dtype
 
 
 def frozen(array: Any, dtype: Any) -> np.ndarray:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import partial
 
 import numpy as np
 
 from dmlcore import checks
+from dmlcore.calls import memoised
+from dmlcore.checks import at_least
 from dmlcore.data import Corpus
 
 from .problem import frozen
 
 
+@memoised(
+    num_documents=at_least(1),
+    document_length=at_least(1),
+    side=partial(checks.integer, low=2, high=100),
+    alpha=partial(checks.real, above=0, high=1e6),
+    seed=at_least(0),
+)
 def bars(
     num_documents: int = 400, document_length: int = 100, side: int = 5, alpha: float = 0.1, seed: int = 0
 ) -> Corpus:
@@ -40,17 +49,6 @@ def bars(
     Reference: Griffiths and Steyvers 2004, "Finding scientific topics", PNAS 101; they have 2,000 documents
     and alpha = 1.
     """
-    return _bars(
-        checks.integer("num_documents", num_documents, low=1),
-        checks.integer("document_length", document_length, low=1),
-        checks.integer("side", side, low=2, high=100),
-        checks.real("alpha", alpha, above=0, high=1e6),
-        checks.integer("seed", seed, low=0),
-    )
-
-
-@cache
-def _bars(num_documents: int, document_length: int, side: int, alpha: float, seed: int) -> Corpus:
     rng = np.random.default_rng(seed)
     row, column = np.divmod(np.arange(side**2), side)
     bar = np.arange(side)[:, None]

@@ -1,11 +1,16 @@
 """Codecs: how gradients and parameters are rounded on their way, and how many bytes they then are."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dmlcore import calls
 from dmlcore.methods.codecs.affine import affine, exact
 from dmlcore.methods.codecs.gradients import one_bit, qsgd, terngrad
 from dmlcore.methods.codecs.memory import difference, error_feedback
 from dmlcore.methods.codecs.message import Coded, transmit
-from dmlcore.methods.codecs.names import CODECS, resolve
 from dmlcore.methods.codecs.widths import bits_for_error, bits_that_hide, of_width
+from dmlcore.types import Codec
 
 __all__ = [
     "CODECS",
@@ -23,3 +28,33 @@ __all__ = [
     "terngrad",
     "transmit",
 ]
+
+# One table: every codec here can be named, and inherits the tests of all codecs.
+CODECS: dict[str, Callable[..., Codec]] = {
+    codec.__name__: codec for codec in (exact, affine, qsgd, terngrad, one_bit, error_feedback, difference)
+}
+
+
+def resolve(codec: Codec | str) -> Codec:
+    """Returns a codec from an object or its name.
+
+    Guarantees: `resolve(codec.name) is codec` for the codecs of this package. A name is read, never run: only
+    registered codecs and literals may stand in it.
+
+    Args:
+        codec: a codec, or a call such as `"error_feedback(affine(bits=4))"`; without arguments the bare name
+            will do.
+
+    Raises:
+        ValueError: it is no such call, or an argument is wrong.
+
+    Example:
+        >>> resolve("error_feedback(affine(4))")
+        error_feedback(affine(bits=4))
+        >>> resolve("affine(bits=40)")
+        Traceback (most recent call last):
+        ValueError: bits: got 40, allowed is a whole number from 1 to 16 (32 is exact())
+    """
+    if isinstance(codec, Codec):
+        return codec
+    return calls.made("codec", codec, CODECS)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from dmlcore import checks
+from dmlcore.calls import memoised
 from dmlcore.methods.codecs.message import by_tensor, floats, round_at_random, round_up, share
 from dmlcore.types import Codec
 
@@ -18,9 +19,6 @@ def exact() -> Codec:
     """Values travel as 32-bit floats: 4 bytes each.
 
     Guarantees: float32 arrives as it was sent, to the last bit; float64 is rounded to 32 bits.
-
-    Returns:
-        The codec.
 
     Example:
         >>> exact().num_bytes([100, 20])
@@ -36,6 +34,9 @@ def exact() -> Codec:
     )
 
 
+@memoised(
+    bits=functools.partial(checks.integer, low=1, high=16, why="32 is exact()"), stochastic=checks.boolean
+)
 def affine(bits: int, *, stochastic: bool = True) -> Codec:
     """Each tensor on 2^bits even steps: q = round((x - min) / (max - min) (2^bits - 1)).
 
@@ -59,14 +60,6 @@ def affine(bits: int, *, stochastic: bool = True) -> Codec:
 
     Reference: Xian et al. 2024 (H-PS), its flexible quantization, as reconstructed.
     """
-    bits = checks.integer("bits", bits, low=1, high=16, why="32 is exact()")
-    if not isinstance(stochastic, bool):
-        checks.fail("stochastic", stochastic, "True or False")
-    return _affine(bits, stochastic)
-
-
-@functools.cache
-def _affine(bits: int, stochastic: bool) -> Codec:
     top = 2**bits - 1
 
     def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:

@@ -8,10 +8,12 @@ from typing import Any
 import jax.numpy as jnp
 
 from dmlcore import checks
+from dmlcore.calls import memoised
 from dmlcore.methods.codecs.message import by_tensor, norm, round_at_random, round_up, share
 from dmlcore.types import Codec
 
 
+@memoised(levels=functools.partial(checks.integer, low=1, high=2**15 - 1, why="a sign and 15 bits"))
 def qsgd(levels: int) -> Codec:
     """QSGD: each value to one of so many levels of its tensor's norm, at random.
 
@@ -37,11 +39,6 @@ def qsgd(levels: int) -> Codec:
     Reference: Alistarh et al. 2017, "QSGD: communication-efficient SGD via gradient quantization and
     encoding", section 3.1 and lemma 3.1.
     """
-    return _qsgd(checks.integer("levels", levels, low=1, high=2**15 - 1, why="a sign and 15 bits"))
-
-
-@functools.cache
-def _qsgd(levels: int) -> Codec:
     sign = 2 ** levels.bit_length()  # the code's highest bit
 
     def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
@@ -58,6 +55,13 @@ def _qsgd(levels: int) -> Codec:
     return by_tensor(f"qsgd(levels={levels})", 1 + levels.bit_length(), 1, encode, decode, stochastic=True)
 
 
+def _clip(name: str, clip: Any) -> float | None:
+    if clip == float("inf"):
+        checks.fail(name, clip, "a finite number > 0, or None for no clipping")
+    return None if clip is None else checks.real(name, clip, above=0)
+
+
+@memoised(clip=_clip)
 def terngrad(clip: float | None = 2.5) -> Codec:
     """TernGrad: each value becomes -S, 0 or S, at random.
 
@@ -85,15 +89,7 @@ def terngrad(clip: float | None = 2.5) -> Codec:
     Reference: Wen et al. 2017, "TernGrad: ternary gradients to reduce communication in distributed deep
     learning", section 3 (ternarizing layer by layer, gradient clipping).
     """
-    if clip is not None:
-        clip = checks.real("clip", clip, above=0)
-        if clip == float("inf"):
-            checks.fail("clip", clip, "a finite number > 0, or None for no clipping")
-    return _terngrad(clip)
 
-
-@functools.cache
-def _terngrad(clip: float | None) -> Codec:
     def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
         if clip is not None:
             sigma = norm(tensor) / tensor.size**0.5

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from dmlcore import checks
+from dmlcore.calls import memoised
 from dmlcore.methods.codecs.message import decode_like
 from dmlcore.types import Codec
 
 
+def _codec(name: str, codec: Any) -> Codec:
+    return codec if isinstance(codec, Codec) else checks.fail(name, codec, "a codec, such as affine(8)")
+
+
+@memoised(codec=_codec)
 def error_feedback(codec: Codec) -> Codec:
     """What rounding took from a message is added to the next one.
 
@@ -40,11 +45,7 @@ def error_feedback(codec: Codec) -> Codec:
     Reference: Seide et al. 2014, section 3; Karimireddy et al. 2019, "Error feedback fixes SignSGD and other
     gradient compression schemes", algorithm 2.
     """
-    return _error_feedback(check_codec(codec))
 
-
-@functools.cache
-def _error_feedback(codec: Codec) -> Codec:
     def init(tree: Any) -> Any:
         return jax.tree.map(jnp.zeros_like, tree), codec.init(tree)
 
@@ -61,6 +62,7 @@ def _error_feedback(codec: Codec) -> Codec:
     )
 
 
+@memoised(codec=_codec)
 def difference(codec: Codec) -> Codec:
     """What is sent is the difference to the receiver's copy: copy += Q(x - copy) is what arrives.
 
@@ -88,11 +90,7 @@ def difference(codec: Codec) -> Codec:
     Reference: Mishchenko et al. 2019, "Distributed learning with compressed gradient differences",
     algorithm 1 with alpha = 1.
     """
-    return _difference(check_codec(codec))
 
-
-@functools.cache
-def _difference(codec: Codec) -> Codec:
     def init(tree: Any) -> Any:
         return jax.tree.map(jnp.asarray, tree), codec.init(tree)
 
@@ -106,10 +104,3 @@ def _difference(codec: Codec) -> Codec:
         return jax.tree.map(jnp.add, copy, decode_like(copy, codec, message, inner))
 
     return Codec(f"difference({codec.name})", codec.num_bytes, init, encode, decode)
-
-
-def check_codec(codec: Any) -> Codec:
-    """Returns `codec` if it is one."""
-    if not isinstance(codec, Codec):
-        checks.fail("codec", codec, "a codec, such as affine(8)")
-    return codec

@@ -77,13 +77,9 @@ def by_tensor(
 ) -> Codec:
     """Returns a codec without memory that rounds each tensor on its own.
 
-    Args:
-        name: of the codec.
-        bits: of a value; a tensor is padded to whole bytes.
-        header: 32-bit floats that travel with each tensor.
-        encode: tensor, uniforms in [0, 1) of its shape or None -> header, codes.
-        decode: header, codes -> tensor, all in the widest floats that JAX has now.
-        stochastic: whether `encode` asks for uniforms.
+    A tensor travels as `header` 32-bit floats and `bits` a value, padded to whole bytes. `encode`: tensor,
+    uniforms in [0, 1) of its shape (None unless `stochastic`) -> header, codes. `decode`: header, codes ->
+    tensor, all in the widest floats that JAX has now.
     """
     kind = jnp.uint8 if bits <= 8 else jnp.uint16
 

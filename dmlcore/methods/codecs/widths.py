@@ -47,9 +47,6 @@ def bits_that_hide(
         bandwidth_bytes_per_second: of its link.
         widths: k to choose from, bits.
 
-    Returns:
-        k.
-
     Raises:
         ValueError: a number is out of range.
 
@@ -76,9 +73,6 @@ def bits_for_error(tree: Any, epsilon: float, widths: Sequence[int] = WIDTHS) ->
         tree: what is sent, a pytree of floating arrays.
         epsilon: the relative error allowed, >= 0.
         widths: k to choose from, bits.
-
-    Returns:
-        k.
 
     Raises:
         ValueError: a number is out of range.
