@@ -56,12 +56,9 @@ def _positive(text: str) -> int:
 
 
 def plan(given: argparse.Namespace, papers: Mapping[str, Paper]) -> list[Job]:
-    """Returns the jobs that a command line asks for.
+    """Returns the jobs that a command line asks for; raises UsageError for a wrong paper, name or value.
 
     A parameter goes to the papers that have it; one that none of them has is refused.
-
-    Raises:
-        UsageError: an unknown paper, or a parameter with a wrong name or value.
     """
     for key in given.papers:
         if key not in papers:

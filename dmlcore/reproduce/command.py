@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import get_args
 
 from rich.console import Console
 from rich.table import Table
@@ -22,13 +20,7 @@ TOUR = "00_tour.ipynb"  # belongs to no paper: JupyterLab opens on it
 
 
 def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = PAPERS) -> int:
-    """Runs one command line and returns its exit code.
-
-    Args:
-        arguments: without the name of the program.
-        root: the repository, with notebooks/, figures/ and runs/.
-        papers: the registry.
-    """
+    """Runs one command line, without the name of the program, in a repository; returns the exit code."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     command, rest = (arguments[0], list(arguments[1:])) if arguments else ("", [])
     try:
@@ -77,8 +69,7 @@ def reproduce(
     asked = {job.key for job in jobs}
     if results := [result for ledger in ledgers if ledger.paper in asked for result in ledger.claims]:
         console.print(claims.table(results))
-        verdicts = Counter(result.verdict for result in results)
-        told = ", ".join(f"{verdicts[each]} {each}" for each in get_args(claims.Verdict) if verdicts[each])
+        told = ", ".join(f"{count} {verdict}" for verdict, count in report.counts(results))
         console.print(f"verdicts: {told}", highlight=False)
     if ledgers:
         console.print(f"report: {report.write(folders, papers)}", highlight=False, soft_wrap=True)
@@ -88,11 +79,7 @@ def reproduce(
 
 
 def obtain(job: Job) -> None:
-    """Fetches and checks the data sets that a job declares: better now than halfway through its notebook.
-
-    Raises:
-        UsageError: a file is damaged, or is neither here nor can it be downloaded.
-    """
+    """Fetches and checks the data sets that a job declares: better now than halfway through its notebook."""
     for name in job.paper.data.get(job.parameters.scale, ()):
         from dmlcore import data  # slow, and most runs need none
 

@@ -14,19 +14,12 @@ from dmlcore.reproduce.paper import Paper, Parameters, settings
 
 @dataclass(frozen=True)
 class Folders:
-    """Where notebooks are and where results go.
+    """Where notebooks are and where results go."""
 
-    Args:
-        package: the code that notebooks import; a change there is a reason to run them again.
-        notebooks: templates, without outputs.
-        figures: figures and claims.json, one folder for each paper.
-        runs: executed copies and manifests; whatever is unfinished is here too.
-    """
-
-    package: Path
-    notebooks: Path
-    figures: Path
-    runs: Path
+    package: Path  # the code that notebooks import; a change there is a reason to run them again
+    notebooks: Path  # templates, without outputs
+    figures: Path  # figures and claims.json, one folder for each paper
+    runs: Path  # executed copies and manifests; whatever is unfinished is here too
 
     @classmethod
     def below(cls, root: Path) -> Folders:

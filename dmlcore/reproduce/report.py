@@ -33,15 +33,7 @@ def ledgers(figures: Path, papers: Mapping[str, Paper]) -> tuple[list[claims.Led
 
 
 def write(folders: Folders, papers: Mapping[str, Paper]) -> Path:
-    """Writes `report.html` from what the folders hold: the same files give the same bytes.
-
-    Args:
-        folders: figures and claims in one folder per paper, and what is known of the runs that made them.
-        papers: titles, captions and the order come from here.
-
-    Returns:
-        The page.
-    """
+    """Writes `report.html` from what the folders hold: the same files give the same bytes."""
     import jinja2
 
     found, _ = ledgers(folders.figures, papers)
@@ -49,7 +41,7 @@ def write(folders: Folders, papers: Mapping[str, Paper]) -> Path:
     environment.globals |= {"number": show.number, "expectation": show.expectation, "interval": show.interval}
     source = Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
     page = environment.from_string(source).render(
-        counts=_counts(result for ledger in found for result in ledger.claims),
+        counts=counts(result for ledger in found for result in ledger.claims),
         sections=[_section(ledger, folders, papers.get(ledger.paper)) for ledger in found],
     )
     path = folders.figures / "report.html"
@@ -57,7 +49,7 @@ def write(folders: Folders, papers: Mapping[str, Paper]) -> Path:
     return path
 
 
-def _counts(results: Iterable[claims.Result]) -> list[tuple[str, int]]:
+def counts(results: Iterable[claims.Result]) -> list[tuple[str, int]]:
     """Returns how many claims have each verdict, without the verdicts that none has."""
     counted = Counter(result.verdict for result in results)
     return [(verdict, counted[verdict]) for verdict in get_args(claims.Verdict) if counted[verdict]]
@@ -73,7 +65,7 @@ def _section(ledger: claims.Ledger, folders: Folders, paper: Paper | None) -> di
         "title": paper.title if paper else ledger.paper,
         "reference": paper.reference if paper else "",
         "run_time": _run_time(ledger, folders, paper),
-        "counts": _counts(ledger.claims),
+        "counts": counts(ledger.claims),
         "rows": show.rows(ledger.claims),
         "figures": [_picture(path, captions.get(path.name, path.stem)) for path in pictures],
     }

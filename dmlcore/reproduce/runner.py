@@ -25,19 +25,12 @@ from dmlcore.reproduce.manifest import Folders, Job
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended.
+    """How a job ended."""
 
-    Args:
-        key: of the paper.
-        status: `skipped` if a run with the same inputs is there already.
-        seconds: how long it took.
-        message: for a failure, what went wrong and where to look.
-    """
-
-    key: str
-    status: Literal["done", "skipped", "failed"]
-    seconds: float = 0.0
-    message: str = ""
+    key: str  # of the paper
+    status: Literal["done", "skipped", "failed"]  # skipped: a run with the same inputs is there already
+    seconds: float = 0.0  # how long it took
+    message: str = ""  # for a failure, what went wrong and where to look
 
 
 class Watcher(Protocol):
@@ -73,25 +66,15 @@ def disagreements(job: Job, folders: Folders) -> str:
         return f"{notebook}: cannot be read: {error}"
     wanted = set(type(job.parameters).model_fields)
     lacking, unknown = sorted(wanted - found), sorted(found - wanted)
-    faults = [f"lacks {', '.join(lacking)}"] * bool(lacking) + [f"has unknown {', '.join(unknown)}"] * bool(
-        unknown
-    )
+    pairs = (("lacks", lacking), ("has unknown", unknown))
+    faults = [f"{verb} {', '.join(names)}" for verb, names in pairs if names]
     return f"{notebook}: its parameters cell {' and '.join(faults)}" if faults else ""
 
 
 def run(jobs: Sequence[Job], folders: Folders, watcher: Watcher, *, parallel: int = 1) -> list[Outcome]:
-    """Runs jobs, so many at a time, and puts their results in place.
+    """Runs jobs, `parallel` notebooks at a time, and returns the outcome of each.
 
     Guarantees: nothing below `folders.figures` is ever half written; a job that fails changes nothing there.
-
-    Args:
-        jobs: at most one for each paper.
-        folders: where notebooks are and results go.
-        watcher: is told how they get on.
-        parallel: notebooks at a time, each with a kernel process of its own.
-
-    Returns:
-        One outcome per job, in the order of `jobs`.
 
     Raises:
         BlockingIOError: another run is using these folders.

@@ -21,11 +21,7 @@ def write(path: Path, ledger: Ledger) -> None:
 
 
 def read(path: Path) -> Ledger:
-    """Reads claims.json and checks its format.
-
-    Raises:
-        ValueError: the file is no ledger; the message names it and its first fault.
-    """
+    """Reads claims.json; raises ValueError that names its first fault where the file is no ledger."""
     try:
         return Ledger.model_validate_json(path.read_bytes())
     except ValidationError as error:
@@ -37,11 +33,7 @@ def read(path: Path) -> Ledger:
 def recheck(path: Path, declared: Sequence[Claim] | None = None) -> list[str]:
     """Returns what disagrees in a claims.json: an empty list if all of it follows from the samples.
 
-    Medians, intervals and verdicts are computed again.
-
-    Args:
-        path: the file.
-        declared: the claims as the code declares them; the file must hold these, word for word.
+    Medians, intervals and verdicts are computed again. Claims must be those `declared`, word for word.
 
     Raises:
         ValueError: the file is no ledger.

@@ -55,18 +55,16 @@ def rows(results: Sequence[Result]) -> list[tuple[Result, Part | None]]:
 
 
 def table(results: Sequence[Result]) -> Table:
-    """Returns all results as a table for the terminal, parts below their claim.
-
-    Args:
-        results: from `judge`, or the claims of a ledger.
-    """
+    """Returns results of `judge`, or of a ledger, as a table for the terminal, parts below their claim."""
     from rich.markup import escape
     from rich.table import Table
 
     grid = Table(title="Claims", title_justify="left", header_style="bold")
     grid.add_column("claim", no_wrap=True)
-    for name in ("statement", "expected", "measured", "95% interval", "verdict"):
-        grid.add_column(name, justify="right" if name in ("expected", "measured", "95% interval") else "left")
+    grid.add_column("statement")
+    for name in ("expected", "measured", "95% interval"):
+        grid.add_column(name, justify="right")
+    grid.add_column("verdict")
     for result, part in rows(results):
         outcome = part or result
         grid.add_row(
@@ -81,12 +79,9 @@ def table(results: Sequence[Result]) -> Table:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """Returns all results as the table in README.md; a claim with parts shows its weakest.
+    """Returns results as the table in README.md; a claim with parts shows its weakest.
 
     `python -m dmlcore.reproduce.claims figures/ssp/claims.json` prints it.
-
-    Args:
-        results: from `judge`, or the claims of a ledger.
     """
     lines = ["| claim | statement | expected | measured (95% interval) | verdict |", "|---|---|---|---|---|"]
     for result in results:
@@ -101,11 +96,7 @@ def markdown(results: Sequence[Result]) -> str:
 
 
 def frame(results: Sequence[Result]) -> pd.DataFrame:
-    """Returns all results as a data frame indexed by claim and part, for the last cell of a notebook.
-
-    Args:
-        results: from `judge`, or the claims of a ledger.
-    """
+    """Returns results as a data frame indexed by claim and part, for the last cell of a notebook."""
     import pandas as pd
 
     records = [

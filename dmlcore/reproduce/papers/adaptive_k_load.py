@@ -30,12 +30,7 @@ ONLINE_RIVALS = tuple(rival for rival in RIVALS if "oracle" not in rival)
 
 
 class AdaptiveKLoadParameters(Parameters):
-    """Parameters of notebooks/03_adaptive_k_load.ipynb.
-
-    Args:
-        seeds: number of seeds.
-        workers: n.
-    """
+    """Parameters of notebooks/03_adaptive_k_load.ipynb; `workers` is n."""
 
     seeds: int = Field(5, ge=1)
     workers: int = Field(10, ge=4)
@@ -58,9 +53,10 @@ COMPUTED = "samples assigned until the target error"
 RECEIVED = "gradients received until the target error"
 
 claim = partial(Claim, paper="adaptive_k_load", unit="x")
-by_bound = partial(claim, source="ours", parts=BOUND)
+ours = partial(claim, source="ours")
+by_bound = partial(ours, parts=BOUND)
 with_oracle = partial(claim, source="abstract", parts=CELLS)
-without_oracle = partial(claim, source="ours", parts=RIVALS)
+without_oracle = partial(ours, parts=RIVALS)
 CLAIMS = (
     by_bound(
         id="K1-bound",
@@ -117,17 +113,15 @@ CLAIMS = (
         metric=f"{RECEIVED}: joint (online) / rival, linear regression, exponential times, ratio 1",
         expected=(1, 1.1),
     ),
-    claim(
+    ours(
         id="K1-control",
         statement="It is adapting that helps: sooner than one (k, b) for the whole run, the best of a grid",
-        source="ours",
         metric=f"{SOONER}: best fixed (k, b) of five / joint (online), each at its best learning rate",
         expected=(1, None),
     ),
-    claim(
+    ours(
         id="K1-digits",
         statement="It is sooner on a problem whose constants nobody knows, too",
-        source="ours",
         metric="time to the target loss: rival / joint (online), each at its best rate; digits, at full "
         "scale MNIST",
         expected=(1, None),

@@ -18,35 +18,26 @@ CLUSTERS = ("even", "uneven", "unstable", "both")
 
 
 class CompareParameters(Parameters):
-    """Parameters of notebooks/06_compare.ipynb.
-
-    Args:
-        seeds: number of seeds.
-        workers: of each cluster.
-    """
+    """Parameters of notebooks/06_compare.ipynb; `workers` are those of each cluster."""
 
     seeds: int = Field(2, ge=1)
     workers: int = Field(8, ge=4)
 
 
-claim = partial(Claim, paper="compare")
+claim = partial(Claim, paper="compare", source="ours", expected=(1, None))
 CLAIMS = (
     claim(
         id="W1",
         statement="No method is the soonest everywhere",
-        source="ours",
         metric="of eight pairs of cluster and problem, those where the method that is soonest on the whole, "
         "by the geometric mean of its times over the soonest, is not the soonest",
-        expected=(1, None),
         unit="pairs",
     ),
     claim(
         id="W2",
         statement="The worse the stragglers, the more is lost by waiting for all of them",
-        source="ours",
         metric="time to the target, BSP / soonest method: on the cluster with both troubles / on the even "
         "one",
-        expected=(1, None),
         unit="x",
         parts=PROBLEMS,
     ),

@@ -14,11 +14,12 @@ Ranges were declared before the notebook first ran, and none was changed.
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
+from typing import Any
 
 from pydantic import Field
 
 from dmlcore.reproduce.claims import Claim
+from dmlcore.reproduce.claims.model import Range
 from dmlcore.reproduce.paper import Paper, Parameters
 
 RIVALS = ("ASGD", "n-softsync", "n-softsync, 1/tau")
@@ -27,13 +28,7 @@ PROFILES = ("mild", "4x", "fluctuating")
 
 
 class DbsSgdParameters(Parameters):
-    """Parameters of notebooks/05_dbs_sgd.ipynb.
-
-    Args:
-        seeds: number of seeds.
-        workers: P, of the runs that train.
-        softsync: n of n-softsync.
-    """
+    """Parameters of notebooks/05_dbs_sgd.ipynb; `workers` is P of the runs that train, `softsync` n."""
 
     seeds: int = Field(5, ge=1)
     workers: int = Field(8, ge=4, multiple_of=4)
@@ -45,93 +40,76 @@ ACCURACY = "test accuracy after equal samples: DBS-SGD minus rival"
 OURS = "The same, each method at its own best learning rate"
 
 claim = partial(Claim, paper="dbs_sgd", unit="x")
+abstract = partial(claim, source="abstract")
+ours = partial(claim, source="ours")
 
 
-def _staleness(
-    name: str,
-    statement: str,
-    average: str,
-    source: Literal["abstract", "ours"],
-    least: float | None,
-    most: float,
-) -> Claim:
+def _staleness(name: str, statement: str, average: str, source: Any, expected: Range) -> Claim:
+    metric = f"staleness, {average}: DBS-SGD / ASGD"
     return claim(
-        id=f"D5-{name}",
-        statement=statement,
-        source=source,
-        metric=f"staleness, {average}: DBS-SGD / ASGD",
-        expected=(least, most),
-        parts=PROFILES,
+        id=f"D5-{name}", statement=statement, source=source, metric=metric, expected=expected, parts=PROFILES
     )
 
 
 CLAIMS = (
-    claim(
+    abstract(
         id="D1-paper",
         statement="The loss on MNIST is 60% less: all at the learning rate that suits DBS-SGD",
-        source="abstract",
         metric=LOSS,
         expected=(None, 0.4),
         parts=RIVALS,
     ),
-    claim(
+    ours(
         id="D1-fair",
         statement=OURS,
-        source="ours",
         metric=LOSS,
         expected=(None, 0.4),
         parts=CONTROLS,
     ),
-    claim(
+    abstract(
         id="D2-paper",
         statement="Accuracy on CIFAR-10 is 10 points higher: all at the learning rate that suits DBS-SGD",
-        source="abstract",
         metric=ACCURACY,
         expected=(10, None),
         unit="points",
         parts=RIVALS,
     ),
-    claim(
+    ours(
         id="D2-fair",
         statement=OURS,
-        source="ours",
         metric=ACCURACY,
         expected=(10, None),
         unit="points",
         parts=CONTROLS,
     ),
-    claim(
+    abstract(
         id="D2-loss",
         statement="The loss on CIFAR-10 is 10% less: all at the learning rate that suits DBS-SGD",
-        source="abstract",
         metric=LOSS,
         expected=(None, 0.9),
         parts=RIVALS,
     ),
-    claim(
+    abstract(
         id="D3",
         statement="The speed-up over one worker is not lower",
-        source="abstract",
         metric="samples per second: DBS-SGD / ASGD",
         expected=(0.98, None),
         parts=("4 workers", "8 workers", "16 workers"),
     ),
-    claim(
+    abstract(
         id="D4",
         statement="The curve is close to the synchronous one, each at its own best learning rate",
-        source="abstract",
         metric="largest distance of test accuracies in the second half of the samples",
         expected=(None, 2),
         unit="points",
     ),
-    _staleness("nodes", "The mean over nodes falls", "mean over nodes", "abstract", None, 0.9),
-    _staleness("gradients", "The mean over gradients does not", "mean over gradients", "ours", 0.98, 1.02),
-    _staleness("samples", "Nor that over samples", "mean over samples", "ours", 0.98, 1.02),
-    _staleness("maximum", "The maximum falls", "maximum", "ours", None, 0.9),
-    claim(
+    _staleness("nodes", "The mean over nodes falls", "mean over nodes", "abstract", (None, 0.9)),
+    _staleness("gradients", "The mean over gradients does not", "mean over gradients", "ours", (0.98, 1.02)),
+    _staleness("samples", "Nor that over samples", "mean over samples", "ours", (0.98, 1.02)),
+    _staleness("maximum", "The maximum falls", "maximum", "ours", (None, 0.9)),
+    ours(
         id="D5-model",
         statement="Staleness is t R - 1 for random constant speeds, with equal and with dynamic batches",
-        source="ours",
         metric="largest deviation of the means over nodes and over gradients",
         expected=(None, 2),
         unit="%",

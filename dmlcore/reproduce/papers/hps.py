@@ -26,13 +26,7 @@ LEAST, MOST = 1.4, 3.5  # times less, that the abstract reports
 
 
 class HpsParameters(Parameters):
-    """Parameters of notebooks/04_hps.ipynb.
-
-    Args:
-        seeds: number of seeds.
-        workers: n.
-        bits: k, of a value on its way.
-    """
+    """Parameters of notebooks/04_hps.ipynb; `workers` is n, `bits` is k of a value on its way."""
 
     seeds: int = Field(5, ge=1)
     workers: int = Field(8, ge=3)
@@ -42,65 +36,59 @@ class HpsParameters(Parameters):
 SOONER = "time to the target accuracy: rival / H-PS"
 
 claim = partial(Claim, paper="hps", unit="x")
+abstract = partial(claim, source="abstract")
+ours = partial(claim, source="ours")
 CLAIMS = (
-    claim(
+    abstract(
         id="H1-paper",
         statement="Training takes 1.4 to 3.5 times less than with others: all at the rate that suits H-PS",
-        source="abstract",
         metric=SOONER,
         expected=(LEAST, None),
         parts=RIVALS,
     ),
-    claim(
+    ours(
         id="H1-fair",
         statement="The same, each method at its own best learning rate of one grid",
-        source="ours",
         metric=SOONER,
         expected=(LEAST, None),
         parts=RIVALS,
     ),
-    claim(
+    abstract(
         id="H1-epoch",
         statement="An epoch takes 1.4 to 3.5 times less than with BSP",
-        source="abstract",
         metric="seconds per epoch: BSP / H-PS",
         expected=(LEAST, None),
     ),
-    claim(
+    abstract(
         id="H2",
         statement="Workers complete their tasks at the same time: their spread is at least halved",
-        source="abstract",
         metric="median spread of a round's finish times: equal batches / scheduled",
         expected=(2, None),
     ),
-    claim(
+    abstract(
         id="H3",
         statement="The pipeline lets workers compute for a larger share of the time",
-        source="abstract",
         metric="share of the time computing, with the pipeline minus without",
         expected=(0, None),
         unit="points",
     ),
-    claim(
+    abstract(
         id="H4-bytes",
         statement="Compressing to 8 bits leaves less than a third of the bytes",
-        source="abstract",
         metric="bytes of an update: 8 bits / 32 bits",
         expected=(None, 1 / 3),
     ),
-    claim(
+    ours(
         id="H4-accuracy",
         statement="It costs less than a point of accuracy after as many updates",
-        source="ours",
         metric="final accuracy, minus that with 32 bits",
         expected=(-1, None),
         unit="points",
         parts=tuple(f"{bits} bits" for bits in WIDTHS),
     ),
-    claim(
+    ours(
         id="H-model",
         statement="A round is (h + c) / max(1, c k / 32) times sooner than with BSP, without jitter",
-        source="ours",
         metric="largest deviation from the model, over h, c and k",
         expected=(None, 3),
         unit="%",

@@ -38,13 +38,7 @@ SOONER = "time to the target objective: rival / SSP, transient stragglers"
 
 
 class SSPParameters(Parameters):
-    """Parameters of notebooks/01_ssp.ipynb.
-
-    Args:
-        seeds: number of seeds.
-        staleness: s of the SSP that is compared with BSP and ASP, clocks.
-        workers: of the cluster.
-    """
+    """Parameters of notebooks/01_ssp.ipynb; `staleness` is s of the SSP that is compared, clocks."""
 
     seeds: int = Field(5, ge=1)
     staleness: int = Field(3, ge=1)
@@ -52,63 +46,58 @@ class SSPParameters(Parameters):
 
 
 claim = partial(Claim, paper="ssp")
+abstract = partial(claim, source="abstract")
+ours = partial(claim, source="ours")
 CLAIMS = (
-    claim(
+    abstract(
         id="S1",
         statement="No schedule breaks the bound: clock gap <= s, and every read holds all updates of clocks "
         "<= c - s - 1",
-        source="abstract",
         metric="tasks outside the read window, plus clocks of lead beyond s, over s in {0, 1, 3, 8}",
         expected=(0, 0),
         parts=("SSP", "ESSP"),
     ),
-    claim(
+    abstract(
         id="S2-paper",
         statement="SSP reaches a target objective sooner than BSP and fully asynchronous, "
         "all at the learning rate that suits BSP best",
-        source="abstract",
         metric=SOONER,
         expected=(1, None),
         unit="x",
         parts=RIVALS,
     ),
-    claim(
+    ours(
         id="S2-fair",
         statement="The same, each method at its own best learning rate of one grid",
-        source="ours",
         metric=SOONER,
         expected=(1, None),
         unit="x",
         parts=RIVALS,
     ),
-    claim(
+    ours(
         id="S2-links",
         statement="Where a transfer takes longer than a task, the cached copy makes SSP sooner than ASP",
-        source="ours",
         metric="time to the target objective: ASP / SSP with s = 8; digits, 100 ms a transfer",
         expected=(1, None),
         unit="x",
         parts=("one rate for all", "each at its best rate"),
     ),
-    claim(
+    ours(
         id="S2-topics",
         statement="However stale its counts, Gibbs sampling finds the true topics",
-        source="ours",
         metric="mean cosine of the true topics, which are bars, and those found",
         expected=(0.9, None),
         parts=("BSP", "SSP", "ASP"),
     ),
-    claim(
+    abstract(
         id="S3",
         statement="Workers spend a larger share of their time computing, the larger s is",
-        source="abstract",
         metric="smallest rise of the computing share between neighbours of s = 0, 1, 3, 8",
         expected=(0.001, None),
     ),
-    claim(
+    ours(
         id="S4",
         statement="The best s is interior: sooner than no staleness and than no bound",
-        source="ours",
         metric="time to the target: the better of the two ends / s between, best on the other seeds",
         expected=(1, None),
         unit="x",
@@ -116,44 +105,39 @@ CLAIMS = (
             f"{problem}, no bound {end}" for problem in (*PROBLEMS, "Lasso") for end in ("for SSP", "is ASP")
         ),
     ),
-    claim(
+    ours(
         id="S5",
         statement="With the step sizes of theorem 1, the regret of stale reads stays within its bound",
-        source="ours",
         metric="measured / bound, largest over s in {0, 1, 3, 8, 32} and P in {2, 8, 32}",
         expected=(None, 1),
         unit="x",
         parts=("regret", "distance to the optimum, as presumed", "updates that a read lacks or has early"),
     ),
-    claim(
+    ours(
         id="S6",
         statement="A persistent straggler leaves nothing to gain: the makespan is that of BSP for every s",
-        source="ours",
         metric="makespan of BSP / of SSP, largest over s = 1, 3, 8; one worker 3x slower, free links",
         expected=(0.98, 1.02),
         unit="x",
     ),
-    claim(
+    ours(
         id="S7-staleness",
         statement="ESSP's reads are fresher than SSP's at the same s",
-        source="ours",
         metric="mean clocks by which a read lags: SSP - ESSP",
         expected=(0.001, None),
         unit="clocks",
     ),
-    claim(
+    ours(
         id="S7-robustness",
         statement="ESSP bears larger steps than SSP at the same s",
-        source="ours",
         metric="learning rates of the grid at which the target is reached: ESSP - SSP",
         expected=(1, None),
         unit="rates",
         parts=PROBLEMS,
     ),
-    claim(
+    ours(
         id="S8",
         statement="The more workers, the larger SSP's lead over BSP",
-        source="ours",
         metric="time to the target: (BSP / best SSP) of 64 workers over that of 4; Lasso, transient "
         "stragglers, best s on the other seeds",
         expected=(1, None),
