@@ -13,11 +13,7 @@ from pathlib import Path
 def aside(path: Path) -> Iterator[Path]:
     """Lends a path to write to; when the block ends well, that file takes the place of `path` in one step.
 
-    Args:
-        path: the file to be; its folder is made if it is missing.
-
-    Yields:
-        A path `.NAME.PID.partial` in the same folder, removed if the block raises.
+    It is `.NAME.PID.partial` in the same folder, which is made if it is missing; removed if the block raises.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -29,12 +25,7 @@ def aside(path: Path) -> Iterator[Path]:
 
 
 def write(path: Path, text: str) -> None:
-    """Writes a text file as UTF-8, whole or not at all.
-
-    Args:
-        path: the file; its folder is made if it is missing.
-        text: all of its content.
-    """
+    """Writes a text file as UTF-8, whole or not at all; its folder is made if it is missing."""
     with aside(path) as partial:
         partial.write_text(text, encoding="utf-8", newline="\n")
 

@@ -25,11 +25,8 @@ def hardware() -> dict[str, str | int]:
     """
     jax = sys.modules.get("jax")
     device = jax.devices()[0].device_kind if jax else "not used"
-    return {"cores": _cores(), "cpu": _cpu(), "device": device}
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {"cores": cores, "cpu": _cpu(), "device": device}
 
 
 def _cpu() -> str:

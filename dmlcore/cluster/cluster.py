@@ -112,16 +112,12 @@ class Cluster:
 
         check_jitter("jitter", jitter)
         check_jitter("latency_jitter", latency_jitter)
+        finite = {"low": 0, "high": 1e300}
+        overheads, latencies = each("overhead", overhead, **finite), each("latency", latency, **finite)
+        bandwidths = each("bandwidth", bandwidth, above=0)
+        pulling = None if pull_latency is None else each("pull_latency", pull_latency, **finite)
         return cls(
-            speeds,
-            each("overhead", overhead, low=0, high=1e300),
-            each("latency", latency, low=0, high=1e300),
-            each("bandwidth", bandwidth, above=0),
-            jitter,
-            latency_jitter,
-            pull_latency_seconds=None
-            if pull_latency is None
-            else each("pull_latency", pull_latency, low=0, high=1e300),
+            speeds, overheads, latencies, bandwidths, jitter, latency_jitter, pull_latency_seconds=pulling
         )
 
     @classmethod
@@ -193,12 +189,7 @@ class Cluster:
         return dataclasses.replace(self, stragglers=(*self.stragglers, episodes))
 
     def with_speed_change(
-        self,
-        slowdown: float,
-        *,
-        clock: int,
-        until: int | None = None,
-        workers: Sequence[int] | None = None,
+        self, slowdown: float, *, clock: int, until: int | None = None, workers: Sequence[int] | None = None
     ) -> Cluster:
         """Returns this cluster with a change of speed added: at a known task, not by chance.
 
@@ -265,16 +256,13 @@ class Cluster:
             return str(values[0]) if same and math.isinf(values[0]) else values[0] if same else list(values)
 
         names = ("samples_per_second", "overhead_seconds", "latency_seconds", "bandwidth_bytes_per_second")
+        pulling = self.pull_latency_seconds
         return {
             "num_workers": self.num_workers,
             **{name: short(getattr(self, name)) for name in names},
             "jitter": show_jitter(self.jitter),
             "latency_jitter": show_jitter(self.latency_jitter),
-            **(
-                {}
-                if self.pull_latency_seconds is None
-                else {"pull_latency_seconds": short(self.pull_latency_seconds)}
-            ),
+            **({"pull_latency_seconds": short(pulling)} if pulling is not None else {}),
             "stragglers": [dataclasses.asdict(each) for each in self.stragglers],
             **({"changes": [each.describe() for each in self.changes]} if self.changes else {}),
             **({"faults": self.faults.describe()} if self.faults.events else {}),
@@ -285,18 +273,15 @@ class Cluster:
 
     def __repr__(self) -> str:
         low, high = min(self.samples_per_second), max(self.samples_per_second)
-        parts = [
-            f"{self.num_workers} workers",
-            f"{low:g}" + (f"-{high:g}" if high > low else "") + " samples/s",
-        ]
+        speeds = f"{low:g}" + (f"-{high:g}" if high > low else "")
+        parts = [f"{self.num_workers} workers", f"{speeds} samples/s"]
         parts += [f"overhead {max(self.overhead_seconds):g} s"] * any(self.overhead_seconds)
         latency, pulling = max(self.latency_seconds), max(self.pull_latency_seconds or self.latency_seconds)
         if latency == pulling:
             parts += [f"latency {latency:g} s"] * (latency > 0)
         else:
-            parts += [
-                f"latency {time:g} s {way}" for time, way in ((latency, "up"), (pulling, "down")) if time
-            ]
+            ways = ((latency, "up"), (pulling, "down"))
+            parts += [f"latency {time:g} s {way}" for time, way in ways if time]
         slowest_link = min(self.bandwidth_bytes_per_second)
         parts += [f"{slowest_link:g} B/s"] * (slowest_link < math.inf)
         parts += [f"jitter={show_jitter(self.jitter)}"] * (self.jitter is not None)

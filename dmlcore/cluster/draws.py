@@ -38,10 +38,6 @@ class Draws:
 
     Blocks of workers and clocks are drawn at once when first asked for. Not to be shared by threads.
 
-    Args:
-        cluster: whose times.
-        seed: of all that is drawn, >= 0.
-
     Example:
         >>> draws = Draws(Cluster.uniform(2, samples_per_second=100, overhead=1.0), seed=0)
         >>> draws.compute_seconds(0, 0, 50)

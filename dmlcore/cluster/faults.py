@@ -5,9 +5,10 @@ Each push counts once for its (worker, clock), and no worker waits for one that 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,30 +148,22 @@ class Faults:
                 copies.append(fault.seconds)
         return [delay, *copies]
 
-    _of_push: dict[tuple[int, int], list[Any]] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        of_push: dict[tuple[int, int], list[Any]] = {}
+    @functools.cached_property
+    def _of_push(self) -> dict[tuple[int, int], list[Any]]:
+        found: dict[tuple[int, int], list[Any]] = {}
         for fault in self.events:
             if isinstance(fault, LostPush | DoubledPush):
-                of_push.setdefault((fault.worker, fault.clock), []).append(fault)
-        object.__setattr__(self, "_of_push", of_push)
+                found.setdefault((fault.worker, fault.clock), []).append(fault)
+        return found
 
 
 class Incident(NamedTuple):
-    """Something that an engine does at a time, in the order of time.
+    """Something that an engine does at a time, in the order of time."""
 
-    Args:
-        time: seconds from the start of the run.
-        kind: "leave", "join", "freeze" (a worker), "down" (the server).
-        worker: its number; -1: the server.
-        seconds: how long it takes, of "freeze" and "down".
-    """
-
-    time: float
-    kind: str
-    worker: int
-    seconds: float
+    time: float  # seconds from the start of the run
+    kind: str  # "leave", "join", "freeze" (a worker), "down" (the server)
+    worker: int  # its number; -1: the server
+    seconds: float = 0.0  # how long it takes, of "freeze" and "down"
 
 
 def incidents(faults: Faults) -> list[Incident]:
@@ -183,15 +176,15 @@ def incidents(faults: Faults) -> list[Incident]:
     back = 0.0  # when the server is
     for fault in sorted(faults.events, key=lambda fault: getattr(fault, "time", 0.0)):
         if isinstance(fault, Crash):
-            found.append(Incident(fault.time, "leave", fault.worker, 0.0))
+            found.append(Incident(fault.time, "leave", fault.worker))
             if fault.seconds < math.inf:
-                found.append(Incident(fault.time + fault.seconds, "join", fault.worker, 0.0))
+                found.append(Incident(fault.time + fault.seconds, "join", fault.worker))
         elif isinstance(fault, Hang):
             found.append(Incident(fault.time, "freeze", fault.worker, fault.seconds))
             if fault.seconds > faults.patience_seconds:
-                found.append(Incident(fault.time + faults.patience_seconds, "leave", fault.worker, 0.0))
+                found.append(Incident(fault.time + faults.patience_seconds, "leave", fault.worker))
                 if fault.seconds < math.inf:
-                    found.append(Incident(fault.time + fault.seconds, "join", fault.worker, 0.0))
+                    found.append(Incident(fault.time + fault.seconds, "join", fault.worker))
         elif isinstance(fault, ServerCrash) and fault.time >= back:
             back = fault.time + fault.seconds
             found.append(Incident(fault.time, "down", -1, fault.seconds))

@@ -15,11 +15,7 @@ from dmlcore import checks
 class Stragglers:
     """Slow episodes: a Markov chain over a worker's tasks that switches between normal and slow.
 
-    Args:
-        slowdown: factor on the time of a task in a slow episode, >= 1.
-        fraction: long-run share of tasks that are slow, 0 to 1; 1 is a persistent straggler.
-        mean_tasks: mean length of a slow episode, tasks, >= 1.
-        workers: which workers have them; None: all.
+    Args are those of `Cluster.with_stragglers`.
     """
 
     slowdown: float
@@ -35,11 +31,7 @@ class Stragglers:
 class SpeedChange:
     """From a known task on, a worker's tasks take another time.
 
-    Args:
-        slowdown: factor on the time of a task meanwhile, > 0; below 1 the worker is faster.
-        clock: number of the first task that it holds for.
-        until: number of the first task that it holds for no more; infinity: it lasts.
-        workers: whose speed changes; None: all workers'.
+    Args are those of `Cluster.with_speed_change`; `until` is infinite where the change lasts.
     """
 
     slowdown: float

@@ -32,13 +32,7 @@ class Source(NamedTuple):
 
 
 def fetch(source: Source) -> dict[str, Path]:
-    """Returns the path of each file of a dataset, downloading what is nowhere on this machine.
-
-    Args:
-        source: the files, their checksums and their addresses.
-
-    Returns:
-        File name -> path; every file has the checksum that `source` states.
+    """Returns the path of each file of a dataset by name, downloading what is nowhere on this machine.
 
     Raises:
         ValueError: a file is there but damaged; the message says which and what to do.
@@ -68,10 +62,6 @@ def check(paths: Mapping[str, Path], sha256: Mapping[str, str]) -> None:
 
 def download(source: Source, cache: Path) -> None:
     """Puts the files of `source` below `cache`: all of them, complete and checked, or none.
-
-    Args:
-        source: the files, their checksums and their addresses.
-        cache: the folder that holds one folder per dataset; made where it is missing.
 
     Raises:
         ConnectionError: no address delivered the files; each is named with the reason.

@@ -17,13 +17,6 @@ CIFAR_RECORD = 1 + 3 * 32 * 32
 def parse_idx(content: bytes, name: str = "IDX data") -> np.ndarray:
     """Reads the IDX format of unsigned bytes: two zero bytes, type 8, number of axes, axes, then the values.
 
-    Args:
-        content: the file, not compressed.
-        name: what errors call it.
-
-    Returns:
-        The array, uint8, of the shape that the header states.
-
     Raises:
         ValueError: not IDX of unsigned bytes, or more or fewer values than the header states.
 
@@ -46,11 +39,7 @@ def parse_idx(content: bytes, name: str = "IDX data") -> np.ndarray:
 
 
 def decompressed(path: Path) -> bytes:
-    """Returns the content of a file that is compressed with gzip.
-
-    Raises:
-        ValueError: the compressed file is damaged.
-    """
+    """Returns the content of a file that is compressed with gzip; raises ValueError where it is damaged."""
     try:
         return gzip.decompress(path.read_bytes())
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -58,23 +47,12 @@ def decompressed(path: Path) -> bytes:
 
 
 def read_idx(path: Path) -> np.ndarray:
-    """Reads an IDX file that is compressed with gzip; see `parse_idx`.
-
-    Raises:
-        ValueError: as `parse_idx`, or the compressed file is damaged.
-    """
+    """Reads an IDX file that is compressed with gzip; raises ValueError where it is damaged."""
     return parse_idx(decompressed(path), str(path))
 
 
 def parse_cifar(content: bytes, name: str = "CIFAR-10 data") -> tuple[np.ndarray, np.ndarray]:
-    """Reads the binary (not pickled) version of CIFAR-10.
-
-    Args:
-        content: the file, any number of records.
-        name: what errors call it.
-
-    Returns:
-        Images (N, 32, 32, 3) and labels (N,) in 0..9, both uint8.
+    """Reads records of the binary version of CIFAR-10: images (N, 32, 32, 3), labels (N,) in 0..9, uint8.
 
     Raises:
         ValueError: the length is not a multiple of a record's, or a label is above 9.
@@ -96,13 +74,7 @@ def parse_cifar(content: bytes, name: str = "CIFAR-10 data") -> tuple[np.ndarray
 
 
 def read_ratings(path: Path) -> pd.DataFrame:
-    """Reads a MovieLens table `userId,movieId,rating,timestamp`.
-
-    Args:
-        path: the CSV file.
-
-    Returns:
-        Columns userId and movieId (int64) and rating (float64, stars), rows in the order of the file.
+    """Reads userId, movieId (int64) and rating (float64, stars) of a MovieLens CSV file, row by row.
 
     Raises:
         ValueError: other columns, cells that are not numbers, or ratings outside 0.5 to 5 stars.

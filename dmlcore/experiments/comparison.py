@@ -51,8 +51,7 @@ def compare(
         cluster: on what.
         optimizer: for the methods that bring none.
         seeds: of the runs.
-        until: as for `train`.
-        eval_every: as for `train`.
+        until, eval_every: as for `train`.
         executor: "threads" of this process, or "ray", which spreads methods and seeds over a Ray cluster: the
             one that is connected or that RAY_ADDRESS names, else a local one. The same frame either way;
             engines with a real clock run on "threads" only, one run after the other.
@@ -101,12 +100,7 @@ def sweep(
         optimizer: learning rate -> optax optimizer, such as `optax.sgd`.
         learning_rates: the grid.
         seeds: of the runs.
-        until: as for `train`.
-        eval_every: as for `train`.
-        executor: "threads" of this process, or "ray", which spreads methods and seeds over a Ray cluster: the
-            one that is connected or that RAY_ADDRESS names, else a local one. The same frame either way;
-            engines with a real clock run on "threads" only, one run after the other.
-        **options: as for `compare`.
+        until, eval_every, executor, **options: as for `compare`.
 
     Returns:
         A frame with the columns method, learning_rate, seed and those of `Run.history`.
@@ -121,22 +115,12 @@ def sweep(
         >>> runs.groupby("learning_rate").size().to_dict()
         {0.1: 2, 0.2: 2}
     """
-    rates = [
-        checks.real("learning_rates", rate, above=0) for rate in several("learning_rates", learning_rates)
-    ]
+    name, allowed = "learning_rates", "a function of the learning rate, such as optax.sgd"
+    rates = [checks.real(name, rate, above=0) for rate in several(name, learning_rates)]
     if not callable(optimizer):
-        checks.fail("optimizer", optimizer, "a function of the learning rate, such as optax.sgd")
-    return _run_all(
-        methods,
-        problem,
-        cluster,
-        {rate: optimizer(rate) for rate in rates},
-        seeds,
-        until,
-        eval_every,
-        executor,
-        options,
-    )
+        checks.fail("optimizer", optimizer, allowed)
+    made: dict[float | None, Any] = {rate: optimizer(rate) for rate in rates}
+    return _run_all(methods, problem, cluster, made, seeds, until, eval_every, executor, options)
 
 
 def _run_all(
@@ -155,8 +139,7 @@ def _run_all(
     for optimizer in optimizers.values():
         check_optimizer(optimizer, problem)
     seeds = [check_seed("seeds", seed) for seed in several("seeds", seeds)]
-    if not isinstance(methods, Mapping) or not methods:
-        checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")
+    check_methods(methods)
     if options.get("checkpoint") is not None:
         checks.fail("checkpoint", options["checkpoint"], "none: single runs of `train` keep one")
     if "seed" in options:
@@ -177,15 +160,11 @@ def _run_all(
     if executor == "ray":
         found = spread(_histories, work, items)
     elif engine.record is not None or engine.driver is not None:
-        found = [
-            _histories(work, item) for item in items
-        ]  # one after the other: each has the machine to itself
+        found = [_histories(work, item) for item in items]  # in turn: each has the machine to itself
     elif jax.default_backend() != "cpu":
-        lanes = {
-            name: _side_by_side(work, [item for run, item in zip(runs, items, strict=True) if run[0] == name])
-            for name in each
-        }
-        found = [lanes[name][i] for i in range(len(seeds)) for name in each]
+        # `items` has the methods in turn: every len(each)-th is of one method.
+        lanes = [_side_by_side(work, items[first :: len(each)]) for first in range(len(each))]
+        found = [of_run for of_seed in zip(*lanes, strict=True) for of_run in of_seed]
     else:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             found = _map(pool, functools.partial(_histories, work), items)
@@ -215,11 +194,8 @@ Item = tuple[RunSpec, Any]  # a run, and its method's own optimizer or None
 def run_options() -> list[str]:
     """Returns the names of options that runs of a comparison share: those of `RunSpec.checked`."""
     given = inspect.signature(RunSpec.checked).parameters.values()
-    return [
-        each.name
-        for each in given
-        if each.kind is each.KEYWORD_ONLY and each.name not in ("seed", "parameter_bytes", "tensor_sizes")
-    ]
+    own = ("seed", "parameter_bytes", "tensor_sizes")
+    return [each.name for each in given if each.kind is each.KEYWORD_ONLY and each.name not in own]
 
 
 def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
@@ -263,6 +239,12 @@ def _map(pool: ThreadPoolExecutor, function: Callable[[Any], T], items: Iterable
             return function(item)
 
     return list(pool.map(task, items))
+
+
+def check_methods(methods: Any) -> None:
+    """Raises ValueError unless `methods` is a mapping with an entry."""
+    if not isinstance(methods, Mapping) or not methods:
+        checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")
 
 
 def _method(name: str, given: Policy | Method, problem: Problem) -> Method:

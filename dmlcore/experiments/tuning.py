@@ -1,4 +1,4 @@
-"""Learning rates: each method at its own best, found by walking outwards until it is no more at an end."""
+"""Learning rates: extends each method's grid until its best rate is interior."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pandas as pd
 from dmlcore import checks
 from dmlcore.checks import check_kind, several
 from dmlcore.cluster import Cluster
-from dmlcore.experiments.comparison import sweep
+from dmlcore.experiments.comparison import check_methods, sweep
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import metrics
 from dmlcore.types import Method, Policy
@@ -35,9 +35,9 @@ def tune(
 ) -> pd.DataFrame:
     """Compares methods, each at the learning rates around its own best.
 
-    From `start` each method goes on to the next larger and smaller rate until the best one, by
-    `metrics.best_learning_rate`, has a worse one on either side. So no method's best is at an end of what was
-    tried, however far apart the methods' rates are, and `metrics.fair` of the frame is a fair comparison.
+    Each method's grid begins at `start` and is extended until the best rate, by
+    `metrics.best_learning_rate`, is interior. So `metrics.fair` of the frame is a fair comparison, however
+    far apart the methods' rates are.
 
     Args:
         methods: name -> policy, or a `Method` without an optimizer.
@@ -68,8 +68,7 @@ def tune(
         >>> bool(rates[0] < metrics.best_learning_rate(runs, "loss", 2.0)["BSP"] < rates[-1])
         True
     """
-    if not isinstance(methods, Mapping) or not methods:
-        checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")
+    check_methods(methods)
     for name, method in methods.items():
         if isinstance(method, Method) and method.optimizer is not None:
             checks.fail(f"methods[{name!r}]", method, "one without an optimizer of its own")
@@ -101,8 +100,10 @@ def tune(
         if not untried:
             break
     if untried:
-        text = f"tune: after {steps} steps the best rate is at an end of those tried for {', '.join(untried)}"
-        warnings.warn(text, stacklevel=2)
+        names = ", ".join(untried)
+        warnings.warn(
+            f"tune: after {steps} steps the best rate is at an end of those tried for {names}", stacklevel=2
+        )
     every = pd.concat(runs, ignore_index=True)
     reached = np.isfinite(metrics.time_to(every, metric, target, below=below)).groupby("method").any()
     if not reached.all():

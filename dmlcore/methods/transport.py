@@ -20,9 +20,6 @@ def _codec(name: str, codec: Any) -> Codec | None:
 def plain() -> Transport:
     """Parameters travel to the worker and gradients to the server as they are.
 
-    Returns:
-        The transport.
-
     Example:
         >>> plain().push_bytes(4096)
         4096

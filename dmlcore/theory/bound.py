@@ -11,33 +11,21 @@ from dmlcore import checks
 
 
 class Constants(NamedTuple):
-    """What the bound knows of a problem and a step. They are rarely known: what uses them is an oracle.
+    """What the bound knows of a problem and a step. They are rarely known: what uses them is an oracle."""
 
-    Args:
-        learning_rate: eta, > 0.
-        smoothness: L, the gradient's Lipschitz constant, > 0.
-        strong_convexity: c, with eta c < 1, > 0.
-        gradient_variance: sigma^2, of one sample's gradient, >= 0.
-    """
-
-    learning_rate: float
-    smoothness: float
-    strong_convexity: float
-    gradient_variance: float
+    learning_rate: float  # eta, > 0
+    smoothness: float  # L, the gradient's Lipschitz constant, > 0
+    strong_convexity: float  # c, with eta c < 1, > 0
+    gradient_variance: float  # sigma^2, of one sample's gradient, >= 0
 
     def checked(self) -> Constants:
-        """Returns these constants.
-
-        Raises:
-            ValueError: one is out of range.
-        """
+        """Returns these constants; raises ValueError where one is out of range."""
         for name, value in zip(self._fields[:3], self[:3], strict=True):
             checks.real(name, value, above=0, high=1e300)
         checks.real("gradient_variance", self.gradient_variance, low=0, high=1e300)
         if self.learning_rate * self.strong_convexity >= 1:
-            checks.fail(
-                "learning_rate", self.learning_rate, f"< {1 / self.strong_convexity:g}, which is 1 / c"
-            )
+            allowed = f"< {1 / self.strong_convexity:g}, which is 1 / c"
+            checks.fail("learning_rate", self.learning_rate, allowed)
         return self
 
 

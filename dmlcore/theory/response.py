@@ -53,9 +53,6 @@ def exponential(communication_rate: float, sample_rate: float) -> Response:
         communication_rate: of X, 1 / seconds, > 0; infinity: no communication.
         sample_rate: samples per second, > 0.
 
-    Returns:
-        The law.
-
     Raises:
         ValueError: a rate is not > 0.
 
@@ -65,24 +62,17 @@ def exponential(communication_rate: float, sample_rate: float) -> Response:
         (1.0, 1.0)
     """
     x, y = _rates(communication_rate, sample_rate)
-    return Response(
-        f"exponential({x:g}, {y:g})",
-        x,
-        lambda b: stats.expon(scale=b / y),
-        lambda t, b: two_exponentials(t, x, y / b),
-    )
+    name = f"exponential({x:g}, {y:g})"
+    return Response(name, x, lambda b: stats.expon(scale=b / y), lambda t, b: two_exponentials(t, x, y / b))
 
 
 def shifted(communication_rate: float, sample_rate: float, seconds_per_sample: float) -> Response:
     """Y(b) ~ b * seconds_per_sample + Exp(sample_rate / b): no worker is faster than the shift.
 
     Args:
-        communication_rate: of X, 1 / seconds, > 0; infinity: no communication.
+        communication_rate: as for `exponential`.
         sample_rate: of the random part, samples per second, > 0.
         seconds_per_sample: of the fixed part, >= 0.
-
-    Returns:
-        The law.
 
     Raises:
         ValueError: a rate is not > 0, or the shift is negative.
@@ -106,11 +96,7 @@ def erlang(communication_rate: float, sample_rate: float) -> Response:
     """Y(b) ~ Erlang(b, sample_rate): every sample takes its own Exp(sample_rate).
 
     Args:
-        communication_rate: of X, 1 / seconds, > 0; infinity: no communication.
-        sample_rate: samples per second, > 0.
-
-    Returns:
-        The law.
+        communication_rate, sample_rate: as for `exponential`.
 
     Raises:
         ValueError: a rate is not > 0.
@@ -142,9 +128,6 @@ def fit_response(
         communication: measured X, seconds, at least one.
         computation: measured Y(b), seconds, at least one.
         batch_size: b of all of them.
-
-    Returns:
-        The law.
 
     Raises:
         ValueError: there are no such law or no times, or computing took none.

@@ -13,57 +13,36 @@ from dmlcore.theory.bound import Constants, decay, floor
 
 
 class Phase(NamedTuple):
-    """A stretch of time with one k and one batch size.
+    """A stretch of time with one k and one batch size."""
 
-    Args:
-        start: seconds.
-        k: workers that a round waits for.
-        batch_size: b, samples of every worker's task.
-        round_seconds: mu(k, b).
-        floor: phi(k, b), excess loss.
-        error: the bound at `start`, excess loss.
-    """
-
-    start: float
-    k: int
-    batch_size: int
-    round_seconds: float
-    floor: float
-    error: float
+    start: float  # seconds
+    k: int  # workers that a round waits for
+    batch_size: int  # b, samples of every worker's task
+    round_seconds: float  # mu(k, b)
+    floor: float  # phi(k, b), excess loss
+    error: float  # the bound at `start`, excess loss
 
 
 class Account(NamedTuple):
     """What it takes to bring the bound down to a target.
 
-    Args:
-        seconds: until then; infinite where the bound never gets there, and so are the rest.
-        rounds: until then.
-        used_samples: k b a round: gradients that count.
-        assigned_samples: n b a round: gradients that workers begin.
-        uplinks: k a round: gradients sent that count.
-        downlinks: n a round: broadcasts of the parameters.
+    All are infinite where the bound never gets there.
     """
 
     seconds: float
     rounds: float
-    used_samples: float
-    assigned_samples: float
-    uplinks: float
-    downlinks: float
+    used_samples: float  # k b a round: gradients that count
+    assigned_samples: float  # n b a round: gradients that workers begin
+    uplinks: float  # k a round: gradients sent that count
+    downlinks: float  # n a round: broadcasts of the parameters
 
 
 class Schedule(NamedTuple):
-    """Phases, one after the other, and the bound along them.
+    """Phases, one after the other, and the bound along them."""
 
-    Args:
-        phases: at least one; the last never ends.
-        num_workers: n.
-        decay: alpha, of a round.
-    """
-
-    phases: tuple[Phase, ...]
-    num_workers: int
-    decay: float
+    phases: tuple[Phase, ...]  # at least one; the last never ends
+    num_workers: int  # n
+    decay: float  # alpha, of a round
 
     def at(self, seconds: float) -> Phase:
         """Returns the phase that runs at a time."""

@@ -46,11 +46,7 @@ def regret_bound(distance: float, lipschitz: float, staleness: int, num_workers:
     something from T > 16 (s + 1) P on.
 
     Args:
-        distance: F, as in `regret_rates`.
-        lipschitz: L.
-        staleness: s, clocks.
-        num_workers: P.
-        steps: T.
+        distance, lipschitz, staleness, num_workers, steps: F, L, s, P and T, as for `regret_rates`.
 
     Raises:
         ValueError: an argument outside its range.

@@ -13,9 +13,6 @@ def accounts(trace: Trace) -> pd.DataFrame:
 
     What an update sets off, such as the next round's broadcast, counts with the version after it.
 
-    Args:
-        trace: of a run.
-
     Returns:
         A frame with one row for each of U + 1 versions: `time`, seconds; `samples`, those in updates;
         `assigned_samples`, those of all tasks begun, also where they were cancelled or lost; `uplinks`,

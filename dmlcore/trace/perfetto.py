@@ -33,9 +33,6 @@ def to_perfetto(trace: Trace) -> dict[str, Any]:
 
     Guarantees: slices on one track never overlap; times are whole nanoseconds, written in microseconds.
 
-    Args:
-        trace: any trace.
-
     Returns:
         A dictionary of plain values, ready for `json.dump`.
 
@@ -53,14 +50,7 @@ def to_perfetto(trace: Trace) -> dict[str, Any]:
 
 
 def write(trace: Trace, path: str | os.PathLike[str]) -> Path:
-    """Writes a trace as a JSON file for Perfetto: aside, then renamed, so that no one sees half of it.
-
-    Args:
-        trace: any trace.
-        path: where to, such as `run.json`.
-
-    Returns:
-        The path.
+    """Writes a trace as a JSON file for Perfetto, whole or not at all, and returns its path.
 
     >>> import tempfile
     >>> import dmlcore as dml
@@ -83,9 +73,8 @@ def _slices(trace: Trace) -> pd.DataFrame:
     phases = metrics.phases(trace)
     process = phases["worker"] + SERVER + 1
     start, end = _nanoseconds(phases["start"]), _nanoseconds(phases["end"])
-    return phases.assign(
-        pid=process, tid=_track(process, phases["kind"].map(TRACKS)), start=start, duration=end - start
-    )
+    track = _track(process, phases["kind"].map(TRACKS))
+    return phases.assign(pid=process, tid=track, start=start, duration=end - start)
 
 
 def _track(process: Any, track: Any) -> Any:
@@ -104,9 +93,8 @@ def _names(trace: Trace) -> list[dict[str, Any]]:
     for worker in range(trace.num_workers):
         pid = worker + SERVER + 1
         events.append(named("process_name", f"worker {worker}", pid))
-        events += [
-            named("thread_name", name, pid, _track(pid, track)) for track, name in enumerate(TRACK_NAMES)
-        ]
+        tracks = enumerate(TRACK_NAMES)
+        events += [named("thread_name", name, pid, _track(pid, track)) for track, name in tracks]
     return events
 
 

@@ -13,18 +13,7 @@ from dmlcore.trace.trace import TASK_COLUMNS, UPDATE_COLUMNS
 
 
 class Task(NamedTuple):
-    """A task as an engine records it, by the columns of `Trace.tasks`; its update and weight come later.
-
-    Args:
-        worker: 0-based.
-        clock: number of the worker's task, 0-based.
-        batch_size: samples.
-        version_read: version that the worker pulled last.
-        pull_start: seconds; NaN where the worker went on with its cached copy.
-        compute_start: seconds.
-        compute_end: seconds.
-        push_end: when it arrived, seconds; NaN where it never did.
-    """
+    """A task as an engine records it, by the columns of `Trace.tasks`; its update and weight come later."""
 
     worker: int
     clock: int
@@ -37,11 +26,7 @@ class Task(NamedTuple):
 
 
 class Rows:
-    """Reads rows of a record, which are plain tuples for speed, as what they are: each a `Task`.
-
-    Args:
-        record: the rows; it may grow.
-    """
+    """Reads rows of a record, which are plain tuples for speed and may grow, each as a `Task`."""
 
     def __init__(self, record: Sequence[tuple[Any, ...]]):
         self._record = record

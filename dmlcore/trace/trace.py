@@ -71,12 +71,8 @@ class Trace:
                 task twice, a version read that did not exist yet, a weight that is not finite, counts that
                 do not add up, or a cached copy without the update that it must hold.
         """
-        for frame, wanted, what in (
-            (self.tasks, TASK_COLUMNS, "tasks"),
-            (self.updates, UPDATE_COLUMNS, "updates"),
-        ):
-            missing = [name for name in wanted if name not in frame]
-            if missing:
+        for what, wanted in (("tasks", TASK_COLUMNS), ("updates", UPDATE_COLUMNS)):
+            if missing := [name for name in wanted if name not in getattr(self, what)]:
                 raise ValueError(f"trace.{what}: columns {missing} are missing")
         # Arrays, since many a trace is short, and every operation on a frame takes as long as all of these.
         columns: list[np.ndarray] = [np.asarray(self.tasks[name]) for name in TASK_COLUMNS]
@@ -156,9 +152,8 @@ class Trace:
         """
         path = Path(path)
         times = np.append(self.updates["time"].to_numpy(), np.nan)
-        table = pa.Table.from_pandas(
-            self.tasks.assign(update_time=times[self.tasks["update"]]), preserve_index=False
-        )
+        tasks = self.tasks.assign(update_time=times[self.tasks["update"]])
+        table = pa.Table.from_pandas(tasks, preserve_index=False)
         metadata = json.dumps(self.metadata, sort_keys=True).encode()
         table = table.replace_schema_metadata({METADATA_KEY: metadata, DIGEST_KEY: _digest(table, metadata)})
         with files.aside(path) as partial:
@@ -189,12 +184,9 @@ class Trace:
             frame = table.replace_schema_metadata(None).to_pandas()
             tasks = frame[list(TASK_COLUMNS)].astype(TASK_COLUMNS)
             applied = frame[frame["update"] >= 0].groupby("update")
+            made, counts = applied["update_time"].first(), applied.size()
             updates = pd.DataFrame(
-                {
-                    "time": applied["update_time"].first(),
-                    "num_tasks": applied.size(),
-                    "samples": applied["batch_size"].sum(),
-                }
+                {"time": made, "num_tasks": counts, "samples": applied["batch_size"].sum()}
             )
             return cls(tasks, updates.astype(UPDATE_COLUMNS).reset_index(drop=True), metadata).validate()
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:

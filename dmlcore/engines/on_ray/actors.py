@@ -30,11 +30,7 @@ ATTEMPTS_PER_LIFE = 2**32
 
 
 class Wire:
-    """Messages with parameters and gradients as flat buffers, an optimizer's state leaf by leaf; and back.
-
-    Args:
-        stepper: whose parameters and optimizer state travel.
-    """
+    """Messages with parameters and gradients as flat buffers, an optimizer's state leaf by leaf; and back."""
 
     def __init__(self, stepper: Stepper):
         params, self._optimizer_state = stepper.start()
@@ -46,9 +42,8 @@ class Wire:
             return message._replace(gradient=np.asarray(ravel_pytree(message.gradient)[0]))
         if isinstance(message, Assignment) and message.state is not None:
             params, optimizer_state = message.state
-            return message._replace(
-                state=(np.asarray(ravel_pytree(params)[0]), plain_leaves(optimizer_state))
-            )
+            flat = np.asarray(ravel_pytree(params)[0])
+            return message._replace(state=(flat, plain_leaves(optimizer_state)))
         return message
 
     def unpack(self, message: Any) -> Any:
@@ -62,17 +57,11 @@ class Wire:
 
 
 class Task(NamedTuple):
-    """A job as it is sent to actors.
+    """A job as it is sent to actors."""
 
-    Args:
-        reference: to the problem, in a list, where Ray leaves it a reference.
-        job: all else.
-        config: settings of JAX on which numbers depend.
-    """
-
-    reference: list[Any]
-    job: Job
-    config: dict[str, Any]
+    reference: list[Any]  # to the problem, in a list, where Ray leaves it a reference
+    job: Job  # all else
+    config: dict[str, Any]  # settings of JAX on which numbers depend
 
     @classmethod
     def pack(cls, job: Job, actors: Actors) -> Task:
@@ -87,21 +76,24 @@ class Task(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def fetched(reference: Any) -> Any:
-    """Returns what Ray's store holds: to an actor that is used again the same object, so that what it has
-    compiled is used again too."""
+    """Returns what Ray's store holds; an actor gets the same object again, and compiles nothing anew."""
     return installed().get(reference)
 
 
-class WorkerActor:
-    """A worker as an actor: `run` in one thread, messages come in on the other."""
+class Receiver:
+    """An actor: its method `run` has one thread, messages come in on the other."""
 
     def __init__(self) -> None:
         self._inbox: queue.Queue = queue.Queue()
         self._wire: Any = None
 
     def receive(self, message: Any) -> None:
-        """Takes a message of the server."""
+        """Takes a message."""
         self._inbox.put(self._wire.unpack(message))
+
+
+class WorkerActor(Receiver):
+    """A worker as an actor."""
 
     def run(self, task: Task, worker: int, server: Any, sizes: tuple[int, ...], hire: int) -> None:
         """Works until it is told to stop."""
@@ -122,14 +114,7 @@ class WorkerActor:
 
 
 class RayCrew:
-    """Workers as actors, as the server's actor reaches them.
-
-    Args:
-        task: what to run.
-        server: handle of the server.
-        wire: packs messages.
-        idle: actors of an earlier run.
-    """
+    """Workers as actors, as the server's actor reaches them; `idle` are actors of an earlier run."""
 
     def __init__(self, task: Task, server: Any, wire: Wire, idle: list[Any]):
         self._task, self._server, self._wire, self._idle = task, server, wire, idle
@@ -188,16 +173,8 @@ class RayCrew:
         return [*self._workers.values(), *self._idle]
 
 
-class ServerActor:
-    """The server as an actor: `run` in one thread, pushes come in on the other."""
-
-    def __init__(self) -> None:
-        self._inbox: queue.Queue = queue.Queue()
-        self._wire: Any = None
-
-    def receive(self, message: Any) -> None:
-        """Takes a message of a worker."""
-        self._inbox.put(self._wire.unpack(message))
+class ServerActor(Receiver):
+    """The server as an actor."""
 
     def run(
         self, task: Task, idle: list[Any], life: int, since: float, log: list[dict[str, Any]]

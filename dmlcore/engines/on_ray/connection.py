@@ -19,7 +19,7 @@ from dmlcore import checks
 
 CONNECT_SECONDS = 10.0  # before an address counts as unreachable
 STARTS = 3  # of a local cluster, at most
-FREE_SECONDS = 5.0  # for CPUs of those who have ended
+FREE_SECONDS = 5.0  # for the CPUs of actors that have ended
 OBJECT_STORE_BYTES = 256 * 2**20
 LOOPBACK = "127.0.0.1"
 # For a cluster that is started here: it listens on loopback, waits longer for its processes, and does not
@@ -54,11 +54,7 @@ def adopt(settings: Mapping[str, Any]) -> None:
 
 
 def installed() -> Any:
-    """Returns the package ray.
-
-    Raises:
-        ImportError: it is not there.
-    """
+    """Returns the package ray; raises ImportError where it is not installed."""
     try:
         import ray
     except ImportError as error:
@@ -99,13 +95,8 @@ def start_local(num_cpus: int) -> Any:
 def connection(address: str | None, num_cpus: int) -> Iterator[Any]:
     """Connects to the cluster at `address` or at RAY_ADDRESS, unless one is connected, or to a local one.
 
-    Args:
-        address: of a running cluster; None: any.
-        num_cpus: of a local one.
-
     Raises:
-        ImportError: Ray is not installed.
-        ConnectionError: nobody answers at the address within `CONNECT_SECONDS`.
+        ConnectionError: there is no answer from the address within `CONNECT_SECONDS`.
     """
     ray: Any = sys.modules.get("ray")
     mine = ray is None or not ray.is_initialized()
@@ -131,18 +122,12 @@ def connection(address: str | None, num_cpus: int) -> Iterator[Any]:
 
 
 class Actors:
-    """The actors of a run, or those kept for the next.
-
-    Args:
-        connected: the connection that they belong to.
-        server: its actor.
-        workers: actors with nothing to do.
-    """
+    """The actors of a run, or those kept for the next."""
 
     def __init__(self, connected: Any):
-        self.connected = connected
+        self.connected = connected  # the connection that they belong to
         self.server: Any = None
-        self.workers: list[Any] = []
+        self.workers: list[Any] = []  # with nothing to do
         self._stored: tuple[Any, Any] | None = None
 
     def reference(self, problem: Any) -> Any:
@@ -197,7 +182,7 @@ def actors_for(ray: Any, num_workers: int, keep: bool) -> Iterator[Actors]:
 
 
 def free_cpus(ray: Any, wanted: int) -> int:
-    """Returns how many CPUs are free; waits a moment for `wanted`, since who has ended frees its own late."""
+    """Returns how many CPUs are free; waits a moment for `wanted`, since actors that end free theirs late."""
     deadline = time.monotonic() + FREE_SECONDS
     while (free := int(ray.available_resources().get("CPU", 0))) < wanted:
         if time.monotonic() > deadline or ray.cluster_resources().get("CPU", 0) < wanted:

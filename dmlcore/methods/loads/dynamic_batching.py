@@ -22,11 +22,9 @@ def dynamic_batching(
     times of workers within bounds converge until |mean(t) / t - 1| <= dead_band.
 
     Args:
-        caps: most samples of a task, as for `equal_finish_time`.
-        least: samples of a task, >= 1.
+        caps, least, window: as for `equal_finish_time`.
         dead_band: relative change of a size, >= 0, up to which it stays.
         alpha: weight of the newest time in its moving average, above 0 and at most 1.
-        window: tasks of each worker between two changes, >= 1.
 
     Returns:
         The load rule. Its `init` raises ValueError where bounds leave no room for B.

@@ -10,9 +10,6 @@ from dmlcore.types import Load
 def equal() -> Load:
     """Every worker's task has the same number of samples: the total batch over the number of workers.
 
-    Returns:
-        The load rule.
-
     Example:
         >>> load = equal()
         >>> load.size(load.init(8, 256), 0)

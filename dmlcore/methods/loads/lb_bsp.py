@@ -20,10 +20,8 @@ def lb_bsp(caps: Caps = None, *, least: int = 1, step: int | None = None, window
     the next.
 
     Args:
-        caps: most samples of a task, as for `equal_finish_time`.
-        least: samples of a task, >= 1.
+        caps, least, window: as for `equal_finish_time`.
         step: most samples that move at once, >= 1; None: no bound.
-        window: tasks of each worker between two moves, >= 1.
 
     Returns:
         The load rule. Its `init` raises ValueError where bounds leave no room for B.

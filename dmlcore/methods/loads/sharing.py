@@ -11,28 +11,15 @@ from dmlcore import checks
 
 
 def finish_together(
-    speeds: Sequence[float],
-    total: int,
-    least: int,
-    caps: Sequence[int],
-    delays: Sequence[float],
+    speeds: Sequence[float], total: int, least: int, caps: Sequence[int], delays: Sequence[float]
 ) -> np.ndarray:
-    """Returns the shares with which all workers within bounds finish at one time T.
+    """Returns the shares clip(v_i (T - o_i), least, cap_i), with the T for which they sum to the total.
 
-    With them clip(v_i (T - o_i), least, cap_i) sums to the total over all workers i. The sum never falls as T
-    grows, and is linear in T between the times at which a worker reaches a bound: these are bisected, and
-    within their interval T is exact.
+    The sum never falls as T grows, and is linear between the times at which a worker reaches a bound: these
+    are bisected, and within their interval T is exact. Arguments are as for `share_out`.
 
-    Args:
-        speeds: v of each worker, samples per second, > 0; without delays any weights.
-        total: samples.
-        least: of a worker.
-        caps: most samples of each worker.
-        delays: o of each worker, seconds, in which it computes no samples.
-
-    Example:
-        >>> finish_together([100, 200, 400], 70, least=1, caps=[70, 70, 30], delays=[0, 0, 0])
-        array([13.33333333, 26.66666667, 30.        ])
+    >>> finish_together([100, 200, 400], 70, least=1, caps=[70, 70, 30], delays=[0, 0, 0])
+    array([13.33333333, 26.66666667, 30.        ])
     """
     v, o, high = (np.asarray(each, float) for each in (speeds, delays, caps))
     o = o - o.min()
@@ -73,11 +60,11 @@ def share_out(
     Guarantees: they sum to the total; each is at least `least` and at most its cap.
 
     Args:
-        speeds: of each worker, > 0.
+        speeds: v of each worker, samples per second, > 0; without delays any weights.
         total: samples.
         least: of a worker, >= 1.
         caps: most samples of each; None: no bound.
-        delays: seconds of each in which it computes no samples; None: none.
+        delays: o of each, seconds in which it computes no samples; None: none.
 
     Raises:
         ValueError: bounds and total do not go together.
@@ -93,17 +80,15 @@ def share_out(
     """
     workers = len(speeds)
     if total < workers * least:
-        checks.fail(
-            "total batch", total, f"at least {workers * least} samples, {least} for each of {workers} workers"
-        )
+        allowed = f"at least {workers * least} samples, {least} for each of {workers} workers"
+        checks.fail("total batch", total, allowed)
     most = [total] * workers if caps is None else [min(cap, total) for cap in caps]
     for worker, cap in enumerate(most):
         if cap < least:
             checks.fail(f"caps[{worker}]", cap, f"at least the least batch, {least}")
     if sum(most) < total:
         given = [*(caps or most)]
-        raise ValueError(
-            f"caps: got {given}, {sum(given)} in all, allowed is room for the total batch of {total} samples"
-        )
+        allowed = f"room for the total batch of {total} samples"
+        raise ValueError(f"caps: got {given}, {sum(given)} in all, allowed is {allowed}")
     shares = finish_together(speeds, total, least, most, [0.0] * workers if delays is None else delays)
     return round_to_sum(shares, total, least, most)

@@ -23,12 +23,9 @@ def speed_proportional(
     is `equal_finish_time` with the same bounds.
 
     Args:
-        caps: the paper's b_max: None, one number, one for each worker, or a function (worker, round) ->
-            samples, as for `equal_finish_time`.
-        least: the paper's b_min, samples, >= 1.
+        caps, least: the paper's b_max and b_min, as for `equal_finish_time`.
         warm_up: windows before the first change, >= 1.
-        alpha: weight of the newest speed in its moving average, above 0 and at most 1.
-        window: tasks of each worker between two changes, >= 1.
+        alpha, window: as for `equal_finish_time`.
 
     Returns:
         The load rule. Its `init` raises ValueError where bounds leave no room for B.

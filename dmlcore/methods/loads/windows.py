@@ -132,16 +132,10 @@ def measuring(
 ) -> Load:
     """Returns the load rule of a way to weigh workers.
 
-    Within a window all sizes are of one allocation. It ends when every worker present has pushed `tasks`
-    times since its start. A worker whose work is always cancelled never pushes: after twice as many pushes as
-    that takes the window ends without it. Then the rule weighs, and the whole batch is distributed again over
-    the workers present; also when a worker leaves or joins.
-
-    Args:
-        weigh: state -> weights of all workers, from what was measured in `state.window`; None: as before.
-        bounds: of the sizes.
-        tasks: of each worker in a window.
-        delays: number of workers -> seconds of each in which it computes no samples; None: there are none.
+    A window ends when every worker present has pushed `tasks` times, or after twice as many pushes as that
+    takes, since a worker whose work is always cancelled never pushes. Then `weigh` returns the weights of all
+    workers (None: as before), and the whole batch is distributed again over the workers present; also when a
+    worker leaves or joins. `delays`: number of workers -> seconds in which each computes no samples.
     """
 
     def init(num_workers: int, total: int) -> Shares:

@@ -162,11 +162,7 @@ def gated(
 ) -> Policy:
     """Returns the policy of a gate with a fixed window, and a rule for pushes.
 
-    Args:
-        on_push: gate, push -> gate, decision.
-        max_lead: clocks by which a worker may lead the slowest; 0 makes every update a round.
-        weight: of one push in an update, as of `Gate`.
-        keep_copy: as of `Policy`.
+    A worker may lead the slowest by `max_lead` clocks; 0 makes every update a round.
     """
 
     def init(num_workers: int) -> Gate:

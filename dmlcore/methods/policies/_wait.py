@@ -42,15 +42,11 @@ def wait_for_k(
     begin: Callable[[Any, float], None] | None = None,
     **fields: Any,
 ) -> Policy:
-    """Returns the policy that waits for K gradients.
+    """Returns the policy that waits for K gradients; `init` returns its `Rounds`.
 
-    Args:
-        init: number of workers -> `Rounds`.
-        any_worker: the gradients may come from any worker, and not only one from each.
-        cancels: work in flight is cancelled when the last of them arrives.
-        damping: of stale gradients, a name in `DAMPING`.
-        begin: state, time: may set `k` and `batch_size` of the round that begins now.
-        fields: of the policy.
+    `any_worker`: the gradients may come from any worker, and not only one from each. `cancels`: work in
+    flight is cancelled when the last of them arrives. `begin` may set `k` and `batch_size` of the round that
+    begins now. `fields` are those of the policy.
     """
     damp = DAMPING[damping]
 

@@ -37,9 +37,6 @@ def a2s(epoch: int, *, patience: int = 5) -> Policy:
         epoch: pushes of a worker that make an epoch, >= 1.
         patience: the paper's C, pushes, >= 0.
 
-    Returns:
-        The policy.
-
     Raises:
         ValueError: a number is out of range.
 

@@ -90,9 +90,6 @@ def adaptive_load(
         explore: rounds that wait for all workers, >= 2.
         observe_every: most updates between two choices.
 
-    Returns:
-        The policy.
-
     Raises:
         ValueError: a number is out of range, or there is no such law.
 

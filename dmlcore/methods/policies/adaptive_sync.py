@@ -114,9 +114,6 @@ def adaptive_sync(
             has made.
         gap: what is compared with `threshold`: "versions" of copies, or "clocks" that workers have finished.
 
-    Returns:
-        The policy.
-
     Raises:
         ValueError: a number is out of range, or there is no such rule.
 

@@ -42,9 +42,6 @@ def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "no
             of each worker that is present.
         damping: "none"; "inverse", 1 / (1 + tau); or "reciprocal", 1 / max(tau, 1).
 
-    Returns:
-        The policy.
-
     Raises:
         ValueError: a number is out of range, or there is no such rule.
 

@@ -15,9 +15,6 @@ def bsp() -> Policy:
     Guarantees: staleness 0; the parameters after u updates do not depend on the latencies. `ssp(0)` and
     `k_sync(num_workers)` are the same policy.
 
-    Returns:
-        The policy.
-
     Example:
         >>> bsp()
         bsp()

@@ -19,13 +19,7 @@ def dbw(
     Guarantees: staleness 0.
 
     Args:
-        learning_rate: eta, of plain SGD.
-        law: family of computation times, "exponential", "erlang" or "shifted".
-        explore: rounds that wait for all workers, >= 2.
-        observe_every: most updates between two choices.
-
-    Returns:
-        The policy.
+        learning_rate, law, explore, observe_every: as for `adaptive_load`.
 
     Raises:
         ValueError: a number is out of range, or there is no such law.

@@ -36,9 +36,6 @@ def dssp(lower: int, upper: int, *, weight: float | None = None) -> Policy:
         upper: the paper's s_U = s_L + r_max, clocks, >= lower.
         weight: of one push in the update. Default: as for `ssp`.
 
-    Returns:
-        The policy.
-
     Raises:
         ValueError: a bound is negative, no whole number, or `upper < lower`.
 

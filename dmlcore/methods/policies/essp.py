@@ -17,9 +17,6 @@ def essp(staleness: int | float, *, weight: float | None = None) -> Policy:
         staleness: the paper's s, the largest lead in clocks, a whole number >= 0 or `math.inf`.
         weight: of one push in the update. Default: as for `ssp`.
 
-    Returns:
-        The policy.
-
     Raises:
         ValueError: `staleness` is negative or no whole number.
 

@@ -18,9 +18,6 @@ def k_batch_sync(k: int) -> Policy:
     Args:
         k: mini-batches per update, >= 1; may exceed the number of workers.
 
-    Returns:
-        The policy.
-
     Raises:
         ValueError: `k` is no whole number >= 1.
 

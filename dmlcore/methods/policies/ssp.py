@@ -28,9 +28,6 @@ def ssp(staleness: int | float, *, weight: float | None = None) -> Policy:
             that one clock of all workers moves the parameters as far as one step of BSP; with `staleness=0`
             a round is weighted by samples, as in `bsp`.
 
-    Returns:
-        The policy.
-
     Raises:
         ValueError: `staleness` is negative or no whole number.
 

@@ -28,9 +28,6 @@ def sync_switch(rounds: int, *, weight: float | None = 1.0) -> Policy:
         rounds: rounds of BSP, >= 0: the paper's fraction of the training, times the clocks of a worker.
         weight: of one push in an update of ASP, as for `asp`.
 
-    Returns:
-        The policy.
-
     Raises:
         ValueError: a number is out of range.
 

@@ -17,23 +17,14 @@ START = ((0.0, 1.0, 10.0), (0.2, 1.1, 5.0), (-6.0, -1.7, 3.0), (-3.0, 1.4, 6.0))
 
 
 class Episodes(NamedTuple):
-    """Slow episodes that were found.
+    """Slow episodes that were found."""
 
-    Args:
-        mean: of each worker's times outside episodes.
-        law: of the multipliers outside episodes; None: none.
-        slowdown: factor on the time of a slow task.
-        fraction: share of tasks that are slow.
-        mean_tasks: mean length of an episode.
-        slow: which workers have them, a mask.
-    """
-
-    mean: np.ndarray
-    law: Any
-    slowdown: float
-    fraction: float
-    mean_tasks: float
-    slow: np.ndarray
+    mean: np.ndarray  # of each worker's times outside episodes
+    law: Any  # of the multipliers outside episodes; None: none
+    slowdown: float  # factor on the time of a slow task
+    fraction: float  # share of tasks that are slow
+    mean_tasks: float  # mean length of an episode
+    slow: np.ndarray  # which workers have them, a mask
 
     @property
     def factor(self) -> np.ndarray:
@@ -48,16 +39,9 @@ def find_episodes(times: Times, fixed: np.ndarray, mean: np.ndarray, law: Any) -
     is consistent and needs no recursion: with correlation r of successive states, two tasks at lag l have the
     density r^l E[a b] + (1 - r^l) E[a] E[b], where a and b are the densities of their times given the state.
 
-    Workers without episodes are those whose times are likelier without.
-
-    Args:
-        times: of tasks, by worker and clock.
-        fixed: part of each time that has no jitter.
-        mean: of each worker's time without that part.
-        law: of the multipliers, if there are no episodes; None: none.
-
-    Returns:
-        The episodes, or None where successive times are not correlated.
+    Workers without episodes are those whose times are likelier without. Returns None where successive times
+    are not correlated. `times` are in the order of worker and clock; `fixed` is the part of each that has no
+    jitter, `mean` each worker's mean of the rest, `law` that of the multipliers if there are no episodes.
     """
     seconds, whole, worker = times
     # Martingale residuals: not correlated where tasks are independent, whatever was cut.

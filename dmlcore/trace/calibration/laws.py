@@ -57,7 +57,8 @@ def fit_law(times: Times, workers: int) -> tuple[np.ndarray, Any]:
     # Density and gradient are finite where a time is not 0.
     times = times._replace(seconds=np.maximum(seconds, 1e-6 * mean[worker]))
     start = np.where(mean > 0, total / np.maximum(ended, 1), 0.0)
-    fits = [_exponential(times, start), _shifted(times, start)]
+    plain = stats.expon()  # the maximum of its likelihood is `start`: total time over whole tasks
+    fits = [(_aic(_loss(times, start, plain), 0), start, plain), _shifted(times, start)]
     fits += [_smooth(times, mean, *law) for law in LAWS]
     _, fitted, law = min(fits, key=lambda fit: fit[0])
     ranked = times.seconds / fitted[worker]
@@ -86,11 +87,6 @@ def _aic(loss: np.ndarray, shapes: int) -> float:
     return 2 * float(loss.sum()) + 2 * shapes
 
 
-def _exponential(times: Times, start: np.ndarray) -> tuple[float, np.ndarray, Any]:
-    law = stats.expon()  # the maximum is `start`: total time over whole tasks
-    return _aic(_loss(times, start, law), 0), start, law
-
-
 def _shifted(times: Times, start: np.ndarray) -> tuple[float, np.ndarray, Any]:
     """The law expon(loc=1 - a, scale=a), whose likelihood ends with a jump at the shortest time."""
     shortest = np.full(len(start), np.inf)
@@ -101,11 +97,8 @@ def _shifted(times: Times, start: np.ndarray) -> tuple[float, np.ndarray, Any]:
         law = stats.expon(loc=1 - a, scale=a)
         return _aic(_loss(times, mean, law), 1), mean, law
 
-    def loss(a: float) -> float:
-        return fit(a)[0]
-
-    options = {"xatol": 1e-3}
-    best = optimize.minimize_scalar(loss, bounds=(0.01, 0.999), method="bounded", options=options)
+    bounds, options = (0.01, 0.999), {"xatol": 1e-3}
+    best = optimize.minimize_scalar(lambda a: fit(a)[0], bounds=bounds, method="bounded", options=options)
     return fit(best.x)
 
 
@@ -129,13 +122,8 @@ def maximise(
     For one worker `scipy.stats` finds the same by `fit` on `CensoredData`, but it has no parameters that
     several samples share; the regressions of lifelines have, but no gamma law and no hidden states.
 
-    Args:
-        loss: shared parameters, means -> minus the log-likelihood of each worker.
-        shared: for each shared parameter its least, first and largest value.
-        mean: first means; a worker with mean 0 keeps it.
-
-    Returns:
-        The shared parameters and the means.
+    `loss`: shared parameters, means -> minus the log-likelihood of each worker. `shared` has the least, first
+    and largest value of each shared parameter, `mean` the first means; a worker with mean 0 keeps it.
     """
     step = 1e-6
     count = len(shared)

@@ -13,17 +13,11 @@ NEGLIGIBLE = 1e-9  # share of the run below which a transfer is rounding
 
 
 class Times(NamedTuple):
-    """Observed times, right-censored where they were cut: the whole time is longer than was seen.
+    """Observed times, right-censored where they were cut: the whole time is longer than was seen."""
 
-    Args:
-        seconds: what was seen, > 0.
-        whole: False where it was cut.
-        worker: whose.
-    """
-
-    seconds: np.ndarray
-    whole: np.ndarray
-    worker: np.ndarray
+    seconds: np.ndarray  # what was seen, > 0
+    whole: np.ndarray  # False where it was cut
+    worker: np.ndarray  # whose
 
 
 def observed(trace: Trace) -> tuple[Times, np.ndarray, Times]:

@@ -16,9 +16,6 @@ from dmlcore.trace import Trace, starts
 def staleness(trace: Trace) -> pd.Series:
     """How many updates the server made between a task's read and its application: `update - version_read`.
 
-    Args:
-        trace: any trace.
-
     Returns:
         Versions, one value per applied task, indexed like `trace.tasks`.
 
@@ -75,9 +72,6 @@ def clock_gap(trace: Trace) -> int:
 
     A worker counts as at the clock it works on or, while it waits, at the one it last finished.
 
-    Args:
-        trace: any trace.
-
     Returns:
         Clocks; at most the staleness where a policy bounds it.
 
@@ -128,9 +122,8 @@ def read_window_violations(trace: Trace, staleness: float) -> pd.DataFrame:
     if staleness == math.inf or tasks.empty:
         return tasks.iloc[:0]
     bound = checks.integer("staleness", staleness, low=0)
-    worker, clock, version, update = (
-        tasks[name].to_numpy() for name in ("worker", "clock", "version_read", "update")
-    )
+    columns = ("worker", "clock", "version_read", "update")
+    worker, clock, version, update = (tasks[name].to_numpy() for name in columns)
     # ready[w, c]: the first version that holds the updates of worker w at all clocks <= c.
     ready = np.full((trace.num_workers, clock.max() + 1), np.iinfo(np.int64).max)
     applied = update >= 0
@@ -173,9 +166,8 @@ def out_of_turn(trace: Trace) -> pd.DataFrame:
     kept = trace.tasks["pull_start"].isna().to_numpy()
     for other, (updates, clocks) in enumerate(_applied(trace, "clock")):
         if (clocks != np.arange(len(clocks))).any() or (np.diff(updates) < 0).any():
-            checks.fail(
-                "trace", f"updates of worker {other} that lack a clock", "one that applies all in order"
-            )
+            given = f"updates of worker {other} that lack a clock"
+            checks.fail("trace", given, "one that applies all in order")
         in_turn = clock + (other < worker)
         seen = np.searchsorted(updates, version)  # version v holds the updates < v
         seen = np.where(kept & (worker == other), clock, seen)

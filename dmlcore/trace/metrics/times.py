@@ -20,9 +20,6 @@ _ORDER = np.array(["wait", "pull", "compute", "push"], dtype=object)
 def makespan(trace: Trace) -> float:
     """How long the run took.
 
-    Args:
-        trace: any trace.
-
     Returns:
         Seconds from the start of the run to its end.
 
@@ -45,9 +42,6 @@ def phases(trace: Trace) -> pd.DataFrame:
     the run. Where a push is still under way when the worker goes on (on a cached copy), the moment belongs
     to the next task. In a pipeline, transfers overlap with computing: a worker that does not compute waits or
     pulls the copy for its next task.
-
-    Args:
-        trace: any trace.
 
     Returns:
         One row per phase of positive length, by worker and time: `worker, kind` (one of `PHASES`), `start,
@@ -127,9 +121,6 @@ def _absences(trace: Trace) -> list[tuple[int, float, float]]:
 def time_breakdown(trace: Trace) -> pd.DataFrame:
     """Seconds that each worker spent in each phase, and their shares of the run.
 
-    Args:
-        trace: any trace.
-
     Returns:
         One row per worker: the `PHASES` in seconds, which add up to the makespan, and `compute_share`,
         `pull_share`, ..., which add up to 1.
@@ -154,9 +145,6 @@ def time_breakdown(trace: Trace) -> pd.DataFrame:
 def updates_per_second(trace: Trace) -> float:
     """How fast the server's version counts up: updates / makespan.
 
-    Args:
-        trace: any trace.
-
     Returns:
         Server updates per second.
 
@@ -170,9 +158,6 @@ def updates_per_second(trace: Trace) -> float:
 
 def clocks_per_second(trace: Trace) -> float:
     """How fast the workers' clocks tick: finished tasks / (workers * makespan).
-
-    Args:
-        trace: any trace.
 
     Returns:
         Finished tasks per second and worker.
@@ -188,9 +173,6 @@ def clocks_per_second(trace: Trace) -> float:
 
 def fetches(trace: Trace) -> pd.Series:
     """How often each worker pulled parameters, rather than go on with its cached copy.
-
-    Args:
-        trace: any trace.
 
     Returns:
         Pulls by worker.

@@ -32,9 +32,6 @@ FORMATS = {"slowest": ".0%", "jitter": ".0%", "slow_tasks": ".0%", "slowdown": "
 class Panel:
     """Sliders that move an explorer, and the picture that follows.
 
-    Args:
-        explorer: whose settings they are.
-
     Attributes:
         controls: the widget of each setting.
         image: the picture.
@@ -70,14 +67,11 @@ class Panel:
                 control.value = getattr(settings, name)
         finally:
             self._following = False
-        self._able()
-        self.image.value = picture.svg(self.explorer.figure)
-        self.note.value = html.escape(picture.summary(self.explorer.run))
-
-    def _able(self) -> None:
-        goes_by = POLICIES[self.controls["policy"].value].goes_by
+        goes_by = POLICIES[settings.policy].goes_by
         for name in ("staleness", "k"):
             self.controls[name].disabled = name != goes_by
+        self.image.value = picture.svg(self.explorer.figure)
+        self.note.value = html.escape(picture.summary(self.explorer.run))
 
     def _moved(self, change: Any) -> None:
         """Answers soon: until then more moves may come. Without an event loop, at once."""
@@ -107,7 +101,7 @@ def _rates(*more: float) -> list[tuple[str, float]]:
 
 
 def _control(name: str, label: str) -> Any:
-    look = {"description": label, "style": {"description_width": "9rem"}}
+    look: dict[str, Any] = {"description": label, "style": {"description_width": "9rem"}}
     look["layout"] = widgets.Layout(width="98%")
     if name == "policy":
         return widgets.Dropdown(options=list(POLICIES), **look)
@@ -115,7 +109,6 @@ def _control(name: str, label: str) -> Any:
     if name == "learning_rate":
         return widgets.SelectionSlider(options=_rates(), **look)
     if name in STEPS:
-        return widgets.FloatSlider(
-            min=low, max=high, step=STEPS[name], value=high, readout_format=FORMATS[name], **look
-        )
+        look |= {"step": STEPS[name], "readout_format": FORMATS[name]}
+        return widgets.FloatSlider(min=low, max=high, value=high, **look)
     return widgets.IntSlider(min=int(low), max=int(high), **look)

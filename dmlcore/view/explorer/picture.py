@@ -37,14 +37,7 @@ def summary(run: Run) -> str:
 
 @styled
 def draw(run: Run, before: Run | None = None) -> Figure:
-    """Draws a run, without a window of matplotlib's: nothing has to be closed.
-
-    Args:
-        run: what to draw.
-        before: the run of the settings before, whose loss is drawn in grey.
-
-    Returns:
-        The figure: the timeline of the first eighth of the run, and the loss of all of it.
+    """Draws the timeline of the first eighth of a run, and its loss; that of the run before in grey.
 
     >>> from dmlcore.view.explorer import Settings
     >>> from dmlcore.problems import digits_mlp

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     Traces = Mapping[str, Trace | Sequence[Trace]]
 
 
+CLOCKS_LABEL = "newest clock seen minus own clock (clocks)"
+
+
 def _lists(traces: Traces) -> dict[str, list[Trace]]:
     if not isinstance(traces, Mapping) or not traces:
         checks.fail("traces", traces, "a trace, or a list of one per seed, by name: {'BSP': trace, ...}")
@@ -97,11 +100,7 @@ def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax
     """
     units = {
         "versions": ("staleness (versions)", "tasks", lambda trace: metrics.staleness(trace).value_counts()),
-        "clocks": (
-            "newest clock seen minus own clock (clocks)",
-            "reads",
-            lambda trace: metrics.clock_staleness(trace, tasks),
-        ),
+        "clocks": (CLOCKS_LABEL, "reads", lambda trace: metrics.clock_staleness(trace, tasks)),
     }
     xlabel, what, count = checks.choice("unit", unit, units)
     groups = _lists(traces)

@@ -49,9 +49,6 @@ def loss_curves(
         target: a level to mark, such as the loss that `time_to` asks for.
         ax: where to draw; None makes a figure.
 
-    Returns:
-        The Axes.
-
     Raises:
         ValueError: where the frame lacks a column, a curve is of several learning rates or methods, or an
             argument is not among those named.
@@ -68,9 +65,8 @@ def loss_curves(
     runs = runs if hue in runs else runs.assign(**{hue: label(y)})
     names = list(dict.fromkeys(runs[hue])) if order is None else list(order)
     if not set(names) <= set(runs[hue]):
-        checks.fail(
-            "order", names, f"values of the column {hue!r}: {', '.join(map(str, runs[hue].unique()))}"
-        )
+        there = ", ".join(map(str, runs[hue].unique()))
+        checks.fail("order", names, f"values of the column {hue!r}: {there}")
     curves = {name: _by_seed(name, runs[runs[hue] == name]) for name in names}
     first = max(float(curve[y].iloc[0]) for group in curves.values() for curve in group)
     ax = axes(ax)

@@ -140,7 +140,7 @@ def palette(methods: Iterable[Any]) -> dict[Any, str]:
 
 
 def dashes(methods: Iterable[Any]) -> dict[Any, Any]:
-    """A line style for each method, so that those of one colour differ."""
+    """A line style for each method; those of one colour differ."""
     return _in_turn(methods, ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)), (0, (8, 3))))
 
 
@@ -180,15 +180,10 @@ def log_axis(ax: Axes, which: str) -> None:
 def save(figure: Figure | Axes, path: str | os.PathLike[str], dpi: float = 150) -> Path:
     """Writes a figure so that the same picture gives the same bytes.
 
-    Written aside and renamed: a reader never sees half a file.
-
     Args:
         figure: a Figure, or any of its Axes.
         path: where to; the suffix chooses png, svg or pdf.
         dpi: pixels per inch.
-
-    Returns:
-        The path.
 
     Raises:
         ValueError: where the suffix is none of those.

@@ -71,10 +71,8 @@ def timeline(
     else:
         rows = [min(each.num_workers, lanes) + 2.5 for each in traces.values()]
         height = 1.2 + 0.32 * min(sum(rows), MOST_LANES)
-        _, grid = plt.subplots(
-            len(traces), sharex=True, squeeze=False, figsize=(11, height), height_ratios=rows
-        )
-        drawn = grid[:, 0]
+        size: dict[str, Any] = {"figsize": (11, height), "height_ratios": rows}
+        drawn = plt.subplots(len(traces), sharex=True, squeeze=False, **size)[1][:, 0]
     kinds = set()
     for axis, (name, each) in zip(drawn, traces.items(), strict=True):
         kinds |= _draw(axis, each, left, right, min(each.num_workers, lanes))
@@ -123,14 +121,8 @@ def _phases(trace: Trace, workers: list[int], end: float) -> pd.DataFrame:
 
 def _legend(ax: Axes, kinds: set[str]) -> None:
     handles = [Patch(label=kind, **_look(kind)) for kind in PHASE_COLORS if kind in kinds]
-    ax.legend(
-        handles=handles,
-        ncols=len(handles),
-        loc="lower right",
-        bbox_to_anchor=(1, 1),
-        borderaxespad=0.2,
-        handlelength=1.2,
-    )
+    place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 1), "borderaxespad": 0.2}
+    ax.legend(handles=handles, ncols=len(handles), handlelength=1.2, **place)
 
 
 def _look(kind: str) -> dict[str, Any]:

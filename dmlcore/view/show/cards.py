@@ -42,34 +42,23 @@ PAGE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
 
 
 class Card(NamedTuple):
-    """What is shown of an object.
-
-    Args:
-        name: of the object.
-        kind: of object.
-        facts: by name; those that are None are left out.
-        pictures: below the facts.
-    """
+    """What is shown of an object."""
 
     name: str
     kind: str
-    facts: Mapping[str, Any]
-    pictures: Sequence[pictures.Picture] = ()
+    facts: Mapping[str, Any]  # by name; those that are None are left out
+    pictures: Sequence[pictures.Picture] = ()  # below the facts
 
 
 def html(item: Any) -> str:
     """Returns an object as self-contained HTML of at most some 30 kB, for `_repr_html_`.
 
-    Args:
-        item: a Run, Trace, Cluster, Policy or Problem.
-
     Raises:
-        ValueError: another kind of object.
+        ValueError: `item` is no Run, Trace, Cluster, Policy or Problem.
 
-    Example:
-        >>> from dmlcore.methods.policies import bsp
-        >>> "<strong>bsp()</strong>" in html(bsp())
-        True
+    >>> from dmlcore.methods.policies import bsp
+    >>> "<strong>bsp()</strong>" in html(bsp())
+    True
     """
     for kind, describe in CARDS.items():
         if isinstance(item, kind):
@@ -131,13 +120,12 @@ def of_policy(policy: Policy) -> Card:
     """What it does, what it bounds, and what it can cope with."""
     bound = policy.max_lead
     free = bound is None or math.isinf(bound)
+    ahead = "none on a worker's lead" if free else f"at most {bound:g} clocks ahead of the slowest worker"
     sizes = None if policy.batch_size is None else f"set by the policy, {policy.batch_size} samples at first"
     watches = f"loss and gradients, at least every {policy.observe_every} updates"
     found = {
         "in a line": summary(policy),
-        "bound": "none on a worker's lead"
-        if free
-        else f"at most {bound:g} clocks ahead of the slowest worker",
+        "bound": ahead,
         "workers may leave": "no" if policy.on_leave is None else "yes",
         "watches": watches if policy.on_observation else None,
         "batch sizes": sizes,

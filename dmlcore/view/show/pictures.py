@@ -25,15 +25,10 @@ DPI = 110  # of screens with small pixels
 
 
 class Picture(NamedTuple):
-    """A picture as part of a page.
+    """A picture as part of a page."""
 
-    Args:
-        label: what it shows, for readers who cannot see it, and below it.
-        source: its content, as a data URI.
-    """
-
-    label: str
-    source: str
+    label: str  # what it shows, for readers who cannot see it, and below it
+    source: str  # its content, as a data URI
 
 
 @styled
