@@ -141,9 +141,9 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     """
     optimize = functools.partial(optimizer_step, plan.optimizer, inputs.numbers)
     held = load(plan, state, row.read)
-    view, part = received(plan, state, held[0], row)
+    view, part = received(plan.coding, state.memory, held[0], row)
     if pushed is None:
-        pushed = contributed(plan, inputs.data, view, state.local, row)
+        pushed = contributed(plan.contribution, inputs.data, view, state.local, row)
     gradient, change = pushed
     local, memory = plan.contribution.applied(state.local, row.samples, change), state.memory
     if plan.coding is not None:
@@ -180,17 +180,17 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     return State(params, optimizer_state, gathered, slots, memory, local, before), info
 
 
-def received(plan: Plan, state: State, params: Any, row: Rows) -> tuple[Any, Any]:
+def received(code: Coding | None, memory: Any, params: Any, row: Rows) -> tuple[Any, Any]:
     """Returns what a row's worker computes on when it is sent `params`, and its part of codecs' memory."""
-    if plan.coding is None:
+    if code is None:
         return params, ()
     who = row.worker[0], row.clock[0]
-    return coding.received(plan.coding, coding.of(state.memory, who[0]), *who, params)
+    return coding.received(code, coding.of(memory, who[0]), *who, params)
 
 
-def contributed(plan: Plan, data: Any, view: Any, local: Any, row: Rows) -> Any:
+def contributed(kind: Contribution, data: Any, view: Any, local: Any, row: Rows) -> Any:
     """Returns a row's contribution, see `Contribution.of`."""
-    return plan.contribution.of(view, local, row.samples, row.batch_size, row.weight, data)
+    return kind.of(view, local, row.samples, row.batch_size, row.weight, data)
 
 
 # In `at` and `store` not `slots[slot]` and `slots.at[slot].set(value)`: those check bounds at every step.
