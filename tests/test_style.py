@@ -84,6 +84,17 @@ def test_command_line_starts_without_numerics():
     assert process.stdout.strip() == "set()"
 
 
+def test_timelines_are_made_without_jax():
+    program = (
+        "import sys, dmlcore as dml; before = {'jax', 'numpy'} & {*sys.modules};"
+        "dml.simulate(dml.ssp(3), dml.Cluster.uniform(4), updates=9); print(before, 'jax' in sys.modules)"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert process.stdout.strip() == "set() False"
+
+
 def test_data_are_fetched_without_jax():
     program = "import sys, dmlcore.data; print({'jax', 'flax', 'sklearn'} & {*sys.modules})"
     process = subprocess.run(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from dmlcore.cluster.slowdowns import SpeedChange, Stragglers
 
 WORKERS_PER_BLOCK = 32
 CLOCKS_PER_BLOCK = 32
-BLOCKS_AT_ONCE = 4  # after a worker's first, which is often its last: one call of a quantile function is dear
+# From a block on, so many are drawn at once: calls of a quantile function are dear, but one block may do.
+BLOCKS_AT_ONCE = ((0, 1), (1, 4), (9, 16))
 
 # One stream of uniforms for each thing that is drawn; slow episodes take EPISODES, EPISODES + 1, ...
 COMPUTE, PULL, PUSH, EPISODES = range(4)
@@ -38,6 +39,9 @@ class Draws:
 
     Blocks of workers and clocks are drawn at once when first asked for. Not to be shared by threads.
 
+    Attributes:
+        compute_seconds: worker, clock, samples -> how long the worker computes that task, seconds.
+
     Example:
         >>> draws = Draws(Cluster.uniform(2, samples_per_second=100, overhead=1.0), seed=0)
         >>> draws.compute_seconds(0, 0, 50)
@@ -50,7 +54,6 @@ class Draws:
         self._sized: SizedJitter | None = cluster.jitter if sized else None
         self._jitter = None if sized else quantile_function(cluster.jitter)
         self._latency_jitter = quantile_function(cluster.latency_jitter)
-        self._constant = cluster.jitter is None and not (cluster.stragglers or cluster.changes)
         self._overhead = cluster.overhead_seconds
         self._per_sample = [1.0 / speed for speed in cluster.samples_per_second]
         self._slow: dict[tuple[int, int], np.ndarray] = {}
@@ -62,18 +65,34 @@ class Draws:
         self._compute: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
         self._latencies: dict[tuple[int, int, int], list[list[float]]] = {}
         self._by_size: dict[tuple[int, int, int], list[list[float]]] = {}
+        self.compute_seconds = self._timer()
 
-    def compute_seconds(self, worker: int, clock: int, samples: int) -> float:
-        """Returns how long `worker` computes its task `clock` of `samples` samples."""
-        if self._constant:
-            return self._overhead[worker] + samples * self._per_sample[worker]
-        offset = clock % CLOCKS_PER_BLOCK
-        if self._first[worker] != clock - offset:
-            self._load(worker, clock // CLOCKS_PER_BLOCK)
-        if self._sized is not None:
-            multiplier = self._of_size(self._sized, worker, clock // CLOCKS_PER_BLOCK, samples)[offset]
-            return self._fixed[worker][offset] + samples * self._slope[worker][offset] * multiplier
-        return self._fixed[worker][offset] + samples * self._slope[worker][offset]
+    def _timer(self) -> Callable[[int, int, int], float]:
+        """Returns what tells how long tasks take; closures, since it is asked for every task of a run."""
+        overhead, per_sample, first = self._overhead, self._per_sample, self._first
+        fixed, slope, load, sized = self._fixed, self._slope, self._load, self._sized
+
+        def constant(worker: int, clock: int, samples: int) -> float:
+            return overhead[worker] + samples * per_sample[worker]
+
+        def drawn(worker: int, clock: int, samples: int) -> float:
+            offset = clock % CLOCKS_PER_BLOCK
+            if first[worker] != clock - offset:
+                load(worker, clock // CLOCKS_PER_BLOCK)
+            return fixed[worker][offset] + samples * slope[worker][offset]
+
+        def drawn_by_size(worker: int, clock: int, samples: int) -> float:
+            block, offset = divmod(clock, CLOCKS_PER_BLOCK)
+            if first[worker] != clock - offset:
+                load(worker, block)
+            assert sized is not None
+            multiplier = self._of_size(sized, worker, block, samples)[offset]
+            return fixed[worker][offset] + samples * slope[worker][offset] * multiplier
+
+        cluster = self.cluster
+        if cluster.jitter is None and not (cluster.stragglers or cluster.changes):
+            return constant
+        return drawn if sized is None else drawn_by_size
 
     def transfer_seconds(self, stream: int, worker: int, clock: int, nbytes: int) -> float:
         """Returns how long the pull before (stream PULL) or the push after (PUSH) task `clock` takes."""
@@ -104,7 +123,8 @@ class Draws:
         # A slow episode goes on from the block before, which a worker that was sent ahead has not asked for.
         for each in range(0 if self.cluster.stragglers else block, block + 1):
             if (row, each) not in self._compute:
-                self._draw(row, range(each, each + (BLOCKS_AT_ONCE if each else 1)))
+                ahead = next(count for start, count in reversed(BLOCKS_AT_ONCE) if each >= start)
+                self._draw(row, range(each, each + ahead))
         fixed, slope = self._compute[row, block]
         self._first[worker] = block * CLOCKS_PER_BLOCK
         self._fixed[worker], self._slope[worker] = fixed[lane].tolist(), slope[lane].tolist()

@@ -20,10 +20,8 @@ from dmlcore.types import Decision, Observation, Progress, Push, Start
 
 MOST_TASKS = 200_000  # without an update, before a run that is to end with updates is given up
 NOTHING_TOLD = (0, 1.0)  # of its copy, to a worker that does not keep it
-nan, new = (
-    math.nan,
-    tuple.__new__,
-)  # half the cost of a named tuple's own constructor, on the path of every push
+nan = math.nan
+new = tuple.__new__  # half the cost of a named tuple's own constructor, on the path of every push
 
 
 class Order(NamedTuple):
@@ -54,7 +52,7 @@ class Order(NamedTuple):
     def following(self, time: float) -> Order:
         """Returns the next task of a worker that keeps its copy: it has computed this one at `time`."""
         worker, clock, batch_size, version, _, _, attempt, copy_clock, weight = self
-        return Order(worker, clock + 1, batch_size, version, False, time, attempt, copy_clock, weight)
+        return new(Order, (worker, clock + 1, batch_size, version, False, time, attempt, copy_clock, weight))
 
 
 # What an engine has to carry out, in this order: (worker, clock, weight) of the pushes that form an update,
@@ -154,11 +152,15 @@ class Server:
                 _, _, _ = start[0]
         except (TypeError, ValueError, LookupError):
             raise mistakes.no_decision(policy, "on_push", answer) from None
-        if len(apply) == 1 and first == worker and its_clock == clock and not (kept or drop or cancel):
+        if len(apply) == 1 and first == worker and its_clock == clock and not (drop or cancel):
             # The short way of most pushes.
+            if kept and weight != order.weight:
+                raise mistakes.other_weight(policy, order, weight)
             self._landed.append((row, self.num_updates, weight))
             self._updated(row, time, 1, size)
-            return apply, (), () if self.over else self._start(start, time)
+            if start and not self.over:
+                return apply, (), [*kept, *self._start(start, time)] if kept else self._start(start, time)
+            return apply, (), kept
         self.pending[worker, clock] = row, order
         if apply or start or drop or cancel or row - self._last_row >= MOST_TASKS:
             return self._carry_out(apply, drop, cancel, start, time, kept)
@@ -375,10 +377,13 @@ class Server:
 
     def _cut(self, worker: int, time: float) -> None:
         """Records tasks of a worker that never arrive: the phase that each is in ends now."""
-        for order in self.flight[worker]:
+        flight = self.flight[worker]
+        for order in flight:
+            _, clock, size, version, pull, since, _, _, _ = order
             begun, end = self._plan(order)
-            self._cut_rows[worker, order.clock] = len(self.record)
-            pulled = order.time if order.pull else nan
-            times = pulled, min(begun, time), min(end, time), nan
-            self.record.append((worker, order.clock, order.batch_size, order.version, *times))
-        self.flight[worker] = []
+            if end > time:
+                begun, end = begun if begun < time else time, time
+            if self.journal is not None:
+                self._cut_rows[worker, clock] = len(self.record)
+            self.record.append((worker, clock, size, version, since if pull else nan, begun, end, nan))
+        flight.clear()

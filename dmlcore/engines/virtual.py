@@ -142,15 +142,15 @@ class VirtualClock:
 
     def handle_push(self, event: PushEvent) -> None:
         """A push arrives, unless its task was cancelled, lost or put off since it was placed on the heap."""
-        now, _, _, order, begun, computed, _ = event
-        worker = order[0]
+        worker = event[3][0]
         if self.sending[worker] is event:
+            now, _, _, order, begun, computed, _ = event
             self.sending[worker] = None
             if self.faults is not None:
                 self.copy(order, now)
             self.carry_out(self.server.push(order, now, begun, computed), now)
-        elif self.faults is not None and order not in self.server.flight[worker]:
-            self.copy(order, now)
+        elif self.faults is not None and event[3] not in self.server.flight[worker]:
+            self.copy(event[3], event[0])
             self.server.ignored += 1
 
     def copy(self, order: Order, now: float) -> None:

@@ -295,7 +295,8 @@ class Worker:
         self._push(push, computed)
         if self._keep_copy is None or not self._keep_copy(order.copy_clock, order.clock + 1):
             return None, None
-        self._state = self._stepper.step(self._stepper.weighed(order.weight, gradient), self._state)
+        weight = 1.0 if self._stepper.problem.additive else order.weight  # additive updates count as they are
+        self._state = self._stepper.step(self._stepper.weighed(weight, gradient), self._state)
         return None, order.following(computed)
 
     def _push(self, push: Arrival, departs: float) -> None:

@@ -150,6 +150,10 @@ def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **opti
     """Returns the run that arguments of `train` ask for, with the sizes of the problem's parameters."""
     sizes: dict[str, Any] = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
     spec = RunSpec.checked(method, cluster, **options, **sizes)
+    coding = coding_by(spec.transport)
+    if coding and remembers(coding) and spec.faults.forget:
+        allowed = "one whose codecs have no memory, where a worker or the server crashes: it loses its memory"
+        checks.fail("transport", spec.transport.name, allowed)
     if problem.additive:
         size = spec.batch_size if spec.policy.batch_size is None else spec.policy.batch_size
         check_additive(problem, spec.metadata(""), [size, *spec.policy.sizes])
@@ -195,17 +199,10 @@ def timeline(
     """Returns the trace of a run on a virtual clock; a policy that watches is trained as far as it looks."""
     if engine.timeline is None:
         checks.fail("engine", engine, "one with a virtual clock, for a timeline without training")
-    coding = coding_by(spec.transport)
-    if coding and remembers(coding) and spec.faults.forget:
-        checks.fail(
-            "transport",
-            spec.transport.name,
-            "one whose codecs have no memory, where a worker or the server crashes: it loses its memory",
-        )
     watch = None
     if spec.policy.on_observation is not None:
         check_optimizer(optimizer, problem)
-        if coding:
+        if coding_by(spec.transport):
             checks.fail(
                 "transport", spec.transport.name, f"one that sends values as they are, for {spec.policy}"
             )

@@ -41,8 +41,8 @@ def coded(push: Codec | str | None = None, pull: Codec | str | None = None) -> T
 
     Returns:
         The transport, for policies all of whose tasks pull; and where a codec has a memory, all of whose
-        pushes come into an update. A memory is the worker's: it ends with its process, so a run on a real
-        clock is then no longer what its replay is, and cannot be resumed.
+        pushes come into an update. A memory is the worker's and ends with its process: it needs a cluster
+        without crashes, and such a run on a real clock cannot be resumed.
 
     Raises:
         ValueError: there is no such codec.
@@ -72,7 +72,8 @@ def pipelined(transport: Transport | str | None = None, *, own_steps: bool = Fal
             plus the update that gradient k alone makes, with the server's optimizer as it is then.
 
     Returns:
-        The transport, for policies that cancel no tasks and all of whose tasks pull, on a virtual clock.
+        The transport, for policies all of whose tasks pull. Where a policy cancels a worker's tasks, or the
+        worker crashes, it begins with two tasks again.
 
     Raises:
         ValueError: an argument is wrong, or `transport` is pipelined.

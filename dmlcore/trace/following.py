@@ -40,7 +40,7 @@ def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
         >>> import dmlcore as dml
         >>> trace = dml.simulate(dml.ssp(1), dml.Cluster.from_speeds([32, 16]), updates=5)
         >>> [(step.push.worker, len(step.decision.start)) for step in follow(dml.ssp(1), trace)]
-        [(0, 1), (1, 1), (0, 1), (0, 0), (1, 2), (0, 0), (1, 2)]
+        [(0, 0), (1, 0), (0, 1), (0, 0), (1, 2), (0, 0), (1, 1)]
     """
     if not isinstance(policy, Policy):
         checks.fail("policy", policy, "a Policy, such as dml.ssp(3)")

@@ -7,6 +7,7 @@ tasks of a row, B samples of a task.
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -27,11 +28,13 @@ class Contribution(abc.ABC):
     Args:
         problem: what is trained.
         widths: numbers of samples that tasks are filled up to, ascending.
+        full: all tasks have as many samples as they are filled up to, so that none need be told apart.
         fuses: whether the tasks of a row, which read one version, can be computed as one.
     """
 
     problem: Problem
     widths: tuple[int, ...]
+    full: bool = dataclasses.field(default=False, kw_only=True)
     fuses: ClassVar[bool]
 
     @abc.abstractmethod
@@ -96,7 +99,8 @@ class Gradient(Contribution):
             return self._weighted(view, batch, shares), ()
 
         def filled_up(width: int) -> Any:
-            return lambda: self._mean(view, jax.tree.map(lambda c: c[:width], batch), batch_size[0])
+            size = width if self.full else batch_size[0]
+            return lambda: self._mean(view, jax.tree.map(lambda c: c[:width], batch), size)
 
         if len(self.widths) == 1:
             return filled_up(self.widths[0])(), ()
@@ -156,6 +160,6 @@ class AdditiveUpdate(Contribution):
         return self.problem.together(change, added(jax.tree.map(jnp.zeros_like, rows), samples[0], own))
 
 
-def contribution_of(problem: Problem, widths: Iterable[int] = ()) -> Contribution:
+def contribution_of(problem: Problem, widths: Iterable[int] = (), full: bool = False) -> Contribution:
     """Returns what tasks of a problem contribute, filled up to one of `widths` samples."""
-    return (AdditiveUpdate if problem.additive else Gradient)(problem, tuple(widths))
+    return (AdditiveUpdate if problem.additive else Gradient)(problem, tuple(widths), full=full)

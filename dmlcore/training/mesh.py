@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.sharding import AxisType, Mesh, NamedSharding
@@ -19,39 +20,40 @@ from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.training import coding
 from dmlcore.training.batches import draw
-from dmlcore.training.contribution import contribution_of
+from dmlcore.training.coding import Coding
+from dmlcore.training.contribution import Contribution, contribution_of
 from dmlcore.training.evaluation import device_data, evaluate
 from dmlcore.training.loop import steps
 from dmlcore.training.optimizer import fingerprint
 from dmlcore.training.program import Rows, compile_trace, cut, power_of_two, wavefronts
 from dmlcore.training.replay import sized, spill
-from dmlcore.training.step import (
-    Inputs,
-    Plan,
-    State,
-    beginning,
-    contributed,
-    initial,
-    load,
-    received,
-    weighed,
-)
+from dmlcore.training.step import Inputs, Plan, State, at, beginning, contributed, initial, received, weighed
 from dmlcore.training.turns import whole
 
 WORKERS = "workers"  # the axis of the mesh
 
 
-@functools.partial(jax.jit, static_argnames=("plan", "mesh", "fuse"))
+@functools.partial(jax.jit, static_argnames=("kind", "code", "mesh", "fuse"))
 def contributions(
-    plan: Plan, mesh: Mesh, fuse: bool, state: State, source: Any, tasks: Rows, data: Any
+    kind: Contribution,
+    code: Coding | None,
+    mesh: Mesh,
+    fuse: bool,
+    views: Any,
+    kept: tuple[Any, Any],
+    source: Any,
+    tasks: Rows,
+    data: Any,
 ) -> Any:
     """Returns the contributions of L tasks and their samples; each device computes L / M of them.
 
     Args:
-        plan: of the run; static.
+        kind: what tasks contribute.
+        code: what happens to values on their way.
         mesh: the devices.
         fuse: whether all tasks have the same view and are one update.
-        state: of the run, on every device.
+        views: slots with parameters; fused the parameters that all tasks read.
+        kept: memory of codecs, and what stays with the workers.
         source: of the tasks' samples.
         tasks: L of them, a multiple of M, one a row.
         data: the problem's training data, on every device.
@@ -59,24 +61,22 @@ def contributions(
     Returns:
         Fused their sum, (1, D), on every device; else each one, (L, D), sharded over the devices.
     """
-    kind = plan.contribution
 
     def sampled(source: Any, tasks: Rows) -> Rows:
         who = tasks.worker[:, 0], tasks.clock[:, 0]
         return tasks._replace(samples=draw(kind.problem.num_samples, kind.widths[-1], source, *who))
 
-    def total(state: State, source: Any, tasks: Rows, data: Any) -> Any:
-        own = sampled(source, tasks)
-        samples, sizes, weights = own.samples.ravel(), own.batch_size.ravel(), own.weight.ravel()
-        found, change = kind.of(state.params, state.local, samples, sizes, weights, data)
-        if len(weights) == 1:
-            found = weighed(weights[0], found)
-        return jax.tree.map(lambda leaf: jax.lax.psum(leaf, WORKERS)[None], (found, change)), ()
+    def total(views: Any, kept: Any, source: Any, tasks: Rows, data: Any) -> Any:
+        own = jax.tree.map(jnp.ravel, sampled(source, tasks))
+        pushed = contributed(kind, data, views, kept[1], own)
+        if len(own.weight) == 1:
+            pushed = weighed(own.weight[0], pushed)
+        return jax.tree.map(lambda leaf: jax.lax.psum(leaf, WORKERS)[None], pushed), ()
 
-    def each(state: State, source: Any, tasks: Rows, data: Any) -> Any:
+    def each(views: Any, kept: Any, source: Any, tasks: Rows, data: Any) -> Any:
         def one(row: Rows) -> Any:
-            view, _ = received(plan, state, load(plan, state, row.read)[0], row)
-            return contributed(plan, data, view, state.local, row)
+            view, _ = received(code, kept[0], at(views, row.read), row)
+            return contributed(kind, data, view, kept[1], row)
 
         # Not `vmap`: a task is the same arithmetic whatever else its device computes.
         own = sampled(source, tasks)
@@ -85,9 +85,9 @@ def contributions(
     # Without the check of what varies over devices a gradient stays the device's own until it is summed here,
     # and losses may have loops that the check would refuse.
     function, out = (total, P()) if fuse else (each, P(WORKERS))
-    specs = (P(), P(), P(WORKERS), P())
+    specs = (P(), P(), P(), P(WORKERS), P())
     return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=out, check_vma=False)(
-        state, source, tasks, data
+        views, kept, source, tasks, data
     )
 
 
@@ -174,12 +174,28 @@ class ShardedReplay:
             if self._fuse:
                 given = cut(rows, span, 1, rows.worker.shape[1], self._spill)
             data, source = self._inputs.data, self._source
-            pushed = contributions(self._plan, self._mesh, self._fuse, self._state, source, tasks, data)
+            plan, kept = self._plan, (self._state.memory, self._state.local)
+            pushed = contributions(
+                plan.contribution,
+                plan.coding,
+                self._mesh,
+                self._fuse,
+                self._views(),
+                kept,
+                source,
+                tasks,
+                data,
+            )
             self._wait(pushed)
             count = span.stop - span.start
             self._state = apply(self._plan, self._mesh, self._inputs, self._state, given, count, pushed)
             self._wait(self._state)
             self._row = span.stop
+
+    def _views(self) -> Any:
+        if self._fuse:
+            return self._state.params
+        return self._state.slots[0] if self._plan.keeps_copies else self._state.slots
 
     def _wait(self, values: Any) -> None:
         """Lets nothing else run on virtual devices: on a CPU all programs share one pool of threads, and
@@ -217,7 +233,7 @@ class ShardedReplay:
     def params(self, lane: int = 0) -> Any:
         """Returns a copy of the current parameters on the first device; there is one lane."""
         params = self._plan.contribution.whole(self._state.params, self._state.local)
-        return jax.tree.map(lambda leaf: jax.numpy.array(leaf.addressable_data(0)), params)
+        return jax.tree.map(lambda leaf: jnp.array(leaf.addressable_data(0)), params)
 
     def evaluate(self) -> list[dict[str, jax.Array]]:
         """Returns the metrics of the current parameters."""

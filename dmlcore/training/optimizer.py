@@ -29,6 +29,7 @@ class Hoisted:
         self._equations, self._outputs = closed.jaxpr.eqns, closed.jaxpr.outvars
         self._captured, self._inputs = closed.jaxpr.constvars, closed.jaxpr.invars
         self._in_tree, self._out_tree = in_tree, out_tree
+        self.only_scales = all(e.primitive.name == "mul" for e in self._equations)  # as plain SGD does
         self.text = self._spell()
         self._hash = hash(self.text)
 

@@ -117,14 +117,15 @@ def compile_trace(trace: Trace, *, fuse: bool = True, slots: bool = False) -> Pr
         fuse = False
     else:
         fuse = bool(((np.diff(tasks.version) == 0) | (np.diff(update) != 0)).all())
-    counts = np.unique(update, return_counts=True)[1] if fuse else np.ones(len(update), np.int64)
+    first = first_tasks(update, fuse)
+    counts = np.diff(np.append(first, len(update)))
     width = int(counts.max(initial=1))
     if (counts < width).any():  # another run of the kind may have fewer at most
         width = power_of_two(width, max(width, trace.num_workers))
     needs_slots = bool(len(update)) and (slots or bool(stale.any() or copies.any()))
     allocation = Slots() if needs_slots else None
     rows = lay_out(tasks, fuse, width, strength, allocation)
-    row_update = np.unique(update) if fuse else update
+    row_update = update[first]
     return Program(
         rows,
         first_row=np.searchsorted(row_update, np.arange(len(trace.updates) + 1)),
@@ -152,6 +153,11 @@ def applied_tasks(trace: Trace) -> Tasks:
     return Tasks._make([*(column[order] for column in columns), copy_from])
 
 
+def first_tasks(update: np.ndarray, fuse: bool) -> np.ndarray:
+    """Returns the first task of each row, of tasks in the order of replay: see `lay_out`."""
+    return np.flatnonzero(np.diff(update, prepend=NONE)) if fuse else np.arange(len(update))
+
+
 def lay_out(
     tasks: Tasks, fuse: bool, width: int, strength: float, slots: Slots | None, live: Any = ()
 ) -> Rows:
@@ -166,13 +172,13 @@ def lay_out(
         live: versions that tasks after these read.
     """
     update = tasks.update
-    row, first = np.arange(len(update)), np.arange(len(update))
-    if fuse:
-        _, first, row = np.unique(update, return_index=True, return_inverse=True)
+    first = first_tasks(update, fuse)
+    row = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(update))))
+    place = np.arange(len(update)) - first[row]
 
     def table(values: np.ndarray, fill: float) -> np.ndarray:
         filled = np.full((len(first), width), fill, values.dtype)
-        filled[row, np.arange(len(update)) - first[row]] = values
+        filled[row, place] = values
         return filled
 
     worker, clock, batch_size, weight = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -134,7 +135,7 @@ class Replay:
         single = self._width == 1
         kind = sized(self._plan.contribution, sizes, single, samples)
         if self.lanes > 1:  # side by side all branches of a switch are computed
-            kind = contribution_of(self.problem, kind.widths[-1:])
+            kind = dataclasses.replace(kind, widths=kind.widths[-1:])
         weighs = kind.fuses and single and (self._plan.accumulates or bool((weights != 1).any()))
         self._plan = self._plan._replace(contribution=kind, weighs=weighs)
         self._size = power_of_two(max(1, MANY_TASKS // self._width))
@@ -202,12 +203,14 @@ def sized(kind: Contribution, sizes: np.ndarray, single: bool, least: int = 1) -
     A task that is a row of its own is filled up as its worker does it. Tasks that become one gradient have
     one width, at least `least`, a power of two where sizes differ: another run compiles nothing.
     """
+    full = False
     if single:
-        widths = {kind.width(size) for size in np.unique(sizes).tolist() or [least]}
+        widths = {kind.width(size) for size in np.flatnonzero(np.bincount(sizes.ravel())).tolist() or [least]}
+        full = len(widths) == 1 and bool((sizes == max(widths)).all())
     else:
         most = int(sizes.max(initial=least))
         widths = {padded(most) if (sizes != most).any() else most}
-    return contribution_of(kind.problem, sorted(widths))
+    return contribution_of(kind.problem, sorted(widths), full)
 
 
 def _stack(trees: Sequence[Any], stack: Callable[[Any], Any] = jnp.stack) -> Any:

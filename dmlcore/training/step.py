@@ -116,12 +116,13 @@ def beginning(
 def initial(plan: Plan, num_slots: int, start: Beginning, memory: Any = ()) -> State:
     """Returns the state before the first row, with version 0 in every slot."""
     params, optimizer_state = start.params, start.optimizer_state
-    nothing = jax.tree.map(jnp.zeros_like, params)
     slots: Any = ()
     if not plan.reads_newest:
         version = (params, optimizer_state) if plan.keeps_copies else params
         slots = jax.tree.map(lambda x: jnp.broadcast_to(x, (num_slots, *jnp.shape(x))), version)
-    gathered, before = nothing if plan.accumulates else (), nothing if plan.watches else ()
+    gathered, before = (
+        jax.tree.map(jnp.zeros_like, params) if needed else () for needed in (plan.accumulates, plan.watches)
+    )
     state = State(params, optimizer_state, gathered, slots, memory, start.local, before)
     return jax.tree.map(jnp.array, state)  # every leaf its own buffer, since the state is donated
 
@@ -141,9 +142,9 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     """
     optimize = functools.partial(optimizer_step, plan.optimizer, inputs.numbers)
     held = load(plan, state, row.read)
-    view, part = received(plan, state, held[0], row)
+    view, part = received(plan.coding, state.memory, held[0], row)
     if pushed is None:
-        pushed = contributed(plan, inputs.data, view, state.local, row)
+        pushed = contributed(plan.contribution, inputs.data, view, state.local, row)
     gradient, change = pushed
     local, memory = plan.contribution.applied(state.local, row.samples, change), state.memory
     if plan.coding is not None:
@@ -168,29 +169,32 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     if plan.watches:
         info = Info(inner(total, total), inner(total, before))
         before = jax.tree.map(functools.partial(jnp.where, row.last), total, before)
-    # A branch also where every row ends its update: the optimizer's step is compiled by itself, as a server
-    # compiles it. Within the loop its products would be fused with what is before and after it.
-    gathered, params, optimizer_state = jax.lax.cond(
-        row.last,
-        lambda: (jax.tree.map(jnp.zeros_like, gathered), *optimize(total, (params, optimizer_state))),
-        lambda: (total if plan.accumulates else (), params, optimizer_state),
-    )
+    if plan.accumulates or not plan.optimizer.only_scales:
+        # A branch also where every row ends its update: the optimizer's step is compiled by itself, as on a
+        # server. Fused with what is before and after it, its products and sums would be rounded otherwise.
+        gathered, params, optimizer_state = jax.lax.cond(
+            row.last,
+            lambda: (jax.tree.map(jnp.zeros_like, gathered), *optimize(total, (params, optimizer_state))),
+            lambda: (total if plan.accumulates else (), params, optimizer_state),
+        )
+    else:
+        params, optimizer_state = optimize(total, (params, optimizer_state))
     if not plan.reads_newest:
         slots = store(slots, row.write, (params, optimizer_state) if plan.keeps_copies else params)
     return State(params, optimizer_state, gathered, slots, memory, local, before), info
 
 
-def received(plan: Plan, state: State, params: Any, row: Rows) -> tuple[Any, Any]:
+def received(code: Coding | None, memory: Any, params: Any, row: Rows) -> tuple[Any, Any]:
     """Returns what a row's worker computes on when it is sent `params`, and its part of codecs' memory."""
-    if plan.coding is None:
+    if code is None:
         return params, ()
     who = row.worker[0], row.clock[0]
-    return coding.received(plan.coding, coding.of(state.memory, who[0]), *who, params)
+    return coding.received(code, coding.of(memory, who[0]), *who, params)
 
 
-def contributed(plan: Plan, data: Any, view: Any, local: Any, row: Rows) -> Any:
+def contributed(kind: Contribution, data: Any, view: Any, local: Any, row: Rows) -> Any:
     """Returns a row's contribution, see `Contribution.of`."""
-    return plan.contribution.of(view, local, row.samples, row.batch_size, row.weight, data)
+    return kind.of(view, local, row.samples, row.batch_size, row.weight, data)
 
 
 # In `at` and `store` not `slots[slot]` and `slots.at[slot].set(value)`: those check bounds at every step.
