@@ -30,12 +30,11 @@ def memoised(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
     Args:
         checked: for a parameter, its check, as for `named`.
 
-    Example:
-        >>> @memoised(factor=checks.at_least(1))
-        ... def shorter(factor):
-        ...     return [factor]
-        >>> shorter(4) is shorter(factor=4)
-        True
+    >>> @memoised(factor=checks.at_least(1))
+    ... def shorter(factor):
+    ...     return [factor]
+    >>> shorter(4) is shorter(factor=4)
+    True
     """
 
     def decorate(make: Callable[P, T]) -> Callable[P, T]:
@@ -65,13 +64,12 @@ def named(
         checked: for a parameter, a function of its name and its value that returns the value to use, or
             raises ValueError.
 
-    Example:
-        >>> from dmlcore.types import Transport
-        >>> @named(factor=checks.at_least(1))
-        ... def shorter(factor, *, push=True):
-        ...     return Transport("", lambda nbytes: nbytes, lambda nbytes: nbytes // factor)
-        >>> shorter(4), shorter(4, push=False)
-        (shorter(factor=4), shorter(factor=4, push=False))
+    >>> from dmlcore.types import Transport
+    >>> @named(factor=checks.at_least(1))
+    ... def shorter(factor, *, push=True):
+    ...     return Transport("", lambda nbytes: nbytes, lambda nbytes: nbytes // factor)
+    >>> shorter(4), shorter(4, push=False)
+    (shorter(factor=4), shorter(factor=4, push=False))
     """
 
     def decorate(make: Callable[P, T]) -> Callable[P, T]:
@@ -102,19 +100,15 @@ def _text(value: Any) -> str:
 
 
 def made(argument: str, text: Any, makers: Makers) -> Any:
-    """Returns what a call makes. It is read, never run: only `makers` and literals may stand in it.
+    """Returns what a call such as `"coded(push=qsgd(levels=4))"` makes; a bare name is a call, too.
 
-    Args:
-        argument: what the caller calls the text.
-        text: such as `"coded(push=qsgd(levels=4))"`; without arguments the bare name will do.
-        makers: functions by name.
+    It is read, never run: only `makers` and literals may stand in it.
 
     Raises:
-        ValueError: it is no such call, or a maker refuses its arguments.
+        ValueError: it is no such call, or a maker refuses its arguments; `argument` names the text.
 
-    Example:
-        >>> made("text", "pair(1, pair(2, 3))", {"pair": lambda a, b: (a, b)})
-        (1, (2, 3))
+    >>> made("text", "pair(1, pair(2, 3))", {"pair": lambda a, b: (a, b)})
+    (1, (2, 3))
     """
     allowed = f"a call of {', '.join(makers)}"
 

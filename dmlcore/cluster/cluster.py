@@ -63,10 +63,9 @@ class Cluster:
             samples_per_second: speed of every worker, > 0.
             **options: as for `from_speeds`.
 
-        Example:
-            >>> from scipy import stats
-            >>> Cluster.uniform(8, samples_per_second=1000, jitter=stats.expon())
-            Cluster(8 workers, 1000 samples/s, jitter=expon())
+        >>> from scipy import stats
+        >>> Cluster.uniform(8, samples_per_second=1000, jitter=stats.expon())
+        Cluster(8 workers, 1000 samples/s, jitter=expon())
         """
         num_workers = checks.integer("num_workers", num_workers, low=1)
         return cls.from_speeds([samples_per_second] * num_workers, **options)
@@ -97,9 +96,8 @@ class Cluster:
         Raises:
             ValueError: a number is NaN or out of range, or a distribution's mean is not 1.
 
-        Example:
-            >>> Cluster.from_speeds([1000, 1000, 333], latency=0.01).num_workers
-            3
+        >>> Cluster.from_speeds([1000, 1000, 333], latency=0.01).num_workers
+        3
         """
         if not isinstance(samples_per_second, Iterable):
             checks.fail("samples_per_second", samples_per_second, "one speed for each worker: [1000, 500]")
@@ -131,10 +129,9 @@ class Cluster:
             num_workers: W, >= 1.
             response: law of Z(b), whose E[Y(b)] is proportional to b.
 
-        Example:
-            >>> from dmlcore.theory import erlang
-            >>> Cluster.from_response(50, erlang(2.0, 40.0))
-            Cluster(50 workers, 40 samples/s, latency 0.5 s up, jitter=erlang(2, 40), latency_jitter=expon())
+        >>> from dmlcore.theory import erlang
+        >>> Cluster.from_response(50, erlang(2.0, 40.0))
+        Cluster(50 workers, 40 samples/s, latency 0.5 s up, jitter=erlang(2, 40), latency_jitter=expon())
         """
         seconds = float(response.computation(1).mean())
 
@@ -174,9 +171,8 @@ class Cluster:
         Raises:
             ValueError: an argument is out of range.
 
-        Example:
-            >>> Cluster.uniform(8).with_stragglers(3, fraction=1, workers=[0])
-            Cluster(8 workers, 1000 samples/s, 3x slow on 100% of tasks of 1 worker)
+        >>> Cluster.uniform(8).with_stragglers(3, fraction=1, workers=[0])
+        Cluster(8 workers, 1000 samples/s, 3x slow on 100% of tasks of 1 worker)
         """
         slowdown = checks.real("slowdown", slowdown, low=1, high=1e300)
         fraction = checks.real("fraction", fraction, low=0, high=1)
@@ -204,9 +200,8 @@ class Cluster:
         Raises:
             ValueError: an argument is out of range.
 
-        Example:
-            >>> Cluster.uniform(8).with_speed_change(2, clock=30, workers=[0])
-            Cluster(8 workers, 1000 samples/s, 2x as long from task 30 of 1 worker)
+        >>> Cluster.uniform(8).with_speed_change(2, clock=30, workers=[0])
+        Cluster(8 workers, 1000 samples/s, 2x as long from task 30 of 1 worker)
         """
         slowdown = checks.real("slowdown", slowdown, above=0, high=1e300)
         clock = checks.integer("clock", clock, low=0)
@@ -227,10 +222,9 @@ class Cluster:
         Raises:
             ValueError: an argument is out of range, or of a worker that is not there.
 
-        Example:
-            >>> from dmlcore.cluster.faults import Crash
-            >>> Cluster.uniform(8).with_faults(Crash(worker=2, time=1.5, seconds=3.0))
-            Cluster(8 workers, 1000 samples/s, 1 fault)
+        >>> from dmlcore.cluster.faults import Crash
+        >>> Cluster.uniform(8).with_faults(Crash(worker=2, time=1.5, seconds=3.0))
+        Cluster(8 workers, 1000 samples/s, 1 fault)
         """
         events = (*self.faults.events, *check_faults(faults, self.num_workers))
         patience = self.faults.patience_seconds if patience is None else patience

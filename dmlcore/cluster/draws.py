@@ -42,10 +42,9 @@ class Draws:
     Attributes:
         compute_seconds: worker, clock, samples -> how long the worker computes that task, seconds.
 
-    Example:
-        >>> draws = Draws(Cluster.uniform(2, samples_per_second=100, overhead=1.0), seed=0)
-        >>> draws.compute_seconds(0, 0, 50)
-        1.5
+    >>> draws = Draws(Cluster.uniform(2, samples_per_second=100, overhead=1.0), seed=0)
+    >>> draws.compute_seconds(0, 0, 50)
+    1.5
     """
 
     def __init__(self, cluster: Cluster, seed: int):

@@ -1,6 +1,7 @@
 """Faults: what breaks when. Part of a cluster, the same on every engine.
 
-Each push counts once for its (worker, clock), and no worker waits for one that is gone.
+Each push counts once for its (worker, clock), and no worker waits for one that is gone. Times are
+seconds from the start of the run.
 """
 
 from __future__ import annotations
@@ -18,12 +19,9 @@ from dmlcore import checks
 
 @dataclass(frozen=True)
 class Crash:
-    """A worker is lost, with its cached copy and its task in flight, and rejoins without cached parameters.
+    """A worker is lost at `time`, with its cached copy and its task in flight.
 
-    Args:
-        worker: its number.
-        time: when, seconds from the start of the run.
-        seconds: until it is back; infinite: for good.
+    After `seconds` it rejoins without cached parameters; infinite: never.
     """
 
     worker: int
@@ -33,13 +31,7 @@ class Crash:
 
 @dataclass(frozen=True)
 class Hang:
-    """A worker freezes for a while; the server notices only if that is longer than its patience.
-
-    Args:
-        worker: its number.
-        time: when, seconds from the start of the run.
-        seconds: how long.
-    """
+    """A worker freezes at `time` for `seconds`; the server notices only what is longer than its patience."""
 
     worker: int
     time: float
@@ -48,13 +40,7 @@ class Hang:
 
 @dataclass(frozen=True)
 class LostPush:
-    """A push is lost on its way, and sent again.
-
-    Args:
-        worker: whose.
-        clock: of which task.
-        seconds: after which the worker, without an answer, sends it again.
-    """
+    """The push of a worker's task `clock` is lost; without an answer it is sent again after `seconds`."""
 
     worker: int
     clock: int
@@ -63,13 +49,7 @@ class LostPush:
 
 @dataclass(frozen=True)
 class DoubledPush:
-    """A push arrives twice.
-
-    Args:
-        worker: whose.
-        clock: of which task.
-        seconds: between the two.
-    """
+    """The push of a worker's task `clock` arrives twice, `seconds` apart."""
 
     worker: int
     clock: int
@@ -78,13 +58,9 @@ class DoubledPush:
 
 @dataclass(frozen=True)
 class ServerCrash:
-    """The server is killed, and restarted from its last checkpoint; updates made since then are lost.
+    """The server is killed at `time`, and restarted `seconds` later from its last checkpoint.
 
-    A crash during the outage of another has no effect.
-
-    Args:
-        time: when, seconds from the start of the run.
-        seconds: until it is back, > 0.
+    Updates made since that checkpoint are lost. A crash during the outage of another has no effect.
     """
 
     time: float
@@ -96,17 +72,11 @@ Fault = Crash | Hang | LostPush | DoubledPush | ServerCrash
 
 @dataclass(frozen=True)
 class Faults:
-    """All faults of a cluster.
-
-    Args:
-        events: what happens.
-        patience_seconds: a hanging worker counts as gone after so long, until it moves again.
-        checkpoint_every: updates between the server's checkpoints, at least.
-    """
+    """All faults of a cluster."""
 
     events: tuple[Fault, ...] = ()
-    patience_seconds: float = math.inf
-    checkpoint_every: int = 50
+    patience_seconds: float = math.inf  # a hanging worker counts as gone after so long, until it moves again
+    checkpoint_every: int = 50  # updates between the server's checkpoints, at least
 
     def describe(self) -> dict[str, Any]:
         """Returns the faults as plain JSON values."""
@@ -208,9 +178,8 @@ def random_faults(
     Returns:
         Faults for `Cluster.with_faults`.
 
-    Example:
-        >>> random_faults(4, 10.0, seed=0) == random_faults(4, 10.0, seed=0)
-        True
+    >>> random_faults(4, 10.0, seed=0) == random_faults(4, 10.0, seed=0)
+    True
     """
     rng = np.random.default_rng(seed)
     mean = seconds / 10 if mean_seconds is None else mean_seconds

@@ -16,19 +16,14 @@ Quantile = Callable[[np.ndarray], np.ndarray]
 class SizedJitter(NamedTuple):
     """Jitter that depends on how many samples a task has.
 
-    Args:
-        name: what clusters and traces call it.
-        quantile: samples of a task -> quantile function of multipliers with mean 1.
-
-    Example:
-        >>> from scipy import stats
-        >>> each_sample_its_own = SizedJitter("erlang", lambda b: stats.gamma(b, scale=1 / b).ppf)
-        >>> [round(float(each_sample_its_own.quantile(b)(0.9)), 2) for b in (1, 10, 100)]
-        [2.3, 1.42, 1.13]
+    >>> from scipy import stats
+    >>> each_sample_its_own = SizedJitter("erlang", lambda b: stats.gamma(b, scale=1 / b).ppf)
+    >>> [round(float(each_sample_its_own.quantile(b)(0.9)), 2) for b in (1, 10, 100)]
+    [2.3, 1.42, 1.13]
     """
 
-    name: str
-    quantile: Callable[[int], Quantile]
+    name: str  # what clusters and traces call it
+    quantile: Callable[[int], Quantile]  # samples of a task -> quantile function of multipliers with mean 1
 
 
 def check_jitter(name: str, jitter: Any) -> None:

@@ -30,9 +30,8 @@ def heterogeneous(num_workers: int = 8) -> Cluster:
     Raises:
         ValueError: no such number of workers.
 
-    Example:
-        >>> heterogeneous()
-        Cluster(8 workers, 500-1000 samples/s, latency 0.002 s, jitter=gamma(16, scale=0.0625))
+    >>> heterogeneous()
+    Cluster(8 workers, 500-1000 samples/s, latency 0.002 s, jitter=gamma(16, scale=0.0625))
     """
     num_workers = checks.integer("num_workers", num_workers, low=1)
     return _of([FULL_SPEED * min(1.0, share) for share in np.linspace(1.4, 0.5, num_workers).tolist()])
@@ -47,9 +46,8 @@ def unstable(num_workers: int = 8) -> Cluster:
     Raises:
         ValueError: no such number of workers.
 
-    Example:
-        >>> [(each.slowdown, each.fraction, each.mean_tasks) for each in unstable().stragglers]
-        [(4.0, 0.1, 10.0)]
+    >>> [(each.slowdown, each.fraction, each.mean_tasks) for each in unstable().stragglers]
+    [(4.0, 0.1, 10.0)]
     """
     cluster = _of([FULL_SPEED] * checks.integer("num_workers", num_workers, low=1))
     return cluster.with_stragglers(4, fraction=0.1, mean_tasks=10)
@@ -61,9 +59,8 @@ def heterogeneous_and_unstable(num_workers: int = 8) -> Cluster:
     Raises:
         ValueError: no such number of workers.
 
-    Example:
-        >>> both = heterogeneous_and_unstable()
-        >>> both.samples_per_second == heterogeneous().samples_per_second, len(both.stragglers)
-        (True, 1)
+    >>> both = heterogeneous_and_unstable()
+    >>> both.samples_per_second == heterogeneous().samples_per_second, len(both.stragglers)
+    (True, 1)
     """
     return dataclasses.replace(heterogeneous(num_workers), stragglers=unstable(num_workers).stragglers)

@@ -17,17 +17,12 @@ SILENCE_SECONDS = 20.0
 
 
 class Source(NamedTuple):
-    """The files of one dataset and where to get them.
+    """The files of one dataset and where to get them."""
 
-    Args:
-        folder: their folder below `DMLCORE_DATA`, below the cache and inside an archive.
-        sha256: file name -> checksum, as 64 hexadecimal digits.
-        urls: addresses to try in order; one that ends in "/" holds the files themselves, any other is an
-            archive (.zip or .tar.gz) with `folder` inside. An archive needs no checksum: its files have one.
-    """
-
-    folder: str
-    sha256: Mapping[str, str]
+    folder: str  # below `DMLCORE_DATA`, below the cache and inside an archive
+    sha256: Mapping[str, str]  # file name -> checksum, as 64 hexadecimal digits
+    # To try in order: one that ends in "/" holds the files themselves, any other is an archive (.zip or
+    # .tar.gz) with `folder` inside. An archive needs no checksum: its files have one.
     urls: tuple[str, ...]
 
 

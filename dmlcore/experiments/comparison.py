@@ -64,13 +64,12 @@ def compare(
     Raises:
         ValueError: an argument is wrong; the message names it.
 
-    Example:
-        >>> import dmlcore as dml
-        >>> methods = {"BSP": dml.bsp(), "ASP": dml.asp()}
-        >>> runs = compare(methods, dml.problems.digits_mlp(), Cluster.uniform(4), optax.sgd(0.1),
-        ...                seeds=range(2), updates=10, eval_every=5)
-        >>> len(runs), list(runs.columns[:5])
-        (12, ['method', 'seed', 'update', 'time', 'samples'])
+    >>> import dmlcore as dml
+    >>> methods = {"BSP": dml.bsp(), "ASP": dml.asp()}
+    >>> runs = compare(methods, dml.problems.digits_mlp(), Cluster.uniform(4), optax.sgd(0.1),
+    ...                seeds=range(2), updates=10, eval_every=5)
+    >>> len(runs), list(runs.columns[:5])
+    (12, ['method', 'seed', 'update', 'time', 'samples'])
     """
     return _run_all(methods, problem, cluster, {None: optimizer}, seeds, until, eval_every, executor, options)
 
@@ -108,12 +107,11 @@ def sweep(
     Raises:
         ValueError: an argument is wrong; the message names it.
 
-    Example:
-        >>> import dmlcore as dml
-        >>> runs = sweep({"BSP": dml.bsp()}, dml.problems.digits_mlp(), Cluster.uniform(4), optax.sgd,
-        ...              [0.1, 0.2], seeds=[0], updates=10, eval_every=10)
-        >>> runs.groupby("learning_rate").size().to_dict()
-        {0.1: 2, 0.2: 2}
+    >>> import dmlcore as dml
+    >>> runs = sweep({"BSP": dml.bsp()}, dml.problems.digits_mlp(), Cluster.uniform(4), optax.sgd,
+    ...              [0.1, 0.2], seeds=[0], updates=10, eval_every=10)
+    >>> runs.groupby("learning_rate").size().to_dict()
+    {0.1: 2, 0.2: 2}
     """
     name, allowed = "learning_rates", "a function of the learning rate, such as optax.sgd"
     rates = [checks.real(name, rate, above=0) for rate in several(name, learning_rates)]

@@ -59,14 +59,13 @@ def tune(
     Raises:
         ValueError: an argument is wrong; the message names it.
 
-    Example:
-        >>> import dmlcore as dml
-        >>> cluster, problem = Cluster.uniform(4), dml.problems.digits_mlp()
-        >>> runs = tune({"BSP": dml.bsp()}, problem, cluster, optax.sgd, "loss", 2.0, start=0.1, seeds=[0],
-        ...             updates=60)
-        >>> rates = sorted(runs["learning_rate"].unique())
-        >>> bool(rates[0] < metrics.best_learning_rate(runs, "loss", 2.0)["BSP"] < rates[-1])
-        True
+    >>> import dmlcore as dml
+    >>> cluster, problem = Cluster.uniform(4), dml.problems.digits_mlp()
+    >>> runs = tune({"BSP": dml.bsp()}, problem, cluster, optax.sgd, "loss", 2.0, start=0.1, seeds=[0],
+    ...             updates=60)
+    >>> rates = sorted(runs["learning_rate"].unique())
+    >>> bool(rates[0] < metrics.best_learning_rate(runs, "loss", 2.0)["BSP"] < rates[-1])
+    True
     """
     check_methods(methods)
     for name, method in methods.items():

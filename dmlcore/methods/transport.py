@@ -20,9 +20,8 @@ def _codec(name: str, codec: Any) -> Codec | None:
 def plain() -> Transport:
     """Parameters travel to the worker and gradients to the server as they are.
 
-    Example:
-        >>> plain().push_bytes(4096)
-        4096
+    >>> plain().push_bytes(4096)
+    4096
     """
     return Transport("", _as_they_are, _as_they_are)
 
@@ -47,9 +46,8 @@ def coded(push: Codec | str | None = None, pull: Codec | str | None = None) -> T
     Raises:
         ValueError: there is no such codec.
 
-    Example:
-        >>> coded(push="qsgd(levels=4)")
-        coded(push=qsgd(levels=4))
+    >>> coded(push="qsgd(levels=4)")
+    coded(push=qsgd(levels=4))
 
     Reference: Xian et al. 2024 (H-PS), whose quantisation is flexible in the number of bits.
     """
@@ -78,9 +76,8 @@ def pipelined(transport: Transport | str | None = None, *, own_steps: bool = Fal
     Raises:
         ValueError: an argument is wrong, or `transport` is pipelined.
 
-    Example:
-        >>> pipelined(own_steps=True)
-        pipelined(plain(), own_steps=True)
+    >>> pipelined(own_steps=True)
+    pipelined(plain(), own_steps=True)
 
     Reference: Xian et al. 2024 (H-PS), of whose pipeline the abstract is known: workers train on during
     transfers. Both rules are a reconstruction; the first is Li et al. 2018, "Pipe-SGD", with a width of 2.

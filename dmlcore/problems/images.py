@@ -78,13 +78,7 @@ def mnist_lenet(dtype: str = "float32", eval_samples: int = MNIST_EVAL) -> Probl
 def cifar10_cnn(dtype: str = "float32", eval_samples: int = CIFAR10_EVAL) -> Problem:
     """Three convolutions and a dense layer on CIFAR-10: 89,578 parameters, 50,000 training images.
 
-    Args:
-        dtype: "float32", or "float64" where JAX has 64 bits switched on.
-        eval_samples: it is evaluated on the first so many training and test images.
-
-    Raises:
-        ValueError: an argument outside its range, or a damaged file of the data.
-        ConnectionError: the data is neither here nor can it be downloaded.
+    Args and errors are those of `mnist_lenet`.
 
     >>> cifar10_cnn()  # doctest: +SKIP
     Problem(cifar10_cnn, 50000 samples)

@@ -42,31 +42,19 @@ class Parameters(BaseModel):
 
 @dataclass(frozen=True)
 class Paper:
-    """One entry of the registry.
+    """One entry of the registry."""
 
-    Args:
-        key: short name on the command line and of the folder in figures/.
-        title: of the paper.
-        reference: authors, venue, year.
-        notebook: file name in notebooks/.
-        parameters: model of the notebook's parameters.
-        claims: declared before the run.
-        figures: caption by file name, of every picture that the notebook saves; it is also the text for those
-            who cannot see the picture.
-        data: by scale, the names of the data sets in `dmlcore.data` that the notebook reads; they are fetched
-            and checked before it starts.
-        quick_seconds: expected time at quick scale on two CPU cores.
-    """
-
-    key: str
+    key: str  # short name on the command line and of the folder in figures/
     title: str
-    reference: str
-    notebook: str
+    reference: str  # authors, venue, year
+    notebook: str  # file name in notebooks/
     parameters: type[Parameters] = Parameters
-    claims: tuple[claims.Claim, ...] = ()
+    claims: tuple[claims.Claim, ...] = ()  # declared before the run
+    # caption, by file name, of every picture that the notebook saves: also the text in place of the picture
     figures: Mapping[str, str] = field(default_factory=dict)
+    # by scale, names of the data sets in `dmlcore.data`: they are fetched and checked before it starts
     data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    quick_seconds: float = 60
+    quick_seconds: float = 60  # expected time at quick scale on two CPU cores
 
     def __post_init__(self) -> None:
         if not self.key.isidentifier():

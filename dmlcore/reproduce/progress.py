@@ -85,7 +85,7 @@ class Display:
         return next(task for task in self._progress.tasks if task.id == self._bars[key])
 
     def _line(self, key: str) -> None:
-        """Says in a log what the bar shows in a terminal."""
+        """Writes to a log what the bar shows in a terminal."""
         if self._console.is_terminal:
             return
         self._spoken = time.monotonic()

@@ -43,9 +43,8 @@ def floor(constants: Constants, k: Any, batch_size: Any) -> Any:
     Raises:
         ValueError: a constant or a number is out of range.
 
-    Example:
-        >>> floor(Constants(0.001, 2.0, 1.0, 10.0), [1, 5], 10)
-        array([0.001 , 0.0002])
+    >>> floor(Constants(0.001, 2.0, 1.0, 10.0), [1, 5], 10)
+    array([0.001 , 0.0002])
 
     Reference: Bottou, Curtis and Nocedal 2018, theorem 4.6; Dutta et al. 2018, section 3.
     """
@@ -61,9 +60,8 @@ def decay(constants: Constants) -> float:
 
     So after j rounds the bound is phi + (E_0 - phi) e^(-alpha j).
 
-    Example:
-        >>> round(decay(Constants(0.001, 2.0, 1.0, 10.0)), 9)
-        0.0010005
+    >>> round(decay(Constants(0.001, 2.0, 1.0, 10.0)), 9)
+    0.0010005
     """
     constants.checked()
     return -math.log1p(-constants.learning_rate * constants.strong_convexity)

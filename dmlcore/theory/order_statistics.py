@@ -29,10 +29,9 @@ def kth_of(survival: Callable[[float], float], n: int, scale: float) -> np.ndarr
     Raises:
         ValueError: `n` is no whole number >= 1, or the times have no end.
 
-    Example:
-        >>> import math
-        >>> kth_of(lambda t: math.exp(-2 * t), 3, scale=0.5).round(6)   # (H_3 - H_(3 - k)) / 2
-        array([0.166667, 0.416667, 0.916667])
+    >>> import math
+    >>> kth_of(lambda t: math.exp(-2 * t), 3, scale=0.5).round(6)   # (H_3 - H_(3 - k)) / 2
+    array([0.166667, 0.416667, 0.916667])
 
     Reference: David and Nagaraja 2003, "Order statistics", section 3.1.
     """
@@ -64,11 +63,10 @@ def mean_round(response: Response, n: int, batch_sizes: Sequence[int]) -> np.nda
     Raises:
         ValueError: a number is out of range.
 
-    Example:
-        >>> from dmlcore.theory import exponential
-        >>> mean_round(exponential(float("inf"), 4.0), 2, [1, 2]).round(6)
-        array([[0.125, 0.25 ],
-               [0.375, 0.75 ]])
+    >>> from dmlcore.theory import exponential
+    >>> mean_round(exponential(float("inf"), 4.0), 2, [1, 2]).round(6)
+    array([[0.125, 0.25 ],
+           [0.375, 0.75 ]])
 
     Reference: Egger, Kas Hanna and Bitar 2023, section III.
     """

@@ -24,12 +24,11 @@ def parallel_coordinates(features: npt.ArrayLike) -> float:
     Raises:
         ValueError: `features` is no matrix, or a column has another norm.
 
-    Example:
-        >>> import numpy as np
-        >>> parallel_coordinates(np.eye(8))
-        8.0
-        >>> round(parallel_coordinates(np.ones((1, 8))), 6)
-        1.0
+    >>> import numpy as np
+    >>> parallel_coordinates(np.eye(8))
+    8.0
+    >>> round(parallel_coordinates(np.ones((1, 8))), 6)
+    1.0
 
     Reference: Bradley, Kyrola, Bickson and Guestrin 2011, "Parallel coordinate descent for L1-regularized
     loss minimization", theorem 3.2.

@@ -17,21 +17,13 @@ from dmlcore import checks
 
 
 class Response(NamedTuple):
-    """The law of Z(b).
+    """The law of Z(b)."""
 
-    Args:
-        name: the call that makes this law.
-        communication_rate: of X, 1 / seconds; infinity: no communication.
-        computation: b -> frozen `scipy.stats` distribution of Y(b), seconds.
-        survival: times t >= 0, seconds, array; b -> P(Z(b) > t), array.
-        scales: whether Y(b) / b has the same law for all b.
-    """
-
-    name: str
-    communication_rate: float
-    computation: Callable[[int], Any]
-    survival: Callable[[Any, int], np.ndarray]
-    scales: bool = True
+    name: str  # the call that makes this law
+    communication_rate: float  # of X, 1 / seconds; infinity: no communication
+    computation: Callable[[int], Any]  # b -> frozen `scipy.stats` distribution of Y(b), seconds
+    survival: Callable[[Any, int], np.ndarray]  # times t >= 0, seconds, array; b -> P(Z(b) > t), array
+    scales: bool = True  # whether Y(b) / b has the same law for all b
 
     def __repr__(self) -> str:
         return self.name
@@ -56,10 +48,9 @@ def exponential(communication_rate: float, sample_rate: float) -> Response:
     Raises:
         ValueError: a rate is not > 0.
 
-    Example:
-        >>> law = exponential(2.0, 10.0)
-        >>> law.mean(5), round(float(law.survival(0.0, 5)), 3)
-        (1.0, 1.0)
+    >>> law = exponential(2.0, 10.0)
+    >>> law.mean(5), round(float(law.survival(0.0, 5)), 3)
+    (1.0, 1.0)
     """
     x, y = _rates(communication_rate, sample_rate)
     name = f"exponential({x:g}, {y:g})"
@@ -77,10 +68,9 @@ def shifted(communication_rate: float, sample_rate: float, seconds_per_sample: f
     Raises:
         ValueError: a rate is not > 0, or the shift is negative.
 
-    Example:
-        >>> law = shifted(2.0, 10.0, 0.1)
-        >>> law.mean(5), float(law.survival(0.5, 5))
-        (1.5, 1.0)
+    >>> law = shifted(2.0, 10.0, 0.1)
+    >>> law.mean(5), float(law.survival(0.5, 5))
+    (1.5, 1.0)
     """
     x, y = _rates(communication_rate, sample_rate)
     shift = checks.real("seconds_per_sample", seconds_per_sample, low=0, high=1e300)
@@ -101,9 +91,8 @@ def erlang(communication_rate: float, sample_rate: float) -> Response:
     Raises:
         ValueError: a rate is not > 0.
 
-    Example:
-        >>> erlang(2.0, 10.0).mean(5)
-        1.0
+    >>> erlang(2.0, 10.0).mean(5)
+    1.0
     """
     x, y = _rates(communication_rate, sample_rate)
     return Response(
@@ -132,9 +121,8 @@ def fit_response(
     Raises:
         ValueError: there are no such law or no times, or computing took none.
 
-    Example:
-        >>> fit_response("erlang", [0.1, 0.3], [1.0, 1.5], 5)
-        erlang(5, 4)
+    >>> fit_response("erlang", [0.1, 0.3], [1.0, 1.5], 5)
+    erlang(5, 4)
     """
     checks.choice("law", law, LAWS)
     b = checks.integer("batch_size", batch_size, low=1)

@@ -28,9 +28,8 @@ def round_speedup(uneven: npt.ArrayLike, communication: npt.ArrayLike, bits: flo
     Raises:
         ValueError: an argument is out of range.
 
-    Example:
-        >>> round(float(round_speedup(1.2, 0.2, 8)), 6), float(round_speedup(2.5, 1.0, 16))
-        (1.4, 3.5)
+    >>> round(float(round_speedup(1.2, 0.2, 8)), 6), float(round_speedup(2.5, 1.0, 16))
+    (1.4, 3.5)
 
     Reference: a model of the three mechanisms that the abstract of Xian et al. 2024 (H-PS) names.
     """

@@ -94,10 +94,9 @@ def fixed_schedule(
     Raises:
         ValueError: an argument is out of range.
 
-    Example:
-        >>> bound = Constants(0.001, 2.0, 1.0, 10.0)
-        >>> round(fixed_schedule(0.5, 4, 2, 10, bound, 100.0).account(1.0).seconds, 1)
-        2301.7
+    >>> bound = Constants(0.001, 2.0, 1.0, 10.0)
+    >>> round(fixed_schedule(0.5, 4, 2, 10, bound, 100.0).account(1.0).seconds, 1)
+    2301.7
     """
     num_workers = checks.integer("num_workers", num_workers, low=1)
     k = checks.integer("k", k, low=1, high=num_workers, why="the workers")
@@ -114,7 +113,7 @@ def greedy_schedule(
     """Returns the schedule that at every error runs the (k, b) with which the bound falls fastest.
 
     The bound falls by alpha (E - phi(k, b)) / mu(k, b) a second: a line in E for every (k, b), and the
-    schedule follows their upper envelope from E_0 down. From one to the next it goes at
+    schedule follows their upper envelope from E_0 down to the lowest floor. From one to the next it goes at
     E* = (mu' phi - mu phi') / (mu' - mu). With one batch size this is the rule of `switching_times`.
 
     It needs the constants and E_0, which are rarely known: an oracle.
@@ -125,17 +124,13 @@ def greedy_schedule(
         constants: of the problem and the step.
         error: E_0, excess loss at the start.
 
-    Returns:
-        The schedule, down to the lowest floor.
-
     Raises:
         ValueError: shapes disagree, or a constant is out of range.
 
-    Example:
-        >>> mu = np.array([[0.1, 0.2], [0.3, 0.6]])
-        >>> made = greedy_schedule(mu, [1, 2], Constants(0.001, 2.0, 1.0, 10.0), 100.0)
-        >>> [(phase.k, phase.batch_size, round(phase.start, 1)) for phase in made.phases]
-        [(1, 1, 0.0), (1, 2, 989.8), (2, 2, 1405.5)]
+    >>> mu = np.array([[0.1, 0.2], [0.3, 0.6]])
+    >>> made = greedy_schedule(mu, [1, 2], Constants(0.001, 2.0, 1.0, 10.0), 100.0)
+    >>> [(phase.k, phase.batch_size, round(phase.start, 1)) for phase in made.phases]
+    [(1, 1, 0.0), (1, 2, 989.8), (2, 2, 1405.5)]
 
     Reference: Egger, Kas Hanna and Bitar 2023; reconstructed from the switching theorem of Kas Hanna et al.
     """

@@ -27,9 +27,8 @@ def regret_rates(
     Raises:
         ValueError: an argument outside its range.
 
-    Example:
-        >>> regret_rates(2.0, 1.0, staleness=1, num_workers=4, steps=4).round(4)
-        array([0.5   , 0.3536, 0.2887, 0.25  ])
+    >>> regret_rates(2.0, 1.0, staleness=1, num_workers=4, steps=4).round(4)
+    array([0.5   , 0.3536, 0.2887, 0.25  ])
 
     Reference: Ho et al. 2013, theorem 1.
     """
@@ -51,9 +50,8 @@ def regret_bound(distance: float, lipschitz: float, staleness: int, num_workers:
     Raises:
         ValueError: an argument outside its range.
 
-    Example:
-        >>> regret_bound(2.0, 1.0, staleness=1, num_workers=4, steps=100)
-        320.0
+    >>> regret_bound(2.0, 1.0, staleness=1, num_workers=4, steps=100)
+    320.0
 
     Reference: Ho et al. 2013, theorem 1.
     """
@@ -75,9 +73,8 @@ def most_out_of_turn(staleness: int, num_workers: int) -> int:
     Raises:
         ValueError: an argument outside its range.
 
-    Example:
-        >>> most_out_of_turn(3, 8), most_out_of_turn(0, 8)
-        (42, 7)
+    >>> most_out_of_turn(3, 8), most_out_of_turn(0, 8)
+    (42, 7)
 
     Reference: Ho et al. 2013, lemma 1.
     """

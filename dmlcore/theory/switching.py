@@ -34,10 +34,9 @@ def switching_times(
     Raises:
         ValueError: `round_seconds` does not rise, or a constant is out of range.
 
-    Example:
-        >>> mu = np.cumsum(1 / np.arange(5, 0, -1)) / 5
-        >>> switching_times(mu, Constants(0.001, 2.0, 1.0, 10.0), 10, 100.0).round(2)
-        array([ 496.92,  621.62,  793.65, 1102.52])
+    >>> mu = np.cumsum(1 / np.arange(5, 0, -1)) / 5
+    >>> switching_times(mu, Constants(0.001, 2.0, 1.0, 10.0), 10, 100.0).round(2)
+    array([ 496.92,  621.62,  793.65, 1102.52])
 
     Reference: Kas Hanna, Bitar, Parag, Dasari and El Rouayheb 2020, theorem 1.
     """

@@ -18,14 +18,13 @@ def accounts(trace: Trace) -> pd.DataFrame:
         `assigned_samples`, those of all tasks begun, also where they were cancelled or lost; `uplinks`,
         gradients that arrived; `downlinks`, pulls begun; `bytes`, of these two.
 
-    Example:
-        >>> import dmlcore as dml
-        >>> cluster = dml.Cluster.from_speeds([100, 200, 300])
-        >>> accounts(dml.simulate(dml.k_sync(2), cluster, updates=2, parameter_bytes=100))
-           time  samples  assigned_samples  uplinks  downlinks  bytes
-        0  0.00        0                 0        0          0      0
-        1  0.16       64                96        2          3    500
-        2  0.32      128               192        4          6   1000
+    >>> import dmlcore as dml
+    >>> cluster = dml.Cluster.from_speeds([100, 200, 300])
+    >>> accounts(dml.simulate(dml.k_sync(2), cluster, updates=2, parameter_bytes=100))
+       time  samples  assigned_samples  uplinks  downlinks  bytes
+    0  0.00        0                 0        0          0      0
+    1  0.16       64                96        2          3    500
+    2  0.32      128               192        4          6   1000
     """
     tasks, updates = trace.tasks, trace.updates
     times = np.append(0.0, updates["time"].to_numpy())

@@ -11,11 +11,11 @@ from dmlcore.types import Decision, Policy, Push
 
 
 class Followed(NamedTuple):
-    """A push, and what the policy made of it; see `follow`."""
+    """A push, and what the policy made of it."""
 
-    row: int
+    row: int  # of the task in `trace.tasks`
     push: Push
-    state: Any
+    state: Any  # of the policy afterwards; it goes on changing: copy what is to be kept
     decision: Decision
 
 
@@ -29,18 +29,13 @@ def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
         policy: the one of the run.
         trace: of a run in which no worker left.
 
-    Returns:
-        An iterator over what the policy made of each push: `row` of the task in `trace.tasks`, `push`, the
-        policy's `state` afterwards (it goes on changing: copy what is to be kept) and its `decision`.
-
     Raises:
         ValueError: the trace is another policy's, a worker left, or the policy watches its training.
 
-    Example:
-        >>> import dmlcore as dml
-        >>> trace = dml.simulate(dml.ssp(1), dml.Cluster.from_speeds([32, 16]), updates=5)
-        >>> [(step.push.worker, len(step.decision.start)) for step in follow(dml.ssp(1), trace)]
-        [(0, 0), (1, 0), (0, 1), (0, 0), (1, 2), (0, 0), (1, 1)]
+    >>> import dmlcore as dml
+    >>> trace = dml.simulate(dml.ssp(1), dml.Cluster.from_speeds([32, 16]), updates=5)
+    >>> [(step.push.worker, len(step.decision.start)) for step in follow(dml.ssp(1), trace)]
+    [(0, 0), (1, 0), (0, 1), (0, 0), (1, 2), (0, 0), (1, 1)]
     """
     if not isinstance(policy, Policy):
         checks.fail("policy", policy, "a Policy, such as dml.ssp(3)")

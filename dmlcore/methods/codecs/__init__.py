@@ -48,12 +48,11 @@ def resolve(codec: Codec | str) -> Codec:
     Raises:
         ValueError: it is no such call, or an argument is wrong.
 
-    Example:
-        >>> resolve("error_feedback(affine(4))")
-        error_feedback(affine(bits=4))
-        >>> resolve("affine(bits=40)")
-        Traceback (most recent call last):
-        ValueError: bits: got 40, allowed is a whole number from 1 to 16 (32 is exact())
+    >>> resolve("error_feedback(affine(4))")
+    error_feedback(affine(bits=4))
+    >>> resolve("affine(bits=40)")
+    Traceback (most recent call last):
+    ValueError: bits: got 40, allowed is a whole number from 1 to 16 (32 is exact())
     """
     if isinstance(codec, Codec):
         return codec

@@ -20,9 +20,8 @@ def exact() -> Codec:
 
     Guarantees: float32 arrives as it was sent, to the last bit; float64 is rounded to 32 bits.
 
-    Example:
-        >>> exact().num_bytes([100, 20])
-        480
+    >>> exact().num_bytes([100, 20])
+    480
     """
     shorten = lambda leaf: floats(leaf).astype(jnp.float32)  # noqa: E731
     return Codec(
@@ -54,9 +53,8 @@ def affine(bits: int, *, stochastic: bool = True) -> Codec:
     Raises:
         ValueError: an argument is out of range.
 
-    Example:
-        >>> affine(8), affine(8).num_bytes([100, 20])
-        (affine(bits=8), 136)
+    >>> affine(8), affine(8).num_bytes([100, 20])
+    (affine(bits=8), 136)
 
     Reference: Xian et al. 2024 (H-PS), its flexible quantization, as reconstructed.
     """

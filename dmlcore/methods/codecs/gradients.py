@@ -32,9 +32,8 @@ def qsgd(levels: int) -> Codec:
     Raises:
         ValueError: `levels` is out of range.
 
-    Example:
-        >>> qsgd(7), qsgd(7).num_bytes([100])
-        (qsgd(levels=7), 54)
+    >>> qsgd(7), qsgd(7).num_bytes([100])
+    (qsgd(levels=7), 54)
 
     Reference: Alistarh et al. 2017, "QSGD: communication-efficient SGD via gradient quantization and
     encoding", section 3.1 and lemma 3.1.
@@ -82,9 +81,8 @@ def terngrad(clip: float | None = 2.5) -> Codec:
     Raises:
         ValueError: `clip` is out of range.
 
-    Example:
-        >>> terngrad(), terngrad().num_bytes([100])
-        (terngrad(clip=2.5), 29)
+    >>> terngrad(), terngrad().num_bytes([100])
+    (terngrad(clip=2.5), 29)
 
     Reference: Wen et al. 2017, "TernGrad: ternary gradients to reduce communication in distributed deep
     learning", section 3 (ternarizing layer by layer, gradient clipping).
@@ -115,9 +113,8 @@ def one_bit() -> Codec:
         The codec: 1 bit of a value, two floats (the means) a tensor. The paper has two means for each column
         of a matrix.
 
-    Example:
-        >>> one_bit().num_bytes([100, 20])
-        32
+    >>> one_bit().num_bytes([100, 20])
+    32
 
     Reference: Seide et al. 2014, "1-bit stochastic gradient descent and its application to data-parallel
     distributed training of speech DNNs", section 3.

@@ -34,13 +34,12 @@ def error_feedback(codec: Codec) -> Codec:
     Raises:
         ValueError: `codec` is none.
 
-    Example:
-        >>> from dmlcore.methods.codecs import one_bit, transmit
-        >>> codec, gradient = error_feedback(one_bit()), jnp.array([1.0, 3.0])
-        >>> first, memory = transmit(codec, None, codec.init(gradient), gradient)
-        >>> second, memory = transmit(codec, None, memory, jnp.zeros(2))
-        >>> first, second
-        (Array([2., 2.], dtype=float32), Array([-1.,  1.], dtype=float32))
+    >>> from dmlcore.methods.codecs import one_bit, transmit
+    >>> codec, gradient = error_feedback(one_bit()), jnp.array([1.0, 3.0])
+    >>> first, memory = transmit(codec, None, codec.init(gradient), gradient)
+    >>> second, memory = transmit(codec, None, memory, jnp.zeros(2))
+    >>> first, second
+    (Array([2., 2.], dtype=float32), Array([-1.,  1.], dtype=float32))
 
     Reference: Seide et al. 2014, section 3; Karimireddy et al. 2019, "Error feedback fixes SignSGD and other
     gradient compression schemes", algorithm 2.
@@ -80,12 +79,11 @@ def difference(codec: Codec) -> Codec:
     Raises:
         ValueError: `codec` is none.
 
-    Example:
-        >>> from dmlcore.methods.codecs import affine, transmit
-        >>> codec = difference(affine(1, stochastic=False))
-        >>> memory = codec.init(jnp.zeros(3))
-        >>> transmit(codec, None, memory, jnp.array([0.0, 1.0, 4.0]))[0]
-        Array([0., 0., 4.], dtype=float32)
+    >>> from dmlcore.methods.codecs import affine, transmit
+    >>> codec = difference(affine(1, stochastic=False))
+    >>> memory = codec.init(jnp.zeros(3))
+    >>> transmit(codec, None, memory, jnp.array([0.0, 1.0, 4.0]))[0]
+    Array([0., 0., 4.], dtype=float32)
 
     Reference: Mishchenko et al. 2019, "Distributed learning with compressed gradient differences",
     algorithm 1 with alpha = 1.

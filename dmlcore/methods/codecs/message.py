@@ -51,11 +51,10 @@ def transmit(codec: Codec, key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
     Raises:
         ValueError: an array is not of floats, or a codec that draws is given no key.
 
-    Example:
-        >>> from dmlcore.methods.codecs import one_bit
-        >>> received, _ = transmit(one_bit(), None, (), jnp.array([1.0, 3.0, -5.0]))
-        >>> received
-        Array([ 2.,  2., -5.], dtype=float32)
+    >>> from dmlcore.methods.codecs import one_bit
+    >>> received, _ = transmit(one_bit(), None, (), jnp.array([1.0, 3.0, -5.0]))
+    >>> received
+    Array([ 2.,  2., -5.], dtype=float32)
     """
     message, following = codec.encode(key, memory, tree)
     return decode_like(tree, codec, message, memory), following

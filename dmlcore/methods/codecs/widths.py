@@ -23,9 +23,8 @@ def of_width(bits: int, *, stochastic: bool = True) -> Codec:
     Raises:
         ValueError: `bits` is neither 32 nor from 1 to 16.
 
-    Example:
-        >>> of_width(32), of_width(8)
-        (exact(), affine(bits=8))
+    >>> of_width(32), of_width(8)
+    (exact(), affine(bits=8))
     """
     return exact() if bits == 32 else affine(bits, stochastic=stochastic)
 
@@ -50,9 +49,8 @@ def bits_that_hide(
     Raises:
         ValueError: a number is out of range.
 
-    Example:
-        >>> [bits_that_hide(1_000_000, seconds, 1e7) for seconds in (0.5, 0.4, 0.1, 0.01)]
-        [32, 32, 8, 4]
+    >>> [bits_that_hide(1_000_000, seconds, 1e7) for seconds in (0.5, 0.4, 0.1, 0.01)]
+    [32, 32, 8, 4]
 
     Reference: Xian et al. 2024 (H-PS), its flexible quantization, as reconstructed.
     """
@@ -77,10 +75,9 @@ def bits_for_error(tree: Any, epsilon: float, widths: Sequence[int] = WIDTHS) ->
     Raises:
         ValueError: a number is out of range.
 
-    Example:
-        >>> x = jnp.linspace(-1, 1, 1000)
-        >>> [bits_for_error(x, epsilon) for epsilon in (0.1, 0.01, 1e-4, 1e-9)]
-        [4, 8, 16, 32]
+    >>> x = jnp.linspace(-1, 1, 1000)
+    >>> [bits_for_error(x, epsilon) for epsilon in (0.1, 0.01, 1e-4, 1e-9)]
+    [4, 8, 16, 32]
 
     Reference: Xian et al. 2024 (H-PS), its flexible quantization, as reconstructed.
     """

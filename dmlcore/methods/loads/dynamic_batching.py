@@ -32,9 +32,8 @@ def dynamic_batching(
     Raises:
         ValueError: a number is out of range.
 
-    Example:
-        >>> dynamic_batching(caps=128, dead_band=0.1)
-        dynamic_batching(caps=128, dead_band=0.1)
+    >>> dynamic_batching(caps=128, dead_band=0.1)
+    dynamic_batching(caps=128, dead_band=0.1)
 
     Reference: Tyagi and Sharma 2020, "Taming resource heterogeneity in distributed ML training with dynamic
     batching"; gradients are weighted by b / sum b, as `bsp` does.

@@ -10,9 +10,8 @@ from dmlcore.types import Load
 def equal() -> Load:
     """Every worker's task has the same number of samples: the total batch over the number of workers.
 
-    Example:
-        >>> load = equal()
-        >>> load.size(load.init(8, 256), 0)
-        32
+    >>> load = equal()
+    >>> load.size(load.init(8, 256), 0)
+    32
     """
     return Load("", lambda num_workers, total: total // num_workers, lambda state, worker: state)

@@ -66,13 +66,12 @@ def equal_finish_time(
     Raises:
         ValueError: a number is out of range.
 
-    Example:
-        >>> equal_finish_time(caps=256)
-        equal_finish_time(caps=256)
-        >>> load = equal_finish_time(caps=[40, 100, 100])
-        >>> state = load.init(3, 192)
-        >>> [load.size(state, worker) for worker in range(3)]
-        [40, 76, 76]
+    >>> equal_finish_time(caps=256)
+    equal_finish_time(caps=256)
+    >>> load = equal_finish_time(caps=[40, 100, 100])
+    >>> state = load.init(3, 192)
+    >>> [load.size(state, worker) for worker in range(3)]
+    [40, 76, 76]
 
     Reference: Xian et al. 2024, "Heterogeneous-aware parameter server" (abstract); formulas reconstructed.
     """

@@ -29,9 +29,8 @@ def lb_bsp(caps: Caps = None, *, least: int = 1, step: int | None = None, window
     Raises:
         ValueError: a number is out of range.
 
-    Example:
-        >>> lb_bsp(step=8)
-        lb_bsp(step=8)
+    >>> lb_bsp(step=8)
+    lb_bsp(step=8)
 
     Reference: Chen et al. 2020, "Semi-dynamic load balancing" (SoCC), which also predicts speeds: this is the
     move alone.

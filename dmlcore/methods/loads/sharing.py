@@ -69,14 +69,13 @@ def share_out(
     Raises:
         ValueError: bounds and total do not go together.
 
-    Example:
-        >>> share_out([100, 200, 400], 70)
-        [10, 20, 40]
-        >>> share_out([100, 200, 400], 70, delays=[0, 0, 0.1])
-        [16, 31, 23]
-        >>> share_out([100, 200, 400], 70, caps=[20, 20, 20])
-        Traceback (most recent call last):
-        ValueError: caps: got [20, 20, 20], 60 in all, allowed is room for the total batch of 70 samples
+    >>> share_out([100, 200, 400], 70)
+    [10, 20, 40]
+    >>> share_out([100, 200, 400], 70, delays=[0, 0, 0.1])
+    [16, 31, 23]
+    >>> share_out([100, 200, 400], 70, caps=[20, 20, 20])
+    Traceback (most recent call last):
+    ValueError: caps: got [20, 20, 20], 60 in all, allowed is room for the total batch of 70 samples
     """
     workers = len(speeds)
     if total < workers * least:

@@ -33,9 +33,8 @@ def speed_proportional(
     Raises:
         ValueError: a number is out of range.
 
-    Example:
-        >>> speed_proportional(least=8, warm_up=5)
-        speed_proportional(least=8, warm_up=5)
+    >>> speed_proportional(least=8, warm_up=5)
+    speed_proportional(least=8, warm_up=5)
 
     Reference: Ji et al. 2019, "Performance-aware dynamic batch size SGD" (abstract); formulas reconstructed.
     """

@@ -40,9 +40,8 @@ def a2s(epoch: int, *, patience: int = 5) -> Policy:
     Raises:
         ValueError: a number is out of range.
 
-    Example:
-        >>> a2s(epoch=60)
-        a2s(epoch=60, patience=5)
+    >>> a2s(epoch=60)
+    a2s(epoch=60, patience=5)
 
     Reference: Tan, Liu et al. 2022, International Journal of Intelligent Systems, and its public code; that
     the barrier dissolves the group is our reading. Its decay of the learning rate is left to the optimizer.

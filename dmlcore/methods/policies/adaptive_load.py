@@ -93,9 +93,8 @@ def adaptive_load(
     Raises:
         ValueError: a number is out of range, or there is no such law.
 
-    Example:
-        >>> adaptive_load(0.1, [1, 8, 32], law="erlang")
-        adaptive_load(learning_rate=0.1, batch_sizes=[1, 8, 32], law='erlang', explore=2, ...)
+    >>> adaptive_load(0.1, [1, 8, 32], law="erlang")
+    adaptive_load(learning_rate=0.1, batch_sizes=[1, 8, 32], law='erlang', explore=2, ...)
 
     Reference: Egger, Kas Hanna and Bitar 2023, whose scheme knows the constants; the estimates are ours.
     """

@@ -117,9 +117,8 @@ def adaptive_sync(
     Raises:
         ValueError: a number is out of range, or there is no such rule.
 
-    Example:
-        >>> adaptive_sync(16, shares="uniform")
-        adaptive_sync(threshold=16, shares='uniform')
+    >>> adaptive_sync(16, shares="uniform")
+    adaptive_sync(threshold=16, shares='uniform')
 
     Reference: Wang and Zhu 2024, of which the abstract is known: it names the three states, what decides on
     them and that each has an update rule. The rules and all numbers are a reconstruction.

@@ -38,9 +38,8 @@ def adasync(k: int = 1, *, batch_async: bool = False, observe_every: int = 10) -
     Raises:
         ValueError: a number is out of range.
 
-    Example:
-        >>> adasync(2)
-        adasync(k=2, batch_async=False, observe_every=10)
+    >>> adasync(2)
+    adasync(k=2, batch_async=False, observe_every=10)
 
     Reference: Dutta, Wang and Joshi 2020, "Slow and stale gradients can win the race", section 5.
     """

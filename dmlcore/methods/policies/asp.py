@@ -45,9 +45,8 @@ def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "no
     Raises:
         ValueError: a number is out of range, or there is no such rule.
 
-    Example:
-        >>> asp(), asp(scaling="samples", damping="inverse")
-        (asp(), asp(scaling='samples', damping='inverse'))
+    >>> asp(), asp(scaling="samples", damping="inverse")
+    (asp(), asp(scaling='samples', damping='inverse'))
 
     Reference: Recht et al. 2011, "Hogwild!"; Dean et al. 2012, "Large scale distributed deep networks";
     Ji et al. 2019, "Performance-aware dynamic batch size SGD" (couplings reconstructed).

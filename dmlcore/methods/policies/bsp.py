@@ -15,9 +15,8 @@ def bsp() -> Policy:
     Guarantees: staleness 0; the parameters after u updates do not depend on the latencies. `ssp(0)` and
     `k_sync(num_workers)` are the same policy.
 
-    Example:
-        >>> bsp()
-        bsp()
+    >>> bsp()
+    bsp()
 
     Reference: Valiant 1990, "A bridging model for parallel computation".
     """

@@ -24,9 +24,8 @@ def dbw(
     Raises:
         ValueError: a number is out of range, or there is no such law.
 
-    Example:
-        >>> dbw(0.1)
-        dbw(learning_rate=0.1, law='exponential', explore=2, observe_every=10)
+    >>> dbw(0.1)
+    dbw(learning_rate=0.1, law='exponential', explore=2, observe_every=10)
 
     Reference: Xu, Neglia and Sebastianelli 2021, "Dynamic backup workers for parallel machine learning".
     """

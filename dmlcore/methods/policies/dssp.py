@@ -39,9 +39,8 @@ def dssp(lower: int, upper: int, *, weight: float | None = None) -> Policy:
     Raises:
         ValueError: a bound is negative, no whole number, or `upper < lower`.
 
-    Example:
-        >>> dssp(lower=3, upper=15)
-        dssp(lower=3, upper=15)
+    >>> dssp(lower=3, upper=15)
+    dssp(lower=3, upper=15)
 
     Reference: Zhao et al. 2019, "Dynamic stale synchronous parallel distributed training for deep learning",
     algorithms 1 and 2.

@@ -20,9 +20,8 @@ def essp(staleness: int | float, *, weight: float | None = None) -> Policy:
     Raises:
         ValueError: `staleness` is negative or no whole number.
 
-    Example:
-        >>> essp(staleness=3)
-        essp(staleness=3)
+    >>> essp(staleness=3)
+    essp(staleness=3)
 
     Reference: Dai et al. 2015, "High-performance distributed ML at scale through parameter server
     consistency models".

@@ -23,9 +23,8 @@ def k_async(k: int) -> Policy:
     Raises:
         ValueError: `k` is no whole number >= 1.
 
-    Example:
-        >>> k_async(4)
-        k_async(k=4)
+    >>> k_async(4)
+    k_async(k=4)
 
     Reference: Dutta et al. 2018, section 2.
     """

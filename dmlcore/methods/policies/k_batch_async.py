@@ -21,9 +21,8 @@ def k_batch_async(k: int) -> Policy:
     Raises:
         ValueError: `k` is no whole number >= 1.
 
-    Example:
-        >>> k_batch_async(4)
-        k_batch_async(k=4)
+    >>> k_batch_async(4)
+    k_batch_async(k=4)
 
     Reference: Dutta et al. 2018, section 2.
     """

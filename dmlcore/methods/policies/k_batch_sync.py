@@ -21,9 +21,8 @@ def k_batch_sync(k: int) -> Policy:
     Raises:
         ValueError: `k` is no whole number >= 1.
 
-    Example:
-        >>> k_batch_sync(4)
-        k_batch_sync(k=4)
+    >>> k_batch_sync(4)
+    k_batch_sync(k=4)
 
     Reference: Dutta et al. 2018, section 2; with k = S it is Rennala SGD (Tyurin and Richtarik 2023).
     """

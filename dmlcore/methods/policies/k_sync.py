@@ -24,9 +24,8 @@ def k_sync(k: int) -> Policy:
     Raises:
         ValueError: `k` is no whole number >= 1.
 
-    Example:
-        >>> k_sync(4)
-        k_sync(k=4)
+    >>> k_sync(4)
+    k_sync(k=4)
 
     Reference: Dutta et al. 2018, "Slow and stale gradients can win the race", section 2; backup workers are
     the same rule (Chen et al. 2016).

@@ -57,9 +57,8 @@ def k_sync_schedule(phases: Iterable[Any] | Schedule) -> Policy:
         ValueError: there is no phase, a start comes before the one before it, only some phases have batch
             sizes, or a number is out of range.
 
-    Example:
-        >>> k_sync_schedule([(0, 2), (10, 4)])
-        k_sync_schedule([(0.0, 2), (10.0, 4)])
+    >>> k_sync_schedule([(0, 2), (10, 4)])
+    k_sync_schedule([(0.0, 2), (10.0, 4)])
 
     Reference: Kas Hanna et al. 2020, section 3 (k); Egger et al. 2023 (k and b).
     """

@@ -27,9 +27,8 @@ def n_softsync(n: int, *, damping: str = "none") -> Policy:
     Raises:
         ValueError: `n` is no whole number >= 1, or there is no such damping.
 
-    Example:
-        >>> n_softsync(4, damping="reciprocal")
-        n_softsync(n=4, damping='reciprocal')
+    >>> n_softsync(4, damping="reciprocal")
+    n_softsync(n=4, damping='reciprocal')
 
     Reference: Zhang, Gupta, Lian and Liu 2016, "Staleness-aware async-SGD for distributed deep learning",
     section 3.

@@ -59,9 +59,8 @@ def pflug(
     Raises:
         ValueError: a number is out of range.
 
-    Example:
-        >>> pflug(10, step=10, most=40)
-        pflug(k=10, step=10, most=40, threshold=10, burn_in=100, observe_every=10)
+    >>> pflug(10, step=10, most=40)
+    pflug(k=10, step=10, most=40, threshold=10, burn_in=100, observe_every=10)
 
     Reference: Kas Hanna et al. 2022, algorithm 1, after Pflug 1990 and Chee and Toulis 2018.
     """

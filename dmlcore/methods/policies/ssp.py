@@ -31,9 +31,8 @@ def ssp(staleness: int | float, *, weight: float | None = None) -> Policy:
     Raises:
         ValueError: `staleness` is negative or no whole number.
 
-    Example:
-        >>> ssp(staleness=3)
-        ssp(staleness=3)
+    >>> ssp(staleness=3)
+    ssp(staleness=3)
 
     Reference: Ho et al. 2013, section 2 (conditions 1-4) and section 3 (cache rule).
     """

@@ -31,9 +31,8 @@ def sync_switch(rounds: int, *, weight: float | None = 1.0) -> Policy:
     Raises:
         ValueError: a number is out of range.
 
-    Example:
-        >>> sync_switch(500)
-        sync_switch(rounds=500)
+    >>> sync_switch(500)
+    sync_switch(rounds=500)
 
     Reference: Li et al. 2021, "Sync-Switch: hybrid parameter synchronization for distributed deep learning",
     whose learning rate and momentum change with the switch, too.

@@ -85,24 +85,13 @@ class Result(_Measured, _Stated):
 
 
 class Ledger(_Strict):
-    """All claims of one paper and the run that they come from: what claims.json holds.
+    """All claims of one paper and the run that they come from: what claims.json holds."""
 
-    Args:
-        paper: key of the paper.
-        command: the command line that makes this file again.
-        scale: `quick` or `full`.
-        seeds: number of seeds.
-        parameters: all parameters of the notebook, apart from where it writes.
-        versions: Python and the packages that the numbers depend on.
-        hardware: cores, CPU model and kind of device.
-        claims: one row each, in the order of their declaration.
-    """
-
-    paper: Text
-    command: Text
-    scale: str | None
-    seeds: int | None
-    parameters: dict[str, Any]
-    versions: dict[str, str]
-    hardware: dict[str, str | int]
-    claims: tuple[Result, ...]
+    paper: Text  # its key
+    command: Text  # the command line that makes this file again
+    scale: str | None  # `quick` or `full`
+    seeds: int | None  # number of seeds
+    parameters: dict[str, Any]  # of the notebook, apart from where it writes
+    versions: dict[str, str]  # of Python and the packages that the numbers depend on
+    hardware: dict[str, str | int]  # cores, CPU model and kind of device
+    claims: tuple[Result, ...]  # in the order of their declaration

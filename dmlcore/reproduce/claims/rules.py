@@ -34,8 +34,7 @@ def rule(interval: tuple[float, float] | None, expected: Range) -> Verdict:
 def combine(verdicts: Sequence[Verdict]) -> Verdict:
     """Returns the verdict on a claim from those on its parts.
 
-    All reproduced: reproduced. None even partly: not reproduced. Otherwise partly; a part that was not run
-    therefore keeps its claim from being reproduced.
+    All reproduced: reproduced. None even partly: not reproduced. Otherwise partly, as where one was not run.
 
     >>> combine(["reproduced", "not reproduced"])
     'partly'

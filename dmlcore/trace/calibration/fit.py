@@ -49,11 +49,10 @@ def calibrate(trace: Trace) -> Cluster:
     Raises:
         ValueError: no trace, or a worker that finished no task or whose tasks take no time.
 
-    Example:
-        >>> from dmlcore.engines import simulate
-        >>> from dmlcore.methods.policies import asp
-        >>> calibrate(simulate(asp(), Cluster.from_speeds([1000, 500], latency=0.01), updates=100))
-        Cluster(2 workers, 500-1000 samples/s, latency 0.01 s)
+    >>> from dmlcore.engines import simulate
+    >>> from dmlcore.methods.policies import asp
+    >>> calibrate(simulate(asp(), Cluster.from_speeds([1000, 500], latency=0.01), updates=100))
+    Cluster(2 workers, 500-1000 samples/s, latency 0.01 s)
 
     Reference: Kaplan and Meier 1958; Buckley and James 1979 for regression with censored times.
     """

@@ -68,12 +68,9 @@ def clock_staleness(trace: Trace, tasks: int | None = None) -> pd.Series:
 
 
 def clock_gap(trace: Trace) -> int:
-    """The largest lead of the fastest worker over the slowest.
+    """Returns the largest lead of the fastest worker over the slowest, clocks.
 
     A worker counts as at the clock it works on or, while it waits, at the one it last finished.
-
-    Returns:
-        Clocks; at most the staleness where a policy bounds it.
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.essp(1), dml.Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s, 2 s

@@ -14,15 +14,10 @@ Function = Callable[[int, np.ndarray], tuple[float, np.ndarray]]
 
 
 class Walk(NamedTuple):
-    """What `walk` saw on its way.
+    """What `walk` saw on its way."""
 
-    Args:
-        losses: f_t at what the t-th read saw, (T,).
-        iterates: the start, and where the first t updates in turn lead from it, (T + 1, d).
-    """
-
-    losses: np.ndarray
-    iterates: np.ndarray
+    losses: np.ndarray  # f_t at what the t-th read saw, (T,)
+    iterates: np.ndarray  # the start, and where the first t updates in turn lead from it, (T + 1, d)
 
     def regret(self, least: float) -> float:
         """Returns R, the sum of the losses above the least of f_1 + ... + f_T, at one x*."""
@@ -45,9 +40,6 @@ def walk(trace: Trace, function: Function, start: np.ndarray, rates: np.ndarray)
         function: t, x -> f_t(x) and a subgradient there.
         start: x_0, (d,).
         rates: eta of each t, (T,); T is a multiple of the number of workers.
-
-    Returns:
-        Losses and iterates.
 
     Raises:
         ValueError: T is no multiple of the number of workers, or a task of those clocks was not applied.

@@ -18,10 +18,7 @@ _ORDER = np.array(["wait", "pull", "compute", "push"], dtype=object)
 
 
 def makespan(trace: Trace) -> float:
-    """How long the run took.
-
-    Returns:
-        Seconds from the start of the run to its end.
+    """Returns how long the run took, seconds.
 
     Raises:
         ValueError: where the run took no time.
@@ -143,10 +140,7 @@ def time_breakdown(trace: Trace) -> pd.DataFrame:
 
 
 def updates_per_second(trace: Trace) -> float:
-    """How fast the server's version counts up: updates / makespan.
-
-    Returns:
-        Server updates per second.
+    """Returns server updates per second: updates / makespan.
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s, 2 s
@@ -157,10 +151,7 @@ def updates_per_second(trace: Trace) -> float:
 
 
 def clocks_per_second(trace: Trace) -> float:
-    """How fast the workers' clocks tick: finished tasks / (workers * makespan).
-
-    Returns:
-        Finished tasks per second and worker.
+    """Returns finished tasks per second and worker: finished tasks / (workers * makespan).
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s, 2 s
@@ -172,10 +163,7 @@ def clocks_per_second(trace: Trace) -> float:
 
 
 def fetches(trace: Trace) -> pd.Series:
-    """How often each worker pulled parameters, rather than go on with its cached copy.
-
-    Returns:
-        Pulls by worker.
+    """Returns how often each worker pulled parameters, rather than go on with its cached copy.
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s, 2 s

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 class Explorer:
-    """A run that follows its settings; in a notebook it shows itself with sliders.
-
-    Args:
-        problem: what is trained.
-        settings: to begin with.
+    """A run that follows its settings; in a notebook it has sliders.
 
     Attributes:
         settings: of the run that is shown.
@@ -94,11 +90,10 @@ def explore(problem: Problem | None = None, **settings: Any) -> Explorer:
     Raises:
         ValueError: there is no such setting, or it is out of its range.
 
-    Example:
-        >>> explorer = explore(policy="BSP")
-        >>> figure = explorer.update(policy="SSP", staleness=4)
-        >>> explorer.run.trace.metadata["policy"]
-        'ssp(staleness=4)'
+    >>> explorer = explore(policy="BSP")
+    >>> figure = explorer.update(policy="SSP", staleness=4)
+    >>> explorer.run.trace.metadata["policy"]
+    'ssp(staleness=4)'
     """
     problem = digits_mlp() if problem is None else problem
     check_kind("problem", problem, Problem)
