@@ -16,7 +16,7 @@ class Push(NamedTuple):
     """A finished task as the server sees it arrive.
 
     Args:
-        worker: who computed it, 0-based.
+        worker: that computed it, 0-based.
         clock: how many tasks this worker had finished before it, 0-based.
         version_read: the server version whose parameters the worker last pulled.
         time: when it arrived, seconds since the start of the run.
@@ -125,7 +125,7 @@ class Policy(NamedTuple):
         on_push: state, push -> state, decision.
         max_lead: the most clocks by which a worker may lead the slowest, where the policy bounds it.
         on_leave: state, worker, time -> state, decision, when a worker is gone: its task in flight is lost,
-            what it has pushed stays. None: the policy runs only where nobody leaves.
+            what it has pushed stays. None: the policy runs only where no worker leaves.
         on_join: state, worker, time -> state, decision, when it is back, without a copy.
         on_observation: state, observation -> state, for a policy that watches losses or gradients: at the
             start, after updates 1, 2, 4, 8, ..., and then after every `observe_every`-th, once all is decided

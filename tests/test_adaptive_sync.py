@@ -276,7 +276,7 @@ WRONG = {
     r"policy: got asp\(\), allowed is the one of the trace, bsp\(\)": lambda: next(
         dml.follow(dml.asp(), dml.simulate(dml.bsp(), LOCK_STEP, updates=2))
     ),
-    "trace: got .*nobody left": lambda: dml.follow(
+    "trace: got .*no worker left": lambda: dml.follow(
         dml.bsp(),
         dml.simulate(dml.bsp(), LOCK_STEP.with_faults(dml.faults.Crash(0, 0.01, 0.01)), updates=5),
     ),

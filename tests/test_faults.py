@@ -128,6 +128,18 @@ def test_what_a_fault_costs_to_the_millisecond(what):
     assert took == pytest.approx(seconds, abs=1e-9)
 
 
+def test_a_hang_costs_a_worker_with_a_kept_copy_its_length():
+    """Tasks that were computed before it keep their times, although their pushes are still on their way."""
+    cluster = dml.Cluster.uniform(1, samples_per_second=32, latency=10.0)
+    plain, hung = (
+        dml.simulate(dml.ssp(math.inf), each, seconds=40.0).tasks.set_index("clock")["compute_end"]
+        for each in (cluster, cluster.with_faults(Hang(0, 15.5, 1.0)))
+    )
+    late = (hung - plain).loc[:10]
+    assert late[:4].abs().max() < 1e-9
+    assert late[6:].to_numpy() == pytest.approx(1.0)
+
+
 def test_a_copy_of_a_push_comes_after_the_push():
     """Also where its worker hangs before it has sent the first."""
     cluster = LOCK_STEP.with_faults(Hang(3, 0.14, 5), DoubledPush(3, 4, 0.01), LostPush(3, 4, 1.0))

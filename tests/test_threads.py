@@ -106,6 +106,25 @@ def test_a_policy_that_deadlocks_is_told_so():
     stuck = dml.Policy("stuck()", lambda num_workers: None, lambda state, push: (state, Decision()))
     with pytest.raises(RuntimeError, match=r"stuck\(\) deadlocks at .* all 4 workers wait"):
         train(stuck, updates=5)
+    with pytest.raises(RuntimeError, match=r"stuck\(\) deadlocks at .* all 4 workers wait"):
+        train(stuck, updates=5, transport="pipelined()")
+
+
+@pytest.mark.parametrize("scale", [0, 1.0])
+def test_a_worker_that_never_pulls_hears_of_the_end(scale):
+    """Also where it is always late: at no latency, or on a cluster that is faster than this machine."""
+    cluster = dml.Cluster.uniform(2, samples_per_second=1e7)
+    engine = dml.engines.threads(scale)
+    problem = dml.problems.digits_mlp()
+    run = dml.train(problem, cluster, dml.ssp(float("inf")), optax.sgd(0.1), updates=20, engine=engine)
+    assert len(run.trace.updates) == 20
+
+
+def test_a_cancelled_push_does_not_hold_up_those_after_it():
+    cluster = dml.Cluster.from_speeds([340, 320, 310]).with_faults(dml.faults.LostPush(0, 2, 3.0))
+    problem, engine = dml.problems.digits_mlp(), dml.engines.threads()
+    run = dml.train(problem, cluster, dml.k_sync(2), optax.sgd(0.1), seconds=2.0, engine=engine)
+    assert (run.trace.tasks.query("worker == 0")["update"] >= 0).sum() > 8
 
 
 def test_links_are_waited_for():

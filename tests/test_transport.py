@@ -310,6 +310,9 @@ def test_faults_with_pipelines_and_codecs(policy, transport):
     check_counts(run.trace, updates=60)
     kinds = {incident["kind"] for incident in run.trace.metadata["incidents"]}
     assert kinds >= {"leave", "join", "freeze", "down"}
+    tasks = run.trace.tasks.sort_values(["worker", "compute_start"])
+    before = tasks.groupby("worker")["compute_end"].shift()
+    assert not (tasks["compute_start"] < before - 1e-9).any(), "a worker computes one task at a time"
     wanted = replay_reference(run.trace, PROBLEM, optax.sgd(0.1))
     assert largest_difference(run.params, wanted) < (1e-3 if "affine" in transport else 1e-5)
 

@@ -24,7 +24,7 @@ class ThreadCrew:
 
     Args:
         job: what to run.
-        clock: that everybody reads.
+        clock: that server and workers read.
         server: inbox of the server.
     """
 

@@ -235,7 +235,7 @@ class Serving:
             self._gradients = {key: self._gradients[key] for key in server.pending}
         for worker in cancel:
             self._post(worker, Idle())
-        if cancel and self._views:
+        if len(self._views) > sum(map(len, server.flight)):
             present = {order.attempt for orders in server.flight for order in orders}
             self._views = {attempt: view for attempt, view in self._views.items() if attempt in present}
         for order in start:
@@ -337,7 +337,7 @@ class Serving:
         self._resume(self._clock.now())
 
     def _resume(self, now: float) -> None:
-        """Goes on from a checkpoint: who works begins its task again, who is gone meanwhile leaves."""
+        """Goes on from a checkpoint: workers at work begin their tasks again, those gone meanwhile leave."""
         if now >= self._seconds:
             return  # the run ended meanwhile
         server = self.server

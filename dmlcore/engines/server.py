@@ -97,6 +97,7 @@ class Server:
         self.record: list[tuple[Any, ...]] = []  # rows of `Task`
         self._depth = 2 if spec.transport.pipelined else 1  # tasks that a worker has at once
         self._done = [-1] * self.num_workers  # clock of each worker's last push
+        self._free = [0.0] * self.num_workers  # and when it was computed
         self._clock = [-1] * self.num_workers  # and of the last task that it began
         self._cut_rows: dict[tuple[int, int], int] = {}
         self._redone: list[int] = []  # rows of attempts that were lost and made again
@@ -134,7 +135,7 @@ class Server:
         self.flight[worker].remove(order)
         if self.journal is not None:
             self.journal.append(("push", worker, clock, time, begun, computed))
-        self._done[worker] = clock
+        self._done[worker], self._free[worker] = clock, computed
         push = new(Push, (worker, clock, version, time, computed - begun, size))
         if self._sizes is None:
             self._observe(push)
@@ -252,7 +253,8 @@ class Server:
 
     def check_alive(self, time: float) -> None:
         """Raises RuntimeError where nothing will ever happen: no worker has a task, and none is to come."""
-        if not self.over and not any(self.flight):
+        # In a pipeline a worker sends a task when it begins the next one.
+        if not self.over and not any(len(orders) == self._depth for orders in self.flight):
             raise mistakes.deadlock(self.policy, time, self.num_updates, len(self.present))
 
     def trace(self, time: float, metadata: dict[str, Any]) -> Trace:
@@ -312,7 +314,7 @@ class Server:
                 self._landed.append((row, self.num_updates, weight))
             self._updated(len(self.record), time, len(apply), samples)
             if self.over:
-                return apply, (), ()
+                return apply, (), kept
         elif len(self.record) - self._last_row > MOST_TASKS and self.spec.stop.seconds == math.inf:
             raise mistakes.never_updates(self.policy, time, self.num_updates, MOST_TASKS)
         for key in drop:
@@ -377,13 +379,15 @@ class Server:
 
     def _cut(self, worker: int, time: float) -> None:
         """Records tasks of a worker that never arrive: the phase that each is in ends now."""
-        flight = self.flight[worker]
+        flight, free = self.flight[worker], self._free[worker]
         for order in flight:
             _, clock, size, version, pull, since, _, _, _ = order
             begun, end = self._plan(order)
+            if begun < free:  # in a pipeline: it computes one task at a time
+                begun, end = free, end + free - begun
+            free = end
             if end > time:
                 begun, end = begun if begun < time else time, time
-            if self.journal is not None:
-                self._cut_rows[worker, clock] = len(self.record)
+            self._cut_rows[worker, clock] = len(self.record)
             self.record.append((worker, clock, size, version, since if pull else nan, begun, end, nan))
         flight.clear()

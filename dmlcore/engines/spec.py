@@ -19,7 +19,7 @@ from dmlcore.provenance import versions
 from dmlcore.types import Codec, Load, Method, Policy, Transport
 
 
-class Stop(NamedTuple):
+class StopRule(NamedTuple):
     """When a run ends. Exactly one of the three is finite.
 
     Args:
@@ -35,15 +35,15 @@ class Stop(NamedTuple):
     @classmethod
     def checked(
         cls, updates: int | None = None, seconds: float | None = None, samples: int | None = None
-    ) -> Stop:
+    ) -> StopRule:
         """Returns the stopping rule that was given.
 
         Raises:
             ValueError: none or more than one was given, or it is out of range.
 
-        >>> Stop.checked(updates=100).updates
+        >>> StopRule.checked(updates=100).updates
         100
-        >>> Stop.checked(updates=100, seconds=1.0)
+        >>> StopRule.checked(updates=100, seconds=1.0)
         Traceback (most recent call last):
         ValueError: updates, seconds: got two stopping rules, allowed is exactly one of updates, ...
         """
@@ -81,7 +81,7 @@ class RunSpec:
 
     policy: Policy
     cluster: Cluster
-    stop: Stop
+    stop: StopRule
     seed: int
     batch_size: int
     load: Load
@@ -120,7 +120,7 @@ class RunSpec:
             policy = method
         check_kind("policy", policy, Policy)
         check_kind("cluster", cluster, Cluster)
-        stop = Stop.checked(updates, seconds, samples)
+        stop = StopRule.checked(updates, seconds, samples)
         seed = check_seed("seed", seed)
         parameter_bytes = checks.integer("parameter_bytes", parameter_bytes, low=0)
         if tensor_sizes is None:
@@ -131,6 +131,9 @@ class RunSpec:
         compensation = checks.real("compensation", compensation, low=0, high=1e300)
         if policy.batch_size is not None:
             load = resolve_load(None)  # the policy sizes all tasks, and no load rule is asked or told
+        if compensation and transport.pull:
+            allowed = "0 where pulls are rounded: the server knows what it sent, not what arrived"
+            checks.fail("compensation", compensation, allowed)
         if policy.keep_copy is not None and (compensation or transport.pipelined or transport.changes_values):
             checks.fail(
                 "policy",

@@ -48,7 +48,7 @@ class VirtualClock:
         self.event: Any = None  # that is being handled
         self.sending: list[PushEvent | None] = [None] * workers  # the next push of each worker
         self.computing: list[Computing | None] = [None] * workers
-        self.frozen = [0.0] * workers  # until when
+        self.frozen: list[list[tuple[float, float]]] = [[] for _ in range(workers)]  # from when until when
         self.away = [0] * workers  # for how many reasons
         self.log: list[dict[str, Any]] = []
         self.checkpoint = (0, 0)  # updates, and length of the journal then
@@ -89,12 +89,13 @@ class VirtualClock:
             sending[worker] = self.computing[worker] = None
         for order in start:
             worker, clock, size, _, pull, begun, attempt, _, _ = order
-            late = max(0.0, self.frozen[worker] - begun) if faults is not None else 0.0
+            since = begun
             if pull and links.pulls_take:
                 begun += links.pull_seconds(worker, clock)
             computed = departs = begun + links.compute_seconds(worker, clock, size)
-            if late:
-                begun, computed, departs = begun + late, computed + late, departs + late
+            if faults is not None and self.frozen[worker]:
+                begun, computed = self.thaw(worker, since, begun, computed)
+                departs = computed
             serial = attempt if pull else next(self.serial)
             if self.pipelined:
                 before = self.computing[worker]
@@ -114,9 +115,11 @@ class VirtualClock:
             if faults is not None:
                 arrival += faults.deliveries(worker, order.clock)[0]
             sending[worker] = event = (arrival, serial, self.handle_push, order, begun, computed, departs)
+            if arrival == math.inf:
+                continue
             if heap and heap[0] is self.event:
                 heapreplace(heap, event)  # half the work of pop and push
-            elif arrival < math.inf:
+            else:
                 heappush(heap, event)
         if self.watch is not None or faults is not None:
             self.look(answer, now)
@@ -172,7 +175,7 @@ class VirtualClock:
         """A worker does nothing for a while; what it has sent is on its way."""
         worker, seconds = incident.worker, incident.seconds
         self.note(incident, now)
-        self.frozen[worker] = max(self.frozen[worker], now + seconds)
+        self.frozen[worker].append((now, now + seconds))
 
         def put_off(time: float) -> float:
             return time if time <= now else time + seconds
@@ -187,6 +190,16 @@ class VirtualClock:
             self.sending[worker] = event = (arrival + seconds, next(self.serial), handler, order, *times)
             if math.isfinite(seconds):
                 heappush(self.heap, event)
+
+    def thaw(self, worker: int, since: float, begun: float, computed: float) -> tuple[float, float]:
+        """Returns when a task begins and ends that was let begin at `since`, its worker's freezes included."""
+        for start, end in self.frozen[worker]:
+            delay = end - max(start, since)
+            if delay > 0:
+                begun += delay if begun >= start else 0.0
+                computed += delay if computed >= start else 0.0
+                since = end
+        return begun, computed
 
     def leave(self, incident: Incident, now: float) -> None:
         """A worker is gone, with its copy and its tasks."""
@@ -208,7 +221,7 @@ class VirtualClock:
         self.away[worker] -= 1
         if self.away[worker] == 0:
             self.note(incident, now)
-            self.frozen[worker] = 0.0
+            self.frozen[worker].clear()
             self.carry_out(self.server.join(worker, now), now)
 
     def down(self, incident: Incident, now: float) -> None:

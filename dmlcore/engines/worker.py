@@ -54,7 +54,7 @@ class Ready(NamedTuple):
     """From a worker: all is compiled.
 
     Args:
-        worker: who.
+        worker: its number.
         hire: serial number of its start.
     """
 
@@ -66,7 +66,7 @@ class Arrival(NamedTuple):
     """From a worker: a push.
 
     Args:
-        worker: who.
+        worker: its number.
         clock: number of the task.
         attempt: of its order.
         begun: when it began to compute, seconds.
@@ -86,7 +86,7 @@ class Failure(NamedTuple):
     """From a worker: its gradient raised.
 
     Args:
-        worker: who.
+        worker: its number.
         clock: at which task; -1: before the first.
         cause: type and message.
         details: the traceback.
@@ -133,24 +133,32 @@ class Outbox:
 
     def __init__(self, clock: Clock, send: Callable[[Any], None]):
         self._clock, self._send = clock, send
-        self._waiting: list[tuple[float, int, Any]] = []
+        self._waiting: list[tuple[float, int, Any, bool]] = []  # due, number, message, in order
         self._number, self._last, self._closed = itertools.count(), 0.0, False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def put(self, message: Any, due: float, ordered: bool = True) -> None:
-        """Sends a message at a time, and not before those that were put in order before it."""
+    def put(self, message: Any, due: float, ordered: bool = True) -> float:
+        """Sends a message at a time, and not before those that were put in order before it; returns when."""
         with self._changed:
             if ordered:
                 due = self._last = max(due, self._last)
             if not self._waiting and due <= self._clock.now():
                 self._send(message)
-                return
-            heapq.heappush(self._waiting, (due, next(self._number), message))
+                return due
+            heapq.heappush(self._waiting, (due, next(self._number), message, ordered))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="link of a worker", daemon=True)
                 self._thread.start()
             self._changed.notify()
+        return due
+
+    def clear(self) -> None:
+        """Throws away what has not been sent, but for copies of what was."""
+        with self._changed:
+            self._waiting = [each for each in self._waiting if not each[3]]
+            heapq.heapify(self._waiting)
+            self._last = 0.0
 
     def close(self) -> None:
         """Throws away what has not been sent."""
@@ -168,7 +176,11 @@ class Outbox:
                     self._changed.wait(min(left, threading.TIMEOUT_MAX) if self._waiting else None)
                 if self._closed:
                     return
-                self._send(heapq.heappop(self._waiting)[2])
+                message = heapq.heappop(self._waiting)[2]
+                try:
+                    self._send(message)
+                except Exception as error:
+                    self._send(Failure.of(message.worker, message.clock, error))
 
     def _left(self) -> float:
         """Returns the real seconds until the next message is due."""
@@ -187,7 +199,6 @@ class Worker:
         sizes: of its tasks, to compile for them before the clock starts.
         hire: serial number of this start.
         device: that it computes on; None: JAX's.
-        follows: whether to set the clock by each assignment: it then counts a message's way as no time.
     """
 
     def __init__(
@@ -200,10 +211,9 @@ class Worker:
         sizes: Sequence[int],
         hire: int,
         device: Any = None,
-        follows: bool = False,
     ):
         self._worker, self._inbox, self._send, self._clock = worker, inbox, send, clock
-        self._sizes, self._hire, self._follows = sizes, hire, follows
+        self._sizes, self._hire = sizes, hire
         self._stepper, self._links, self._faults = job.stepper(device), job.links(), job.spec.faults
         self._state: State = self._stepper.start()
         self._coder = job.coder(worker, self._state[0])
@@ -248,12 +258,11 @@ class Worker:
         if isinstance(message, Freeze):
             self._awake = max(self._awake, self._clock.now() + message.seconds)
         elif isinstance(message, Assignment):
-            if self._follows:
-                self._clock.set(message.sent)
             self._tasks.append(message)
         else:
             self._tasks.clear()
             self._held = None
+            self._outbox.clear()
         return isinstance(message, Stop)
 
     def _carry_out(self, order: Order, state: Any) -> tuple[Any, Order | None]:
@@ -305,7 +314,7 @@ class Worker:
         arrival = departs + first
         if self._links is not None:
             arrival += self._links.push_seconds(push.worker, push.clock)
-        self._outbox.put(push, arrival)
+        arrival = self._outbox.put(push, arrival)
         for later in copies:
             self._outbox.put(push, arrival + later, ordered=False)
 
@@ -315,14 +324,17 @@ class Worker:
         Returns:
             The message that throws the task away, or None; and the time.
         """
-        while (left := (until - self._clock.now()) * self._clock.scale) > 0:
+        while True:  # at least one look at the inbox, however late it is
+            left = (until - self._clock.now()) * self._clock.scale
             try:
-                message = self._inbox.get(timeout=min(left, threading.TIMEOUT_MAX))
+                if left > 0:
+                    message = self._inbox.get(timeout=min(left, threading.TIMEOUT_MAX))
+                else:
+                    message = self._inbox.get_nowait()
             except queue.Empty:
-                break
+                return None, until
             if isinstance(message, Idle | Stop):
                 return message, until
             if isinstance(message, Freeze):
                 until += message.seconds
             self._take(message)
-        return None, until

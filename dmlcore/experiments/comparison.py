@@ -140,6 +140,7 @@ def _run_all(
     check_methods(methods)
     if options.get("checkpoint") is not None:
         checks.fail("checkpoint", options["checkpoint"], "none: single runs of `train` keep one")
+    options.pop("checkpoint", None)
     if "seed" in options:
         checks.fail("seed", options["seed"], "`seeds`, the seeds to compare over")
     engine = resolve(options.pop("engine", "simulate"))

@@ -40,7 +40,7 @@ class Run:
     """What a training run leaves.
 
     Args:
-        trace: who computed what, when.
+        trace: which worker computed what, when.
         history: one row for each evaluation: update; time (seconds), samples, assigned_samples, uplinks,
             downlinks and bytes by then, as `metrics.accounts` counts them; loss and the problem's other
             metrics. Row 0 is the start.

@@ -46,7 +46,7 @@ def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
     if policy.on_observation is not None:
         checks.fail("policy", policy, "one that watches no training")
     if {"leave", "join", "down", "died"} & {each["kind"] for each in trace.metadata.get("incidents", ())}:
-        checks.fail("trace", trace, "that of a run in which nobody left and the server stayed up")
+        checks.fail("trace", trace, "that of a run in which no worker left and the server stayed up")
     return _follow(policy, trace)
 
 

@@ -1,4 +1,4 @@
-"""One additive update: of what everybody sees, and of the rows that are local to its samples."""
+"""One additive update: of what all workers see, and of the rows that are local to its samples."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What becomes of values on their way: rounded by codecs with a memory for each worker, and own steps.
 
-Memories have an axis of W + 1 workers: the last belongs to nobody, and rows that fill up use it.
+Memories have an axis of W + 1 workers: the last is of no worker, and rows that fill up use it.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def _check_complete(trace: Trace) -> None:
         checks.fail(
             "transport",
             trace.metadata["transport"],
-            f"one without a memory, under {trace.metadata['policy']}: the push of worker {first['worker']}, "
-            f"clock {first['clock']}, is {'in no update' if first['update'] < 0 else 'in an earlier update'}",
+            f"one without a memory, under {trace.metadata['policy']}: the push of worker {first['worker']:g}, "
+            f"clock {first['clock']:g}, is {'in no update' if first['update'] < 0 else 'in an earlier update'}",
         )
 
 

@@ -93,7 +93,14 @@ class Receiver:
 
 
 class WorkerActor(Receiver):
-    """A worker as an actor."""
+    """A worker as an actor; its clock follows the server's."""
+
+    def receive(self, message: Any) -> None:
+        """Takes a message, whose way counts as no time."""
+        message = self._wire.unpack(message)
+        if isinstance(message, Assignment):
+            self._clock.set(message.sent)
+        self._inbox.put(message)
 
     def run(self, task: Task, worker: int, server: Any, sizes: tuple[int, ...], hire: int) -> None:
         """Works until it is told to stop."""
@@ -105,8 +112,8 @@ class WorkerActor(Receiver):
         try:
             job = task.unpack()
             clock = Clock(job.time_scale or 1.0)
-            working = Worker(worker, inbox, send, job, clock, sizes, hire, follows=True)
-            self._wire, self._inbox = Wire(job.stepper()), inbox
+            working = Worker(worker, inbox, send, job, clock, sizes, hire)
+            self._wire, self._inbox, self._clock = Wire(job.stepper()), inbox, clock
         except Exception as error:
             server.receive.remote(Failure.of(worker, -1, error))
         else:
@@ -132,7 +139,7 @@ class RayCrew:
         self._workers[worker].receive.remote(self._wire.pack(message))
 
     def dismiss(self, worker: int, starting: bool) -> None:
-        """Ends a worker, who forgets all it knows; its process is kept, a new one takes long to start.
+        """Ends a worker, which forgets all it knows; its process is kept, a new one takes long to start.
 
         One that is starting might not hear of it, and is killed.
         """

@@ -215,7 +215,7 @@ def spread(function: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any
 
 
 def reach(address: str) -> None:
-    """Raises ConnectionError where nobody answers at an address, and ValueError where it is none."""
+    """Raises ConnectionError where no server answers at an address, and ValueError where it is none."""
     parts = urlsplit(address if "://" in address else f"//{address}")
     if address == "auto":
         return
