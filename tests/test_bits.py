@@ -19,7 +19,7 @@ from dmlcore.training.stepper import Stepper
 from dmlcore.types import Load
 
 SGD = optax.sgd(0.1)
-POLICIES = [dml.bsp(), dml.asp(), dml.ssp(2), dml.k_async(3), dml.k_batch_async(3)]
+POLICIES = [dml.bsp(), dml.asp(), dml.asp(weight=0.3), dml.ssp(2), dml.k_async(3), dml.k_batch_async(3)]
 SIZES = [(8, 16, 32, 64), (3, 7, 24, 100), (1, 2, 3, 5), (24,), (512, 8, 9, 300)]
 
 

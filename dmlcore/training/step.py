@@ -169,9 +169,10 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     if plan.watches:
         info = Info(inner(total, total), inner(total, before))
         before = jax.tree.map(functools.partial(jnp.where, row.last), total, before)
-    if plan.accumulates or not plan.optimizer.only_scales:
+    if plan.accumulates or plan.weighs or not plan.optimizer.only_scales:
         # A branch also where every row ends its update: the optimizer's step is compiled by itself, as on a
-        # server. Fused with what is before and after it, its products and sums would be rounded otherwise.
+        # server. Compiled with what is before and after it, its products and sums may be rounded otherwise.
+        # A gradient that is only scaled and added leaves no choice, and saves the branch.
         gathered, params, optimizer_state = jax.lax.cond(
             row.last,
             lambda: (jax.tree.map(jnp.zeros_like, gathered), *optimize(total, (params, optimizer_state))),
