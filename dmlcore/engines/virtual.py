@@ -192,7 +192,7 @@ class VirtualClock:
                 heappush(self.heap, event)
 
     def thaw(self, worker: int, since: float, begun: float, computed: float) -> tuple[float, float]:
-        """Returns when a task begins and ends that was let begin at `since`, its worker's freezes included."""
+        """Returns when a task let begin at `since` begins and ends, its worker's freezes included."""
         for start, end in self.frozen[worker]:
             delay = end - max(start, since)
             if delay > 0:

@@ -79,12 +79,10 @@ def _check_complete(trace: Trace) -> None:
     back = tasks["update"].where(applied).groupby(tasks["worker"]).diff() < 0
     if (gone | back).any():
         first = tasks[gone | back].iloc[0]
-        checks.fail(
-            "transport",
-            trace.metadata["transport"],
-            f"one without a memory, under {trace.metadata['policy']}: the push of worker {first['worker']:g}, "
-            f"clock {first['clock']:g}, is {'in no update' if first['update'] < 0 else 'in an earlier update'}",
-        )
+        when = "no update" if first["update"] < 0 else "an earlier update"
+        allowed = f"one without a memory, under {trace.metadata['policy']}: the push of worker "
+        allowed += f"{first['worker']:g}, clock {first['clock']:g}, is in {when}"
+        checks.fail("transport", trace.metadata["transport"], allowed)
 
 
 def start(coding: Coding, seed: int, num_workers: int, params: Any) -> Memory:
