@@ -94,7 +94,7 @@ def additive():
 
 
 def coded(problem):
-    """Whether codecs, with memories too, leave the bits of a replay on one device."""
+    """Errors of runs with codecs, with memories too, against a replay on one device."""
     transports = (
         "coded(push=error_feedback(one_bit()), pull=difference(affine(bits=8)))",
         "pipelined(coded(push=qsgd(levels=8)), own_steps=True)",
@@ -109,7 +109,7 @@ def coded(problem):
                 )
                 for engine in ("simulate", "devices")
             ]
-            found[f"{policy} {transport}"] = bool((flat(runs[0].params) == flat(runs[1].params)).all())
+            found[f"{policy} {transport}"] = relative_error(*(flat(run.params) for run in runs))
     return found
 
 
@@ -183,10 +183,11 @@ def main():
         str(count): compare(problem, MIXED, "ssp", "sgd", jax.devices()[:count]) for count in (1, 3)
     }
     result["additive"] = additive()
-    result["coded"] = coded(problem)
     result["page"] = page()
     result["threads"] = threads(problem)
     with jax.enable_x64(True):
+        # In 64 bits hardly a value is so near to where codecs round that an error of rounding moves it over.
+        result["coded"] = coded(dml.problems.digits_mlp(dtype="float64"))
         result["float64"] = table(dml.problems.digits_mlp(dtype="float64"), FLOAT64)
     print(json.dumps(result))
 

@@ -106,9 +106,9 @@ def test_additive_updates_have_the_bits_of_replay(measured):
     assert measured["additive"] == {"bsp": True, "ssp": True, "k_async": True}
 
 
-def test_codecs_have_the_bits_of_replay(measured):
+def test_codecs_are_those_of_replay(measured):
     assert len(measured["coded"]) == 4
-    assert all(measured["coded"].values())
+    assert max(measured["coded"].values()) <= 1e-10
 
 
 def test_tasks_are_spread_over_eight_devices(measured):
