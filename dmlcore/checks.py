@@ -53,7 +53,7 @@ def real(
     allowed = "a number" + (" " + " and ".join(bounds) if bounds else "")
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         fail(name, value, allowed)
     if not (low <= number <= high and number > above):
         if number == -math.inf and low == above == -math.inf:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmlcore import checks
+from dmlcore.engines.simulator import simulate
 from dmlcore.engines.spec import RunSpec
 from dmlcore.engines.virtual import make_timeline
 from dmlcore.trace import Trace
@@ -155,6 +156,8 @@ def resolve(engine: Any) -> Engine:
     """Returns an engine from an object, a registered name, or a function that makes timelines."""
     if isinstance(engine, Engine):
         return engine
+    if engine is simulate:
+        return simulated()
     if engine in ALL_ENGINES.values():
         checks.fail(
             "engine", engine.__name__, f"what it returns: {engine.__name__}() (did you forget to call it?)"

@@ -114,7 +114,8 @@ class RunSpec:
         """
         if isinstance(method, Method):
             policy, own_load, own_transport, _, own_compensation = method
-            load, transport = own_load or load, own_transport or transport
+            load = load if own_load is None else own_load
+            transport = transport if own_transport is None else own_transport
             compensation = compensation if own_compensation is None else own_compensation
         else:
             policy = method

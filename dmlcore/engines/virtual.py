@@ -236,8 +236,9 @@ class VirtualClock:
         workers = range(self.server.num_workers)
         self.sending, self.computing = [None for _ in workers], [None for _ in workers]
         # What happens to workers meanwhile, the server learns when it is back; what was sent is lost.
-        incidents = [each for each in self.heap if each[2] == self.handle_incident and each is not self.event]
-        self.heap[:] = [(max(time, back), *rest) for time, *rest in incidents]
+        lost = (self.handle_push, self.handle_copy)
+        later = [each for each in self.heap if each[2] not in lost and each is not self.event]
+        self.heap[:] = [(max(time, back), *rest) for time, *rest in later]
         heapify(self.heap)
         if back >= self.spec.stop.seconds:
             self.heap[:] = [(math.inf, 0, self.handle_incident, incident)]  # nothing happens any more

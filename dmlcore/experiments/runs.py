@@ -150,6 +150,7 @@ def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **opti
     """Returns the run that arguments of `train` ask for, with the sizes of the problem's parameters."""
     sizes: dict[str, Any] = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
     spec = RunSpec.checked(method, cluster, **options, **sizes)
+    spec.policy.init(spec.cluster.num_workers)  # which raises where the policy is not for so many
     coding = coding_by(spec.transport)
     if coding and remembers(coding) and spec.faults.forget:
         allowed = "one whose codecs have no memory, where a worker or the server crashes: it loses its memory"
@@ -170,7 +171,11 @@ def run(
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Run:
     """Trains a problem as `train` does, given the run that was asked for."""
-    check_until(until)
+    for name in check_until(until):
+        if name not in problem.metrics:
+            checks.fail("until", name, "a metric of the problem: " + ", ".join(problem.metrics))
+    if eval_every is not None:
+        checks.integer("eval_every", eval_every, low=1)
     if engine.record is None:
         trace = timeline(problem, spec, optimizer, engine)
         driver = engine.driver or Replay

@@ -30,12 +30,14 @@ class Contribution(abc.ABC):
         widths: numbers of samples that tasks are filled up to, ascending.
         full: all tasks have as many samples as they are filled up to, so that none need be told apart.
         fuses: whether the tasks of a row, which read one version, can be computed as one.
+        weighs: whether a task counts with its weight; an additive update counts as it is, or not at all.
     """
 
     problem: Problem
     widths: tuple[int, ...]
     full: bool = dataclasses.field(default=False, kw_only=True)
     fuses: ClassVar[bool]
+    weighs: ClassVar[bool]
 
     @abc.abstractmethod
     def width(self, batch_size: int) -> int:
@@ -78,7 +80,7 @@ class Contribution(abc.ABC):
 class Gradient(Contribution):
     """The gradient of the mean loss of a task's samples."""
 
-    fuses = True
+    fuses = weighs = True
 
     def width(self, batch_size: int) -> int:
         return padded(batch_size)
@@ -134,7 +136,7 @@ class AdditiveUpdate(Contribution):
     There is one version of the local parameters: a task that counts has seen what its worker did to them.
     """
 
-    fuses = False
+    fuses = weighs = False
 
     def width(self, batch_size: int) -> int:
         return batch_size

@@ -148,7 +148,7 @@ class ShardedReplay:
             accumulates=program.accumulates,
             keeps_copies=program.keeps_copies,
             compensates=bool(rows.compensation.any()),
-            weighs=not self._fuse and kind.fuses,  # whatever the weights: fewer programs
+            weighs=not self._fuse and kind.weighs,  # whatever the weights: fewer programs
             coding=code,
         )
         memory = coding.start(code, seed, self._nobody, start.params) if code else ()

@@ -136,7 +136,7 @@ class Replay:
         kind = sized(self._plan.contribution, sizes, single, samples)
         if self.lanes > 1:  # side by side all branches of a switch are computed
             kind = dataclasses.replace(kind, widths=kind.widths[-1:])
-        weighs = kind.fuses and single and (self._plan.accumulates or bool((weights != 1).any()))
+        weighs = kind.weighs and single and (self._plan.accumulates or bool((weights != 1).any()))
         self._plan = self._plan._replace(contribution=kind, weighs=weighs)
         self._size = power_of_two(max(1, MANY_TASKS // self._width))
         self._drawn = [row - self._size for row in self._row]  # whence samples of `_size` rows are drawn

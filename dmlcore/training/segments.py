@@ -76,7 +76,7 @@ class TrainingWatch:
             accumulates=not self._fuse,
             keeps_copies=False,
             compensates=self._compensation > 0,
-            weighs=not self._fuse and self._kind.fuses,
+            weighs=not self._fuse and self._kind.weighs,
             watches=True,
         )
         self._state: State = initial(self._plan, self._spill + 1, start)
@@ -106,7 +106,7 @@ class TrainingWatch:
         update, worker, clock, batch_size, version = np.array(columns, np.int64).T
         weight, copies = np.array([each[2] for each in landed], float), np.full(len(landed), NONE)
         updates, first, counts = np.unique(update, return_index=True, return_counts=True)
-        if not self._kind.fuses:  # of an additive problem, whose tasks have one size
+        if not self._kind.weighs:  # of an additive problem, whose tasks have one size
             problem, size = self._kind.problem, int(batch_size[0])
             self._turns = self._turns or Turns(problem.num_samples, self._num_workers, size)
             weight = np.array(self._turns.weights([Turn.of(task, u) for task, u, _ in landed]))
