@@ -29,7 +29,7 @@ with contextlib.suppress(ImportError):
 
 # Words of a test's file, name or parameters, and fixtures, by which it is run on one Python only: it trains
 # on threads or Ray, installs something, or checks files with tools that are the same on every Python.
-ONCE = {"threads", "clock", "ray", "bootstrap", "browser", "environment", "checker"}
+ONCE = {"threads", "ray", "bootstrap", "browser", "environment", "checker"}
 ONCE_FIXTURES = {"ray_cluster", "measured"}  # the program of test_devices trains on threads, too
 
 

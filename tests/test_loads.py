@@ -364,8 +364,8 @@ def test_training_on_a_real_clock():
 
 
 def test_linear_regression_on_a_real_clock():
-    """Up to rounding: its gradient is a product of a matrix and a vector, which JAX 0.12 compiles otherwise in
-    the loop of replay. Measured in 64 bits."""
+    """Up to rounding, measured in 64 bits: its gradient is a product of a matrix and a vector, which JAX 0.12
+    compiles otherwise in the loop of replay."""
     with jax.enable_x64(True):
         problem = dml.problems.linear_regression(dtype="float64")
         options = {"updates": 60, "load": "equal_finish_time", "engine": dml.engines.threads(0.1)}
