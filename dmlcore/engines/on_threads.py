@@ -44,7 +44,8 @@ class ThreadCrew:
             # Settings of the calling thread, which a new one does not have.
             with jax.enable_x64(x64), jax.default_device(default):
                 try:
-                    working = Worker(worker, inbox, send, job, self._clock, sizes, hire, device(worker))
+                    stepper = job.stepper(device(worker))
+                    working = Worker(worker, inbox, send, job, self._clock, sizes, hire, stepper)
                 except Exception as error:
                     send(Failure.of(worker, -1, error))
                 else:
@@ -80,6 +81,6 @@ def record(job: Job) -> Recording:
     crew = ThreadCrew(job, clock, inbox)
     try:
         with job.with_folder() as whole, whole.checkpoints("threads") as kept:
-            return Serving(job, inbox, crew, clock, kept, device(0)).run(job.metadata("threads"))
+            return Serving(job, inbox, crew, clock, kept, job.stepper(device(0))).run(job.metadata("threads"))
     finally:
         crew.close()

@@ -16,7 +16,7 @@ from dmlcore.engines.server import Answer, Order
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
 from dmlcore.training.checkpoints import Checkpoints, journal_arrays, journal_entries
 from dmlcore.training.step import compensate
-from dmlcore.training.stepper import State, widths
+from dmlcore.training.stepper import State, Stepper, widths
 from dmlcore.training.turns import Turn, Turns
 
 PATIENCE_SECONDS = 1.0  # between two looks at whether every worker is alive
@@ -52,7 +52,7 @@ class Serving:
         crew: the workers.
         clock: of the run; set to 0 when every worker is ready.
         checkpoints: where the server's state is kept; None: nowhere.
-        device: that the server computes on; None: JAX's.
+        stepper: the server's arithmetic; None: the job's.
         serial: numbers of attempts.
         kill: how the server's process dies; None: it forgets all it knows.
     """
@@ -64,13 +64,13 @@ class Serving:
         crew: Crew,
         clock: Clock,
         checkpoints: Checkpoints | None = None,
-        device: Any = None,
+        stepper: Stepper | None = None,
         serial: Iterator[int] | None = None,
         kill: Callable[[], None] | None = None,
     ):
         spec, faults = job.spec, job.spec.faults
         self._new_server = job.new_server(itertools.count() if serial is None else serial)
-        self._spec, self._stepper, self._inbox, self._crew = spec, job.stepper(device), inbox, crew
+        self._spec, self._stepper, self._inbox, self._crew = spec, stepper or job.stepper(), inbox, crew
         self._clock, self._faults, self._seconds = clock, faults, spec.stop.seconds
         self._checkpoints, self._kill = checkpoints, kill
         self.server = self._new_server()

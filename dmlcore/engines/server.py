@@ -115,10 +115,7 @@ class Server:
         """Every worker starts its clock 0 on version 0 at time 0; in a pipeline, its clock 1 too."""
         size = self.policy.batch_size
         tasks = [Start(w, size) for w in range(self.num_workers)]
-        depth, orders = self._depth, []
-        for self._depth in range(1, depth + 1):
-            orders += self._start(tasks, 0.0)
-        return (), (), orders
+        return (), (), [order for depth in range(self._depth) for order in self._start(tasks, 0.0, depth + 1)]
 
     def find(self, worker: int, clock: int, attempt: int) -> Order | None:
         """Returns the task of which a push arrives; None: it does not count, and is noted as ignored."""
@@ -255,7 +252,11 @@ class Server:
         """Raises RuntimeError where nothing will ever happen: no worker has a task, and none is to come."""
         # In a pipeline a worker sends a task when it begins the next one.
         if not self.over and not any(len(orders) == self._depth for orders in self.flight):
-            raise mistakes.deadlock(self.policy, time, self.num_updates, len(self.present))
+            raise self.deadlock(time)
+
+    def deadlock(self, time: float) -> RuntimeError:
+        """Returns what to raise where nothing will ever happen."""
+        return mistakes.deadlock(self.policy, time, self.num_updates, len(self.present))
 
     def trace(self, time: float, metadata: dict[str, Any]) -> Trace:
         """Ends the run at `time` and returns its trace."""
@@ -336,10 +337,10 @@ class Server:
         if self.num_updates >= stop.updates or self.samples >= stop.samples:
             self.over = True
 
-    def _start(self, start: Sequence[Start], time: float) -> list[Order]:
-        """Gives out tasks; a worker whose pipeline is empty gets as many as fill it."""
-        orders = []
-        version, clocks, depth, on_pull = self.num_updates, self._clock, self._depth, self.policy.on_pull
+    def _start(self, start: Sequence[Start], time: float, depth: int = 0) -> list[Order]:
+        """Gives out tasks, until each worker has `depth`: by default as many as fill its pipeline."""
+        orders, depth = [], depth or self._depth
+        version, clocks, on_pull = self.num_updates, self._clock, self.policy.on_pull
         for worker, asked, ahead in start:
             if worker not in self.present or len(self.flight[worker]) >= depth:
                 raise mistakes.cannot_start(self.policy, worker, worker in self.present, time)

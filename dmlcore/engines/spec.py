@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -192,12 +192,3 @@ class RunSpec:
             "seed": self.seed,
             "versions": versions(),
         }
-
-
-def check_until(until: Mapping[str, float] | None) -> dict[str, float]:
-    """Returns targets by metric, checked."""
-    if until is None:
-        return {}
-    if not isinstance(until, Mapping) or not until:
-        checks.fail("until", until, "a metric and its target, such as dict(loss=0.1)")
-    return {name: checks.real(f"until[{name!r}]", target) for name, target in until.items()}

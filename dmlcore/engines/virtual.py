@@ -15,7 +15,6 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
 
 from dmlcore.cluster.faults import Incident, incidents
-from dmlcore.engines import mistakes
 from dmlcore.engines.server import Answer, Order, Server
 from dmlcore.engines.spec import RunSpec
 from dmlcore.trace import Trace
@@ -63,9 +62,7 @@ class VirtualClock:
         self.carry_out(self.server.begin(), 0.0)
         while not self.server.over:
             if not heap:
-                raise mistakes.deadlock(
-                    self.server.policy, self.now, self.server.num_updates, len(self.server.present)
-                )
+                raise self.server.deadlock(self.now)
             self.event = event = heap[0]
             if event[0] > last:
                 break

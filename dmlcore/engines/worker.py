@@ -19,7 +19,7 @@ import jax
 
 from dmlcore.engines.job import Job
 from dmlcore.engines.server import Order
-from dmlcore.training.stepper import State
+from dmlcore.training.stepper import State, Stepper
 
 
 class Assignment(NamedTuple):
@@ -198,7 +198,7 @@ class Worker:
         clock: the server's, or one that follows it.
         sizes: of its tasks, to compile for them before the clock starts.
         hire: serial number of this start.
-        device: that it computes on; None: JAX's.
+        stepper: its arithmetic; None: the job's.
     """
 
     def __init__(
@@ -210,11 +210,11 @@ class Worker:
         clock: Clock,
         sizes: Sequence[int],
         hire: int,
-        device: Any = None,
+        stepper: Stepper | None = None,
     ):
         self._worker, self._inbox, self._send, self._clock = worker, inbox, send, clock
         self._sizes, self._hire = sizes, hire
-        self._stepper, self._links, self._faults = job.stepper(device), job.links(), job.spec.faults
+        self._stepper, self._links, self._faults = stepper or job.stepper(), job.links(), job.spec.faults
         self._state: State = self._stepper.start()
         self._coder = job.coder(worker, self._state[0])
         self._keep_copy, self._pipelined = job.spec.policy.keep_copy, job.spec.transport.pipelined

@@ -20,8 +20,8 @@ from dmlcore.checks import check_kind, check_seed, several
 from dmlcore.cluster import Cluster
 from dmlcore.engines.engine import Engine, resolve
 from dmlcore.engines.on_ray.connection import spread
-from dmlcore.engines.spec import RunSpec, check_until
-from dmlcore.experiments.runs import check_optimizer, histories, run, run_spec, timeline
+from dmlcore.engines.spec import RunSpec
+from dmlcore.experiments.runs import check_optimizer, check_until, histories, run, run_spec, timeline
 from dmlcore.problems.problem import Problem
 from dmlcore.types import Method, Policy
 
@@ -138,15 +138,14 @@ def _run_all(
         check_optimizer(optimizer, problem)
     seeds = [check_seed("seeds", seed) for seed in several("seeds", seeds)]
     check_methods(methods)
-    if options.get("checkpoint") is not None:
-        checks.fail("checkpoint", options["checkpoint"], "none: single runs of `train` keep one")
-    options.pop("checkpoint", None)
+    if (checkpoint := options.pop("checkpoint", None)) is not None:
+        checks.fail("checkpoint", checkpoint, "none: single runs of `train` keep one")
     if "seed" in options:
         checks.fail("seed", options["seed"], "`seeds`, the seeds to compare over")
     engine = resolve(options.pop("engine", "simulate"))
     for name in options:
         checks.choice("argument", name, dict.fromkeys(run_options()))
-    check_until(until)
+    check_until(until, problem)
     each = {name: _method(name, method, problem) for name, method in methods.items()}
     specs = {name: run_spec(problem, method, cluster, **options) for name, method in each.items()}
     checks.choice("executor", executor, EXECUTORS)

@@ -19,7 +19,7 @@ from dmlcore.checks import check_kind
 from dmlcore.cluster import Cluster
 from dmlcore.engines.engine import Engine, resolve
 from dmlcore.engines.job import Job
-from dmlcore.engines.spec import RunSpec, check_until
+from dmlcore.engines.spec import RunSpec
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.trace.accounts import accounts
@@ -171,9 +171,7 @@ def run(
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Run:
     """Trains a problem as `train` does, given the run that was asked for."""
-    for name in check_until(until):
-        if name not in problem.metrics:
-            checks.fail("until", name, "a metric of the problem: " + ", ".join(problem.metrics))
+    check_until(until, problem)
     if eval_every is not None:
         checks.integer("eval_every", eval_every, low=1)
     if engine.record is None:
@@ -206,7 +204,6 @@ def timeline(
         checks.fail("engine", engine, "one with a virtual clock, for a timeline without training")
     watch = None
     if spec.policy.on_observation is not None:
-        check_optimizer(optimizer, problem)
         if coding_by(spec.transport):
             checks.fail(
                 "transport", spec.transport.name, f"one that sends values as they are, for {spec.policy}"
@@ -327,7 +324,7 @@ def _trained(
             checks.fail("problem", own, f"the one of the trace, {made}")
     for optimizer in optimizers:
         check_optimizer(optimizer, problem)
-    until = check_until(until)
+    until = check_until(until, problem)
     lengths = [len(trace.updates) for trace in traces]
     if eval_every is None:
         eval_every = max(1, -(-max(lengths) // 50))
@@ -335,9 +332,6 @@ def _trained(
 
     driver = make_driver(traces, problem, optimizers)
     evaluations = driver.evaluate()
-    for name in until:
-        if name not in evaluations[0]:
-            checks.fail("until", name, "a metric of the problem: " + ", ".join(evaluations[0]))
     marks = sorted({0, *range(eval_every, max(lengths), eval_every), *lengths})
     results: list[_Evaluations] = [[(0, metrics)] for metrics in evaluations]
     ends: list[Any] = [None] * len(traces)
@@ -385,6 +379,18 @@ def check_optimizer(optimizer: Any, problem: Problem | None = None) -> None:
         checks.fail("optimizer", optimizer, "an optax optimizer, such as optax.sgd(0.1)")
     if problem is not None and problem.additive:
         factor(problem, optimizer)
+
+
+def check_until(until: Mapping[str, float] | None, problem: Problem) -> dict[str, float]:
+    """Returns targets by metric, checked."""
+    if until is None:
+        return {}
+    if not isinstance(until, Mapping) or not until:
+        checks.fail("until", until, "a metric and its target, such as dict(loss=0.1)")
+    for name in until:
+        if name not in problem.metrics:
+            checks.fail("until", name, "a metric of the problem: " + ", ".join(problem.metrics))
+    return {name: checks.real(f"until[{name!r}]", target) for name, target in until.items()}
 
 
 def _reached(until: Mapping[str, float], metrics: Mapping[str, Any]) -> bool:

@@ -112,8 +112,9 @@ class WorkerActor(Receiver):
         try:
             job = task.unpack()
             clock = Clock(job.time_scale or 1.0)
-            working = Worker(worker, inbox, send, job, clock, sizes, hire)
-            self._wire, self._inbox, self._clock = Wire(job.stepper()), inbox, clock
+            stepper = job.stepper()
+            working = Worker(worker, inbox, send, job, clock, sizes, hire, stepper)
+            self._wire, self._inbox, self._clock = Wire(stepper), inbox, clock
         except Exception as error:
             server.receive.remote(Failure.of(worker, -1, error))
         else:
@@ -188,7 +189,8 @@ class ServerActor(Receiver):
     ) -> tuple[Any, ...]:
         """Runs to the end; returns the trace's parts, the parameters, flat, and the workers' actors."""
         job = task.unpack()
-        self._wire, self._inbox = Wire(job.stepper()), queue.Queue()
+        stepper = job.stepper()
+        self._wire, self._inbox = Wire(stepper), queue.Queue()
         clock = Clock(job.time_scale or 1.0)
         crew = RayCrew(task, installed().get_runtime_context().current_actor, self._wire, idle)
 
@@ -198,7 +200,7 @@ class ServerActor(Receiver):
         try:
             with job.checkpoints("ray") as kept:
                 attempts = itertools.count(life * ATTEMPTS_PER_LIFE)
-                serving = Serving(job, self._inbox, crew, clock, kept, serial=attempts, kill=die)
+                serving = Serving(job, self._inbox, crew, clock, kept, stepper, serial=attempts, kill=die)
                 trace, params = serving.run(job.metadata("ray"), since, log)
         finally:
             actors = crew.close()
