@@ -160,7 +160,7 @@ def test_a_restored_server_is_the_same():
         exploration.step(kind, choice)
     one = exploration.server
     other = exploration.new().restore(one.journal)
-    kept = ("worker", "clock", "batch_size", "version", "pull", "time", "copy_clock", "weight")
+    kept = ("worker", "clock", "batch_size", "version", "pull", "time", "told")
     flights = [
         [[getattr(order, name) for name in kept] for orders in each.flight for order in orders]
         for each in (one, other)

@@ -41,7 +41,7 @@ def other_weight(policy: Policy, order: Any, weight: float) -> ValueError:
     """A push is applied with another weight than the worker has used on the copy that it kept."""
     return ValueError(
         f"{policy.name} applies the push of worker {order.worker}, clock {order.clock}, with weight "
-        f"{weight:g}, but the worker kept its copy, and was told the weight {order.weight:g} when it pulled"
+        f"{weight:g}, but the worker kept its copy, and was told the weight {order.told[1]:g} when it pulled"
     )
 
 

@@ -15,7 +15,7 @@ from dmlcore import checks
 from dmlcore.engines import mistakes
 from dmlcore.engines.spec import RunSpec
 from dmlcore.trace import Trace
-from dmlcore.trace.record import Rows, tasks_frame, updates_frame
+from dmlcore.trace.record import Rows, pack, tasks_frame, updates_frame
 from dmlcore.types import Decision, Observation, Progress, Push, Start
 
 MOST_TASKS = 200_000  # without an update, before a run that is to end with updates is given up
@@ -35,8 +35,8 @@ class Order(NamedTuple):
         pull: whether the worker pulls, or goes on with its cached copy.
         time: when it was let go; where it keeps its copy, when it had computed the task before; seconds.
         attempt: serial number of the pull, since a task that was lost may be given out again.
-        copy_clock: that the worker was told of its copy, for `Policy.keep_copy`.
-        weight: that it was told: of its tasks in their updates, for as long as it keeps the copy.
+        told: when it pulled, see `Policy.on_pull`: the clock of its copy, for `Policy.keep_copy`, and the
+            weight of its tasks in their updates for as long as it keeps the copy.
     """
 
     worker: int
@@ -46,18 +46,18 @@ class Order(NamedTuple):
     pull: bool
     time: float
     attempt: int
-    copy_clock: int
-    weight: float
+    told: tuple[int, float]
 
     def following(self, time: float) -> Order:
         """Returns the next task of a worker that keeps its copy: it has computed this one at `time`."""
-        worker, clock, batch_size, version, _, _, attempt, copy_clock, weight = self
-        return new(Order, (worker, clock + 1, batch_size, version, False, time, attempt, copy_clock, weight))
+        worker, clock, batch_size, version, _, _, attempt, told = self
+        return new(Order, (worker, clock + 1, batch_size, version, False, time, attempt, told))
 
 
 # What an engine has to carry out, in this order: (worker, clock, weight) of the pushes that form an update,
 # none where it is empty; workers that throw their tasks away; tasks that begin.
 Answer = tuple[Sequence[tuple[int, int, float]], Sequence[int], Sequence[Order]]
+NOTHING: Answer = ((), (), ())
 
 
 class Server:
@@ -81,12 +81,14 @@ class Server:
         keeps_journal: bool = True,
     ):
         self.spec, self.policy, self.load, self._plan = spec, spec.policy, spec.load, plan
-        self.num_workers = spec.cluster.num_workers
         self._serial = itertools.count() if serial is None else serial
+        # At every push: a field of a named tuple takes three times as long to look up.
+        self._hooks = self.policy.on_push, self.policy.on_pull, self.policy.keep_copy
+        self._most = spec.stop.updates, spec.stop.samples
         self.state = self.policy.init(self.num_workers)
         self.load_state = self.load.init(self.num_workers, spec.batch_size * self.num_workers)
         self.present = set(range(self.num_workers))
-        self.flight: list[list[Order]] = [[] for _ in range(self.num_workers)]  # tasks of each worker
+        self.flight: list[tuple[Order, ...]] = [()] * self.num_workers  # tasks of each worker
         self.num_updates = self.samples = 0
         self.over = False
         self.journal: list[tuple[Any, ...]] | None = [] if keeps_journal else None
@@ -94,7 +96,7 @@ class Server:
         self.pending: dict[
             tuple[int, int], tuple[int, Order]
         ] = {}  # pushes not applied yet: row of the record
-        self.record: list[tuple[Any, ...]] = []  # rows of `Task`
+        self.record: list[bytes] = []  # packed rows of `Task`
         self._depth = 2 if spec.transport.pipelined else 1  # tasks that a worker has at once
         self._done = [-1] * self.num_workers  # clock of each worker's last push
         self._free = [0.0] * self.num_workers  # and when it was computed
@@ -107,9 +109,14 @@ class Server:
         self._look = 0 if self.policy.on_observation is not None else math.inf
         self._last_row = 0  # of the record, in an update
         # Where the load rule never changes them, sizes are asked once.
-        self._sizes: list[Any] | None = None
+        self._sizes: list[int] | None = None
         if self.load.observe is None and self.policy.batch_size is None:
-            self._sizes = [self.load.size(self.load_state, worker) for worker in range(self.num_workers)]
+            self._sizes = [self._size(worker, 0) for worker in range(self.num_workers)]
+
+    @property
+    def num_workers(self) -> int:
+        """Of the cluster, present or not."""
+        return self.spec.cluster.num_workers
 
     def begin(self) -> Answer:
         """Every worker starts its clock 0 on version 0 at time 0; in a pipeline, its clock 1 too."""
@@ -127,9 +134,9 @@ class Server:
 
     def push(self, order: Order, time: float, begun: float, computed: float) -> Answer:
         """The push of a task in flight arrives, which was computed from `begun` to `computed`."""
-        worker, clock, size, version, pull, since, _, copy_clock, _ = order
-        policy = self.policy
-        self.flight[worker].remove(order)
+        worker, clock, size, version, pull, since, _, told = order
+        (on_push, _, keep_copy), flight = self._hooks, self.flight[worker]
+        self.flight[worker] = () if len(flight) == 1 else _without(flight, order)
         if self.journal is not None:
             self.journal.append(("push", worker, clock, time, begun, computed))
         self._done[worker], self._free[worker] = clock, computed
@@ -137,23 +144,23 @@ class Server:
         if self._sizes is None:
             self._observe(push)
         row = len(self.record)
-        self.record.append((worker, clock, size, version, since if pull else nan, begun, computed, time))
+        self.record.append(pack(worker, clock, size, version, since if pull else nan, begun, computed, time))
         kept: tuple[Order, ...] = ()
-        if policy.keep_copy is not None and policy.keep_copy(copy_clock, clock + 1):
+        if keep_copy is not None and keep_copy(told[0], clock + 1):
             kept = self._goes_on(order, computed)
-        answer = policy.on_push(self.state, push)
+        answer = on_push(self.state, push)
         try:
             self.state, (apply, drop, cancel, start) = answer
-            if len(apply):
+            if count := len(apply):
                 first, its_clock, weight = apply[0]
             if len(start):
                 _, _, _ = start[0]
         except (TypeError, ValueError, LookupError):
-            raise mistakes.no_decision(policy, "on_push", answer) from None
-        if len(apply) == 1 and first == worker and its_clock == clock and not (drop or cancel):
+            raise mistakes.no_decision(self.policy, "on_push", answer) from None
+        if count == 1 and first == worker and its_clock == clock and not drop and not cancel:
             # The short way of most pushes.
-            if kept and weight != order.weight:
-                raise mistakes.other_weight(policy, order, weight)
+            if kept and weight != told[1]:
+                raise mistakes.other_weight(self.policy, order, weight)
             self._landed.append((row, self.num_updates, weight))
             self._updated(row, time, 1, size)
             if start and not self.over:
@@ -162,7 +169,7 @@ class Server:
         self.pending[worker, clock] = row, order
         if apply or start or drop or cancel or row - self._last_row >= MOST_TASKS:
             return self._carry_out(apply, drop, cancel, start, time, kept)
-        return (), (), kept
+        return ((), (), kept) if kept else NOTHING
 
     def _observe(self, push: Push) -> None:
         """Tells a load rule that measures of a push."""
@@ -173,7 +180,7 @@ class Server:
         """Notes that a worker has kept its copy and begun its next task when it had computed this one."""
         following = order.following(computed)
         self._clock[order.worker] = following.clock
-        self.flight[order.worker].append(following)
+        self.flight[order.worker] += (following,)
         return (following,)
 
     def leave(self, worker: int, time: float) -> Answer:
@@ -220,10 +227,13 @@ class Server:
             self.journal.append(("resume", time))
         on_pull = self.policy.on_pull
         for worker, orders in enumerate(self.flight):
-            for place, (_, clock, size, *_) in enumerate(orders):
+            again = []
+            for _, clock, size, *_ in orders:
                 told = NOTHING_TOLD if on_pull is None else on_pull(self.state, worker)
-                again = worker, clock, size, self.num_updates, True, time, next(self._serial), *told
-                orders[place] = Order(*again)
+                again.append(
+                    Order(worker, clock, size, self.num_updates, True, time, next(self._serial), told)
+                )
+            self.flight[worker] = tuple(again)
         return (), (), [order for orders in self.flight for order in orders]
 
     def restore(self, journal: Sequence[tuple[Any, ...]]) -> Server:
@@ -301,7 +311,7 @@ class Server:
         kept: tuple[Order, ...] = (),
     ) -> Answer:
         """Carries out a decision; `kept` is the task that a worker has begun without the server."""
-        pending, keeps = self.pending, self.policy.keep_copy
+        pending, (_, _, keeps) = self.pending, self._hooks
         if apply:
             samples = 0
             for worker, clock, weight in apply:
@@ -309,7 +319,7 @@ class Server:
                 if found is None:
                     raise mistakes.not_at_server(self.policy, "applies", (worker, clock))
                 row, order = found
-                if keeps is not None and weight != order.weight and keeps(order.copy_clock, clock + 1):
+                if keeps is not None and weight != order.told[1] and keeps(order.told[0], clock + 1):
                     raise mistakes.other_weight(self.policy, order, weight)
                 samples += order.batch_size
                 self._landed.append((row, self.num_updates, weight))
@@ -329,42 +339,39 @@ class Server:
 
     def _updated(self, row: int, time: float, tasks: int, samples: int) -> None:
         """Counts an update."""
-        self.num_updates += 1
-        self.samples += samples
+        updates = self.num_updates = self.num_updates + 1
+        samples_so_far = self.samples = self.samples + samples
         self._last_row = row
         self._update_rows.append((time, tasks, samples))
-        stop = self.spec.stop
-        if self.num_updates >= stop.updates or self.samples >= stop.samples:
+        most_updates, most_samples = self._most
+        if updates >= most_updates or samples_so_far >= most_samples:
             self.over = True
 
     def _start(self, start: Sequence[Start], time: float, depth: int = 0) -> list[Order]:
         """Gives out tasks, until each worker has `depth`: by default as many as fill its pipeline."""
-        orders, depth = [], depth or self._depth
-        version, clocks, on_pull = self.num_updates, self._clock, self.policy.on_pull
+        orders: list[Order] = []
+        depth = depth or self._depth
+        clocks, flights, sizes, (_, on_pull, _) = self._clock, self.flight, self._sizes, self._hooks
         for worker, asked, ahead in start:
-            if worker not in self.present or len(self.flight[worker]) >= depth:
-                raise mistakes.cannot_start(self.policy, worker, worker in self.present, time)
-            flight = self.flight[worker]
-            while True:
-                clock = clocks[worker] + 1
-                if ahead is not None:
-                    clock = self._ahead(worker, ahead, clock if flight else 0)
-                clocks[worker] = clock
-                size = asked
-                if size is None:
-                    sizes = self._sizes
-                    size = self.load.size(self.load_state, worker) if sizes is None else sizes[worker]
-                if type(size) is not int or size < 1:
-                    size = self._size(worker, clock, size, self.load if asked is None else self.policy)
-                if self._cut_rows and (worker, clock) in self._cut_rows:
-                    self._redone.append(self._cut_rows.pop((worker, clock)))
-                copy, weight = NOTHING_TOLD if on_pull is None else on_pull(self.state, worker)
-                attempt = next(self._serial)
-                order = new(Order, (worker, clock, size, version, True, time, attempt, copy, weight))
-                flight.append(order)
-                orders.append(order)
-                if len(flight) == depth:
-                    break
+            if worker not in self.present:
+                raise mistakes.cannot_start(self.policy, worker, False, time)
+            flight = flights[worker]
+            if flight and len(flight) >= depth:
+                raise mistakes.cannot_start(self.policy, worker, True, time)
+            clock = clocks[worker] + 1
+            if ahead is not None:
+                clock = self._ahead(worker, ahead, clock if flight else 0)
+            clocks[worker] = clock
+            size = self._size(worker, clock, asked) if sizes is None or asked is not None else sizes[worker]
+            if self._cut_rows and (worker, clock) in self._cut_rows:
+                self._redone.append(self._cut_rows.pop((worker, clock)))
+            told = NOTHING_TOLD if on_pull is None else on_pull(self.state, worker)
+            attempt = next(self._serial)
+            order = new(Order, (worker, clock, size, self.num_updates, True, time, attempt, told))
+            flights[worker] = (*flight, order) if flight else (order,)
+            orders.append(order)
+            if depth > 1 and len(flights[worker]) < depth:
+                orders += self._start([Start(worker, asked)], time)
         return orders
 
     def _ahead(self, worker: int, clock: int, least: int) -> int:
@@ -373,8 +380,12 @@ class Server:
             raise mistakes.back_in_time(self.policy, worker, clock, self._done[worker])
         return max(clock, least)
 
-    def _size(self, worker: int, clock: int, size: Any, rule: Any) -> int:
-        """Returns the samples of a task, checked."""
+    def _size(self, worker: int, clock: int, asked: int | None = None) -> int:
+        """Returns the samples of a task, checked: as the policy asks, or else by the load rule."""
+        size: Any = self.load.size(self.load_state, worker) if asked is None else asked
+        if type(size) is int and size >= 1:
+            return size
+        rule = self.load if asked is None else self.policy
         name = f"{rule.name}, worker {worker}, clock {clock}"
         return checks.integer(name, size, low=1, why="samples of a task")
 
@@ -382,7 +393,7 @@ class Server:
         """Records tasks of a worker that never arrive: the phase that each is in ends now."""
         flight, free = self.flight[worker], self._free[worker]
         for order in flight:
-            _, clock, size, version, pull, since, _, _, _ = order
+            _, clock, size, version, pull, since, _, _ = order
             begun, end = self._plan(order)
             if begun < free:  # in a pipeline: it computes one task at a time
                 begun, end = free, end + free - begun
@@ -390,5 +401,9 @@ class Server:
             if end > time:
                 begun, end = begun if begun < time else time, time
             self._cut_rows[worker, clock] = len(self.record)
-            self.record.append((worker, clock, size, version, since if pull else nan, begun, end, nan))
-        flight.clear()
+            self.record.append(pack(worker, clock, size, version, since if pull else nan, begun, end, nan))
+        self.flight[worker] = ()
+
+
+def _without(flight: tuple[Order, ...], order: Order) -> tuple[Order, ...]:
+    return tuple(each for each in flight if each is not order)

@@ -15,13 +15,13 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
 
 from dmlcore.cluster.faults import Incident, incidents
-from dmlcore.engines.server import Answer, Order, Server
+from dmlcore.engines.server import NOTHING, Answer, Order, Server
 from dmlcore.engines.spec import RunSpec
 from dmlcore.trace import Trace
 from dmlcore.types import Watch
 
 # A push: when it arrives, serial number, handler, task, when its computing begins and ends, when it is sent.
-PushEvent = tuple[float, int, Callable[[Any], None], Order, float, float, float]
+PushEvent = tuple[float, int, Callable[[Any, Any], None], Order, float, float, float]
 # What a worker computes in a pipeline, until it may be sent: serial number, task, begin and end of computing.
 Computing = tuple[int, Order, float, float]
 
@@ -40,6 +40,8 @@ class VirtualClock:
         workers = spec.cluster.num_workers
         self.spec, self.watch, self.links = spec, watch, spec.links()
         self.faults = spec.faults if spec.faults.events else None
+        self.arrives = VirtualClock.handle_push
+        self.looks = watch is not None or self.faults is not None
         self.pipelined = spec.transport.pipelined
         self.serial = itertools.count()
         self.server = self.new_server()
@@ -58,7 +60,7 @@ class VirtualClock:
         """Runs to the end and returns the trace."""
         heap, last, known = self.heap, self.spec.stop.seconds, incidents(self.spec.faults)
         for number, incident in enumerate(known, start=-len(known)):
-            heappush(heap, (incident.time, number, self.handle_incident, incident))
+            heappush(heap, (incident.time, number, VirtualClock.handle_incident, incident))
         self.carry_out(self.server.begin(), 0.0)
         while not self.server.over:
             if not heap:
@@ -66,7 +68,7 @@ class VirtualClock:
             self.event = event = heap[0]
             if event[0] > last:
                 break
-            event[2](event)
+            event[2](self, event)
             if heap and heap[0] is event:
                 heappop(heap)
         more = {"incidents": self.log, "ignored_arrivals": self.server.ignored} if self.faults else {}
@@ -81,44 +83,46 @@ class VirtualClock:
         """Carries out what the server answers: workers begin tasks, and the arrivals of pushes are placed."""
         self.now = now
         _, cancel, start = answer
-        sending, heap, links, faults = self.sending, self.heap, self.links, self.faults
+        heap, links, faults, arrives = self.heap, self.links, self.faults, self.arrives
+        compute_seconds = links.compute_seconds
         for worker in cancel:
-            sending[worker] = self.computing[worker] = None
+            self.sending[worker] = self.computing[worker] = None
         for order in start:
-            worker, clock, size, _, pull, begun, attempt, _, _ = order
+            worker, clock, size, _, pull, begun, serial, _ = order
             since = begun
-            if pull and links.pulls_take:
-                begun += links.pull_seconds(worker, clock)
-            computed = departs = begun + links.compute_seconds(worker, clock, size)
+            if pull:
+                if links.pulls_take:
+                    begun += links.pull_seconds(worker, clock)
+            else:
+                serial = next(self.serial)
+            arrival = computed = departs = begun + compute_seconds(worker, clock, size)
             if faults is not None and self.frozen[worker]:
                 begun, computed = self.thaw(worker, since, begun, computed)
-                departs = computed
-            serial = attempt if pull else next(self.serial)
+                arrival = departs = computed
             if self.pipelined:
                 before = self.computing[worker]
                 if before is not None and begun < before[3]:
-                    begun, computed = before[3], before[3] + links.compute_seconds(worker, clock, size)
+                    begun, computed = before[3], before[3] + compute_seconds(worker, clock, size)
                 self.computing[worker] = (serial, order, begun, computed)
                 if before is None:
                     continue
                 # With the copy on which this task is computed comes leave to push the task before it.
-                departs = begun
+                arrival = departs = begun
                 serial, order, begun, computed = before
-            arrival = departs
             if links.pushes_take:
                 arrival += links.push_seconds(worker, order.clock)
             if arrival < now:
                 arrival = now  # pushes of one worker arrive in order
             if faults is not None:
                 arrival += faults.deliveries(worker, order.clock)[0]
-            sending[worker] = event = (arrival, serial, self.handle_push, order, begun, computed, departs)
-            if arrival == math.inf:
+            self.sending[worker] = event = (arrival, serial, arrives, order, begun, computed, departs)
+            if faults is not None and arrival == math.inf:
                 continue
             if heap and heap[0] is self.event:
                 heapreplace(heap, event)  # half the work of pop and push
             else:
                 heappush(heap, event)
-        if self.watch is not None or faults is not None:
+        if self.looks:
             self.look(answer, now)
 
     def look(self, answer: Answer, now: float) -> None:
@@ -145,10 +149,13 @@ class VirtualClock:
         worker = event[3][0]
         if self.sending[worker] is event:
             now, _, _, order, begun, computed, _ = event
-            self.sending[worker] = None
             if self.faults is not None:
                 self.copy(order, now)
-            self.carry_out(self.server.push(order, now, begun, computed), now)
+            answer = self.server.push(order, now, begun, computed)
+            if answer is NOTHING:
+                self.now = now
+            else:
+                self.carry_out(answer, now)
         elif self.faults is not None and event[3] not in self.server.flight[worker]:
             self.copy(event[3], event[0])
             self.server.ignored += 1
@@ -157,7 +164,7 @@ class VirtualClock:
         """Lets a push that was sent more than once arrive again."""
         assert self.faults is not None
         for later in self.faults.deliveries(order.worker, order.clock)[1:]:
-            heappush(self.heap, (now + later, next(self.serial), self.handle_copy))
+            heappush(self.heap, (now + later, next(self.serial), VirtualClock.handle_copy))
 
     def handle_copy(self, event: Any) -> None:
         """A push arrives again, and does not count."""
@@ -233,12 +240,12 @@ class VirtualClock:
         workers = range(self.server.num_workers)
         self.sending, self.computing = [None for _ in workers], [None for _ in workers]
         # What happens to workers meanwhile, the server learns when it is back; what was sent is lost.
-        lost = (self.handle_push, self.handle_copy)
+        lost = (self.arrives, VirtualClock.handle_copy)
         later = [each for each in self.heap if each[2] not in lost and each is not self.event]
         self.heap[:] = [(max(time, back), *rest) for time, *rest in later]
         heapify(self.heap)
         if back >= self.spec.stop.seconds:
-            self.heap[:] = [(math.inf, 0, self.handle_incident, incident)]  # nothing happens any more
+            self.heap[:] = [(math.inf, 0, VirtualClock.handle_incident, incident)]  # nothing happens any more
             return
         gone = {worker for worker in workers if self.away[worker]}
         self.carry_out(self.server.resume(back), back)
@@ -258,8 +265,12 @@ def make_timeline(spec: RunSpec, watch: Watch | None = None) -> Trace:
     # The run makes few cycles, and the collector would look through all tasks in flight again and again.
     collects = gc.isenabled()
     gc.disable()
+    clock = None
     try:
-        return VirtualClock(spec, watch).run()
+        clock = VirtualClock(spec, watch)
+        return clock.run()
     finally:
+        if clock is not None:
+            vars(clock).clear()  # the server refers to the clock: a cycle, which holds every task of the run
         if collects:
             gc.enable()

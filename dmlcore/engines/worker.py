@@ -302,9 +302,11 @@ class Worker:
             self._held = push
             return None, None
         self._push(push, computed)
-        if self._keep_copy is None or not self._keep_copy(order.copy_clock, order.clock + 1):
+        copy_clock, weight = order.told
+        if self._keep_copy is None or not self._keep_copy(copy_clock, order.clock + 1):
             return None, None
-        weight = 1.0 if self._stepper.problem.additive else order.weight  # additive updates count as they are
+        if self._stepper.problem.additive:
+            weight = 1.0  # additive updates count as they are
         self._state = self._stepper.step(self._stepper.weighed(weight, gradient), self._state)
         return None, order.following(computed)
 
