@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,13 +22,12 @@ if TYPE_CHECKING:
     Traces = Mapping[str, Trace | Sequence[Trace]]
 
 
-CLOCKS_LABEL = "newest clock seen minus own clock (clocks)"
-
-
-def _lists(traces: Traces) -> dict[str, list[Trace]]:
+def _measured(traces: Traces, measure: Callable[[Trace], Any]) -> dict[str, Any]:
+    """Returns for each method what is measured of its traces, one below the other."""
     if not isinstance(traces, Mapping) or not traces:
         checks.fail("traces", traces, "a trace, or a list of one per seed, by name: {'BSP': trace, ...}")
-    return {name: list(given) if isinstance(given, Sequence) else [given] for name, given in traces.items()}
+    groups = {name: given if isinstance(given, Sequence) else [given] for name, given in traces.items()}
+    return {name: pd.concat([measure(trace) for trace in group]) for name, group in groups.items()}
 
 
 @styled
@@ -52,11 +51,8 @@ def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = Non
 
     Source: the figures of compute against waiting time in Ho et al. 2013, section 5.
     """
-    means = {
-        name: pd.concat([metrics.time_breakdown(trace) for trace in group]).mean()
-        for name, group in _lists(traces).items()
-    }
-    table = pd.DataFrame(means).T
+    measured = _measured(traces, metrics.time_breakdown)
+    table = pd.DataFrame({name: found.mean() for name, found in measured.items()}).T
     shown = [kind for kind in metrics.PHASES if table[kind].any()]
     bars = table[[f"{kind}_share" for kind in shown]] * 100 if share else table[shown]
     bars.columns = shown
@@ -98,17 +94,18 @@ def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax
 
     Source: Dai et al. 2015, figure 1 (left), for clocks.
     """
+    clocks = "newest clock seen minus own clock (clocks)"
     units = {
         "versions": ("staleness (versions)", "tasks", lambda trace: metrics.staleness(trace).value_counts()),
-        "clocks": (CLOCKS_LABEL, "reads", lambda trace: metrics.clock_staleness(trace, tasks)),
+        "clocks": (clocks, "reads", lambda trace: metrics.clock_staleness(trace, tasks)),
     }
     xlabel, what, count = checks.choice("unit", unit, units)
-    groups = _lists(traces)
-    colors = palette(groups)
-    ax = axes(ax, height=1.4 + 0.9 * len(groups))
+    measured = _measured(traces, count)
+    colors = palette(measured)
+    ax = axes(ax, height=1.4 + 0.9 * len(measured))
     low, high = 0.0, 0.0
-    for lane, (name, group) in enumerate(groups.items()):
-        counts = pd.concat([count(trace) for trace in group]).groupby(level=0).sum().sort_index()
+    for lane, (name, found) in enumerate(measured.items()):
+        counts = found.groupby(level=0).sum()
         value, share = counts.index.to_numpy(), counts.to_numpy() / counts.sum()
         # Each lane is scaled to its own peak: a method whose reads are all alike would flatten the others.
         ax.bar(value, -0.85 * share / share.max(), 1.0, bottom=lane + 0.45, color=colors[name])
@@ -117,12 +114,10 @@ def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax
         low, high = min(low, value[0]), max(high, value[np.searchsorted(share.cumsum(), 0.99)])
         ax.axhline(lane + 0.45, color="black", linewidth=0.8)
     margin = 0.02 * (high - low + 1)
-    ax.set_xlim(low - 0.5 - margin, high + 0.5 + margin)
-    ax.set_ylim(len(groups) - 0.45, -0.55)
-    ax.set_yticks(range(len(groups)), list(groups))
+    ax.set(xlim=(low - 0.5 - margin, high + 0.5 + margin), ylim=(len(measured) - 0.45, -0.55))
+    ax.set(xlabel=xlabel, ylabel=f"share of {what}\n(each to its peak)")
+    ax.set_yticks(range(len(measured)), list(measured))
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
-    ax.set_xlabel(xlabel)
-    ax.set_ylabel(f"share of {what}\n(each to its peak)")
     return ax
