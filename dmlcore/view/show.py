@@ -1,13 +1,22 @@
-"""What each kind of object shows: a title, facts, drawings."""
+"""Notebook displays of runs, traces, clusters, policies and problems: a title, facts, small plots.
+
+One HTML template renders all of them, so that all text is escaped. Text and tables follow the notebook's
+theme; pictures have a white background.
+"""
 
 from __future__ import annotations
 
+import base64
 import inspect
+import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jinja2
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
@@ -17,28 +26,36 @@ from dmlcore.methods import policies
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace, metrics
 from dmlcore.types import Policy
-from dmlcore.view.show import pictures
+from dmlcore.view.plot import loss_curves, timeline
+from dmlcore.view.plot.style import PHASE_COLORS, styled
+from dmlcore.view.plot.timelines import default_end
 
-LONGEST = 400  # characters of one fact
 MOST = 8  # events, such as faults, that are listed one by one
+LANES = 16  # of a timeline
+WIDTH = 8  # of a picture, inches
+DPI = 110  # of screens with small pixels
 
-
+# A fact is cut after 400 characters; one that is None is left out.
 PAGE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
 {% set left = "text-align:left;vertical-align:top;padding:0.1em 1.2em 0.1em 0" %}
 <div>
-<div><strong>{{ card.name }}</strong> · {{ card.kind }}</div>
+<div><strong>{{ name | string | truncate(400, true, "...", 0) }}</strong> · {{ kind }}</div>
 <table style="margin:0.4em 0"><tbody>
-{% for fact, value in facts %}
+{% for fact, value in facts.items() if value is not none %}
 <tr><th scope="row" style="{{ left }};white-space:nowrap">{{ fact }}</th>
-<td style="{{ left }}">{{ value }}</td></tr>
+<td style="{{ left }}">{{ value | string | truncate(400, true, "...", 0) }}</td></tr>
 {% endfor %}
 </tbody></table>
-{% for picture in card.pictures %}
-<div><img src="{{ picture.source }}" alt="{{ picture.label }}" style="width:100%;max-width:640px"/></div>
-<div style="font-size:smaller">{{ picture.label }}</div>
+{% for label, source in pictures %}
+<div><img src="{{ source }}" alt="{{ label }}" style="width:100%;max-width:640px"/></div>
+<div style="font-size:smaller">{{ label }}</div>
 {% endfor %}
 </div>
 """)
+
+Picture = tuple[
+    str, str
+]  # what it shows, for readers who cannot see it and below it; its content, a data URI
 
 
 class Card(NamedTuple):
@@ -46,8 +63,8 @@ class Card(NamedTuple):
 
     name: str
     kind: str
-    facts: Mapping[str, Any]  # by name; those that are None are left out
-    pictures: Sequence[pictures.Picture] = ()  # below the facts
+    facts: Mapping[str, Any]  # by name
+    pictures: Sequence[Picture] = ()  # below the facts
 
 
 def html(item: Any) -> str:
@@ -62,73 +79,87 @@ def html(item: Any) -> str:
     """
     for kind, describe in CARDS.items():
         if isinstance(item, kind):
-            card = describe(item)
-            facts = [(name, shortened(fact)) for name, fact in card.facts.items() if fact is not None]
-            return PAGE.render(card=card._replace(name=shortened(card.name)), facts=facts)
+            return PAGE.render(describe(item)._asdict())
     return checks.fail("item", item, "one of " + ", ".join(kind.__name__ for kind in CARDS))
 
 
 def of_run(run: Run) -> Card:
     """The last metrics, the numbers of the trace, the loss over time and the timeline."""
     costs = ("update", "time", "samples", "assigned_samples", "uplinks", "downlinks", "bytes")
-    last = run.history.iloc[-1]
+    last, losses = run.history.iloc[-1], run.history["loss"]
     names = [name for name in map(str, run.history) if name not in costs]
     found = {name.replace("_", " "): f"{last[name]:.4g}" for name in names}
     trace = of_trace(run.trace)
-    shown = (pictures.loss(run.history.assign(method=trace.name)), *trace.pictures)
+    history = run.history.assign(method=trace.name)
+    label = f"Training loss over time: {losses.iloc[0]:.3g} at the start, {last['loss']:.3g} at the end"
+    shown = (picture(label, 2.2, lambda ax: loss_curves(history, ax=ax)), *trace.pictures)
     return trace._replace(kind="Run", facts=found | dict(trace.facts), pictures=shown)
 
 
 def of_trace(trace: Trace) -> Card:
-    """Numbers of the run, and the timeline of its beginning."""
-    late = metrics.staleness(trace)
+    """Numbers of the run, and what each worker does in about the first dozen clocks."""
+    late, whole = metrics.staleness(trace), trace.end_time
     found = {
         "problem": trace.metadata.get("problem"),
         "workers": trace.num_workers,
         "updates": len(trace.updates),
         "tasks": len(trace.tasks),
-        "time": f"{trace.end_time:.4g} s",
+        "time": f"{whole:.4g} s",
         "mean staleness": f"{late.mean():.3g} updates" if len(late) else None,
         "seed": trace.metadata.get("seed"),
-        "timeline": None if trace.end_time > 0 else "none: an empty run, it took no time",
+        "timeline": None if whole > 0 else "none: an empty run, it took no time",
     }
-    drawn = [pictures.timeline(trace)] if trace.end_time > 0 else []
-    return Card(str(trace.metadata.get("policy")), "Trace", found, drawn)
+    end = min(default_end(trace, 0.0), whole)
+    part = "all" if end >= whole else f"the first {end:.3g} s"
+    label = f"Timeline of the workers: {part} of {whole:.4g} s"
+    height = 1.2 + 0.22 * min(trace.num_workers + 2, LANES)
+    drawn = [(label, height, lambda ax: timeline(trace, end=end, lanes=LANES, ax=ax))] if whole > 0 else []
+    return Card(str(trace.metadata.get("policy")), "Trace", found, [picture(*each) for each in drawn])
 
 
 def of_cluster(cluster: Cluster) -> Card:
     """Workers, speeds, jitter, links, and what goes wrong."""
-    down = cluster.pull_latency_seconds
+    down, speeds = cluster.pull_latency_seconds, cluster.samples_per_second
     finite = [speed for speed in cluster.bandwidth_bytes_per_second if math.isfinite(speed)]
     found = {
-        "speed": f"{spread(cluster.samples_per_second)} samples/s",
+        "speed": f"{spread(speeds)} samples/s",
         "overhead": f"{spread(cluster.overhead_seconds)} s a task" if any(cluster.overhead_seconds) else None,
         "jitter": show_jitter(cluster.jitter) or "none",
         "latency": f"{spread(cluster.latency_seconds)} s a transfer" + (" to the server" if down else ""),
         "latency to the worker": f"{spread(down)} s" if down else None,
         "latency jitter": show_jitter(cluster.latency_jitter),
         "bandwidth": f"{spread(cluster.bandwidth_bytes_per_second)} bytes/s" if finite else "unlimited",
-        "stragglers": listed([str(each) for each in cluster.stragglers]) or "none",
-        "changes of speed": listed([str(each) for each in cluster.changes]),
-        "faults": listed([str(each) for each in cluster.faults.events]),
+        "stragglers": listed(cluster.stragglers) or "none",
+        "changes of speed": listed(cluster.changes),
+        "faults": listed(cluster.faults.events),
     }
-    speeds = pictures.bars(cluster.samples_per_second, "samples/s")
-    return Card(f"{cluster.num_workers} workers", "Cluster", found, [speeds])
+
+    def bars(ax: Axes) -> None:
+        width = min(max(50 * WIDTH / len(speeds), 0.5), 24)  # points
+        ax.vlines(range(len(speeds)), 0, speeds, color=PHASE_COLORS["compute"], linewidth=width)
+        limits: Any = {"xlim": (-0.7, len(speeds) - 0.3), "ylim": (0, 1.05 * max(speeds))}
+        ax.set(xlabel="worker", ylabel="samples/s", **limits)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+    least, most = min(speeds), max(speeds)
+    each = f"{least:.4g} all" if math.isclose(least, most) else f"{least:.4g} to {most:.4g}"
+    drawn = [picture(f"Samples/s of each worker, {each}", 1.9, bars)]
+    return Card(f"{cluster.num_workers} workers", "Cluster", found, drawn)
 
 
 def of_policy(policy: Policy) -> Card:
     """What it does, what it bounds, and what it can cope with."""
-    bound = policy.max_lead
+    bound, size = policy.max_lead, policy.batch_size
     free = bound is None or math.isinf(bound)
-    ahead = "none on a worker's lead" if free else f"at most {bound:g} clocks ahead of the slowest worker"
-    sizes = None if policy.batch_size is None else f"set by the policy, {policy.batch_size} samples at first"
     watches = f"loss and gradients, at least every {policy.observe_every} updates"
     found = {
         "in a line": summary(policy),
-        "bound": ahead,
+        "bound": "none on a worker's lead"
+        if free
+        else f"at most {bound:g} clocks ahead of the slowest worker",
         "workers may leave": "no" if policy.on_leave is None else "yes",
         "watches": watches if policy.on_observation else None,
-        "batch sizes": sizes,
+        "batch sizes": None if size is None else f"set by the policy, {size} samples at first",
     }
     return Card(policy.name, "Policy", found)
 
@@ -153,14 +184,17 @@ CARDS: Mapping[type, Callable[[Any], Card]] = {
 }
 
 
-def shortened(fact: Any) -> str:
-    """Returns a fact as text, cut where it is very long.
+@styled
+def picture(label: str, height: float, draw: Callable[[Axes], object]) -> Picture:
+    """Returns what a function draws: the same bytes for the same picture.
 
-    >>> shortened("-" * 1000)[-5:]
-    '--...'
+    The background is white, so that it is readable in a dark notebook as well. SVG, with a path for each
+    task, and PNG take several times as many bytes as WebP without loss.
     """
-    said = str(fact)
-    return said if len(said) <= LONGEST else said[: LONGEST - 3] + "..."
+    figure, content = Figure(figsize=(WIDTH, height)), io.BytesIO()
+    draw(figure.subplots())
+    figure.savefig(content, format="webp", dpi=DPI, pil_kwargs={"lossless": True})
+    return label, f"data:image/webp;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
 def spread(values: Sequence[float]) -> str:
@@ -173,14 +207,14 @@ def spread(values: Sequence[float]) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-def listed(events: Sequence[str]) -> str | None:
+def listed(events: Sequence[Any]) -> str | None:
     """Returns the first few of some events, and how many more there are; None without any.
 
-    >>> listed([]), listed([str(i) for i in range(11)])
+    >>> listed([]), listed(range(11))
     (None, '0; 1; 2; 3; 4; 5; 6; 7; 3 more')
     """
     more = [f"{len(events) - MOST} more"] * (len(events) > MOST)
-    return "; ".join([*events[:MOST], *more]) or None
+    return "; ".join([*map(str, events[:MOST]), *more]) or None
 
 
 def summary(policy: Policy) -> str | None:
