@@ -6,16 +6,13 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dmlcore import files
-from dmlcore.trace import metrics
-
-if TYPE_CHECKING:
-    from dmlcore.trace import Trace
+from dmlcore.trace import Trace, metrics
 
 SERVER = 1  # process ids: the server, then the workers; 0 is special to Perfetto
 UPDATE_NANOSECONDS = 1000  # the server takes no time, but an arrow needs a slice to point at

@@ -1,7 +1,7 @@
 """Notebook displays of runs, traces, clusters, policies and problems: a title, facts, small plots.
 
 One HTML template renders all of them, so that all text is escaped. Text and tables follow the notebook's
-theme; pictures have a white background.
+theme; pictures have a white background, so that they are readable in a dark notebook as well.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from dmlcore.view.plot.timelines import default_end
 MOST = 8  # events, such as faults, that are listed one by one
 LANES = 16  # of a timeline
 WIDTH = 8  # of a picture, inches
-DPI = 110  # of screens with small pixels
 
 # A fact is cut after 400 characters; one that is None is left out.
 PAGE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
@@ -68,15 +67,7 @@ class Card(NamedTuple):
 
 
 def html(item: Any) -> str:
-    """Returns an object as self-contained HTML of at most some 30 kB, for `_repr_html_`.
-
-    Raises:
-        ValueError: `item` is no Run, Trace, Cluster, Policy or Problem.
-
-    >>> from dmlcore.methods.policies import bsp
-    >>> "<strong>bsp()</strong>" in html(bsp())
-    True
-    """
+    """Returns an object as self-contained HTML of at most some 30 kB, for `_repr_html_`."""
     for kind, describe in CARDS.items():
         if isinstance(item, kind):
             return PAGE.render(describe(item)._asdict())
@@ -86,12 +77,12 @@ def html(item: Any) -> str:
 def of_run(run: Run) -> Card:
     """The last metrics, the numbers of the trace, the loss over time and the timeline."""
     costs = ("update", "time", "samples", "assigned_samples", "uplinks", "downlinks", "bytes")
-    last, losses = run.history.iloc[-1], run.history["loss"]
-    names = [name for name in map(str, run.history) if name not in costs]
-    found = {name.replace("_", " "): f"{last[name]:.4g}" for name in names}
     trace = of_trace(run.trace)
     history = run.history.assign(method=trace.name)
-    label = f"Training loss over time: {losses.iloc[0]:.3g} at the start, {last['loss']:.3g} at the end"
+    last, (first, final) = run.history.iloc[-1], history["loss"].iloc[[0, -1]]
+    names = [name for name in map(str, run.history) if name not in costs]
+    found = {name.replace("_", " "): f"{last[name]:.4g}" for name in names}
+    label = f"Training loss over time: {first:.3g} at the start, {final:.3g} at the end"
     shown = (picture(label, 2.2, lambda ax: loss_curves(history, ax=ax)), *trace.pictures)
     return trace._replace(kind="Run", facts=found | dict(trace.facts), pictures=shown)
 
@@ -109,18 +100,20 @@ def of_trace(trace: Trace) -> Card:
         "seed": trace.metadata.get("seed"),
         "timeline": None if whole > 0 else "none: an empty run, it took no time",
     }
+    card = Card(str(trace.metadata.get("policy")), "Trace", found)
+    if not whole > 0:
+        return card
     end = min(default_end(trace, 0.0), whole)
     part = "all" if end >= whole else f"the first {end:.3g} s"
-    label = f"Timeline of the workers: {part} of {whole:.4g} s"
-    height = 1.2 + 0.22 * min(trace.num_workers + 2, LANES)
-    drawn = [(label, height, lambda ax: timeline(trace, end=end, lanes=LANES, ax=ax))] if whole > 0 else []
-    return Card(str(trace.metadata.get("policy")), "Trace", found, [picture(*each) for each in drawn])
+    label, lanes = f"Timeline of the workers: {part} of {whole:.4g} s", min(trace.num_workers + 2, LANES)
+    drawn = picture(label, 1.2 + 0.22 * lanes, lambda ax: timeline(trace, end=end, lanes=LANES, ax=ax))
+    return card._replace(pictures=[drawn])
 
 
 def of_cluster(cluster: Cluster) -> Card:
     """Workers, speeds, jitter, links, and what goes wrong."""
     down, speeds = cluster.pull_latency_seconds, cluster.samples_per_second
-    finite = [speed for speed in cluster.bandwidth_bytes_per_second if math.isfinite(speed)]
+    finite = any(map(math.isfinite, cluster.bandwidth_bytes_per_second))
     found = {
         "speed": f"{spread(speeds)} samples/s",
         "overhead": f"{spread(cluster.overhead_seconds)} s a task" if any(cluster.overhead_seconds) else None,
@@ -134,14 +127,14 @@ def of_cluster(cluster: Cluster) -> Card:
         "faults": listed(cluster.faults.events),
     }
 
+    least, most = min(speeds), max(speeds)
+
     def bars(ax: Axes) -> None:
         width = min(max(50 * WIDTH / len(speeds), 0.5), 24)  # points
         ax.vlines(range(len(speeds)), 0, speeds, color=PHASE_COLORS["compute"], linewidth=width)
-        limits: Any = {"xlim": (-0.7, len(speeds) - 0.3), "ylim": (0, 1.05 * max(speeds))}
-        ax.set(xlabel="worker", ylabel="samples/s", **limits)
+        ax.set(xlabel="worker", ylabel="samples/s", xlim=(-0.7, len(speeds) - 0.3), ylim=(0, 1.05 * most))
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
-    least, most = min(speeds), max(speeds)
     each = f"{least:.4g} all" if math.isclose(least, most) else f"{least:.4g} to {most:.4g}"
     drawn = [picture(f"Samples/s of each worker, {each}", 1.9, bars)]
     return Card(f"{cluster.num_workers} workers", "Cluster", found, drawn)
@@ -175,25 +168,18 @@ def of_problem(problem: Problem) -> Card:
     return Card(problem.name, "Problem", found)
 
 
-CARDS: Mapping[type, Callable[[Any], Card]] = {
-    Run: of_run,
-    Trace: of_trace,
-    Cluster: of_cluster,
-    Policy: of_policy,
-    Problem: of_problem,
-}
+CARDS: Any = {Run: of_run, Trace: of_trace, Cluster: of_cluster, Policy: of_policy, Problem: of_problem}
 
 
 @styled
 def picture(label: str, height: float, draw: Callable[[Axes], object]) -> Picture:
     """Returns what a function draws: the same bytes for the same picture.
 
-    The background is white, so that it is readable in a dark notebook as well. SVG, with a path for each
-    task, and PNG take several times as many bytes as WebP without loss.
+    SVG, with a path for each task, and PNG take several times as many bytes as WebP without loss.
     """
     figure, content = Figure(figsize=(WIDTH, height)), io.BytesIO()
     draw(figure.subplots())
-    figure.savefig(content, format="webp", dpi=DPI, pil_kwargs={"lossless": True})
+    figure.savefig(content, format="webp", dpi=110, pil_kwargs={"lossless": True})  # small pixels have 110
     return label, f"data:image/webp;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
@@ -218,12 +204,7 @@ def listed(events: Sequence[Any]) -> str | None:
 
 
 def summary(policy: Policy) -> str | None:
-    """Returns the first line of the docstring of the function that makes a policy, if it can be found.
-
-    >>> from dmlcore.methods.policies import bsp
-    >>> summary(bsp())
-    'Bulk synchronous parallel: ...'
-    """
+    """Returns the first line of the docstring of the function that makes a policy, if it can be found."""
     name = policy.name.partition("(")[0]
     own = getattr(policy.on_push, "__globals__", {})
     maker = own.get(name) or getattr(policies, name, None)

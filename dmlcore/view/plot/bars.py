@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -13,13 +13,10 @@ from matplotlib.container import BarContainer
 from matplotlib.ticker import MaxNLocator
 
 from dmlcore import checks
-from dmlcore.trace import metrics
+from dmlcore.trace import Trace, metrics
 from dmlcore.view.plot.style import HATCHES, PHASE_COLORS, axes, palette, styled
 
-if TYPE_CHECKING:
-    from dmlcore.trace import Trace
-
-    Traces = Mapping[str, Trace | Sequence[Trace]]
+Traces = Mapping[str, Trace | Sequence[Trace]]
 
 
 def _measured(traces: Traces, measure: Callable[[Trace], Any]) -> dict[str, Any]:
@@ -34,13 +31,12 @@ def _measured(traces: Traces, measure: Callable[[Trace], Any]) -> dict[str, Any]
 def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = None) -> Axes:
     """Draws how long a worker computes, transfers and waits, as one bar per method.
 
+    The number in a bar is the share of time spent computing work that counts.
+
     Args:
         traces: a trace, or one per seed, by name of the method; the mean over workers and seeds is drawn.
         share: whether to draw per cent of the run instead of seconds.
         ax: where to draw; None makes a figure.
-
-    Returns:
-        The Axes. The number in a bar is the share of time spent computing work that counts.
 
     Raises:
         ValueError: where `traces` is not a dictionary, or is empty.
@@ -73,7 +69,7 @@ def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = Non
 
 @styled
 def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax: Axes | None = None) -> Axes:
-    """Draws the distribution of staleness of each method.
+    """Draws a histogram of each method's staleness, scaled to its own peak, up to the 99th percentile.
 
     Args:
         traces: a trace, or one per seed, by name of the method.
@@ -81,9 +77,6 @@ def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax
             clock seen of another worker minus the reader's own.
         tasks: for clocks, how many tasks of a trace to look at, at most.
         ax: where to draw; None makes a figure.
-
-    Returns:
-        The Axes: one histogram per method, each scaled to its own peak, up to the 99th percentile.
 
     Raises:
         ValueError: where `traces` is not a dictionary or is empty, or the unit is another.

@@ -97,15 +97,12 @@ def family(method: Any) -> str:
 
 
 def palette(methods: Iterable[Any]) -> dict[Any, str]:
-    """The colour of each method: fixed for known families, the free ones in order for others.
+    """Returns the colour of each method, hexadecimal: fixed for known families, the next free one for others.
 
     First come those that BSP, SSP, ESSP and ASP do not have, so that no other value looks like these.
 
     Args:
         methods: names such as `SSP (s=3)` or `k_sync(4)`, or other values to tell apart.
-
-    Returns:
-        Hexadecimal colour by name.
 
     >>> palette(["BSP", "SSP s=1", "SSP s=8"])["SSP s=1"] == palette(["SSP"])["SSP"]
     True

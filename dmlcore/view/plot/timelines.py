@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -13,13 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from dmlcore import checks
-from dmlcore.trace import metrics, starts
+from dmlcore.trace import Trace, metrics, starts
 from dmlcore.view.plot.style import HATCHES, PHASE_COLORS, styled
 
-if TYPE_CHECKING:
-    from dmlcore.trace import Trace
-
-CLOCKS_SHOWN = 12
 MOST_LANES = 48  # more cannot be told apart
 MOST_LABELS = 16
 
@@ -84,7 +80,7 @@ def timeline(
 def default_end(trace: Trace, start: float) -> float:
     """Returns when about a dozen clocks after `start` are over, seconds."""
     tasks_per_worker = max(len(trace.tasks) / trace.num_workers, 1)
-    return start + trace.end_time * CLOCKS_SHOWN / tasks_per_worker
+    return start + trace.end_time * 12 / tasks_per_worker
 
 
 def _draw(ax: Axes, trace: Trace, start: float, end: float, lanes: int) -> set[str]:
@@ -93,8 +89,7 @@ def _draw(ax: Axes, trace: Trace, start: float, end: float, lanes: int) -> set[s
     cut = _phases(trace, workers, end).query("start < @end and end > @start and worker in @workers")
     for (worker, kind), part in cut.groupby(["worker", "kind"]):
         spans = np.column_stack([part["start"], part["end"] - part["start"]])
-        lane = workers.index(worker)
-        ax.broken_barh(spans.tolist(), (lane - 0.4, 0.8), **_look(str(kind)))
+        ax.broken_barh(spans.tolist(), (workers.index(worker) - 0.4, 0.8), **_look(str(kind)))
     times = trace.updates["time"]
     times = times[times.between(start, end)].drop_duplicates()
     server = lanes + 0.4
