@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -40,21 +40,24 @@ class Rows:
 
 def tasks_frame(record: Sequence[tuple[Any, ...]], landed: Sequence[tuple[int, int, float]]) -> pd.DataFrame:
     """Returns a trace's tasks from their record and the (row, update, weight) of those applied."""
-    fate = np.tile([-1.0, 0.0], (len(record), 1))
-    applied = _table(landed, 3)
-    fate[applied[:, 0].astype(np.int64)] = applied[:, 1:]
-    return _frame(np.hstack([_table(record, len(Task._fields)), fate]), TASK_COLUMNS)
+    columns = _columns(record, Task._fields)
+    columns |= {"update": np.full(len(record), -1), "weight": np.zeros(len(record))}
+    rows, updates, weights = _columns(landed, ("row", "update", "weight")).values()
+    columns["update"][rows.astype(np.int64)] = updates
+    columns["weight"][rows.astype(np.int64)] = weights
+    return _frame(columns, TASK_COLUMNS)
 
 
 def updates_frame(updates: Sequence[tuple[float, int, int]]) -> pd.DataFrame:
     """Returns a trace's updates from tuples of time, number of tasks and samples."""
-    return _frame(_table(updates, len(UPDATE_COLUMNS)), UPDATE_COLUMNS)
+    return _frame(_columns(updates, UPDATE_COLUMNS), UPDATE_COLUMNS)
 
 
-def _table(rows: Sequence[tuple[Any, ...]], width: int) -> np.ndarray:
-    return np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(-1, width)
+def _columns(rows: Sequence[tuple[Any, ...]], names: Collection[str]) -> dict[str, np.ndarray]:
+    width = len(names)
+    table = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(-1, width)
+    return dict(zip(names, table.T, strict=True))
 
 
-def _frame(table: np.ndarray, types: Mapping[str, type]) -> pd.DataFrame:
-    columns = zip(types.items(), table.T, strict=True)
-    return pd.DataFrame({name: column.astype(kind) for (name, kind), column in columns})
+def _frame(columns: Mapping[str, np.ndarray], types: Mapping[str, type]) -> pd.DataFrame:
+    return pd.DataFrame({name: columns[name].astype(kind) for name, kind in types.items()})
