@@ -19,10 +19,8 @@ import dmlcore as dml
 from dmlcore.cluster import Cluster
 from dmlcore.methods.policies import ALL_POLICIES, asp, bsp, k_sync, ssp
 from dmlcore.trace import Trace, metrics
-from dmlcore.trace.calibration.empirical import Empirical
-from dmlcore.trace.calibration.laws import LAWS, maximise
+from dmlcore.trace.calibration.laws import LAWS, Empirical, Times, maximise
 from dmlcore.trace.calibration.laws import _loss as loss_of_workers
-from dmlcore.trace.calibration.observed import Times
 
 GAMMA = stats.gamma(4, scale=0.25)
 

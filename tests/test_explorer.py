@@ -12,7 +12,8 @@ import pytest
 import dmlcore as dml
 from dmlcore.training.loop import compilations
 from dmlcore.view import plot
-from dmlcore.view.explorer import Settings, picture
+from dmlcore.view.explorer import Settings
+from dmlcore.view.explorer.explorer import summary, svg
 from dmlcore.view.explorer.settings import POLICIES, RANGES
 
 START = Settings(learning_rate=0.3, workers=4, k=3, seconds=0.5)
@@ -32,11 +33,11 @@ def explorer(shared):
 
 def test_a_move_changes_run_and_picture(explorer):
     explorer.update(policy="SSP", staleness=1)
-    before = picture.svg(explorer.figure)
-    assert picture.svg(explorer.update(staleness=1)) == before  # no move
+    before = svg(explorer.figure)
+    assert svg(explorer.update(staleness=1)) == before  # no move
     figure = explorer.update(staleness=9)
     assert figure is explorer.figure
-    assert picture.svg(figure) != before
+    assert svg(figure) != before
     assert explorer.run.trace.metadata["policy"] == "ssp(staleness=9)"
     assert figure.axes[0].get_title(loc="left") == "ssp(staleness=9)"
 
@@ -115,11 +116,19 @@ def test_a_picture_shows_the_run_and_the_one_before(explorer):
     lanes, curves = explorer.update(policy="ASP").axes
     now = explorer.run.history
     assert lanes.get_xlim() == pytest.approx((0, explorer.run.trace.end_time / 8))
+    assert lanes.get_xlabel() == curves.get_xlabel() == "time (s)"
     line, grey = curves.lines
     assert line.get_color() == plot.METHOD_COLORS["ASP"]
     assert (line.get_xdata()[-1], line.get_ydata()[-1]) == (now["time"].iloc[-1], now["loss"].iloc[-1])
     assert list(grey.get_xdata()) == before["time"].tolist()
     assert [text.get_text() for text in curves.get_legend().get_texts()] == ["now", "before"]
+
+
+def test_a_run_is_told_in_numbers():
+    said = summary(Settings(policy="BSP", jitter=0, slow_tasks=0).run(dml.problems.digits_mlp()))
+    begin, _, loss = said.rpartition(" ")
+    assert begin == "58 updates in 4 s; workers compute 53% of the time; mean staleness 0 updates; loss"
+    assert float(loss) > 0
 
 
 def test_a_run_that_diverged_is_called_so():
@@ -131,7 +140,7 @@ def test_a_run_that_diverged_is_called_so():
 def test_no_figure_is_left_open_and_no_setting_of_matplotlib_changed(explorer):
     settings, figures = dict(mpl.rcParams), plt.get_fignums()
     for staleness in (4, 5):
-        picture.svg(explorer.update(policy="SSP", staleness=staleness))
+        svg(explorer.update(policy="SSP", staleness=staleness))
     assert plt.get_fignums() == figures
     assert dict(mpl.rcParams) == settings
 
@@ -142,7 +151,7 @@ def test_sliders_and_explorer_follow_each_other(explorer):
     panel.controls["staleness"].value = 7
     assert explorer.settings.staleness == 7
     assert panel.image.value != image
-    assert panel.image.value == picture.svg(explorer.figure)
+    assert panel.image.value == svg(explorer.figure)
     assert "updates in 0.5 s" in panel.note.value
     explorer.update(staleness=2, policy="K-sync")
     assert (panel.controls["staleness"].value, panel.controls["policy"].value) == (2, "K-sync")

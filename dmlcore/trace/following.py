@@ -52,14 +52,12 @@ def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
 
 def _follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
     tasks = trace.tasks[trace.tasks["push_end"].notna()].sort_values("push_end", kind="stable")
-    took = tasks["compute_end"] - tasks["compute_start"]
-    columns = [tasks[name] for name in ("worker", "clock", "version_read", "push_end")]
-    columns += [took, tasks["batch_size"]]
-    pushes = zip(*(column.tolist() for column in columns), strict=True)
+    tasks["took"] = tasks["compute_end"] - tasks["compute_start"]
+    columns = ["worker", "clock", "version_read", "push_end", "took", "batch_size"]
     state, on_pull = policy.init(trace.num_workers), policy.on_pull or (lambda state, worker: (0, 1.0))
     for worker in range(trace.num_workers):
         on_pull(state, worker)
-    for row, fields in zip(tasks.index.tolist(), pushes, strict=True):
+    for row, *fields in tasks[columns].itertuples(name=None):
         push = Push(*fields)
         state, decision = policy.on_push(state, push)
         for start in decision[3]:

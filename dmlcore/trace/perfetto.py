@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dmlcore import files
-from dmlcore.trace import metrics
-
-if TYPE_CHECKING:
-    from dmlcore.trace import Trace
+from dmlcore.trace import Trace, metrics
 
 SERVER = 1  # process ids: the server, then the workers; 0 is special to Perfetto
 UPDATE_NANOSECONDS = 1000  # the server takes no time, but an arrow needs a slice to point at
 TRACKS = {"compute": 0, "cancelled": 0, "wait": 0, "away": 0, "pull": 1, "push": 1}
-TRACK_NAMES = ("compute", "transfer")
 ARGUMENTS = ["clock", "batch_size", "version_read", "update", "weight"]
 
 
 def to_perfetto(trace: Trace) -> dict[str, Any]:
-    """Turns a trace into Chrome trace events.
+    """Turns a trace into Chrome trace events: a dictionary of plain values, ready for `json.dump`.
 
     Each worker is a process with the tracks `compute` (compute, cancelled, wait, away) and `transfer` (pull
     and push); the server is one with a slice per update, and counters of its version and of the mean
@@ -32,9 +29,6 @@ def to_perfetto(trace: Trace) -> dict[str, Any]:
     computation where pushing takes no time.
 
     Guarantees: slices on one track never overlap; times are whole nanoseconds, written in microseconds.
-
-    Returns:
-        A dictionary of plain values, ready for `json.dump`.
 
     >>> import dmlcore as dml
     >>> exported = to_perfetto(dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=1))
@@ -44,7 +38,8 @@ def to_perfetto(trace: Trace) -> dict[str, Any]:
     Source: "Trace Event Format", Google.
     """
     slices = _slices(trace)
-    events = [*_names(trace), *_worker_events(trace, slices), *_server_events(trace), *_arrows(trace, slices)]
+    shown = slices[["ph", "name", "pid", "tid", "ts", "dur", "args"]].to_dict("records")
+    events = [*_names(trace), *shown, *_server_events(trace), *_arrows(trace, slices)]
     about = {key: str(value) for key, value in trace.metadata.items()}
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}
 
@@ -68,77 +63,48 @@ def _nanoseconds(seconds: pd.Series) -> np.ndarray:
     return np.rint(seconds.to_numpy() * 1e9).astype(np.int64)
 
 
+def _names(trace: Trace) -> Iterator[dict[str, Any]]:
+    processes = [("server", ["updates"])]
+    processes += [(f"worker {worker}", ["compute", "transfer"]) for worker in range(trace.num_workers)]
+    for pid, (process, tracks) in enumerate(processes, start=SERVER):
+        named = [("process_name", process, 0)]
+        named += [("thread_name", track, 10 * pid + number) for number, track in enumerate(tracks)]
+        for what, name, tid in named:
+            yield {"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": {"name": name}}
+
+
 def _slices(trace: Trace) -> pd.DataFrame:
-    """The phases with their process, track and nanoseconds."""
-    phases = metrics.phases(trace)
-    process = phases["worker"] + SERVER + 1
+    """The phases as events, and the task of each."""
+    phases = metrics.phases(trace).rename(columns={"kind": "name"})
     start, end = _nanoseconds(phases["start"]), _nanoseconds(phases["end"])
-    track = _track(process, phases["kind"].map(TRACKS))
-    return phases.assign(pid=process, tid=track, start=start, duration=end - start)
-
-
-def _track(process: Any, track: Any) -> Any:
-    """Thread ids that are unique across processes, as Perfetto wants them."""
-    return 10 * process + track
-
-
-def _names(trace: Trace) -> list[dict[str, Any]]:
-    def named(what: str, name: str, pid: int, tid: int = 0) -> dict[str, Any]:
-        return {"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": {"name": name}}
-
-    events = [
-        named("process_name", "server", SERVER),
-        named("thread_name", "updates", SERVER, _track(SERVER, 0)),
-    ]
-    for worker in range(trace.num_workers):
-        pid = worker + SERVER + 1
-        events.append(named("process_name", f"worker {worker}", pid))
-        tracks = enumerate(TRACK_NAMES)
-        events += [named("thread_name", name, pid, _track(pid, track)) for track, name in tracks]
-    return events
-
-
-def _worker_events(trace: Trace, slices: pd.DataFrame) -> list[dict[str, Any]]:
+    pid = phases["worker"] + SERVER + 1
+    tid = 10 * pid + phases["name"].map(TRACKS)  # unique across processes, as Perfetto wants it
     arguments = trace.tasks[ARGUMENTS].to_dict("records")
-    slices = slices.rename(columns={"kind": "name"}).assign(ph="X")
-    slices["ts"], slices["dur"] = slices["start"] / 1e3, slices["duration"] / 1e3
-    told = zip(slices["task"], slices["name"], strict=True)
-    slices["args"] = [arguments[task] if task >= 0 and kind != "wait" else {} for task, kind in told]
-    events: list[Any] = slices[["ph", "name", "pid", "tid", "ts", "dur", "args"]].to_dict("records")
-    return events
+    told = zip(phases["task"], phases["name"], strict=True)
+    args = [arguments[task] if task >= 0 and kind != "wait" else {} for task, kind in told]
+    return phases.assign(ph="X", pid=pid, tid=tid, ts=start / 1e3, dur=(end - start) / 1e3, args=args)
 
 
-def _server_events(trace: Trace) -> list[dict[str, Any]]:
+def _server_events(trace: Trace) -> Iterator[dict[str, Any]]:
     times = _nanoseconds(trace.updates["time"])
-    room = np.diff(times, append=np.iinfo(np.int64).max)
-    durations = np.minimum(UPDATE_NANOSECONDS, room)
-    tid = _track(SERVER, 0)
+    durations = np.minimum(UPDATE_NANOSECONDS, np.diff(times, append=np.iinfo(np.int64).max))
     mean = metrics.staleness(trace).groupby(trace.tasks["update"]).mean()
     stale = mean.reindex(range(len(times)), fill_value=0.0)
     arguments = trace.updates[["num_tasks", "samples"]].to_dict("records")
-    events: list[dict[str, Any]] = []
-    rows = zip(times.tolist(), durations.tolist(), stale.tolist(), arguments, strict=True)
-    for update, (time, duration, versions, given) in enumerate(rows):
-        place = {"pid": SERVER, "ts": time / 1e3}
+    rows = zip((times / 1e3).tolist(), (durations / 1e3).tolist(), stale.tolist(), arguments, strict=True)
+    for update, (ts, dur, versions, given) in enumerate(rows):
+        place = {"pid": SERVER, "ts": ts}
         detail = {"update": update, **given}
-        events += [
-            {"ph": "X", "name": "update", "tid": tid, "dur": duration / 1e3, "args": detail, **place},
-            {"ph": "C", "name": "version", "args": {"version": update + 1}, **place},
-            {"ph": "C", "name": "mean staleness", "args": {"versions": versions}, **place},
-        ]
-    return events
+        yield {"ph": "X", "name": "update", "tid": 10 * SERVER, "dur": dur, "args": detail, **place}
+        yield {"ph": "C", "name": "version", "args": {"version": update + 1}, **place}
+        yield {"ph": "C", "name": "mean staleness", "args": {"versions": versions}, **place}
 
 
-def _arrows(trace: Trace, slices: pd.DataFrame) -> list[dict[str, Any]]:
-    tasks = trace.tasks.reset_index(drop=True)
-    sent = slices[slices["kind"].isin(["compute", "push"])].groupby("task")[["pid", "tid", "start"]].last()
-    sent = sent.join(tasks["update"]).query("update >= 0")
-    sent["time"] = _nanoseconds(trace.updates["time"])[sent.pop("update")]
-    events: list[dict[str, Any]] = []
-    for task, pid, tid, start, time in sent.itertuples():
+def _arrows(trace: Trace, slices: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    sent = slices[slices["name"].isin(["compute", "push"])].groupby("task")[["pid", "tid", "ts"]].last()
+    sent = sent.join(trace.tasks["update"].reset_index(drop=True)).query("update >= 0")
+    sent["made"] = _nanoseconds(trace.updates["time"])[sent.pop("update")] / 1e3
+    for task, pid, tid, ts, made in sent.itertuples():
         arrow = {"name": "push", "cat": "push", "id": task}
-        events += [
-            {"ph": "s", "pid": pid, "tid": tid, "ts": start / 1e3, **arrow},
-            {"ph": "f", "bp": "e", "pid": SERVER, "tid": _track(SERVER, 0), "ts": time / 1e3, **arrow},
-        ]
-    return events
+        yield {"ph": "s", "pid": pid, "tid": tid, "ts": ts, **arrow}
+        yield {"ph": "f", "bp": "e", "pid": SERVER, "tid": 10 * SERVER, "ts": made, **arrow}

@@ -17,14 +17,8 @@ import pyarrow.parquet as pq
 from dmlcore import checks, files, notebook
 
 TASK_COLUMNS: dict[str, type] = {
-    "worker": np.int32,
-    "clock": np.int32,
-    "batch_size": np.int32,
-    "version_read": np.int32,
-    "pull_start": np.float64,
-    "compute_start": np.float64,
-    "compute_end": np.float64,
-    "push_end": np.float64,
+    **dict.fromkeys(("worker", "clock", "batch_size", "version_read"), np.int32),
+    **dict.fromkeys(("pull_start", "compute_start", "compute_end", "push_end"), np.float64),
     "update": np.int32,
     "weight": np.float64,
 }
@@ -94,10 +88,9 @@ class Trace:
             raise ValueError("trace.updates: times are not finite and ascending")
         made = np.append(times, np.nan)[update]
         self._require(~(push > made), "is in an update that was made before it arrived")
-        version_time = np.concatenate([[0.0], times])
         if len(times) and times[-1] > self.end_time:
             raise ValueError("trace.updates: the last is made after the end of the run")
-        exists = version_time[np.clip(read, 0, len(times))] <= np.where(cached, start, pull)
+        exists = np.append(0.0, times)[np.clip(read, 0, len(times))] <= np.where(cached, start, pull)
         self._require(exists, "reads a version that did not exist yet")
         count = np.bincount(update[applied], minlength=len(times))
         total = np.bincount(update[applied], batch_size[applied], minlength=len(times))
@@ -137,12 +130,9 @@ class Trace:
             tasks["version_read"] < update,
         )
         cut = tasks[began & ~done].sort_values(["worker", "clock"])
-        cut[["compute_start", "compute_end"]] = cut[["compute_start", "compute_end"]].clip(upper=end)
-        cut["push_end"] = np.nan
+        cut = cut.assign(push_end=np.nan, **cut[["compute_start", "compute_end"]].clip(upper=end))
         tasks = pd.concat([tasks[done], cut], ignore_index=True)
-        unapplied = tasks["update"] >= update
-        tasks.loc[unapplied, "update"] = -1
-        tasks.loc[unapplied, "weight"] = 0.0
+        tasks.loc[tasks["update"] >= update, ["update", "weight"]] = -1, 0.0
         return Trace(tasks, self.updates.iloc[:update].copy(), {**self.metadata, "end_time": end})
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -150,13 +140,12 @@ class Trace:
 
         The file is written aside and renamed, so it is there whole or not at all.
         """
-        path = Path(path)
         times = np.append(self.updates["time"].to_numpy(), np.nan)
         tasks = self.tasks.assign(update_time=times[self.tasks["update"]])
         table = pa.Table.from_pandas(tasks, preserve_index=False)
         metadata = json.dumps(self.metadata, sort_keys=True).encode()
         table = table.replace_schema_metadata({METADATA_KEY: metadata, DIGEST_KEY: _digest(table, metadata)})
-        with files.aside(path) as partial:
+        with files.aside(Path(path)) as partial:
             pq.write_table(table, partial, compression="zstd")
 
     @classmethod
@@ -184,10 +173,8 @@ class Trace:
             frame = table.replace_schema_metadata(None).to_pandas()
             tasks = frame[list(TASK_COLUMNS)].astype(TASK_COLUMNS)
             applied = frame[frame["update"] >= 0].groupby("update")
-            made, counts = applied["update_time"].first(), applied.size()
-            updates = pd.DataFrame(
-                {"time": made, "num_tasks": counts, "samples": applied["batch_size"].sum()}
-            )
+            counts = {"num_tasks": ("worker", "size"), "samples": ("batch_size", "sum")}
+            updates = applied.agg(time=("update_time", "first"), **counts)
             return cls(tasks, updates.astype(UPDATE_COLUMNS).reset_index(drop=True), metadata).validate()
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special, stats
 
-from dmlcore.trace.calibration.laws import STEADY, gamma, maximise
-from dmlcore.trace.calibration.observed import Times
+from dmlcore.trace.calibration.laws import STEADY, Times, gamma, maximise
 
 CHANCE = 1e-3  # probability of finding a correlation where there is none
 LAGS = (1, 4)  # tasks between the two of a pair; the larger tells long episodes from odd tasks
@@ -89,13 +88,7 @@ def find_episodes(times: Times, fixed: np.ndarray, mean: np.ndarray, law: Any) -
 
 
 def _episodes(shared: np.ndarray, mean: np.ndarray, slow: np.ndarray) -> Episodes:
-    law = gamma(shared[0])
+    law, slowdown = gamma(shared[0]), float(np.exp(shared[1]))
     fraction, together = special.expit(shared[2:]).tolist()
-    return Episodes(
-        mean,
-        None if law.std() < STEADY else law,
-        float(np.exp(shared[1])),
-        fraction,
-        1 / ((1 - together) * (1 - fraction)),
-        slow,
-    )
+    length = 1 / ((1 - together) * (1 - fraction))
+    return Episodes(mean, None if law.std() < STEADY else law, slowdown, fraction, length, slow)

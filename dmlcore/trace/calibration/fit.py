@@ -1,4 +1,4 @@
-"""The fit of a whole cluster: compute times, overheads, episodes and links."""
+"""The fit of a whole cluster to what a trace shows: compute times, overheads, episodes and links."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import numpy as np
 from scipy import stats
 
 from dmlcore import checks
-from dmlcore.checks import check_kind
 from dmlcore.cluster import Cluster
-from dmlcore.trace import Trace
-from dmlcore.trace.calibration.empirical import mean_beyond
+from dmlcore.trace import Trace, starts
 from dmlcore.trace.calibration.episodes import find_episodes
-from dmlcore.trace.calibration.laws import fit_law
-from dmlcore.trace.calibration.observed import Times, observed
+from dmlcore.trace.calibration.laws import Times, fit_law, mean_beyond
+
+NEGLIGIBLE = 1e-9  # share of the run below which a transfer is rounding
 
 
 def calibrate(trace: Trace) -> Cluster:
@@ -49,16 +48,15 @@ def calibrate(trace: Trace) -> Cluster:
     Raises:
         ValueError: no trace, or a worker that finished no task or whose tasks take no time.
 
-    >>> from dmlcore.engines import simulate
-    >>> from dmlcore.methods.policies import asp
-    >>> calibrate(simulate(asp(), Cluster.from_speeds([1000, 500], latency=0.01), updates=100))
+    >>> import dmlcore as dml
+    >>> calibrate(dml.simulate(dml.asp(), Cluster.from_speeds([1000, 500], latency=0.01), updates=100))
     Cluster(2 workers, 500-1000 samples/s, latency 0.01 s)
 
     Reference: Kaplan and Meier 1958; Buckley and James 1979 for regression with censored times.
     """
-    check_kind("trace", trace, Trace)
+    checks.check_kind("trace", trace, Trace)
     workers = trace.num_workers
-    compute, samples, transfers = observed(trace)
+    compute, samples, transfers = _observed(trace)
     finished = np.bincount(compute.worker[compute.whole], compute.seconds[compute.whole] > 0, workers)
     if not finished.all():
         who, allowed = int(finished.argmin()), "at least 1 in the trace; record a longer run, or under asp()"
@@ -69,21 +67,40 @@ def calibrate(trace: Trace) -> Cluster:
     episodes = find_episodes(per_task, overhead[compute.worker] / samples, per_sample, jitter)
     if episodes is not None:
         per_sample, jitter, overhead = episodes.mean, episodes.law, overhead / episodes.factor
+    speeds, overheads, latencies = (each.tolist() for each in (1 / per_sample, overhead, latency))
     cluster = Cluster.from_speeds(
-        (1 / per_sample).tolist(),
-        overhead=overhead.tolist(),
-        latency=latency.tolist(),
-        jitter=jitter,
-        latency_jitter=latency_jitter,
+        speeds, overhead=overheads, latency=latencies, jitter=jitter, latency_jitter=latency_jitter
     )
     if episodes is None:
         return cluster
+    slow = None if episodes.slow.all() else np.flatnonzero(episodes.slow).tolist()
     return cluster.with_stragglers(
-        episodes.slowdown,
-        fraction=episodes.fraction,
-        mean_tasks=episodes.mean_tasks,
-        workers=None if episodes.slow.all() else np.flatnonzero(episodes.slow).tolist(),
+        episodes.slowdown, fraction=episodes.fraction, mean_tasks=episodes.mean_tasks, workers=slow
     )
+
+
+def _observed(trace: Trace) -> tuple[Times, np.ndarray, Times]:
+    """Returns compute times, the samples of their tasks, and the transfers both ways."""
+    if trace.metadata.get("pipelined"):
+        name = trace.metadata["transport"]
+        checks.fail("trace", name, "one without a pipeline, in which transfers are told from waiting")
+    tasks = trace.tasks.sort_values(["worker", "clock"])
+    worker, samples = tasks["worker"].to_numpy(), tasks["batch_size"].to_numpy()
+    pull, start, end, push = tasks[["pull_start", "compute_start", "compute_end", "push_end"]].to_numpy().T
+    arrived = np.isfinite(push)
+    # A task is cut by another's arrival, at the latest where its worker's next task starts or the run ends.
+    following = starts(tasks).groupby(tasks["worker"]).shift(-1)
+    cut = following.fillna(trace.end_time).to_numpy()
+    computed = arrived | ((end < cut) & ~np.isin(end, push[arrived]))
+    begun = computed | (end > start)
+
+    pulled = np.isfinite(pull)
+    sent = pulled & computed
+    seconds = np.concatenate([(start - pull)[pulled], (np.where(arrived, push, cut) - end)[sent]])
+    seconds[seconds < NEGLIGIBLE * trace.end_time] = 0.0
+    whole = np.concatenate([begun[pulled], arrived[sent]])
+    transfers = Times(seconds, whole, np.concatenate([worker[pulled], worker[sent]]))
+    return Times((end - start)[begun], computed[begun], worker[begun]), samples[begun], transfers
 
 
 def _fit_compute(times: Times, samples: np.ndarray, workers: int) -> tuple[np.ndarray, np.ndarray, Any]:

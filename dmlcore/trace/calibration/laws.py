@@ -4,44 +4,74 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import optimize, special, stats
 
-from dmlcore.trace.calibration.empirical import Empirical, mean_beyond
-from dmlcore.trace.calibration.observed import Times
+from dmlcore.cluster.jitter import quantile_function
 
 STEADY = 0.01  # multipliers that vary by less count as none
 MISFIT = 0.03  # Kolmogorov-Smirnov distance from which a law gives way to the multipliers themselves
 CUT = 0.3  # share of cut times from which the multipliers themselves say too little of the longest
 
+Fit = tuple[float, np.ndarray, Any]  # AIC, mean of each worker, law of the multipliers
 
-@lru_cache(maxsize=4)  # making a frozen distribution takes longer than using it
-def gamma(shape: float) -> Any:
-    """The gamma law of mean 1 by the logarithm of its shape."""
-    return stats.gamma(math.exp(shape), scale=math.exp(-shape))
-
-
-@lru_cache(maxsize=4)
-def lognormal(shape: float) -> Any:
-    """The lognormal law of mean 1 by the logarithm of its sigma."""
-    return stats.lognorm(math.exp(shape), scale=math.exp(-math.exp(2 * shape) / 2))
+# Smooth laws of mean 1 by a, the logarithm of their shape (lognormal: of sigma), and the bounds of a.
+_kept = lru_cache(maxsize=4)  # making a frozen distribution takes longer than using it
+gamma = _kept(lambda a: stats.gamma(math.exp(a), scale=math.exp(-a)))
+lognormal = _kept(lambda a: stats.lognorm(math.exp(a), scale=math.exp(-math.exp(2 * a) / 2)))
+weibull = _kept(lambda a: stats.weibull_min(math.exp(a), scale=1 / special.gamma(1 + math.exp(-a))))
+LAWS = ((gamma, -2.0, 10.0), (lognormal, -5.0, 1.0), (weibull, -1.0, 5.0))
 
 
-@lru_cache(maxsize=4)
-def weibull(shape: float) -> Any:
-    """The Weibull law of mean 1 by the logarithm of its shape."""
-    return stats.weibull_min(math.exp(shape), scale=1 / special.gamma(1 + math.exp(-shape)))
+class Times(NamedTuple):
+    """Observed times, right-censored where they were cut: the whole time is longer than was seen."""
+
+    seconds: np.ndarray  # what was seen, > 0
+    whole: np.ndarray  # False where it was cut
+    worker: np.ndarray  # whose
 
 
-# Smooth laws of mean 1 by the logarithm of their shape, and its bounds.
-LAWS: tuple[tuple[Callable[[float], Any], float, float], ...] = (
-    (gamma, -2.0, 10.0),
-    (lognormal, -5.0, 1.0),
-    (weibull, -1.0, 5.0),
-)
+@dataclass(frozen=True, eq=False)
+class Empirical:
+    """Quantile function of multipliers that were seen, with mean 1, linear between `values` at equal steps.
+
+    >>> Empirical(np.array([0.5, 1.5]))(np.array([0.0, 0.5, 0.9]))
+    array([0.5, 1. , 1.5])
+    """
+
+    values: np.ndarray
+
+    @classmethod
+    def of(cls, km: Any) -> Empirical:
+        """Returns the quantiles of a distribution function from `scipy.stats.ecdf`."""
+        grid = (np.arange(2000) + 0.5) / 2000
+        rank = np.searchsorted(km.probabilities, grid)
+        values = km.quantiles[np.minimum(rank, len(km.quantiles) - 1)]
+        return cls(values / values.mean())
+
+    @property
+    def __name__(self) -> str:
+        return "empirical"
+
+    def __call__(self, uniforms: np.ndarray) -> np.ndarray:
+        count = len(self.values)
+        return np.interp(uniforms, (np.arange(count) + 0.5) / count, self.values)
+
+
+def mean_beyond(jitter: Any, z: np.ndarray) -> np.ndarray:
+    """Returns the mean of the multipliers above each z."""
+    quantile = quantile_function(jitter)
+    if quantile is None:
+        return np.maximum(z, 1.0)
+    grid = (np.arange(10_000) + 0.5) / 10_000
+    values = quantile(grid)
+    tail = np.cumsum(values[::-1])[::-1] / np.arange(len(values), 0, -1)
+    first = np.minimum(np.searchsorted(values, z), len(values) - 1)
+    return np.maximum(tail[first], z)
 
 
 def fit_law(times: Times, workers: int) -> tuple[np.ndarray, Any]:
@@ -58,7 +88,7 @@ def fit_law(times: Times, workers: int) -> tuple[np.ndarray, Any]:
     times = times._replace(seconds=np.maximum(seconds, 1e-6 * mean[worker]))
     start = np.where(mean > 0, total / np.maximum(ended, 1), 0.0)
     plain = stats.expon()  # the maximum of its likelihood is `start`: total time over whole tasks
-    fits = [(_aic(_loss(times, start, plain), 0), start, plain), _shifted(times, start)]
+    fits: list[Fit] = [(_aic(_loss(times, start, plain), 0), start, plain), _shifted(times, start)]
     fits += [_smooth(times, mean, *law) for law in LAWS]
     _, fitted, law = min(fits, key=lambda fit: fit[0])
     ranked = times.seconds / fitted[worker]
@@ -87,12 +117,12 @@ def _aic(loss: np.ndarray, shapes: int) -> float:
     return 2 * float(loss.sum()) + 2 * shapes
 
 
-def _shifted(times: Times, start: np.ndarray) -> tuple[float, np.ndarray, Any]:
+def _shifted(times: Times, start: np.ndarray) -> Fit:
     """The law expon(loc=1 - a, scale=a), whose likelihood ends with a jump at the shortest time."""
     shortest = np.full(len(start), np.inf)
     np.minimum.at(shortest, times.worker[times.whole], times.seconds[times.whole])
 
-    def fit(a: float) -> tuple[float, np.ndarray, Any]:
+    def fit(a: float) -> Fit:
         mean = np.minimum(start / a, shortest / (1 - a) * (1 - 1e-9))
         law = stats.expon(loc=1 - a, scale=a)
         return _aic(_loss(times, mean, law), 1), mean, law
@@ -102,13 +132,9 @@ def _shifted(times: Times, start: np.ndarray) -> tuple[float, np.ndarray, Any]:
     return fit(best.x)
 
 
-def _smooth(
-    times: Times, mean: np.ndarray, law: Callable[[float], Any], low: float, high: float
-) -> tuple[float, np.ndarray, Any]:
-    def loss(shared: np.ndarray, mean: np.ndarray) -> np.ndarray:
-        return _loss(times, mean, law(shared[0]))
-
-    (shape,), mean = maximise(loss, [(low, 0.0, high)], mean)
+def _smooth(times: Times, mean: np.ndarray, law: Callable[[float], Any], low: float, high: float) -> Fit:
+    bounds = [(low, 0.0, high)]
+    (shape,), mean = maximise(lambda shared, mean: _loss(times, mean, law(shared[0])), bounds, mean)
     return _aic(_loss(times, mean, law(shape)), 1), mean, law(shape)
 
 
@@ -125,15 +151,17 @@ def maximise(
     `loss`: shared parameters, means -> minus the log-likelihood of each worker. `shared` has the least, first
     and largest value of each shared parameter, `mean` the first means; a worker with mean 0 keeps it.
     """
-    step = 1e-6
-    count = len(shared)
-    live = mean > 0
-    size = loss(np.array([first for _, first, _ in shared]), mean).sum() or 1.0
+    step, count, live = 1e-6, len(shared), mean > 0
+    firsts = np.array([first for _, first, _ in shared])
+    size = loss(firsts, mean).sum() or 1.0
 
-    def at(x: np.ndarray) -> np.ndarray:
+    def parts(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         means = mean.copy()
         means[live] *= np.exp(x[count:])
-        return loss(x[:count], means) / abs(size)
+        return x[:count], means
+
+    def at(x: np.ndarray) -> np.ndarray:
+        return loss(*parts(x)) / abs(size)
 
     def value_and_gradient(x: np.ndarray) -> tuple[float, np.ndarray]:
         # A worker's mean moves its own likelihood alone: one step of all means gives all their derivatives.
@@ -142,9 +170,6 @@ def maximise(
         by_means = (at(x + np.where(np.arange(len(x)) < count, 0.0, step)) - here)[live]
         return here.sum(), np.concatenate([by_shared, by_means]) / step
 
-    first = np.concatenate([[first for _, first, _ in shared], np.zeros(live.sum())])
+    first = np.append(firsts, np.zeros(live.sum()))
     bounds = [(low, high) for low, _, high in shared] + [(-5.0, 5.0)] * int(live.sum())
-    found = optimize.minimize(value_and_gradient, first, jac=True, method="L-BFGS-B", bounds=bounds).x
-    means = mean.copy()
-    means[live] *= np.exp(found[count:])
-    return found[:count], means
+    return parts(optimize.minimize(value_and_gradient, first, jac=True, method="L-BFGS-B", bounds=bounds).x)

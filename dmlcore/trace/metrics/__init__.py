@@ -4,55 +4,25 @@ Four questions, a file each: where did the time go (`times`), how old was what t
 (`consistency`), what did that cost on a convex problem (`regret`), which method was faster (`comparison`).
 """
 
-from dmlcore.trace.accounts import accounts
-from dmlcore.trace.metrics.comparison import (
-    Interval,
-    best_learning_rate,
-    crossing,
-    fair,
-    interval,
-    speedup,
-    time_to,
-)
-from dmlcore.trace.metrics.consistency import (
-    clock_gap,
-    clock_staleness,
-    out_of_turn,
-    read_window_violations,
-    staleness,
-)
-from dmlcore.trace.metrics.regret import Walk, walk
-from dmlcore.trace.metrics.times import (
-    PHASES,
-    clocks_per_second,
-    fetches,
-    makespan,
-    phases,
-    time_breakdown,
-    updates_per_second,
-)
-
-__all__ = [
-    "PHASES",
-    "Interval",
-    "Walk",
-    "accounts",
-    "best_learning_rate",
-    "clock_gap",
-    "clock_staleness",
-    "clocks_per_second",
-    "crossing",
-    "fair",
-    "fetches",
-    "interval",
-    "makespan",
-    "out_of_turn",
-    "phases",
-    "read_window_violations",
-    "speedup",
-    "staleness",
-    "time_breakdown",
-    "time_to",
-    "updates_per_second",
-    "walk",
-]
+from dmlcore.trace.accounts import accounts as accounts
+from dmlcore.trace.metrics.comparison import Interval as Interval
+from dmlcore.trace.metrics.comparison import best_learning_rate as best_learning_rate
+from dmlcore.trace.metrics.comparison import crossing as crossing
+from dmlcore.trace.metrics.comparison import fair as fair
+from dmlcore.trace.metrics.comparison import interval as interval
+from dmlcore.trace.metrics.comparison import speedup as speedup
+from dmlcore.trace.metrics.comparison import time_to as time_to
+from dmlcore.trace.metrics.consistency import clock_gap as clock_gap
+from dmlcore.trace.metrics.consistency import clock_staleness as clock_staleness
+from dmlcore.trace.metrics.consistency import out_of_turn as out_of_turn
+from dmlcore.trace.metrics.consistency import read_window_violations as read_window_violations
+from dmlcore.trace.metrics.consistency import staleness as staleness
+from dmlcore.trace.metrics.regret import Walk as Walk
+from dmlcore.trace.metrics.regret import walk as walk
+from dmlcore.trace.metrics.times import PHASES as PHASES
+from dmlcore.trace.metrics.times import clocks_per_second as clocks_per_second
+from dmlcore.trace.metrics.times import fetches as fetches
+from dmlcore.trace.metrics.times import makespan as makespan
+from dmlcore.trace.metrics.times import phases as phases
+from dmlcore.trace.metrics.times import time_breakdown as time_breakdown
+from dmlcore.trace.metrics.times import updates_per_second as updates_per_second

@@ -11,8 +11,7 @@ from scipy import stats
 
 from dmlcore import checks
 
-IDS = ("method", "seed", "learning_rate")
-"""The columns of a `compare` frame that tell one run from another."""
+IDS = ("method", "seed", "learning_rate")  # the columns of a `compare` frame that tell runs apart
 
 
 class Interval(NamedTuple):
@@ -45,8 +44,7 @@ def interval(samples: npt.ArrayLike, confidence: float = 0.95, seed: int = 0) ->
     Source: Efron 1979, by `scipy.stats.bootstrap`.
     """
     values = np.asarray(samples, dtype=float).ravel()
-    level = checks.real("confidence", confidence, above=0, high=1)
-    if level == 1:
+    if not 0 < checks.real("confidence", confidence) < 1:
         checks.fail("confidence", confidence, "a number between 0 and 1, both excluded")
     if not values.size or np.isnan(values).any() or (values == -np.inf).any():
         checks.fail("samples", values.tolist(), "one or more numbers or +inf, without NaN")
@@ -58,9 +56,8 @@ def interval(samples: npt.ArrayLike, confidence: float = 0.95, seed: int = 0) ->
     finite = values[np.isfinite(values)]
     huge = np.where(np.isinf(values), 1e150, values)
     with np.errstate(over="ignore"):
-        found = stats.bootstrap(
-            (huge,), np.median, confidence_level=level, method="percentile", rng=np.random.default_rng(seed)
-        ).confidence_interval
+        options: Any = {"confidence_level": float(confidence), "rng": np.random.default_rng(seed)}
+        found = stats.bootstrap((huge,), np.median, method="percentile", **options).confidence_interval
     low, high = (np.inf if edge > 1e100 else float(edge.clip(finite.min(), finite.max())) for edge in found)
     return Interval(median, low, high)
 
@@ -125,8 +122,8 @@ def time_to(
     {('BSP', 0): 3.0, ('BSP', 1): inf}
     """
     goal = checks.real("target", target)
-    groups = _runs(runs, metric, column)
-    found = groups[[column, metric]].apply(lambda run: crossing(run[column], run[metric], goal, below))
+    groups = _runs(runs, metric, column)[[column, metric]]
+    found = groups.apply(lambda run: crossing(run[column], run[metric], goal, below))
     return found.rename(f"{column}_to_{metric}")
 
 
@@ -167,7 +164,7 @@ def speedup(times: pd.Series, baseline: str) -> pd.Series:
 def best_learning_rate(
     runs: pd.DataFrame, metric: str, target: float, *, column: str = "time", below: bool = True
 ) -> pd.Series:
-    """The learning rate that each method would pick from the grid.
+    """Returns the learning rate that each method would pick from the grid, by method.
 
     The one with the smallest median time to the target over seeds. Ties, such as none ever getting there, go
     to the best median of the last value, then to the smaller rate.
@@ -175,9 +172,6 @@ def best_learning_rate(
     Args:
         runs: what `compare` returns, with a column `learning_rate`.
         metric, target, column, below: as in `time_to`.
-
-    Returns:
-        Learning rate by method.
 
     Raises:
         ValueError: where the frame has no column `learning_rate`, or as in `time_to`.
@@ -188,12 +182,9 @@ def best_learning_rate(
     {'BSP': 0.2}
     """
     last = _runs(runs, "method", "learning_rate", metric)[metric].agg(lambda values: values.iloc[-1])
-    table = pd.DataFrame(
-        {
-            "time": time_to(runs, metric, target, column=column, below=below),
-            "last": (last if below else -last).fillna(np.inf),  # a run that diverged is the worst of all
-        }
-    )
+    last = (last if below else -last).fillna(np.inf)  # a run that diverged is the worst of all
+    times = time_to(runs, metric, target, column=column, below=below)
+    table = pd.DataFrame({"time": times, "last": last})
     median = table.groupby(["method", "learning_rate"], sort=False).median().reset_index()
     ranked = median.sort_values(["time", "last", "learning_rate"])
     best = ranked.drop_duplicates("method").set_index("method")["learning_rate"]
@@ -203,13 +194,10 @@ def best_learning_rate(
 def fair(
     runs: pd.DataFrame, metric: str, target: float, *, column: str = "time", below: bool = True
 ) -> pd.DataFrame:
-    """The runs of each method at its own best learning rate: no method wins by a rate that suits it alone.
+    """Returns the rows of each method at its own best learning rate: none wins by a rate that suits it alone.
 
     Args:
         runs, metric, target, column, below: as in `best_learning_rate`.
-
-    Returns:
-        The rows of `runs` that remain.
 
     Raises:
         ValueError: as in `best_learning_rate`.

@@ -57,7 +57,7 @@ def clock_staleness(trace: Trace, tasks: int | None = None) -> pd.Series:
     if tasks is not None:
         wanted = min(checks.integer("tasks", tasks, low=1), len(reads))
         reads = reads.iloc[np.linspace(0, len(reads) - 1, wanted).round().astype(int)]
-    worker, clock, version = (reads[name].to_numpy() for name in reads)
+    worker, clock, version = reads.to_numpy().T
     counts = []
     for other, (updates, clocks) in enumerate(_applied(trace, "update")):
         newest = np.maximum.accumulate(np.concatenate([[-1], clocks]))
@@ -119,16 +119,14 @@ def read_window_violations(trace: Trace, staleness: float) -> pd.DataFrame:
     if staleness == math.inf or tasks.empty:
         return tasks.iloc[:0]
     bound = checks.integer("staleness", staleness, low=0)
-    columns = ("worker", "clock", "version_read", "update")
-    worker, clock, version, update = (tasks[name].to_numpy() for name in columns)
+    worker, clock, version, update = tasks[["worker", "clock", "version_read", "update"]].to_numpy().T
     # ready[w, c]: the first version that holds the updates of worker w at all clocks <= c.
     ready = np.full((trace.num_workers, clock.max() + 1), np.iinfo(np.int64).max)
     applied = update >= 0
     ready[worker[applied], clock[applied]] = update[applied] + 1
     ready = np.maximum.accumulate(ready, axis=1)
     # The latest worker decides for all the others, and the second latest for the latest itself.
-    latest = ready.argmax(axis=0)
-    everyone = ready.max(axis=0)
+    latest, everyone = ready.argmax(axis=0), ready.max(axis=0)
     ready[latest, np.arange(len(latest))] = 0
     needed = np.maximum(clock - bound - 1, 0)
     required = np.where(latest[needed] == worker, ready.max(axis=0)[needed], everyone[needed])
@@ -158,7 +156,7 @@ def out_of_turn(trace: Trace) -> pd.DataFrame:
 
     Source: Ho et al. 2013, lemma 1.
     """
-    worker, clock, version = (trace.tasks[name].to_numpy() for name in ("worker", "clock", "version_read"))
+    worker, clock, version = trace.tasks[["worker", "clock", "version_read"]].to_numpy().T
     missing, extra = np.zeros((2, len(worker)), int)
     kept = trace.tasks["pull_start"].isna().to_numpy()
     for other, (updates, clocks) in enumerate(_applied(trace, "clock")):

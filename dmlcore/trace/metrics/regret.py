@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -55,21 +56,19 @@ def walk(trace: Trace, function: Function, start: np.ndarray, rates: np.ndarray)
     clocks, rest = divmod(len(rates), workers)
     if rest or not clocks:
         checks.fail("rates", f"{len(rates)} rates", f"a multiple of {workers}, the number of workers")
-    tasks = trace.tasks
-    tasks = tasks[(tasks["clock"] < clocks) & (tasks["update"] >= 0)]
+    tasks = trace.tasks.query("clock < @clocks and update >= 0")
     if len(tasks) < len(rates):
         checks.fail("rates", f"{len(rates)} rates", f"at most one for each of the {len(tasks)} tasks applied")
-    number = (tasks["clock"] * workers + tasks["worker"]).tolist()
     steps, losses = np.zeros((len(rates), len(start))), np.zeros(len(rates))
     landed = np.zeros((len(trace.updates), len(start)))  # what each update of the server adds
     versions = [np.asarray(start, float)]
     copies: dict[int, np.ndarray] = {}
-    columns = (tasks[name].tolist() for name in ("worker", "version_read", "update"))
+    columns = ["worker", "clock", "version_read", "update", "pull_start"]
     # In order of arrival: when a task arrives, whatever is in the version that it read has arrived.
-    for t, worker, version, update, kept in zip(number, *columns, tasks["pull_start"].isna(), strict=True):
+    for worker, clock, version, update, pulled in tasks[columns].itertuples(index=False, name=None):
         while len(versions) <= version:
             versions.append(versions[-1] + landed[len(versions) - 1])
-        seen = copies[worker] if kept else versions[version]
+        t, seen = clock * workers + worker, copies[worker] if math.isnan(pulled) else versions[version]
         losses[t], gradient = function(t, seen)
         steps[t] = -rates[t] * gradient
         copies[worker] = seen + steps[t]

@@ -14,8 +14,6 @@ PHASES = ("compute", "cancelled", "pull", "push", "wait", "away")
 """What a worker can be doing. `cancelled` is computing on a task that was thrown away; `away` is a
 worker that has crashed, or has hung longer than the server's patience."""
 
-_ORDER = np.array(["wait", "pull", "compute", "push"], dtype=object)
-
 
 def makespan(trace: Trace) -> float:
     """Returns how long the run took, seconds.
@@ -54,46 +52,32 @@ def phases(trace: Trace) -> pd.DataFrame:
     2       0  compute    2.0  3.0     2
     3       0     wait    3.0  4.0     4
     """
-    end = makespan(trace)
-    columns = ["begin", "compute_start", "compute_end", "push_end"]
-    tasks = trace.tasks.assign(begin=starts(trace.tasks), task=np.arange(len(trace.tasks)))
-
+    end, edges = makespan(trace), ["begin", "compute_start", "compute_end", "push_end"]
+    columns = ["worker", "task", "left", *edges]
+    tasks = trace.tasks.assign(begin=starts(trace.tasks), task=np.arange(len(trace.tasks)), left=math.nan)
     # An empty task of each worker at the end of the run turns the last wait into a case like any other; one
     # when a worker leaves ends what it waited till then, and one when it is back, before what it begins then,
     # the time that it was away.
-    def empty(at: list[tuple[int, float, float]]) -> pd.DataFrame:
-        worker, left, time = np.array(at, float).reshape(-1, 3).T
-        marks = {"worker": worker.astype(int), "task": -1, "left": left}
-        return pd.DataFrame({**marks, **dict.fromkeys(columns, time)})
+    absent = [(worker, -1, left, *[t] * 4) for worker, left, back in _absences(trace) for t in (left, back)]
+    last = [(worker, -1, math.nan, *[end] * 4) for worker in range(trace.num_workers)]
+    parts = [pd.DataFrame(rows, columns=columns) for rows in (absent, tasks[columns], last) if len(rows)]
+    tasks = pd.concat(parts).sort_values(["worker", "begin"], kind="stable", ignore_index=True)
 
-    real = tasks[["worker", "task", *columns]].assign(left=math.nan)
-    last = empty([(worker, math.nan, end) for worker in range(trace.num_workers)])
-    absent = [(worker, left, time) for worker, left, back in _absences(trace) for time in (left, back)]
-    tasks = pd.concat([*([empty(absent)] if absent else []), real, last])
-    tasks = tasks.sort_values(["worker", "begin"], kind="stable", ignore_index=True)
-
-    left = tasks["left"].groupby(tasks["worker"]).shift(-1)
-    following = left.fillna(tasks.groupby("worker")["begin"].shift(-1))
-    cut = tasks["push_end"].isna()
-    cancelled = cut & ((tasks["task"].groupby(tasks["worker"]).shift(-1) >= 0) | left.notna())
-    tasks["push_end"] = np.fmin(tasks["push_end"], following)
-    bounds = pd.DataFrame(
-        {
-            "worker": np.repeat(tasks["worker"].to_numpy(), 4),
-            "kind": np.tile(_ORDER, len(tasks)),
-            "end": tasks[columns].bfill(axis=1).to_numpy(float).clip(0, end).ravel(),
-            "task": np.repeat(tasks["task"].to_numpy(), 4),
-        }
-    )
-    bounds.loc[np.repeat(cancelled.to_numpy(), 4) & (bounds["kind"] == "compute"), "kind"] = "cancelled"
+    after = tasks.groupby("worker").shift(-1)
+    cancelled = tasks["push_end"].isna() & ((after["task"] >= 0) | after["left"].notna())
+    tasks["push_end"] = np.fmin(tasks["push_end"], after["left"].fillna(after["begin"]))
+    kinds = np.tile(np.array(["wait", "pull", "compute", "push"], object), (len(tasks), 1))
+    kinds[cancelled, 2] = "cancelled"
+    kinds[tasks["begin"] > tasks["left"], 0] = "away"
     if trace.metadata.get("pipelined"):
-        bounds.loc[bounds["kind"] == "push", "kind"] = "wait"
-    away = np.repeat((tasks["begin"] > tasks["left"]).to_numpy(), 4)
-    bounds.loc[away & (bounds["kind"] == "wait"), "kind"] = "away"
+        kinds[:, 3] = "wait"
+    bounds = tasks[["worker", "task"]].loc[tasks.index.repeat(4)].reset_index(drop=True)
+    bounds["kind"] = kinds.ravel()
+    bounds["end"] = tasks[edges].bfill(axis=1).to_numpy(float).clip(0, end).ravel()
     bounds["end"] = bounds.groupby("worker")["end"].cummax()
     bounds["start"] = bounds.groupby("worker")["end"].shift(1, fill_value=0.0)
-    whole = bounds[bounds["end"] > bounds["start"]].reset_index(drop=True)
-    return whole[["worker", "kind", "start", "end", "task"]]
+    whole = bounds.loc[bounds["end"] > bounds["start"], ["worker", "kind", "start", "end", "task"]]
+    return whole.reset_index(drop=True)
 
 
 def _absences(trace: Trace) -> list[tuple[int, float, float]]:
@@ -102,13 +86,13 @@ def _absences(trace: Trace) -> list[tuple[int, float, float]]:
     gone: dict[int, float] = {}
     found = []
     for incident in trace.metadata.get("incidents", ()):
-        worker, time = incident["worker"], float(incident["time"])
-        if incident["kind"] == "freeze":
+        worker, kind, time = incident["worker"], incident["kind"], float(incident["time"])
+        if kind == "freeze":
             frozen[worker] = (time, time + float(incident["seconds"]))
-        elif incident["kind"] == "leave":
+        elif kind == "leave":
             since, until = frozen.pop(worker, (time, time))
             gone[worker] = since if until >= time else time
-        elif incident["kind"] == "join" and worker in gone:
+        elif kind == "join" and worker in gone:
             found.append((worker, gone.pop(worker), time))
     found += [(worker, time, math.inf) for worker, time in gone.items()]
     end = trace.end_time
@@ -158,8 +142,7 @@ def clocks_per_second(trace: Trace) -> float:
     >>> clocks_per_second(trace)
     0.5
     """
-    finished = int(trace.tasks["push_end"].notna().sum())
-    return finished / (trace.num_workers * makespan(trace))
+    return int(trace.tasks["push_end"].count()) / (trace.num_workers * makespan(trace))
 
 
 def fetches(trace: Trace) -> pd.Series:
@@ -171,6 +154,5 @@ def fetches(trace: Trace) -> pd.Series:
     {0: 10, 1: 10}
     """
     begun = trace.tasks["pull_start"] < trace.end_time  # not those that begin as the run ends, nor NaN
-    pulls = trace.tasks.loc[begun, "worker"].value_counts()
-    workers = pd.RangeIndex(trace.num_workers, name="worker")
-    return pulls.reindex(workers, fill_value=0).rename("fetches")
+    pulls = np.bincount(trace.tasks.loc[begun, "worker"], minlength=trace.num_workers)
+    return pd.Series(pulls, name="fetches").rename_axis("worker")

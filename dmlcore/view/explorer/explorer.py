@@ -1,20 +1,67 @@
-"""`explore`: a cluster and a policy to play with."""
+"""`explore`: a cluster and a policy to play with, and the picture of their run."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
 from dmlcore.checks import check_kind
+from dmlcore.experiments.runs import Run
 from dmlcore.problems import digits_mlp
 from dmlcore.problems.problem import Problem
-from dmlcore.view.explorer import picture
+from dmlcore.trace import metrics
 from dmlcore.view.explorer.settings import Settings
+from dmlcore.view.plot import loss_curves, timeline
+from dmlcore.view.plot.curves import DIVERGED
+from dmlcore.view.plot.style import styled
 
 if TYPE_CHECKING:
     from dmlcore.view.explorer.panel import Panel
+
+
+def summary(run: Run) -> str:
+    """Returns the run in numbers."""
+    trace, last = run.trace, run.history.iloc[-1]
+    computing = metrics.time_breakdown(trace)["compute_share"].mean()
+    late = metrics.staleness(trace).mean() if len(trace.updates) else 0.0
+    speed = f"{len(trace.updates)} updates in {trace.end_time:g} s"
+    work = f"workers compute {computing:.0%} of the time; mean staleness {late:.3g} updates"
+    return f"{speed}; {work}; loss {last['loss']:.3g}"
+
+
+@styled
+def draw(run: Run, before: Run | None = None) -> Figure:
+    """Draws the timeline of the first eighth of a run, and its loss; that of the run before in grey."""
+    # The margins are fixed: to fit them to the text takes as long as all the rest, and pictures would jump.
+    figure = Figure(figsize=(10, 6.4))
+    figure.set_layout_engine("none")
+    margins = {"left": 0.13, "right": 0.98, "bottom": 0.1, "top": 0.93, "hspace": 0.4}
+    lanes, curves = figure.subplots(2, 1, height_ratios=[3, 2], gridspec_kw=margins)
+    end = run.trace.end_time
+    timeline(run.trace, end=end / 8, ax=lanes)
+    lanes.set_title(run.trace.metadata["policy"])
+    loss_curves(run.history.assign(method=run.trace.metadata["policy"]), logy=True, ax=curves)
+    diverged = " (diverged)" * (len(curves.lines) > 1)  # then there is a thin line besides
+    curves.lines[0].set_label(f"now{diverged}")
+    if before is not None:
+        old = before.history
+        old = old[old["loss"] <= DIVERGED * old["loss"].iloc[0]]  # more would flatten the other
+        curves.plot(old["time"], old["loss"], color="0.6", linewidth=1.5, zorder=1, label="before")
+    curves.legend()
+    curves.set_xlim(0, end)
+    return figure
+
+
+@styled
+def svg(figure: Figure) -> bytes:
+    """Returns a figure as the bytes of an SVG file: sharp at any size, and faster to make than a PNG."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()
 
 
 class Explorer:
@@ -30,41 +77,32 @@ class Explorer:
         self.problem = problem
         self.settings = settings
         self.run = settings.run(problem)
-        self.figure = picture.draw(self.run)
-        self._panel: Panel | None = None
+        self.figure = draw(self.run)
 
     def update(self, **settings: Any) -> Figure:
-        """Changes some settings, trains, and draws; the sliders follow where there are any.
+        """Changes settings, trains, and returns the figure, with the loss before in grey; sliders follow.
 
         Guarantee: another staleness, learning rate, jitter or slow episode compiles nothing (but for the
         limits that `dmlcore.training.loop.compilations` names). After an error all is as before.
 
-        Args:
-            **settings: fields of `Settings`.
-
-        Returns:
-            The figure, with the loss before in grey.
-
         Raises:
-            ValueError: there is no such setting, or it is out of its range.
+            ValueError: there is no such field of `Settings`, or it is out of its range.
         """
         changed = self.settings.changed(settings)
         if changed != self.settings:
             run = changed.run(self.problem)
-            self.figure = picture.draw(run, before=self.run)
+            self.figure = draw(run, before=self.run)
             self.settings, self.run = changed, run
-            if self._panel is not None:
-                self._panel.follow()
+            if "panel" in vars(self):
+                self.panel.follow()
         return self.figure
 
-    @property
+    @cached_property
     def panel(self) -> Panel:
         """The sliders and the picture, made when first asked for."""
-        if self._panel is None:
-            from dmlcore.view.explorer.panel import Panel  # ipywidgets are for notebooks only
+        from dmlcore.view.explorer.panel import Panel  # ipywidgets are for notebooks only
 
-            self._panel = Panel(self)
-        return self._panel
+        return Panel(self)
 
     def _repr_mimebundle_(self, **options: Any) -> Mapping[str, Any] | None:
         return self.panel.box._repr_mimebundle_(**options)
@@ -76,16 +114,13 @@ class Explorer:
 def explore(problem: Problem | None = None, **settings: Any) -> Explorer:
     """Opens an explorer: sliders for the cluster and the policy, and the timeline and loss that follow.
 
-    It trains anew at each move, a few seconds of virtual time. Without a notebook, `update` moves the sliders
-    and `figure` is the picture.
+    It trains anew at each move, a few seconds of virtual time. It shows itself as the last line of a cell;
+    without a notebook, `update` moves the sliders and `figure` is the picture.
 
     Args:
         problem: what is trained. Default: `digits_mlp()`.
         **settings: to begin with, fields of `dmlcore.view.explorer.Settings`: workers, slowest, jitter,
             slow_tasks, slowdown, policy, staleness, k, learning_rate, seconds, seed.
-
-    Returns:
-        The explorer; as the last line of a cell it shows itself.
 
     Raises:
         ValueError: there is no such setting, or it is out of its range.

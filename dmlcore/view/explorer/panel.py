@@ -4,46 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import html
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as widgets
 
-from dmlcore.view.explorer import picture
+from dmlcore.view.explorer.explorer import Explorer, summary, svg
 from dmlcore.view.explorer.settings import POLICIES, RANGES
-
-if TYPE_CHECKING:
-    from dmlcore.view.explorer.explorer import Explorer
 
 DELAY = 0.05  # seconds; moves that come within are answered once
 
-CLUSTER = {
-    "workers": "workers",
-    "slowest": "speed of worker 0",
-    "jitter": "jitter",
-    "slow_tasks": "slow episodes",
-    "slowdown": "how slow they are",
-}
-METHOD = {"policy": "policy", "staleness": "staleness", "k": "k", "learning_rate": "learning rate"}
-STEPS = {"slowest": 0.01, "jitter": 0.01, "slow_tasks": 0.01, "slowdown": 0.1}
+CLUSTER = ("workers", "slowest", "jitter", "slow_tasks", "slowdown")
+METHOD = ("policy", "staleness", "k", "learning_rate")
+LABELS = {"slowest": "speed of worker 0", "slow_tasks": "slow episodes", "slowdown": "how slow they are"}
 RATES = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]
-FORMATS = {"slowest": ".0%", "jitter": ".0%", "slow_tasks": ".0%", "slowdown": ".1f"}
 
 
 class Panel:
-    """Sliders that move an explorer, and the picture that follows.
-
-    Attributes:
-        controls: the widget of each setting.
-        image: the picture.
-        note: the run in numbers, or what was wrong with a setting.
-        box: all of them.
-    """
+    """Sliders that move an explorer, and the picture that follows."""
 
     def __init__(self, explorer: Explorer):
         self.explorer = explorer
-        self.controls = {name: _control(name, label) for name, label in {**CLUSTER, **METHOD}.items()}
+        self.controls = {name: _control(name) for name in CLUSTER + METHOD}
         self.image = widgets.Image(format="svg+xml", layout=widgets.Layout(width="100%", max_width="60rem"))
-        self.note = widgets.HTML()
+        self.note = widgets.HTML()  # the run in numbers, or what was wrong with a setting
         columns = [
             widgets.VBox([self.controls[name] for name in names], layout=widgets.Layout(flex="1 1 22rem"))
             for names in (CLUSTER, METHOD)
@@ -70,8 +53,8 @@ class Panel:
         goes_by = POLICIES[settings.policy].goes_by
         for name in ("staleness", "k"):
             self.controls[name].disabled = name != goes_by
-        self.image.value = picture.svg(self.explorer.figure)
-        self.note.value = html.escape(picture.summary(self.explorer.run))
+        self.image.value = svg(self.explorer.figure)
+        self.note.value = html.escape(summary(self.explorer.run))
 
     def _moved(self, change: Any) -> None:
         """Answers soon: until then more moves may come. Without an event loop, at once."""
@@ -84,8 +67,7 @@ class Panel:
         except RuntimeError:
             self._answer()
         else:
-            if self._waiting is None:
-                self._waiting = loop.call_later(DELAY, self._answer)
+            self._waiting = self._waiting or loop.call_later(DELAY, self._answer)
 
     def _answer(self) -> None:
         self._waiting = None
@@ -100,15 +82,15 @@ def _rates(*more: float) -> list[tuple[str, float]]:
     return [(f"{rate:g}", rate) for rate in sorted({*RATES, *more})]
 
 
-def _control(name: str, label: str) -> Any:
-    look: dict[str, Any] = {"description": label, "style": {"description_width": "9rem"}}
-    look["layout"] = widgets.Layout(width="98%")
+def _control(name: str) -> Any:
+    look: dict[str, Any] = {"description": LABELS.get(name, name.replace("_", " "))}
+    look |= {"style": {"description_width": "9rem"}, "layout": widgets.Layout(width="98%")}
     if name == "policy":
         return widgets.Dropdown(options=list(POLICIES), **look)
-    low, high = RANGES[name]
     if name == "learning_rate":
         return widgets.SelectionSlider(options=_rates(), **look)
-    if name in STEPS:
-        look |= {"step": STEPS[name], "readout_format": FORMATS[name]}
-        return widgets.FloatSlider(min=low, max=high, value=high, **look)
-    return widgets.IntSlider(min=int(low), max=int(high), **look)
+    low, high = RANGES[name]
+    if isinstance(low, int):
+        return widgets.IntSlider(min=low, max=high, **look)
+    step, readout = (0.01, ".0%") if high <= 1 else (0.1, ".1f")  # a share, or a factor
+    return widgets.FloatSlider(min=low, max=high, value=high, step=step, readout_format=readout, **look)

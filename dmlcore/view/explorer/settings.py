@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import optax
@@ -41,7 +40,7 @@ POLICIES: Mapping[str, Choice] = {
     "K-batch-async": Choice(lambda s: policies.k_batch_async(s.k), "k"),
 }
 
-RANGES: Mapping[str, tuple[float, float]] = {
+RANGES: Mapping[str, tuple[Any, Any]] = {  # whole numbers or not
     "workers": (1, 32),
     "slowest": (0.1, 1.0),
     "jitter": (0.0, 1.0),
@@ -55,7 +54,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Settings:
     """What can be set.
 
@@ -96,16 +95,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         checks.choice("policy", self.policy, POLICIES)
-        for field in dataclasses.fields(self):
-            if isinstance(field.default, str):
-                continue
-            low, high = RANGES[field.name]
-            value = getattr(self, field.name)
-            if isinstance(field.default, int):
-                value = checks.integer(field.name, value, low=int(low), high=int(high))
-            else:
-                value = checks.real(field.name, value, low=low, high=high)
-            object.__setattr__(self, field.name, value)
+        for name, (low, high) in RANGES.items():
+            check: Any = checks.integer if isinstance(low, int) else checks.real
+            object.__setattr__(self, name, check(name, getattr(self, name), low=low, high=high))
         if POLICIES[self.policy].goes_by == "k":
             checks.integer("k", self.k, low=1, high=self.workers, why="the number of workers")
 
@@ -119,9 +111,8 @@ class Settings:
         Traceback (most recent call last):
         ValueError: setting: got 'stalness', allowed is one of 'workers', ..., 'seed'
         """
-        names = {field.name: field for field in dataclasses.fields(self)}
         for name in changes:
-            checks.choice("setting", name, names)
+            checks.choice("setting", name, vars(self))
         return dataclasses.replace(self, **changes)
 
     def cluster(self) -> Cluster:

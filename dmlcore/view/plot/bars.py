@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -13,35 +13,30 @@ from matplotlib.container import BarContainer
 from matplotlib.ticker import MaxNLocator
 
 from dmlcore import checks
-from dmlcore.trace import metrics
+from dmlcore.trace import Trace, metrics
 from dmlcore.view.plot.style import HATCHES, PHASE_COLORS, axes, palette, styled
 
-if TYPE_CHECKING:
-    from dmlcore.trace import Trace
-
-    Traces = Mapping[str, Trace | Sequence[Trace]]
+Traces = Mapping[str, Trace | Sequence[Trace]]
 
 
-CLOCKS_LABEL = "newest clock seen minus own clock (clocks)"
-
-
-def _lists(traces: Traces) -> dict[str, list[Trace]]:
+def _measured(traces: Traces, measure: Callable[[Trace], Any]) -> dict[str, Any]:
+    """Returns for each method what is measured of its traces, one below the other."""
     if not isinstance(traces, Mapping) or not traces:
         checks.fail("traces", traces, "a trace, or a list of one per seed, by name: {'BSP': trace, ...}")
-    return {name: list(given) if isinstance(given, Sequence) else [given] for name, given in traces.items()}
+    groups = {name: given if isinstance(given, Sequence) else [given] for name, given in traces.items()}
+    return {name: pd.concat([measure(trace) for trace in group]) for name, group in groups.items()}
 
 
 @styled
 def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = None) -> Axes:
     """Draws how long a worker computes, transfers and waits, as one bar per method.
 
+    The number in a bar is the share of time spent computing work that counts.
+
     Args:
         traces: a trace, or one per seed, by name of the method; the mean over workers and seeds is drawn.
         share: whether to draw per cent of the run instead of seconds.
         ax: where to draw; None makes a figure.
-
-    Returns:
-        The Axes. The number in a bar is the share of time spent computing work that counts.
 
     Raises:
         ValueError: where `traces` is not a dictionary, or is empty.
@@ -52,11 +47,8 @@ def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = Non
 
     Source: the figures of compute against waiting time in Ho et al. 2013, section 5.
     """
-    means = {
-        name: pd.concat([metrics.time_breakdown(trace) for trace in group]).mean()
-        for name, group in _lists(traces).items()
-    }
-    table = pd.DataFrame(means).T
+    measured = _measured(traces, metrics.time_breakdown)
+    table = pd.DataFrame({name: found.mean() for name, found in measured.items()}).T
     shown = [kind for kind in metrics.PHASES if table[kind].any()]
     bars = table[[f"{kind}_share" for kind in shown]] * 100 if share else table[shown]
     bars.columns = shown
@@ -77,7 +69,7 @@ def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = Non
 
 @styled
 def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax: Axes | None = None) -> Axes:
-    """Draws the distribution of staleness of each method.
+    """Draws a histogram of each method's staleness, scaled to its own peak, up to the 99th percentile.
 
     Args:
         traces: a trace, or one per seed, by name of the method.
@@ -85,9 +77,6 @@ def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax
             clock seen of another worker minus the reader's own.
         tasks: for clocks, how many tasks of a trace to look at, at most.
         ax: where to draw; None makes a figure.
-
-    Returns:
-        The Axes: one histogram per method, each scaled to its own peak, up to the 99th percentile.
 
     Raises:
         ValueError: where `traces` is not a dictionary or is empty, or the unit is another.
@@ -98,17 +87,18 @@ def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax
 
     Source: Dai et al. 2015, figure 1 (left), for clocks.
     """
+    clocks = "newest clock seen minus own clock (clocks)"
     units = {
         "versions": ("staleness (versions)", "tasks", lambda trace: metrics.staleness(trace).value_counts()),
-        "clocks": (CLOCKS_LABEL, "reads", lambda trace: metrics.clock_staleness(trace, tasks)),
+        "clocks": (clocks, "reads", lambda trace: metrics.clock_staleness(trace, tasks)),
     }
     xlabel, what, count = checks.choice("unit", unit, units)
-    groups = _lists(traces)
-    colors = palette(groups)
-    ax = axes(ax, height=1.4 + 0.9 * len(groups))
+    measured = _measured(traces, count)
+    colors = palette(measured)
+    ax = axes(ax, height=1.4 + 0.9 * len(measured))
     low, high = 0.0, 0.0
-    for lane, (name, group) in enumerate(groups.items()):
-        counts = pd.concat([count(trace) for trace in group]).groupby(level=0).sum().sort_index()
+    for lane, (name, found) in enumerate(measured.items()):
+        counts = found.groupby(level=0).sum()
         value, share = counts.index.to_numpy(), counts.to_numpy() / counts.sum()
         # Each lane is scaled to its own peak: a method whose reads are all alike would flatten the others.
         ax.bar(value, -0.85 * share / share.max(), 1.0, bottom=lane + 0.45, color=colors[name])
@@ -117,12 +107,10 @@ def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax
         low, high = min(low, value[0]), max(high, value[np.searchsorted(share.cumsum(), 0.99)])
         ax.axhline(lane + 0.45, color="black", linewidth=0.8)
     margin = 0.02 * (high - low + 1)
-    ax.set_xlim(low - 0.5 - margin, high + 0.5 + margin)
-    ax.set_ylim(len(groups) - 0.45, -0.55)
-    ax.set_yticks(range(len(groups)), list(groups))
+    ax.set(xlim=(low - 0.5 - margin, high + 0.5 + margin), ylim=(len(measured) - 0.45, -0.55))
+    ax.set(xlabel=xlabel, ylabel=f"share of {what}\n(each to its peak)")
+    ax.set_yticks(range(len(measured)), list(measured))
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
-    ax.set_xlabel(xlabel)
-    ax.set_ylabel(f"share of {what}\n(each to its peak)")
     return ax

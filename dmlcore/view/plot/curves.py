@@ -88,18 +88,15 @@ def loss_curves(
             ax.fill_between(grid, low, high, color=colors[name], alpha=0.18, linewidth=0)
     if target is not None:
         ax.axhline(target, color="black", linestyle=(0, (2, 2)), linewidth=1.2, label=f"target {target:.3g}")
-    if logx:
-        log_axis(ax, "x")
-    if logy:
-        log_axis(ax, "y")
+    for which in ["x"] * logx + ["y"] * logy:
+        log_axis(ax, which)
     if lost:
         # The others set the scale; what diverges is seen to leave through the top.
         bottom, top = ax.get_ylim() if len(lost) < sum(map(len, curves.values())) else (None, 0.0)
         for name, curve in lost:
             ax.plot(curve[x], curve[y], color=colors[name], linewidth=1, alpha=0.7)
         ax.set_ylim(bottom, max(top, 1.5 * first))
-    ax.set_xlabel(label(x))
-    ax.set_ylabel(label(y))
+    ax.set(xlabel=label(x), ylabel=label(y))
     if len(names) > 1 or lost or target is not None:
         ax.legend()
     return ax

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -20,34 +21,18 @@ from dmlcore import checks, files
 # Seaborn's "colorblind" palette without its yellow and pink, which vanish on a projector.
 _BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _, _GREY, _, _SKY = sns.color_palette("colorblind").as_hex()
 
-METHOD_COLORS: Mapping[str, str] = {
-    "BSP": _BLUE,
-    "SSP": _RED,
-    "ESSP": _ORANGE,
-    "DSSP": _PURPLE,
-    "ASP": _GREEN,
-    "ASGD": _GREEN,
-    "K-sync": _SKY,
-    "K-batch-sync": _PURPLE,
-    "K-async": _ORANGE,
-    "K-batch-async": _RED,
-    "n-softsync": _BROWN,
-    "backup": _BROWN,
-    "Rennala": _PURPLE,
-    "AdaSync": _ORANGE,
-    "adaptive sync": "#000000",
-    "A2S": _BROWN,
-    "Sync-Switch": _SKY,
-    "adaptive k": _BLUE,
-    "adaptive load": _RED,
-    "joint": _RED,
-    "fixed": _GREY,
-    "Pflug": _GREEN,
-    "DBW": _PURPLE,
-    "H-PS": _PURPLE,
-    "DBS-SGD": _RED,
-    "one worker": _GREY,
+_FAMILIES: Mapping[str, Sequence[str]] = {
+    _BLUE: ["BSP", "adaptive k"],
+    _RED: ["SSP", "K-batch-async", "adaptive load", "joint", "DBS-SGD"],
+    _ORANGE: ["ESSP", "K-async", "AdaSync"],
+    _PURPLE: ["DSSP", "K-batch-sync", "Rennala", "DBW", "H-PS"],
+    _GREEN: ["ASP", "ASGD", "Pflug"],
+    _SKY: ["K-sync", "Sync-Switch"],
+    _BROWN: ["n-softsync", "backup", "A2S"],
+    _GREY: ["fixed", "one worker"],
+    "#000000": ["adaptive sync"],
 }
+METHOD_COLORS: Mapping[str, str] = {name: color for color, names in _FAMILIES.items() for name in names}
 """Colour of each family of methods. Those that share one do not meet in any paper's figures."""
 
 PHASE_COLORS: Mapping[str, str] = {
@@ -82,10 +67,6 @@ styled = mpl.rc_context(STYLE)
 LABELS: Mapping[str, str] = {
     "time": "time (s)",
     "loss": "training loss",
-    "test_loss": "test loss",
-    "error": "error",
-    "accuracy": "accuracy",
-    "samples": "samples",
     "update": "server updates",
     "updates_per_second": "server updates per second",
     "clocks_per_second": "clocks per second and worker",
@@ -94,7 +75,6 @@ LABELS: Mapping[str, str] = {
     "staleness": "staleness s (clocks)",
     "num_workers": "workers",
     "batch_size": "samples per task",
-    "learning_rate": "learning rate",
 }
 
 
@@ -117,26 +97,20 @@ def family(method: Any) -> str:
 
 
 def palette(methods: Iterable[Any]) -> dict[Any, str]:
-    """The colour of each method: fixed for known families, the free ones in order for others.
+    """Returns the colour of each method, hexadecimal: fixed for known families, the next free one for others.
 
     First come those that BSP, SSP, ESSP and ASP do not have, so that no other value looks like these.
 
     Args:
         methods: names such as `SSP (s=3)` or `k_sync(4)`, or other values to tell apart.
 
-    Returns:
-        Hexadecimal colour by name.
-
     >>> palette(["BSP", "SSP s=1", "SSP s=8"])["SSP s=1"] == palette(["SSP"])["SSP"]
     True
     """
-    methods = list(dict.fromkeys(methods))
-    taken = [METHOD_COLORS[family(name)] for name in methods if family(name) in METHOD_COLORS]
-    colors = (_PURPLE, _BROWN, _SKY, _GREY, _BLUE, _ORANGE, _GREEN, _RED)
-    free = [color for color in colors if color not in taken] or list(colors)
-    unknown = [name for name in methods if family(name) not in METHOD_COLORS]
-    fresh = {name: free[i % len(free)] for i, name in enumerate(unknown)}
-    return {name: fresh.get(name) or METHOD_COLORS[family(name)] for name in methods}
+    colors = {name: METHOD_COLORS.get(family(name)) for name in methods}
+    every = (_PURPLE, _BROWN, _SKY, _GREY, _BLUE, _ORANGE, _GREEN, _RED)
+    free = cycle([color for color in every if color not in colors.values()] or every)
+    return {name: color or next(free) for name, color in colors.items()}
 
 
 def dashes(methods: Iterable[Any]) -> dict[Any, Any]:
@@ -151,12 +125,9 @@ def markers(methods: Iterable[Any]) -> dict[Any, Any]:
 
 def _in_turn(methods: Iterable[Any], looks: Sequence[Any]) -> dict[Any, Any]:
     """Gives methods of one colour the looks in turn."""
-    seen: dict[str, int] = {}
-    chosen = {}
-    for name, color in palette(methods).items():
-        seen[color] = seen.get(color, -1) + 1
-        chosen[name] = looks[seen[color] % len(looks)]
-    return chosen
+    colors = palette(methods)
+    used = [*colors.values()]
+    return {name: looks[used[:i].count(color) % len(looks)] for i, (name, color) in enumerate(colors.items())}
 
 
 def axes(ax: Axes | None, width: float = 8, height: float = 4.5) -> Axes:

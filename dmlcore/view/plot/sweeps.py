@@ -53,11 +53,9 @@ def sweep(
         checks.choice("column of the data", column, dict.fromkeys(data.columns))
     if several and ax is not None:
         checks.fail("ax", ax, "None where y names several quantities")
+    drawn = np.array([ax])
     if ax is None:
-        _, panels = plt.subplots(1, len(names), figsize=(6.5 * len(names) + 1, 4.5), squeeze=False)
-        drawn = panels[0]
-    else:
-        drawn = np.array([ax])
+        drawn = plt.subplots(1, len(names), figsize=(6.5 * len(names) + 1, 4.5), squeeze=False)[1][0]
     for axis, name in zip(drawn, names, strict=True):
         _panel(axis, data, x, name, hue, logy)
     return drawn if several else drawn[0]
@@ -66,8 +64,7 @@ def sweep(
 def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: bool) -> None:
     values = data[x].unique().tolist()
     named = any(isinstance(value, str) for value in values)
-    if not named:
-        values = sorted(values)
+    values = values if named else sorted(values)
     ticks = [str(value) if named else "∞" if value == np.inf else f"{value:g}" for value in values]
     groups = {label(y): data} if hue is None else dict(list(data.groupby(hue, sort=False)))
     colors, styles, shapes = palette(groups), dashes(groups), markers(groups)
@@ -81,18 +78,10 @@ def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: 
         numbers = np.array(part.tolist()).T
         never, endless = np.isinf(numbers[0]), np.isinf(numbers[2])
         median, low, high = np.minimum(numbers, ceiling)
-        color = colors[name]
-        ax.errorbar(
-            at[~never],
-            median[~never],
-            np.abs([median - low, high - median])[:, ~never],
-            color=color,
-            linestyle="none" if named else styles[name],
-            marker=shapes[name],
-            capsize=4,
-            elinewidth=1.5,
-            label=name,
-        )
+        color, line = colors[name], "none" if named else styles[name]
+        look: dict[str, Any] = {"color": color, "linestyle": line, "marker": shapes[name], "label": name}
+        bars = np.abs([median - low, high - median])[:, ~never]
+        ax.errorbar(at[~never], median[~never], bars, capsize=4, elinewidth=1.5, **look)
         for which, size in ((never, 9), (endless & ~never, 6)):
             ax.plot(at[which], high[which], "^", color=color, markerfacecolor="white", markersize=size)
         unreached |= {values.index(value) for value in part.index[never]}
@@ -101,8 +90,6 @@ def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: 
     if logy:
         log_axis(ax, "y")
     ax.set_xticks(range(len(values)), ticks)
-    ax.set_xlim(-0.4, len(values) - 0.6)
-    ax.set_xlabel(label(x))
-    ax.set_ylabel(label(y))
+    ax.set(xlim=(-0.4, len(values) - 0.6), xlabel=label(x), ylabel=label(y))
     if hue is not None:
         ax.legend(title=None if hue == "method" else label(hue))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -13,13 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from dmlcore import checks
-from dmlcore.trace import metrics, starts
+from dmlcore.trace import Trace, metrics, starts
 from dmlcore.view.plot.style import HATCHES, PHASE_COLORS, styled
 
-if TYPE_CHECKING:
-    from dmlcore.trace import Trace
-
-CLOCKS_SHOWN = 12
 MOST_LANES = 48  # more cannot be told apart
 MOST_LABELS = 16
 
@@ -61,32 +57,30 @@ def timeline(
         if not hasattr(each, "tasks"):
             checks.fail("trace", each, "a trace, such as run.trace, or several by name")
     left = checks.real("start", 0.0 if start is None else start, low=0)
-    if end is not None:
-        checks.real("end", end, above=left)
-    right = min(default_end(each, left) for each in traces.values()) if end is None else end
-    right = min(right, max(each.end_time for each in traces.values()))
-    right = checks.real("end", right, above=left)
-    if ax is not None:
-        drawn = np.array([ax])
-    else:
+    default = min(default_end(each, left) for each in traces.values())
+    right = default if end is None else checks.real("end", end, above=left)
+    right = checks.real("end", min(right, max(each.end_time for each in traces.values())), above=left)
+    drawn = np.array([ax])
+    if ax is None:
         rows = [min(each.num_workers, lanes) + 2.5 for each in traces.values()]
         height = 1.2 + 0.32 * min(sum(rows), MOST_LANES)
         size: dict[str, Any] = {"figsize": (11, height), "height_ratios": rows}
         drawn = plt.subplots(len(traces), sharex=True, squeeze=False, **size)[1][:, 0]
-    kinds = set()
+    kinds: set[str] = set()
     for axis, (name, each) in zip(drawn, traces.items(), strict=True):
         kinds |= _draw(axis, each, left, right, min(each.num_workers, lanes))
-        axis.set_title(name)
-        axis.set_xlim(left, right)
+        axis.set(title=name, xlim=(left, right))
     drawn[-1].set_xlabel("time (s)")
-    _legend(drawn[0], kinds)
+    handles = [Patch(label=kind, **_look(kind)) for kind in PHASE_COLORS if kind in kinds]
+    place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 1), "borderaxespad": 0.2}
+    drawn[0].legend(handles=handles, ncols=len(handles), handlelength=1.2, **place)
     return drawn if several else drawn[0]
 
 
 def default_end(trace: Trace, start: float) -> float:
     """Returns when about a dozen clocks after `start` are over, seconds."""
     tasks_per_worker = max(len(trace.tasks) / trace.num_workers, 1)
-    return start + trace.end_time * CLOCKS_SHOWN / tasks_per_worker
+    return start + trace.end_time * 12 / tasks_per_worker
 
 
 def _draw(ax: Axes, trace: Trace, start: float, end: float, lanes: int) -> set[str]:
@@ -95,16 +89,15 @@ def _draw(ax: Axes, trace: Trace, start: float, end: float, lanes: int) -> set[s
     cut = _phases(trace, workers, end).query("start < @end and end > @start and worker in @workers")
     for (worker, kind), part in cut.groupby(["worker", "kind"]):
         spans = np.column_stack([part["start"], part["end"] - part["start"]])
-        lane = workers.index(worker)
-        ax.broken_barh(spans.tolist(), (lane - 0.4, 0.8), **_look(str(kind)))
+        ax.broken_barh(spans.tolist(), (workers.index(worker) - 0.4, 0.8), **_look(str(kind)))
     times = trace.updates["time"]
     times = times[times.between(start, end)].drop_duplicates()
     server = lanes + 0.4
     ax.vlines(times, server - 0.4, server + 0.4, color="black", linewidth=1.2)
     labelled = range(0, lanes, -(-lanes // MOST_LABELS))
     ax.set_yticks([*labelled, server], [*(str(workers[lane]) for lane in labelled), "updates"])
-    ax.set_ylim(server + 0.7, -0.7)
-    ax.set_ylabel("worker" if lanes == trace.num_workers else f"{lanes} of {trace.num_workers} workers")
+    what = "worker" if lanes == trace.num_workers else f"{lanes} of {trace.num_workers} workers"
+    ax.set(ylim=(server + 0.7, -0.7), ylabel=what)
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
     return set(cut["kind"])
@@ -117,12 +110,6 @@ def _phases(trace: Trace, workers: list[int], end: float) -> pd.DataFrame:
     # Each worker's first later task tells whether the one before it was cancelled.
     following = tasks[later].sort_values("clock").groupby("worker").head(1)
     return metrics.phases(replace(trace, tasks=pd.concat([tasks[~later], following])))
-
-
-def _legend(ax: Axes, kinds: set[str]) -> None:
-    handles = [Patch(label=kind, **_look(kind)) for kind in PHASE_COLORS if kind in kinds]
-    place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 1), "borderaxespad": 0.2}
-    ax.legend(handles=handles, ncols=len(handles), handlelength=1.2, **place)
 
 
 def _look(kind: str) -> dict[str, Any]:

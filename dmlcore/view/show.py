@@ -1,0 +1,212 @@
+"""Notebook displays of runs, traces, clusters, policies and problems: a title, facts, small plots.
+
+One HTML template renders all of them, so that all text is escaped. Text and tables follow the notebook's
+theme; pictures have a white background, so that they are readable in a dark notebook as well.
+"""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jinja2
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from dmlcore import checks
+from dmlcore.cluster import Cluster
+from dmlcore.cluster.jitter import show_jitter
+from dmlcore.experiments.runs import Run
+from dmlcore.methods import policies
+from dmlcore.problems.problem import Problem
+from dmlcore.trace import Trace, metrics
+from dmlcore.types import Policy
+from dmlcore.view.plot import loss_curves, timeline
+from dmlcore.view.plot.style import PHASE_COLORS, styled
+from dmlcore.view.plot.timelines import default_end
+
+MOST = 8  # events, such as faults, that are listed one by one
+LANES = 16  # of a timeline
+WIDTH = 8  # of a picture, inches
+
+# A fact is cut after 400 characters; one that is None is left out.
+PAGE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
+{% set left = "text-align:left;vertical-align:top;padding:0.1em 1.2em 0.1em 0" %}
+<div>
+<div><strong>{{ name | string | truncate(400, true, "...", 0) }}</strong> · {{ kind }}</div>
+<table style="margin:0.4em 0"><tbody>
+{% for fact, value in facts.items() if value is not none %}
+<tr><th scope="row" style="{{ left }};white-space:nowrap">{{ fact }}</th>
+<td style="{{ left }}">{{ value | string | truncate(400, true, "...", 0) }}</td></tr>
+{% endfor %}
+</tbody></table>
+{% for label, source in pictures %}
+<div><img src="{{ source }}" alt="{{ label }}" style="width:100%;max-width:640px"/></div>
+<div style="font-size:smaller">{{ label }}</div>
+{% endfor %}
+</div>
+""")
+
+Picture = tuple[
+    str, str
+]  # what it shows, for readers who cannot see it and below it; its content, a data URI
+
+
+class Card(NamedTuple):
+    """What is shown of an object."""
+
+    name: str
+    kind: str
+    facts: Mapping[str, Any]  # by name
+    pictures: Sequence[Picture] = ()  # below the facts
+
+
+def html(item: Any) -> str:
+    """Returns an object as self-contained HTML of at most some 30 kB, for `_repr_html_`."""
+    for kind, describe in CARDS.items():
+        if isinstance(item, kind):
+            return PAGE.render(describe(item)._asdict())
+    return checks.fail("item", item, "one of " + ", ".join(kind.__name__ for kind in CARDS))
+
+
+def of_run(run: Run) -> Card:
+    """The last metrics, the numbers of the trace, the loss over time and the timeline."""
+    costs = ("update", "time", "samples", "assigned_samples", "uplinks", "downlinks", "bytes")
+    trace = of_trace(run.trace)
+    history = run.history.assign(method=trace.name)
+    last, (first, final) = run.history.iloc[-1], history["loss"].iloc[[0, -1]]
+    names = [name for name in map(str, run.history) if name not in costs]
+    found = {name.replace("_", " "): f"{last[name]:.4g}" for name in names}
+    label = f"Training loss over time: {first:.3g} at the start, {final:.3g} at the end"
+    shown = (picture(label, 2.2, lambda ax: loss_curves(history, ax=ax)), *trace.pictures)
+    return trace._replace(kind="Run", facts=found | dict(trace.facts), pictures=shown)
+
+
+def of_trace(trace: Trace) -> Card:
+    """Numbers of the run, and what each worker does in about the first dozen clocks."""
+    late, whole = metrics.staleness(trace), trace.end_time
+    found = {
+        "problem": trace.metadata.get("problem"),
+        "workers": trace.num_workers,
+        "updates": len(trace.updates),
+        "tasks": len(trace.tasks),
+        "time": f"{whole:.4g} s",
+        "mean staleness": f"{late.mean():.3g} updates" if len(late) else None,
+        "seed": trace.metadata.get("seed"),
+        "timeline": None if whole > 0 else "none: an empty run, it took no time",
+    }
+    card = Card(str(trace.metadata.get("policy")), "Trace", found)
+    if not whole > 0:
+        return card
+    end = min(default_end(trace, 0.0), whole)
+    part = "all" if end >= whole else f"the first {end:.3g} s"
+    label, lanes = f"Timeline of the workers: {part} of {whole:.4g} s", min(trace.num_workers + 2, LANES)
+    drawn = picture(label, 1.2 + 0.22 * lanes, lambda ax: timeline(trace, end=end, lanes=LANES, ax=ax))
+    return card._replace(pictures=[drawn])
+
+
+def of_cluster(cluster: Cluster) -> Card:
+    """Workers, speeds, jitter, links, and what goes wrong."""
+    down, speeds = cluster.pull_latency_seconds, cluster.samples_per_second
+    finite = any(map(math.isfinite, cluster.bandwidth_bytes_per_second))
+    found = {
+        "speed": f"{spread(speeds)} samples/s",
+        "overhead": f"{spread(cluster.overhead_seconds)} s a task" if any(cluster.overhead_seconds) else None,
+        "jitter": show_jitter(cluster.jitter) or "none",
+        "latency": f"{spread(cluster.latency_seconds)} s a transfer" + (" to the server" if down else ""),
+        "latency to the worker": f"{spread(down)} s" if down else None,
+        "latency jitter": show_jitter(cluster.latency_jitter),
+        "bandwidth": f"{spread(cluster.bandwidth_bytes_per_second)} bytes/s" if finite else "unlimited",
+        "stragglers": listed(cluster.stragglers) or "none",
+        "changes of speed": listed(cluster.changes),
+        "faults": listed(cluster.faults.events),
+    }
+
+    least, most = min(speeds), max(speeds)
+
+    def bars(ax: Axes) -> None:
+        width = min(max(50 * WIDTH / len(speeds), 0.5), 24)  # points
+        ax.vlines(range(len(speeds)), 0, speeds, color=PHASE_COLORS["compute"], linewidth=width)
+        ax.set(xlabel="worker", ylabel="samples/s", xlim=(-0.7, len(speeds) - 0.3), ylim=(0, 1.05 * most))
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+    each = f"{least:.4g} all" if math.isclose(least, most) else f"{least:.4g} to {most:.4g}"
+    drawn = [picture(f"Samples/s of each worker, {each}", 1.9, bars)]
+    return Card(f"{cluster.num_workers} workers", "Cluster", found, drawn)
+
+
+def of_policy(policy: Policy) -> Card:
+    """What it does, what it bounds, and what it can cope with."""
+    bound, size = policy.max_lead, policy.batch_size
+    free = bound is None or math.isinf(bound)
+    watches = f"loss and gradients, at least every {policy.observe_every} updates"
+    found = {
+        "in a line": summary(policy),
+        "bound": "none on a worker's lead"
+        if free
+        else f"at most {bound:g} clocks ahead of the slowest worker",
+        "workers may leave": "no" if policy.on_leave is None else "yes",
+        "watches": watches if policy.on_observation else None,
+        "batch sizes": None if size is None else f"set by the policy, {size} samples at first",
+    }
+    return Card(policy.name, "Policy", found)
+
+
+def of_problem(problem: Problem) -> Card:
+    """Sizes, and the optimum where it is known."""
+    count = sum(problem.tensor_sizes)
+    found = {
+        "samples": problem.num_samples,
+        "parameters": f"{count} in {len(problem.tensor_sizes)} tensors, {problem.parameter_bytes} bytes",
+        "least loss": None if problem.optimum is None else f"{problem.optimum:.4g}",
+    }
+    return Card(problem.name, "Problem", found)
+
+
+CARDS: Any = {Run: of_run, Trace: of_trace, Cluster: of_cluster, Policy: of_policy, Problem: of_problem}
+
+
+@styled
+def picture(label: str, height: float, draw: Callable[[Axes], object]) -> Picture:
+    """Returns what a function draws: the same bytes for the same picture.
+
+    SVG, with a path for each task, and PNG take several times as many bytes as WebP without loss.
+    """
+    figure, content = Figure(figsize=(WIDTH, height)), io.BytesIO()
+    draw(figure.subplots())
+    figure.savefig(content, format="webp", dpi=110, pil_kwargs={"lossless": True})  # small pixels have 110
+    return label, f"data:image/webp;base64,{base64.b64encode(content.getvalue()).decode()}"
+
+
+def spread(values: Sequence[float]) -> str:
+    """Returns the range of numbers.
+
+    >>> spread((1, 1)), spread((500, 1000))
+    ('1', '500 to 1000')
+    """
+    low, high = min(values), max(values)
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+def listed(events: Sequence[Any]) -> str | None:
+    """Returns the first few of some events, and how many more there are; None without any.
+
+    >>> listed([]), listed(range(11))
+    (None, '0; 1; 2; 3; 4; 5; 6; 7; 3 more')
+    """
+    more = [f"{len(events) - MOST} more"] * (len(events) > MOST)
+    return "; ".join([*map(str, events[:MOST]), *more]) or None
+
+
+def summary(policy: Policy) -> str | None:
+    """Returns the first line of the docstring of the function that makes a policy, if it can be found."""
+    name = policy.name.partition("(")[0]
+    own = getattr(policy.on_push, "__globals__", {})
+    maker = own.get(name) or getattr(policies, name, None)
+    doc = inspect.getdoc(maker) if callable(maker) else None  # of None, Python 3.13 has one
+    return doc.splitlines()[0] if doc else None
