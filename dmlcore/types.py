@@ -34,7 +34,7 @@ class Start(NamedTuple):
     Args:
         worker: that starts, 0-based.
         batch_size: samples in the task; None asks the load rule.
-        clock: number of the task; None: the one after the worker's last.
+        clock: number of the task; None: the worker's next. One that comes back may skip to where others are.
     """
 
     worker: int
@@ -60,14 +60,13 @@ class Decision(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What a server has seen of its training since it last looked; lists have an entry for each update since,
-    but those on a real clock that came before the server was restarted.
+    """What a server has seen of its training since it last looked, or was restarted.
 
     Args:
         update: updates made so far.
         time: seconds since the start of the run.
         loss: the problem's, of the newest parameters.
-        tasks: gradients in each update.
+        tasks: gradients in each update since; likewise the others.
         samples: samples in each update.
         squared_norms: |g|^2 of each update's weighted sum g of gradients.
         products: g . g' with the sum g' of the update before; 0 for the first of the run.
