@@ -1,21 +1,12 @@
-from dmlcore import engines as engines
-from dmlcore import problems as problems
-from dmlcore import theory as theory
-from dmlcore.cluster import Cluster as Cluster
-from dmlcore.cluster import faults as faults
-from dmlcore.cluster import presets as presets
+# ruff: noqa: I001 - names of one module stand on one line
+from dmlcore import engines as engines, problems as problems, theory as theory
+from dmlcore.cluster import Cluster as Cluster, faults as faults, presets as presets
 from dmlcore.engines import simulate as simulate
-from dmlcore.experiments.comparison import compare as compare
-from dmlcore.experiments.comparison import sweep as sweep
-from dmlcore.experiments.runs import Run as Run
-from dmlcore.experiments.runs import replay as replay
-from dmlcore.experiments.runs import replay_lanes as replay_lanes
-from dmlcore.experiments.runs import train as train
+from dmlcore.experiments.comparison import compare as compare, sweep as sweep
+from dmlcore.experiments.runs import Run as Run, replay as replay
+from dmlcore.experiments.runs import replay_lanes as replay_lanes, train as train
 from dmlcore.experiments.tuning import tune as tune
-from dmlcore.methods import codecs as codecs
-from dmlcore.methods import loads as loads
-from dmlcore.methods import policies as policies
-from dmlcore.methods import transport as transport
+from dmlcore.methods import codecs as codecs, loads as loads, policies as policies, transport as transport
 from dmlcore.methods.policies.a2s import a2s as a2s
 from dmlcore.methods.policies.adaptive_load import adaptive_load as adaptive_load
 from dmlcore.methods.policies.adaptive_sync import adaptive_sync as adaptive_sync
@@ -36,15 +27,11 @@ from dmlcore.methods.policies.ssp import ssp as ssp
 from dmlcore.methods.policies.sync_switch import sync_switch as sync_switch
 from dmlcore.problems.problem import Problem as Problem
 from dmlcore.reproduce import claims as claims
-from dmlcore.trace import Trace as Trace
-from dmlcore.trace import metrics as metrics
-from dmlcore.trace import perfetto as perfetto
+from dmlcore.trace import Trace as Trace, metrics as metrics, perfetto as perfetto
 from dmlcore.trace.calibration import calibrate as calibrate
 from dmlcore.trace.following import follow as follow
-from dmlcore.types import Method as Method
-from dmlcore.types import Policy as Policy
-from dmlcore.view import explorer as explorer
-from dmlcore.view import plot as plot
+from dmlcore.types import Method as Method, Policy as Policy
+from dmlcore.view import explorer as explorer, plot as plot
 from dmlcore.view.explorer import explore as explore
 
 __version__: str

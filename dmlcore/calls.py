@@ -10,7 +10,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from dmlcore import checks
 
-Makers = Mapping[str, Callable[..., Any]]
 Check = Callable[[str, Any], Any]  # name of an argument, value -> the value to use, or ValueError
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,10 +24,7 @@ def _bound(make: Callable[..., Any], checked: Mapping[str, Check], args: Any, kw
 
 
 def memoised(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorates a factory: checks its arguments, and returns the same object for the same arguments.
-
-    Args:
-        checked: for a parameter, its check, as for `named`.
+    """Decorates a factory: checks its arguments, as `named` does, and keeps what it makes of them.
 
     >>> @memoised(factor=checks.at_least(1))
     ... def shorter(factor):
@@ -55,14 +51,13 @@ def named(
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorates a factory: checks its arguments, and names what it returns by the call that makes it.
 
-    The call shows arguments in the order of `checked`, then in that of the signature, and omits those that
-    are equal to their defaults. What the factory returns is a named tuple with a field `name`.
+    The call shows arguments in the order of `checked`, then in that of the signature. What the factory
+    returns is a named tuple with a field `name`.
 
     Args:
         every: shows the arguments that are equal to their defaults, too.
         bare: shows the first argument without its name.
-        checked: for a parameter, a function of its name and its value that returns the value to use, or
-            raises ValueError.
+        checked: a `Check` of each parameter that needs one.
 
     >>> from dmlcore.types import Transport
     >>> @named(factor=checks.at_least(1))
@@ -99,7 +94,7 @@ def _text(value: Any) -> str:
     return getattr(value, "__name__", str(value)) if callable(value) else repr(value)
 
 
-def made(argument: str, text: Any, makers: Makers) -> Any:
+def made(argument: str, text: Any, makers: Mapping[str, Callable[..., Any]]) -> Any:
     """Returns what a call such as `"coded(push=qsgd(levels=4))"` makes; a bare name is a call, too.
 
     It is read, never run: only `makers` and literals may stand in it.

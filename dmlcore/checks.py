@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -20,6 +22,12 @@ def fail(name: str, given: Any, allowed: str) -> NoReturn:
     raise ValueError(f"{name}: got {given!r}, allowed is {allowed}")
 
 
+def _not_numeric(value: Any) -> bool:
+    """Whether it is text or a bool, also of NumPy or JAX, which `float` or `operator.index` may take."""
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    return isinstance(value, bool | str | bytes | bytearray) or kind in ("b", "S", "U")
+
+
 def integer(name: str, value: Any, *, low: int, high: int | None = None, why: str = "") -> int:
     """Returns `value` as an int if it is a whole number in [low, high].
 
@@ -31,10 +39,11 @@ def integer(name: str, value: Any, *, low: int, high: int | None = None, why: st
     """
     bound = f">= {low}" if high is None else f"from {low} to {high}"
     allowed = f"a whole number {bound}" + (f" ({why})" if why else "")
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    try:
+        number = int(operator.index(value))
+    except TypeError:
         fail(name, value, allowed)
-    number = int(value.__index__())
-    if number < low or (high is not None and number > high):
+    if _not_numeric(value) or number < low or (high is not None and number > high):
         fail(name, value, allowed)
     return number
 
@@ -48,18 +57,26 @@ def real(
     Traceback (most recent call last):
     ValueError: speed: got nan, allowed is a number > 0
     """
-    bounds = [f">= {low:g}"] * (low > -math.inf) + [f"> {above:g}"] * (above > -math.inf)
-    bounds += [f"<= {high:g}"] * (high < math.inf)
-    allowed = "a number" + (" " + " and ".join(bounds) if bounds else "")
+    limits = ((">=", low), (">", above), ("<=", high))
+    bounds = " and ".join(f"{sign} {limit:g}" for sign, limit in limits if math.isfinite(limit))
+    allowed = f"a number {bounds}".rstrip()
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         fail(name, value, allowed)
-    if not (low <= number <= high and number > above):
-        if number == -math.inf and low == above == -math.inf:
-            return number
+    if _not_numeric(value) or not (low <= number <= high and (number > above or above == -math.inf)):
         fail(name, value, allowed)
     return number
+
+
+positive = partial(real, above=0, high=1e300)
+"""Returns a value as a float if it is a finite number > 0."""
+
+not_negative = partial(real, low=0, high=1e300)
+"""Returns a value as a float if it is a finite number >= 0."""
+
+check_seed = partial(integer, low=0, high=MAX_SEED, why="32 bits")
+"""Returns a seed, which in JAX's keys would wrap around with more bits."""
 
 
 def choice(name: str, value: Any, table: Mapping[str, T]) -> T:
@@ -86,44 +103,38 @@ def check_kind(name: str, value: Any, kind: type) -> None:
         fail(name, value, f"a {kind.__name__}{hint}")
 
 
-def check_seed(name: str, value: Any) -> int:
-    """Returns `value` if it is a seed: a whole number of 32 bits, as more would wrap around in JAX's keys.
-
-    >>> check_seed("seed", 2**32)
-    Traceback (most recent call last):
-    ValueError: seed: got 4294967296, allowed is a whole number from 0 to 4294967295 (32 bits)
-    """
-    return integer(name, value, low=0, high=MAX_SEED, why="32 bits")
-
-
 def for_each(name: str, value: Any, num_workers: int) -> tuple[Any, ...]:
     """Returns one value for each worker, from one for all of them or one for each.
 
     >>> for_each("latency", 0.5, 3)
     (0.5, 0.5, 0.5)
     """
-    values = tuple(value) if isinstance(value, Iterable) else (value,) * num_workers
+    values = (value,) * num_workers if _single(value) else tuple(value)
     if len(values) != num_workers:
         fail(name, f"{len(values)} values", f"one number, or one for each of {num_workers} workers")
     return values
 
 
+def _single(value: Any) -> bool:
+    """Whether it has no elements to go through: a number, also as an array without axes, or text."""
+    return isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
+
+
+def listed(name: str, values: Any) -> list[Any]:
+    """Returns `values` as a list, if they are more than a single value or text."""
+    return fail(name, values, "several, such as a list or a range") if _single(values) else [*values]
+
+
 def several(name: str, values: Any) -> list[Any]:
     """Returns `values` as a list if there are some, all different."""
-    if not isinstance(values, Iterable):
-        fail(name, values, "several, such as a list or a range")
-    listed = [*values]
-    if not listed or len({*listed}) < len(listed):
+    found = listed(name, values)
+    if not found or len({*found}) < len(found):
         fail(name, values, "at least one, all different")
-    return listed
+    return found
 
 
 def at_least(low: int, *, infinite: bool = False) -> Callable[[str, Any], Any]:
-    """Returns a check for `calls.named`: a whole number >= `low`, or `math.inf` where that is allowed.
-
-    >>> at_least(1)("k", 3)
-    3
-    """
+    """Returns a check for `calls.named`: a whole number >= `low`, or `math.inf` where that is allowed."""
 
     def check(name: str, value: Any) -> Any:
         if infinite and value == math.inf:
@@ -134,31 +145,13 @@ def at_least(low: int, *, infinite: bool = False) -> Callable[[str, Any], Any]:
 
 
 def or_none(check: Callable[[str, Any], T]) -> Callable[[str, Any], T | None]:
-    """Returns a check for `calls.named` that also allows None.
-
-    >>> or_none(at_least(1))("k", None) is None
-    True
-    """
+    """Returns a check for `calls.named` that also allows None."""
     return lambda name, value: None if value is None else check(name, value)
 
 
 def one_of(*allowed: str) -> Callable[[str, Any], str]:
-    """Returns a check for `calls.named`: one of some names.
-
-    >>> one_of("none", "inverse")("damping", "inverse")
-    'inverse'
-    """
-    return lambda name, value: choice(name, value, {each: each for each in allowed})
-
-
-def positive(name: str, value: Any) -> float:
-    """Returns `value` as a float if it is a finite number > 0."""
-    return real(name, value, above=0, high=1e300)
-
-
-def not_negative(name: str, value: Any) -> float:
-    """Returns `value` as a float if it is a finite number >= 0."""
-    return real(name, value, low=0, high=1e300)
+    """Returns a check for `calls.named`: one of some names."""
+    return partial(choice, table={each: each for each in allowed})
 
 
 def boolean(name: str, value: Any) -> bool:

@@ -7,10 +7,7 @@ from typing import Any
 
 
 def html(item: Any) -> str:
-    """Returns an object as HTML, for its `_repr_html_`.
-
-    `dmlcore.view.show` is imported when first asked: the types that ask stand at the bottom of the package,
-    and a program without a notebook does not wait for pictures.
+    """Returns an object as HTML, for its `_repr_html_`; a program without a notebook imports no pictures.
 
     >>> from dmlcore.methods.policies import ssp
     >>> "at most 3 clocks ahead of the slowest" in html(ssp(3))

@@ -1,8 +1,4 @@
-"""The words that policies and engines speak: a push comes in, a decision goes out.
-
-Everything here is plain Python without JAX, so that one policy object drives the virtual clock, real threads
-and real clusters alike, and can be checked exhaustively.
-"""
+"""The words that policies and engines speak, in plain Python: a push comes in, a decision goes out."""
 
 from __future__ import annotations
 
@@ -38,8 +34,7 @@ class Start(NamedTuple):
     Args:
         worker: that starts, 0-based.
         batch_size: samples in the task; None asks the load rule.
-        clock: number of the task; None: the one after the worker's last. A worker that comes back is sent
-            ahead to where the others are.
+        clock: number of the task; None: the worker's next. One that comes back may skip to where others are.
     """
 
     worker: int
@@ -65,14 +60,13 @@ class Decision(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What a server has seen of its training since it last looked; lists have an entry for each update since,
-    but those on a real clock that came before the server was restarted.
+    """What a server has seen of its training since it last looked, or was restarted.
 
     Args:
         update: updates made so far.
         time: seconds since the start of the run.
         loss: the problem's, of the newest parameters.
-        tasks: gradients in each update.
+        tasks: gradients in each update since; likewise the others.
         samples: samples in each update.
         squared_norms: |g|^2 of each update's weighted sum g of gradients.
         products: g . g' with the sum g' of the update before; 0 for the first of the run.
@@ -88,25 +82,15 @@ class Observation(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a timeline has come, told to what trains along it while it is made.
+    """How far a timeline has come, told to what trains along it while it is made."""
 
-    Args:
-        time: seconds since the start of the run.
-        num_updates: made so far.
-        record: tasks that arrived or were cut, each a `dmlcore.trace.record.Task`; it only grows.
-        landed: (row of the record, update, weight) of those applied, update by update; it only grows.
-        live: versions that tasks still read which are not applied yet, and the newest.
-        looked: updates made at the last look.
-        life: how often the server has gone back to a checkpoint; what it lost, it has never trained.
-    """
-
-    time: float
-    num_updates: int
-    record: Any
-    landed: Sequence[tuple[int, int, float]]
-    live: Collection[int]
-    looked: int = 0
-    life: int = 0
+    time: float  # seconds since the start of the run
+    num_updates: int  # made so far
+    record: Any  # each `dmlcore.trace.record.Task` that arrived or was cut; it only grows
+    landed: Sequence[tuple[int, int, float]]  # row of the record, update, weight of those applied; only grows
+    live: Collection[int]  # versions that tasks still read which are not applied yet, and the newest
+    looked: int = 0  # updates made at the last look
+    life: int = 0  # how often the server has gone back to a checkpoint; what it lost, it has never trained
 
 
 Watch = Callable[[Progress], Observation]
@@ -116,20 +100,18 @@ class Policy(NamedTuple):
     """A server's rule: which workers wait, what forms an update, which workers start when.
 
     Every worker starts its clock 0 on version 0 at time 0; from then on only decisions start work. The state
-    belongs to the engine and may be updated in place. It must follow from the calls alone: an engine that
-    restarts from a checkpoint makes the same calls again.
+    may be updated in place, and must follow from the calls alone: an engine that restarts makes them again.
 
     Args:
         name: the call that makes this policy, such as `ssp(staleness=3)`.
         init: number of workers -> state. Raises ValueError where the policy cannot run on so many.
         on_push: state, push -> state, decision.
         max_lead: the most clocks by which a worker may lead the slowest, where the policy bounds it.
-        on_leave: state, worker, time -> state, decision, when a worker is gone: its task in flight is lost,
-            what it has pushed stays. None: the policy runs only where no worker leaves.
+        on_leave: state, worker, time -> state, decision, when a worker is gone, and its task in flight lost.
+            None: the policy runs only where no worker leaves.
         on_join: state, worker, time -> state, decision, when it is back, without a copy.
         on_observation: state, observation -> state, for a policy that watches losses or gradients: at the
-            start, after updates 1, 2, 4, 8, ..., and then after every `observe_every`-th, once all is decided
-            that follows from them.
+            start, after updates 1, 2, 4, 8, ..., then after every `observe_every`-th, and their decisions.
         observe_every: most updates between two observations.
         batch_size: samples of every worker's first task, for a policy that sizes all tasks: no load rule is
             asked or told. None asks the load rule.
@@ -138,9 +120,8 @@ class Policy(NamedTuple):
             parameters. For policies with `keep_copy`.
         keep_copy: copy_clock, clock -> whether a worker that has computed begins task `clock` on the copy
             that it has pulled, plus its own updates since (read-my-writes), each with the weight that it was
-            told. It is the worker's side of the policy: asked without the server, which knows the answer when
-            the push arrives. Then `on_push` must not start the worker, and must apply the push with that
-            weight. None: every task pulls.
+            told. The worker asks, without the server, whose `on_push` then must not start the worker, and
+            must apply the push with that weight. None: every task pulls.
     """
 
     name: str
@@ -168,8 +149,7 @@ class Load(NamedTuple):
 
     Args:
         name: the call that makes this rule.
-        init: number of workers, total batch of all workers -> state. Raises ValueError where the rule cannot
-            share out so much over so many.
+        init: number of workers, total batch of all workers -> state, or ValueError where that cannot be.
         size: state, worker -> samples; asked when a task starts.
         observe: state, push -> state, before the policy decides about it; None where sizes never change.
         on_leave: state, worker -> state, when a worker is gone, before the policy decides; None: not told.
@@ -190,15 +170,14 @@ class Load(NamedTuple):
 class Codec(NamedTuple):
     """How arrays are rounded on their way, and how many bytes they then are.
 
-    Pure functions on explicit state: `dmlcore.methods.codecs.transmit` composes them, also inside compiled
-    loops. Memory is one pytree for both ends of a link, since what the receiver remembers, the sender knows.
+    Pure functions, which `dmlcore.methods.codecs.transmit` composes, also inside compiled loops. Memory is
+    one pytree for both ends of a link, since what the receiver remembers, the sender knows.
 
     Args:
         name: the call that makes this codec, such as `affine(bits=8)`, by which traces know it.
         num_bytes: number of values of each tensor -> bytes that travel.
         init: a tree like what is sent -> memory; () where there is none.
-        encode: random key, memory, tree -> message, next memory. Codecs that draw nothing take any key, None
-            too.
+        encode: random key, memory, tree -> message, next memory. The key may be None where nothing is drawn.
         decode: message, memory as it was before the message -> tree.
     """
 

@@ -2,13 +2,16 @@
 
 import ast
 import importlib.util
+import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import dmlcore as dml
 from dmlcore.reproduce.command import TOUR
 from dmlcore.reproduce.papers import PAPERS
 
@@ -72,6 +75,43 @@ def test_imports_run_one_way():
             if not LEVEL.get(other, 99) < LEVEL.get(own, -1):
                 wrong.append(f"{path.relative_to(ROOT)} imports {other}")
     assert not wrong, "see LAYERS; a new module needs a place there"
+
+
+TEXTS = sorted(
+    path
+    for pattern in ("*.md", "docs/*.md", "notebooks/*.ipynb", "dmlcore/**/*.py", "benchmarks/*.py")
+    for path in ROOT.glob(pattern)
+)
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_that_texts_use_are_public(path):
+    """`dml.problems.lasso` in a page, a notebook or a docstring is something that a reader can call."""
+    for first, rest in {
+        *re.findall(r"\bdml\.([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*)", path.read_text(encoding="utf-8"))
+    }:
+        assert first in dml.__all__, f"dml.{first} is not in dmlcore/__init__.pyi"
+        found = getattr(dml, first)
+        for name in rest.split(".")[1:]:
+            if not inspect.ismodule(found):
+                break
+            assert hasattr(found, name), f"there is no dml.{first}{rest}"
+            found = getattr(found, name)
+
+
+def test_every_policy_is_public():
+    assert {*dml.policies.__all__} - {*dml.__all__} == {"ALL_POLICIES"}
+
+
+@pytest.mark.parametrize("name", dml.__all__)
+def test_public_names_are_documented_and_return_what_is_public(name):
+    found = getattr(dml, name)
+    assert found.__doc__
+    returned = getattr(found, "__annotations__", {}).get("return")
+    kind = vars(sys.modules[found.__module__]).get(returned, returned) if returned else None
+    if inspect.isclass(kind) and kind.__module__.startswith("dmlcore"):
+        homes = [dml, *filter(inspect.ismodule, (getattr(dml, name) for name in dml.__all__))]
+        assert any(kind.__name__ in vars(home).get("__all__", ()) for home in homes)
 
 
 def test_command_line_starts_without_numerics():

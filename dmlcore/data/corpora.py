@@ -29,9 +29,8 @@ class Corpus:
     topics: np.ndarray | None = None
 
     def __repr__(self) -> str:
-        return (
-            f"Corpus({self.num_documents} documents, {len(self.vocabulary)} words, {len(self.word)} tokens)"
-        )
+        sizes = self.num_documents, len(self.vocabulary), len(self.word)
+        return "Corpus({} documents, {} words, {} tokens)".format(*sizes)
 
 
 def read_bag_of_words(docword: str | Path, vocab: str | Path) -> Corpus:

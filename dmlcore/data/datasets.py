@@ -1,4 +1,8 @@
-"""The datasets: each a function without arguments that returns arrays."""
+"""The datasets: each a function without arguments that returns arrays.
+
+Those of files raise ValueError where one is damaged, and ConnectionError where one is neither here nor can it
+be downloaded.
+"""
 
 from __future__ import annotations
 
@@ -62,14 +66,7 @@ class Ratings(NamedTuple):
 
 
 def obtain(name: str) -> None:
-    """Makes sure that the files of a data set are here and whole, downloading them if need be.
-
-    Args:
-        name: of the function that reads it.
-
-    Raises:
-        ValueError: a file is damaged, or there is nothing to fetch under this name.
-        ConnectionError: a file is neither here nor can it be downloaded.
+    """Makes sure that the files of a data set are here and whole, by the name of the function that reads it.
 
     >>> obtain("mnits")
     Traceback (most recent call last):
@@ -79,9 +76,7 @@ def obtain(name: str) -> None:
 
 
 def digits() -> Labelled:
-    """Handwritten digits of 8 x 8 pixels that come with scikit-learn: no file, no network.
-
-    The split is fixed: 1437 training and 360 test samples, every class in the same share.
+    """Handwritten digits of 8 x 8 pixels that come with scikit-learn, in a fixed, stratified split.
 
     Returns:
         Inputs (N, 64), float64 in 0..1; labels (N,), int64 in 0..9.
@@ -106,10 +101,6 @@ def mnist() -> Labelled:
     Returns:
         Inputs (N, 28, 28), uint8 in 0..255; labels (N,), uint8 in 0..9.
 
-    Raises:
-        ValueError: a file is damaged.
-        ConnectionError: a file is neither here nor can it be downloaded.
-
     >>> mnist().train_inputs.shape  # doctest: +SKIP
     (60000, 28, 28)
 
@@ -123,10 +114,6 @@ def cifar10() -> Labelled:
 
     Returns:
         Inputs (N, 32, 32, 3), uint8 in 0..255; labels (N,), uint8 in 0..9.
-
-    Raises:
-        ValueError: a file is damaged.
-        ConnectionError: a file is neither here nor can it be downloaded.
 
     >>> cifar10().test_inputs.shape  # doctest: +SKIP
     (10000, 32, 32, 3)
@@ -145,10 +132,6 @@ def movielens_small() -> Ratings:
 
     Returns:
         Users and items (N,), int64; ratings (N,), float64 in 0.5, 1, ..., 5.
-
-    Raises:
-        ValueError: the file is damaged.
-        ConnectionError: the file is neither here nor can it be downloaded.
 
     >>> movielens_small().rating.mean().round(2)  # doctest: +SKIP
     3.5

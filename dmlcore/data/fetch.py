@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import pooch
 
-SILENCE_SECONDS = 20.0
-"""An address that neither connects nor sends anything for this long is given up."""
+SILENCE_SECONDS = 20.0  # an address that neither connects nor sends anything for this long is given up
 
 
 class Source(NamedTuple):
@@ -27,12 +26,7 @@ class Source(NamedTuple):
 
 
 def fetch(source: Source) -> dict[str, Path]:
-    """Returns the path of each file of a dataset by name, downloading what is nowhere on this machine.
-
-    Raises:
-        ValueError: a file is there but damaged; the message says which and what to do.
-        ConnectionError: a file is not there and cannot be downloaded.
-    """
+    """Returns the path of each file of a dataset by name, downloading what is nowhere on this machine."""
     cache = Path(pooch.os_cache("dmlcore"))
     own = os.environ.get("DMLCORE_DATA", "")
     for place in [Path(own).expanduser()] * bool(own) + [cache]:
@@ -56,11 +50,7 @@ def check(paths: Mapping[str, Path], sha256: Mapping[str, str]) -> None:
 
 
 def download(source: Source, cache: Path) -> None:
-    """Puts the files of `source` below `cache`: all of them, complete and checked, or none.
-
-    Raises:
-        ConnectionError: no address delivered the files; each is named with the reason.
-    """
+    """Puts the files of `source` below `cache`: all of them, complete and checked, or none."""
     reasons = []
     for url in source.urls:
         try:

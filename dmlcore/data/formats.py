@@ -1,4 +1,4 @@
-"""Readers of the file formats: from bytes or a path to arrays, with no opinion on where a file comes from."""
+"""Readers of the file formats: from bytes or a path to arrays; ValueError where it is something else."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-CIFAR_RECORD = 1 + 3 * 32 * 32
-"""Bytes of one CIFAR-10 record: the label, then the red, green and blue planes of 32 x 32 pixels."""
+CIFAR_RECORD = 1 + 3 * 32 * 32  # bytes: the label, then the red, green and blue planes of 32 x 32 pixels
 
 
 def parse_idx(content: bytes, name: str = "IDX data") -> np.ndarray:
     """Reads the IDX format of unsigned bytes: two zero bytes, type 8, number of axes, axes, then the values.
-
-    Raises:
-        ValueError: not IDX of unsigned bytes, or more or fewer values than the header states.
 
     >>> parse_idx(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]))
     array([7, 8, 9], dtype=uint8)
@@ -39,7 +35,7 @@ def parse_idx(content: bytes, name: str = "IDX data") -> np.ndarray:
 
 
 def decompressed(path: Path) -> bytes:
-    """Returns the content of a file that is compressed with gzip; raises ValueError where it is damaged."""
+    """Returns the content of a file that is compressed with gzip."""
     try:
         return gzip.decompress(path.read_bytes())
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -47,15 +43,12 @@ def decompressed(path: Path) -> bytes:
 
 
 def read_idx(path: Path) -> np.ndarray:
-    """Reads an IDX file that is compressed with gzip; raises ValueError where it is damaged."""
+    """Reads an IDX file that is compressed with gzip."""
     return parse_idx(decompressed(path), str(path))
 
 
 def parse_cifar(content: bytes, name: str = "CIFAR-10 data") -> tuple[np.ndarray, np.ndarray]:
     """Reads records of the binary version of CIFAR-10: images (N, 32, 32, 3), labels (N,) in 0..9, uint8.
-
-    Raises:
-        ValueError: the length is not a multiple of a record's, or a label is above 9.
 
     >>> images, labels = parse_cifar(bytes([3] + [255] * 1024 + [0] * 2048))
     >>> images.shape, images[0, 0, 0], labels
@@ -74,11 +67,7 @@ def parse_cifar(content: bytes, name: str = "CIFAR-10 data") -> tuple[np.ndarray
 
 
 def read_ratings(path: Path) -> pd.DataFrame:
-    """Reads userId, movieId (int64) and rating (float64, stars) of a MovieLens CSV file, row by row.
-
-    Raises:
-        ValueError: other columns, cells that are not numbers, or ratings outside 0.5 to 5 stars.
-    """
+    """Reads userId, movieId (int64) and rating (float64, 0.5 to 5 stars) of a MovieLens CSV file."""
     columns = {"userId": "int64", "movieId": "int64", "rating": "float64"}
     try:
         table = pd.read_csv(path, usecols=list(columns), dtype=columns)[list(columns)]

@@ -126,7 +126,8 @@ class RunSpec:
         parameter_bytes = checks.integer("parameter_bytes", parameter_bytes, low=0)
         if tensor_sizes is None:
             tensor_sizes = [-(-parameter_bytes // 4)]
-        sizes = tuple(checks.integer("tensor_sizes", size, low=0) for size in tensor_sizes)
+        listed = checks.listed("tensor_sizes", tensor_sizes)
+        sizes = tuple(checks.integer("tensor_sizes", size, low=0) for size in listed)
         batch_size = checks.integer("batch_size", batch_size, low=1)
         load, transport = resolve_load(load), resolve_transport(transport)
         compensation = checks.real("compensation", compensation, low=0, high=1e300)

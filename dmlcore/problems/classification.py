@@ -32,19 +32,9 @@ def classification(
 ) -> Problem:
     """A classifier trained on cross-entropy: losses_i = logsumexp(z_i) - z_i[label_i] + penalty, z = logits.
 
-    Args:
-        name: what plots and traces call it.
-        init: random key -> parameters.
-        logits: parameters, inputs (B, ...) -> scores (B, classes).
-        data: training and test samples.
-        dtype: in what type inputs are kept; uint8 images take a quarter of the memory.
-        eval_samples: `evaluate` looks at the first so many of each part; None at all.
-        penalty: parameters -> what is added to every loss.
-        optimum: the least attainable loss, where it is known.
-
-    Returns:
-        The problem. Batches are dicts of `inputs` (B, ...) and `labels` (B,). Metrics: `loss` on training
-        samples, `test_loss`, and `accuracy`, the share of test samples that is classified right.
+    `logits` maps parameters and inputs (B, ...) to scores (B, classes); inputs are kept as `dtype`. Batches
+    are dicts of `inputs` and `labels` (B,). Metrics, on the first `eval_samples` of each part: `loss` on
+    training samples, `test_loss`, and `accuracy`, the share of test samples that is classified right.
     """
     train = {"inputs": frozen(data.train_inputs, dtype), "labels": frozen(data.train_labels, np.int32)}
     test = {"inputs": frozen(data.test_inputs, dtype), "labels": frozen(data.test_labels, np.int32)}
@@ -55,7 +45,6 @@ def classification(
         return losses + penalty(params), scores.argmax(-1) == batch["labels"]
 
     def judge_in_chunks(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
-        """Means of losses and of right answers."""
         one = jax.tree.map(lambda rows: rows[:, None], batch)
         losses, right = jax.lax.map(lambda sample: judge(params, sample), one, batch_size=CHUNK)
         return losses.mean(), right.mean()
@@ -79,15 +68,10 @@ def classification(
 def network(
     build: Callable[[nnx.Rngs], nnx.Module],
 ) -> tuple[Callable[[jax.Array], Params], Callable[[Params, jax.Array], jax.Array]]:
-    """Turns a flax network into pure functions.
+    """Returns a flax network as pure functions: random key -> parameters; parameters, inputs -> outputs.
 
-    The module is split once here: merging it with parameters inside a compiled function costs nothing when
-    that runs. Kernels start uniform with variance 1 / (inputs of a unit), biases at 0.
-
-    Returns:
-        init: random key -> parameters as nested dicts of arrays; apply: parameters, inputs -> outputs.
-
-    Reference: LeCun, Bottou, Orr and Müller, Efficient BackProp, 1998, section 4.6.
+    Kernels start uniform with variance 1 / (inputs of a unit), biases at 0: LeCun, Bottou, Orr and Müller,
+    Efficient BackProp, 1998, section 4.6.
     """
     graph, state = nnx.split(nnx.eval_shape(lambda: build(nnx.Rngs(0))))
     shapes, tree = jax.tree.flatten(nnx.to_pure_dict(state))
@@ -106,9 +90,3 @@ def network(
         return nnx.merge(graph, params)(inputs)
 
     return init, apply
-
-
-def standardised(images: jax.Array, mean: float, deviation: float, dtype: str) -> jax.Array:
-    """Returns uint8 images as floating numbers, (images / 255 - mean) / deviation."""
-    scale = 1 / (255 * deviation)
-    return images.astype(jnp.dtype(dtype)) * scale - mean / deviation

@@ -64,8 +64,7 @@ def logistic_regression(l2: float = 1e-3, dtype: str = "float32") -> Problem:
         dtype: "float32", or "float64" where JAX has 64 bits switched on.
 
     Returns:
-        The problem, 650 parameters; `optimum` is found by scikit-learn in float64, and None for l2 = 0, where
-        the infimum 0 is not attained: the classes are separable.
+        The problem, 650 parameters; `optimum` is scikit-learn's in float64; None for l2 = 0: not attained.
 
     Raises:
         ValueError: an argument outside its range.
@@ -84,10 +83,9 @@ def logistic_regression(l2: float = 1e-3, dtype: str = "float32") -> Problem:
     def penalty(params: Params) -> jax.Array:
         return l2 / 2 * sum((leaf**2).sum() for leaf in jax.tree.leaves(params))
 
-    optimum = _least_loss(digits, l2) if l2 > 0 else None
-    return classification(
-        "logistic_regression", init, logits, digits, dtype=dtype, penalty=penalty, optimum=optimum
-    )
+    best = _least_loss(digits, l2) if l2 > 0 else None
+    name = "logistic_regression"
+    return classification(name, init, logits, digits, dtype=dtype, penalty=penalty, optimum=best)
 
 
 def _least_loss(digits: data.Labelled, l2: float) -> float:

@@ -11,12 +11,9 @@ from dmlcore import data
 from dmlcore.calls import memoised
 from dmlcore.checks import at_least
 
-from .classification import classification, network, standardised
-from .layers import conv, dense, pooled_relu
+from .classification import classification, network
+from .layers import conv, dense, pooled_relu, standardised
 from .problem import Problem, floating
-
-MNIST_EVAL, CIFAR10_EVAL = 5000, 1000
-"""Images of each part that an evaluation looks at: about a second on two cores."""
 
 
 class LeNet(nnx.Module):
@@ -55,12 +52,12 @@ class ThreeConvolutions(nnx.Module):
 
 
 @memoised(dtype=floating, eval_samples=at_least(1))
-def mnist_lenet(dtype: str = "float32", eval_samples: int = MNIST_EVAL) -> Problem:
+def mnist_lenet(dtype: str = "float32", eval_samples: int = 5000) -> Problem:
     """LeNet on MNIST: 44,426 parameters, 60,000 training images.
 
     Args:
         dtype: "float32", or "float64" where JAX has 64 bits switched on.
-        eval_samples: it is evaluated on the first so many training and test images.
+        eval_samples: it is evaluated on the first so many training and test images: in a second on two cores.
 
     Raises:
         ValueError: an argument outside its range, or a damaged file of the data.
@@ -75,7 +72,7 @@ def mnist_lenet(dtype: str = "float32", eval_samples: int = MNIST_EVAL) -> Probl
 
 
 @memoised(dtype=floating, eval_samples=at_least(1))
-def cifar10_cnn(dtype: str = "float32", eval_samples: int = CIFAR10_EVAL) -> Problem:
+def cifar10_cnn(dtype: str = "float32", eval_samples: int = 1000) -> Problem:
     """Three convolutions and a dense layer on CIFAR-10: 89,578 parameters, 50,000 training images.
 
     Args and errors are those of `mnist_lenet`.

@@ -17,15 +17,9 @@ from dmlcore.data import Corpus
 from .problem import Batch, Params, Problem, frozen
 from .topics import bars
 
-MOST_TOPICS = 2**15 - 1
-"""As many as 16 bits tell apart."""
-
-TOGETHER = 64
-"""Documents that are evaluated at a time."""
-
 
 @memoised(
-    num_topics=partial(checks.integer, low=2, high=MOST_TOPICS),
+    num_topics=partial(checks.integer, low=2, high=2**15 - 1),
     alpha=partial(real, above=0, high=1e6),
     beta=partial(real, above=0, high=1e6),
 )
@@ -45,13 +39,12 @@ def lda(
 
         (n_wk + beta) / (n_k + V beta) * (n_dk + alpha),
 
-    where n counts the other tokens of the word w, of the document d, and all of topic k. The task sees its
-    own moves at once, and those of others as far as they are in its view. Word-topic counts are
-    shared and travel; the topic of a token stays with the owner of its document, and n_dk follows from it.
+    where n counts the other tokens of the word w, of the document d, and all of topic k, moved by the task
+    itself or in its view. Word-topic counts are shared and travel; the topic of a token stays with the owner
+    of its document, and n_dk follows from it.
 
     Guarantee: n_wk are the counts of the tokens' topics in every version and every view, under every policy,
-    fault and engine, so they sum to the number of tokens and none is negative; the optimizer is
-    `optax.identity()`.
+    fault and engine. The optimizer is `optax.identity()`.
 
     Args:
         corpus: documents, such as `read_bag_of_words` of `dmlcore.data` returns. Default: `bars`.
@@ -64,8 +57,7 @@ def lda(
 
     Returns:
         The problem. Batches are dicts of `length` (B,) and `words` (B, L), filled up to the longest document;
-        parameters are the counts `word_topic` (V, K), their sums `total` (K,), and `topic` of each token
-        (D, L).
+        parameters are the counts `word_topic` (V, K), their sums `total` (K,), and each `topic` (D, L).
         Metrics: `loss`, the negative log likelihood in nats per token of the training documents, under the
         estimates of `topics_of` and of each document's topics; and `perplexity`, exp(loss).
 
@@ -141,18 +133,10 @@ def lda(
             return (jnp.log(shares / shares.sum() @ topics[:, words]) * there).sum()
 
         documents = eval_data["words"], eval_data["length"], params["topic"].astype(jnp.int32)
-        loss = -jax.lax.map(log_likelihood, documents, batch_size=TOGETHER).sum() / len(corpus.word)
+        loss = -jax.lax.map(log_likelihood, documents, batch_size=64).sum() / len(corpus.word)
         return {"loss": loss, "perplexity": jnp.exp(loss)}
 
-    return Problem(
-        name="lda",
-        init=init,
-        data=data,
-        evaluate=evaluate,
-        eval_data=data,
-        update=update,
-        local=("topic",),
-    )
+    return Problem("lda", init, data, evaluate, data, update=update, local=("topic",))
 
 
 def topics_of(params: Params, beta: float = 0.1) -> jax.Array:

@@ -33,10 +33,9 @@ def linear_regression(
     """Least squares on generated data: losses_i = (<x_i, w> - y_i)^2 / 2.
 
     x is uniform on {1, ..., 10}^d, the true w uniform on {1, ..., 100}^d, y ~ N(<x, w>, noise^2). The factor
-    1/2 is meant: the published step size 5e-4 only converges with it, since the largest curvature, the top
-    eigenvalue of x'x / N, is about 3,030 for d = 100 (without the 1/2 it would be twice that). The smallest
-    is about 5, so the plain problem is badly conditioned; standardised it is not. It starts from zero,
-    whatever the key.
+    1/2 is meant: the published step size 5e-4 only converges with it, since curvatures, the eigenvalues of
+    x'x / N, go up to about 3,030 for d = 100. The smallest is about 5, so the plain problem is badly
+    conditioned; standardised it is not. It starts from zero, whatever the key.
 
     Args:
         num_samples: N, m in the paper, >= 2.
@@ -73,15 +72,11 @@ def linear_regression(
     def losses(params: Params, batch: Batch) -> jax.Array:
         return (batch["x"] @ params["weights"] - batch["y"]) ** 2 / 2
 
+    def evaluate(params: Params, eval_data: Batch) -> dict[str, jax.Array]:
+        return {"loss": losses(params, eval_data).mean()}
+
     # The rounded data define the problem, so its optimum is theirs.
     x, y = (data[name].astype(float) for name in "xy")
     residuals = x @ np.linalg.lstsq(x, y)[0] - y
-    return Problem(
-        name="linear_regression",
-        init=init,
-        losses=losses,
-        data=data,
-        evaluate=lambda params, eval_data: {"loss": losses(params, eval_data).mean()},
-        eval_data=data,
-        optimum=float((residuals**2).mean() / 2),
-    )
+    optimum = float((residuals**2).mean() / 2)
+    return Problem("linear_regression", init, data, evaluate, data, optimum, losses=losses)

@@ -16,12 +16,6 @@ from dmlcore.data import Ratings, movielens_small
 
 from .problem import Batch, Params, Problem, floating, frozen
 
-HELD_OUT = 0.1
-"""Share of the ratings that is kept for the test."""
-
-START = 0.1
-"""Standard deviation of the first predictions, as a share of the ratings'."""
-
 
 @memoised(
     num_users=at_least(1),
@@ -48,9 +42,8 @@ def matrix_factorization(
     """Low-rank factorization of observed ratings D_ij by squared loss.
 
     losses_(ij) = (<L_i, R_j> - D_ij)^2 + l2 (||L_i||^2 + ||R_j||^2), a sample being one observed rating. A
-    tenth of the ratings, drawn at random, is held out. Parameters start uniform on [-a, a), where a is such
-    that predictions have a tenth of the ratings' standard deviation sd: a^2 = 0.3 sd / sqrt(rank). (Ho et al.
-    start from a = 1.)
+    tenth of the ratings, drawn at random, is held out. Parameters start uniform on [-a, a), where predictions
+    have a tenth of the ratings' standard deviation sd: a^2 = 0.3 sd / sqrt(rank); a = 1 in the paper.
 
     Generated ratings are <L*_i, R*_j> / sqrt(rank) + noise, all standard normal, so their variance is
     1 + noise^2. MovieLens ratings (610 users, 9,724 items, 100,836 ratings) are centred by the mean of the
@@ -95,7 +88,7 @@ def matrix_factorization(
     else:
         ratings = _generate(rng, num_users, num_items, rank, noise, density)
     order = rng.permutation(len(ratings.rating))
-    split = round(HELD_OUT * len(order))
+    split = round(0.1 * len(order))
     centre = ratings.rating[order[split:]].mean() if source == "movielens" else 0.0
 
     def part(rows: np.ndarray) -> Batch:
@@ -106,7 +99,7 @@ def matrix_factorization(
         }
 
     train, test = part(order[split:]), part(order[:split])
-    bound = float(np.sqrt(3 * START * train["rating"].std() / np.sqrt(rank)))
+    bound = float(np.sqrt(3 * 0.1 * train["rating"].std() / np.sqrt(rank)))
 
     def init(key: jax.Array) -> Params:
         left, right = jax.random.split(key)
@@ -125,19 +118,11 @@ def matrix_factorization(
         return squared + l2 * penalty
 
     def evaluate(params: Params, eval_data: dict[str, Batch]) -> dict[str, jax.Array]:
-        return {
-            "loss": losses(params, eval_data["train"]).mean(),
-            "test_rmse": jnp.sqrt(errors(params, eval_data["test"])[0].mean()),
-        }
+        test_rmse = jnp.sqrt(errors(params, eval_data["test"])[0].mean())
+        return {"loss": losses(params, eval_data["train"]).mean(), "test_rmse": test_rmse}
 
-    return Problem(
-        name="matrix_factorization",
-        init=init,
-        losses=losses,
-        data=train,
-        evaluate=evaluate,
-        eval_data={"train": train, "test": test},
-    )
+    both = {"train": train, "test": test}
+    return Problem("matrix_factorization", init, train, evaluate, both, losses=losses)
 
 
 def _generate(

@@ -97,11 +97,7 @@ class Problem:
 
     @functools.cached_property
     def shapes(self) -> Params:
-        """The parameters as shapes and types.
-
-        Raises:
-            ValueError: one that should be local is not there, or has not one row for each sample.
-        """
+        """The parameters as shapes and types; ValueError where a local one has not a row for each sample."""
         shapes = jax.eval_shape(self.init, jax.random.key(0))
         for name in self.local:
             there = shapes.get(name) if isinstance(shapes, dict) else None
@@ -141,8 +137,6 @@ class Problem:
 
 def floating(name: str, dtype: Any) -> str:
     """Returns `dtype` if it is one that problems come in and JAX can hold now: a check for `memoised`.
-
-    float64 is for tests of exactness; JAX holds it only where 64 bits are switched on.
 
     >>> floating("dtype", "float16")
     Traceback (most recent call last):

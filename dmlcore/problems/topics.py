@@ -27,8 +27,8 @@ def bars(
 ) -> Corpus:
     """Generated documents whose topics are bars: the rows and columns of a square of words.
 
-    Words are the cells of the square. A topic is uniform on a row or a column; a document draws its shares of
-    topics from a Dirichlet distribution, and for each token a topic, and a word of that.
+    A topic is uniform on a row or a column of the square, whose cells are the words; a document draws shares
+    of topics from a Dirichlet distribution, and for each token a topic, and a word of that.
 
     Args:
         num_documents: D, >= 1.
@@ -46,8 +46,7 @@ def bars(
     >>> bars()
     Corpus(400 documents, 25 words, 40000 tokens)
 
-    Reference: Griffiths and Steyvers 2004, "Finding scientific topics", PNAS 101; they have 2,000 documents
-    and alpha = 1.
+    Reference: Griffiths and Steyvers 2004, PNAS 101; they have 2,000 documents and alpha = 1.
     """
     rng = np.random.default_rng(seed)
     row, column = np.divmod(np.arange(side**2), side)
@@ -59,13 +58,8 @@ def bars(
     words = np.where(drawn < side, drawn * side + place, place * side + drawn - side)
     document = np.repeat(np.arange(num_documents), document_length)
     vocabulary = tuple(f"row {r}, column {c}" for r, c in zip(row, column, strict=True))
-    return Corpus(
-        frozen(document, np.int64),
-        frozen(words.ravel(), np.int64),
-        num_documents,
-        vocabulary,
-        frozen(topics, np.float64),
-    )
+    tokens = frozen(document, np.int64), frozen(words.ravel(), np.int64)
+    return Corpus(*tokens, num_documents, vocabulary, frozen(topics, np.float64))
 
 
 def match_topics(found: np.ndarray, true: np.ndarray) -> tuple[np.ndarray, float]:

@@ -1,13 +1,11 @@
 """What can be computed about a method before it runs: order statistics, error bounds, schedules."""
 
 from dmlcore.theory.bound import Constants, decay, floor
-from dmlcore.theory.order_statistics import kth_of, mean_round
 from dmlcore.theory.parallelism import parallel_coordinates
 from dmlcore.theory.response import LAWS, Response, erlang, exponential, fit_response, shifted
-from dmlcore.theory.rounds import round_speedup
-from dmlcore.theory.schedule import Account, Phase, Schedule, fixed_schedule, greedy_schedule
+from dmlcore.theory.rounds import kth_of, mean_round, round_speedup
+from dmlcore.theory.schedule import Account, Phase, Schedule, fixed_schedule, greedy_schedule, switching_times
 from dmlcore.theory.stale_synchronous import most_out_of_turn, regret_bound, regret_rates
-from dmlcore.theory.switching import switching_times
 
 __all__ = [
     "LAWS",

@@ -21,11 +21,12 @@ class Constants(NamedTuple):
     def checked(self) -> Constants:
         """Returns these constants; raises ValueError where one is out of range."""
         for name, value in zip(self._fields[:3], self[:3], strict=True):
-            checks.real(name, value, above=0, high=1e300)
-        checks.real("gradient_variance", self.gradient_variance, low=0, high=1e300)
+            checks.positive(name, value)
+        checks.not_negative("gradient_variance", self.gradient_variance)
         if self.learning_rate * self.strong_convexity >= 1:
-            allowed = f"< {1 / self.strong_convexity:g}, which is 1 / c"
-            checks.fail("learning_rate", self.learning_rate, allowed)
+            checks.fail(
+                "learning_rate", self.learning_rate, f"< {1 / self.strong_convexity:g}, which is 1 / c"
+            )
         return self
 
 

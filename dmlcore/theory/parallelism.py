@@ -11,9 +11,8 @@ from dmlcore import checks
 def parallel_coordinates(features: npt.ArrayLike) -> float:
     """Returns d / rho(X'X): so many coordinates may be updated at once, each as if it were alone.
 
-    Where all of the d columns of X are orthogonal it is d, where they are the same it is 1. It holds for
-    coordinates drawn at random, and counts every update that another does not see: beyond it parallel
-    coordinate descent may diverge.
+    It is d where the columns of X are orthogonal, 1 where they are the same. It holds for coordinates drawn
+    at random, and counts every update that another does not see; beyond it descent may diverge.
 
     Args:
         features: X (samples, d), its columns of norm 1.

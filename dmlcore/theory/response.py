@@ -1,7 +1,6 @@
 """How long a worker takes to answer: Z(b) = X + Y(b), communication and the computation of b samples.
 
-X is exponential in all of them. The laws of Y are those of the straggler literature: with a mean
-proportional to b they differ in how sure that mean is.
+X is exponential, and the laws of Y, with a mean proportional to b, are those of the straggler literature.
 """
 
 from __future__ import annotations
@@ -52,9 +51,8 @@ def exponential(communication_rate: float, sample_rate: float) -> Response:
     >>> law.mean(5), round(float(law.survival(0.0, 5)), 3)
     (1.0, 1.0)
     """
-    x, y = _rates(communication_rate, sample_rate)
-    name = f"exponential({x:g}, {y:g})"
-    return Response(name, x, lambda b: stats.expon(scale=b / y), lambda t, b: two_exponentials(t, x, y / b))
+    law = shifted(communication_rate, sample_rate, 0.0)
+    return law._replace(name=f"exponential({law.communication_rate:g}, {float(sample_rate):g})")
 
 
 def shifted(communication_rate: float, sample_rate: float, seconds_per_sample: float) -> Response:
@@ -72,8 +70,9 @@ def shifted(communication_rate: float, sample_rate: float, seconds_per_sample: f
     >>> law.mean(5), float(law.survival(0.5, 5))
     (1.5, 1.0)
     """
-    x, y = _rates(communication_rate, sample_rate)
-    shift = checks.real("seconds_per_sample", seconds_per_sample, low=0, high=1e300)
+    x = checks.real("communication_rate", communication_rate, above=0)
+    y = checks.positive("sample_rate", sample_rate)
+    shift = checks.not_negative("seconds_per_sample", seconds_per_sample)
     return Response(
         f"shifted({x:g}, {y:g}, {shift:g})",
         x,
@@ -94,14 +93,13 @@ def erlang(communication_rate: float, sample_rate: float) -> Response:
     >>> erlang(2.0, 10.0).mean(5)
     1.0
     """
-    x, y = _rates(communication_rate, sample_rate)
-    return Response(
-        f"erlang({x:g}, {y:g})",
-        x,
-        lambda b: stats.gamma(b, scale=1 / y),
-        lambda t, b: exponential_and_erlang(t, x, b, y),
-        scales=False,
-    )
+    x = checks.real("communication_rate", communication_rate, above=0)
+    y = checks.positive("sample_rate", sample_rate)
+
+    def survival(t: Any, b: int) -> np.ndarray:
+        return exponential_and_erlang(t, x, b, y)
+
+    return Response(f"erlang({x:g}, {y:g})", x, lambda b: stats.gamma(b, scale=1 / y), survival, scales=False)
 
 
 LAWS: dict[str, Callable[..., Response]] = {law.__name__: law for law in (exponential, erlang, shifted)}
@@ -155,7 +153,7 @@ def exponential_and_erlang(t: Any, x: float, b: int, y: float) -> np.ndarray:
     """Returns P(A + B > t) of independent A ~ Exp(x), B ~ Erlang(b, y); x may be infinite.
 
     By uniformisation (Jensen 1953): the jumps of a Poisson process as fast as the faster stage either end
-    a stage or do not. All terms are positive, so that nothing cancels, whatever the rates.
+    a stage or do not. All terms are positive: nothing cancels.
     """
     t = np.asarray(t, float)
     if x == math.inf:
@@ -172,10 +170,3 @@ def exponential_and_erlang(t: Any, x: float, b: int, y: float) -> np.ndarray:
     mean = rate * t[..., None]
     poisson = np.exp(special.xlogy(jumps, mean) - mean - special.gammaln(jumps + 1))
     return np.minimum(poisson @ unfinished, 1.0)  # rounding
-
-
-def _rates(communication_rate: float, sample_rate: float) -> tuple[float, float]:
-    return (
-        checks.real("communication_rate", communication_rate, above=0),
-        checks.real("sample_rate", sample_rate, above=0, high=1e300),
-    )

@@ -1,7 +1,8 @@
-"""Schedules over time of workers to wait for and samples to give them, and what they cost."""
+"""Schedules over time of workers to wait for and samples to give them, what they cost, when they switch."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -24,10 +25,7 @@ class Phase(NamedTuple):
 
 
 class Account(NamedTuple):
-    """What it takes to bring the bound down to a target.
-
-    All are infinite where the bound never gets there.
-    """
+    """What it takes to bring the bound down to a target; all infinite where it never gets there."""
 
     seconds: float
     rounds: float
@@ -51,7 +49,7 @@ class Schedule(NamedTuple):
 
     def error(self, seconds: float) -> float:
         """Returns the bound at a time, seconds >= 0, excess loss."""
-        seconds = checks.real("seconds", seconds, low=0, high=1e300)
+        seconds = checks.not_negative("seconds", seconds)
         phase = self.at(seconds)
         rounds = (seconds - phase.start) / phase.round_seconds
         return phase.floor + (phase.error - phase.floor) * math.exp(-self.decay * rounds)
@@ -101,8 +99,7 @@ def fixed_schedule(
     num_workers = checks.integer("num_workers", num_workers, low=1)
     k = checks.integer("k", k, low=1, high=num_workers, why="the workers")
     batch_size = checks.integer("batch_size", batch_size, low=1)
-    seconds = checks.real("round_seconds", round_seconds, above=0, high=1e300)
-    error = checks.real("error", error, above=0, high=1e300)
+    seconds, error = checks.positive("round_seconds", round_seconds), checks.positive("error", error)
     phase = Phase(0.0, k, batch_size, seconds, float(floor(constants, k, batch_size)), error)
     return Schedule((phase,), num_workers, decay(constants))
 
@@ -115,8 +112,6 @@ def greedy_schedule(
     The bound falls by alpha (E - phi(k, b)) / mu(k, b) a second: a line in E for every (k, b), and the
     schedule follows their upper envelope from E_0 down to the lowest floor. From one to the next it goes at
     E* = (mu' phi - mu phi') / (mu' - mu). With one batch size this is the rule of `switching_times`.
-
-    It needs the constants and E_0, which are rarely known: an oracle.
 
     Args:
         round_seconds: mu(k, b), seconds, (n, number of batch sizes), row k - 1 for k.
@@ -156,3 +151,51 @@ def greedy_schedule(
         option = np.unravel_index(np.lexsort((mu.ravel(), crossing.ravel()))[-1], mu.shape)
         time += _lasts(phases[-1], float(crossing[option]), alpha)
         error = float(crossing[option])
+
+
+def switching_times(
+    round_seconds: np.ndarray, constants: Constants, batch_size: int, error: float
+) -> np.ndarray:
+    """Returns when to go from waiting for k workers to waiting for k + 1.
+
+    t_k = t_(k-1) + mu_k / alpha (ln(mu_(k+1) - mu_k) - ln(eta L sigma^2 mu_k)
+          + ln(2 c k (k + 1) s E_(k-1) - eta L (k + 1) sigma^2)),
+
+    or t_(k-1) if that is later, with t_0 = 0 and E_(k-1) the bound at t_(k-1). There the bound falls as fast
+    with k as with k + 1.
+
+    Args:
+        round_seconds: mu_1 to mu_n, seconds, (n,), rising.
+        constants: of the problem and the step.
+        batch_size: s, samples of a worker's task.
+        error: E_0 = F(w_0) - F*.
+
+    Returns:
+        t_1 to t_(n-1), seconds, (n - 1,).
+
+    Raises:
+        ValueError: `round_seconds` does not rise, or a constant is out of range.
+
+    >>> mu = np.cumsum(1 / np.arange(5, 0, -1)) / 5
+    >>> switching_times(mu, Constants(0.001, 2.0, 1.0, 10.0), 10, 100.0).round(2)
+    array([ 496.92,  621.62,  793.65, 1102.52])
+
+    Reference: Kas Hanna, Bitar, Parag, Dasari and El Rouayheb 2020, theorem 1.
+    """
+    eta, smoothness, convexity, variance = constants.checked()
+    noise, alpha, time, times = eta * smoothness * variance, decay(constants), 0.0, []
+    if not (np.diff(round_seconds) > 0).all():
+        checks.fail("round_seconds", np.asarray(round_seconds).tolist(), "seconds that rise with k")
+    for k, (mu, longer) in enumerate(itertools.pairwise(round_seconds), start=1):
+        left = 2 * convexity * k * (k + 1) * batch_size * error - noise * (k + 1)
+        lasts = 0.0
+        if left > 0 and noise > 0:
+            lasts = mu / alpha * (math.log(longer - mu) - math.log(noise * mu) + math.log(left))
+        elif noise == 0:
+            lasts = math.inf  # without noise the fastest round is the best for good
+        lasts = max(lasts, 0.0)
+        end = floor(constants, k, batch_size)
+        error = end + (error - end) * math.exp(-alpha * lasts / mu)
+        time += lasts
+        times.append(time)
+    return np.array(times)

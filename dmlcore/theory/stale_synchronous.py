@@ -41,8 +41,7 @@ def regret_bound(distance: float, lipschitz: float, staleness: int, num_workers:
     """Returns 4 F L sqrt(2 (s + 1) P T): the most that stale reads may cost in sum, with these step sizes.
 
     Where f = f_1 + ... + f_T is a sum of convex functions, x* its minimum and x_t what the t-th read saw,
-    sum_t f_t(x_t) - f_t(x*) is at most this. No regret is above sqrt(2) F L T, so that the bound says
-    something from T > 16 (s + 1) P on.
+    sum_t f_t(x_t) - f_t(x*) is at most this. It says something from T > 16 (s + 1) P on.
 
     Args:
         distance, lipschitz, staleness, num_workers, steps: F, L, s, P and T, as for `regret_rates`.
@@ -63,8 +62,7 @@ def regret_bound(distance: float, lipschitz: float, staleness: int, num_workers:
 def most_out_of_turn(staleness: int, num_workers: int) -> int:
     """Returns 2 s (P - 1): so many updates a read may lack or have beyond those before it in turn.
 
-    In turn means clock by clock, and worker by worker in a clock. For s = 0 it is P - 1: a read of BSP lacks
-    those of its own clock that come before it.
+    In turn means clock by clock, and worker by worker in a clock. For s = 0, which is BSP, it is P - 1.
 
     Args:
         staleness: s, clocks, >= 0.
