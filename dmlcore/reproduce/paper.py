@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Scale = Literal["quick", "full"]
 SCALES = get_args(Scale)
+FAIR = "The same, each method at its own best learning rate of one grid"  # a statement of several papers
 
 
 class Parameters(BaseModel):
@@ -110,6 +111,26 @@ class Paper:
         )
         claims.write(Path(parameters.output) / "claims.json", ledger)
         return claims.frame(results)
+
+
+def abstract(statement: str, metric: str, **fields: Any) -> dict[str, Any]:
+    """Returns the fields of a claim that the paper's abstract makes, for `declare`."""
+    return {"source": "abstract", "statement": statement, "metric": metric, **fields}
+
+
+def ours(statement: str, metric: str, **fields: Any) -> dict[str, Any]:
+    """Returns the fields of a claim that we put into numbers or words, for `declare`."""
+    return abstract(statement, metric, **fields) | {"source": "ours"}
+
+
+def declare(paper: str, table: Mapping[str, dict[str, Any]], **defaults: Any) -> tuple[claims.Claim, ...]:
+    """Returns a paper's claims from their fields by id; `defaults` are for the fields that most share.
+
+    >>> table = {"E1": ours("Workers never wait under ASP", "least share of the time computing")}
+    >>> [claim.expected for claim in declare("example", table, expected=(0.99, 1))]
+    [(0.99, 1.0)]
+    """
+    return tuple(claims.Claim(**{"id": name, "paper": paper} | defaults | table[name]) for name in table)
 
 
 def settings(parameters: Parameters) -> dict[str, Any]:
