@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -108,14 +109,37 @@ def for_each(name: str, value: Any, num_workers: int) -> tuple[Any, ...]:
     return values
 
 
-def several(name: str, values: Any) -> list[Any]:
-    """Returns `values` as a list if there are some, all different."""
+def several(name: str, values: Any, check: Callable[[str, Any], T]) -> list[T]:
+    """Returns `values`, each checked, as a list if there are some, all different.
+
+    >>> several("seeds", [0, [1]], check_seed)
+    Traceback (most recent call last):
+    ValueError: seeds: got [1], allowed is a whole number from 0 to 4294967295 (32 bits)
+    """
     if not isinstance(values, Iterable):
         fail(name, values, "several, such as a list or a range")
-    listed = [*values]
-    if not listed or len({*listed}) < len(listed):
-        fail(name, values, "at least one, all different")
-    return listed
+    given = [*values]
+    checked = [check(name, value) for value in given]
+    if not checked or len({*checked}) < len(checked):
+        fail(name, given, "at least one, all different")
+    return checked
+
+
+@contextmanager
+def within(where: str, shared: Container[str] = ()) -> Iterator[None]:
+    """Adds to the message of a wrong argument what it belongs to, unless it is one of the `shared` ones.
+
+    >>> with within("methods['B']"):
+    ...     integer("k", 9, low=1, high=8)
+    Traceback (most recent call last):
+    ValueError: methods['B'], k: got 9, allowed is a whole number from 1 to 8
+    """
+    try:
+        yield
+    except ValueError as error:
+        if all(name in shared for name in str(error).partition(":")[0].split(", ")):
+            raise
+        raise ValueError(f"{where}, {error}") from error
 
 
 def at_least(low: int, *, infinite: bool = False) -> Callable[[str, Any], Any]:
