@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from pydantic import ValidationError
 
-from dmlcore.reproduce.manifest import Job
+from dmlcore.reproduce.manifest import PaperJob
 from dmlcore.reproduce.paper import Paper, Parameters
 
 NAME = "paper_repro.py"
@@ -55,7 +55,7 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def plan(given: argparse.Namespace, papers: Mapping[str, Paper]) -> list[Job]:
+def plan(given: argparse.Namespace, papers: Mapping[str, Paper]) -> list[PaperJob]:
     """Returns the jobs that a command line asks for; raises UsageError for a wrong paper, name or value.
 
     A parameter goes to the papers that have it; one that none of them has is refused.
@@ -70,11 +70,11 @@ def plan(given: argparse.Namespace, papers: Mapping[str, Paper]) -> list[Job]:
         if not equals:
             raise UsageError(f"-p: got {pair!r}, allowed is NAME=VALUE")
         values[name] = value
-    known = {name: None for paper in chosen for name in paper.parameters.model_fields if name != "output"}
+    known = {name: None for paper in chosen for name in paper.parameters.defaults()}
     for name in values:
         if name not in known:
             raise UsageError(f"-p: got {name!r}, {_one_of(known, name)}")
-    return [Job(paper, _validated(paper, values)) for paper in chosen]
+    return [PaperJob(paper, _validated(paper, values)) for paper in chosen]
 
 
 def _validated(paper: Paper, values: Mapping[str, str]) -> Parameters:

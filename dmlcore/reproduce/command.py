@@ -12,9 +12,9 @@ from rich.table import Table
 
 from dmlcore.reproduce import claims, manifest, report, runner
 from dmlcore.reproduce.arguments import NAME, UsageError, parse, plan
-from dmlcore.reproduce.manifest import Folders, Job
+from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.papers import PAPERS, Paper
-from dmlcore.reproduce.progress import Display, seconds
+from dmlcore.reproduce.progress import Display, Outcome, seconds
 
 TOUR = "00_tour.ipynb"  # belongs to no paper: JupyterLab opens on it
 
@@ -22,18 +22,18 @@ TOUR = "00_tour.ipynb"  # belongs to no paper: JupyterLab opens on it
 def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = PAPERS) -> int:
     """Runs one command line, without the name of the program, in a repository; returns the exit code."""
     console = Console(width=None if sys.stdout.isatty() else 120)
-    command, rest = (arguments[0], list(arguments[1:])) if arguments else ("", [])
     try:
-        if command == "test":
-            return test(rest, root)
-        if command == "lab":
-            return lab(rest, root)
-        if command in ("list", "check") and rest:
-            raise UsageError(f"{command} takes no further arguments, got {' '.join(rest)}")
-        if command == "list":
-            return overview(console, papers)
-        if command == "check":
-            return check(console, Folders.below(root), papers)
+        match arguments:
+            case ["test", *rest]:
+                return test(rest, root)
+            case ["lab", *rest]:
+                return lab(rest, root)
+            case ["list"]:
+                return overview(console, papers)
+            case ["check"]:
+                return check(console, Folders.below(root), papers)
+            case ["list" | "check" as command, *rest]:
+                raise UsageError(f"{command} takes no further arguments, got {' '.join(rest)}")
         return reproduce(console, arguments, Folders.below(root), papers)
     except UsageError as error:
         sys.stderr.write(f"{NAME}: {error}\n")
@@ -63,7 +63,7 @@ def reproduce(
     with Display(console) as display:
         for job in jobs:
             if job not in todo:
-                display.ended(runner.Outcome(job.key, "skipped"))
+                display.ended(Outcome(job.key, "skipped"))
         outcomes = runner.run(todo, folders, display, parallel=given.jobs)
     ledgers, faults = report.ledgers(folders.figures, papers)
     asked = {job.key for job in jobs}
@@ -78,7 +78,7 @@ def reproduce(
     return int(bool(faults) or any(outcome.status == "failed" for outcome in outcomes))
 
 
-def obtain(job: Job) -> None:
+def obtain(job: PaperJob) -> None:
     """Fetches and checks the data sets that a job declares: better now than halfway through its notebook."""
     for name in job.paper.data.get(job.parameters.scale, ()):
         from dmlcore import data  # slow, and most runs need none
@@ -95,11 +95,10 @@ def overview(console: Console, papers: Mapping[str, Paper]) -> int:
     for name in ("paper", "title", "-p parameters", "claims", "quick run"):
         table.add_column(name, overflow="fold")
     for paper in papers.values():
-        fields = {n: info.default for n, info in paper.parameters.model_fields.items() if n != "output"}
         table.add_row(
             paper.key,
             f"{paper.title}\n{paper.reference}",
-            "\n".join(f"{name}={value}" for name, value in fields.items()),
+            "\n".join(f"{name}={value}" for name, value in paper.parameters.defaults().items()),
             str(len(paper.claims)),
             f"about {seconds(paper.quick_seconds)}",
         )
@@ -124,11 +123,9 @@ def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> in
 
 
 def test(arguments: Sequence[str], root: Path) -> int:
-    """Becomes pytest, on all cores unless told otherwise; never returns.
-
-    One process more than cores: tests of real clocks sleep much of their time.
-    """
+    """Becomes pytest, on all cores unless told otherwise; never returns."""
     own = any(word.startswith(("-n", "--numprocesses", "--pdb")) or word == "no:xdist" for word in arguments)
+    # One process more than cores: tests of real clocks sleep much of their time.
     spread = [] if own else ["-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal"]
     return _become(["-m", "pytest", *spread, *arguments], root)
 
@@ -136,10 +133,7 @@ def test(arguments: Sequence[str], root: Path) -> int:
 def lab(arguments: Sequence[str], root: Path) -> int:
     """Becomes JupyterLab on the notebooks, with the tour open; never returns.
 
-    Guarantees: it listens on this machine only and asks for a token.
-
-    Raises:
-        UsageError: an argument that would change either.
+    It listens on this machine only and asks for a token: UsageError for an argument that would change either.
     """
     fixed = {"ip", "sock", "token", "password", "hashed_password", "identity_provider_class",
              "allow_unauthenticated_access", "password_required"}  # fmt: skip

@@ -27,18 +27,18 @@ class Parameters(BaseModel):
     """The parameters that every notebook has; a paper's model inherits them and adds its own.
 
     The same names and defaults stand as literals in the notebook's cell tagged `parameters`.
-
-    Args:
-        scale: `quick` for minutes on a laptop, `full` for the numbers in earnest.
-        seeds: number of seeds.
-        output: folder for figures and claims.json.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    scale: Scale = "quick"
-    seeds: int = Field(3, ge=1)
-    output: str
+    scale: Scale = "quick"  # for minutes on a laptop; "full" is for the numbers in earnest
+    seeds: int = Field(3, ge=1)  # how many
+    output: str = Field(exclude=True)  # folder for figures and claims.json, on which no result depends
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """Returns the default of each parameter that a command line may set: all but the folder."""
+        return {name: info.default for name, info in cls.model_fields.items() if name != "output"}
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ class Paper:
         """Returns the command line that makes a run with these parameters again."""
         words = ["python3", "paper_repro.py", self.key, "--scale", parameters.scale]
         words += ["--seeds", str(parameters.seeds)]
-        for name, info in type(parameters).model_fields.items():
+        for name, default in type(parameters).defaults().items():
             value = getattr(parameters, name)
-            if name not in Parameters.model_fields and value != info.default:
+            if name not in Parameters.model_fields and value != default:
                 words += ["-p", f"{name}={value}"]
         return shlex.join(words)
 
@@ -95,16 +95,13 @@ class Paper:
         declared = {claim.id: claim for claim in self.claims}
         for name in samples:
             checks.choice("claim", name, declared)
-        results = tuple(
-            claims.judge(claim, samples.get(name, {} if claim.parts else None))
-            for name, claim in declared.items()
-        )
+        results = tuple(claims.judge(claim, samples.get(name)) for name, claim in declared.items())
         ledger = claims.Ledger(
             paper=self.key,
             command=self.command(parameters),
             scale=parameters.scale,
             seeds=parameters.seeds,
-            parameters=settings(parameters),
+            parameters=parameters.model_dump(mode="json"),
             versions=claims.versions(),
             hardware=claims.hardware(),
             claims=results,
@@ -131,8 +128,3 @@ def declare(paper: str, table: Mapping[str, dict[str, Any]], **defaults: Any) ->
     [(0.99, 1.0)]
     """
     return tuple(claims.Claim(**{"id": name, "paper": paper} | defaults | table[name]) for name in table)
-
-
-def settings(parameters: Parameters) -> dict[str, Any]:
-    """Returns the parameters that decide what a run finds: all but where it writes."""
-    return parameters.model_dump(mode="json", exclude={"output"})
