@@ -192,14 +192,11 @@ def _run_all(
         found = [of_run for of_seed in zip(*lanes, strict=True) for of_run in of_seed]
     else:
         found = _in_threads(functools.partial(_histories, work), items)
-    frames = {
-        (name, rate, seed): history
-        for (name, seed), of_run in zip(runs, found, strict=True)
-        for rate, history in zip(optimizers, of_run, strict=True)
-    }
+    by_run = dict(zip(runs, (dict(zip(optimizers, of_run, strict=True)) for of_run in found), strict=True))
+    ordered = itertools.product(each, optimizers, seeds)
+    frames = {(name, rate, seed): by_run[name, seed][rate] for name, rate, seed in ordered}
     levels = ["method", "learning_rate", "seed"]
-    ordered = {key: frames[key] for key in itertools.product(each, optimizers, seeds)}
-    table = pd.concat(ordered, names=levels).reset_index(levels).reset_index(drop=True)
+    table = pd.concat(frames, names=levels).reset_index(levels).reset_index(drop=True)
     return table.drop(columns="learning_rate") if 0.0 in optimizers else table
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -32,7 +33,7 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     scale: Scale = "quick"  # for minutes on a laptop; "full" is for the numbers in earnest
-    seeds: int = Field(3, ge=1)  # how many
+    seeds: int = Field(5, ge=1)  # how many
     output: str = Field(exclude=True)  # folder for figures and claims.json, on which no result depends
 
     @classmethod
@@ -110,14 +111,12 @@ class Paper:
         return claims.frame(results)
 
 
-def abstract(statement: str, metric: str, **fields: Any) -> dict[str, Any]:
-    """Returns the fields of a claim that the paper's abstract makes, for `declare`."""
-    return {"source": "abstract", "statement": statement, "metric": metric, **fields}
+def _stated(source: str, statement: str, metric: str, **fields: Any) -> dict[str, Any]:
+    return {"source": source, "statement": statement, "metric": metric, **fields}
 
 
-def ours(statement: str, metric: str, **fields: Any) -> dict[str, Any]:
-    """Returns the fields of a claim that we put into numbers or words, for `declare`."""
-    return abstract(statement, metric, **fields) | {"source": "ours"}
+# Fields of a claim, for `declare`: the paper's abstract says so, or we have put it into numbers or words.
+abstract, ours = partial(_stated, "abstract"), partial(_stated, "ours")
 
 
 def declare(paper: str, table: Mapping[str, dict[str, Any]], **defaults: Any) -> tuple[claims.Claim, ...]:

@@ -35,8 +35,6 @@ def disagreements(job: PaperJob, folders: Folders) -> str:
     import papermill
 
     notebook = folders.notebooks / job.paper.notebook
-    if not notebook.is_file():
-        return f"{notebook}: no such notebook"
     try:
         found = set(papermill.inspect_notebook(str(notebook)))
     except Exception as error:

@@ -29,7 +29,6 @@ ONLINE_RIVALS = tuple(rival for rival in RIVALS if "oracle" not in rival)
 class AdaptiveKLoadParameters(Parameters):
     """Parameters of notebooks/03_adaptive_k_load.ipynb; `workers` is n."""
 
-    seeds: int = Field(5, ge=1)
     workers: int = Field(10, ge=4)
 
 

@@ -27,7 +27,6 @@ CLUSTERS = ("heterogeneous", "unstable", "both")
 class AdaptiveSyncParameters(Parameters):
     """Parameters of notebooks/02_adaptive_sync.ipynb; `workers` is P."""
 
-    seeds: int = Field(5, ge=1)
     workers: int = Field(8, ge=3)
 
 

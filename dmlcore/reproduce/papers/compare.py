@@ -46,7 +46,7 @@ PAPER = Paper(
     figures={
         "compare.png": "Time to the target over that of BSP, for every method (rows) on four clusters "
         "(columns) and two problems (panels): less than 1 is sooner. The soonest method of each column "
-        "is framed.",
+        "is framed."
     },
     data={"full": ("mnist",)},
     quick_seconds=120,

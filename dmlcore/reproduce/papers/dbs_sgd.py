@@ -27,7 +27,6 @@ PROFILES = ("mild", "4x", "fluctuating")
 class DbsSgdParameters(Parameters):
     """Parameters of notebooks/05_dbs_sgd.ipynb; `workers` is P of the runs that train, `softsync` n."""
 
-    seeds: int = Field(5, ge=1)
     workers: int = Field(8, ge=4, multiple_of=4)
     softsync: int = Field(4, ge=1)
 

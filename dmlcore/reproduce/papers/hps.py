@@ -25,7 +25,6 @@ LEAST, MOST = 1.4, 3.5  # times less, that the abstract reports
 class HpsParameters(Parameters):
     """Parameters of notebooks/04_hps.ipynb; `workers` is n, `bits` is k of a value on its way."""
 
-    seeds: int = Field(5, ge=1)
     workers: int = Field(8, ge=3)
     bits: int = Field(8, ge=1, le=16)
 
@@ -40,8 +39,7 @@ CLAIMS = {
     ),
     "H1-fair": ours(FAIR, SOONER, parts=RIVALS),
     "H1-epoch": abstract(
-        "An epoch takes 1.4 to 3.5 times less than with BSP",
-        "seconds per epoch: BSP / H-PS",
+        "An epoch takes 1.4 to 3.5 times less than with BSP", "seconds per epoch: BSP / H-PS"
     ),
     "H2": abstract(
         "Workers complete their tasks at the same time: their spread is at least halved",
