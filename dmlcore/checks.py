@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
@@ -125,12 +126,35 @@ def listed(name: str, values: Any) -> list[Any]:
     return fail(name, values, "several, such as a list or a range") if _single(values) else [*values]
 
 
-def several(name: str, values: Any) -> list[Any]:
-    """Returns `values` as a list if there are some, all different."""
-    found = listed(name, values)
-    if not found or len({*found}) < len(found):
-        fail(name, values, "at least one, all different")
-    return found
+def several(name: str, values: Any, check: Callable[[str, Any], T]) -> list[T]:
+    """Returns `values`, each checked, as a list if there are some, all different.
+
+    >>> several("seeds", [0, [1]], check_seed)
+    Traceback (most recent call last):
+    ValueError: seeds: got [1], allowed is a whole number from 0 to 4294967295 (32 bits)
+    """
+    given = listed(name, values)
+    checked = [check(name, value) for value in given]
+    if not checked or len({*checked}) < len(checked):
+        fail(name, given, "at least one, all different")
+    return checked
+
+
+@contextmanager
+def within(where: str, shared: Container[str] = ()) -> Iterator[None]:
+    """Adds to the message of a wrong argument what it belongs to, unless it is one of the `shared` ones.
+
+    >>> with within("methods['B']"):
+    ...     integer("k", 9, low=1, high=8)
+    Traceback (most recent call last):
+    ValueError: methods['B'], k: got 9, allowed is a whole number from 1 to 8
+    """
+    try:
+        yield
+    except ValueError as error:
+        if all(name in shared for name in str(error).partition(":")[0].split(", ")):
+            raise
+        raise ValueError(f"{where}, {error}") from error
 
 
 def at_least(low: int, *, infinite: bool = False) -> Callable[[str, Any], Any]:

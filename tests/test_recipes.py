@@ -79,7 +79,7 @@ def test_a_new_paper(tmp_path, monkeypatch, capsys):
     assert paper.key not in PAPERS
     (tmp_path / "example.py").write_text(declared, encoding="utf-8")
     parameters = v4.new_code_cell(
-        'scale = "quick"\nseeds = 3\noutput = ""', metadata={"tags": ["parameters"]}
+        'scale = "quick"\nseeds = 5\noutput = ""', metadata={"tags": ["parameters"]}
     )
     cells = [parameters, v4.new_code_cell("from example import PAPER\n" + cell)]
     spec = {"kernelspec": {"name": "python3", "language": "python", "display_name": "Python 3"}}

@@ -9,7 +9,7 @@ import pytest
 import tiny_papers
 
 from dmlcore.reproduce import claims, manifest, report
-from dmlcore.reproduce.manifest import Folders, Job
+from dmlcore.reproduce.manifest import Folders, PaperJob
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452") + (900).to_bytes(4, "big") + (300).to_bytes(4, "big")
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
@@ -86,7 +86,7 @@ def test_claims_are_there_with_verdict_interval_command_and_hardware(folders):
 def test_the_run_time_is_that_of_the_run_that_made_the_figures(folders):
     declared = "about 2 s on two CPU cores"
     assert declared in written(folders)[1].text
-    job = Job(PAPERS["swift"], PARAMETERS)
+    job = PaperJob(PAPERS["swift"], PARAMETERS)
     manifest.path("swift", folders).parent.mkdir(parents=True)
     manifest.write(job, folders, {}, [60.0, 14.6])
     assert "1 min 15 s" in written(folders)[1].text

@@ -164,7 +164,7 @@ def test_killed_halfway_and_started_again(root, call, blow, code):
 def test_stopped_between_any_two_files(root, call, monkeypatch):
     """A function stands in for the cells, and the k-th move into place kills the run."""
 
-    def execute(job, folders, staging, watcher):
+    def execute(job, folders, staging, display):
         (staging / "figures").mkdir()
         for name in ("curve.svg", "other.svg"):
             (staging / "figures" / name).write_text(f"{job.parameters.staleness}")

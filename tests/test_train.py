@@ -1,5 +1,7 @@
 """The front door: stopping rules, history, comparisons, and one clear message for each wrong argument."""
 
+import math
+
 import jax
 import numpy as np
 import optax
@@ -176,6 +178,10 @@ def compared(problem, methods=None, cluster=EXPONENTIAL, optimizer=None, **optio
     return dml.compare(methods, problem, cluster, optimizer or optax.sgd(0.1), updates=1, **options)
 
 
+def swept(problem, methods=None, optimizer=optax.sgd, rates=(0.1,)):
+    return dml.sweep(methods or {"BSP": dml.bsp()}, problem, EXPONENTIAL, optimizer, rates, updates=1)
+
+
 # The argument, then what tells the cases of one argument apart.
 WRONG = {
     "staleness": lambda p: dml.ssp(staleness=-1),
@@ -246,6 +252,25 @@ WRONG = {
     "address": lambda p: dml.engines.ray(6379),
     "keep": lambda p: dml.engines.ray(keep="no"),
     "argument": lambda p: compared(p, update=3),
+    "seeds - in a list": lambda p: compared(p, seeds=[[0]]),
+    "methods - a name that is none": lambda p: compared(p, methods={1: dml.bsp()}),
+    "methods - a name that is none, of a sweep": lambda p: swept(p, methods={1: dml.bsp()}),
+    "methods - a name that is none, to tune": lambda p: dml.tune(
+        {1: dml.bsp()}, p, EXPONENTIAL, optax.sgd, "loss", 1.0, start=0.1, updates=1
+    ),
+    "methods['B'], k": lambda p: compared(p, methods={"A": dml.bsp(), "B": dml.k_sync(5)}),
+    "methods['B'], k - of a sweep": lambda p: swept(p, methods={"A": dml.bsp(), "B": dml.k_sync(5)}),
+    "methods['B'], load": lambda p: compared(
+        p, methods={"A": dml.bsp(), "B": dml.Method(dml.bsp(), load="equl")}
+    ),
+    "methods['B'], optimizer": lambda p: compared(
+        p, methods={"A": dml.bsp(), "B": dml.Method(dml.bsp(), optimizer=0.1)}
+    ),
+    "batch_size - of all methods": lambda p: compared(p, batch_size=0),
+    "updates, seconds - of all methods": lambda p: compared(p, seconds=1.0),
+    "optimizer - of a sweep, without its rate": lambda p: swept(p, optimizer=lambda: 1),
+    "optimizer - of a sweep, that makes none": lambda p: swept(p, optimizer=lambda rate: 1),
+    "learning_rates - infinite": lambda p: swept(p, rates=[math.inf]),
     "checkpoint": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, checkpoint=3),
     "mine(), on_push": lambda p: dml.simulate(
         dml.bsp()._replace(name="mine()", on_push=lambda state, push: None), EXPONENTIAL, updates=1
@@ -265,6 +290,16 @@ def test_wrong_arguments_are_named(problem, name):
         WRONG[name](problem)
     assert str(error.value).startswith(name.split(" - ")[0] + ":")
     assert "got" in str(error.value)
+
+
+def test_an_unknown_option_is_told_all_that_there_are(problem):
+    with pytest.raises(ValueError, match="argument: got 'update', allowed is one of") as error:
+        compared(problem, update=3)
+    told = str(error.value).partition("one of ")[2].replace("'", "").split(", ")
+    assert {*told} == {
+        *("seeds", "until", "eval_every", "executor", "updates", "seconds", "samples", "batch_size"),
+        *("load", "transport", "compensation", "engine"),
+    }
 
 
 def test_a_trace_of_another_problem_is_refused(problem):

@@ -62,8 +62,15 @@ def test_wrong_arguments():
         ({"start": 0}, "start: got 0"),
         ({"start": {"BSP": 1.0}}, "start: got .*one for each of the methods"),
         ({"factor": 1}, "factor: got 1"),
+        ({"factor": float("inf")}, "factor: got inf, allowed is a number > 1"),
+        ({"target": "low"}, "target: got 'low', allowed is a number"),
+        (
+            {"step": 3},
+            "argument: got 'step', allowed is one of 'start', 'factor', 'steps', 'seeds', 'executor'",
+        ),
         ({"steps": 0}, "steps: got 0"),
         ({"seeds": 3}, "seeds: got 3, allowed is several, such as a list or a range"),
+        ({"seeds": [[0]]}, r"seeds: got \[0\], allowed is a whole number from 0"),
     ):
         with pytest.raises(ValueError, match=message):
             tuned(**options)

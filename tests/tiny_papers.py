@@ -15,6 +15,7 @@ from dmlcore.reproduce.papers import Paper, Parameters
 
 
 class Tiny(Parameters):
+    seeds: int = Field(3, ge=1)
     staleness: int = Field(2, ge=0)
 
 

@@ -9,7 +9,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import optax
@@ -21,12 +21,25 @@ from dmlcore.cluster import Cluster
 from dmlcore.engines.engine import Engine, resolve
 from dmlcore.engines.on_ray.connection import spread
 from dmlcore.engines.spec import RunSpec
-from dmlcore.experiments.runs import check_optimizer, check_until, histories, run, run_spec, timeline
+from dmlcore.experiments.runs import check_optimizer, check_until, histories, run, run_spec, timeline, train
 from dmlcore.problems.problem import Problem
 from dmlcore.types import Method, Policy
 
-T = TypeVar("T")
-EXECUTORS = {"threads": None, "ray": None}
+ELSEWHERE = {"checkpoint": "none: single runs of `train` keep one", "seed": "`seeds`, those to compare over"}
+OPTIONS = [name for name in inspect.getfullargspec(train).kwonlyargs if name not in ELSEWHERE]
+
+
+class Work(NamedTuple):
+    """What all runs of a comparison share."""
+
+    problem: Problem
+    optimizers: Mapping[float, optax.GradientTransformation]  # by learning rate; 0: one whatever it is
+    engine: Any
+    until: Mapping[str, float] | None
+    eval_every: int | None
+
+
+Item = tuple[RunSpec, Any]  # a run, and its method's own optimizer or None
 
 
 def compare(
@@ -71,7 +84,8 @@ def compare(
     >>> len(runs), list(runs.columns[:5])
     (12, ['method', 'seed', 'update', 'time', 'samples'])
     """
-    return _run_all(methods, problem, cluster, {None: optimizer}, seeds, until, eval_every, executor, options)
+    work = Work(problem, {0.0: optimizer}, options.pop("engine", "simulate"), until, eval_every)
+    return _run_all(compare, methods, work, cluster, seeds, executor, options)
 
 
 def sweep(
@@ -92,14 +106,11 @@ def sweep(
     A timeline does not depend on the learning rate, so each is made once; no rate compiles anew.
 
     Args:
-        methods: name -> policy, or a `Method`. One with an optimizer of its own is trained once per seed, and
-            its rows are the same at every rate.
-        problem: what is trained.
-        cluster: on what.
+        methods: as for `compare`; one with an optimizer of its own is trained once per seed, and its rows are
+            the same at every rate.
         optimizer: learning rate -> optax optimizer, such as `optax.sgd`.
         learning_rates: the grid.
-        seeds: of the runs.
-        until, eval_every, executor, **options: as for `compare`.
+        problem, cluster, seeds, until, eval_every, executor, **options: as for `compare`.
 
     Returns:
         A frame with the columns method, learning_rate, seed and those of `Run.history`.
@@ -113,48 +124,64 @@ def sweep(
     >>> runs.groupby("learning_rate").size().to_dict()
     {0.1: 2, 0.2: 2}
     """
-    name, allowed = "learning_rates", "a function of the learning rate, such as optax.sgd"
-    rates = [checks.real(name, rate, above=0) for rate in several(name, learning_rates)]
-    if not callable(optimizer):
-        checks.fail("optimizer", optimizer, allowed)
-    made: dict[float | None, Any] = {rate: optimizer(rate) for rate in rates}
-    return _run_all(methods, problem, cluster, made, seeds, until, eval_every, executor, options)
+    made: dict[float, Any] = {}
+    for rate in several("learning_rates", learning_rates, checks.positive):
+        try:
+            check_optimizer(made.setdefault(rate, optimizer(rate)))
+        except (TypeError, ValueError):
+            allowed = "a function of the learning rate that returns an optax optimizer, such as optax.sgd"
+            checks.fail("optimizer", optimizer, allowed)
+    work = Work(problem, made, options.pop("engine", "simulate"), until, eval_every)
+    return _run_all(sweep, methods, work, cluster, seeds, executor, options)
+
+
+def check_given(function: Any, methods: Any, problem: Any, seeds: Any, options: dict[str, Any]) -> list[int]:
+    """Checks what `compare`, `sweep` and `tune` have in common, and options' names; returns the seeds."""
+    check_kind("problem", problem, Problem)
+    seeds = several("seeds", seeds, check_seed)
+    if not isinstance(methods, Mapping) or not methods:
+        checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")
+    for name, given in methods.items():
+        if not isinstance(name, str):
+            checks.fail("methods", name, "a string, as the name of each Policy or Method")
+        policy = given.policy if isinstance(given, Method) else given
+        if not isinstance(policy, Policy):
+            hint = "; was it called?" if callable(policy) else ""
+            checks.fail(f"methods[{name!r}]", given, f"a Policy or a Method{hint}")
+    for name, allowed in ELSEWHERE.items():
+        if (value := options.pop(name, None)) is not None:
+            checks.fail(name, value, allowed)
+    for name in options:
+        known = [*inspect.getfullargspec(function).kwonlyargs, "executor", *OPTIONS]
+        checks.choice("argument", name, dict.fromkeys(known))
+    return seeds
 
 
 def _run_all(
-    methods: Mapping[str, Policy | Method],
-    problem: Problem,
-    cluster: Cluster,
-    optimizers: Mapping[float | None, optax.GradientTransformation],
-    seeds: Iterable[int],
-    until: Mapping[str, float] | None,
-    eval_every: int | None,
-    executor: str,
-    options: dict[str, Any],
+    function: Any, methods: Any, work: Work, cluster: Any, seeds: Any, executor: Any, options: dict[str, Any]
 ) -> pd.DataFrame:
-    check_kind("problem", problem, Problem)
+    problem, optimizers, engine, until, _ = work
+    seeds = check_given(function, methods, problem, seeds, options)
     check_kind("cluster", cluster, Cluster)
     for optimizer in optimizers.values():
         check_optimizer(optimizer, problem)
-    seeds = [check_seed("seeds", seed) for seed in several("seeds", seeds)]
-    check_methods(methods)
-    if (checkpoint := options.pop("checkpoint", None)) is not None:
-        checks.fail("checkpoint", checkpoint, "none: single runs of `train` keep one")
-    if "seed" in options:
-        checks.fail("seed", options["seed"], "`seeds`, the seeds to compare over")
-    engine = resolve(options.pop("engine", "simulate"))
-    for name in options:
-        checks.choice("argument", name, dict.fromkeys(run_options()))
+    engine = resolve(engine)
     check_until(until, problem)
-    each = {name: _method(name, method, problem) for name, method in methods.items()}
-    specs = {name: run_spec(problem, method, cluster, **options) for name, method in each.items()}
-    checks.choice("executor", executor, EXECUTORS)
-    work = Work(problem, [*optimizers.values()], engine, until, eval_every)
+    checks.one_of("threads", "ray")("executor", executor)
+    if executor == "ray" and engine.record is not None:
+        checks.fail("executor", executor, "'threads' for engines with a real clock")
+    each, specs = {}, {}
+    for name, given in methods.items():
+        each[name] = method = Method(given) if isinstance(given, Policy) else given
+        # What only this method brings is named with it, and not what is given for all of them.
+        with checks.within(f"methods[{name!r}]", () if any(method[1:]) else OPTIONS):
+            if method.optimizer is not None:
+                check_optimizer(method.optimizer, problem)
+            specs[name] = run_spec(problem, method, cluster, **options)
     # Methods in turn, so that those at work side by side compile different loops.
     runs = [(name, seed) for seed in seeds for name in each]
     items = [(dataclasses.replace(specs[name], seed=seed), each[name].optimizer) for name, seed in runs]
-    if executor == "ray" and engine.record is not None:
-        checks.fail("executor", executor, "'threads' for engines with a real clock")
+    work = work._replace(engine=engine)
     if executor == "ray":
         found = spread(_histories, work, items)
     elif engine.record is not None or engine.driver is not None:
@@ -164,42 +191,19 @@ def _run_all(
         lanes = [_side_by_side(work, items[first :: len(each)]) for first in range(len(each))]
         found = [of_run for of_seed in zip(*lanes, strict=True) for of_run in of_seed]
     else:
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            found = _map(pool, functools.partial(_histories, work), items)
-    frames = {}
-    for (name, seed), of_run in zip(runs, found, strict=True):
-        for rate, history in zip(optimizers, of_run, strict=True):
-            columns: dict[str, Any] = {"method": name} | ({} if rate is None else {"learning_rate": rate})
-            frames[name, rate, seed] = history.assign(**columns, seed=seed)
-    table = pd.concat([frames[key] for key in itertools.product(each, optimizers, seeds)], ignore_index=True)
-    first = [name for name in ("method", "learning_rate", "seed") if name in table]
-    return table[first + [name for name in table if name not in first]]
-
-
-class Work(NamedTuple):
-    """What all runs of a comparison share."""
-
-    problem: Problem
-    optimizers: list[optax.GradientTransformation]
-    engine: Engine
-    until: Mapping[str, float] | None
-    eval_every: int | None
-
-
-Item = tuple[RunSpec, Any]  # a run, and its method's own optimizer or None
-
-
-def run_options() -> list[str]:
-    """Returns the names of options that runs of a comparison share: those of `RunSpec.checked`."""
-    given = inspect.signature(RunSpec.checked).parameters.values()
-    own = ("seed", "parameter_bytes", "tensor_sizes")
-    return [each.name for each in given if each.kind is each.KEYWORD_ONLY and each.name not in own]
+        found = _in_threads(functools.partial(_histories, work), items)
+    by_run = dict(zip(runs, (dict(zip(optimizers, of_run, strict=True)) for of_run in found), strict=True))
+    ordered = itertools.product(each, optimizers, seeds)
+    frames = {(name, rate, seed): by_run[name, seed][rate] for name, rate, seed in ordered}
+    levels = ["method", "learning_rate", "seed"]
+    table = pd.concat(frames, names=levels).reset_index(levels).reset_index(drop=True)
+    return table.drop(columns="learning_rate") if 0.0 in optimizers else table
 
 
 def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
     """Histories of a run, one for each optimizer; what does not depend on it is made once."""
     (spec, own), (problem, optimizers, engine, until, eval_every) = item, work
-    distinct = [own] if own else optimizers
+    distinct = [own] if own else [*optimizers.values()]
     if _timeline_first(engine, spec):
         trace = timeline(problem, spec, None, engine)
         found = [histories([trace], problem, [optimizer], until, eval_every)[0] for optimizer in distinct]
@@ -219,7 +223,7 @@ def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]
     if not _timeline_first(work.engine, first):
         return [_histories(work, item) for item in items]
     traces = [timeline(work.problem, spec, None, work.engine) for spec, _ in items]
-    distinct = [own] if own else work.optimizers
+    distinct = [own] if own else [*work.optimizers.values()]
     lanes = [(trace, optimizer) for trace in traces for optimizer in distinct]
     of_lanes, optimizers = zip(*lanes, strict=True)
     found = histories(of_lanes, work.problem, optimizers, work.until, work.eval_every)
@@ -227,29 +231,14 @@ def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]
     return [each * len(work.optimizers) for each in by_seed] if own else by_seed
 
 
-def _map(pool: ThreadPoolExecutor, function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
-    """Results of `function` in the pool, under the caller's settings of JAX that hold in one thread only."""
+def _in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """Results of `function`, under the caller's settings of JAX that hold in one thread only."""
     config: Any = jax.config
     x64, device = config.jax_enable_x64, config.jax_default_device
 
-    def task(item: Any) -> T:
+    def task(item: Any) -> Any:
         with jax.enable_x64(x64), jax.default_device(device):
             return function(item)
 
-    return list(pool.map(task, items))
-
-
-def check_methods(methods: Any) -> None:
-    """Raises ValueError unless `methods` is a mapping with an entry."""
-    if not isinstance(methods, Mapping) or not methods:
-        checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")
-
-
-def _method(name: str, given: Policy | Method, problem: Problem) -> Method:
-    method = Method(given) if isinstance(given, Policy) else given
-    if not isinstance(method, Method) or not isinstance(method.policy, Policy):
-        hint = "; was it called?" if callable(given) else ""
-        checks.fail(f"methods[{name!r}]", given, f"a Policy or a Method{hint}")
-    if method.optimizer is not None:
-        check_optimizer(method.optimizer, problem)
-    return method
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(task, items))

@@ -11,9 +11,8 @@ import optax
 import pandas as pd
 
 from dmlcore import checks
-from dmlcore.checks import check_kind, several
 from dmlcore.cluster import Cluster
-from dmlcore.experiments.comparison import check_methods, sweep
+from dmlcore.experiments.comparison import check_given, sweep
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import metrics
 from dmlcore.types import Method, Policy
@@ -41,17 +40,13 @@ def tune(
 
     Args:
         methods: name -> policy, or a `Method` without an optimizer.
-        problem: what is trained.
-        cluster: on what.
-        optimizer: learning rate -> optax optimizer, such as `optax.sgd`.
         metric: column of the history, such as `loss`; accuracies are to be large, all else small.
         target: value of the metric; the best rate has the least median time to it.
         start: learning rate to begin with, > 0, or one for each method.
         factor: between rates, > 1.
         steps: most rounds of sweeps; where a best rate is still at an end then, a warning names the method.
             So does one where no run of a method reaches the target.
-        seeds: of the runs.
-        **options: as for `sweep`.
+        problem, cluster, optimizer, seeds, **options: as for `sweep`.
 
     Returns:
         All runs, a frame as `sweep` returns it; methods may have different rates.
@@ -67,20 +62,19 @@ def tune(
     >>> bool(rates[0] < metrics.best_learning_rate(runs, "loss", 2.0)["BSP"] < rates[-1])
     True
     """
-    check_methods(methods)
+    seeds = check_given(tune, methods, problem, seeds, options)
     for name, method in methods.items():
         if isinstance(method, Method) and method.optimizer is not None:
             checks.fail(f"methods[{name!r}]", method, "one without an optimizer of its own")
     begin = start if isinstance(start, Mapping) else dict.fromkeys(methods, start)
     if set(begin) != set(methods):
         checks.fail("start", start, "a learning rate, or one for each of the methods")
-    factor = checks.real("factor", factor, above=1)
-    seeds = several("seeds", seeds)
-    check_kind("problem", problem, Problem)
+    factor = checks.real("factor", factor, above=1, high=1e300)
+    target = checks.real("target", target)
     checks.choice("metric", metric, dict.fromkeys(problem.metrics))
     below = not metric.endswith("accuracy")
     # Powers of the factor from where a method begins: by rounding a rate might be tried twice.
-    first = {name: checks.real("start", each, above=0) for name, each in begin.items()}
+    first = {name: checks.positive("start", each) for name, each in begin.items()}
     tried: dict[str, dict[float, int]] = {name: {} for name in methods}  # rate -> power
     untried: dict[str, list[int]] = {name: [-1, 0, 1] for name in methods}
     runs: list[pd.DataFrame] = []
@@ -99,10 +93,8 @@ def tune(
         if not untried:
             break
     if untried:
-        names = ", ".join(untried)
-        warnings.warn(
-            f"tune: after {steps} steps the best rate is at an end of those tried for {names}", stacklevel=2
-        )
+        text = f"tune: after {steps} steps the best rate is at an end of those tried for {', '.join(untried)}"
+        warnings.warn(text, stacklevel=2)
     every = pd.concat(runs, ignore_index=True)
     reached = np.isfinite(metrics.time_to(every, metric, target, below=below)).groupby("method").any()
     if not reached.all():

@@ -2,38 +2,58 @@
 
 from __future__ import annotations
 
+import argparse
+import difflib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
+from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
 from dmlcore.reproduce import claims, manifest, report, runner
-from dmlcore.reproduce.arguments import NAME, UsageError, parse, plan
-from dmlcore.reproduce.manifest import Folders, Job
-from dmlcore.reproduce.papers import PAPERS, Paper
-from dmlcore.reproduce.progress import Display, seconds
+from dmlcore.reproduce.manifest import Folders, PaperJob
+from dmlcore.reproduce.papers import PAPERS, Paper, Parameters
+from dmlcore.reproduce.progress import Display, Outcome, seconds
 
 TOUR = "00_tour.ipynb"  # belongs to no paper: JupyterLab opens on it
+NAME = "paper_repro.py"
+OTHERS = """\
+other commands:
+  list                      papers, their parameters, claims and run times
+  check                     hold every figures/*/claims.json against its rule
+  test [pytest arguments]   the test suite
+  lab [jupyter arguments]   JupyterLab on the notebooks, on this machine only
+"""
+
+
+class UsageError(Exception):
+    """A mistake of the user: its message is shown without a traceback, and the exit code is 2."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see python3 {NAME} --help)")
 
 
 def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = PAPERS) -> int:
     """Runs one command line, without the name of the program, in a repository; returns the exit code."""
     console = Console(width=None if sys.stdout.isatty() else 120)
-    command, rest = (arguments[0], list(arguments[1:])) if arguments else ("", [])
     try:
-        if command == "test":
-            return test(rest, root)
-        if command == "lab":
-            return lab(rest, root)
-        if command in ("list", "check") and rest:
-            raise UsageError(f"{command} takes no further arguments, got {' '.join(rest)}")
-        if command == "list":
-            return overview(console, papers)
-        if command == "check":
-            return check(console, Folders.below(root), papers)
+        match arguments:
+            case ["test", *rest]:
+                return test(rest, root)
+            case ["lab", *rest]:
+                return lab(rest, root)
+            case ["list"]:
+                return overview(console, papers)
+            case ["check"]:
+                return check(console, Folders.below(root), papers)
+            case ["list" | "check" as command, *rest]:
+                raise UsageError(f"{command} takes no further arguments, got {' '.join(rest)}")
         return reproduce(console, arguments, Folders.below(root), papers)
     except UsageError as error:
         sys.stderr.write(f"{NAME}: {error}\n")
@@ -46,6 +66,68 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
     except OSError as error:  # another run, a full disk, a folder that may not be written
         sys.stderr.write(f"{NAME}: {error}\n")
         return 1
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = _Parser(
+        prog=f"python3 {NAME}",
+        description="Runs the papers' notebooks, judges their claims and writes figures/report.html.",
+        epilog=OTHERS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("papers", nargs="*", metavar="PAPER", help="keys as `list` shows them (default: all)")
+    parser.add_argument("--scale", help="quick (default) or full")
+    parser.add_argument("--seeds", help="number of seeds")
+    parser.add_argument("--jobs", type=_positive, default=1, metavar="N", help="notebooks at a time (1)")
+    parser.add_argument("-p", dest="pairs", action="append", default=[], metavar="NAME=VALUE",
+                        help="a parameter, for the papers that have it; may be repeated")  # fmt: skip
+    parser.add_argument("--force", action="store_true", help="run again what is finished and unchanged")
+    return parser.parse_args(arguments)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, allowed is a whole number >= 1")
+    return int(text)
+
+
+def plan(given: argparse.Namespace, papers: Mapping[str, Paper]) -> list[PaperJob]:
+    """Returns the jobs that a command line asks for; raises UsageError for a wrong paper, name or value.
+
+    A parameter goes to the papers that have it; one that none of them has is refused.
+    """
+    for key in given.papers:
+        if key not in papers:
+            raise UsageError(f"paper: got {key!r}, {_one_of(papers, key)}")
+    chosen = [papers[key] for key in dict.fromkeys(given.papers or papers)]
+    values = {name: getattr(given, name) for name in ("scale", "seeds") if getattr(given, name) is not None}
+    for pair in given.pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"-p: got {pair!r}, allowed is NAME=VALUE")
+        values[name] = value
+    known = {name: None for paper in chosen for name in paper.parameters.defaults()}
+    for name in values:
+        if name not in known:
+            raise UsageError(f"-p: got {name!r}, {_one_of(known, name)}")
+    return [PaperJob(paper, _validated(paper, values)) for paper in chosen]
+
+
+def _validated(paper: Paper, values: Mapping[str, str]) -> Parameters:
+    own = {name: value for name, value in values.items() if name in paper.parameters.model_fields}
+    try:
+        return paper.parameters.model_validate_strings({**own, "output": ""})
+    except ValidationError as error:
+        first = error.errors()[0]
+        allowed = first["msg"].removeprefix("Input should be ").partition(", unable")[0]
+        name = ".".join(map(str, first["loc"])) or "parameters"
+        raise UsageError(f"{name} ({paper.key}): got {first['input']!r}, allowed is {allowed}") from None
+
+
+def _one_of(words: Iterable[str], given: str) -> str:
+    near = difflib.get_close_matches(given, list(words), n=1)
+    return f"allowed is one of {', '.join(words)}" + (f"; did you mean {near[0]}?" if near else "")
 
 
 def reproduce(
@@ -63,7 +145,7 @@ def reproduce(
     with Display(console) as display:
         for job in jobs:
             if job not in todo:
-                display.ended(runner.Outcome(job.key, "skipped"))
+                display.ended(Outcome(job.key, "skipped"))
         outcomes = runner.run(todo, folders, display, parallel=given.jobs)
     ledgers, faults = report.ledgers(folders.figures, papers)
     asked = {job.key for job in jobs}
@@ -78,7 +160,7 @@ def reproduce(
     return int(bool(faults) or any(outcome.status == "failed" for outcome in outcomes))
 
 
-def obtain(job: Job) -> None:
+def obtain(job: PaperJob) -> None:
     """Fetches and checks the data sets that a job declares: better now than halfway through its notebook."""
     for name in job.paper.data.get(job.parameters.scale, ()):
         from dmlcore import data  # slow, and most runs need none
@@ -95,11 +177,10 @@ def overview(console: Console, papers: Mapping[str, Paper]) -> int:
     for name in ("paper", "title", "-p parameters", "claims", "quick run"):
         table.add_column(name, overflow="fold")
     for paper in papers.values():
-        fields = {n: info.default for n, info in paper.parameters.model_fields.items() if n != "output"}
         table.add_row(
             paper.key,
             f"{paper.title}\n{paper.reference}",
-            "\n".join(f"{name}={value}" for name, value in fields.items()),
+            "\n".join(f"{name}={value}" for name, value in paper.parameters.defaults().items()),
             str(len(paper.claims)),
             f"about {seconds(paper.quick_seconds)}",
         )
@@ -117,18 +198,15 @@ def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> in
             faults += claims.recheck(path, paper.claims if paper else None)
         except ValueError as error:
             faults.append(str(error))
-    for fault in faults:
-        sys.stderr.write(f"{fault}\n")
+    sys.stderr.writelines(f"{fault}\n" for fault in faults)
     console.print(f"{len(paths)} files checked, {len(faults) or 'no'} disagreements", highlight=False)
     return int(bool(faults))
 
 
 def test(arguments: Sequence[str], root: Path) -> int:
-    """Becomes pytest, on all cores unless told otherwise; never returns.
-
-    One process more than cores: tests of real clocks sleep much of their time.
-    """
+    """Becomes pytest, on all cores unless told otherwise; never returns."""
     own = any(word.startswith(("-n", "--numprocesses", "--pdb")) or word == "no:xdist" for word in arguments)
+    # One process more than cores: tests of real clocks sleep much of their time.
     spread = [] if own else ["-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal"]
     return _become(["-m", "pytest", *spread, *arguments], root)
 
@@ -136,10 +214,7 @@ def test(arguments: Sequence[str], root: Path) -> int:
 def lab(arguments: Sequence[str], root: Path) -> int:
     """Becomes JupyterLab on the notebooks, with the tour open; never returns.
 
-    Guarantees: it listens on this machine only and asks for a token.
-
-    Raises:
-        UsageError: an argument that would change either.
+    It listens on this machine only and asks for a token: UsageError for an argument that would change either.
     """
     fixed = {"ip", "sock", "token", "password", "hashed_password", "identity_provider_class",
              "allow_unauthenticated_access", "password_required"}  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 from dmlcore import files
 from dmlcore.reproduce import claims
-from dmlcore.reproduce.paper import Paper, Parameters, settings
+from dmlcore.reproduce.paper import Paper, Parameters
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Folders:
 
 
 @dataclass(frozen=True)
-class Job:
+class PaperJob:
     """A paper with the parameters to run it with."""
 
     paper: Paper
@@ -44,18 +44,18 @@ def path(key: str, folders: Folders) -> Path:
     return folders.runs / key / "manifest.json"
 
 
-def inputs(job: Job, folders: Folders) -> dict[str, Any]:
+def inputs(job: PaperJob, folders: Folders) -> dict[str, Any]:
     """Returns all that the results of a job depend on."""
     code = [path for path in files.tree(folders.package) if path.suffix != ".pyc"]
     return {
-        "parameters": settings(job.parameters),
+        "parameters": job.parameters.model_dump(mode="json"),
         "notebook": files.digests([folders.notebooks / job.paper.notebook], folders.notebooks),
         "package": files.digests(code, folders.package),
         "versions": claims.versions(),
     }
 
 
-def write(job: Job, folders: Folders, made_from: dict[str, Any], cell_seconds: list[float]) -> None:
+def write(job: PaperJob, folders: Folders, made_from: dict[str, Any], cell_seconds: list[float]) -> None:
     """Writes the manifest of a finished run, whose figures are in place."""
     content = {"inputs": made_from, "figures": _present(job.key, folders), "cell_seconds": cell_seconds}
     files.write(path(job.key, folders), json.dumps(content, indent=2) + "\n")
@@ -80,7 +80,7 @@ def _present(key: str, folders: Folders) -> dict[str, str]:
     return files.digests(files.tree(folders.figures / key), folders.figures)
 
 
-def finished(job: Job, folders: Folders) -> bool:
+def finished(job: PaperJob, folders: Folders) -> bool:
     """Returns whether the last run was this one, and all it made is still there, unchanged."""
     old = read(job.key, folders)
     copy = folders.runs / job.key / job.paper.notebook
@@ -88,9 +88,9 @@ def finished(job: Job, folders: Folders) -> bool:
     return unchanged and old["inputs"] == inputs(job, folders)
 
 
-def expected_seconds(job: Job, folders: Folders, cells: int) -> list[float] | None:
+def expected_seconds(job: PaperJob, folders: Folders, cells: int) -> list[float] | None:
     """Returns how long each code cell should take: as last time, or an equal share of what is declared."""
-    old = read(job.key, folders)
-    if old and len(old["cell_seconds"]) == cells and old["inputs"]["parameters"] == settings(job.parameters):
+    old, parameters = read(job.key, folders), job.parameters.model_dump(mode="json")
+    if old and len(old["cell_seconds"]) == cells and old["inputs"]["parameters"] == parameters:
         return old["cell_seconds"]
     return [job.paper.quick_seconds / cells] * cells if job.parameters.scale == "quick" else None

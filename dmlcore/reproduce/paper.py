@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -20,24 +21,25 @@ if TYPE_CHECKING:
 
 Scale = Literal["quick", "full"]
 SCALES = get_args(Scale)
+FAIR = "The same, each method at its own best learning rate of one grid"  # a statement of several papers
 
 
 class Parameters(BaseModel):
     """The parameters that every notebook has; a paper's model inherits them and adds its own.
 
     The same names and defaults stand as literals in the notebook's cell tagged `parameters`.
-
-    Args:
-        scale: `quick` for minutes on a laptop, `full` for the numbers in earnest.
-        seeds: number of seeds.
-        output: folder for figures and claims.json.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    scale: Scale = "quick"
-    seeds: int = Field(3, ge=1)
-    output: str
+    scale: Scale = "quick"  # for minutes on a laptop; "full" is for the numbers in earnest
+    seeds: int = Field(5, ge=1)  # how many
+    output: str = Field(exclude=True)  # folder for figures and claims.json, on which no result depends
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """Returns the default of each parameter that a command line may set: all but the folder."""
+        return {name: info.default for name, info in cls.model_fields.items() if name != "output"}
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,9 @@ class Paper:
         """Returns the command line that makes a run with these parameters again."""
         words = ["python3", "paper_repro.py", self.key, "--scale", parameters.scale]
         words += ["--seeds", str(parameters.seeds)]
-        for name, info in type(parameters).model_fields.items():
+        for name, default in type(parameters).defaults().items():
             value = getattr(parameters, name)
-            if name not in Parameters.model_fields and value != info.default:
+            if name not in Parameters.model_fields and value != default:
                 words += ["-p", f"{name}={value}"]
         return shlex.join(words)
 
@@ -94,16 +96,13 @@ class Paper:
         declared = {claim.id: claim for claim in self.claims}
         for name in samples:
             checks.choice("claim", name, declared)
-        results = tuple(
-            claims.judge(claim, samples.get(name, {} if claim.parts else None))
-            for name, claim in declared.items()
-        )
+        results = tuple(claims.judge(claim, samples.get(name)) for name, claim in declared.items())
         ledger = claims.Ledger(
             paper=self.key,
             command=self.command(parameters),
             scale=parameters.scale,
             seeds=parameters.seeds,
-            parameters=settings(parameters),
+            parameters=parameters.model_dump(mode="json"),
             versions=claims.versions(),
             hardware=claims.hardware(),
             claims=results,
@@ -112,6 +111,19 @@ class Paper:
         return claims.frame(results)
 
 
-def settings(parameters: Parameters) -> dict[str, Any]:
-    """Returns the parameters that decide what a run finds: all but where it writes."""
-    return parameters.model_dump(mode="json", exclude={"output"})
+def _stated(source: str, statement: str, metric: str, **fields: Any) -> dict[str, Any]:
+    return {"source": source, "statement": statement, "metric": metric, **fields}
+
+
+# Fields of a claim, for `declare`: the paper's abstract says so, or we have put it into numbers or words.
+abstract, ours = partial(_stated, "abstract"), partial(_stated, "ours")
+
+
+def declare(paper: str, table: Mapping[str, dict[str, Any]], **defaults: Any) -> tuple[claims.Claim, ...]:
+    """Returns a paper's claims from their fields by id; `defaults` are for the fields that most share.
+
+    >>> table = {"E1": ours("Workers never wait under ASP", "least share of the time computing")}
+    >>> [claim.expected for claim in declare("example", table, expected=(0.99, 1))]
+    [(0.99, 1.0)]
+    """
+    return tuple(claims.Claim(**{"id": name, "paper": paper} | defaults | table[name]) for name in table)

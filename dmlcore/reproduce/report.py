@@ -38,10 +38,11 @@ def write(folders: Folders, papers: Mapping[str, Paper]) -> Path:
 
     found, _ = ledgers(folders.figures, papers)
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.globals |= {"number": show.number, "expectation": show.expectation, "interval": show.interval}
     source = Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
     page = environment.from_string(source).render(
-        counts=counts(result for ledger in found for result in ledger.claims),
+        show=show,
+        counts=counts,
+        claims=[result for ledger in found for result in ledger.claims],
         sections=[_section(ledger, folders, papers.get(ledger.paper)) for ledger in found],
     )
     path = folders.figures / "report.html"
@@ -65,8 +66,6 @@ def _section(ledger: claims.Ledger, folders: Folders, paper: Paper | None) -> di
         "title": paper.title if paper else ledger.paper,
         "reference": paper.reference if paper else "",
         "run_time": _run_time(ledger, folders, paper),
-        "counts": counts(ledger.claims),
-        "rows": show.rows(ledger.claims),
         "figures": [_picture(path, captions.get(path.name, path.stem)) for path in pictures],
     }
 

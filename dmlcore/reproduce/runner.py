@@ -14,43 +14,20 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
 from dmlcore import files
 from dmlcore.reproduce import claims, manifest
-from dmlcore.reproduce.manifest import Folders, Job
+from dmlcore.reproduce.manifest import Folders, PaperJob
+from dmlcore.reproduce.progress import Display, Outcome
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a job ended."""
-
-    key: str  # of the paper
-    status: Literal["done", "skipped", "failed"]  # skipped: a run with the same inputs is there already
-    seconds: float = 0.0  # how long it took
-    message: str = ""  # for a failure, what went wrong and where to look
-
-
-class Watcher(Protocol):
-    """Receives the progress of the jobs; called from several threads."""
-
-    def started(self, key: str, cell_seconds: list[float] | None, cells: int) -> None:
-        """A notebook with so many code cells starts; their expected times, if known."""
-
-    def advanced(self, key: str) -> None:
-        """One more code cell is done."""
-
-    def ended(self, outcome: Outcome) -> None:
-        """A job has ended, or was skipped."""
-
-
-class Failure(Exception):
+class NotebookFailed(Exception):
     """A notebook failed; the message is for the user."""
 
 
-def disagreements(job: Job, folders: Folders) -> str:
+def disagreements(job: PaperJob, folders: Folders) -> str:
     """Returns how the notebook's parameters cell differs from their model; empty if it does not.
 
     papermill itself only logs a parameter that the notebook lacks, and runs on with the notebook's own value.
@@ -58,33 +35,28 @@ def disagreements(job: Job, folders: Folders) -> str:
     import papermill
 
     notebook = folders.notebooks / job.paper.notebook
-    if not notebook.is_file():
-        return f"{notebook}: no such notebook"
     try:
         found = set(papermill.inspect_notebook(str(notebook)))
     except Exception as error:
         return f"{notebook}: cannot be read: {error}"
     wanted = set(type(job.parameters).model_fields)
-    lacking, unknown = sorted(wanted - found), sorted(found - wanted)
-    pairs = (("lacks", lacking), ("has unknown", unknown))
-    faults = [f"{verb} {', '.join(names)}" for verb, names in pairs if names]
+    pairs = (("lacks", wanted - found), ("has unknown", found - wanted))
+    faults = [f"{verb} {', '.join(sorted(names))}" for verb, names in pairs if names]
     return f"{notebook}: its parameters cell {' and '.join(faults)}" if faults else ""
 
 
-def run(jobs: Sequence[Job], folders: Folders, watcher: Watcher, *, parallel: int = 1) -> list[Outcome]:
+def run(jobs: Sequence[PaperJob], folders: Folders, display: Display, *, parallel: int = 1) -> list[Outcome]:
     """Runs jobs, `parallel` notebooks at a time, and returns the outcome of each.
 
-    Guarantees: nothing below `folders.figures` is ever half written; a job that fails changes nothing there.
-
-    Raises:
-        BlockingIOError: another run is using these folders.
+    Nothing below `folders.figures` is ever half written, and a job that fails changes nothing there.
+    BlockingIOError: another run is using these folders.
     """
     with _alone(folders.runs):
         _clean(folders)
         pool = ThreadPoolExecutor(parallel)  # no `with`: on Ctrl-C it would wait for the notebooks
-        futures = [pool.submit(_attempt, job, folders, watcher) for job in jobs]
+        futures = [pool.submit(_attempt, job, folders, display) for job in jobs]
         for future in as_completed(futures):
-            watcher.ended(future.result())
+            display.ended(future.result())
         return [future.result() for future in futures]
 
 
@@ -111,24 +83,25 @@ def _clean(folders: Folders) -> None:
             partial.unlink(missing_ok=True)
 
 
-def _attempt(job: Job, folders: Folders, watcher: Watcher) -> Outcome:
+def _attempt(job: PaperJob, folders: Folders, display: Display) -> Outcome:
     start = time.monotonic()
     made_from = manifest.inputs(job, folders)
     # A name of its own: the kernel of a killed run may still write to the old one for a second.
     staging = Path(tempfile.mkdtemp(prefix=f"{job.key}.partial-", dir=folders.runs))
     try:
-        cell_seconds = _execute(job, folders, staging, watcher)
+        cell_seconds = _execute(job, folders, staging, display)
         _examine(job, staging)
         _publish(job, folders, staging)
         manifest.write(job, folders, made_from, cell_seconds)
-    except Failure as failure:
+    except NotebookFailed as failure:
         return Outcome(job.key, "failed", time.monotonic() - start, str(failure))
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return Outcome(job.key, "done", time.monotonic() - start)
 
 
-def _execute(job: Job, folders: Folders, staging: Path, watcher: Watcher) -> list[float]:
+def _execute(job: PaperJob, folders: Folders, staging: Path, display: Display) -> list[float]:
+    """Runs a notebook; returns how long each code cell took. papermill adds one, with the parameters."""
     import nbformat
     import papermill
 
@@ -136,20 +109,10 @@ def _execute(job: Job, folders: Folders, staging: Path, watcher: Watcher) -> lis
 
     template, copy = folders.notebooks / job.paper.notebook, staging / job.paper.notebook
     (staging / "figures").mkdir()
-    code = [cell for cell in nbformat.read(template, as_version=4).cells if cell.cell_type == "code"]
-    cells = sum(bool(cell.source.strip()) for cell in code) + 1  # papermill adds one with the parameters
-    cell_seconds: list[float] = []
-    last = time.monotonic()
-
-    def executed(**_: Any) -> None:
-        nonlocal last
-        cell_seconds.append(round(time.monotonic() - last, 3))
-        last = time.monotonic()
-        watcher.advanced(job.key)
-
-    watcher.started(job.key, manifest.expected_seconds(job, folders, cells), cells)
+    cells = len(_code(nbformat.read(template, as_version=4))) + 1
+    display.started(job.key, manifest.expected_seconds(job, folders, cells), cells)
     try:
-        papermill.execute_notebook(
+        executed = papermill.execute_notebook(
             str(template),
             str(copy),
             parameters=job.parameters.model_dump() | {"output": str(staging / "figures")},
@@ -158,28 +121,26 @@ def _execute(job: Job, folders: Folders, staging: Path, watcher: Watcher) -> lis
             progress_bar=False,
             kernel_manager_class=LocalKernel,
             resources={"metadata": {"path": str(folders.notebooks)}},
-            on_cell_executed=executed,
+            on_cell_executed=lambda **_: display.advanced(job.key),
         )
     except Exception as error:  # also a kernel that dies, or does not start
+        text = f"{type(error).__name__}: {error}"
+        if isinstance(error, papermill.PapermillExecutionError):
+            text = f"cell {error.exec_count}: {error.ename}: {error.evalue}"
         kept = folders.runs / f"{job.key}.failed.ipynb"
         if copy.exists():
             os.replace(copy, kept)
-        raise Failure(f"{_summary(error)}\n  executed copy: {kept}") from error
-    return cell_seconds
+        text = "\n    ".join(text.strip().splitlines()[:6])
+        raise NotebookFailed(f"{text}\n  executed copy: {kept}") from error
+    return [round(cell.metadata.papermill.duration, 3) for cell in _code(executed)]
 
 
-def _summary(error: Exception) -> str:
-    """Returns an error in a few lines; for a failed cell, its number and its exception."""
-    from papermill import PapermillExecutionError
-
-    if isinstance(error, PapermillExecutionError):
-        text = f"cell {error.exec_count}: {error.ename}: {error.evalue}"
-    else:
-        text = f"{type(error).__name__}: {error}"
-    return "\n    ".join(text.strip().splitlines()[:6])
+def _code(notebook: Any) -> list[Any]:
+    """Returns the code cells that are executed: all but empty ones."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
 
 
-def _examine(job: Job, staging: Path) -> None:
+def _examine(job: PaperJob, staging: Path) -> None:
     """Holds what a notebook wrote against what its paper declares."""
     figures = staging / "figures"
     missing = [name for name in job.paper.figures if not (figures / name).is_file()]
@@ -187,12 +148,12 @@ def _examine(job: Job, staging: Path) -> None:
     if job.paper.claims and not ledger.is_file():
         missing.append("claims.json")
     if missing:
-        raise Failure(f"the notebook wrote no {', '.join(missing)}")
+        raise NotebookFailed(f"the notebook wrote no {', '.join(missing)}")
     if job.paper.claims and (faults := claims.recheck(ledger, job.paper.claims)):
-        raise Failure("\n  ".join(faults))
+        raise NotebookFailed("\n  ".join(faults))
 
 
-def _publish(job: Job, folders: Folders, staging: Path) -> None:
+def _publish(job: PaperJob, folders: Folders, staging: Path) -> None:
     """Moves the results into place, each file in one step, and removes those of earlier runs."""
     source, target, copies = staging / "figures", folders.figures / job.key, folders.runs / job.key
     made = files.tree(source)

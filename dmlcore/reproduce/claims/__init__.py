@@ -16,23 +16,6 @@ from dmlcore.reproduce.claims.model import Claim, Ledger, Part, Result, Verdict
 from dmlcore.reproduce.claims.rules import combine, judge, rule
 from dmlcore.reproduce.claims.show import expectation, frame, interval, markdown, table
 
-__all__ = [
-    "Claim",
-    "Ledger",
-    "Part",
-    "Result",
-    "Verdict",
-    "combine",
-    "expectation",
-    "frame",
-    "hardware",
-    "interval",
-    "judge",
-    "markdown",
-    "read",
-    "recheck",
-    "rule",
-    "table",
-    "versions",
-    "write",
-]
+__all__ = ["Claim", "Ledger", "Part", "Result", "Verdict", "combine", "expectation", "frame",
+           "hardware", "interval", "judge", "markdown", "read", "recheck", "rule", "table",
+           "versions", "write"]  # fmt: skip

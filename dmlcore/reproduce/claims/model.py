@@ -26,13 +26,13 @@ class _Strict(BaseModel):
 
 
 class _Stated(_Strict):
-    id: Text
-    paper: Text
-    statement: Text
-    source: Literal["abstract", "ours"]
-    metric: Text
-    expected: Range
-    unit: str = ""
+    id: Text  # short name, unique among all papers
+    paper: Text  # its key
+    statement: Text  # the claim in words
+    source: Literal["abstract", "ours"]  # whether the paper's abstract says so, or we put it so
+    metric: Text  # what is measured, in words
+    expected: Range  # (low, high), both inclusive; None leaves an end open
+    unit: str = ""  # of the metric, such as `s` or `x`
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -45,22 +45,12 @@ class _Stated(_Strict):
 class Claim(_Stated):
     """What is claimed and what would show it, declared before the run.
 
-    Args:
-        id: short name, unique among all papers.
-        paper: key of the paper.
-        statement: the claim in words.
-        source: `abstract` if the paper's abstract says so, `ours` if we put it into numbers or words.
-        metric: what is measured, in words.
-        expected: (low, high), both inclusive; None leaves an end open.
-        unit: unit of the metric, such as `s` or `x`.
-        parts: labels of the settings in which the claim must hold, if there are several.
-
     >>> Claim(id="ssp-1", paper="ssp", statement="SSP is faster than BSP", source="abstract",
     ...       metric="time of BSP / time of SSP", expected=(1.0, None), unit="x").expected
     (1.0, None)
     """
 
-    parts: tuple[Text, ...] = ()
+    parts: tuple[Text, ...] = ()  # labels of the settings in which the claim must hold, if several
 
 
 class _Labelled(_Strict):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,19 +15,17 @@ Samples = Sequence[float | None] | None
 def rule(interval: tuple[float, float] | None, expected: Range) -> Verdict:
     """Returns the verdict: the interval lies inside the expected range, apart from it, or across its edge.
 
-    Args:
-        interval: both ends inclusive; None if nothing was measured.
-        expected: both ends inclusive; None leaves an end open.
+    Both ends of both are inclusive. No interval: nothing was measured; None leaves an end of a range open.
 
     >>> rule((1.2, 1.4), (1.0, None)), rule((0.9, 1.4), (1.0, None)), rule((0.7, 0.9), (1.0, None))
     ('reproduced', 'partly', 'not reproduced')
     """
     if interval is None:
         return "not run"
-    low, high = _bounds(expected)
-    if low <= interval[0] and interval[1] <= high:
+    (least, most), (low, high) = interval, _bounds(expected)
+    if low <= least and most <= high:
         return "reproduced"
-    return "not reproduced" if interval[1] < low or high < interval[0] else "partly"
+    return "not reproduced" if most < low or high < least else "partly"
 
 
 def combine(verdicts: Sequence[Verdict]) -> Verdict:
@@ -51,17 +48,17 @@ def judge(claim: Claim, samples: Samples | Mapping[str, Samples]) -> Result:
     Guarantees: the same samples give the same result, kept to six significant digits. The interval is the 95%
     percentile bootstrap of the median over seeds; with a single seed it has no width.
 
-    `inf` is a measurement, the largest: a target that is never reached takes `inf` seconds, and a median or
-    an end of the interval may be `inf`. None and NaN say that a seed was not measured; without any
-    measurement the claim was not run, and with a seed that was not measured it is at best `partly`: what is
-    missing might have spoken against it. A ratio of two infinities is NaN: decide before what it counts as.
+    `inf` is a measurement, the largest: a target that is never reached takes `inf` seconds. None and NaN say
+    that a seed was not measured: the claim is then at best `partly`, since what is missing might have spoken
+    against it, and without any measurement it was not run. A ratio of two infinities is NaN: decide before
+    what it counts as.
 
-    A claim with parts is judged part by part; it shows the numbers of its weakest, the one that is farthest
-    toward failing, and its verdict combines theirs.
+    A claim with parts shows the numbers of its weakest, which is farthest toward failing; its verdict
+    combines theirs.
 
     Args:
         claim: declared before the run.
-        samples: one number per seed; for a claim with parts, these by label. A missing label was not run.
+        samples: one number per seed; for a claim with parts, these by label. What is missing was not run.
 
     Raises:
         ValueError: labels that the claim does not declare, or a sample that is no number.
@@ -71,6 +68,7 @@ def judge(claim: Claim, samples: Samples | Mapping[str, Samples]) -> Result:
         if isinstance(samples, Mapping):
             checks.fail(f"samples of {claim.id}", list(samples), "a sequence: this claim declares no parts")
         return Result(**stated, **_measured(claim, samples))
+    samples = {} if samples is None else samples
     if not isinstance(samples, Mapping) or set(samples) - set(claim.parts):
         given = list(samples) if isinstance(samples, Mapping) else samples
         checks.fail(f"samples of {claim.id}", given, f"a mapping with the labels {list(claim.parts)}")
@@ -94,11 +92,13 @@ def outcome(samples: Sequence[float | None], expected: Range) -> dict[str, Any]:
     values = [value for value in samples if value is not None]
     if not values:
         return {"measured": None, "interval": None, "verdict": "not run"}
-    interval = _interval(values)
-    verdict = rule(interval, expected)
+    from dmlcore.trace.metrics import interval  # not above: the command line reads ledgers without numerics
+
+    measured, low, high = map(rounded, interval(values))
+    verdict = rule((low, high), expected)
     if verdict == "reproduced" and len(values) < len(samples):
         verdict = "partly"
-    return {"measured": rounded(statistics.median(values)), "interval": interval, "verdict": verdict}
+    return {"measured": measured, "interval": (low, high), "verdict": verdict}
 
 
 def _measured(claim: Claim, samples: Samples) -> dict[str, Any]:
@@ -116,13 +116,6 @@ def _sample(claim: Claim, value: Any) -> float | None:
     return None if math.isnan(number) else rounded(number)
 
 
-def _interval(values: Sequence[float]) -> tuple[float, float]:
-    from dmlcore.trace.metrics import interval  # not above: the command line reads ledgers without numerics
-
-    _, low, high = interval(values)
-    return rounded(low), rounded(high)
-
-
 def rounded(number: float) -> float:
     """Returns a number to six significant digits, so that the last bits of a platform leave no mark."""
     return float(f"{number:.6g}")
@@ -138,7 +131,5 @@ def _strength(part: Part, expected: Range) -> tuple[int, float]:
     rank = ("not reproduced", "partly", "reproduced", "not run").index(part.verdict)
     if part.interval is None:
         return rank, 0.0
-    low, high = _bounds(expected)
-    margins = [part.interval[0] - low if low > -math.inf else math.inf]
-    margins += [high - part.interval[1] if high < math.inf else math.inf]
-    return rank, min(margins)
+    (least, most), (low, high) = part.interval, _bounds(expected)
+    return rank, min(least - low, math.inf if high == math.inf else high - most)

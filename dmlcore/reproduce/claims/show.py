@@ -54,6 +54,30 @@ def rows(results: Sequence[Result]) -> list[tuple[Result, Part | None]]:
     return [(result, part) for result in results for part in (None, *result.parts)]
 
 
+def _records(results: Sequence[Result]) -> list[dict[str, str]]:
+    return [
+        {
+            "claim": result.id,
+            "part": part.label if part else "",
+            "statement": result.statement,
+            "source": result.source,
+            "metric": result.metric,
+            "expected": expectation(result.expected, result.unit),
+            "measured": number((part or result).measured, result.unit),
+            "interval": interval((part or result).interval),
+            "verdict": (part or result).verdict,
+        }
+        for result, part in rows(results)
+    ]
+
+
+def frame(results: Sequence[Result]) -> pd.DataFrame:
+    """Returns results as a data frame indexed by claim and part, for the last cell of a notebook."""
+    import pandas as pd
+
+    return pd.DataFrame(_records(results)).set_index(["claim", "part"])
+
+
 def table(results: Sequence[Result]) -> Table:
     """Returns results of `judge`, or of a ledger, as a table for the terminal, parts below their claim."""
     from rich.markup import escape
@@ -65,16 +89,12 @@ def table(results: Sequence[Result]) -> Table:
     for name in ("expected", "measured", "95% interval"):
         grid.add_column(name, justify="right")
     grid.add_column("verdict")
-    for result, part in rows(results):
-        outcome = part or result
-        grid.add_row(
-            "" if part else escape(result.id),
-            f"  {escape(part.label)}" if part else escape(result.statement),
-            "" if part else expectation(result.expected, result.unit),
-            number(outcome.measured, result.unit),
-            interval(outcome.interval).replace("[", r"\["),
-            f"[{COLORS[outcome.verdict]}]{outcome.verdict}[/]",
+    for row in _records(results):
+        words = (
+            ("", f"  {row['part']}", "") if row["part"] else (row["claim"], row["statement"], row["expected"])
         )
+        verdict = f"[{COLORS[row['verdict']]}]{row['verdict']}[/]"
+        grid.add_row(*map(escape, words), row["measured"], row["interval"].replace("[", r"\["), verdict)
     return grid
 
 
@@ -93,24 +113,3 @@ def markdown(results: Sequence[Result]) -> str:
         cells = (result.id, result.statement, expected, measured, result.verdict)
         lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
     return "\n".join(lines) + "\n"
-
-
-def frame(results: Sequence[Result]) -> pd.DataFrame:
-    """Returns results as a data frame indexed by claim and part, for the last cell of a notebook."""
-    import pandas as pd
-
-    records = [
-        {
-            "claim": result.id,
-            "part": part.label if part else "",
-            "statement": result.statement,
-            "source": result.source,
-            "metric": result.metric,
-            "expected": expectation(result.expected, result.unit),
-            "measured": number((part or result).measured, result.unit),
-            "interval": interval((part or result).interval),
-            "verdict": (part or result).verdict,
-        }
-        for result, part in rows(results)
-    ]
-    return pd.DataFrame(records).set_index(["claim", "part"])

@@ -16,12 +16,9 @@ had computed. After first results were seen, this changed, and all was run again
 
 from __future__ import annotations
 
-from functools import partial
-
 from pydantic import Field
 
-from dmlcore.reproduce.claims import Claim
-from dmlcore.reproduce.paper import Paper, Parameters
+from dmlcore.reproduce.paper import Paper, Parameters, abstract, declare, ours
 
 RATIOS = (0.2, 1.0, 5.0)
 LAWS = ("exponential", "erlang", "shifted")
@@ -32,7 +29,6 @@ ONLINE_RIVALS = tuple(rival for rival in RIVALS if "oracle" not in rival)
 class AdaptiveKLoadParameters(Parameters):
     """Parameters of notebooks/03_adaptive_k_load.ipynb; `workers` is n."""
 
-    seeds: int = Field(5, ge=1)
     workers: int = Field(10, ge=4)
 
 
@@ -52,82 +48,70 @@ SOONER = "time to the target error"
 COMPUTED = "samples assigned until the target error"
 RECEIVED = "gradients received until the target error"
 
-claim = partial(Claim, paper="adaptive_k_load", unit="x")
-ours = partial(claim, source="ours")
-by_bound = partial(ours, parts=BOUND)
-with_oracle = partial(claim, source="abstract", parts=CELLS)
-without_oracle = partial(ours, parts=RIVALS)
-CLAIMS = (
-    by_bound(
-        id="K1-bound",
-        statement="By the error bound, adapting k and b is sooner than adapting k at full load",
-        metric=f"{SOONER} by the bound: adaptive k (oracle) / joint (oracle); n = 50, s = 40",
+CLAIMS = {
+    "K1-bound": ours(
+        "By the error bound, adapting k and b is sooner than adapting k at full load",
+        f"{SOONER} by the bound: adaptive k (oracle) / joint (oracle); n = 50, s = 40",
         expected=(1.135, 1.185),
+        parts=BOUND,
     ),
-    by_bound(
-        id="K2-bound",
-        statement="By the error bound, it takes less computation",
-        metric=f"{COMPUTED}, by the bound: joint (oracle) / adaptive k (oracle); n = 50, s = 40",
+    "K2-bound": ours(
+        "By the error bound, it takes less computation",
+        f"{COMPUTED}, by the bound: joint (oracle) / adaptive k (oracle); n = 50, s = 40",
         expected=(0.465, 0.485),
+        parts=BOUND,
     ),
-    by_bound(
-        id="K3-bound",
-        statement="By the error bound, it takes slightly more communication",
-        metric=f"{RECEIVED}, by the bound: joint (oracle) / adaptive k (oracle); n = 50, s = 40",
+    "K3-bound": ours(
+        "By the error bound, it takes slightly more communication",
+        f"{RECEIVED}, by the bound: joint (oracle) / adaptive k (oracle); n = 50, s = 40",
         expected=(1.005, 1.025),
+        parts=BOUND,
     ),
-    with_oracle(
-        id="K1-paper",
-        statement="The scheme improves the convergence speed of distributed SGD: both schedules by oracle, "
+    "K1-paper": abstract(
+        "The scheme improves the convergence speed of distributed SGD: both schedules by oracle, "
         "at one learning rate",
-        metric=f"{SOONER}: adaptive k (oracle) / joint (oracle), linear regression",
-        expected=(1, None),
+        f"{SOONER}: adaptive k (oracle) / joint (oracle), linear regression",
+        parts=CELLS,
     ),
-    with_oracle(
-        id="K2-paper",
-        statement="It significantly reduces the computation load",
-        metric=f"{COMPUTED}: joint (oracle) / adaptive k (oracle), linear regression",
+    "K2-paper": abstract(
+        "It significantly reduces the computation load",
+        f"{COMPUTED}: joint (oracle) / adaptive k (oracle), linear regression",
         expected=(None, 0.8),
+        parts=CELLS,
     ),
-    with_oracle(
-        id="K3-paper",
-        statement="At the expense of a slight increase in communication load",
-        metric=f"{RECEIVED}: joint (oracle) / adaptive k (oracle), linear regression",
+    "K3-paper": abstract(
+        "At the expense of a slight increase in communication load",
+        f"{RECEIVED}: joint (oracle) / adaptive k (oracle), linear regression",
         expected=(1, 1.1),
+        parts=CELLS,
     ),
-    without_oracle(
-        id="K1-fair",
-        statement="Without an oracle, each method at its own best learning rate, adapting k and b is sooner",
-        metric=f"{SOONER}: rival / joint (online), linear regression, exponential times, ratio 1",
-        expected=(1, None),
+    "K1-fair": ours(
+        "Without an oracle, each method at its own best learning rate, adapting k and b is sooner",
+        f"{SOONER}: rival / joint (online), linear regression, exponential times, ratio 1",
+        parts=RIVALS,
     ),
-    without_oracle(
-        id="K2-fair",
-        statement="So measured, it takes much less computation",
-        metric=f"{COMPUTED}: joint (online) / rival, linear regression, exponential times, ratio 1",
+    "K2-fair": ours(
+        "So measured, it takes much less computation",
+        f"{COMPUTED}: joint (online) / rival, linear regression, exponential times, ratio 1",
         expected=(None, 0.8),
+        parts=RIVALS,
     ),
-    without_oracle(
-        id="K3-fair",
-        statement="So measured, it takes slightly more communication",
-        metric=f"{RECEIVED}: joint (online) / rival, linear regression, exponential times, ratio 1",
+    "K3-fair": ours(
+        "So measured, it takes slightly more communication",
+        f"{RECEIVED}: joint (online) / rival, linear regression, exponential times, ratio 1",
         expected=(1, 1.1),
+        parts=RIVALS,
     ),
-    ours(
-        id="K1-control",
-        statement="It is adapting that helps: sooner than one (k, b) for the whole run, the best of a grid",
-        metric=f"{SOONER}: best fixed (k, b) of five / joint (online), each at its best learning rate",
-        expected=(1, None),
+    "K1-control": ours(
+        "It is adapting that helps: sooner than one (k, b) for the whole run, the best of a grid",
+        f"{SOONER}: best fixed (k, b) of five / joint (online), each at its best learning rate",
     ),
-    ours(
-        id="K1-digits",
-        statement="It is sooner on a problem whose constants nobody knows, too",
-        metric="time to the target loss: rival / joint (online), each at its best rate; digits, at full "
-        "scale MNIST",
-        expected=(1, None),
+    "K1-digits": ours(
+        "It is sooner on a problem whose constants nobody knows, too",
+        "time to the target loss: rival / joint (online), each at its best rate; digits, at full scale MNIST",
         parts=ONLINE_RIVALS,
     ),
-)
+}
 
 PAPER = Paper(
     key="adaptive_k_load",
@@ -135,7 +119,7 @@ PAPER = Paper(
     reference="Egger, Kas Hanna, Bitar, ISIT 2023",
     notebook="03_adaptive_k_load.ipynb",
     parameters=AdaptiveKLoadParameters,
-    claims=CLAIMS,
+    claims=declare("adaptive_k_load", CLAIMS, unit="x", expected=(1, None)),
     figures={
         "model.png": "Rounds of eight workers as timelines: each computes b samples and sends its "
         "gradient; the server waits for the k fastest and cancels the rest. Below fewer samples each, "

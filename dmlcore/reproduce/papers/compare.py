@@ -6,12 +6,9 @@ load were given rates half as large, since their best ones were the least of tho
 
 from __future__ import annotations
 
-from functools import partial
-
 from pydantic import Field
 
-from dmlcore.reproduce.claims import Claim
-from dmlcore.reproduce.paper import Paper, Parameters
+from dmlcore.reproduce.paper import Paper, Parameters, declare, ours
 
 PROBLEMS = ("digits", "matrix factorization")
 CLUSTERS = ("even", "uneven", "unstable", "both")
@@ -24,24 +21,20 @@ class CompareParameters(Parameters):
     workers: int = Field(8, ge=4)
 
 
-claim = partial(Claim, paper="compare", source="ours", expected=(1, None))
-CLAIMS = (
-    claim(
-        id="W1",
-        statement="No method is the soonest everywhere",
-        metric="of eight pairs of cluster and problem, those where the method that is soonest on the whole, "
+CLAIMS = {
+    "W1": ours(
+        "No method is the soonest everywhere",
+        "of eight pairs of cluster and problem, those where the method that is soonest on the whole, "
         "by the geometric mean of its times over the soonest, is not the soonest",
         unit="pairs",
     ),
-    claim(
-        id="W2",
-        statement="The worse the stragglers, the more is lost by waiting for all of them",
-        metric="time to the target, BSP / soonest method: on the cluster with both troubles / on the even "
-        "one",
+    "W2": ours(
+        "The worse the stragglers, the more is lost by waiting for all of them",
+        "time to the target, BSP / soonest method: on the cluster with both troubles / on the even one",
         unit="x",
         parts=PROBLEMS,
     ),
-)
+}
 
 PAPER = Paper(
     key="compare",
@@ -49,11 +42,11 @@ PAPER = Paper(
     reference="of all papers here, each at its own best learning rate",
     notebook="06_compare.ipynb",
     parameters=CompareParameters,
-    claims=CLAIMS,
+    claims=declare("compare", CLAIMS, expected=(1, None)),
     figures={
         "compare.png": "Time to the target over that of BSP, for every method (rows) on four clusters "
         "(columns) and two problems (panels): less than 1 is sooner. The soonest method of each column "
-        "is framed.",
+        "is framed."
     },
     data={"full": ("mnist",)},
     quick_seconds=120,

@@ -13,14 +13,11 @@ Ranges were declared before the notebook first ran, and none was changed.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from pydantic import Field
 
-from dmlcore.reproduce.claims import Claim
-from dmlcore.reproduce.claims.model import Range
-from dmlcore.reproduce.paper import Paper, Parameters
+from dmlcore.reproduce.paper import Paper, Parameters, abstract, declare, ours
 
 RIVALS = ("ASGD", "n-softsync", "n-softsync, 1/tau")
 CONTROLS = (*RIVALS, "ASGD, 1/tau")
@@ -30,7 +27,6 @@ PROFILES = ("mild", "4x", "fluctuating")
 class DbsSgdParameters(Parameters):
     """Parameters of notebooks/05_dbs_sgd.ipynb; `workers` is P of the runs that train, `softsync` n."""
 
-    seeds: int = Field(5, ge=1)
     workers: int = Field(8, ge=4, multiple_of=4)
     softsync: int = Field(4, ge=1)
 
@@ -39,82 +35,56 @@ LOSS = "training loss after equal samples: DBS-SGD / rival"
 ACCURACY = "test accuracy after equal samples: DBS-SGD minus rival"
 OURS = "The same, each method at its own best learning rate"
 
-claim = partial(Claim, paper="dbs_sgd", unit="x")
-abstract = partial(claim, source="abstract")
-ours = partial(claim, source="ours")
+
+def _staleness(source: Any, statement: str, average: str, expected: Any) -> dict[str, Any]:
+    return source(statement, f"staleness, {average}: DBS-SGD / ASGD", expected=expected, parts=PROFILES)
 
 
-def _staleness(name: str, statement: str, average: str, source: Any, expected: Range) -> Claim:
-    metric = f"staleness, {average}: DBS-SGD / ASGD"
-    return claim(
-        id=f"D5-{name}", statement=statement, source=source, metric=metric, expected=expected, parts=PROFILES
-    )
-
-
-CLAIMS = (
-    abstract(
-        id="D1-paper",
-        statement="The loss on MNIST is 60% less: all at the learning rate that suits DBS-SGD",
-        metric=LOSS,
+CLAIMS = {
+    "D1-paper": abstract(
+        "The loss on MNIST is 60% less: all at the learning rate that suits DBS-SGD",
+        LOSS,
         expected=(None, 0.4),
         parts=RIVALS,
     ),
-    ours(
-        id="D1-fair",
-        statement=OURS,
-        metric=LOSS,
-        expected=(None, 0.4),
-        parts=CONTROLS,
-    ),
-    abstract(
-        id="D2-paper",
-        statement="Accuracy on CIFAR-10 is 10 points higher: all at the learning rate that suits DBS-SGD",
-        metric=ACCURACY,
+    "D1-fair": ours(OURS, LOSS, expected=(None, 0.4), parts=CONTROLS),
+    "D2-paper": abstract(
+        "Accuracy on CIFAR-10 is 10 points higher: all at the learning rate that suits DBS-SGD",
+        ACCURACY,
         expected=(10, None),
         unit="points",
         parts=RIVALS,
     ),
-    ours(
-        id="D2-fair",
-        statement=OURS,
-        metric=ACCURACY,
-        expected=(10, None),
-        unit="points",
-        parts=CONTROLS,
-    ),
-    abstract(
-        id="D2-loss",
-        statement="The loss on CIFAR-10 is 10% less: all at the learning rate that suits DBS-SGD",
-        metric=LOSS,
+    "D2-fair": ours(OURS, ACCURACY, expected=(10, None), unit="points", parts=CONTROLS),
+    "D2-loss": abstract(
+        "The loss on CIFAR-10 is 10% less: all at the learning rate that suits DBS-SGD",
+        LOSS,
         expected=(None, 0.9),
         parts=RIVALS,
     ),
-    abstract(
-        id="D3",
-        statement="The speed-up over one worker is not lower",
-        metric="samples per second: DBS-SGD / ASGD",
+    "D3": abstract(
+        "The speed-up over one worker is not lower",
+        "samples per second: DBS-SGD / ASGD",
         expected=(0.98, None),
         parts=("4 workers", "8 workers", "16 workers"),
     ),
-    abstract(
-        id="D4",
-        statement="The curve is close to the synchronous one, each at its own best learning rate",
-        metric="largest distance of test accuracies in the second half of the samples",
+    "D4": abstract(
+        "The curve is close to the synchronous one, each at its own best learning rate",
+        "largest distance of test accuracies in the second half of the samples",
         expected=(None, 2),
         unit="points",
     ),
-    _staleness("nodes", "The mean over nodes falls", "mean over nodes", "abstract", (None, 0.9)),
-    _staleness("gradients", "The mean over gradients does not", "mean over gradients", "ours", (0.98, 1.02)),
-    _staleness("samples", "Nor that over samples", "mean over samples", "ours", (0.98, 1.02)),
-    _staleness("maximum", "The maximum falls", "maximum", "ours", (None, 0.9)),
-    ours(
-        id="D5-model",
-        statement="Staleness is t R - 1 for random constant speeds, with equal and with dynamic batches",
-        metric="largest deviation of the means over nodes and over gradients",
+    "D5-nodes": _staleness(abstract, "The mean over nodes falls", "mean over nodes", (None, 0.9)),
+    "D5-gradients": _staleness(ours, "The mean over gradients does not", "mean over gradients", (0.98, 1.02)),
+    "D5-samples": _staleness(ours, "Nor that over samples", "mean over samples", (0.98, 1.02)),
+    "D5-maximum": _staleness(ours, "The maximum falls", "maximum", (None, 0.9)),
+    "D5-model": ours(
+        "Staleness is t R - 1 for random constant speeds, with equal and with dynamic batches",
+        "largest deviation of the means over nodes and over gradients",
         expected=(None, 2),
         unit="%",
     ),
-)
+}
 
 PAPER = Paper(
     key="dbs_sgd",
@@ -122,7 +92,7 @@ PAPER = Paper(
     reference="Ji, Zhang, Fu, Gao, Li, Journal of Computer Research and Development 2019",
     notebook="05_dbs_sgd.ipynb",
     parameters=DbsSgdParameters,
-    claims=CLAIMS,
+    claims=declare("dbs_sgd", CLAIMS, unit="x"),
     figures={
         "stale.png": "Left: gradient descent on a parabola, with gradients stale by 0, 3, 7 and 15 updates. "
         "Right: the largest stable step against staleness, measured and by its closed form.",

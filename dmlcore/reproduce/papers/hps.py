@@ -13,12 +13,9 @@ milder since, and the target is 93%.
 
 from __future__ import annotations
 
-from functools import partial
-
 from pydantic import Field
 
-from dmlcore.reproduce.claims import Claim
-from dmlcore.reproduce.paper import Paper, Parameters
+from dmlcore.reproduce.paper import FAIR, Paper, Parameters, abstract, declare, ours
 
 RIVALS = ("BSP", "SSP", "ASP")
 WIDTHS = (16, 8, 4)
@@ -28,72 +25,52 @@ LEAST, MOST = 1.4, 3.5  # times less, that the abstract reports
 class HpsParameters(Parameters):
     """Parameters of notebooks/04_hps.ipynb; `workers` is n, `bits` is k of a value on its way."""
 
-    seeds: int = Field(5, ge=1)
     workers: int = Field(8, ge=3)
     bits: int = Field(8, ge=1, le=16)
 
 
 SOONER = "time to the target accuracy: rival / H-PS"
 
-claim = partial(Claim, paper="hps", unit="x")
-abstract = partial(claim, source="abstract")
-ours = partial(claim, source="ours")
-CLAIMS = (
-    abstract(
-        id="H1-paper",
-        statement="Training takes 1.4 to 3.5 times less than with others: all at the rate that suits H-PS",
-        metric=SOONER,
-        expected=(LEAST, None),
+CLAIMS = {
+    "H1-paper": abstract(
+        "Training takes 1.4 to 3.5 times less than with others: all at the rate that suits H-PS",
+        SOONER,
         parts=RIVALS,
     ),
-    ours(
-        id="H1-fair",
-        statement="The same, each method at its own best learning rate of one grid",
-        metric=SOONER,
-        expected=(LEAST, None),
-        parts=RIVALS,
+    "H1-fair": ours(FAIR, SOONER, parts=RIVALS),
+    "H1-epoch": abstract(
+        "An epoch takes 1.4 to 3.5 times less than with BSP", "seconds per epoch: BSP / H-PS"
     ),
-    abstract(
-        id="H1-epoch",
-        statement="An epoch takes 1.4 to 3.5 times less than with BSP",
-        metric="seconds per epoch: BSP / H-PS",
-        expected=(LEAST, None),
-    ),
-    abstract(
-        id="H2",
-        statement="Workers complete their tasks at the same time: their spread is at least halved",
-        metric="median spread of a round's finish times: equal batches / scheduled",
+    "H2": abstract(
+        "Workers complete their tasks at the same time: their spread is at least halved",
+        "median spread of a round's finish times: equal batches / scheduled",
         expected=(2, None),
     ),
-    abstract(
-        id="H3",
-        statement="The pipeline lets workers compute for a larger share of the time",
-        metric="share of the time computing, with the pipeline minus without",
+    "H3": abstract(
+        "The pipeline lets workers compute for a larger share of the time",
+        "share of the time computing, with the pipeline minus without",
         expected=(0, None),
         unit="points",
     ),
-    abstract(
-        id="H4-bytes",
-        statement="Compressing to 8 bits leaves less than a third of the bytes",
-        metric="bytes of an update: 8 bits / 32 bits",
+    "H4-bytes": abstract(
+        "Compressing to 8 bits leaves less than a third of the bytes",
+        "bytes of an update: 8 bits / 32 bits",
         expected=(None, 1 / 3),
     ),
-    ours(
-        id="H4-accuracy",
-        statement="It costs less than a point of accuracy after as many updates",
-        metric="final accuracy, minus that with 32 bits",
+    "H4-accuracy": ours(
+        "It costs less than a point of accuracy after as many updates",
+        "final accuracy, minus that with 32 bits",
         expected=(-1, None),
         unit="points",
         parts=tuple(f"{bits} bits" for bits in WIDTHS),
     ),
-    ours(
-        id="H-model",
-        statement="A round is (h + c) / max(1, c k / 32) times sooner than with BSP, without jitter",
-        metric="largest deviation from the model, over h, c and k",
+    "H-model": ours(
+        "A round is (h + c) / max(1, c k / 32) times sooner than with BSP, without jitter",
+        "largest deviation from the model, over h, c and k",
         expected=(None, 3),
         unit="%",
     ),
-)
+}
 
 PAPER = Paper(
     key="hps",
@@ -101,7 +78,7 @@ PAPER = Paper(
     reference="Xian, Liu, Wang, Liu, Computer Engineering and Design 2024",
     notebook="04_hps.ipynb",
     parameters=HpsParameters,
-    claims=CLAIMS,
+    claims=declare("hps", CLAIMS, unit="x", expected=(LEAST, None)),
     figures={
         "timelines.png": "What four workers do in the first rounds: under BSP, with each of the three "
         "mechanisms, and with all.",
