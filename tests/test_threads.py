@@ -1,5 +1,7 @@
 """Real threads: what they record replays to what they computed, and what fails ends everything."""
 
+import math
+import queue
 import threading
 import time
 
@@ -13,7 +15,11 @@ from engine_runs import RECORDED, check_replay, same_bits
 
 import dmlcore as dml
 from dmlcore.engines import on_threads
+from dmlcore.engines.job import Job
 from dmlcore.engines.real import WorkerError
+from dmlcore.engines.server import Server
+from dmlcore.engines.spec import RunSpec
+from dmlcore.engines.worker import Worker
 from dmlcore.training.reference import replay_reference
 
 FAST = dml.engines.threads(time_scale=0.02)
@@ -165,3 +171,34 @@ def test_pushes_of_kept_copies_overlap_as_in_the_simulator():
     problem, engine = dml.problems.digits_mlp(), dml.engines.threads()
     run = dml.train(problem, cluster, dml.ssp(8), optax.sgd(0.1), engine=engine, **options)
     assert run.trace.end_time < 1.5 * simulated.end_time
+
+
+class LateClock:
+    """A clock that stands still but in sleeps, each of which ends 10 ms late."""
+
+    scale, time, late = 1.0, 0.0, 0.01
+
+    def now(self):
+        return self.time
+
+    def get(self, timeout):  # of a worker's inbox
+        self.time += timeout + self.late
+        raise queue.Empty
+
+    def get_nowait(self):
+        raise queue.Empty
+
+
+def test_a_worker_that_keeps_its_copy_does_not_add_up_how_late_it_woke_up():
+    clock, problem = LateClock(), dml.problems.digits_mlp()
+    cluster = dml.Cluster.uniform(2, samples_per_second=320, latency=1.0)
+    spec = RunSpec.checked(dml.ssp(math.inf), cluster, updates=100)
+    worker = Worker(0, clock, lambda message: None, Job(spec, problem, optax.sgd(0.1)), clock, (32,), 0)
+    _, _, (order, _) = Server(spec, lambda order: (0.0, 0.0)).begin()
+    ends, first = [], worker._stepper.start()
+    for state in (first, *[None] * 20):
+        message, order = worker._carry_out(order, state)
+        assert message is None
+        ends.append(order.time)
+    worker._outbox.close()
+    np.testing.assert_allclose(ends, 1.0 + 0.1 * np.arange(1, 22), rtol=1e-12)

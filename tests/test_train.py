@@ -218,6 +218,7 @@ WRONG = {
     "seeds - no list": lambda p: compared(p, seeds=5),
     "seeds - none": lambda p: compared(p, seeds=[]),
     "engine": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, engine="simulat"),
+    "engine - a type": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, engine=dict),
     "load": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, load="equl"),
     "transport": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, transport=3),
     "policy": lambda p: dml.train(p, EXPONENTIAL, dml.bsp, optax.sgd(0.1), updates=1),

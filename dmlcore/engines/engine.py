@@ -162,6 +162,6 @@ def resolve(engine: Any) -> Engine:
         checks.fail(
             "engine", engine.__name__, f"what it returns: {engine.__name__}() (did you forget to call it?)"
         )
-    if callable(engine):
+    if callable(engine) and not isinstance(engine, type):
         return Engine(getattr(engine, "__name__", "engine"), timeline=engine)
     return checks.choice("engine", engine, ALL_ENGINES)()

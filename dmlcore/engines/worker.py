@@ -293,10 +293,11 @@ class Worker:
         gradient = self._stepper.gradient(self._state[0], order.worker, order.clock, order.batch_size)
         if self._coder is not None:
             gradient = jax.block_until_ready(self._coder.sent(order.clock, gradient))
-        message, computed = self._wait(ends)
+        done = self._clock.now()
+        message, ends = self._wait(ends)
         if message is not None:
             return message, None
-        self._free = computed = max(computed, self._clock.now())
+        self._free = computed = max(ends, done)  # not when it woke up: that would add up along kept copies
         push = Arrival(order.worker, order.clock, order.attempt, begun, computed, gradient)
         if self._pipelined:
             self._held = push
