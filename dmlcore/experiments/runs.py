@@ -204,13 +204,16 @@ def timeline(
         checks.fail("engine", engine, "one with a virtual clock, for a timeline without training")
     watch = None
     if spec.policy.on_observation is not None:
-        if coding_by(spec.transport):
-            checks.fail(
-                "transport", spec.transport.name, f"one that sends values as they are, for {spec.policy}"
-            )
-        lock_step = spec.policy.max_lead == 0 and not spec.transport.pipelined
-        workers = spec.cluster.num_workers
-        watch = TrainingWatch(problem, optimizer, spec.seed, workers, lock_step, spec.compensation)
+        watch = TrainingWatch(
+            problem,
+            optimizer,
+            spec.seed,
+            spec.cluster.num_workers,
+            lock_step=spec.policy.max_lead == 0 and not spec.transport.pipelined,
+            compensation=spec.compensation,
+            code=coding_by(spec.transport),
+            keeps_copies=spec.policy.keep_copy is not None,
+        )
     trace = engine.timeline(spec, watch)
     trace.metadata["problem"] = problem.name
     return trace

@@ -12,7 +12,9 @@ import optax
 
 from dmlcore.problems.problem import Problem
 from dmlcore.trace.record import Task
+from dmlcore.training import coding
 from dmlcore.training.batches import draw_one
+from dmlcore.training.coding import Coding
 from dmlcore.training.contribution import contribution_of
 from dmlcore.training.evaluation import device_data, evaluate
 from dmlcore.training.loop import advance_one
@@ -39,9 +41,8 @@ class TrainingWatch:
         num_workers: of the cluster.
         lock_step: every task reads the newest version.
         compensation: lambda of the run's delay compensation.
-
-    Raises:
-        ValueError: when called, where a worker has gone on with a kept copy.
+        code: what happens to values on their way; None: nothing.
+        keeps_copies: workers may go on with their own copies. The first slots are for these, one a worker.
     """
 
     def __init__(
@@ -52,10 +53,13 @@ class TrainingWatch:
         num_workers: int,
         lock_step: bool,
         compensation: float = 0.0,
+        code: Coding | None = None,
+        keeps_copies: bool = False,
     ):
-        self._kind = contribution_of(problem)
+        self._kind, self._code = contribution_of(problem), code
         self._optimizer, self._seed, self._num_workers = optimizer, seed, num_workers
-        self._fuse = lock_step and self._kind.fuses
+        self._fuse = lock_step and self._kind.fuses and code is None and not keeps_copies
+        self._copies = num_workers if keeps_copies else 0
         self._compensation = 0.0 if lock_step else compensation
         self._data, self._eval_data = device_data(problem)
         self._life = 0
@@ -74,12 +78,14 @@ class TrainingWatch:
             start.optimizer,
             reads_newest=self._fuse,
             accumulates=not self._fuse,
-            keeps_copies=False,
+            keeps_copies=self._copies > 0,
             compensates=self._compensation > 0,
             weighs=not self._fuse and self._kind.weighs,
             watches=True,
+            coding=self._code,
         )
-        self._state: State = initial(self._plan, self._spill + 1, start)
+        memory = coding.start(self._code, self._seed, self._num_workers, start.params) if self._code else ()
+        self._state: State = initial(self._plan, self._spill + 1, start, memory)
 
     def __call__(self, progress: Progress) -> Observation:
         """Returns what there is to see since the last call."""
@@ -97,10 +103,6 @@ class TrainingWatch:
         return Observation(progress.num_updates, progress.time, float(loss), **found)
 
     def _train(self, landed: list[tuple[Task, int, float]], progress: Progress) -> dict[str, Any]:
-        if any(np.isnan(task.pull_start) for task, _, _ in landed):
-            raise ValueError(
-                "policy: got one that watches its training and keeps copies, allowed is one or the other"
-            )
         landed = sorted(landed, key=lambda each: (each[1], each[0].worker, each[0].clock))
         columns = [(u, t.worker, t.clock, t.batch_size, t.version_read) for t, u, _ in landed]
         update, worker, clock, batch_size, version = np.array(columns, np.int64).T
@@ -120,6 +122,12 @@ class TrainingWatch:
         tasks = Tasks(update, worker, clock, batch_size, version, weight, copies)
         slots = None if self._fuse else self._slots
         rows = lay_out(tasks, self._fuse, width, self._compensation, slots, progress.live)
+        if self._copies:
+            kept = np.isnan([task.pull_start for task, _, _ in landed])
+            write = np.where(rows.write == NONE, NONE, rows.write + self._copies)
+            rows = rows._replace(
+                read=np.where(kept, worker, rows.read + self._copies), write=write, keep=worker
+            )
         num_rows = len(rows.last)
         self._grow()
         size = power_of_two(max(num_rows, LEAST_ROWS))
@@ -150,7 +158,7 @@ class TrainingWatch:
 
     def _grow(self) -> None:
         """Makes room for the slots that were allotted, and the one that takes what nothing reads."""
-        self._spill = max(self._spill, spill(self._slots.count, self._num_workers))
+        self._spill = max(self._spill, spill(self._copies + self._slots.count, self._num_workers))
 
         def more(slots: Any) -> Any:
             missing = self._spill + 1 - len(slots)
