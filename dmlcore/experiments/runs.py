@@ -23,9 +23,9 @@ from dmlcore.engines.spec import RunSpec
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.trace.accounts import accounts
-from dmlcore.training.additive import factor
 from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import coding_by, remembers
+from dmlcore.training.contribution import factor
 from dmlcore.training.replay import Replay
 from dmlcore.training.segments import TrainingWatch
 from dmlcore.training.turns import check_additive

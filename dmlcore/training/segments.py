@@ -12,7 +12,6 @@ import optax
 
 from dmlcore.problems.problem import Problem
 from dmlcore.trace.record import Task
-from dmlcore.training import coding
 from dmlcore.training.batches import draw_one
 from dmlcore.training.coding import Coding
 from dmlcore.training.contribution import contribution_of
@@ -21,7 +20,7 @@ from dmlcore.training.loop import advance_one
 from dmlcore.training.program import Tasks, cut, lay_out, power_of_two, row_shape
 from dmlcore.training.replay import spill
 from dmlcore.training.slots import NONE, Slots
-from dmlcore.training.step import Inputs, Plan, State, beginning, initial
+from dmlcore.training.step import Inputs, begin
 from dmlcore.training.turns import Turn, Turns
 from dmlcore.types import Observation, Progress
 
@@ -66,16 +65,18 @@ class TrainingWatch:
         self._start()
 
     def _start(self) -> None:
-        start = beginning(self._kind, self._optimizer, self._seed, self._num_workers)
         self._landed = 0
         self._widths: set[int] = set()  # of tasks, so far
         self._turns: Turns | None = None
         self._slots = Slots()
         self._spill = spill(0, self._num_workers)
-        self._inputs, self._source = Inputs(self._data, start.numbers), start.source
-        self._plan = Plan(
+        self._plan, numbers, self._source, self._state = begin(
             self._kind,
-            start.optimizer,
+            self._optimizer,
+            self._seed,
+            self._num_workers,
+            self._spill + 1,
+            self._num_workers,
             reads_newest=self._fuse,
             accumulates=not self._fuse,
             keeps_copies=self._copies > 0,
@@ -84,8 +85,7 @@ class TrainingWatch:
             watches=True,
             coding=self._code,
         )
-        memory = coding.start(self._code, self._seed, self._num_workers, start.params) if self._code else ()
-        self._state: State = initial(self._plan, self._spill + 1, start, memory)
+        self._inputs = Inputs(self._data, numbers)
 
     def __call__(self, progress: Progress) -> Observation:
         """Returns what there is to see since the last call."""
@@ -94,10 +94,8 @@ class TrainingWatch:
             self._start()
         landed = progress.landed[self._landed :]
         self._landed = len(progress.landed)
-        found: dict[str, Any] = {}
-        if landed:
-            tasks = [(progress.record[row], update, weight) for row, update, weight in landed]
-            found = self._train(tasks, progress)
+        tasks = [(progress.record[row], update, weight) for row, update, weight in landed]
+        found = self._train(tasks, progress) if tasks else {}
         params = self._kind.whole(self._state.params, self._state.local)
         loss = evaluate(self._kind.problem, params, self._eval_data)["loss"]
         return Observation(progress.num_updates, progress.time, float(loss), **found)
@@ -113,9 +111,8 @@ class TrainingWatch:
             self._turns = self._turns or Turns(problem.num_samples, self._num_workers, size)
             weight = np.array(self._turns.weights([Turn.of(task, u) for task, u, _ in landed]))
         most = int(counts.max()) if self._fuse else 1
-        width, samples = row_shape(
-            most, int(batch_size.max()), max(self._num_workers, most) if self._fuse else 1, sys.maxsize
-        )
+        limit = max(self._num_workers, most) if self._fuse else 1
+        width, samples = row_shape(most, int(batch_size.max()), limit, sys.maxsize)
         self._widths |= {self._kind.width(size) for size in np.unique(batch_size).tolist()}
         kind = contribution_of(self._kind.problem, [samples] if self._fuse else sorted(self._widths))
 
@@ -124,29 +121,16 @@ class TrainingWatch:
         rows = lay_out(tasks, self._fuse, width, self._compensation, slots, progress.live)
         if self._copies:
             kept = np.isnan([task.pull_start for task, _, _ in landed])
-            write = np.where(rows.write == NONE, NONE, rows.write + self._copies)
-            rows = rows._replace(
-                read=np.where(kept, worker, rows.read + self._copies), write=write, keep=worker
-            )
+            read, write = np.where(kept, worker, rows.read + self._copies), rows.write + self._copies
+            rows = rows._replace(read=read, write=np.where(rows.write == NONE, NONE, write), keep=worker)
         num_rows = len(rows.last)
         self._grow()
         size = power_of_two(max(num_rows, LEAST_ROWS))
         given = cut(rows, slice(num_rows), size, width, self._spill)
-        drawn = draw_one(
-            kind.problem.num_samples,
-            kind.widths[-1],
-            self._source,
-            given.worker.ravel(),
-            given.clock.ravel(),
-        )
-        self._state, info = advance_one(
-            self._plan._replace(contribution=kind),
-            self._inputs,
-            self._state,
-            given._replace(samples=drawn),
-            num_rows,
-            0,
-        )
+        who = given.worker.ravel(), given.clock.ravel()
+        drawn = draw_one(kind.problem.num_samples, kind.widths[-1], self._source, *who)
+        plan, given = self._plan._replace(contribution=kind), given._replace(samples=drawn)
+        self._state, info = advance_one(plan, self._inputs, self._state, given, num_rows, 0)
         new = updates >= progress.looked  # after a crash it has trained again what was seen before
         square, product = (np.asarray(column)[:num_rows][rows.last].astype(float)[new] for column in info)
         return {
