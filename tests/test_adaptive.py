@@ -240,13 +240,6 @@ WRONG = {
     "batch_sizes: got": lambda: dml.adaptive_load(0.1, []),
     "most: got 1": lambda: dml.pflug(2, most=1),
     "k: got 4": lambda: simulate(dml.adasync(4), LOCK_STEP, updates=1),
-    "policy: got one that watches its training and keeps copies": lambda: dml.train(
-        dml.problems.digits_mlp(),
-        LOCK_STEP,
-        dml.ssp(2)._replace(on_observation=lambda state, seen: state),
-        SGD,
-        updates=50,
-    ),
     "pull_latency: got -1": lambda: dml.Cluster.uniform(2, pull_latency=-1),
 }
 

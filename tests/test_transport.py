@@ -258,7 +258,6 @@ WRONG = {
         {"transport": coded("error_feedback(one_bit())")},
         "transport: got 'coded.*one without a memory, under k_batch_sync.*in no update",
     ),
-    "watches": (dml.adasync(2), {"transport": coded("affine(bits=8)")}, "transport: got .*as they are"),
     "own steps on a real clock": (
         dml.bsp(),
         {"transport": pipelined(own_steps=True), "engine": "threads"},

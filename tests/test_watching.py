@@ -6,8 +6,10 @@ import jax
 import numpy as np
 import optax
 import pytest
-from clusters import EXPONENTIAL, MIXED
-from engine_runs import check_replay, same_timeline
+from clusters import EXPONENTIAL, GROWING, MIXED
+from coded import PLAIN, REMEMBERING
+from engine_runs import check_replay, same_bits, same_timeline
+from wheels import wheels
 
 import dmlcore as dml
 from dmlcore.engines.observing import Observer
@@ -79,6 +81,60 @@ def test_the_run_that_was_watched_is_the_run(name):
     np.testing.assert_allclose([s.loss for s in shown], losses[[s.update for s in shown]], rtol=1e-4)
     again = dml.train(problem, MIXED, policy, SGD, updates=63, seed=3)
     assert same_timeline(again.trace, trace)
+
+
+def check_seen(policy, problem=None, cluster=MIXED, optimizer=SGD, **options):
+    """Made to watch, the policy is shown the losses of the replayed trace, all bits of them."""
+    problem, shown = problem or dml.problems.digits_mlp(), []
+    look = {"on_observation": lambda state, seen: shown.append(seen) or state, "observe_every": 3}
+    policy = policy._replace(**look)
+    run = dml.train(problem, cluster, policy, optimizer, updates=40, seed=3, **options)
+    again = dml.replay(run.trace, problem, optimizer, eval_every=1, fuse=False)
+    assert same_bits(run.params, again.params)
+    losses = again.history["loss"].to_numpy()
+    final = {seen.update: seen.loss for seen in shown}  # a server that went back shows an update again
+    assert len(final) >= 15
+    assert [*final.values()] == losses[[*final]].tolist()
+    return run
+
+
+@pytest.mark.parametrize("policy", [dml.asp(), dml.bsp(), dml.k_async(2)], ids=str)
+@pytest.mark.parametrize("codec", PLAIN + REMEMBERING, ids=repr)
+def test_it_sees_what_codecs_make_of_its_training(codec, policy):
+    check_seen(policy, transport=f"coded({codec.name}, {codec.name})")
+
+
+@pytest.mark.parametrize("inner", ["plain()", "coded(one_bit(), affine(bits=8))"])
+def test_it_sees_own_steps_in_a_pipeline(inner):
+    check_seen(dml.asp(), optimizer=optax.adam(0.01), transport=f"pipelined({inner}, own_steps=True)")
+
+
+@pytest.mark.parametrize("name", WATCHING)
+def test_it_may_decide_by_what_codecs_make_of_its_training(name):
+    """Its trace replays to the same bits; with coarser values it may decide otherwise."""
+    problem = dml.problems.digits_mlp()
+    options = {"updates": 63, "seed": 3, "transport": "coded(terngrad(), affine(bits=4))"}
+    run = dml.train(problem, MIXED, WATCHING[name](), SGD, **options)
+    assert same_bits(run.params, dml.replay(run.trace, problem, SGD, fuse=False).params)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"load": GROWING, "optimizer": optax.adam(0.01)},
+        {"cluster": EXPONENTIAL.with_faults(dml.faults.Crash(1, 0.1, 0.1))},
+        {"cluster": EXPONENTIAL.with_faults(dml.faults.ServerCrash(0.2, 0.1), checkpoint_every=10)},
+    ],
+    ids=["mixed", "growing", "a worker crashes", "the server crashes"],
+)
+def test_its_workers_may_keep_copies(options):
+    run = check_seen(dml.ssp(2), **options)
+    assert run.trace.tasks["pull_start"].isna().any()
+
+
+def test_its_workers_may_keep_copies_of_an_additive_problem():
+    check_seen(dml.ssp(2), wheels(), optimizer=optax.identity(), batch_size=4)
 
 
 def test_versions_find_a_slot_and_give_it_back():

@@ -23,9 +23,9 @@ from dmlcore.engines.spec import RunSpec
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.trace.accounts import accounts
-from dmlcore.training.additive import factor
 from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import coding_by, remembers
+from dmlcore.training.contribution import factor
 from dmlcore.training.replay import Replay
 from dmlcore.training.segments import TrainingWatch
 from dmlcore.training.turns import check_additive
@@ -204,13 +204,16 @@ def timeline(
         checks.fail("engine", engine, "one with a virtual clock, for a timeline without training")
     watch = None
     if spec.policy.on_observation is not None:
-        if coding_by(spec.transport):
-            checks.fail(
-                "transport", spec.transport.name, f"one that sends values as they are, for {spec.policy}"
-            )
-        lock_step = spec.policy.max_lead == 0 and not spec.transport.pipelined
-        workers = spec.cluster.num_workers
-        watch = TrainingWatch(problem, optimizer, spec.seed, workers, lock_step, spec.compensation)
+        watch = TrainingWatch(
+            problem,
+            optimizer,
+            spec.seed,
+            spec.cluster.num_workers,
+            lock_step=spec.policy.max_lead == 0 and not spec.transport.pipelined,
+            compensation=spec.compensation,
+            code=coding_by(spec.transport),
+            keeps_copies=spec.policy.keep_copy is not None,
+        )
     trace = engine.timeline(spec, watch)
     trace.metadata["problem"] = problem.name
     return trace

@@ -14,15 +14,10 @@ INIT, BATCHES, PULL_CODES, PUSH_CODES, UPDATES = range(5)  # streams of a run's 
 
 
 class Source(NamedTuple):
-    """Where the samples of tasks come from.
+    """Where the samples of tasks come from."""
 
-    Args:
-        key: of the stream that gradient tasks draw their samples from, or additive updates their keys.
-        owners: number of workers, where each takes its own samples in turn; None: they are drawn.
-    """
-
-    key: jax.Array
-    owners: Any = None
+    key: jax.Array  # of the stream from which gradient tasks draw samples, additive updates their keys
+    owners: Any = None  # number of workers, where each takes its own samples in turn; None: they are drawn
 
 
 def run_key(seed: int, stream: int) -> jax.Array:
@@ -38,15 +33,7 @@ def source_of(problem: Problem, seed: int, num_workers: int) -> Source:
 
 
 def task_samples(source: Source, worker: jax.Array, clock: jax.Array, width: int, num_samples: int) -> Any:
-    """Returns the sample numbers of a task, (width,); of an additive one also its random key, (1,).
-
-    Args:
-        source: of the run.
-        worker: of the task, scalar.
-        clock: of the task, scalar.
-        width: static number of samples.
-        num_samples: N, in the training data.
-    """
+    """Returns the sample numbers of a task, (width,); of an additive one also its random key, (1,)."""
     if source.owners is None:
         return task_indices(source.key, worker, clock, width, num_samples)
     indices = owned_indices(source.owners, worker, clock, width, num_samples)
@@ -89,13 +76,6 @@ def task_indices(
 ) -> jax.Array:
     """Returns `width` sample numbers, with replacement; a task of b <= width samples uses the first b.
 
-    Args:
-        key: `run_key(seed, BATCHES)`.
-        worker: of the task, scalar.
-        clock: of the task, scalar.
-        width: static number of indices; a larger one keeps the shorter's as its beginning.
-        num_samples: N, in the training data.
-
     Example:
         >>> key = run_key(0, BATCHES)
         >>> a, b = task_indices(key, 1, 2, 4, 1000), task_indices(key, 1, 2, 8, 1000)
@@ -112,14 +92,7 @@ def owned_indices(
     """Returns the sample numbers that a worker comes to at a clock, taking its own in turn.
 
     Of N samples worker w of P owns w, w + P, w + 2P, ...; the task at clock c takes those at the places cB to
-    cB + B - 1, modulo their number.
-
-    Args:
-        owners: P.
-        worker: w, scalar.
-        clock: c, scalar.
-        width: B, static.
-        num_samples: N, less than 2^23.
+    cB + B - 1, modulo their number. N < 2^23.
 
     Example:
         >>> [owned_indices(3, 1, clock, 2, 10).tolist() for clock in range(3)]

@@ -57,10 +57,7 @@ class Checkpoints:
         self._next = ended + 10 * (ended - begun)
 
     def load(self, like: Any) -> tuple[int, Any, Any] | None:
-        """Returns step, state and JSON values of the newest checkpoint, or None where there is none.
-
-        Args:
-            like: a pytree of the structure of what was saved.
+        """Returns step, state (structured like `like`) and JSON values of the newest checkpoint, or None.
 
         Raises:
             ValueError: the folder has another run's.
@@ -84,20 +81,19 @@ class Checkpoints:
 
 def plain_leaves(tree: Any) -> list[np.ndarray]:
     """Returns the leaves of a pytree as NumPy arrays, random keys as their data."""
-    return [
-        np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf) for leaf in jax.tree.leaves(tree)
-    ]
+    leaves = jax.tree.leaves(tree)
+    return [np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf) for leaf in leaves]
 
 
 def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:
     """Returns a pytree like `like` with the leaves that `plain_leaves` made of another one."""
+
+    def typed(kind: Any, leaf: Any) -> Any:
+        impl = jax.random.key_impl(kind) if _is_key(kind) else None
+        return leaf if impl is None else jax.random.wrap_key_data(jnp.asarray(leaf), impl=impl)
+
     kinds, tree = jax.tree.flatten(like)
-    pairs = zip(kinds, leaves, strict=True)
-    whole = [
-        jax.random.wrap_key_data(jnp.asarray(leaf), impl=jax.random.key_impl(kind)) if _is_key(kind) else leaf
-        for kind, leaf in pairs
-    ]
-    return jax.tree.unflatten(tree, whole)
+    return jax.tree.unflatten(tree, [typed(*pair) for pair in zip(kinds, leaves, strict=True)])
 
 
 def _is_key(leaf: Any) -> bool:

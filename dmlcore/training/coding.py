@@ -5,7 +5,6 @@ Memories have an axis of W + 1 workers: the last is of no worker, and rows that 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from dmlcore import checks
 from dmlcore.methods.codecs import transmit
 from dmlcore.methods.transport import resolve
 from dmlcore.trace import Trace
-from dmlcore.training.batches import PULL_CODES, PUSH_CODES, run_key
+from dmlcore.training.batches import PULL_CODES, PUSH_CODES, run_key, task_key
 from dmlcore.types import Codec, Transport
 
 
@@ -29,19 +28,12 @@ class Coding(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What workers and codecs remember; fields are () where they are not needed.
+    """What workers and codecs remember, of each worker; fields are () where they are not needed."""
 
-    Args:
-        keys: of the run's codecs, pull and push, as words.
-        pull: of the codec, (W + 1, ...).
-        push: likewise.
-        own: the step that each worker made on its own since, like the parameters, (W + 1, ...).
-    """
-
-    keys: Any
-    pull: Any
-    push: Any
-    own: Any
+    keys: Any  # of the run's codecs, pull and push, as words, (W + 1, 2, ...)
+    pull: Any  # of the codec, (W + 1, ...)
+    push: Any  # likewise
+    own: Any  # the step that each worker made on its own since, like the parameters, (W + 1, ...)
 
 
 def coding_of(trace: Trace) -> Coding | None:
@@ -60,9 +52,8 @@ def coding_of(trace: Trace) -> Coding | None:
 
 def coding_by(transport: Transport) -> Coding | None:
     """Returns what a transport does to values; None: nothing."""
-    if not transport.changes_values:
-        return None
-    return Coding(transport.pull, transport.push, transport.own_steps)
+    named = Coding(transport.pull, transport.push, transport.own_steps)
+    return named if transport.changes_values else None
 
 
 def remembers(coding: Coding) -> bool:
@@ -85,90 +76,67 @@ def _check_complete(trace: Trace) -> None:
         checks.fail("transport", trace.metadata["transport"], allowed)
 
 
-def start(coding: Coding, seed: int, num_workers: int, params: Any) -> Memory:
-    """Returns the memories of a run that starts on `params`, which every worker has."""
-
-    def each(tree: Any) -> Any:
-        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_workers + 1, *jnp.shape(leaf))), tree)
-
+def start(coding: Coding | None, seed: int, num_workers: int, params: Any) -> Any:
+    """Returns the memories of a run that starts on `params`, which every worker has; () without coding."""
+    if coding is None:
+        return ()
     nothing = jax.tree.map(jnp.zeros_like, params)
-    keys = jnp.stack([jax.random.key_data(run_key(seed, stream)) for stream in (PULL_CODES, PUSH_CODES)])
-    return Memory(
-        keys,
-        each(coding.pull.init(params)) if coding.pull else (),
-        each(coding.push.init(nothing)) if coding.push else (),
-        each(nothing) if coding.own_steps else (),
+    memory = Memory(
+        jnp.stack([jax.random.key_data(run_key(seed, stream)) for stream in (PULL_CODES, PUSH_CODES)]),
+        coding.pull.init(params) if coding.pull else (),
+        coding.push.init(nothing) if coding.push else (),
+        nothing if coding.own_steps else (),
     )
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_workers + 1, *jnp.shape(leaf))), memory)
 
 
-def of(memory: Memory, worker: Any) -> Memory:
+def of(memory: Any, worker: Any) -> Any:
     """Returns one worker's part."""
-    part = jax.tree.map(lambda leaf: leaf[worker], memory._replace(keys=()))
-    return part._replace(keys=memory.keys)
+    return jax.tree.map(lambda leaf: leaf[worker], memory)
 
 
-def put(memory: Memory, worker: Any, part: Memory) -> Memory:
+def put(memory: Any, worker: Any, part: Any) -> Any:
     """Returns the memory with one worker's part in it."""
-    new = jax.tree.map(
-        lambda leaf, own: leaf.at[worker].set(own), memory._replace(keys=()), part._replace(keys=())
-    )
-    return new._replace(keys=memory.keys)
+    return jax.tree.map(lambda leaf, own: leaf.at[worker].set(own), memory, part)
 
 
-def received(coding: Coding, part: Memory, worker: Any, clock: Any, params: Any) -> tuple[Any, Memory]:
+def received(coding: Coding | None, part: Any, worker: Any, clock: Any, params: Any) -> tuple[Any, Any]:
     """Returns what a worker computes on when it is sent `params`, and its part of the memory then."""
-    if coding.pull:
-        key = _key(part.keys[0], worker, clock)
-        params, memory = transmit(coding.pull, key, part.pull, params)
+    if coding and coding.pull:
+        params, memory = transmit(coding.pull, _key(part.keys[0], worker, clock), part.pull, params)
         part = part._replace(pull=memory)
-    if coding.own_steps:
+    if coding and coding.own_steps:
         params = jax.tree.map(jnp.add, params, part.own)
     return params, part
 
 
 def sent(
-    coding: Coding,
-    part: Memory,
+    coding: Coding | None,
+    part: Any,
     worker: Any,
     clock: Any,
     gradient: Any,
     view: Any,
     step: Callable[[Any, Any], Any],
-) -> tuple[Any, Memory]:
-    """Returns what arrives of a gradient, and the worker's part of the memory then.
+) -> tuple[Any, Any]:
+    """Returns what arrives of a gradient that was taken on `view`, and the worker's part of the memory then.
 
-    Args:
-        coding: what happens on the way.
-        part: of the memory, the worker's.
-        worker: whose gradient.
-        clock: of its task.
-        gradient: not weighed.
-        view: what it was taken on.
-        step: gradient, parameters -> parameters after one step of it.
+    The gradient is not weighed; `step` makes of gradient and parameters those after one step.
     """
-    if coding.own_steps:
+    if coding and coding.own_steps:
         part = part._replace(own=jax.tree.map(jnp.subtract, step(gradient, view), view))
-    if coding.push:
-        key = _key(part.keys[1], worker, clock)
-        gradient, memory = transmit(coding.push, key, part.push, gradient)
+    if coding and coding.push:
+        gradient, memory = transmit(coding.push, _key(part.keys[1], worker, clock), part.push, gradient)
         part = part._replace(push=memory)
     return gradient, part
 
 
 def _key(words: Any, worker: Any, clock: Any) -> Any:
-    key = jax.random.wrap_key_data(words)
-    return jax.random.fold_in(jax.random.fold_in(key, worker), clock)
+    return task_key(jax.random.wrap_key_data(words), worker, clock)
 
 
 class Coder:
-    """A worker's end of coded links, for engines that compute while the clock runs.
-
-    Args:
-        coding: what becomes of values.
-        seed: of the run.
-        worker: whose end.
-        params: that the run starts on.
-    """
+    """A worker's end of coded links, for engines that compute while the clock runs; it starts on `params`."""
 
     def __init__(self, coding: Coding, seed: int, worker: int, params: Any):
         self._coding, self._worker = coding, worker
@@ -188,16 +156,12 @@ class Coder:
 
     def sent(self, clock: int, gradient: Any) -> Any:
         """Returns what arrives of the gradient of task `clock`."""
-        found, self._part = _sent(self._coding, self._part, self._worker, clock, gradient)
+        found, self._part = _sent(self._coding, self._part, self._worker, clock, gradient, None, _no_step)
         return found
 
 
-_received = jax.jit(received, static_argnames=("coding",))
-
-
-@functools.partial(jax.jit, static_argnames=("coding",))
-def _sent(coding: Coding, part: Memory, worker: Any, clock: Any, gradient: Any) -> tuple[Any, Memory]:
-    return sent(coding, part, worker, clock, gradient, None, _no_step)
+_received = jax.jit(received, static_argnames="coding")
+_sent = jax.jit(sent, static_argnames=("coding", "step"))
 
 
 def _no_step(gradient: Any, params: Any) -> Any:

@@ -10,34 +10,28 @@ import abc
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from dmlcore import checks
 from dmlcore.problems.problem import Problem
-from dmlcore.training.additive import Local, added, factor, moved, update_of
 from dmlcore.training.batches import rows_of
-from dmlcore.training.program import padded
+from dmlcore.training.program import Rows, padded
 
 
 @dataclass(frozen=True)
 class Contribution(abc.ABC):
-    """A kind of task, hashable: compiled functions take it as a static argument.
-
-    Args:
-        problem: what is trained.
-        widths: numbers of samples that tasks are filled up to, ascending.
-        full: all tasks have as many samples as they are filled up to, so that none need be told apart.
-        fuses: whether the tasks of a row, which read one version, can be computed as one.
-        weighs: whether a task counts with its weight; an additive update counts as it is, or not at all.
-    """
+    """A kind of task, hashable: compiled functions take it as a static argument."""
 
     problem: Problem
-    widths: tuple[int, ...]
+    widths: tuple[int, ...]  # numbers of samples that tasks are filled up to, ascending
+    # All tasks have as many samples as they are filled up to, so that none need be told apart.
     full: bool = dataclasses.field(default=False, kw_only=True)
-    fuses: ClassVar[bool]
-    weighs: ClassVar[bool]
+    fuses: ClassVar[bool]  # whether the tasks of a row, which read one version, can be computed as one
+    weighs: ClassVar[bool]  # whether a task counts with its weight; else as it is, or not at all
 
     @abc.abstractmethod
     def width(self, batch_size: int) -> int:
@@ -52,20 +46,11 @@ class Contribution(abc.ABC):
         """Returns all parameters: the inverse of `begin`."""
 
     @abc.abstractmethod
-    def of(
-        self, view: Any, local: Any, samples: Any, batch_size: Any, weight: Any, data: Any
-    ) -> tuple[Any, Any]:
+    def of(self, view: Any, local: Any, row: Rows, data: Any) -> tuple[Any, Any]:
         """Returns what the tasks of a row push, and what they change of the local state.
 
-        One task's push is not weighed yet. Several tasks push the weighted sum of what each would push.
-
-        Args:
-            view: the parameters that all tasks of the row have read.
-            local: state that stays with the workers.
-            samples: of the tasks, from `batches.draw`, (K B,).
-            batch_size: of each task, (K,); the samples beyond it do not count.
-            weight: of each task in its update, (K,).
-            data: the problem's training data on the device.
+        One task's push is not weighed yet. Several tasks push the weighted sum of what each would push. All
+        have read `view`; of the row's samples those beyond a task's batch size do not count.
         """
 
     @abc.abstractmethod
@@ -91,10 +76,8 @@ class Gradient(Contribution):
     def whole(self, params: Any, local: Any) -> Any:
         return params
 
-    def of(
-        self, view: Any, local: Any, samples: Any, batch_size: Any, weight: Any, data: Any
-    ) -> tuple[Any, Any]:
-        batch = rows_of(data, samples)
+    def of(self, view: Any, local: Any, row: Rows, data: Any) -> tuple[Any, Any]:
+        batch, batch_size, weight = rows_of(data, row.samples), row.batch_size, row.weight
         if len(weight) > 1:
             counted = jnp.arange(self.widths[-1]) < batch_size[:, None]
             shares = jnp.where(counted, (weight / batch_size.astype(weight.dtype))[:, None], 0).ravel()
@@ -130,6 +113,13 @@ class Gradient(Contribution):
         return jax.grad(lambda p: jnp.dot(shares, self.problem.losses(p, batch)))(params)
 
 
+class Local(NamedTuple):
+    """Local parameters of all samples, in a loop."""
+
+    rows: Any  # by name; a sample's is its owner's
+    factor: Any  # what the optimizer multiplies changes by
+
+
 class AdditiveUpdate(Contribution):
     """What the problem's `update` says, added as it is; local parameters stay with the owners of samples.
 
@@ -148,20 +138,64 @@ class AdditiveUpdate(Contribution):
     def whole(self, params: Any, local: Any) -> Any:
         return self.problem.together(params, local.rows)
 
-    def of(
-        self, view: Any, local: Any, samples: Any, batch_size: Any, weight: Any, data: Any
-    ) -> tuple[Any, Any]:
-        return update_of(self.problem, view, local.rows, samples, data, weight[0])
+    def of(self, view: Any, local: Any, row: Rows, data: Any) -> tuple[Any, Any]:
+        return self._update(view, local.rows, row.samples, data, row.weight[0])
 
     def applied(self, local: Any, samples: Any, change: Any) -> Any:
-        return moved(local, samples[0], change)
+        def scaled(rows: Any) -> Any:  # whole numbers are added as they are
+            real = jnp.issubdtype(rows.dtype, jnp.floating)
+            return (local.factor * rows).astype(rows.dtype) if real else rows
+
+        return local._replace(rows=self._added(local.rows, samples[0], jax.tree.map(scaled, change)))
 
     def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any) -> Any:
         shared, rows = self.problem.apart(params)
-        change, own = update_of(self.problem, shared, rows, samples, data)
-        return self.problem.together(change, added(jax.tree.map(jnp.zeros_like, rows), samples[0], own))
+        change, own = self._update(shared, rows, samples, data)
+        return self.problem.together(change, self._added(jax.tree.map(jnp.zeros_like, rows), samples[0], own))
+
+    def _update(self, shared: Any, local: Any, samples: Any, data: Any, weight: Any = 1) -> tuple[Any, Any]:
+        """What a task adds to the shared parameters and to its rows of the local ones; 0 where it is void."""
+        indices, keys = samples
+        # Not within the branch: what it would index there, it would copy.
+        view, batch = self.problem.together(shared, rows_of(local, indices)), rows_of(data, indices)
+        # A branch, so that nothing is fused into the sum after it: a worker's update has been rounded.
+        update = jax.lax.cond(
+            weight == 1,
+            lambda: self.problem.update(view, batch, keys[0]),
+            lambda: jax.tree.map(jnp.zeros_like, view),
+        )
+        return self.problem.apart(update)
+
+    @staticmethod
+    def _added(columns: Any, indices: Any, rows: Any) -> Any:
+        """Columns with something added to their rows at different indices."""
+
+        def add(column: Any, change: Any) -> Any:
+            return column.at[indices].add(change, mode="promise_in_bounds", unique_indices=True)
+
+        return jax.tree.map(add, columns, rows)
 
 
 def contribution_of(problem: Problem, widths: Iterable[int] = (), full: bool = False) -> Contribution:
     """Returns what tasks of a problem contribute, filled up to one of `widths` samples."""
     return (AdditiveUpdate if problem.additive else Gradient)(problem, tuple(widths), full=full)
+
+
+def factor(problem: Problem, optimizer: Any) -> float:
+    """Returns what an optimizer multiplies updates by: 1 for `optax.identity()`, c for `optax.scale(c)`.
+
+    Raises:
+        ValueError: it does something else to updates, or would make halves of whole numbers.
+    """
+    # Small, large and beside parameters that have nothing to do with them: what clips or decays is found out.
+    probe, params = jnp.array([-3e6, 0.0, 1e-4, 1.0]), jnp.array([3.0, 7.0, 0.0, -2.0])
+    state = optimizer.init(params)
+    scaled = np.asarray(optimizer.update(probe, state, params)[0])
+    by = float(scaled[-1])
+    whole = not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(problem.shapes))
+    linear = by > 0 and np.allclose(scaled, by * np.asarray(probe), rtol=1e-5, atol=0)
+    if jax.tree.leaves(state) or not linear or (whole and by != 1):
+        scale = "" if whole else ", or optax.scale of a positive number"
+        what = f"optax.identity(){scale}, since tasks of {problem.name} are updates themselves"
+        checks.fail("optimizer", "one that does more to updates than to add them", what)
+    return by

@@ -25,16 +25,9 @@ if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
 def steps(
     plan: Plan, inputs: Inputs, state: State, rows: Rows, count: Any, first: Any = 0, pushed: Any = None
 ) -> tuple[State, Any]:
-    """Works off the first `count` of R rows.
+    """Works off the first `count` of R rows, traced: another length compiles nothing. See `step`.
 
-    Args:
-        plan: what a step does.
-        inputs: what every step looks up.
-        state: before.
-        rows: what to do, with the samples of tasks, (samples of R rows or more).
-        count: how many rows count, traced: another length compiles nothing.
-        first: whose samples those of the first row are, traced likewise.
-        pushed: contributions where they have been computed already, (R, ...).
+    The rows hold the samples of R tasks or more; those of the first row are number `first`, traced likewise.
 
     Returns:
         The state after, and the steps' info, (R, ...).

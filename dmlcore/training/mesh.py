@@ -22,12 +22,11 @@ from dmlcore.training import coding
 from dmlcore.training.batches import draw
 from dmlcore.training.coding import Coding
 from dmlcore.training.contribution import Contribution, contribution_of
-from dmlcore.training.evaluation import device_data, evaluate
+from dmlcore.training.evaluation import device_data
 from dmlcore.training.loop import steps
-from dmlcore.training.optimizer import fingerprint
 from dmlcore.training.program import Rows, compile_trace, cut, power_of_two, wavefronts
-from dmlcore.training.replay import sized, spill
-from dmlcore.training.step import Inputs, Plan, State, at, beginning, contributed, initial, received, weighed
+from dmlcore.training.replay import Driver, sized, spill
+from dmlcore.training.step import Inputs, Plan, State, at, begin, weighed
 from dmlcore.training.turns import whole
 
 WORKERS = "workers"  # the axis of the mesh
@@ -47,16 +46,8 @@ def contributions(
 ) -> Any:
     """Returns the contributions of L tasks and their samples; each device computes L / M of them.
 
-    Args:
-        kind: what tasks contribute.
-        code: what happens to values on their way.
-        mesh: the devices.
-        fuse: whether all tasks have the same view and are one update.
-        views: slots with parameters; fused the parameters that all tasks read.
-        kept: memory of codecs, and what stays with the workers.
-        source: of the tasks' samples.
-        tasks: L of them, a multiple of M, one a row.
-        data: the problem's training data, on every device.
+    The tasks are one a row, L a multiple of M; views are slots with parameters, and kept are codecs' memory
+    and what stays with the workers. Where they fuse, all tasks have the same view and are one update.
 
     Returns:
         Fused their sum, (1, D), on every device; else each one, (L, D), sharded over the devices.
@@ -68,15 +59,16 @@ def contributions(
 
     def total(views: Any, kept: Any, source: Any, tasks: Rows, data: Any) -> Any:
         own = jax.tree.map(jnp.ravel, sampled(source, tasks))
-        pushed = contributed(kind, data, views, kept[1], own)
+        pushed = kind.of(views, kept[1], own, data)
         if len(own.weight) == 1:
             pushed = weighed(own.weight[0], pushed)
         return jax.tree.map(lambda leaf: jax.lax.psum(leaf, WORKERS)[None], pushed), ()
 
     def each(views: Any, kept: Any, source: Any, tasks: Rows, data: Any) -> Any:
         def one(row: Rows) -> Any:
-            view, _ = received(code, kept[0], at(views, row.read), row)
-            return contributed(kind, data, view, kept[1], row)
+            who = row.worker[0], row.clock[0]
+            view, _ = coding.received(code, coding.of(kept[0], who[0]), *who, at(views, row.read))
+            return kind.of(view, kept[1], row, data)
 
         # Not `vmap`: a task is the same arithmetic whatever else its device computes.
         own = sampled(source, tasks)
@@ -99,7 +91,7 @@ def apply(plan: Plan, mesh: Mesh, inputs: Inputs, state: State, rows: Rows, coun
     return steps(plan, inputs, state, rows._replace(samples=samples), count, pushed=pushed)[0]
 
 
-class ShardedReplay:
+class ShardedReplay(Driver):
     """Trains a run along its trace, its tasks spread over devices.
 
     In lock-step, where all tasks of an update read the newest version, each device takes a share of them and
@@ -108,12 +100,8 @@ class ShardedReplay:
 
     Guarantee: the parameters are those of `Replay`, up to rounding, on any number of devices.
 
-    Args:
-        traces: of one run.
-        problem: what is trained; its data are copied to every device.
-        optimizers: one.
-        devices: which take part. Default: all.
-        fuse: whether lock-step updates are summed by an all-reduce.
+    There is one trace and one optimizer. The problem's data are copied to every device; by default all of
+    them take part. `fuse`: whether lock-step updates are summed by an all-reduce.
     """
 
     def __init__(
@@ -124,26 +112,27 @@ class ShardedReplay:
         devices: Sequence[jax.Device] | None = None,
         fuse: bool = True,
     ):
-        (trace,), (optimizer,) = traces, optimizers
+        (trace,), (optimizer,), self.problem = traces, optimizers, problem
         devices = jax.devices() if devices is None else devices
         self._mesh = jax.make_mesh((len(devices),), (WORKERS,), axis_types=(AxisType.Auto,), devices=devices)
         kind, code = contribution_of(problem), coding.coding_of(trace)
         trace = whole(trace, problem)
         fuse &= kind.fuses and code is None
         program = compile_trace(trace, fuse=fuse)
-        self._fuse = fuse and program.reads_newest and not program.accumulates
+        self._fuse = fuse and not program.num_slots and not program.accumulates
         if not self._fuse:
             program = compile_trace(trace, fuse=False, slots=True)
         self._program, rows = program, program.rows
         once = code is not None and coding.remembers(code)
         self._fronts = program.first_row if self._fuse else wavefronts(program, once=once)
         self._spill, self._nobody = spill(program.num_slots, trace.num_workers), trace.num_workers
-        seed = int(trace.metadata["seed"])
-        start = beginning(kind, optimizer, seed, trace.num_workers)
-        self._source = start.source
-        self._plan = Plan(
+        self._plan, numbers, self._source, state = begin(
             sized(kind, rows.batch_size, single=not self._fuse),
-            start.optimizer,
+            optimizer,
+            int(trace.metadata["seed"]),
+            trace.num_workers,
+            self._spill + 1,
+            self._nobody,
             reads_newest=self._fuse,
             accumulates=program.accumulates,
             keeps_copies=program.keeps_copies,
@@ -151,13 +140,7 @@ class ShardedReplay:
             weighs=not self._fuse and kind.weighs,  # whatever the weights: fewer programs
             coding=code,
         )
-        memory = coding.start(code, seed, self._nobody, start.params) if code else ()
-        self._inputs, self._state = self._everywhere(
-            (
-                Inputs(device_data(problem)[0], start.numbers),
-                initial(self._plan, self._spill + 1, start, memory),
-            )
-        )
+        self._inputs, self._state = self._everywhere((Inputs(device_data(problem)[0], numbers), state))
         self._row = 0
 
     def _everywhere(self, tree: Any) -> Any:
@@ -166,45 +149,28 @@ class ShardedReplay:
     def advance(self, update: int) -> None:
         """Trains up to version `update`; cuts a wavefront that goes further, whose parts are ones too."""
         first_row, rows = self._program.first_row, self._program.rows
-        end = int(first_row[min(update, len(first_row) - 1)])
+        end, plan = int(first_row[min(update, len(first_row) - 1)]), self._plan
         while self._row < end:
-            span = slice(self._row, min(self._front_end(), end))
+            front_end = int(self._fronts[np.searchsorted(self._fronts, self._row, side="right")])
+            span = slice(self._row, min(front_end, end))
             tasks = self._tasks(rows, span)
-            given = tasks
-            if self._fuse:
-                given = cut(rows, span, 1, rows.worker.shape[1], self._spill)
-            data, source = self._inputs.data, self._source
-            plan, kept = self._plan, (self._state.memory, self._state.local)
-            pushed = contributions(
-                plan.contribution,
-                plan.coding,
-                self._mesh,
-                self._fuse,
-                self._views(),
-                kept,
-                source,
-                tasks,
-                data,
-            )
+            given = cut(rows, span, 1, rows.worker.shape[1], self._spill) if self._fuse else tasks
+            state = self._state
+            views = state.params if self._fuse else state.slots[0]
+            kept, data = (state.memory, state.local), self._inputs.data
+            static = plan.contribution, plan.coding, self._mesh, self._fuse
+            pushed = contributions(*static, views, kept, self._source, tasks, data)
             self._wait(pushed)
             count = span.stop - span.start
-            self._state = apply(self._plan, self._mesh, self._inputs, self._state, given, count, pushed)
+            self._state = apply(plan, self._mesh, self._inputs, state, given, count, pushed)
             self._wait(self._state)
             self._row = span.stop
-
-    def _views(self) -> Any:
-        if self._fuse:
-            return self._state.params
-        return self._state.slots[0] if self._plan.keeps_copies else self._state.slots
 
     def _wait(self, values: Any) -> None:
         """Lets nothing else run on virtual devices: on a CPU all programs share one pool of threads, and
         where an all-reduce waits in it for its other parts, another program may keep those out for good."""
         if self._mesh.devices.flat[0].platform == "cpu":
             jax.block_until_ready(values)
-
-    def _front_end(self) -> int:
-        return int(self._fronts[np.searchsorted(self._fronts, self._row, side="right")])
 
     def _tasks(self, rows: Rows, span: slice) -> Rows:
         """The tasks of a span of rows, one a row, and ones of weight 0 up to L = M times a power of two."""
@@ -217,25 +183,10 @@ class ShardedReplay:
         size = self._mesh.size * power_of_two(-(-count // self._mesh.size))
         return cut(rows, span, size, 1, self._spill, self._nobody)
 
-    def state(self) -> Any:
-        """Returns all that what follows depends on, a pytree of arrays."""
-        return self._state
-
     def restore(self, update: int, state: Any) -> None:
         """Goes on from a state that was taken at version `update`."""
         self._state = self._everywhere(state)
         self._row = int(self._program.first_row[update])
 
-    def fingerprint(self) -> str:
-        """Returns a hash of the optimizer's update and numbers."""
-        return fingerprint(self._plan.optimizer, self._inputs.numbers)
-
-    def params(self, lane: int = 0) -> Any:
-        """Returns a copy of the current parameters on the first device; there is one lane."""
-        params = self._plan.contribution.whole(self._state.params, self._state.local)
-        return jax.tree.map(lambda leaf: jnp.array(leaf.addressable_data(0)), params)
-
-    def evaluate(self) -> list[dict[str, jax.Array]]:
-        """Returns the metrics of the current parameters."""
-        problem = self._plan.contribution.problem
-        return [evaluate(problem, self.params(), device_data(problem)[1])]
+    def _leaf(self, lane: int, leaf: Any) -> Any:
+        return jnp.array(leaf.addressable_data(0))  # on the first device

@@ -25,12 +25,13 @@ class Hoisted:
     jitted function.
     """
 
-    def __init__(self, closed: core.ClosedJaxpr, in_tree: Any, out_tree: Any):
-        self._equations, self._outputs = closed.jaxpr.eqns, closed.jaxpr.outvars
-        self._captured, self._inputs = closed.jaxpr.constvars, closed.jaxpr.invars
+    def __init__(self, jaxpr: core.Jaxpr, in_tree: Any, out_tree: Any):
+        self._evaluate = core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, ()))
         self._in_tree, self._out_tree = in_tree, out_tree
-        self.only_scales = all(e.primitive.name == "mul" for e in self._equations)  # as plain SGD does
-        self.text = self._spell()
+        self.only_scales = all(e.primitive.name == "mul" for e in jaxpr.eqns)  # as plain SGD does
+        held = [text for equation in jaxpr.eqns for text in captured(equation.params)]
+        kinds = [variable.aval for variable in jaxpr.invars]  # which say what is weakly typed
+        self.text = "\n".join([str(jaxpr), *held, str(kinds), str(in_tree), str(out_tree)])
         self._hash = hash(self.text)
 
     def __call__(self, constants: tuple[Any, ...], *args: Any) -> Any:
@@ -38,43 +39,7 @@ class Hoisted:
         leaves, tree = jax.tree.flatten(args)
         if tree != self._in_tree:
             raise TypeError(f"arguments of structure {tree}, traced with {self._in_tree}")
-        rest = iter(constants)
-        values = dict(zip(self._captured, rest, strict=False)) | dict(zip(self._inputs, leaves, strict=True))
-
-        def read(atom: Any) -> Any:
-            return (
-                next(rest)
-                if is_hoisted(atom)
-                else atom.val
-                if isinstance(atom, core.Literal)
-                else values[atom]
-            )
-
-        for equation in self._equations:
-            operands = [read(atom) for atom in equation.invars]
-            parameters = equation.primitive.get_bind_params(equation.params)
-            results = equation.primitive.bind(*operands, **parameters)
-            several = results if equation.primitive.multiple_results else [results]
-            values.update(zip(equation.outvars, several, strict=True))
-        return jax.tree.unflatten(self._out_tree, [read(atom) for atom in self._outputs])
-
-    def _spell(self) -> str:
-        names: dict[Any, int] = {}
-
-        def name(atom: Any) -> str:
-            if isinstance(atom, core.Literal):
-                return f"#{atom.aval}" if is_hoisted(atom) else repr(atom)
-            return f"{names.setdefault(atom, len(names))}:{atom.aval}"
-
-        lines = [f"{[name(v) for v in self._captured]} {[name(v) for v in self._inputs]}"]
-        for e in self._equations:
-            lines.append(
-                f"{[name(v) for v in e.invars]} {e.primitive} {e.params} {[name(v) for v in e.outvars]}"
-            )
-            lines += captured(e.params)
-        return "\n".join(
-            [*lines, str([name(v) for v in self._outputs]), str(self._in_tree), str(self._out_tree)]
-        )
+        return jax.tree.unflatten(self._out_tree, self._evaluate(*constants, *leaves))
 
     def __hash__(self) -> int:
         return self._hash
@@ -106,14 +71,7 @@ def hoist(function: Callable[..., Any], *args: Any) -> tuple[Hoisted, tuple[np.n
 
     Guarantee: `hoisted(constants, *args)` computes what `function(*args)` does, and two functions that differ
     in such constants alone are equal when hoisted. Literals inside nested jitted functions and control flow
-    stay.
-
-    Args:
-        function: pure function of pytrees of arrays.
-        *args: example arguments, arrays or `jax.ShapeDtypeStruct`.
-
-    Returns:
-        The hoisted function, and its constants.
+    stay. The arguments are examples, arrays or `jax.ShapeDtypeStruct`.
 
     Example:
         >>> one, (c,) = hoist(lambda x: 0.5 * x, np.float32(1))
@@ -134,11 +92,26 @@ def _hoist(
     inputs = [jax.ShapeDtypeStruct(each.shape, each.dtype, weak_type=each.weak_type) for each in shapes]
     args = jax.tree.unflatten(structure, inputs)
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
-    atoms: list[Any] = [atom for equation in closed.jaxpr.eqns for atom in equation.invars]
-    atoms += closed.jaxpr.outvars
-    literals = [np.asarray(a.val, a.aval.dtype) for a in atoms if is_hoisted(a)]
-    constants = (*map(np.asarray, closed.consts), *literals)
-    return Hoisted(closed, structure, jax.tree.structure(shape)), constants
+    jaxpr, literals = closed.jaxpr, {}
+
+    def hoisted(atoms: Any) -> list[Any]:
+        """The operands, a new variable in place of each literal."""
+        found = []
+        for atom in atoms:
+            if is_hoisted(atom):
+                literals[variable := core.Var(atom.aval)] = np.asarray(atom.val, atom.aval.dtype)
+                atom = variable
+            found.append(atom)
+        return found
+
+    equations = [equation.replace(invars=hoisted(equation.invars)) for equation in jaxpr.eqns]
+    outputs = hoisted(jaxpr.outvars)
+    invars = [*jaxpr.constvars, *literals, *jaxpr.invars]
+    jaxpr = jaxpr.replace(constvars=[], invars=invars, outvars=outputs, eqns=equations)
+    return Hoisted(jaxpr, structure, jax.tree.structure(shape)), (
+        *map(np.asarray, closed.consts),
+        *literals.values(),
+    )
 
 
 def fingerprint(hoisted: Hoisted, constants: tuple[Any, ...]) -> str:

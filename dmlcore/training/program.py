@@ -18,12 +18,7 @@ LEAST_STRETCH = 32  # rows on average; a change of shape costs a call of the loo
 
 
 class Tasks(NamedTuple):
-    """Applied tasks in the order of replay: by update, worker and clock; each field (N,).
-
-    Args:
-        update, worker, clock, batch_size, version, weight: as in a trace.
-        copy_from: the task whose gradient moved the copy that the task reads; NONE where it has pulled.
-    """
+    """Applied tasks in the order of replay: by update, worker and clock; columns as in a trace, (N,)."""
 
     update: np.ndarray
     worker: np.ndarray
@@ -31,113 +26,78 @@ class Tasks(NamedTuple):
     batch_size: np.ndarray
     version: np.ndarray
     weight: np.ndarray
-    copy_from: np.ndarray
+    copy_from: np.ndarray  # the task whose gradient moved the copy that is read; NONE where it has pulled
 
 
 class Rows(NamedTuple):
     """What the compiled loop does, row by row: one contribution, of a task or of all tasks of an update.
 
     Where updates have fewer than K tasks, tasks of weight 0 fill up.
-
-    Args:
-        worker: of each task, (R, K).
-        clock: of each task, (R, K).
-        batch_size: of each task, (R, K).
-        weight: of each task in its update, (R, K).
-        compensation: lambda over the weight, of rows whose view is not the newest version; else 0, (R,).
-        read: slot that holds the view on which the row's gradient is taken, (R,).
-        write: slot for the version that the row's update makes, NONE where nothing reads it, (R,).
-        keep: slot for the worker's own copy, moved by its own gradient; NONE where it pulls next, (R,).
-        last: whether the row ends its update, (R,).
-        samples: of the tasks, in the compiled loop only, (R, K B).
     """
 
-    worker: Any
+    worker: Any  # of each task, (R, K), like the next three
     clock: Any
     batch_size: Any
-    weight: Any
-    compensation: Any
-    read: Any
-    write: Any
-    keep: Any
-    last: Any
-    samples: Any = ()
+    weight: Any  # in its update
+    compensation: Any  # lambda over the weight, of rows whose view is not the newest version; else 0, (R,)
+    read: Any  # slot that holds the view on which the row's gradient is taken, (R,)
+    write: Any  # slot for the version that the row's update makes, NONE where nothing reads it, (R,)
+    keep: Any  # slot for the worker's own copy, moved by its own gradient; NONE where it pulls next, (R,)
+    last: Any  # whether the row ends its update, (R,)
+    samples: Any = ()  # of the tasks, in the compiled loop only, (R, K B)
 
 
 class Stretch(NamedTuple):
-    """Rows whose gradients have one shape.
+    """Rows whose gradients have one shape."""
 
-    Args:
-        start: the first.
-        tasks: K that they need, at most that of the program.
-        samples: of a task that they need, at most those of the largest.
-    """
-
-    start: int
-    tasks: int
-    samples: int
+    start: int  # the first
+    tasks: int  # K that they need, at most that of the program
+    samples: int  # of a task that they need, at most those of the largest
 
 
 class Program(NamedTuple):
-    """What replay does along a trace.
-
-    Args:
-        rows: what to do.
-        first_row: of each update, and R at the end, (U + 1,).
-        num_slots: versions and copies alive at once, at most.
-        reads_newest: every view is the server's current version, so that no slot is needed.
-        accumulates: some update has more than one row.
-        keeps_copies: some worker goes on with its own copy.
-        stretches: of rows, in their order.
-    """
+    """What replay does along a trace."""
 
     rows: Rows
-    first_row: np.ndarray
-    num_slots: int
-    reads_newest: bool
-    accumulates: bool
-    keeps_copies: bool
-    stretches: tuple[Stretch, ...]
+    first_row: np.ndarray  # of each update, and R at the end, (U + 1,)
+    num_slots: int  # versions and copies alive at once; 0: every view is the newest version
+    stretches: tuple[Stretch, ...]  # of rows, in their order
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether some update has more than one row."""
+        return not self.rows.last.all()
+
+    @property
+    def keeps_copies(self) -> bool:
+        """Whether some worker goes on with its own copy."""
+        return bool((self.rows.keep != NONE).any())
 
 
 def compile_trace(trace: Trace, *, fuse: bool = True, slots: bool = False) -> Program:
     """Turns a valid trace into a program.
 
-    Args:
-        trace: what to replay.
-        fuse: makes one row of the tasks of an update, where all updates' tasks read one version each.
-        slots: assigns slots even where every view is the newest version.
-
-    Returns:
-        The program.
+    `fuse` makes one row of the tasks of an update, where all updates' tasks read one version each; `slots`
+    assigns slots even where every view is the newest version.
     """
-    tasks, strength = applied_tasks(trace), trace.metadata.get("compensation", 0.0)
+    tasks, strength = _applied_tasks(trace), trace.metadata.get("compensation", 0.0)
     update, copies, stale = tasks.update, tasks.copy_from >= 0, tasks.version != tasks.update
-    if not fuse or copies.any() or (strength and stale.any()):
-        fuse = False
-    else:
-        fuse = bool(((np.diff(tasks.version) == 0) | (np.diff(update) != 0)).all())
-    first = first_tasks(update, fuse)
+    fuse = fuse and not copies.any() and not (strength and stale.any())
+    fuse = fuse and bool(((np.diff(tasks.version) == 0) | (np.diff(update) != 0)).all())
+    first = _first_tasks(update, fuse)
     counts = np.diff(np.append(first, len(update)))
     width = int(counts.max(initial=1))
     if (counts < width).any():  # another run of the kind may have fewer at most
         width = power_of_two(width, max(width, trace.num_workers))
-    needs_slots = bool(len(update)) and (slots or bool(stale.any() or copies.any()))
-    allocation = Slots() if needs_slots else None
+    allocation = Slots() if slots or stale.any() or copies.any() else None
     rows = lay_out(tasks, fuse, width, strength, allocation)
-    row_update = update[first]
+    first_row = np.searchsorted(update[first], np.arange(len(trace.updates) + 1))
     return Program(
-        rows,
-        first_row=np.searchsorted(row_update, np.arange(len(trace.updates) + 1)),
-        num_slots=allocation.count if allocation else 0,
-        reads_newest=not needs_slots and not slots,
-        accumulates=len(row_update) != len(trace.updates),
-        keeps_copies=bool(copies.any()),
-        stretches=_stretches(counts, rows.batch_size),
+        rows, first_row, allocation.count if allocation else 0, _stretches(counts, rows.batch_size)
     )
 
 
-def applied_tasks(trace: Trace) -> Tasks:
+def _applied_tasks(trace: Trace) -> Tasks:
     """Returns a trace's applied tasks in the order of replay."""
     tasks = trace.tasks
     names = ("update", "worker", "clock", "batch_size", "version_read", "weight")
@@ -153,7 +113,7 @@ def applied_tasks(trace: Trace) -> Tasks:
     return Tasks._make([*(column[order] for column in columns), copy_from])
 
 
-def first_tasks(update: np.ndarray, fuse: bool) -> np.ndarray:
+def _first_tasks(update: np.ndarray, fuse: bool) -> np.ndarray:
     """Returns the first task of each row, of tasks in the order of replay: see `lay_out`."""
     return np.flatnonzero(np.diff(update, prepend=NONE)) if fuse else np.arange(len(update))
 
@@ -163,16 +123,15 @@ def lay_out(
 ) -> Rows:
     """Lays tasks out in rows.
 
+    They are those of whole updates. `fuse` makes one row of all tasks of an update; else each task is a row.
+    A row has `width` tasks, K; `strength` is lambda of delay compensation.
+
     Args:
-        tasks: of whole updates.
-        fuse: makes one row of all tasks of an update; else each task is a row.
-        width: K, tasks of a row.
-        strength: lambda of delay compensation.
         slots: that hold versions; they are those after these rows, afterwards. None: all read the newest.
         live: versions that tasks after these read.
     """
     update = tasks.update
-    first = first_tasks(update, fuse)
+    first = _first_tasks(update, fuse)
     row = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(update))))
     place = np.arange(len(update)) - first[row]
 
@@ -181,12 +140,8 @@ def lay_out(
         filled[row, place] = values
         return filled
 
-    worker, clock, batch_size, weight = (
-        table(values, fill)
-        for values, fill in zip(
-            (tasks.worker, tasks.clock, tasks.batch_size, tasks.weight), (0, 0, 1, 0), strict=True
-        )
-    )
+    columns = tasks.worker, tasks.clock, tasks.batch_size, tasks.weight
+    worker, clock, batch_size, weight = map(table, columns, (0, 0, 1, 0))
     update, version, copy_from = update[first], tasks.version[first], tasks.copy_from[first]
     last = np.append(update[1:] != update[:-1], [True] * (len(update) > 0))
     # lambda over the weight, where the view is not the newest version
@@ -201,21 +156,17 @@ def lay_out(
 def cut(rows: Rows, span: slice, size: int, width: int, spill: int, nobody: int = 0) -> Rows:
     """Returns a span of rows, filled up to `size` with rows of weight 0 that read slot 0 and end no update.
 
-    Args:
-        rows: all of them.
-        span: which.
-        size: how many to return.
-        width: tasks of a row, its first.
-        spill: slot that takes what nothing reads.
-        nobody: worker of the tasks that fill up.
+    Rows have their first `width` tasks; slot `spill` takes what nothing reads, and worker `nobody` has the
+    tasks that fill up.
     """
     real = jax.dtypes.canonicalize_dtype(np.float64)
     write, keep = (pad(slots[span], size, np.int32, NONE) for slots in (rows.write, rows.keep))
+    worker, clock, batch_size, weight = (table[span, :width] for table in rows[:4])
     return Rows(
-        pad(rows.worker[span, :width], size, np.int32, nobody),
-        pad(rows.clock[span, :width], size, np.int32),
-        pad(rows.batch_size[span, :width], size, np.int32),
-        pad(rows.weight[span, :width], size, real),
+        pad(worker, size, np.int32, nobody),
+        pad(clock, size, np.int32),
+        pad(batch_size, size, np.int32),
+        pad(weight, size, real),
         pad(rows.compensation[span], size, real),
         pad(rows.read[span], size, np.int32),
         np.where(write == NONE, spill, write),
@@ -236,12 +187,8 @@ def wavefronts(program: Program, *, once: bool = False) -> np.ndarray:
 
     No row reads a version or a copy that its own wavefront makes. Guarantee: every row is in one wavefront,
     in the order of the program, and each wavefront is as long as can be. All of its views may be loaded
-    before any of its updates is stored, in the slots of the program.
-
-    A slot serves one view after the other, in the order of rows. At the start of a wavefront it holds what
-    its rows read there: a row in it reads a slot that none of the rows before it in the wavefront has
-    written, since what they wrote is what it would read. And slots are stored to in the order of rows, so
-    after the wavefront they hold what they would have held without it.
+    before any of its updates is stored: none of the rows before a row in the wavefront has written the slot
+    that it reads, since what they write is what it would read; and slots are stored to in the order of rows.
 
     Args:
         program: with one task a row, and slots.
@@ -270,12 +217,8 @@ def _stretches(counts: np.ndarray, batch_size: np.ndarray) -> tuple[Stretch, ...
     whole = (Stretch(0, width, int(batch_size.max(initial=1))),)
     if width == 1:
         return whole
-    shapes = np.array(
-        [
-            row_shape(*row, width, whole[0].samples)
-            for row in zip(counts.tolist(), batch_size.max(1).tolist(), strict=True)
-        ]
-    )
+    pairs = zip(counts.tolist(), batch_size.max(1).tolist(), strict=True)
+    shapes = np.array([row_shape(*pair, width, whole[0].samples) for pair in pairs])
     starts = np.append(0, np.flatnonzero((shapes[1:] != shapes[:-1]).any(1)) + 1)
     if len(starts) == 1 or num_rows < LEAST_STRETCH * len(starts):
         return whole

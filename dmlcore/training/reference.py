@@ -12,15 +12,7 @@ import optax
 
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
-from dmlcore.training.batches import (
-    BATCHES,
-    INIT,
-    UPDATES,
-    owned_indices,
-    run_key,
-    task_indices,
-    task_key,
-)
+from dmlcore.training.batches import BATCHES, INIT, UPDATES, owned_indices, run_key, task_indices, task_key
 from dmlcore.training.coding import coding_of, of, put, received, sent, start
 from dmlcore.training.program import padded
 from dmlcore.training.turns import whole
@@ -31,23 +23,12 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
 
     A worker that goes on with its cached copy moves that copy by its own gradient, with the optimizer state
     that it fetched along with the copy; for plain SGD this is Ho et al.'s "snapshot plus own updates".
-
-    Args:
-        trace: what to replay.
-        problem: what is trained.
-        optimizer: optax optimizer.
-
-    Returns:
-        The parameters after the last update.
     """
     trace = whole(trace, problem)
     seed = trace.metadata["seed"]
     params = problem.init(run_key(seed, INIT))
     versions = [(params, optimizer.init(params))]
-    copies: dict[
-        int, tuple[Any, Any]
-    ] = {}  # of workers: parameters and optimizer state, own updates included
-
+    copies: dict[int, Any] = {}  # of workers: parameters and optimizer state, own updates included
     data = jax.tree.map(jnp.asarray, problem.data)
 
     @jax.jit
@@ -78,9 +59,8 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
         # As every engine does it: filled up to a power of two of samples, of which the first count.
         width = padded(task.batch_size)
         indices = task_indices(run_key(seed, BATCHES), *who, width, problem.num_samples)
-        return batch_gradient(
-            params, indices, jnp.where(jnp.arange(width) < task.batch_size, 1 / task.batch_size, 0.0)
-        )
+        shares = jnp.where(jnp.arange(width) < task.batch_size, 1 / task.batch_size, 0.0)
+        return batch_gradient(params, indices, shares)
 
     @jax.jit
     def weigh(weight: float, gradient: Any) -> Any:
@@ -99,7 +79,7 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
         return jax.tree.map(correct, gradient, now, then)
 
     coding = coding_of(trace)
-    memory: Any = start(coding, seed, trace.num_workers, params) if coding else None
+    memory = start(coding, seed, trace.num_workers, params)
 
     applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["update", "worker", "clock"])
     for _, tasks in applied.groupby("update"):
@@ -108,16 +88,13 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
         for task in rows:
             kept = math.isnan(task.pull_start)
             view = copies[task.worker] if kept else versions[task.version_read]
-            who = (task.worker, task.clock)
-            part = memory and of(memory, task.worker)
+            who = task.worker, task.clock
+            arrived, part = received(coding, of(memory, task.worker), *who, view[0])
             if coding:
-                arrived, part = received(coding, part, *who, view[0])
                 view = arrived, versions[-1][1]
-            gradient = contribution(view[0], task)
-            if coding:
-                own = functools.partial(one_step, versions[-1][1])
-                gradient, part = sent(coding, part, *who, gradient, view[0], own)
-                memory = put(memory, task.worker, part)
+            own = functools.partial(one_step, versions[-1][1])
+            gradient, part = sent(coding, part, *who, contribution(view[0], task), view[0], own)
+            memory = put(memory, task.worker, part)
             gradient = weigh(task.weight, gradient)
             if strength:
                 gradient = compensated(gradient, task.weight, versions[-1][0], view[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -23,23 +24,51 @@ from dmlcore.training.evaluation import device_data, evaluate
 from dmlcore.training.loop import advance_lanes, advance_one
 from dmlcore.training.optimizer import fingerprint
 from dmlcore.training.program import Program, compile_trace, cut, pad, padded, power_of_two
-from dmlcore.training.step import Inputs, Plan, State, beginning, initial
+from dmlcore.training.step import Inputs, Plan, State, begin
 from dmlcore.training.turns import whole
 
 MANY_TASKS = 2048  # of one call of the loop, and of one drawing of samples; up to a power of two of rows
 
 
-class Replay:
+class Driver:
+    """What drivers along traces have in common: a plan, its inputs, and the state of training."""
+
+    lanes = 1
+    problem: Problem
+    _plan: Plan
+    _inputs: Inputs
+    _state: State
+
+    def state(self) -> Any:
+        """Returns all that what follows depends on, a pytree of arrays."""
+        return self._state
+
+    def fingerprint(self) -> str:
+        """Returns a hash of the optimizer's update and numbers."""
+        return fingerprint(self._plan.optimizer, self._inputs.numbers)
+
+    def params(self, lane: int = 0) -> Any:
+        """Returns a copy of a lane's current parameters."""
+        params = self._plan.contribution.whole(self._state.params, self._state.local)
+        return jax.tree.map(functools.partial(self._leaf, lane), params)
+
+    def _leaf(self, lane: int, leaf: Any) -> Any:
+        return jnp.array(leaf) if self.lanes == 1 else leaf[lane]
+
+    def evaluate(self) -> list[dict[str, jax.Array]]:
+        """Returns the metrics of every lane's current parameters."""
+        _, eval_data = device_data(self.problem)
+        return [evaluate(self.problem, self.params(lane), eval_data) for lane in range(self.lanes)]
+
+
+class Replay(Driver):
     """Trains one or more runs (lanes) along their traces, side by side under `vmap` where there are several.
 
     Guarantee: the parameters of one run are those that real workers and a server would compute, bit for bit,
     but where `fuse` makes one gradient of an update; those of lanes are the same up to rounding.
 
-    Args:
-        traces: one for each lane; clusters and policies may differ.
-        problem: what is trained.
-        optimizers: one for each lane, which may differ in numbers (a learning rate) only.
-        fuse: whether the tasks of an update become one gradient where they all read the same version.
+    Clusters and policies of the traces may differ, the lanes' optimizers in numbers (a learning rate) only.
+    `fuse`: whether the tasks of an update become one gradient where they all read the same version.
     """
 
     def __init__(
@@ -57,45 +86,36 @@ class Replay:
         traces = [whole(trace, problem) for trace in traces]
         contribution = contribution_of(problem)
         self._programs = programs = _side_by_side(traces, fuse and contribution.fuses and codings[0] is None)
-        self._in_step = all(np.array_equal(p.first_row, programs[0].first_row) for p in programs)
+        in_step = all(np.array_equal(p.first_row, programs[0].first_row) for p in programs)
         self._stretches = [stretch.start for stretch in programs[0].stretches]
-        reads_newest = all(p.reads_newest for p in programs)
+        reads_newest = not any(p.num_slots for p in programs)
         # A window makes workers wait in some runs and not in others: its loop always gathers, so that another
         # staleness compiles nothing. Lanes out of step have rows that fill up, of weight 0.
         windowed = not reads_newest and any(t.metadata.get("max_lead") is not None for t in traces)
         most_workers = max(trace.num_workers for trace in traces)
         self._spill = 0 if reads_newest else spill(max(p.num_slots for p in programs), most_workers)
         self._nobody = power_of_two(most_workers)
-        seeds = [int(trace.metadata["seed"]) for trace in traces]
-        starts = [
-            beginning(contribution, optimizer, seed, trace.num_workers)
-            for seed, optimizer, trace in zip(seeds, optimizers, traces, strict=True)
+        options: dict[str, Any] = {
+            "reads_newest": reads_newest,
+            "accumulates": windowed or not in_step or any(p.accumulates for p in programs),
+            "keeps_copies": any(p.keeps_copies for p in programs),
+            "compensates": any(p.rows.compensation.any() for p in programs),
+            "coding": codings[0],
+        }
+        room = self._spill + 1, self._nobody
+        begun = [
+            begin(contribution, optimizer, int(t.metadata["seed"]), t.num_workers, *room, **options)
+            for optimizer, t in zip(optimizers, traces, strict=True)
         ]
-        if any(start.optimizer != starts[0].optimizer for start in starts):
+        plans, numbers, sources, states = zip(*begun, strict=True)
+        if any(plan != plans[0] for plan in plans):
             raise ValueError("optimizers: got different kinds, allowed are those that differ in numbers only")
-        self._plan = Plan(
-            contribution,
-            starts[0].optimizer,
-            reads_newest=reads_newest,
-            accumulates=windowed or not self._in_step or any(p.accumulates for p in programs),
-            keeps_copies=any(p.keeps_copies for p in programs),
-            compensates=any(p.rows.compensation.any() for p in programs),
-            coding=codings[0],
-        )
-        self._source = _stack([start.source for start in starts])
-        self._inputs = Inputs(device_data(problem)[0], _stack([start.numbers for start in starts]))
-        self._state: State = _stack(
-            [
-                initial(self._plan, self._spill + 1, start, self._memory(seed, start.params))
-                for seed, start in zip(seeds, starts, strict=True)
-            ]
-        )
+        self._plan: Plan = plans[0]
+        self._inputs = Inputs(device_data(problem)[0], _stack(numbers))
+        self._source, self._state = _stack(sources), _stack(states)
         self._row = [0] * self.lanes  # that comes next, of each lane
         self._samples: Any = None
         self._begin_stretch()
-
-    def _memory(self, seed: int, params: Any) -> Any:
-        return coding.start(self._plan.coding, seed, self._nobody, params) if self._plan.coding else ()
 
     def advance(self, update: int) -> None:
         """Trains up to version `update` (lanes whose trace is shorter, to their end)."""
@@ -155,29 +175,11 @@ class Replay:
         self._samples = call(self.problem.num_samples, width, self._source, *_stack(tasks, np.stack))
         self._drawn = self._row
 
-    def state(self) -> Any:
-        """Returns all that what follows depends on, a pytree of arrays."""
-        return self._state
-
     def restore(self, update: int, state: Any) -> None:
         """Goes on from a state that was taken at version `update`."""
         self._state = jax.tree.map(jnp.array, state)
         self._row = [int(program.first_row[update]) for program in self._programs]
         self._begin_stretch()
-
-    def fingerprint(self) -> str:
-        """Returns a hash of the optimizer's update and numbers."""
-        return fingerprint(self._plan.optimizer, self._inputs.numbers)
-
-    def params(self, lane: int = 0) -> Any:
-        """Returns a lane's current parameters."""
-        params = self._plan.contribution.whole(self._state.params, self._state.local)
-        return jax.tree.map(jnp.array if self.lanes == 1 else lambda leaf: leaf[lane], params)
-
-    def evaluate(self) -> list[dict[str, jax.Array]]:
-        """Returns the metrics of every lane's current parameters."""
-        _, eval_data = device_data(self.problem)
-        return [evaluate(self.problem, self.params(lane), eval_data) for lane in range(self.lanes)]
 
 
 def _side_by_side(traces: Sequence[Trace], fuse: bool) -> list[Program]:
@@ -185,8 +187,8 @@ def _side_by_side(traces: Sequence[Trace], fuse: bool) -> list[Program]:
     programs = [compile_trace(trace, fuse=fuse) for trace in traces]
     alike = len({p.rows.worker.shape[1] for p in programs}) == 1
     fuse &= alike and (len(traces) == 1 or all(len(p.stretches) == 1 for p in programs))
-    slots = not all(p.reads_newest for p in programs)
-    if len(traces) > 1 and (not fuse or (slots and any(p.reads_newest for p in programs))):
+    slots = any(p.num_slots for p in programs)
+    if len(traces) > 1 and (not fuse or (slots and not all(p.num_slots for p in programs))):
         programs = [compile_trace(trace, fuse=fuse, slots=slots) for trace in traces]
     return programs
 

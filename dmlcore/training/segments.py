@@ -13,13 +13,14 @@ import optax
 from dmlcore.problems.problem import Problem
 from dmlcore.trace.record import Task
 from dmlcore.training.batches import draw_one
+from dmlcore.training.coding import Coding
 from dmlcore.training.contribution import contribution_of
 from dmlcore.training.evaluation import device_data, evaluate
 from dmlcore.training.loop import advance_one
 from dmlcore.training.program import Tasks, cut, lay_out, power_of_two, row_shape
 from dmlcore.training.replay import spill
 from dmlcore.training.slots import NONE, Slots
-from dmlcore.training.step import Inputs, Plan, State, beginning, initial
+from dmlcore.training.step import Inputs, begin
 from dmlcore.training.turns import Turn, Turns
 from dmlcore.types import Observation, Progress
 
@@ -39,9 +40,8 @@ class TrainingWatch:
         num_workers: of the cluster.
         lock_step: every task reads the newest version.
         compensation: lambda of the run's delay compensation.
-
-    Raises:
-        ValueError: when called, where a worker has gone on with a kept copy.
+        code: what happens to values on their way; None: nothing.
+        keeps_copies: workers may go on with their own copies. The first slots are for these, one a worker.
     """
 
     def __init__(
@@ -52,34 +52,40 @@ class TrainingWatch:
         num_workers: int,
         lock_step: bool,
         compensation: float = 0.0,
+        code: Coding | None = None,
+        keeps_copies: bool = False,
     ):
-        self._kind = contribution_of(problem)
+        self._kind, self._code = contribution_of(problem), code
         self._optimizer, self._seed, self._num_workers = optimizer, seed, num_workers
-        self._fuse = lock_step and self._kind.fuses
+        self._fuse = lock_step and self._kind.fuses and code is None and not keeps_copies
+        self._copies = num_workers if keeps_copies else 0
         self._compensation = 0.0 if lock_step else compensation
         self._data, self._eval_data = device_data(problem)
         self._life = 0
         self._start()
 
     def _start(self) -> None:
-        start = beginning(self._kind, self._optimizer, self._seed, self._num_workers)
         self._landed = 0
         self._widths: set[int] = set()  # of tasks, so far
         self._turns: Turns | None = None
         self._slots = Slots()
         self._spill = spill(0, self._num_workers)
-        self._inputs, self._source = Inputs(self._data, start.numbers), start.source
-        self._plan = Plan(
+        self._plan, numbers, self._source, self._state = begin(
             self._kind,
-            start.optimizer,
+            self._optimizer,
+            self._seed,
+            self._num_workers,
+            self._spill + 1,
+            self._num_workers,
             reads_newest=self._fuse,
             accumulates=not self._fuse,
-            keeps_copies=False,
+            keeps_copies=self._copies > 0,
             compensates=self._compensation > 0,
             weighs=not self._fuse and self._kind.weighs,
             watches=True,
+            coding=self._code,
         )
-        self._state: State = initial(self._plan, self._spill + 1, start)
+        self._inputs = Inputs(self._data, numbers)
 
     def __call__(self, progress: Progress) -> Observation:
         """Returns what there is to see since the last call."""
@@ -88,19 +94,13 @@ class TrainingWatch:
             self._start()
         landed = progress.landed[self._landed :]
         self._landed = len(progress.landed)
-        found: dict[str, Any] = {}
-        if landed:
-            tasks = [(progress.record[row], update, weight) for row, update, weight in landed]
-            found = self._train(tasks, progress)
+        tasks = [(progress.record[row], update, weight) for row, update, weight in landed]
+        found = self._train(tasks, progress) if tasks else {}
         params = self._kind.whole(self._state.params, self._state.local)
         loss = evaluate(self._kind.problem, params, self._eval_data)["loss"]
         return Observation(progress.num_updates, progress.time, float(loss), **found)
 
     def _train(self, landed: list[tuple[Task, int, float]], progress: Progress) -> dict[str, Any]:
-        if any(np.isnan(task.pull_start) for task, _, _ in landed):
-            raise ValueError(
-                "policy: got one that watches its training and keeps copies, allowed is one or the other"
-            )
         landed = sorted(landed, key=lambda each: (each[1], each[0].worker, each[0].clock))
         columns = [(u, t.worker, t.clock, t.batch_size, t.version_read) for t, u, _ in landed]
         update, worker, clock, batch_size, version = np.array(columns, np.int64).T
@@ -111,34 +111,26 @@ class TrainingWatch:
             self._turns = self._turns or Turns(problem.num_samples, self._num_workers, size)
             weight = np.array(self._turns.weights([Turn.of(task, u) for task, u, _ in landed]))
         most = int(counts.max()) if self._fuse else 1
-        width, samples = row_shape(
-            most, int(batch_size.max()), max(self._num_workers, most) if self._fuse else 1, sys.maxsize
-        )
+        limit = max(self._num_workers, most) if self._fuse else 1
+        width, samples = row_shape(most, int(batch_size.max()), limit, sys.maxsize)
         self._widths |= {self._kind.width(size) for size in np.unique(batch_size).tolist()}
         kind = contribution_of(self._kind.problem, [samples] if self._fuse else sorted(self._widths))
 
         tasks = Tasks(update, worker, clock, batch_size, version, weight, copies)
         slots = None if self._fuse else self._slots
         rows = lay_out(tasks, self._fuse, width, self._compensation, slots, progress.live)
+        if self._copies:
+            kept = np.isnan([task.pull_start for task, _, _ in landed])
+            read, write = np.where(kept, worker, rows.read + self._copies), rows.write + self._copies
+            rows = rows._replace(read=read, write=np.where(rows.write == NONE, NONE, write), keep=worker)
         num_rows = len(rows.last)
         self._grow()
         size = power_of_two(max(num_rows, LEAST_ROWS))
         given = cut(rows, slice(num_rows), size, width, self._spill)
-        drawn = draw_one(
-            kind.problem.num_samples,
-            kind.widths[-1],
-            self._source,
-            given.worker.ravel(),
-            given.clock.ravel(),
-        )
-        self._state, info = advance_one(
-            self._plan._replace(contribution=kind),
-            self._inputs,
-            self._state,
-            given._replace(samples=drawn),
-            num_rows,
-            0,
-        )
+        who = given.worker.ravel(), given.clock.ravel()
+        drawn = draw_one(kind.problem.num_samples, kind.widths[-1], self._source, *who)
+        plan, given = self._plan._replace(contribution=kind), given._replace(samples=drawn)
+        self._state, info = advance_one(plan, self._inputs, self._state, given, num_rows, 0)
         new = updates >= progress.looked  # after a crash it has trained again what was seen before
         square, product = (np.asarray(column)[:num_rows][rows.last].astype(float)[new] for column in info)
         return {
@@ -150,7 +142,7 @@ class TrainingWatch:
 
     def _grow(self) -> None:
         """Makes room for the slots that were allotted, and the one that takes what nothing reads."""
-        self._spill = max(self._spill, spill(self._slots.count, self._num_workers))
+        self._spill = max(self._spill, spill(self._copies + self._slots.count, self._num_workers))
 
         def more(slots: Any) -> Any:
             missing = self._spill + 1 - len(slots)

@@ -21,58 +21,40 @@ from dmlcore.training.program import Rows
 
 
 class Plan(NamedTuple):
-    """What a step is compiled for, apart from array shapes.
+    """What a step is compiled for, apart from array shapes."""
 
-    Args:
-        contribution: what tasks compute.
-        optimizer: the optimizer's update, its numbers taken out.
-        reads_newest: every view is the server's current version.
-        accumulates: some update has more than one row.
-        keeps_copies: some worker goes on with its own copy.
-        compensates: delays are compensated.
-        weighs: a row is one task, and some weight is not 1.
-        watches: a step tells what there is to see of its gradients.
-        coding: what happens to values on their way; None: nothing.
-    """
+    contribution: Contribution  # what tasks compute
+    optimizer: Hoisted  # its update, its numbers taken out
+    reads_newest: bool  # every view is the server's current version
+    accumulates: bool  # some update has more than one row
+    keeps_copies: bool  # some worker goes on with its own copy
+    compensates: bool  # delays are compensated
+    weighs: bool = True  # a row is one task, and some weight is not 1
+    watches: bool = False  # a step tells what there is to see of its gradients
+    coding: Coding | None = None  # what happens to values on their way; None: nothing
 
-    contribution: Contribution
-    optimizer: Hoisted
-    reads_newest: bool
-    accumulates: bool
-    keeps_copies: bool
-    compensates: bool
-    weighs: bool = True
-    watches: bool = False
-    coding: Coding | None = None
+    def version(self, params: Any, optimizer_state: Any) -> tuple[Any, ...]:
+        """Returns what slots hold of a version or a copy."""
+        return (params, optimizer_state) if self.keeps_copies else (params,)
 
 
 class Inputs(NamedTuple):
-    """What every step looks up: the problem's data on the device, and the optimizer's numbers."""
+    """What every step looks up."""
 
-    data: Any
-    numbers: Any
+    data: Any  # the problem's, on the device
+    numbers: Any  # of the optimizer
 
 
 class State(NamedTuple):
-    """What a step carries on; fields are () where a plan does not need them.
+    """What a step carries on; fields are () where a plan does not need them."""
 
-    Args:
-        params: the server's, as far as they travel.
-        optimizer_state: the server's.
-        gathered: weighted sum of the contributions to the update in hand.
-        slots: versions and copies that are still read.
-        memory: of codecs.
-        local: what stays with the workers.
-        before: weighted sum of contributions of the last update.
-    """
-
-    params: Any
-    optimizer_state: Any
-    gathered: Any
-    slots: Any
-    memory: Any
-    local: Any
-    before: Any
+    params: Any  # the server's, as far as they travel
+    optimizer_state: Any  # the server's
+    gathered: Any  # weighted sum of the contributions to the update in hand
+    slots: Any  # versions and copies that are still read
+    memory: Any  # of codecs
+    local: Any  # what stays with the workers
+    before: Any  # weighted sum of contributions of the last update
 
 
 class Info(NamedTuple):
@@ -82,82 +64,58 @@ class Info(NamedTuple):
     product: Any
 
 
-class Beginning(NamedTuple):
-    """Where a run starts, and what its arithmetic needs.
+def begin(
+    contribution: Contribution,
+    optimizer: optax.GradientTransformation,
+    seed: int,
+    num_workers: int,
+    num_slots: int,
+    nobody: int,
+    **options: Any,
+) -> tuple[Plan, Any, Source, State]:
+    """Returns where a run starts: its plan, the optimizer's numbers, the source of samples, and the state.
 
-    Args:
-        params: as far as they travel.
-        optimizer_state: of the server.
-        local: what stays with the workers.
-        optimizer: the optimizer's update, its numbers taken out.
-        numbers: of the optimizer.
-        source: of the tasks' samples.
+    `options` are fields of the plan; each slot has version 0, and worker `nobody` has tasks that fill up.
     """
-
-    params: Any
-    optimizer_state: Any
-    local: Any
-    optimizer: Hoisted
-    numbers: Any
-    source: Source
-
-
-def beginning(
-    contribution: Contribution, optimizer: optax.GradientTransformation, seed: int, num_workers: int
-) -> Beginning:
-    """Returns where a run starts."""
     problem = contribution.problem
     params, local = contribution.begin(problem.init(run_key(seed, INIT)), optimizer)
-    state = optimizer.init(params)
-    update, numbers = hoist(optimizer.update, params, state, params)
-    return Beginning(params, state, local, update, numbers, source_of(problem, seed, num_workers))
-
-
-def initial(plan: Plan, num_slots: int, start: Beginning, memory: Any = ()) -> State:
-    """Returns the state before the first row, with version 0 in every slot."""
-    params, optimizer_state = start.params, start.optimizer_state
-    slots: Any = ()
-    if not plan.reads_newest:
-        version = (params, optimizer_state) if plan.keeps_copies else params
-        slots = jax.tree.map(lambda x: jnp.broadcast_to(x, (num_slots, *jnp.shape(x))), version)
-    gathered, before = (
-        jax.tree.map(jnp.zeros_like, params) if needed else () for needed in (plan.accumulates, plan.watches)
-    )
-    state = State(params, optimizer_state, gathered, slots, memory, start.local, before)
-    return jax.tree.map(jnp.array, state)  # every leaf its own buffer, since the state is donated
+    optimizer_state = optimizer.init(params)
+    update, numbers = hoist(optimizer.update, params, optimizer_state, params)
+    plan = Plan(contribution, update, **options)
+    slots: Any = () if plan.reads_newest else plan.version(params, optimizer_state)
+    slots = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_slots, *jnp.shape(leaf))), slots)
+    memory, nothing = coding.start(plan.coding, seed, nobody, params), jax.tree.map(jnp.zeros_like, params)
+    gathered, before = (nothing if needed else () for needed in (plan.accumulates, plan.watches))
+    state = State(params, optimizer_state, gathered, slots, memory, local, before)
+    # Every leaf has its own buffer, since the state is donated.
+    return plan, numbers, source_of(problem, seed, num_workers), jax.tree.map(jnp.array, state)
 
 
 def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None) -> tuple[State, Any]:
     """Works off a row: its contribution computed, gathered, and its update applied if the row ends it.
 
-    Args:
-        plan: what to do.
-        inputs: data and numbers.
-        state: before.
-        row: one of `Rows`, with its samples.
-        pushed: the row's contribution where it has been computed already; see `Contribution.of`.
+    `pushed` is the row's contribution where it has been computed already; see `Contribution.of`.
 
     Returns:
         The state after, and `Info` where the plan watches, else ().
     """
     optimize = functools.partial(optimizer_step, plan.optimizer, inputs.numbers)
-    held = load(plan, state, row.read)
-    view, part = received(plan.coding, state.memory, held[0], row)
+
+    def own_step(gradient: Any, params: Any) -> Any:
+        return optimize(gradient, (params, state.optimizer_state))[0]
+
+    params, optimizer_state, gathered, slots, memory, local, before = state
+    held = (params, optimizer_state) if plan.reads_newest else at(slots, row.read)
+    who = row.worker[0], row.clock[0]
+    view, part = coding.received(plan.coding, coding.of(memory, who[0]), *who, held[0])
     if pushed is None:
-        pushed = contributed(plan.contribution, inputs.data, view, state.local, row)
+        pushed = plan.contribution.of(view, local, row, inputs.data)
     gradient, change = pushed
-    local, memory = plan.contribution.applied(state.local, row.samples, change), state.memory
-    if plan.coding is not None:
-
-        def own_step(gradient: Any, params: Any) -> Any:
-            return optimize(gradient, (params, state.optimizer_state))[0]
-
-        who = row.worker[0], row.clock[0]
-        gradient, part = coding.sent(plan.coding, part, *who, gradient, view, own_step)
-        memory = coding.put(memory, who[0], part)
+    local = plan.contribution.applied(local, row.samples, change)
+    gradient, part = coding.sent(plan.coding, part, *who, gradient, view, own_step)
+    memory = coding.put(memory, who[0], part)
     if plan.weighs:
         gradient = weighed(row.weight[0], gradient)
-    params, optimizer_state, gathered, slots, _, _, before = state
     if plan.compensates:
         gradient = compensate(row.compensation, gradient, params, view)
     if plan.keeps_copies:
@@ -181,21 +139,8 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     else:
         params, optimizer_state = optimize(total, (params, optimizer_state))
     if not plan.reads_newest:
-        slots = store(slots, row.write, (params, optimizer_state) if plan.keeps_copies else params)
+        slots = store(slots, row.write, plan.version(params, optimizer_state))
     return State(params, optimizer_state, gathered, slots, memory, local, before), info
-
-
-def received(code: Coding | None, memory: Any, params: Any, row: Rows) -> tuple[Any, Any]:
-    """Returns what a row's worker computes on when it is sent `params`, and its part of codecs' memory."""
-    if code is None:
-        return params, ()
-    who = row.worker[0], row.clock[0]
-    return coding.received(code, coding.of(memory, who[0]), *who, params)
-
-
-def contributed(kind: Contribution, data: Any, view: Any, local: Any, row: Rows) -> Any:
-    """Returns a row's contribution, see `Contribution.of`."""
-    return kind.of(view, local, row.samples, row.batch_size, row.weight, data)
 
 
 # In `at` and `store` not `slots[slot]` and `slots.at[slot].set(value)`: those check bounds at every step.
@@ -207,14 +152,6 @@ def at(tree: Any, index: Any) -> Any:
 def store(slots: Any, slot: Any, value: Any) -> Any:
     """Returns the slots with `value` in one of them."""
     return jax.tree.map(lambda s, x: jax.lax.dynamic_update_index_in_dim(s, x, slot, 0), slots, value)
-
-
-def load(plan: Plan, state: State, slot: Any) -> tuple[Any, Any]:
-    """Returns the view in a slot: its parameters, and the optimizer state where copies need it."""
-    if plan.reads_newest:
-        return state.params, state.optimizer_state
-    held = at(state.slots, slot)
-    return held if plan.keeps_copies else (held, None)
 
 
 def weighed(weight: Any, gradient: Any) -> Any:
@@ -247,13 +184,8 @@ def inner(one: Any, two: Any) -> Any:
 def compensate(strength: Any, gradient: Any, params: Any, view: Any) -> Any:
     """Returns a weighed gradient, corrected for how far the parameters have moved since it was taken.
 
-    With g = p / weight it is weight * (g + lambda g * g * (params - view)).
-
-    Args:
-        strength: lambda / weight.
-        gradient: p, weighed.
-        params: what the server has now.
-        view: what the gradient was taken on.
+    With g = p / weight it is weight * (g + lambda g * g * (params - view)); `gradient` is p, weighed, and
+    `strength` is lambda / weight; `params` are what the server has now, `view` what p was taken on.
 
     Reference: Zheng et al. 2017, "Asynchronous stochastic gradient descent with delay compensation", eq. 10.
     """

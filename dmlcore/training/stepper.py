@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import optax
 
 from dmlcore.problems.problem import Problem
-from dmlcore.training.batches import INIT, Source, run_key, source_of, task_samples
-from dmlcore.training.contribution import Contribution, contribution_of
+from dmlcore.training.batches import INIT, run_key, source_of, task_samples
+from dmlcore.training.contribution import contribution_of
 from dmlcore.training.optimizer import fingerprint, hoist
 from dmlcore.training.program import LEAST_SAMPLES, padded
 from dmlcore.training.step import add, optimizer_step, weigh
@@ -33,31 +33,17 @@ def widths(batch_size: int) -> tuple[int, ...]:
     return tuple(1 << power for power in range(LEAST_SAMPLES.bit_length() - 1, most.bit_length()))
 
 
-@functools.partial(jax.jit, static_argnames=("contribution", "width"))
-def pushed_by_worker(
-    contribution: Contribution,
-    width: int,
-    params: Any,
-    source: Source,
-    worker: Any,
-    clock: Any,
-    data: Any,
-    batch_size: Any,
-) -> Any:
+@functools.partial(jax.jit, static_argnames=("kind", "width"))
+def pushed_by_worker(kind, width, params, source, worker, clock, data, batch_size):
     """Returns what a worker pushes of a task, filled up to `width` samples."""
-    samples = task_samples(source, worker, clock, width, contribution.problem.num_samples)
-    return contribution.on_worker(params, samples, batch_size, data)
+    samples = task_samples(source, worker, clock, width, kind.problem.num_samples)
+    return kind.on_worker(params, samples, batch_size, data)
 
 
 class Stepper:
     """A problem, an optimizer and a seed: where a run starts, and each of its steps.
 
-    Args:
-        problem: what is trained.
-        optimizer: optax optimizer.
-        seed: of the run.
-        device: where to compute. Default: JAX's.
-        num_workers: of the run, among whom samples are shared out where the problem is additive.
+    It computes on `device`, by default JAX's. Additive problems share samples out among `num_workers`.
     """
 
     def __init__(

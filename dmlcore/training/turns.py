@@ -18,21 +18,13 @@ MOST_SAMPLES = 2**23  # as far as places are counted in 32 bits
 
 
 class Turn(NamedTuple):
-    """A task that is applied.
-
-    Args:
-        worker: whose.
-        clock: its number.
-        version: that it read.
-        pulled: whether it did, or its worker kept its copy.
-        update: that it is in.
-    """
+    """A task that is applied."""
 
     worker: int
     clock: int
-    version: int
-    pulled: bool
-    update: int
+    version: int  # that it read
+    pulled: bool  # whether it did, or its worker kept its copy
+    update: int  # that it is in
 
     @classmethod
     def of(cls, task: Task, update: int) -> Turn:
@@ -46,12 +38,7 @@ class Turns:
     A task counts once, whatever its policy's weight, if its view has all that its worker has done to the same
     samples; a worker that kept its copy has. Else it is void: it would do again what is done, or undo it, as
     one moves a token from a topic that it has left. That happens where workers go on while their push still
-    waits, and take their samples again meanwhile.
-
-    Args:
-        num_samples: N.
-        num_workers: P.
-        batch_size: B, of every task.
+    waits, and take their samples again meanwhile. Every task has `batch_size` samples.
     """
 
     def __init__(self, num_samples: int, num_workers: int, batch_size: int):
@@ -62,10 +49,8 @@ class Turns:
     def weights(self, turns: Sequence[Turn]) -> list[float]:
         """Returns for each task of the next updates, in any order, 1 where it counts, 0 where it is void."""
         order = sorted(range(len(turns)), key=lambda i: (turns[i].update, *turns[i][:2]))
-        weights = [0.0] * len(turns)
-        for i in order:
-            weights[i] = self._weight(*turns[i])
-        return weights
+        weights = {i: self._weight(*turns[i]) for i in order}
+        return [weights[i] for i in range(len(turns))]
 
     def _weight(self, worker: int, clock: int, version: int, pulled: bool, update: int) -> float:
         owned = -(-(self._num_samples - worker) // self._num_workers)
@@ -107,13 +92,7 @@ def whole(trace: Trace, problem: Problem) -> Trace:
 
 
 def check_additive(problem: Problem, metadata: Mapping[str, Any], sizes: Iterable[int]) -> None:
-    """Raises ValueError where a run does to its tasks what cannot be done to additive updates.
-
-    Args:
-        problem: an additive one.
-        metadata: of the run's trace.
-        sizes: of its tasks, samples.
-    """
+    """Raises ValueError where a run of tasks of such sizes does what additive updates do not allow."""
     given, what = metadata.get, f"for the additive updates of {problem.name}"
     if given("compensation"):
         checks.fail("compensation", given("compensation"), f"0, {what}")
