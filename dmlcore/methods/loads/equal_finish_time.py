@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dmlcore import checks
 from dmlcore.calls import named
-from dmlcore.checks import at_least
-from dmlcore.methods.loads.windows import Bounds, Caps, Shares, check_alpha, check_caps, measuring, of_each
+from dmlcore.checks import at_least, for_each, not_negative
+from dmlcore.methods.loads.windows import Caps, Shares, check_alpha, check_caps, measuring
 from dmlcore.types import Load
 
 
 def _seconds(name: str, value: Any) -> float | tuple[float, ...]:
     """Returns checked seconds, of all workers or of each."""
     if isinstance(value, Iterable):
-        return tuple(checks.not_negative(name, each) for each in value)
-    return checks.not_negative(name, value)
+        return tuple(not_negative(name, each) for each in value)
+    return not_negative(name, value)
 
 
 @named(
@@ -59,12 +58,9 @@ def equal_finish_time(
         least: samples of a task, >= 1.
         window: tasks of each worker between two changes, >= 1.
 
-    Returns:
-        The load rule. Its `init` raises ValueError where B is below `least` for each worker, or caps leave no
-        room for it; so does a run in which memory shrinks, or workers leave, until there is none.
-
     Raises:
-        ValueError: a number is out of range.
+        ValueError: a number is out of range; from `init`: B is below `least` for each worker, or caps leave
+            no room for it; from a run: memory shrinks, or workers leave, until there is no room.
 
     >>> equal_finish_time(caps=256)
     equal_finish_time(caps=256)
@@ -77,10 +73,10 @@ def equal_finish_time(
     """
 
     def delays(num_workers: int) -> list[float]:
-        both = of_each("overhead", overhead, num_workers), of_each("transfer", transfer, num_workers)
+        both = for_each("overhead", overhead, num_workers), for_each("transfer", transfer, num_workers)
         return [own + sent for own, sent in zip(*both, strict=True)]
 
     def weigh(state: Shares) -> list[float] | None:
-        return state.average_speeds(alpha, of_each("overhead", overhead, len(state.sizes)))
+        return state.average_speeds(alpha, for_each("overhead", overhead, len(state.sizes)))
 
-    return measuring(weigh, Bounds(least, caps), window, delays)
+    return measuring(weigh, least, caps, window, delays)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dmlcore.calls import named
 from dmlcore.checks import at_least
-from dmlcore.methods.loads.windows import Bounds, Caps, Shares, check_alpha, check_caps, measuring
+from dmlcore.methods.loads.windows import Caps, Shares, check_alpha, check_caps, measuring
 from dmlcore.types import Load
 
 
@@ -27,22 +27,18 @@ def speed_proportional(
         warm_up: windows before the first change, >= 1.
         alpha, window: as for `equal_finish_time`.
 
-    Returns:
-        The load rule. Its `init` raises ValueError where bounds leave no room for B.
-
     Raises:
-        ValueError: a number is out of range.
+        ValueError: a number is out of range; from `init`: bounds leave no room for B.
 
     >>> speed_proportional(least=8, warm_up=5)
     speed_proportional(least=8, warm_up=5)
 
     Reference: Ji et al. 2019, "Performance-aware dynamic batch size SGD" (abstract); formulas reconstructed.
     """
-    bounds = Bounds(least, caps)
 
     def weigh(state: Shares) -> list[float] | None:
-        warming = state.windows <= warm_up
-        speeds = state.average_speeds(1 / state.windows if warming else alpha, [0.0] * len(state.sizes))
+        newest = 1 / state.windows if state.windows <= warm_up else alpha
+        speeds = state.average_speeds(newest, [0.0] * len(state.sizes))
         return speeds if state.windows >= warm_up else None
 
-    return measuring(weigh, bounds, window)
+    return measuring(weigh, least, caps, window)

@@ -51,24 +51,6 @@ ALL_POLICIES: dict[str, Callable[[], Policy]] = {
     "sync_switch": lambda: sync_switch(10),
 }
 
-__all__ = [
-    "ALL_POLICIES",
-    "a2s",
-    "adaptive_load",
-    "adaptive_sync",
-    "adasync",
-    "asp",
-    "bsp",
-    "dbw",
-    "dssp",
-    "essp",
-    "k_async",
-    "k_batch_async",
-    "k_batch_sync",
-    "k_sync",
-    "k_sync_schedule",
-    "n_softsync",
-    "pflug",
-    "ssp",
-    "sync_switch",
-]
+__all__ = ["ALL_POLICIES", "a2s", "adaptive_sync", "asp", "bsp", "dssp", "essp", "ssp", "sync_switch"]
+__all__ += ["k_async", "k_batch_async", "k_batch_sync", "k_sync", "k_sync_schedule", "n_softsync"]
+__all__ += ["adaptive_load", "adasync", "dbw", "pflug"]  # they watch their training

@@ -67,15 +67,14 @@ class Gate:
     clocks: ClockTable  # finished clocks of every worker
     max_lead: float  # clocks by which a worker that joins may lead the slowest
     weight: float | None = None  # of one push in an update. None: 1 / number of workers present
-    # every update is a round of all workers. Where `weight` is None, pushes are then weighted by their
-    # samples: with equal samples that is 1 / number of workers, to the last bit
+    # Every update is a round of all workers. Where `weight` is None, pushes are then weighted by their
+    # samples: with equal samples that is 1 / number of workers, to the last bit.
     rounds: bool = False
-    # per worker, what it was told at its last pull: the slowest worker's count, and the weight of its pushes
+
+    # What each worker was told at its last pull: the slowest worker's count, and the weight of its pushes.
     copies: dict[int, tuple[int, float]] = field(default_factory=dict)
-    # count that the slowest worker must reach -> workers that wait for it
-    waiting: dict[int, list[int]] = field(default_factory=dict)
-    # (worker, clock, samples) of the pushes of waiting workers; they are in the next update
-    held: list[tuple[int, int, int]] = field(default_factory=list)
+    waiting: dict[int, list[int]] = field(default_factory=dict)  # slowest count needed -> workers that wait
+    held: list[tuple[int, int, int]] = field(default_factory=list)  # their pushes: worker, clock, samples
 
     def __post_init__(self) -> None:
         self.count_present()
@@ -90,20 +89,20 @@ class Gate:
         self.held.append((push.worker, push.clock, push.samples))
         return NOTHING
 
-    def proceed(self, push: Push) -> Decision:
-        """Applies a push and all held ones; its worker and the workers that waited for it start."""
-        start = [new(Start, (push.worker, None, None))]
-        if self.waiting or self.held:
-            return new(Decision, (self._take_held(push), (), (), sorted(start + self._release())))
-        return new(Decision, ([(push.worker, push.clock, self.share)], (), (), start))
+    def proceed(self, push: Push, keeps_copy: bool = False) -> Decision:
+        """Applies a push and all held ones; its worker and the workers that waited for it start.
 
-    def proceed_without(self, push: Push) -> Decision:
-        """Does the same for a worker that keeps its copy: it has started by itself."""
-        worker, weight = push.worker, self.copies[push.worker][1]
+        A worker that keeps its copy has started by itself, on its own update with the weight it was told.
+        """
+        worker = push.worker
+        weight = self.copies[worker][1] if keeps_copy else self.share
+        start = [] if keeps_copy else [new(Start, (worker, None, None))]
         if not (self.waiting or self.held):
-            return new(Decision, ([(worker, push.clock, weight)], (), (), ()))
-        apply = [(w, clock, weight if w == worker else share) for w, clock, share in self._take_held(push)]
-        return new(Decision, (apply, (), (), self._release()))
+            return new(Decision, ([(worker, push.clock, weight)], (), (), start))
+        apply = self._take_held(push)
+        if keeps_copy:
+            apply = [(w, clock, weight if w == worker else share) for w, clock, share in apply]
+        return new(Decision, (apply, (), (), sorted(start + self._release())))
 
     def tell(self, worker: int) -> tuple[int, float]:
         """Returns what a worker that pulls is told of its copy, and notes it."""
@@ -114,11 +113,8 @@ class Gate:
         """Removes a worker; workers that waited for it alone start, and held pushes are applied."""
         self.clocks.leave(worker)
         self.count_present()
-        self.waiting = {
-            until: rest
-            for until, workers in self.waiting.items()
-            if (rest := [each for each in workers if each != worker])
-        }
+        stay = {until: [w for w in workers if w != worker] for until, workers in self.waiting.items()}
+        self.waiting = {until: workers for until, workers in stay.items() if workers}
         start = self._release()
         return Decision(self._take_held() if start else (), start=start)
 
@@ -155,18 +151,16 @@ class Gate:
 
 def gated(
     on_push: Callable[[Any, Push], tuple[Any, Decision]],
-    max_lead: float,
+    max_lead: float,  # clocks by which a worker may lead the slowest; 0: every update is a round
     weight: float | None = None,
     *,
+    state: type[Gate] = Gate,
     keep_copy: Callable[[int, int], bool] | None = None,
 ) -> Policy:
-    """Returns the policy of a gate with a fixed window, and a rule for pushes.
-
-    A worker may lead the slowest by `max_lead` clocks; 0 makes every update a round.
-    """
+    """Returns the policy of a gate with a fixed window, and a rule for pushes."""
 
     def init(num_workers: int) -> Gate:
-        return Gate(ClockTable(num_workers), max_lead, weight, max_lead == 0)
+        return state(ClockTable(num_workers), max_lead, weight, max_lead == 0)
 
     def on_leave(gate: Gate, worker: int, time: float) -> tuple[Gate, Decision]:
         return gate, gate.leave(worker)

@@ -69,7 +69,7 @@ def a2s(epoch: int, *, patience: int = 5) -> Policy:
         worker = push.worker
         state.pushes[worker] += 1
         compare(state)
-        state.group.count()
+        state.group.passed += bool(state.group)
         if worker not in state.members:
             return state, answer([(worker, push.clock, 1.0)], {worker})
         state.group.add(push, state.pushes[worker])
