@@ -48,7 +48,7 @@ def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "no
 
     def on_push(gate: Gate, push: Push, factor: float = 1.0) -> tuple[Gate, Decision]:
         worker = push.worker
-        gate.clocks.finished[worker] += 1
+        gate.finished[worker] += 1
         start = [new(Start, (worker, None, None))]
         return gate, new(Decision, ([(worker, push.clock, gate.share * factor)], (), (), start))
 
