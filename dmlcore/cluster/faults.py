@@ -4,11 +4,10 @@ Each push counts once for its (worker, clock), and no worker waits for one that 
 seconds from the start of the run.
 """
 
-from __future__ import annotations
-
 import functools
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
@@ -96,11 +95,7 @@ class Faults:
     @property
     def forget(self) -> bool:
         """Whether a worker or the server may lose what it remembers."""
-        return any(
-            isinstance(fault, Crash | ServerCrash)
-            or (isinstance(fault, Hang) and fault.seconds > self.patience_seconds)
-            for fault in self.events
-        )
+        return any(incident.kind in ("leave", "down") for incident in incidents(self))
 
     def deliveries(self, worker: int, clock: int) -> list[float]:
         """Returns how late a push arrives, and how long after it each further copy does.
@@ -110,20 +105,16 @@ class Faults:
         >>> Faults((LostPush(1, 5, 0.2), DoubledPush(1, 6, 0.1))).deliveries(1, 6)
         [0.0, 0.1]
         """
-        delay, copies = 0.0, []
-        for fault in self._of_push.get((worker, clock), ()):
-            if isinstance(fault, LostPush):
-                delay += fault.seconds
-            else:
-                copies.append(fault.seconds)
-        return [delay, *copies]
+        wrong = self._of_push.get((worker, clock), ())
+        delay = sum((fault.seconds for fault in wrong if isinstance(fault, LostPush)), 0.0)
+        return [delay, *(fault.seconds for fault in wrong if isinstance(fault, DoubledPush))]
 
     @functools.cached_property
-    def _of_push(self) -> dict[tuple[int, int], list[Any]]:
-        found: dict[tuple[int, int], list[Any]] = {}
+    def _of_push(self) -> dict[tuple[int, int], list[LostPush | DoubledPush]]:
+        found = defaultdict(list)
         for fault in self.events:
             if isinstance(fault, LostPush | DoubledPush):
-                found.setdefault((fault.worker, fault.clock), []).append(fault)
+                found[fault.worker, fault.clock].append(fault)
         return found
 
 
@@ -145,14 +136,12 @@ def incidents(faults: Faults) -> list[Incident]:
     found = []
     back = 0.0  # when the server is
     for fault in sorted(faults.events, key=lambda fault: getattr(fault, "time", 0.0)):
-        if isinstance(fault, Crash):
-            found.append(Incident(fault.time, "leave", fault.worker))
-            if fault.seconds < math.inf:
-                found.append(Incident(fault.time + fault.seconds, "join", fault.worker))
-        elif isinstance(fault, Hang):
+        if isinstance(fault, Hang):
             found.append(Incident(fault.time, "freeze", fault.worker, fault.seconds))
-            if fault.seconds > faults.patience_seconds:
-                found.append(Incident(fault.time + faults.patience_seconds, "leave", fault.worker))
+        if isinstance(fault, Crash | Hang):
+            unnoticed = faults.patience_seconds if isinstance(fault, Hang) else 0.0
+            if fault.seconds > unnoticed:
+                found.append(Incident(fault.time + unnoticed, "leave", fault.worker))
                 if fault.seconds < math.inf:
                     found.append(Incident(fault.time + fault.seconds, "join", fault.worker))
         elif isinstance(fault, ServerCrash) and fault.time >= back:
@@ -183,27 +172,16 @@ def random_faults(
     """
     rng = np.random.default_rng(seed)
     mean = seconds / 10 if mean_seconds is None else mean_seconds
-
-    def some() -> range:
-        return range(int(rng.integers(1, 4)))
-
-    def who() -> int:
-        return int(rng.integers(num_workers))
-
-    def when() -> float:
-        return float(rng.uniform(0, seconds))
-
-    def length() -> float:
-        return float(rng.exponential(mean))
-
-    found: list[Fault] = []
-    if num_workers > 1 and rng.random() < 0.5:
-        found.append(Crash(0, when()))
-    found += [Crash(who(), when(), length()) for _ in some()]
-    found += [Hang(who(), when(), length()) for _ in some()]
-    found += [LostPush(who(), int(rng.integers(max_clock)), length()) for _ in some()]
-    found += [DoubledPush(who(), int(rng.integers(max_clock)), length()) for _ in some()]
-    found += [ServerCrash(when(), length()) for _ in some()]
+    draw: dict[str, Callable[[], Any]] = {
+        "worker": lambda: int(rng.integers(num_workers)),
+        "clock": lambda: int(rng.integers(max_clock)),
+        "time": lambda: float(rng.uniform(0, seconds)),
+        "seconds": lambda: float(rng.exponential(mean)),
+    }
+    found: list[Fault] = [Crash(0, draw["time"]())] if num_workers > 1 and rng.random() < 0.5 else []
+    for kind in (Crash, Hang, LostPush, DoubledPush, ServerCrash):
+        for _ in range(rng.integers(1, 4)):
+            found.append(kind(*(draw[part.name]() for part in fields(kind))))
     return found
 
 

@@ -3,8 +3,6 @@
 At full speed a task of 32 samples takes 32 ms on average, give or take a quarter; a transfer takes 2 ms.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What makes tasks take another time than a cluster's speeds say: slow episodes by chance, known changes."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence

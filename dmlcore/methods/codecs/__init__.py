@@ -1,7 +1,5 @@
 """Codecs: how gradients and parameters are rounded on their way, and how many bytes they then are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from dmlcore import calls

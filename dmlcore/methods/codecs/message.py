@@ -1,7 +1,5 @@
 """What codecs share: the message of a tensor, rounding, and the way from sender to receiver."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable

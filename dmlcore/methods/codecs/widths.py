@@ -1,7 +1,5 @@
 """How many bits: the two rules of flexible quantization."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any

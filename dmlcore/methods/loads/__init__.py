@@ -1,7 +1,5 @@
 """Load rules: how the batch is shared out over the workers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from dmlcore import checks

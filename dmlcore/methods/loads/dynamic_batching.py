@@ -1,7 +1,5 @@
 """Dynamic batching: proportional control of each worker's iteration time."""
 
-from __future__ import annotations
-
 from dmlcore.calls import named
 from dmlcore.checks import at_least, not_negative
 from dmlcore.methods.loads.windows import Caps, Shares, check_alpha, check_caps, measuring

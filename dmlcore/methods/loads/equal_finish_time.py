@@ -1,7 +1,5 @@
 """The dynamic scheduling of H-PS: all workers finish at the same time, within memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

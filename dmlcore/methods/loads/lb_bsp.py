@@ -1,7 +1,5 @@
 """LB-BSP: samples move from the straggler to the fastest worker."""
 
-from __future__ import annotations
-
 from dmlcore.calls import named
 from dmlcore.checks import at_least, or_none
 from dmlcore.methods.loads.windows import Caps, Shares, check_caps, measuring

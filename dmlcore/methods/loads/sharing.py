@@ -1,7 +1,5 @@
 """How a whole number of samples is shared out by speeds, within bounds."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The load rule of DBS-SGD: batches proportional to measured speeds."""
 
-from __future__ import annotations
-
 from dmlcore.calls import named
 from dmlcore.checks import at_least
 from dmlcore.methods.loads.windows import Caps, Shares, check_alpha, check_caps, measuring

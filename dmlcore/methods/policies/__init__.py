@@ -4,8 +4,6 @@ Each factory has a module of its own name. Importing this package leaves the fac
 that name: all modules are loaded here, and Python sets the attribute only when it loads a module.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from dmlcore.methods.policies.a2s import a2s

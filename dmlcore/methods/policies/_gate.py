@@ -1,7 +1,5 @@
 """The gate of the policies that bound how far a worker may lead the slowest one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """A group of workers behind a barrier, whose gradients become one weighted mean when it opens."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from dmlcore.types import Decision, Push, Start

@@ -5,8 +5,6 @@ flight cancelled when the K-th arrives ("sync") or does it go on, to arrive stal
 samples: a task of b samples has the weight b / sum b in its update, 1 / K where all have as many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

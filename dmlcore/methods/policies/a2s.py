@@ -1,7 +1,5 @@
 """A2S: once an epoch the workers that are ahead of the slowest synchronise with each other."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from dmlcore.calls import named

@@ -1,7 +1,5 @@
 """K-sync with the k and batch size of the largest expected gain a second."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Adaptive synchronous parallel: fast workers wait in a group, stragglers go on with less weight."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """K-sync or K-batch-async whose K grows as the loss falls."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

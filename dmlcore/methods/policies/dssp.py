@@ -1,7 +1,5 @@
 """Dynamic stale synchronous parallel."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from dmlcore import checks

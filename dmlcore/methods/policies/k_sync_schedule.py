@@ -1,7 +1,5 @@
 """K-sync along a schedule that was made beforehand: adaptive k, and adaptive (k, b)."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """K-sync whose k grows when successive gradients stop agreeing."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from dmlcore.calls import named

@@ -1,7 +1,5 @@
 """Sync-Switch: BSP first, then ASP."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
