@@ -53,40 +53,36 @@ class Draws:
         self._overhead = cluster.overhead_seconds
         self._per_sample = [1.0 / speed for speed in cluster.samples_per_second]
         self._slow: dict[tuple[int, int], np.ndarray] = {}
-        num_workers = cluster.num_workers
-        # Per worker: the first clock of the block its lists below belong to, and the block's draws for it.
-        self._first = [-1] * num_workers
-        self._fixed: list[list[float]] = [[]] * num_workers
-        self._slope: list[list[float]] = [[]] * num_workers
+        # Of each worker's block: its first clock, and for each task fixed seconds and seconds per sample.
+        self._current: list[tuple[int, list[float], list[float]]] = [(-1, [], [])] * cluster.num_workers
         self._compute: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
         self._blocks: dict[tuple[int, int, int, int], list[list[float]]] = {}
         self.compute_seconds = self._timer()
 
     def _timer(self) -> Callable[[int, int, int], float]:
         """Returns what tells how long tasks take; closures, since it is asked for every task of a run."""
-        overhead, per_sample, first = self._overhead, self._per_sample, self._first
-        fixed, slope, load = self._fixed, self._slope, self._load
+        overhead, per_sample, current, load = self._overhead, self._per_sample, self._current, self._load
 
         def constant(worker: int, clock: int, samples: int) -> float:
             return overhead[worker] + samples * per_sample[worker]
 
         def drawn(worker: int, clock: int, samples: int) -> float:
             offset = clock % CLOCKS_PER_BLOCK
-            if first[worker] != clock - offset:
-                load(worker, clock // CLOCKS_PER_BLOCK)
-            return fixed[worker][offset] + samples * slope[worker][offset]
+            first, fixed, slope = current[worker]
+            if first != clock - offset:
+                first, fixed, slope = load(worker, clock // CLOCKS_PER_BLOCK)
+            return fixed[offset] + samples * slope[offset]
 
         def drawn_by_size(worker: int, clock: int, samples: int) -> float:
             offset = clock % CLOCKS_PER_BLOCK
-            if first[worker] != clock - offset:
-                load(worker, clock // CLOCKS_PER_BLOCK)
-            multiplier = self._multiplier(COMPUTE, worker, clock, samples)
-            return fixed[worker][offset] + samples * slope[worker][offset] * multiplier
+            first, fixed, slope = current[worker]
+            if first != clock - offset:
+                first, fixed, slope = load(worker, clock // CLOCKS_PER_BLOCK)
+            return fixed[offset] + samples * slope[offset] * self._multiplier(COMPUTE, worker, clock, samples)
 
         cluster = self.cluster
-        if cluster.jitter is None and not (cluster.stragglers or cluster.changes):
-            return constant
-        return drawn_by_size if self._sized else drawn
+        varies = cluster.jitter is not None or cluster.stragglers or cluster.changes
+        return drawn_by_size if self._sized else drawn if varies else constant
 
     def transfer_seconds(self, stream: int, worker: int, clock: int, nbytes: int) -> float:
         """Returns how long the pull before (stream PULL) or the push after (PUSH) task `clock` takes."""
@@ -103,13 +99,13 @@ class Draws:
         block, offset = divmod(clock, CLOCKS_PER_BLOCK)
         key = (stream, row, block, samples)
         if key not in self._blocks:
-            name, jitter = "latency_jitter", self._latency_jitter
+            name, law = "latency_jitter", self._latency_jitter
             if stream == COMPUTE:
-                name, jitter = f"jitter of {samples} samples", self.cluster.jitter.quantile(samples)
-            self._blocks[key] = self._multipliers(name, jitter, stream, row, [block])[0].tolist()
+                name, law = f"jitter of {samples} samples", self.cluster.jitter.quantile(samples)
+            self._blocks[key] = self._multipliers(name, law, stream, row, [block])[0].tolist()
         return self._blocks[key][lane][offset]
 
-    def _load(self, worker: int, block: int) -> None:
+    def _load(self, worker: int, block: int) -> tuple[int, list[float], list[float]]:
         row, lane = divmod(worker, WORKERS_PER_BLOCK)
         # A slow episode goes on from the block before, which a worker that was sent ahead has not asked for.
         for each in range(0 if self.cluster.stragglers else block, block + 1):
@@ -117,18 +113,17 @@ class Draws:
                 ahead = next(count for start, count in reversed(BLOCKS_AT_ONCE) if each >= start)
                 self._draw(row, range(each, each + ahead))
         fixed, slope = self._compute[row, block]
-        self._first[worker] = block * CLOCKS_PER_BLOCK
-        self._fixed[worker], self._slope[worker] = fixed[lane].tolist(), slope[lane].tolist()
+        own = self._current[worker] = block * CLOCKS_PER_BLOCK, fixed[lane].tolist(), slope[lane].tolist()
+        return own
 
     def _draw(self, row: int, blocks: Sequence[int]) -> None:
         """Draws blocks, which follow one another."""
         first = row * WORKERS_PER_BLOCK
-        lanes = slice(first, min(first + WORKERS_PER_BLOCK, self.cluster.num_workers))
-        overhead = np.array(self._overhead[lanes])[:, None]
-        per_sample = np.array(self._per_sample[lanes])[:, None]
+        overhead = np.array(self._overhead[first : first + WORKERS_PER_BLOCK])[:, None]
+        per_sample = np.array(self._per_sample[first : first + WORKERS_PER_BLOCK])[:, None]
+        workers = first + np.arange(len(overhead))[:, None]
 
         def concerns(cause: Stragglers | SpeedChange) -> Any:
-            workers = np.arange(lanes.start, lanes.stop)[:, None]
             return True if cause.workers is None else np.isin(workers, cause.workers)
 
         multipliers: Any = [1.0] * len(blocks)
@@ -145,14 +140,12 @@ class Draws:
                 slowdown *= np.where(slow & concerns(change), change.slowdown, 1.0)
             self._compute[row, block] = overhead * slowdown, per_sample * slowdown * multiplier
 
-    def _multipliers(
-        self, name: str, jitter: Any, stream: int, row: int, blocks: Sequence[int]
-    ) -> np.ndarray:
-        """What `jitter` makes of some blocks' uniforms, for the workers that are there, block by block."""
+    def _multipliers(self, name: str, law: Any, stream: int, row: int, blocks: Sequence[int]) -> np.ndarray:
+        """What a quantile function makes of blocks' uniforms, for the workers that are there, by block."""
         first = row * WORKERS_PER_BLOCK
         lanes = slice(self.cluster.num_workers - first)
         uniform = np.concatenate([uniforms(self.seed, stream, row, block)[lanes] for block in blocks])
-        values = np.asarray(jitter(uniform), float)
+        values = np.asarray(law(uniform), float)
         if values.shape != uniform.shape:
             checks.fail(f"{name}, shape", values.shape, f"that of its argument, {uniform.shape}")
         values = values.reshape(len(blocks), -1, CLOCKS_PER_BLOCK)

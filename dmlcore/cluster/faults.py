@@ -69,6 +69,11 @@ class ServerCrash:
 Fault = Crash | Hang | LostPush | DoubledPush | ServerCrash
 
 
+def plain(value: Any) -> Any:
+    """Returns a value as JSON has it: infinity is a text."""
+    return str(value) if value == math.inf else value
+
+
 @dataclass(frozen=True)
 class Faults:
     """All faults of a cluster."""
@@ -79,15 +84,11 @@ class Faults:
 
     def describe(self) -> dict[str, Any]:
         """Returns the faults as plain JSON values."""
-
-        def plain(value: Any) -> Any:
-            return str(value) if isinstance(value, float) and math.isinf(value) else value
-
-        def row(fault: Fault) -> dict[str, Any]:
-            return {"kind": type(fault).__name__} | {k: plain(v) for k, v in asdict(fault).items()}
-
         return {
-            "events": [row(fault) for fault in self.events],
+            "events": [
+                {"kind": type(fault).__name__} | {name: plain(value) for name, value in asdict(fault).items()}
+                for fault in self.events
+            ],
             "patience_seconds": plain(self.patience_seconds),
             "checkpoint_every": self.checkpoint_every,
         }
@@ -98,9 +99,7 @@ class Faults:
         return any(incident.kind in ("leave", "down") for incident in incidents(self))
 
     def deliveries(self, worker: int, clock: int) -> list[float]:
-        """Returns how late a push arrives, and how long after it each further copy does.
-
-        `[0.0]`: nothing is wrong.
+        """Returns how late a push arrives, and how long after it each further copy does; `[0.0]`: no fault.
 
         >>> Faults((LostPush(1, 5, 0.2), DoubledPush(1, 6, 0.1))).deliveries(1, 6)
         [0.0, 0.1]
@@ -133,8 +132,7 @@ def incidents(faults: Faults) -> list[Incident]:
     >>> [i.kind for i in incidents(Faults((Hang(0, 1.0, 5.0), Crash(1, 2.0)), patience_seconds=2.0))]
     ['freeze', 'leave', 'leave', 'join']
     """
-    found = []
-    back = 0.0  # when the server is
+    found, back = [], 0.0  # incidents, and when the server is back
     for fault in sorted(faults.events, key=lambda fault: getattr(fault, "time", 0.0)):
         if isinstance(fault, Hang):
             found.append(Incident(fault.time, "freeze", fault.worker, fault.seconds))
@@ -155,7 +153,8 @@ def random_faults(
 ) -> list[Fault]:
     """Returns one to three faults of each kind at random times, for tests of what must hold whatever breaks.
 
-    Worker 0 crashes for good in half of the schedules, where there is another; all others come back.
+    They are for `Cluster.with_faults`. In half of the schedules worker 0 crashes for good, where there is
+    another; all others come back.
 
     Args:
         num_workers: W.
@@ -163,9 +162,6 @@ def random_faults(
         seed: of the draws.
         max_clock: pushes of clocks below are lost or doubled.
         mean_seconds: mean length of an outage. Default: a tenth of the run.
-
-    Returns:
-        Faults for `Cluster.with_faults`.
 
     >>> random_faults(4, 10.0, seed=0) == random_faults(4, 10.0, seed=0)
     True
@@ -185,26 +181,22 @@ def random_faults(
     return found
 
 
-# Of times, where they are not finite and >= 0.
-RANGES: dict[str, dict[str, float]] = {
-    "Crash.seconds": {"above": 0},
-    "Hang.seconds": {"low": 0},
-    "ServerCrash.seconds": {"above": 0, "high": 1e300},
-}
-
-
 def check_faults(faults: Sequence[Any], num_workers: int) -> tuple[Fault, ...]:
     """Returns `faults` if each is one, of a worker that is there, with times in range."""
+    ranges: dict[str, dict[str, float]] = {  # of times, where they are not finite and >= 0
+        "Crash.seconds": {"above": 0},
+        "Hang.seconds": {"low": 0},
+        "ServerCrash.seconds": {"above": 0, "high": 1e300},
+    }
     for fault in faults:
         if not isinstance(fault, Fault):
             checks.fail("faults", fault, "Crash, Hang, LostPush, DoubledPush or ServerCrash")
-        kind = type(fault).__name__
         for part in fields(fault):
-            name, value = f"{kind}.{part.name}", getattr(fault, part.name)
+            name, value = f"{type(fault).__name__}.{part.name}", getattr(fault, part.name)
             if part.name == "worker":
                 checks.integer(name, value, low=0, high=num_workers - 1, why="the workers")
             elif part.name == "clock":
                 checks.integer(name, value, low=0)
             else:
-                checks.real(name, value, **RANGES.get(name, {"low": 0, "high": 1e300}))
+                checks.real(name, value, **ranges.get(name, {"low": 0, "high": 1e300}))
     return tuple(faults)

@@ -11,10 +11,7 @@ from dmlcore import checks
 
 @dataclass(frozen=True)
 class Stragglers:
-    """Slow episodes: a Markov chain over a worker's tasks that switches between normal and slow.
-
-    Args are those of `Cluster.with_stragglers`.
-    """
+    """Slow episodes of `Cluster.with_stragglers`: a Markov chain over a worker's tasks, normal or slow."""
 
     slowdown: float
     fraction: float
@@ -27,10 +24,7 @@ class Stragglers:
 
 @dataclass(frozen=True)
 class SpeedChange:
-    """From a known task on, a worker's tasks take another time.
-
-    Args are those of `Cluster.with_speed_change`; `until` is infinite where the change lasts.
-    """
+    """A change of `Cluster.with_speed_change`; `until` is infinite where it lasts."""
 
     slowdown: float
     clock: int
