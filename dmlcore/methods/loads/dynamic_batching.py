@@ -2,11 +2,11 @@
 
 from dmlcore.calls import named
 from dmlcore.checks import at_least, not_negative
-from dmlcore.methods.loads.windows import Caps, Shares, check_alpha, check_caps, measuring
+from dmlcore.methods.loads.windows import BOUNDS, Caps, Shares, check_alpha, measuring
 from dmlcore.types import Load
 
 
-@named(least=at_least(1), caps=check_caps, dead_band=not_negative, alpha=check_alpha, window=at_least(1))
+@named(**BOUNDS, dead_band=not_negative, alpha=check_alpha, window=at_least(1))
 def dynamic_batching(
     caps: Caps = None, *, least: int = 1, dead_band: float = 0.05, alpha: float = 0.5, window: int = 1
 ) -> Load:

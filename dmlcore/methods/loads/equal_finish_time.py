@@ -5,7 +5,7 @@ from typing import Any
 
 from dmlcore.calls import named
 from dmlcore.checks import at_least, for_each, not_negative
-from dmlcore.methods.loads.windows import Caps, Shares, check_alpha, check_caps, measuring
+from dmlcore.methods.loads.windows import BOUNDS, Caps, Shares, check_alpha, measuring
 from dmlcore.types import Load
 
 
@@ -16,14 +16,7 @@ def _seconds(name: str, value: Any) -> float | tuple[float, ...]:
     return not_negative(name, value)
 
 
-@named(
-    least=at_least(1),
-    caps=check_caps,
-    overhead=_seconds,
-    transfer=_seconds,
-    alpha=check_alpha,
-    window=at_least(1),
-)
+@named(**BOUNDS, overhead=_seconds, transfer=_seconds, alpha=check_alpha, window=at_least(1))
 def equal_finish_time(
     caps: Caps = None,
     *,
@@ -49,8 +42,7 @@ def equal_finish_time(
         caps: most samples that a worker's memory holds: None, one number, one for each worker, or a
             function (worker, round) -> samples of memory that fluctuates; rounds count the times that the
             batch was shared out, from 0.
-        overhead: fixed seconds of a task that are measured with its computing, a number or one for each
-            worker.
+        overhead: fixed seconds of a task measured with its computing, a number or one for each worker.
         transfer: seconds of a round that are not, such as those of pull and push; likewise.
         alpha: weight of the newest speed in its moving average, above 0 and at most 1.
         least: samples of a task, >= 1.

@@ -2,11 +2,11 @@
 
 from dmlcore.calls import named
 from dmlcore.checks import at_least, or_none
-from dmlcore.methods.loads.windows import Caps, Shares, check_caps, measuring
+from dmlcore.methods.loads.windows import BOUNDS, Caps, Shares, measuring
 from dmlcore.types import Load
 
 
-@named(least=at_least(1), caps=check_caps, step=or_none(at_least(1)), window=at_least(1))
+@named(**BOUNDS, step=or_none(at_least(1)), window=at_least(1))
 def lb_bsp(caps: Caps = None, *, least: int = 1, step: int | None = None, window: int = 1) -> Load:
     """Sizes that are balanced pair by pair: after a window the slowest worker gives samples to the fastest.
 

@@ -2,11 +2,11 @@
 
 from dmlcore.calls import named
 from dmlcore.checks import at_least
-from dmlcore.methods.loads.windows import Caps, Shares, check_alpha, check_caps, measuring
+from dmlcore.methods.loads.windows import BOUNDS, Caps, Shares, check_alpha, measuring
 from dmlcore.types import Load
 
 
-@named(least=at_least(1), caps=check_caps, warm_up=at_least(1), alpha=check_alpha, window=at_least(1))
+@named(**BOUNDS, warm_up=at_least(1), alpha=check_alpha, window=at_least(1))
 def speed_proportional(
     caps: Caps = None, *, least: int = 1, warm_up: int = 1, alpha: float = 0.5, window: int = 1
 ) -> Load:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from dmlcore import checks
@@ -13,6 +14,17 @@ from dmlcore.types import Load, Push
 
 Caps = int | Sequence[int] | Callable[[int, int], int] | None
 MOST_PUSHES = 2  # of a worker, on average, before a window ends although some workers did not push
+
+
+def check_caps(name: str, caps: Any) -> Caps:
+    """Returns the most samples of a task: None, one number, one for each worker, or a function."""
+    if isinstance(caps, Iterable):
+        return tuple(checks.integer(name, cap, low=1) for cap in caps)
+    return caps if caps is None or callable(caps) else checks.integer(name, caps, low=1)
+
+
+BOUNDS: dict[str, Any] = {"least": checks.at_least(1), "caps": check_caps}
+check_alpha = partial(checks.real, above=0, high=1)  # weight of the newest value in a moving average
 
 
 @dataclass
@@ -83,18 +95,6 @@ class Shares:
         self.allocations += 1
         self.window = Window(missing={*workers})
         return self
-
-
-def check_caps(name: str, caps: Any) -> Caps:
-    """Returns the most samples of a task: None, one number, one for each worker, or a function."""
-    if isinstance(caps, Iterable):
-        return tuple(checks.integer(name, cap, low=1) for cap in caps)
-    return caps if caps is None or callable(caps) else checks.integer(name, caps, low=1)
-
-
-def check_alpha(name: str, alpha: Any) -> float:
-    """Returns the weight of the newest value in a moving average, if it is in (0, 1]."""
-    return checks.real(name, alpha, above=0, high=1)
 
 
 def measuring(
