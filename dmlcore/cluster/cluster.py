@@ -11,7 +11,7 @@ from typing import Any
 from scipy import stats
 
 from dmlcore import checks, notebook
-from dmlcore.cluster.faults import Fault, Faults, Hang, check_faults
+from dmlcore.cluster.faults import Fault, Faults, Hang, check_faults, plain
 from dmlcore.cluster.jitter import Quantile, SizedJitter, check_jitter, show_jitter
 from dmlcore.cluster.slowdowns import SpeedChange, Stragglers, check_workers
 from dmlcore.theory import Response
@@ -25,9 +25,8 @@ class Cluster:
 
     A task of b samples takes `(overhead + b / samples_per_second * jitter) * slowdown` seconds, a transfer
     `latency * jitter + bytes / bandwidth`. What is drawn is a function of (seed, worker, clock) alone: two
-    policies on the same seed meet the same stragglers (common random numbers).
-
-    Build one with `Cluster.uniform` or `Cluster.from_speeds`.
+    policies on the same seed meet the same stragglers (common random numbers). Build one with
+    `Cluster.uniform` or `Cluster.from_speeds`.
 
     Args:
         samples_per_second: speed of each worker, length W.
@@ -37,8 +36,7 @@ class Cluster:
         jitter: multiplier of the compute time: a frozen `scipy.stats` distribution with mean 1, or a quantile
             function (array of uniforms in [0, 1) -> array of multipliers), or a `SizedJitter`; None: none.
         latency_jitter: likewise for the latency.
-        stragglers: slow episodes.
-        faults: what breaks when.
+        stragglers, faults: slow episodes, and what breaks when.
         pull_latency_seconds: mean delay of each worker's link on the way to it; None: as `latency_seconds`.
         changes: of workers' speeds, at known tasks.
     """
@@ -89,8 +87,7 @@ class Cluster:
             overhead: fixed seconds of a task, one number or one for each worker.
             latency: mean seconds of a transfer, likewise.
             bandwidth: bytes per second of a link, likewise.
-            jitter: multiplier of the compute time, see the class.
-            latency_jitter: multiplier of the latency, see the class.
+            jitter, latency_jitter: multipliers of the compute time and of the latency, see the class.
             pull_latency: mean seconds of a transfer to the worker, where it differs from `latency`.
 
         Raises:
@@ -112,11 +109,9 @@ class Cluster:
         check_jitter("latency_jitter", latency_jitter)
         finite = {"low": 0, "high": 1e300}
         overheads, latencies = each("overhead", overhead, **finite), each("latency", latency, **finite)
-        bandwidths = each("bandwidth", bandwidth, above=0)
+        links = latencies, each("bandwidth", bandwidth, above=0)
         pulling = None if pull_latency is None else each("pull_latency", pull_latency, **finite)
-        return cls(
-            speeds, overheads, latencies, bandwidths, jitter, latency_jitter, pull_latency_seconds=pulling
-        )
+        return cls(speeds, overheads, *links, jitter, latency_jitter, pull_latency_seconds=pulling)
 
     @classmethod
     def from_response(cls, num_workers: int, response: Response) -> Cluster:
@@ -143,14 +138,9 @@ class Cluster:
         if response.scales:
             jitter = quantile(1)
             jitter.__name__ = response.name
-        return cls.uniform(
-            num_workers,
-            1 / seconds,
-            jitter=jitter,
-            latency=1 / response.communication_rate,
-            latency_jitter=stats.expon(),
-            pull_latency=0.0,
-        )
+        latency, law = 1 / response.communication_rate, stats.expon()
+        options = {"jitter": jitter, "latency": latency, "latency_jitter": law, "pull_latency": 0.0}
+        return cls.uniform(num_workers, 1 / seconds, **options)
 
     def with_stragglers(
         self,
@@ -229,11 +219,10 @@ class Cluster:
         events = (*self.faults.events, *check_faults(faults, self.num_workers))
         patience = self.faults.patience_seconds if patience is None else patience
         patience = checks.real("patience", patience, above=0)
-        if checkpoint_every is None:
-            checkpoint_every = self.faults.checkpoint_every
-        every = checks.integer("checkpoint_every", checkpoint_every, low=1)
-        hangs = [fault for fault in events if isinstance(fault, Hang) and math.isinf(fault.seconds)]
-        if hangs and math.isinf(patience):
+        every = self.faults.checkpoint_every if checkpoint_every is None else checkpoint_every
+        every = checks.integer("checkpoint_every", every, low=1)
+        endless = [fault for fault in events if isinstance(fault, Hang) and fault.seconds == math.inf]
+        if endless and patience == math.inf:
             checks.fail("patience", patience, "finite, where a worker hangs for good")
         return dataclasses.replace(self, faults=Faults(events, patience, every))
 
@@ -246,8 +235,7 @@ class Cluster:
         """Returns the cluster as plain JSON values, for a trace's metadata."""
 
         def short(values: tuple[float, ...]) -> Any:
-            same = len(set(values)) == 1
-            return str(values[0]) if same and math.isinf(values[0]) else values[0] if same else list(values)
+            return plain(values[0]) if len({*values}) == 1 else list(values)
 
         names = ("samples_per_second", "overhead_seconds", "latency_seconds", "bandwidth_bytes_per_second")
         pulling = self.pull_latency_seconds
@@ -267,15 +255,12 @@ class Cluster:
 
     def __repr__(self) -> str:
         low, high = min(self.samples_per_second), max(self.samples_per_second)
-        speeds = f"{low:g}" + (f"-{high:g}" if high > low else "")
+        speeds = f"{low:g}-{high:g}" if high > low else f"{low:g}"
         parts = [f"{self.num_workers} workers", f"{speeds} samples/s"]
         parts += [f"overhead {max(self.overhead_seconds):g} s"] * any(self.overhead_seconds)
         latency, pulling = max(self.latency_seconds), max(self.pull_latency_seconds or self.latency_seconds)
-        if latency == pulling:
-            parts += [f"latency {latency:g} s"] * (latency > 0)
-        else:
-            ways = ((latency, "up"), (pulling, "down"))
-            parts += [f"latency {time:g} s {way}" for time, way in ways if time]
+        ways = [(latency, "")] if latency == pulling else [(latency, " up"), (pulling, " down")]
+        parts += [f"latency {time:g} s{way}" for time, way in ways if time]
         slowest_link = min(self.bandwidth_bytes_per_second)
         parts += [f"{slowest_link:g} B/s"] * (slowest_link < math.inf)
         parts += [f"jitter={show_jitter(self.jitter)}"] * (self.jitter is not None)

@@ -1,7 +1,5 @@
 """Random task and transfer times, keyed by seed, worker and clock."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +7,7 @@ import numpy as np
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
-from dmlcore.cluster.jitter import Quantile, SizedJitter, quantile_function
+from dmlcore.cluster.jitter import SizedJitter, quantile_function
 from dmlcore.cluster.slowdowns import SpeedChange, Stragglers
 
 WORKERS_PER_BLOCK = 32
@@ -49,49 +47,42 @@ class Draws:
 
     def __init__(self, cluster: Cluster, seed: int):
         self.cluster, self.seed = cluster, seed
-        sized = isinstance(cluster.jitter, SizedJitter)
-        self._sized: SizedJitter | None = cluster.jitter if sized else None
-        self._jitter = None if sized else quantile_function(cluster.jitter)
+        self._sized = isinstance(cluster.jitter, SizedJitter)
+        self._jitter = None if self._sized else quantile_function(cluster.jitter)
         self._latency_jitter = quantile_function(cluster.latency_jitter)
         self._overhead = cluster.overhead_seconds
         self._per_sample = [1.0 / speed for speed in cluster.samples_per_second]
         self._slow: dict[tuple[int, int], np.ndarray] = {}
-        num_workers = cluster.num_workers
-        # Per worker: the first clock of the block its lists below belong to, and the block's draws for it.
-        self._first = [-1] * num_workers
-        self._fixed: list[list[float]] = [[]] * num_workers
-        self._slope: list[list[float]] = [[]] * num_workers
+        # Of each worker's block: its first clock, and for each task fixed seconds and seconds per sample.
+        self._current: list[tuple[int, list[float], list[float]]] = [(-1, [], [])] * cluster.num_workers
         self._compute: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
-        self._latencies: dict[tuple[int, int, int], list[list[float]]] = {}
-        self._by_size: dict[tuple[int, int, int], list[list[float]]] = {}
+        self._blocks: dict[tuple[int, int, int, int], list[list[float]]] = {}
         self.compute_seconds = self._timer()
 
     def _timer(self) -> Callable[[int, int, int], float]:
         """Returns what tells how long tasks take; closures, since it is asked for every task of a run."""
-        overhead, per_sample, first = self._overhead, self._per_sample, self._first
-        fixed, slope, load, sized = self._fixed, self._slope, self._load, self._sized
+        overhead, per_sample, current, load = self._overhead, self._per_sample, self._current, self._load
 
         def constant(worker: int, clock: int, samples: int) -> float:
             return overhead[worker] + samples * per_sample[worker]
 
         def drawn(worker: int, clock: int, samples: int) -> float:
             offset = clock % CLOCKS_PER_BLOCK
-            if first[worker] != clock - offset:
-                load(worker, clock // CLOCKS_PER_BLOCK)
-            return fixed[worker][offset] + samples * slope[worker][offset]
+            first, fixed, slope = current[worker]
+            if first != clock - offset:
+                first, fixed, slope = load(worker, clock // CLOCKS_PER_BLOCK)
+            return fixed[offset] + samples * slope[offset]
 
         def drawn_by_size(worker: int, clock: int, samples: int) -> float:
-            block, offset = divmod(clock, CLOCKS_PER_BLOCK)
-            if first[worker] != clock - offset:
-                load(worker, block)
-            assert sized is not None
-            multiplier = self._of_size(sized, worker, block, samples)[offset]
-            return fixed[worker][offset] + samples * slope[worker][offset] * multiplier
+            offset = clock % CLOCKS_PER_BLOCK
+            first, fixed, slope = current[worker]
+            if first != clock - offset:
+                first, fixed, slope = load(worker, clock // CLOCKS_PER_BLOCK)
+            return fixed[offset] + samples * slope[offset] * self._multiplier(COMPUTE, worker, clock, samples)
 
         cluster = self.cluster
-        if cluster.jitter is None and not (cluster.stragglers or cluster.changes):
-            return constant
-        return drawn if sized is None else drawn_by_size
+        varies = cluster.jitter is not None or cluster.stragglers or cluster.changes
+        return drawn_by_size if self._sized else drawn if varies else constant
 
     def transfer_seconds(self, stream: int, worker: int, clock: int, nbytes: int) -> float:
         """Returns how long the pull before (stream PULL) or the push after (PUSH) task `clock` takes."""
@@ -99,25 +90,22 @@ class Draws:
         way = cluster.pull_latency_seconds if stream == PULL else None
         latency = (way or cluster.latency_seconds)[worker]
         if self._latency_jitter is not None and latency:
-            row, lane = divmod(worker, WORKERS_PER_BLOCK)
-            block, offset = divmod(clock, CLOCKS_PER_BLOCK)
-            key = (stream, row, block)
-            if key not in self._latencies:
-                drawn = self._multipliers("latency_jitter", self._latency_jitter, stream, row, [block])
-                self._latencies[key] = drawn[0].tolist()
-            latency *= self._latencies[key][lane][offset]
+            latency *= self._multiplier(stream, worker, clock)
         return latency + nbytes / cluster.bandwidth_bytes_per_second[worker]
 
-    def _of_size(self, jitter: SizedJitter, worker: int, block: int, samples: int) -> list[float]:
-        """Multipliers of a worker's tasks of a block, if they are of so many samples."""
+    def _multiplier(self, stream: int, worker: int, clock: int, samples: int = 0) -> float:
+        """The multiplier of a transfer's latency, or of the time of a task with so many samples."""
         row, lane = divmod(worker, WORKERS_PER_BLOCK)
-        if (row, block, samples) not in self._by_size:
-            name = f"jitter of {samples} samples"
-            drawn = self._multipliers(name, jitter.quantile(samples), COMPUTE, row, [block])
-            self._by_size[row, block, samples] = drawn[0].tolist()
-        return self._by_size[row, block, samples][lane]
+        block, offset = divmod(clock, CLOCKS_PER_BLOCK)
+        key = (stream, row, block, samples)
+        if key not in self._blocks:
+            name, law = "latency_jitter", self._latency_jitter
+            if stream == COMPUTE:
+                name, law = f"jitter of {samples} samples", self.cluster.jitter.quantile(samples)
+            self._blocks[key] = self._multipliers(name, law, stream, row, [block])[0].tolist()
+        return self._blocks[key][lane][offset]
 
-    def _load(self, worker: int, block: int) -> None:
+    def _load(self, worker: int, block: int) -> tuple[int, list[float], list[float]]:
         row, lane = divmod(worker, WORKERS_PER_BLOCK)
         # A slow episode goes on from the block before, which a worker that was sent ahead has not asked for.
         for each in range(0 if self.cluster.stragglers else block, block + 1):
@@ -125,40 +113,49 @@ class Draws:
                 ahead = next(count for start, count in reversed(BLOCKS_AT_ONCE) if each >= start)
                 self._draw(row, range(each, each + ahead))
         fixed, slope = self._compute[row, block]
-        self._first[worker] = block * CLOCKS_PER_BLOCK
-        self._fixed[worker], self._slope[worker] = fixed[lane].tolist(), slope[lane].tolist()
+        own = self._current[worker] = block * CLOCKS_PER_BLOCK, fixed[lane].tolist(), slope[lane].tolist()
+        return own
 
     def _draw(self, row: int, blocks: Sequence[int]) -> None:
         """Draws blocks, which follow one another."""
         first = row * WORKERS_PER_BLOCK
-        lanes = slice(first, min(first + WORKERS_PER_BLOCK, self.cluster.num_workers))
-        overhead = np.array(self._overhead[lanes])[:, None]
-        per_sample = np.array(self._per_sample[lanes])[:, None]
+        overhead = np.array(self._overhead[first : first + WORKERS_PER_BLOCK])[:, None]
+        per_sample = np.array(self._per_sample[first : first + WORKERS_PER_BLOCK])[:, None]
+        workers = first + np.arange(len(overhead))[:, None]
+
+        def concerns(cause: Stragglers | SpeedChange) -> Any:
+            return True if cause.workers is None else np.isin(workers, cause.workers)
+
         multipliers: Any = [1.0] * len(blocks)
         if self._jitter is not None:
             multipliers = self._multipliers("jitter", self._jitter, COMPUTE, row, blocks)
         for block, multiplier in zip(blocks, multipliers, strict=True):
             slowdown = np.ones((len(overhead), CLOCKS_PER_BLOCK))
+            clocks = block * CLOCKS_PER_BLOCK + np.arange(CLOCKS_PER_BLOCK)
             for index, episodes in enumerate(self.cluster.stragglers):
-                slowdown *= self._slowdown(index, episodes, row, block)[: len(overhead)]
+                slow = self._episodes(index, episodes, row, block)[: len(overhead)]
+                slowdown *= np.where(slow & concerns(episodes), episodes.slowdown, 1.0)
             for change in self.cluster.changes:
-                slowdown *= _changed(change, first, block)[: len(overhead)]
+                slow = (change.clock <= clocks) & (clocks < change.until)
+                slowdown *= np.where(slow & concerns(change), change.slowdown, 1.0)
             self._compute[row, block] = overhead * slowdown, per_sample * slowdown * multiplier
 
-    def _multipliers(
-        self, name: str, jitter: Quantile, stream: int, row: int, blocks: Sequence[int]
-    ) -> np.ndarray:
-        """What `jitter` makes of some blocks' uniforms, for the workers that are there, block by block."""
+    def _multipliers(self, name: str, law: Any, stream: int, row: int, blocks: Sequence[int]) -> np.ndarray:
+        """What a quantile function makes of blocks' uniforms, for the workers that are there, by block."""
         first = row * WORKERS_PER_BLOCK
         lanes = slice(self.cluster.num_workers - first)
         uniform = np.concatenate([uniforms(self.seed, stream, row, block)[lanes] for block in blocks])
-        values = np.asarray(jitter(uniform), float)
+        values = np.asarray(law(uniform), float)
         if values.shape != uniform.shape:
             checks.fail(f"{name}, shape", values.shape, f"that of its argument, {uniform.shape}")
         values = values.reshape(len(blocks), -1, CLOCKS_PER_BLOCK)
+        overheads = self._overhead[first : first + WORKERS_PER_BLOCK]
         for block, own in zip(blocks, values, strict=True):
-            if stream == COMPUTE and not own.any():
-                self._require_overhead(name, first, block)
+            # Without any overhead, tasks whose multipliers are all 0 take no time, and the run has no end.
+            if stream == COMPUTE and 0 in overheads and not own.any():
+                clock = block * CLOCKS_PER_BLOCK
+                who = f"worker {first + overheads.index(0)}, clocks {clock} to {clock + CLOCKS_PER_BLOCK - 1}"
+                checks.fail(f"{name} of {who}", 0.0, "a multiplier > 0 now and then, where the overhead is 0")
         wrong = np.argwhere(~(np.isfinite(values) & (values >= 0)))
         if len(wrong):
             which, lane, offset = wrong[0]
@@ -166,39 +163,17 @@ class Draws:
             checks.fail(f"{name} of {who}", float(values[which, lane, offset]), "a finite multiplier >= 0")
         return values
 
-    def _require_overhead(self, name: str, first: int, block: int) -> None:
-        """Without any overhead, tasks whose multipliers are all 0 take no time, and the run has no end."""
-        overheads = self._overhead[first : first + WORKERS_PER_BLOCK]
-        if 0 in overheads:
-            clock = block * CLOCKS_PER_BLOCK
-            who = f"worker {first + overheads.index(0)}, clocks {clock} to {clock + CLOCKS_PER_BLOCK - 1}"
-            checks.fail(f"{name} of {who}", 0.0, "a multiplier > 0 now and then, where the overhead is 0")
-
-    def _slowdown(self, index: int, episodes: Stragglers, row: int, block: int) -> np.ndarray:
+    def _episodes(self, index: int, episodes: Stragglers, row: int, block: int) -> np.ndarray:
+        """Which tasks of a block are slow, if all workers have episodes."""
         uniform = uniforms(self.seed, EPISODES + index, row, block)
-        if episodes.fraction == 1:
-            slow = np.ones(uniform.shape, bool)
-        else:
+        slow = np.ones(uniform.shape, bool)
+        if episodes.fraction < 1:
             leave = 1.0 / episodes.mean_tasks
             enter = leave * episodes.fraction / (1 - episodes.fraction)
-            slow = np.empty(uniform.shape, bool)
-            # The chain starts in its stationary law.
-            state: Any = self._slow.get((index, row))
+            state: Any = self._slow.get((index, row))  # None: the chain starts in its stationary law
             for clock in range(CLOCKS_PER_BLOCK):
                 u = uniform[:, clock]
                 state = u < episodes.fraction if state is None else np.where(state, u >= leave, u < enter)
                 slow[:, clock] = state
             self._slow[index, row] = state
-        if episodes.workers is not None:
-            first = row * WORKERS_PER_BLOCK
-            slow &= np.isin(np.arange(first, first + len(slow)), episodes.workers)[:, None]
-        return np.where(slow, episodes.slowdown, 1.0)
-
-
-def _changed(change: SpeedChange, first: int, block: int) -> np.ndarray:
-    """The factors of a change, for the workers from `first` on in a block of clocks."""
-    clocks = block * CLOCKS_PER_BLOCK + np.arange(CLOCKS_PER_BLOCK)
-    holds = np.tile((change.clock <= clocks) & (clocks < change.until), (WORKERS_PER_BLOCK, 1))
-    if change.workers is not None:
-        holds &= np.isin(first + np.arange(WORKERS_PER_BLOCK), change.workers)[:, None]
-    return np.where(holds, change.slowdown, 1.0)
+        return slow

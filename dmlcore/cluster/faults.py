@@ -4,11 +4,10 @@ Each push counts once for its (worker, clock), and no worker waits for one that 
 seconds from the start of the run.
 """
 
-from __future__ import annotations
-
 import functools
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
@@ -70,6 +69,11 @@ class ServerCrash:
 Fault = Crash | Hang | LostPush | DoubledPush | ServerCrash
 
 
+def plain(value: Any) -> Any:
+    """Returns a value as JSON has it: infinity is a text."""
+    return str(value) if value == math.inf else value
+
+
 @dataclass(frozen=True)
 class Faults:
     """All faults of a cluster."""
@@ -80,15 +84,11 @@ class Faults:
 
     def describe(self) -> dict[str, Any]:
         """Returns the faults as plain JSON values."""
-
-        def plain(value: Any) -> Any:
-            return str(value) if isinstance(value, float) and math.isinf(value) else value
-
-        def row(fault: Fault) -> dict[str, Any]:
-            return {"kind": type(fault).__name__} | {k: plain(v) for k, v in asdict(fault).items()}
-
         return {
-            "events": [row(fault) for fault in self.events],
+            "events": [
+                {"kind": type(fault).__name__} | {name: plain(value) for name, value in asdict(fault).items()}
+                for fault in self.events
+            ],
             "patience_seconds": plain(self.patience_seconds),
             "checkpoint_every": self.checkpoint_every,
         }
@@ -96,34 +96,24 @@ class Faults:
     @property
     def forget(self) -> bool:
         """Whether a worker or the server may lose what it remembers."""
-        return any(
-            isinstance(fault, Crash | ServerCrash)
-            or (isinstance(fault, Hang) and fault.seconds > self.patience_seconds)
-            for fault in self.events
-        )
+        return any(incident.kind in ("leave", "down") for incident in incidents(self))
 
     def deliveries(self, worker: int, clock: int) -> list[float]:
-        """Returns how late a push arrives, and how long after it each further copy does.
-
-        `[0.0]`: nothing is wrong.
+        """Returns how late a push arrives, and how long after it each further copy does; `[0.0]`: no fault.
 
         >>> Faults((LostPush(1, 5, 0.2), DoubledPush(1, 6, 0.1))).deliveries(1, 6)
         [0.0, 0.1]
         """
-        delay, copies = 0.0, []
-        for fault in self._of_push.get((worker, clock), ()):
-            if isinstance(fault, LostPush):
-                delay += fault.seconds
-            else:
-                copies.append(fault.seconds)
-        return [delay, *copies]
+        wrong = self._of_push.get((worker, clock), ())
+        delay = sum((fault.seconds for fault in wrong if isinstance(fault, LostPush)), 0.0)
+        return [delay, *(fault.seconds for fault in wrong if isinstance(fault, DoubledPush))]
 
     @functools.cached_property
-    def _of_push(self) -> dict[tuple[int, int], list[Any]]:
-        found: dict[tuple[int, int], list[Any]] = {}
+    def _of_push(self) -> dict[tuple[int, int], list[LostPush | DoubledPush]]:
+        found = defaultdict(list)
         for fault in self.events:
             if isinstance(fault, LostPush | DoubledPush):
-                found.setdefault((fault.worker, fault.clock), []).append(fault)
+                found[fault.worker, fault.clock].append(fault)
         return found
 
 
@@ -142,17 +132,14 @@ def incidents(faults: Faults) -> list[Incident]:
     >>> [i.kind for i in incidents(Faults((Hang(0, 1.0, 5.0), Crash(1, 2.0)), patience_seconds=2.0))]
     ['freeze', 'leave', 'leave', 'join']
     """
-    found = []
-    back = 0.0  # when the server is
+    found, back = [], 0.0  # incidents, and when the server is back
     for fault in sorted(faults.events, key=lambda fault: getattr(fault, "time", 0.0)):
-        if isinstance(fault, Crash):
-            found.append(Incident(fault.time, "leave", fault.worker))
-            if fault.seconds < math.inf:
-                found.append(Incident(fault.time + fault.seconds, "join", fault.worker))
-        elif isinstance(fault, Hang):
+        if isinstance(fault, Hang):
             found.append(Incident(fault.time, "freeze", fault.worker, fault.seconds))
-            if fault.seconds > faults.patience_seconds:
-                found.append(Incident(fault.time + faults.patience_seconds, "leave", fault.worker))
+        if isinstance(fault, Crash | Hang):
+            unnoticed = faults.patience_seconds if isinstance(fault, Hang) else 0.0
+            if fault.seconds > unnoticed:
+                found.append(Incident(fault.time + unnoticed, "leave", fault.worker))
                 if fault.seconds < math.inf:
                     found.append(Incident(fault.time + fault.seconds, "join", fault.worker))
         elif isinstance(fault, ServerCrash) and fault.time >= back:
@@ -166,7 +153,8 @@ def random_faults(
 ) -> list[Fault]:
     """Returns one to three faults of each kind at random times, for tests of what must hold whatever breaks.
 
-    Worker 0 crashes for good in half of the schedules, where there is another; all others come back.
+    They are for `Cluster.with_faults`. In half of the schedules worker 0 crashes for good, where there is
+    another; all others come back.
 
     Args:
         num_workers: W.
@@ -175,58 +163,40 @@ def random_faults(
         max_clock: pushes of clocks below are lost or doubled.
         mean_seconds: mean length of an outage. Default: a tenth of the run.
 
-    Returns:
-        Faults for `Cluster.with_faults`.
-
     >>> random_faults(4, 10.0, seed=0) == random_faults(4, 10.0, seed=0)
     True
     """
     rng = np.random.default_rng(seed)
     mean = seconds / 10 if mean_seconds is None else mean_seconds
-
-    def some() -> range:
-        return range(int(rng.integers(1, 4)))
-
-    def who() -> int:
-        return int(rng.integers(num_workers))
-
-    def when() -> float:
-        return float(rng.uniform(0, seconds))
-
-    def length() -> float:
-        return float(rng.exponential(mean))
-
-    found: list[Fault] = []
-    if num_workers > 1 and rng.random() < 0.5:
-        found.append(Crash(0, when()))
-    found += [Crash(who(), when(), length()) for _ in some()]
-    found += [Hang(who(), when(), length()) for _ in some()]
-    found += [LostPush(who(), int(rng.integers(max_clock)), length()) for _ in some()]
-    found += [DoubledPush(who(), int(rng.integers(max_clock)), length()) for _ in some()]
-    found += [ServerCrash(when(), length()) for _ in some()]
+    draw: dict[str, Callable[[], Any]] = {
+        "worker": lambda: int(rng.integers(num_workers)),
+        "clock": lambda: int(rng.integers(max_clock)),
+        "time": lambda: float(rng.uniform(0, seconds)),
+        "seconds": lambda: float(rng.exponential(mean)),
+    }
+    found: list[Fault] = [Crash(0, draw["time"]())] if num_workers > 1 and rng.random() < 0.5 else []
+    for kind in (Crash, Hang, LostPush, DoubledPush, ServerCrash):
+        for _ in range(rng.integers(1, 4)):
+            found.append(kind(*(draw[part.name]() for part in fields(kind))))
     return found
-
-
-# Of times, where they are not finite and >= 0.
-RANGES: dict[str, dict[str, float]] = {
-    "Crash.seconds": {"above": 0},
-    "Hang.seconds": {"low": 0},
-    "ServerCrash.seconds": {"above": 0, "high": 1e300},
-}
 
 
 def check_faults(faults: Sequence[Any], num_workers: int) -> tuple[Fault, ...]:
     """Returns `faults` if each is one, of a worker that is there, with times in range."""
+    ranges: dict[str, dict[str, float]] = {  # of times, where they are not finite and >= 0
+        "Crash.seconds": {"above": 0},
+        "Hang.seconds": {"low": 0},
+        "ServerCrash.seconds": {"above": 0, "high": 1e300},
+    }
     for fault in faults:
         if not isinstance(fault, Fault):
             checks.fail("faults", fault, "Crash, Hang, LostPush, DoubledPush or ServerCrash")
-        kind = type(fault).__name__
         for part in fields(fault):
-            name, value = f"{kind}.{part.name}", getattr(fault, part.name)
+            name, value = f"{type(fault).__name__}.{part.name}", getattr(fault, part.name)
             if part.name == "worker":
                 checks.integer(name, value, low=0, high=num_workers - 1, why="the workers")
             elif part.name == "clock":
                 checks.integer(name, value, low=0)
             else:
-                checks.real(name, value, **RANGES.get(name, {"low": 0, "high": 1e300}))
+                checks.real(name, value, **ranges.get(name, {"low": 0, "high": 1e300}))
     return tuple(faults)

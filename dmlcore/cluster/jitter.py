@@ -1,7 +1,5 @@
 """Jitter: what the time of a task or a transfer is multiplied with, task by task."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

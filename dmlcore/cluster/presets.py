@@ -3,8 +3,6 @@
 At full speed a task of 32 samples takes 32 ms on average, give or take a quarter; a transfer takes 2 ms.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 
@@ -49,8 +47,8 @@ def unstable(num_workers: int = 8) -> Cluster:
     >>> [(each.slowdown, each.fraction, each.mean_tasks) for each in unstable().stragglers]
     [(4.0, 0.1, 10.0)]
     """
-    cluster = _of([FULL_SPEED] * checks.integer("num_workers", num_workers, low=1))
-    return cluster.with_stragglers(4, fraction=0.1, mean_tasks=10)
+    num_workers = checks.integer("num_workers", num_workers, low=1)
+    return _of([FULL_SPEED] * num_workers).with_stragglers(4, fraction=0.1, mean_tasks=10)
 
 
 def heterogeneous_and_unstable(num_workers: int = 8) -> Cluster:

@@ -1,7 +1,5 @@
 """What makes tasks take another time than a cluster's speeds say: slow episodes by chance, known changes."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
@@ -13,10 +11,7 @@ from dmlcore import checks
 
 @dataclass(frozen=True)
 class Stragglers:
-    """Slow episodes: a Markov chain over a worker's tasks that switches between normal and slow.
-
-    Args are those of `Cluster.with_stragglers`.
-    """
+    """Slow episodes of `Cluster.with_stragglers`: a Markov chain over a worker's tasks, normal or slow."""
 
     slowdown: float
     fraction: float
@@ -29,10 +24,7 @@ class Stragglers:
 
 @dataclass(frozen=True)
 class SpeedChange:
-    """From a known task on, a worker's tasks take another time.
-
-    Args are those of `Cluster.with_speed_change`; `until` is infinite where the change lasts.
-    """
+    """A change of `Cluster.with_speed_change`; `until` is infinite where it lasts."""
 
     slowdown: float
     clock: int

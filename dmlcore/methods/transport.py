@@ -1,7 +1,5 @@
 """Transports: what travels between server and workers, how many bytes it is, and what goes on meanwhile."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

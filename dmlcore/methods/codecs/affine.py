@@ -1,7 +1,5 @@
 """Values on an even grid from the least to the largest of their tensor, and values as they are."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

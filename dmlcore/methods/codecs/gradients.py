@@ -1,7 +1,5 @@
 """Quantisers made for gradients: QSGD, TernGrad and 1-bit SGD."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Codecs around codecs, which remember what rounding has swallowed so far."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

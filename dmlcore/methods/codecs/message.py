@@ -1,10 +1,8 @@
 """What codecs share: the message of a tensor, rounding, and the way from sender to receiver."""
 
-from __future__ import annotations
-
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,9 +39,8 @@ def transmit(codec: Codec, key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
         codec: how arrays are rounded.
         key: random key of this message; None where the codec draws nothing.
         memory: from `codec.init(tree)`, or from the message before.
-        tree: any pytree of floating arrays, in float32 or float64. Magnitudes up to 1e37, and norms where a
-            codec sends them: headers are 32-bit floats, and so are their reciprocals. Processors may read
-            subnormal numbers (below 1.2e-38 in float32) as 0.
+        tree: pytree of float32 or float64 arrays. Magnitudes up to 1e37, and norms where a codec sends them,
+            as headers and their reciprocals are 32-bit floats. Subnormals (below 1.2e-38) may be read as 0.
 
     Returns:
         The tree as received, and the next memory.
@@ -68,28 +65,23 @@ def decode_like(tree: Any, codec: Codec, message: Any, memory: Any) -> Any:
 
 def by_tensor(
     name: str,
-    bits: int,
-    header: int,
-    encode: Callable[[Any, Any], tuple[Any, Any]],
-    decode: Callable[[Any, Any], Any],
-    stochastic: bool,
+    bits: int,  # of a value; a tensor is padded to whole bytes
+    header: int,  # 32-bit floats of a tensor
+    encode: Callable[[Any, Any], tuple[Any, Any]],  # tensor, uniforms in [0, 1) or None -> header, codes
+    decode: Callable[[Any, Any], Any],  # header, codes -> tensor, in the widest floats that JAX has now
+    stochastic: bool,  # `encode` is given uniforms of the tensor's shape
 ) -> Codec:
-    """Returns a codec without memory that rounds each tensor on its own.
-
-    A tensor travels as `header` 32-bit floats and `bits` a value, padded to whole bytes. `encode`: tensor,
-    uniforms in [0, 1) of its shape (None unless `stochastic`) -> header, codes. `decode`: header, codes ->
-    tensor, all in the widest floats that JAX has now.
-    """
+    """Returns a codec without memory that rounds each tensor on its own."""
     kind = jnp.uint8 if bits <= 8 else jnp.uint16
 
     def encode_tree(key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
         leaves, structure = jax.tree.flatten(tree)
         tensors = [floats(leaf) for leaf in leaves]
         uniforms = draw(key, tensors) if stochastic else [None] * len(tensors)
-        coded = []
-        for tensor, uniform in zip(tensors, uniforms, strict=True):
-            scales, codes = encode(tensor, uniform)
-            coded.append(Coded(jnp.stack(scales).astype(jnp.float32), codes.astype(kind), bits))
+        parts = map(encode, tensors, uniforms)
+        coded = [
+            Coded(jnp.stack(head).astype(jnp.float32), codes.astype(kind), bits) for head, codes in parts
+        ]
         return jax.tree.unflatten(structure, coded), memory
 
     def decode_tree(message: Any, memory: Any) -> Any:
@@ -97,13 +89,10 @@ def by_tensor(
         read = lambda coded: decode(coded.header.astype(real), coded.codes.astype(real))  # noqa: E731
         return jax.tree.map(read, message, is_leaf=lambda node: isinstance(node, Coded))
 
-    return Codec(
-        name,
-        lambda sizes: sum(4 * header + -(-size * bits // 8) for size in sizes),
-        lambda tree: (),
-        encode_tree,
-        decode_tree,
-    )
+    def num_bytes(sizes: Sequence[int]) -> int:
+        return sum(4 * header + -(-size * bits // 8) for size in sizes)
+
+    return Codec(name, num_bytes, lambda tree: (), encode_tree, decode_tree)
 
 
 def floats(leaf: Any) -> jax.Array:

@@ -1,7 +1,5 @@
 """How many bits: the two rules of flexible quantization."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -30,15 +28,11 @@ def of_width(bits: int, *, stochastic: bool = True) -> Codec:
 
 
 def bits_that_hide(
-    num_values: int,
-    compute_seconds: float,
-    bandwidth_bytes_per_second: float,
-    widths: Sequence[int] = WIDTHS,
+    num_values: int, compute_seconds: float, bandwidth_bytes_per_second: float, widths: Sequence[int] = WIDTHS
 ) -> int:
     """Returns the most bits a value whose transfer hides behind computation.
 
-    The largest k of `widths` with num_values k / 8 / bandwidth <= compute_seconds; the smallest where none
-    hides.
+    The largest k of `widths` with num_values k / 8 / bandwidth <= compute_seconds, or the smallest of all.
 
     Args:
         num_values: M, values that travel.
@@ -101,8 +95,6 @@ def _norm(tree: Any) -> Any:
 
 def check_widths(widths: Sequence[int]) -> list[int]:
     """Returns bit widths if there are any and `of_width` has a codec for each."""
-    if not len(widths):
-        checks.fail("widths", widths, "at least one number of bits")
     for bits in widths:
         of_width(bits)
-    return [int(bits) for bits in widths]
+    return [int(bits) for bits in widths] or checks.fail("widths", widths, "at least one number of bits")

@@ -1,7 +1,5 @@
 """Load rules: how the batch is shared out over the workers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from dmlcore import checks
@@ -15,15 +13,8 @@ from dmlcore.types import Load
 RULES = (equal, equal_finish_time, speed_proportional, dynamic_batching, lb_bsp)
 LOADS: dict[str, Callable[[], Load]] = {rule.__name__: rule for rule in RULES}
 
-__all__ = [
-    "LOADS",
-    "dynamic_batching",
-    "equal",
-    "equal_finish_time",
-    "lb_bsp",
-    "resolve",
-    "speed_proportional",
-]
+__all__ = ["LOADS", "resolve"]
+__all__ += ["dynamic_batching", "equal", "equal_finish_time", "lb_bsp", "speed_proportional"]
 
 
 def resolve(load: Load | str | None) -> Load:

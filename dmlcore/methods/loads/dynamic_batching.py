@@ -1,14 +1,12 @@
 """Dynamic batching: proportional control of each worker's iteration time."""
 
-from __future__ import annotations
-
 from dmlcore.calls import named
 from dmlcore.checks import at_least, not_negative
-from dmlcore.methods.loads.windows import Bounds, Caps, Shares, check_alpha, check_caps, measuring
+from dmlcore.methods.loads.windows import BOUNDS, Caps, Shares, check_alpha, measuring
 from dmlcore.types import Load
 
 
-@named(least=at_least(1), caps=check_caps, dead_band=not_negative, alpha=check_alpha, window=at_least(1))
+@named(**BOUNDS, dead_band=not_negative, alpha=check_alpha, window=at_least(1))
 def dynamic_batching(
     caps: Caps = None, *, least: int = 1, dead_band: float = 0.05, alpha: float = 0.5, window: int = 1
 ) -> Load:
@@ -26,11 +24,8 @@ def dynamic_batching(
         dead_band: relative change of a size, >= 0, up to which it stays.
         alpha: weight of the newest time in its moving average, above 0 and at most 1.
 
-    Returns:
-        The load rule. Its `init` raises ValueError where bounds leave no room for B.
-
     Raises:
-        ValueError: a number is out of range.
+        ValueError: a number is out of range; from `init`: bounds leave no room for B.
 
     >>> dynamic_batching(caps=128, dead_band=0.1)
     dynamic_batching(caps=128, dead_band=0.1)
@@ -38,21 +33,18 @@ def dynamic_batching(
     Reference: Tyagi and Sharma 2020, "Taming resource heterogeneity in distributed ML training with dynamic
     batching"; gradients are weighted by b / sum b, as `bsp` does.
     """
-    bounds = Bounds(least, caps)
 
     def weigh(state: Shares) -> list[float] | None:
-        state.average(alpha, lambda worker, samples, seconds: seconds / samples if seconds > 0 else None)
-        times = [
-            None if rate is None else rate * size
-            for rate, size in zip(state.averages, state.sizes, strict=True)
-        ]
-        known = [time for worker, time in enumerate(times) if time is not None and worker in state.present]
+        seen, sizes = state.window, state.sizes
+        state.average(alpha, {w: time / seen.samples[w] for w, time in seen.seconds.items() if time > 0})
+        times = {w: rate * sizes[w] for w, rate in sorted(state.averages.items())}
+        known = [time for worker, time in times.items() if worker in state.present]
         if not known:
             return None
         mean, slowest = sum(known) / len(known), max(known)
-        factors = [mean / (slowest if time is None else time) for time in times]
+        factors = [mean / times.get(worker, slowest) for worker in range(len(sizes))]
         if all(abs(factors[worker] - 1) <= dead_band for worker in state.present):
             return None
-        return [size * factor for size, factor in zip(state.sizes, factors, strict=True)]
+        return [size * factor for size, factor in zip(sizes, factors, strict=True)]
 
-    return measuring(weigh, bounds, window)
+    return measuring(weigh, least, caps, window)

@@ -1,7 +1,5 @@
 """The load rule of most methods: equal shares."""
 
-from __future__ import annotations
-
 from dmlcore.calls import named
 from dmlcore.types import Load
 

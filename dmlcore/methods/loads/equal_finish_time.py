@@ -1,32 +1,22 @@
 """The dynamic scheduling of H-PS: all workers finish at the same time, within memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dmlcore import checks
 from dmlcore.calls import named
-from dmlcore.checks import at_least
-from dmlcore.methods.loads.windows import Bounds, Caps, Shares, check_alpha, check_caps, measuring, of_each
+from dmlcore.checks import at_least, for_each, not_negative
+from dmlcore.methods.loads.windows import BOUNDS, Caps, Shares, check_alpha, measuring
 from dmlcore.types import Load
 
 
 def _seconds(name: str, value: Any) -> float | tuple[float, ...]:
     """Returns checked seconds, of all workers or of each."""
     if isinstance(value, Iterable):
-        return tuple(checks.not_negative(name, each) for each in value)
-    return checks.not_negative(name, value)
+        return tuple(not_negative(name, each) for each in value)
+    return not_negative(name, value)
 
 
-@named(
-    least=at_least(1),
-    caps=check_caps,
-    overhead=_seconds,
-    transfer=_seconds,
-    alpha=check_alpha,
-    window=at_least(1),
-)
+@named(**BOUNDS, overhead=_seconds, transfer=_seconds, alpha=check_alpha, window=at_least(1))
 def equal_finish_time(
     caps: Caps = None,
     *,
@@ -52,19 +42,15 @@ def equal_finish_time(
         caps: most samples that a worker's memory holds: None, one number, one for each worker, or a
             function (worker, round) -> samples of memory that fluctuates; rounds count the times that the
             batch was shared out, from 0.
-        overhead: fixed seconds of a task that are measured with its computing, a number or one for each
-            worker.
+        overhead: fixed seconds of a task measured with its computing, a number or one for each worker.
         transfer: seconds of a round that are not, such as those of pull and push; likewise.
         alpha: weight of the newest speed in its moving average, above 0 and at most 1.
         least: samples of a task, >= 1.
         window: tasks of each worker between two changes, >= 1.
 
-    Returns:
-        The load rule. Its `init` raises ValueError where B is below `least` for each worker, or caps leave no
-        room for it; so does a run in which memory shrinks, or workers leave, until there is none.
-
     Raises:
-        ValueError: a number is out of range.
+        ValueError: a number is out of range; from `init`: B is below `least` for each worker, or caps leave
+            no room for it; from a run: memory shrinks, or workers leave, until there is no room.
 
     >>> equal_finish_time(caps=256)
     equal_finish_time(caps=256)
@@ -77,10 +63,10 @@ def equal_finish_time(
     """
 
     def delays(num_workers: int) -> list[float]:
-        both = of_each("overhead", overhead, num_workers), of_each("transfer", transfer, num_workers)
+        both = for_each("overhead", overhead, num_workers), for_each("transfer", transfer, num_workers)
         return [own + sent for own, sent in zip(*both, strict=True)]
 
     def weigh(state: Shares) -> list[float] | None:
-        return state.average_speeds(alpha, of_each("overhead", overhead, len(state.sizes)))
+        return state.average_speeds(alpha, for_each("overhead", overhead, len(state.sizes)))
 
-    return measuring(weigh, Bounds(least, caps), window, delays)
+    return measuring(weigh, least, caps, window, delays)

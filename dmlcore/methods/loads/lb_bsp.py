@@ -1,14 +1,12 @@
 """LB-BSP: samples move from the straggler to the fastest worker."""
 
-from __future__ import annotations
-
 from dmlcore.calls import named
 from dmlcore.checks import at_least, or_none
-from dmlcore.methods.loads.windows import Bounds, Caps, Shares, check_caps, measuring
+from dmlcore.methods.loads.windows import BOUNDS, Caps, Shares, measuring
 from dmlcore.types import Load
 
 
-@named(least=at_least(1), caps=check_caps, step=or_none(at_least(1)), window=at_least(1))
+@named(**BOUNDS, step=or_none(at_least(1)), window=at_least(1))
 def lb_bsp(caps: Caps = None, *, least: int = 1, step: int | None = None, window: int = 1) -> Load:
     """Sizes that are balanced pair by pair: after a window the slowest worker gives samples to the fastest.
 
@@ -23,11 +21,8 @@ def lb_bsp(caps: Caps = None, *, least: int = 1, step: int | None = None, window
         caps, least, window: as for `equal_finish_time`.
         step: most samples that move at once, >= 1; None: no bound.
 
-    Returns:
-        The load rule. Its `init` raises ValueError where bounds leave no room for B.
-
     Raises:
-        ValueError: a number is out of range.
+        ValueError: a number is out of range; from `init`: bounds leave no room for B.
 
     >>> lb_bsp(step=8)
     lb_bsp(step=8)
@@ -35,13 +30,11 @@ def lb_bsp(caps: Caps = None, *, least: int = 1, step: int | None = None, window
     Reference: Chen et al. 2020, "Semi-dynamic load balancing" (SoCC), which also predicts speeds: this is the
     move alone.
     """
-    bounds = Bounds(least, caps)
 
     def weigh(state: Shares) -> list[float]:
         seen, sizes = state.window, list(state.sizes)
-        workers = sorted(w for w in state.present if seen.tasks[w] and seen.seconds[w] > 0)
-        highest = bounds.of(workers, state.allocations) or [state.total] * len(workers)
-        room = {w: cap - sizes[w] for w, cap in zip(workers, highest, strict=True)}
+        workers = sorted(w for w in state.present if seen.seconds.get(w, 0.0) > 0)
+        room = {w: state.cap(w) - sizes[w] for w in workers}
         rate = {w: seen.seconds[w] / seen.samples[w] for w in workers}  # seconds per sample
         time = {w: rate[w] * sizes[w] for w in workers}
         slow = max((w for w in workers if sizes[w] > least), key=lambda w: time[w], default=None)
@@ -53,4 +46,4 @@ def lb_bsp(caps: Caps = None, *, least: int = 1, step: int | None = None, window
             sizes[fast] += moved
         return [float(size) for size in sizes]
 
-    return measuring(weigh, bounds, window)
+    return measuring(weigh, least, caps, window)

@@ -1,7 +1,5 @@
 """How a whole number of samples is shared out by speeds, within bounds."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 
@@ -78,16 +76,14 @@ def share_out(
     ValueError: caps: got [20, 20, 20], 60 in all, allowed is room for the total batch of 70 samples
     """
     workers = len(speeds)
-    if total < workers * least:
-        allowed = f"at least {workers * least} samples, {least} for each of {workers} workers"
-        checks.fail("total batch", total, allowed)
+    if total < (needed := workers * least):
+        checks.fail("total batch", total, f"at least {needed} samples, {least} for each of {workers} workers")
     most = [total] * workers if caps is None else [min(cap, total) for cap in caps]
     for worker, cap in enumerate(most):
         if cap < least:
             checks.fail(f"caps[{worker}]", cap, f"at least the least batch, {least}")
     if sum(most) < total:
-        given = [*(caps or most)]
-        allowed = f"room for the total batch of {total} samples"
-        raise ValueError(f"caps: got {given}, {sum(given)} in all, allowed is {allowed}")
+        given = f"{[*(caps or most)]}, {sum(caps or most)} in all"
+        raise ValueError(f"caps: got {given}, allowed is room for the total batch of {total} samples")
     shares = finish_together(speeds, total, least, most, [0.0] * workers if delays is None else delays)
     return round_to_sum(shares, total, least, most)

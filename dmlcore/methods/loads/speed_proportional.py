@@ -1,14 +1,12 @@
 """The load rule of DBS-SGD: batches proportional to measured speeds."""
 
-from __future__ import annotations
-
 from dmlcore.calls import named
 from dmlcore.checks import at_least
-from dmlcore.methods.loads.windows import Bounds, Caps, Shares, check_alpha, check_caps, measuring
+from dmlcore.methods.loads.windows import BOUNDS, Caps, Shares, check_alpha, measuring
 from dmlcore.types import Load
 
 
-@named(least=at_least(1), caps=check_caps, warm_up=at_least(1), alpha=check_alpha, window=at_least(1))
+@named(**BOUNDS, warm_up=at_least(1), alpha=check_alpha, window=at_least(1))
 def speed_proportional(
     caps: Caps = None, *, least: int = 1, warm_up: int = 1, alpha: float = 0.5, window: int = 1
 ) -> Load:
@@ -27,22 +25,18 @@ def speed_proportional(
         warm_up: windows before the first change, >= 1.
         alpha, window: as for `equal_finish_time`.
 
-    Returns:
-        The load rule. Its `init` raises ValueError where bounds leave no room for B.
-
     Raises:
-        ValueError: a number is out of range.
+        ValueError: a number is out of range; from `init`: bounds leave no room for B.
 
     >>> speed_proportional(least=8, warm_up=5)
     speed_proportional(least=8, warm_up=5)
 
     Reference: Ji et al. 2019, "Performance-aware dynamic batch size SGD" (abstract); formulas reconstructed.
     """
-    bounds = Bounds(least, caps)
 
     def weigh(state: Shares) -> list[float] | None:
-        warming = state.windows <= warm_up
-        speeds = state.average_speeds(1 / state.windows if warming else alpha, [0.0] * len(state.sizes))
+        newest = 1 / state.windows if state.windows <= warm_up else alpha
+        speeds = state.average_speeds(newest, [0.0] * len(state.sizes))
         return speeds if state.windows >= warm_up else None
 
-    return measuring(weigh, bounds, window)
+    return measuring(weigh, least, caps, window)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from dmlcore import checks
@@ -14,104 +16,6 @@ Caps = int | Sequence[int] | Callable[[int, int], int] | None
 MOST_PUSHES = 2  # of a worker, on average, before a window ends although some workers did not push
 
 
-@dataclass
-class Window:
-    """What was measured since the batch was last distributed."""
-
-    tasks: list[int]  # of each worker that arrived
-    samples: list[int]  # in them
-    seconds: list[float]  # that they were computed for
-    missing: set[int]  # workers with too few
-    pushes: int = 0  # of all workers
-
-    @classmethod
-    def of(cls, num_workers: int, present: set[int]) -> Window:
-        """Returns an empty window."""
-        return cls([0] * num_workers, [0] * num_workers, [0.0] * num_workers, {*present})
-
-    def add(self, push: Push, enough: int) -> None:
-        """Counts a push; a worker with `enough` of them is no longer missing."""
-        worker = push.worker
-        self.tasks[worker] += 1
-        self.samples[worker] += push.samples
-        self.seconds[worker] += push.compute_seconds
-        self.pushes += 1
-        if self.tasks[worker] >= enough:
-            self.missing.discard(worker)
-
-
-@dataclass
-class Shares:
-    """State of a load rule that measures."""
-
-    total: int  # samples of one task of every worker
-    present: set[int]  # workers that are present
-    sizes: list[int]  # samples of each worker's next task
-    window: Window  # what was measured since the sizes were set
-    averages: list[float | None]  # moving average of what the rule measures; None: nothing yet
-    weights: list[float] | None = None  # to which sizes are in proportion; None: equal sizes
-    windows: int = 0  # windows that have ended
-    allocations: int = 0  # times that sizes were set: the round that functions of caps are given
-
-    def average(self, alpha: float, measure: Callable[[int, int, float], float | None]) -> None:
-        """Adds `measure(worker, samples, seconds)` of the window, where not None, to the moving averages."""
-        window = self.window
-        for worker, tasks in enumerate(window.tasks):
-            found = measure(worker, window.samples[worker], window.seconds[worker]) if tasks else None
-            if found is not None:
-                before = self.averages[worker]
-                self.averages[worker] = found if before is None else before + alpha * (found - before)
-
-    def average_speeds(self, alpha: float, overheads: Sequence[float]) -> list[float] | None:
-        """Returns the moving averages of samples per second, without the overhead of each task.
-
-        A worker of which nothing was measured gets the lowest.
-        """
-        tasks = self.window.tasks
-
-        def speed(worker: int, samples: int, seconds: float) -> float | None:
-            seconds -= tasks[worker] * overheads[worker]
-            return samples / seconds if seconds > 0 else None
-
-        self.average(alpha, speed)
-        known = [speed for speed in self.averages if speed is not None]
-        return [min(known) if speed is None else speed for speed in self.averages] if known else None
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """How many samples a worker's task may have."""
-
-    least: int = 1  # of every worker
-    caps: Caps = None  # most samples, checked by `check_caps`
-
-    def __post_init__(self) -> None:
-        for cap in self.caps if isinstance(self.caps, tuple) else [self.caps]:
-            if isinstance(cap, int):
-                checks.integer("caps", cap, low=self.least)
-
-    def of(self, workers: Sequence[int], allocation: int) -> list[int] | None:
-        """Returns the caps of some workers now; None: there are none."""
-        caps = self.caps
-        if caps is None or isinstance(caps, int):
-            return None if caps is None else [caps] * len(workers)
-        if callable(caps):
-            return [
-                checks.integer(f"caps, worker {w}, round {allocation}", caps(w, allocation), low=self.least)
-                for w in workers
-            ]
-        return [caps[w] for w in workers]
-
-
-def of_each(name: str, value: Any, num_workers: int) -> Any:
-    """Returns one value for each worker, where `value` is a tuple or a number."""
-    if isinstance(value, float):
-        return [value] * num_workers
-    if isinstance(value, tuple) and len(value) != num_workers:
-        checks.fail(name, f"{len(value)} values", f"one number, or one for each of {num_workers} workers")
-    return value
-
-
 def check_caps(name: str, caps: Any) -> Caps:
     """Returns the most samples of a task: None, one number, one for each worker, or a function."""
     if isinstance(caps, Iterable):
@@ -119,14 +23,84 @@ def check_caps(name: str, caps: Any) -> Caps:
     return caps if caps is None or callable(caps) else checks.integer(name, caps, low=1)
 
 
-def check_alpha(name: str, alpha: Any) -> float:
-    """Returns the weight of the newest value in a moving average, if it is in (0, 1]."""
-    return checks.real(name, alpha, above=0, high=1)
+BOUNDS: dict[str, Any] = {"least": checks.at_least(1), "caps": check_caps}
+check_alpha = partial(checks.real, above=0, high=1)  # weight of the newest value in a moving average
+
+
+@dataclass
+class Window:
+    """What was measured since the batch was last distributed, of each worker."""
+
+    missing: set[int]  # workers with too few tasks
+    tasks: Counter[int] = field(default_factory=Counter)  # that arrived
+    samples: Counter[int] = field(default_factory=Counter)  # in them
+    seconds: dict[int, float] = field(default_factory=dict)  # that they were computed for
+    pushes: int = 0  # of all workers
+
+
+@dataclass
+class Shares:
+    """State of a load rule that measures."""
+
+    total: int  # samples of one task of every worker
+    least: int  # samples of a task
+    caps: tuple[Any, ...]  # most samples of each worker's task: None, a number or a function
+    delays: Sequence[float] | None  # seconds in which each worker computes no samples
+    present: set[int]  # workers that are present
+    sizes: list[int]  # samples of each worker's next task
+    window: Window  # what was measured since the sizes were set
+    averages: dict[int, float] = field(default_factory=dict)  # of what the rule measures, worker by worker
+    weights: Sequence[float] | None = None  # to which sizes are in proportion; None: equal sizes
+    windows: int = 0  # windows that have ended
+    allocations: int = 0  # times that sizes were set: the round that functions of caps are given
+
+    def cap(self, worker: int) -> int:
+        """Returns the most samples that a worker's task may have now."""
+        cap = self.caps[worker]
+        if callable(cap):
+            name = f"caps, worker {worker}, round {self.allocations}"
+            cap = checks.integer(name, cap(worker, self.allocations), low=self.least)
+        return self.total if cap is None else cap
+
+    def average(self, alpha: float, measured: dict[int, float]) -> None:
+        """Adds what was measured in the window to the moving averages."""
+        for worker, value in measured.items():
+            before = self.averages.get(worker)
+            self.averages[worker] = value if before is None else before + alpha * (value - before)
+
+    def average_speeds(self, alpha: float, overheads: Sequence[float]) -> list[float] | None:
+        """Returns the moving averages of samples per second, without the overhead of each task.
+
+        A worker of which nothing was measured gets the lowest.
+        """
+        seen = self.window
+        computing = {w: seconds - seen.tasks[w] * overheads[w] for w, seconds in seen.seconds.items()}
+        self.average(alpha, {w: seen.samples[w] / seconds for w, seconds in computing.items() if seconds > 0})
+        lowest = min(self.averages.values(), default=None)
+        return None if lowest is None else [self.averages.get(w, lowest) for w in range(len(self.sizes))]
+
+    def distribute(self) -> Shares:
+        """Sets the sizes by the weights known now, and begins another window."""
+        workers, weights = sorted(self.present), self.weights
+        if workers:
+            sizes = share_out(
+                [1.0 if weights is None else weights[w] for w in workers],
+                self.total,
+                least=self.least,
+                caps=[self.cap(w) for w in workers],
+                delays=None if self.delays is None or weights is None else [self.delays[w] for w in workers],
+            )
+            for worker, size in zip(workers, sizes, strict=True):
+                self.sizes[worker] = size
+        self.allocations += 1
+        self.window = Window(missing={*workers})
+        return self
 
 
 def measuring(
-    weigh: Callable[[Shares], list[float] | None],
-    bounds: Bounds,
+    weigh: Callable[[Shares], Sequence[float] | None],
+    least: int,
+    caps: Caps,
     tasks: int = 1,
     delays: Callable[[int], Sequence[float]] | None = None,
 ) -> Load:
@@ -137,47 +111,36 @@ def measuring(
     workers (None: as before), and the whole batch is distributed again over the workers present; also when a
     worker leaves or joins. `delays`: number of workers -> seconds in which each computes no samples.
     """
+    for cap in caps if isinstance(caps, tuple) else [caps]:
+        if isinstance(cap, int):
+            checks.integer("caps", cap, low=least)
 
     def init(num_workers: int, total: int) -> Shares:
-        of_each("caps", bounds.caps, num_workers)
-        present, sizes = {*range(num_workers)}, [0] * num_workers
-        window = Window.of(num_workers, present)
-        return distribute(Shares(total, present, sizes, window, averages=[None] * num_workers))
+        each = checks.for_each("caps", caps, num_workers)
+        idle = None if delays is None else delays(num_workers)
+        present = {*range(num_workers)}
+        return Shares(total, least, each, idle, present, [0] * num_workers, Window(set())).distribute()
 
     def observe(state: Shares, push: Push) -> Shares:
-        window = state.window
-        window.add(push, tasks)
+        window, worker = state.window, push.worker
+        window.pushes += 1
+        window.tasks[worker] += 1
+        window.samples[worker] += push.samples
+        window.seconds[worker] = window.seconds.get(worker, 0.0) + push.compute_seconds
+        if window.tasks[worker] >= tasks:
+            window.missing.discard(worker)
         if window.missing and window.pushes < MOST_PUSHES * tasks * len(state.present):
             return state
         state.windows += 1
-        weights = weigh(state)
-        state.weights = state.weights if weights is None else weights
-        return distribute(state)
+        state.weights = weigh(state) or state.weights
+        return state.distribute()
 
     def on_leave(state: Shares, worker: int) -> Shares:
         state.present.remove(worker)
-        return distribute(state)
+        return state.distribute()
 
     def on_join(state: Shares, worker: int) -> Shares:
         state.present.add(worker)
-        return distribute(state)
-
-    def distribute(state: Shares) -> Shares:
-        """Sets the sizes by the weights known now, and begins another window."""
-        workers, weights = sorted(state.present), state.weights
-        if workers:
-            seconds = None if delays is None else delays(len(state.sizes))  # checks them, at the start too
-            sizes = share_out(
-                [1.0 if weights is None else weights[w] for w in workers],
-                state.total,
-                least=bounds.least,
-                caps=bounds.of(workers, state.allocations),
-                delays=None if seconds is None or weights is None else [seconds[w] for w in workers],
-            )
-            for worker, size in zip(workers, sizes, strict=True):
-                state.sizes[worker] = size
-        state.allocations += 1
-        state.window = Window.of(len(state.sizes), state.present)
-        return state
+        return state.distribute()
 
     return Load("", init, lambda state, worker: state.sizes[worker], observe, on_leave, on_join)

@@ -4,8 +4,6 @@ Each factory has a module of its own name. Importing this package leaves the fac
 that name: all modules are loaded here, and Python sets the attribute only when it loads a module.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from dmlcore.methods.policies.a2s import a2s
@@ -51,24 +49,6 @@ ALL_POLICIES: dict[str, Callable[[], Policy]] = {
     "sync_switch": lambda: sync_switch(10),
 }
 
-__all__ = [
-    "ALL_POLICIES",
-    "a2s",
-    "adaptive_load",
-    "adaptive_sync",
-    "adasync",
-    "asp",
-    "bsp",
-    "dbw",
-    "dssp",
-    "essp",
-    "k_async",
-    "k_batch_async",
-    "k_batch_sync",
-    "k_sync",
-    "k_sync_schedule",
-    "n_softsync",
-    "pflug",
-    "ssp",
-    "sync_switch",
-]
+__all__ = ["ALL_POLICIES", "a2s", "adaptive_sync", "asp", "bsp", "dssp", "essp", "ssp", "sync_switch"]
+__all__ += ["k_async", "k_batch_async", "k_batch_sync", "k_sync", "k_sync_schedule", "n_softsync"]
+__all__ += ["adaptive_load", "adasync", "dbw", "pflug"]  # they watch their training

@@ -1,7 +1,5 @@
 """The gate of the policies that bound how far a worker may lead the slowest one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,77 +10,53 @@ new = tuple.__new__  # half the cost of a named tuple's own constructor, on the 
 NOTHING = Decision()
 
 
-class ClockTable:
-    """Clocks finished by every worker, with the slowest of those present known in O(1) a push, amortised.
+@dataclass
+class Gate:
+    """State of a policy that gates on clocks; it knows the slowest worker in O(1) a push, amortised.
 
-    >>> table = ClockTable(2)
-    >>> table.advance(0), table.slowest
+    >>> gate = Gate(2, max_lead=0)
+    >>> gate.advance(0), gate.slowest
     (1, 0)
-    >>> table.advance(1), table.slowest
+    >>> gate.advance(1), gate.slowest
     (1, 1)
     """
 
-    def __init__(self, num_workers: int):
-        self.finished = [0] * num_workers
-        self.present = set(range(num_workers))
-        self.slowest = 0
-        self._at_slowest = num_workers
+    num_workers: int  # of the cluster
+    max_lead: float  # clocks by which a worker that joins may lead the slowest
+    weight: float | None = None  # of one push in an update. None: 1 / number of workers present
+    # Every update is a round of all workers. Where `weight` is None, pushes are then weighted by their
+    # samples: with equal samples that is 1 / number of workers, to the last bit.
+    rounds: bool = False
 
-    def advance(self, worker: int) -> int:
-        """Counts one more finished clock of `worker` and returns its new count."""
-        count = self.finished[worker] + 1
-        self.finished[worker] = count
-        if count == self.slowest + 1:
-            self._at_slowest -= 1
-            if not self._at_slowest:
-                self._find_slowest()
-        return count
+    slowest: int = 0  # clocks that the slowest worker present has finished
+    # What each worker was told at its last pull: the slowest worker's count, and the weight of its pushes.
+    copies: dict[int, tuple[int, float]] = field(default_factory=dict)
+    waiting: dict[int, list[int]] = field(default_factory=dict)  # slowest count needed -> workers that wait
+    held: list[tuple[int, int, int]] = field(default_factory=list)  # their pushes: worker, clock, samples
 
-    def leave(self, worker: int) -> None:
-        """Leaves `worker` out of the minimum from now on."""
-        self.present.remove(worker)
-        self._find_slowest()
+    def __post_init__(self) -> None:
+        self.finished = [0] * self.num_workers  # clocks, of each worker
+        self.present = set(range(self.num_workers))
+        self.look()
 
-    def join(self, worker: int) -> int:
-        """Adds `worker` again, at the slowest worker's clock or its own larger one; returns its count."""
-        self._find_slowest()
-        count = self.finished[worker] = max(self.finished[worker], self.slowest)
-        self.present.add(worker)
-        self._find_slowest()
-        return count
-
-    def _find_slowest(self) -> None:
+    def look(self) -> None:
         """Looks at every worker: while clocks advance, once for each that all workers have finished."""
         finished = self.finished
         if len(self.present) < len(finished):
             finished = [finished[worker] for worker in self.present] or [self.slowest]
         self.slowest = min(finished)
         self._at_slowest = finished.count(self.slowest)
+        self.share = 1.0 / max(len(self.present), 1) if self.weight is None else self.weight
 
-
-@dataclass
-class Gate:
-    """State of a policy that gates on clocks."""
-
-    clocks: ClockTable  # finished clocks of every worker
-    max_lead: float  # clocks by which a worker that joins may lead the slowest
-    weight: float | None = None  # of one push in an update. None: 1 / number of workers present
-    # every update is a round of all workers. Where `weight` is None, pushes are then weighted by their
-    # samples: with equal samples that is 1 / number of workers, to the last bit
-    rounds: bool = False
-    # per worker, what it was told at its last pull: the slowest worker's count, and the weight of its pushes
-    copies: dict[int, tuple[int, float]] = field(default_factory=dict)
-    # count that the slowest worker must reach -> workers that wait for it
-    waiting: dict[int, list[int]] = field(default_factory=dict)
-    # (worker, clock, samples) of the pushes of waiting workers; they are in the next update
-    held: list[tuple[int, int, int]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.count_present()
-
-    def count_present(self) -> None:
-        """Sets the weight of a push for the workers that are present now."""
-        self.share = 1.0 / max(len(self.clocks.present), 1) if self.weight is None else self.weight
+    def advance(self, worker: int) -> int:
+        """Counts one more finished clock of a worker and returns its new count."""
+        count = self.finished[worker] + 1
+        self.finished[worker] = count
+        if count == self.slowest + 1:
+            self._at_slowest -= 1
+            if not self._at_slowest:
+                self.look()
+        return count
 
     def wait(self, push: Push, until: float) -> Decision:
         """Holds a push: its worker waits until the slowest worker has finished `until` clocks."""
@@ -90,53 +64,51 @@ class Gate:
         self.held.append((push.worker, push.clock, push.samples))
         return NOTHING
 
-    def proceed(self, push: Push) -> Decision:
-        """Applies a push and all held ones; its worker and the workers that waited for it start."""
-        start = [new(Start, (push.worker, None, None))]
-        if self.waiting or self.held:
-            return new(Decision, (self._take_held(push), (), (), sorted(start + self._release())))
-        return new(Decision, ([(push.worker, push.clock, self.share)], (), (), start))
+    def proceed(self, push: Push, keeps_copy: bool = False) -> Decision:
+        """Applies a push and all held ones; its worker and the workers that waited for it start.
 
-    def proceed_without(self, push: Push) -> Decision:
-        """Does the same for a worker that keeps its copy: it has started by itself."""
-        worker, weight = push.worker, self.copies[push.worker][1]
+        A worker that keeps its copy has started by itself, on its own update with the weight it was told.
+        """
+        worker = push.worker
+        weight = self.copies[worker][1] if keeps_copy else self.share
+        start = [] if keeps_copy else [new(Start, (worker, None, None))]
         if not (self.waiting or self.held):
-            return new(Decision, ([(worker, push.clock, weight)], (), (), ()))
-        apply = [(w, clock, weight if w == worker else share) for w, clock, share in self._take_held(push)]
-        return new(Decision, (apply, (), (), self._release()))
+            return new(Decision, ([(worker, push.clock, weight)], (), (), start))
+        apply = self._take_held(push)
+        if keeps_copy:
+            apply = [(w, clock, weight if w == worker else share) for w, clock, share in apply]
+        return new(Decision, (apply, (), (), sorted(start + self._release())))
 
     def tell(self, worker: int) -> tuple[int, float]:
         """Returns what a worker that pulls is told of its copy, and notes it."""
-        told = self.copies[worker] = self.clocks.slowest, self.share
+        told = self.copies[worker] = self.slowest, self.share
         return told
 
     def leave(self, worker: int) -> Decision:
         """Removes a worker; workers that waited for it alone start, and held pushes are applied."""
-        self.clocks.leave(worker)
-        self.count_present()
-        self.waiting = {
-            until: rest
-            for until, workers in self.waiting.items()
-            if (rest := [each for each in workers if each != worker])
-        }
+        self.present.remove(worker)
+        self.look()
+        stay = {until: [w for w in workers if w != worker] for until, workers in self.waiting.items()}
+        self.waiting = {until: workers for until, workers in stay.items() if workers}
         start = self._release()
         return Decision(self._take_held() if start else (), start=start)
 
     def join(self, worker: int) -> Decision:
-        """Adds a worker, which starts at once unless it is too far ahead."""
-        clock = self.clocks.join(worker)
-        self.count_present()
-        if self.clocks.slowest < clock - self.max_lead:
+        """Adds a worker at the slowest one's clock, or its own larger one; it waits if too far ahead."""
+        self.look()
+        clock = self.finished[worker] = max(self.finished[worker], self.slowest)
+        self.present.add(worker)
+        self.look()
+        if self.slowest < clock - self.max_lead:
             self.waiting.setdefault(int(clock - self.max_lead), []).append(worker)
             return NOTHING
         return Decision(start=[Start(worker, clock=clock)])
 
     def _release(self) -> list[Start]:
         """Returns the starts of the waiting workers that the slowest one lets go, in worker order."""
-        slowest, finished = self.clocks.slowest, self.clocks.finished
-        due = [until for until in self.waiting if until <= slowest]
+        due = [until for until in self.waiting if until <= self.slowest]
         free = [worker for until in due for worker in self.waiting.pop(until)]
-        return [Start(worker, clock=finished[worker]) for worker in sorted(free)]
+        return [Start(worker, clock=self.finished[worker]) for worker in sorted(free)]
 
     def _take_held(self, push: Push | None = None) -> list[tuple[int, int, float]]:
         """Returns the pushes of the next update, `push` and all held ones, in (worker, clock) order."""
@@ -155,18 +127,16 @@ class Gate:
 
 def gated(
     on_push: Callable[[Any, Push], tuple[Any, Decision]],
-    max_lead: float,
+    max_lead: float,  # clocks by which a worker may lead the slowest; 0: every update is a round
     weight: float | None = None,
     *,
+    state: type[Gate] = Gate,
     keep_copy: Callable[[int, int], bool] | None = None,
 ) -> Policy:
-    """Returns the policy of a gate with a fixed window, and a rule for pushes.
-
-    A worker may lead the slowest by `max_lead` clocks; 0 makes every update a round.
-    """
+    """Returns the policy of a gate with a fixed window, and a rule for pushes."""
 
     def init(num_workers: int) -> Gate:
-        return Gate(ClockTable(num_workers), max_lead, weight, max_lead == 0)
+        return state(num_workers, max_lead, weight, max_lead == 0)
 
     def on_leave(gate: Gate, worker: int, time: float) -> tuple[Gate, Decision]:
         return gate, gate.leave(worker)

@@ -1,7 +1,5 @@
 """A group of workers behind a barrier, whose gradients become one weighted mean when it opens."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from dmlcore.types import Decision, Push, Start
@@ -27,17 +25,13 @@ class Group:
     def __bool__(self) -> bool:
         return bool(self.pushes)
 
-    def count(self) -> None:
-        """Counts a push of any worker, before it is handled."""
-        self.passed += bool(self.pushes)
-
     def add(self, push: Push, share: float) -> None:
         """Adds a push, whose worker waits."""
         self.pushes.append((push.worker, push.clock, share))
         self.waiting.add(push.worker)
 
     def open(self) -> tuple[list[Task], set[int]]:
-        """Returns the tasks of the mean and the workers that may go on; the group is empty then."""
+        """Empties the group; returns the tasks of the mean and the workers that may go on."""
         total = sum(share for _, _, share in self.pushes)
         apply = sorted((worker, clock, share / total) for worker, clock, share in self.pushes)
         start, self.pushes, self.waiting, self.passed = self.waiting, [], set(), 0

@@ -5,8 +5,6 @@ flight cancelled when the K-th arrives ("sync") or does it go on, to arrive stal
 samples: a task of b samples has the weight b / sum b in its update, 1 / K where all have as many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,20 +32,15 @@ class Rounds:
 
 
 def wait_for_k(
-    init: Callable[[int], Any],
+    init: Callable[[int], Any],  # number of workers -> `Rounds`
     *,
-    any_worker: bool,
-    cancels: bool,
+    any_worker: bool,  # the gradients may come from any worker, and not only one from each
+    cancels: bool,  # work in flight is cancelled when the last of them arrives
     damping: str = "none",
-    begin: Callable[[Any, float], None] | None = None,
+    begin: Callable[[Any, float], None] | None = None,  # sets `k` and `batch_size` of the round that begins
     **fields: Any,
 ) -> Policy:
-    """Returns the policy that waits for K gradients; `init` returns its `Rounds`.
-
-    `any_worker`: the gradients may come from any worker, and not only one from each. `cancels`: work in
-    flight is cancelled when the last of them arrives. `begin` may set `k` and `batch_size` of the round that
-    begins now. `fields` are those of the policy.
-    """
+    """Returns the policy that waits for K gradients; `fields` are further ones of it."""
     damp = DAMPING[damping]
 
     def complete(state: Rounds) -> bool:
@@ -66,11 +59,10 @@ def wait_for_k(
         ]
         if not any_worker:
             idle = idle | {push.worker for push in state.arrived}
-        state.arrived = []
-        state.version += 1
         if begin is not None:
             begin(state, time)
-        state.needed, state.size = state.k, state.batch_size
+        state.needed, state.size, state.arrived = state.k, state.batch_size, []
+        state.version += 1
         cancel = sorted(state.present - idle) if cancels else []
         free = state.present if cancels else state.present & idle
         return state, Decision(apply, (), cancel, [Start(worker, state.size) for worker in sorted(free)])

@@ -1,7 +1,5 @@
 """A2S: once an epoch the workers that are ahead of the slowest synchronise with each other."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from dmlcore.calls import named
@@ -69,7 +67,7 @@ def a2s(epoch: int, *, patience: int = 5) -> Policy:
         worker = push.worker
         state.pushes[worker] += 1
         compare(state)
-        state.group.count()
+        state.group.passed += bool(state.group)
         if worker not in state.members:
             return state, answer([(worker, push.clock, 1.0)], {worker})
         state.group.add(push, state.pushes[worker])

@@ -1,7 +1,5 @@
 """K-sync with the k and batch size of the largest expected gain a second."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,9 +8,10 @@ import numpy as np
 
 from dmlcore import checks
 from dmlcore.calls import named
+from dmlcore.checks import at_least
 from dmlcore.methods.policies._wait import Rounds, wait_for_k
 from dmlcore.theory import LAWS, fit_response, mean_round
-from dmlcore.types import Decision, Observation, Policy, Push
+from dmlcore.types import Observation, Policy
 
 NEWEST = 0.3  # weight of the last observation in the running mean
 
@@ -29,11 +28,7 @@ def rate(name: str, value: Any) -> Rate:
     return Rate(checks.positive(name, value))
 
 
-CHECKS: dict[str, Any] = {
-    "law": checks.one_of(*LAWS),
-    "explore": checks.at_least(2),
-    "observe_every": checks.at_least(1),
-}
+CHECKS: dict[str, Any] = {"law": checks.one_of(*LAWS), "explore": at_least(2), "observe_every": at_least(1)}
 
 
 @dataclass
@@ -42,8 +37,7 @@ class GainRounds(Rounds):
 
     explore: int = 2  # rounds left that wait for all workers, to measure response times
     begun: float = 0.0  # when the round began, seconds
-    # seconds of each response, measured while exploring
-    communication: list[float] = field(default_factory=list)
+    communication: list[float] = field(default_factory=list)  # seconds of each response in these rounds
     computation: list[float] = field(default_factory=list)  # likewise
     measured_size: int = 1  # batch size of the measured tasks
     round_seconds: np.ndarray | None = None  # mu(k, b), (n, number of batch sizes); None while exploring
@@ -108,21 +102,17 @@ def largest_gain(eta: float, sizes: list[int] | None, law: str, explore: int, ob
     def init(num_workers: int) -> GainRounds:
         return GainRounds(num_workers, num_workers, largest, explore=explore)
 
-    def on_push(state: GainRounds, push: Push) -> tuple[GainRounds, Decision]:
-        if state.explore:
-            state.computation.append(push.compute_seconds)
-            state.communication.append(max(push.time - state.begun - push.compute_seconds, 0.0))
-            state.measured_size = push.samples
-        return policy.on_push(state, push)
-
     def begin(state: GainRounds, time: float) -> None:
-        state.begun = time
-        if state.explore and state.computation:
+        if state.explore:  # the round that ends now was measured
+            for push in state.arrived:
+                state.computation.append(push.compute_seconds)
+                state.communication.append(max(push.time - state.begun - push.compute_seconds, 0.0))
+            b = state.measured_size = push.samples
             state.explore -= 1
             if not state.explore:
-                b = state.measured_size
                 response = fit_response(law, state.communication, state.computation, b)
                 state.round_seconds = mean_round(response, state.num_workers, sizes or [b])
+        state.begun = time
 
     def on_observation(state: GainRounds, seen: Observation) -> GainRounds:
         fell, state.loss = state.loss - seen.loss, seen.loss
@@ -137,8 +127,9 @@ def largest_gain(eta: float, sizes: list[int] | None, law: str, explore: int, ob
         # Estimate q once and G at every observation; V / (k b) = |g|^2 - G.
         first = state.curvature is None
         if state.curvature is None:
-            # Two gradients with independent noise have G in common; more, where steps are long.
-            common = float(np.mean(seen.products))
+            common = float(
+                np.mean(seen.products)
+            )  # G, where noise is independent; more, where steps are long
             state.curvature = min(max((common - gained) / square, 1e-6), 1.0)
             state.gain = gained / square
         state.gain += NEWEST * (gained / square - state.gain)
@@ -160,7 +151,7 @@ def largest_gain(eta: float, sizes: list[int] | None, law: str, explore: int, ob
         state.k, state.batch_size = int(row) + 1, None if sizes is None else sizes[column]
         return state
 
-    policy = wait_for_k(
+    return wait_for_k(
         init,
         any_worker=False,
         cancels=True,
@@ -170,4 +161,3 @@ def largest_gain(eta: float, sizes: list[int] | None, law: str, explore: int, ob
         batch_size=largest,
         sizes=tuple(sizes or ()),
     )
-    return policy._replace(on_push=on_push)

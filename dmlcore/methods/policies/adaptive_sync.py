@@ -1,7 +1,5 @@
 """Adaptive synchronous parallel: fast workers wait in a group, stragglers go on with less weight."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,17 +19,16 @@ MEMORY = 0.9  # weight of the past in the running mean of a worker's times
 class SyncState:
     """What the server knows of its workers."""
 
-    threshold: float  # as of `adaptive_sync`
-    behind: float  # as of `adaptive_sync`
-    patience: float  # as of `adaptive_sync`
+    threshold: float  # as of `adaptive_sync`, as are the next two
+    behind: float
+    patience: float
     present: set[int]  # workers that are present
     read: list[int]  # version of each worker's copy
     clocks: list[int]  # tasks that each has finished
     begun: list[float]  # when each was started, seconds
     seconds: list[float]  # running mean of the time from there to its push; 0 before the first
     kind: list[str]  # what each was at its last push: "normal", "lagging" or "fast"
-    # workers that were late by version and by time at their last push
-    stragglers: set[int] = field(default_factory=set)
+    stragglers: set[int] = field(default_factory=set)  # late by version and by time at their last push
     group: Group = field(default_factory=Group)  # workers behind the barrier
     version: int = 0  # updates made
 
@@ -143,21 +140,19 @@ def adaptive_sync(
         found = [counts[worker] for worker in state.present]
         return max(found) - min(found) <= state.threshold
 
-    def decide(
-        state: SyncState, apply: list[Task], start: set[int], opens: bool, time: float
-    ) -> tuple[SyncState, Decision]:
+    def decide(state: SyncState, time: float, apply: list[Task], start: set[int], opens: bool) -> Decision:
         if opens and state.group:
             tasks, free = state.group.open()
             apply, start = sorted(apply + tasks), start | free
         state.version += bool(apply)
         for worker in start:
             state.read[worker], state.begun[worker] = state.version, time
-        return state, answer(apply, start)
+        return answer(apply, start)
 
     def on_push(state: SyncState, push: Push) -> tuple[SyncState, Decision]:
         worker, tau = push.worker, state.version - push.version_read
         state.clocks[worker] += 1
-        state.group.count()
+        state.group.passed += bool(state.group)
         state.measure(push)
         late = state.late(worker, tau, slow)
         (state.stragglers.add if late else state.stragglers.discard)(worker)
@@ -168,16 +163,16 @@ def adaptive_sync(
         else:
             apply = [(worker, push.clock, DAMPING[damping](tau) if kind == "lagging" else 1.0)]
         opens = kind == "normal" or state.group.passed >= state.patience or state.complete()
-        return decide(state, apply, {worker} if apply else set(), opens, push.time)
+        return state, decide(state, push.time, apply, {worker} if apply else set(), opens)
 
     def on_leave(state: SyncState, worker: int, time: float) -> tuple[SyncState, Decision]:
         state.group.leave(worker, state.present, state.stragglers)
         opens = bool(state.present) and (close(state) or state.complete())
-        return decide(state, [], set(), opens, time)
+        return state, decide(state, time, [], set(), opens)
 
     def on_join(state: SyncState, worker: int, time: float) -> tuple[SyncState, Decision]:
         join(worker, state.present, state.clocks)
         state.seconds[worker] = 0.0
-        return decide(state, [], {worker}, False, time)
+        return state, decide(state, time, [], {worker}, opens=False)
 
     return Policy("", init, on_push, None, on_leave, on_join)

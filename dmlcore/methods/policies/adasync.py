@@ -1,7 +1,5 @@
 """K-sync or K-batch-async whose K grows as the loss falls."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -32,11 +30,8 @@ def adasync(k: int = 1, *, batch_async: bool = False, observe_every: int = 10) -
         batch_async: K-batch-async instead of K-sync.
         observe_every: most updates between two observations.
 
-    Returns:
-        The policy. Its `init` raises ValueError where `k` does not suit the number of workers.
-
     Raises:
-        ValueError: a number is out of range.
+        ValueError: a number is out of range; from `init`: `k` does not suit the number of workers.
 
     >>> adasync(2)
     adasync(k=2, batch_async=False, observe_every=10)

@@ -1,14 +1,12 @@
 """Asynchronous parallel."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 
 from dmlcore.calls import named
 from dmlcore.checks import one_of, or_none, positive
 from dmlcore.methods.policies._damping import DAMPING
-from dmlcore.methods.policies._gate import ClockTable, Gate, gated, new
+from dmlcore.methods.policies._gate import Gate, gated, new
 from dmlcore.types import Decision, Policy, Push, Start
 
 
@@ -20,11 +18,7 @@ class CoupledGate(Gate):
     samples: dict[int, int] = field(default_factory=dict)  # of the last push of each worker that is present
 
 
-@named(
-    weight=or_none(positive),
-    scaling=one_of("none", "samples"),
-    damping=one_of(*DAMPING),
-)
+@named(weight=or_none(positive), scaling=one_of("none", "samples"), damping=one_of(*DAMPING))
 def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "none") -> Policy:
     """Asynchronous parallel: every push is an update, and no worker waits.
 
@@ -52,18 +46,14 @@ def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "no
     Ji et al. 2019, "Performance-aware dynamic batch size SGD" (couplings reconstructed).
     """
 
-    def on_push(gate: Gate, push: Push) -> tuple[Gate, Decision]:
+    def on_push(gate: Gate, push: Push, factor: float = 1.0) -> tuple[Gate, Decision]:
         worker = push.worker
-        gate.clocks.finished[worker] += 1
+        gate.finished[worker] += 1
         start = [new(Start, (worker, None, None))]
-        return gate, new(Decision, ([(worker, push.clock, gate.share)], (), (), start))
+        return gate, new(Decision, ([(worker, push.clock, gate.share * factor)], (), (), start))
 
-    policy = gated(on_push, math.inf, weight)
     if scaling == damping == "none":
-        return policy
-
-    def init(num_workers: int) -> CoupledGate:
-        return CoupledGate(ClockTable(num_workers), math.inf, weight)
+        return gated(on_push, math.inf, weight)
 
     def coupled_push(gate: CoupledGate, push: Push) -> tuple[Gate, Decision]:
         factor = DAMPING[damping](gate.version - push.version_read)
@@ -71,13 +61,10 @@ def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "no
         if scaling == "samples":
             factor *= push.samples * len(gate.samples) / sum(gate.samples.values())
         gate.version += 1
-        _, decision = on_push(gate, push)
-        return gate, decision._replace(
-            apply=[(worker, clock, share * factor) for worker, clock, share in decision.apply]
-        )
+        return on_push(gate, push, factor)
 
     def on_leave(gate: CoupledGate, worker: int, time: float) -> tuple[Gate, Decision]:
         gate.samples.pop(worker, None)
         return gate, gate.leave(worker)
 
-    return policy._replace(init=init, on_push=coupled_push, on_leave=on_leave)
+    return gated(coupled_push, math.inf, weight, state=CoupledGate)._replace(on_leave=on_leave)

@@ -22,8 +22,8 @@ def bsp() -> Policy:
     """
 
     def on_push(gate: Gate, push: Push) -> tuple[Gate, Decision]:
-        clock = gate.clocks.advance(push.worker)
-        if gate.clocks.slowest < clock:  # some worker has not pushed in this round
+        clock = gate.advance(push.worker)
+        if gate.slowest < clock:  # some worker has not pushed in this round
             return gate, gate.wait(push, until=clock)
         return gate, gate.proceed(push)
 

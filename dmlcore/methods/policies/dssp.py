@@ -1,12 +1,10 @@
 """Dynamic stale synchronous parallel."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from dmlcore import checks
 from dmlcore.calls import named
-from dmlcore.methods.policies._gate import ClockTable, Gate, gated
+from dmlcore.methods.policies._gate import Gate, gated
 from dmlcore.types import Decision, Policy, Push
 
 
@@ -14,9 +12,9 @@ from dmlcore.types import Decision, Policy, Push
 class DSSPGate(Gate):
     """State of DSSP."""
 
-    # clocks that a worker may still run beyond the lower bound (the paper's r_p)
+    # Of each worker, clocks that it may still run beyond the lower bound (the paper's r_p), and the times of
+    # its last two pushes (the paper's A and, by difference, I).
     credit: list[int] = field(default_factory=list)
-    # per worker, times of its last two pushes (the paper's A and, by difference, I)
     pushed_at: list[tuple[float, float]] = field(default_factory=list)
 
 
@@ -49,15 +47,14 @@ def dssp(lower: int, upper: int, *, weight: float | None = None) -> Policy:
     most = upper - lower
 
     def init(num_workers: int) -> DSSPGate:
-        credit, pushed_at = [0] * num_workers, [(0.0, 0.0)] * num_workers
-        return DSSPGate(
-            ClockTable(num_workers), lower, weight, rounds=upper == 0, credit=credit, pushed_at=pushed_at
-        )
+        gate = DSSPGate(num_workers, lower, weight, rounds=upper == 0)
+        gate.credit, gate.pushed_at = [0] * num_workers, [(0.0, 0.0)] * num_workers
+        return gate
 
     def extra_clocks(gate: DSSPGate, worker: int) -> int:
         """The paper's controller: r <= most with the least predicted wait min_k |Sim_slow[k] - Sim_p[r]|."""
-        finished, pushed_at = gate.clocks.finished, gate.pushed_at
-        slow = min(gate.clocks.present, key=lambda w: (finished[w], pushed_at[w][1], w))
+        pushed_at = gate.pushed_at
+        slow = min(gate.present, key=lambda w: (gate.finished[w], pushed_at[w][1], w))
         (slow_before, slow_last), (before, last) = pushed_at[slow], pushed_at[worker]
         slow_times = [slow_last + (k + 1) * (slow_last - slow_before) for k in range(most + 1)]
 
@@ -67,15 +64,14 @@ def dssp(lower: int, upper: int, *, weight: float | None = None) -> Policy:
         return min(range(most + 1), key=wait)
 
     def on_push(gate: DSSPGate, push: Push) -> tuple[DSSPGate, Decision]:
-        worker, clocks = push.worker, gate.clocks
-        clock = clocks.advance(worker)
+        worker, clock = push.worker, gate.advance(push.worker)
         gate.pushed_at[worker] = (gate.pushed_at[worker][1], push.time)
         if gate.credit[worker] > 0:
             gate.credit[worker] -= 1
             return gate, gate.proceed(push)
-        if clocks.slowest >= clock - lower:
+        if gate.slowest >= clock - lower:
             return gate, gate.proceed(push)
-        if most and clock == max(clocks.finished[w] for w in clocks.present):  # the fastest worker
+        if most and clock == max(gate.finished[w] for w in gate.present):  # the fastest worker
             gate.credit[worker] = extra_clocks(gate, worker)
             if gate.credit[worker] > 0:
                 return gate, gate.proceed(push)

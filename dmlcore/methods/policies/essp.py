@@ -29,8 +29,8 @@ def essp(staleness: int | float, *, weight: float | None = None) -> Policy:
     max_lead = staleness
 
     def on_push(gate: Gate, push: Push) -> tuple[Gate, Decision]:
-        needed = gate.clocks.advance(push.worker) - max_lead  # as in `ssp`, without the cached copy
-        if gate.clocks.slowest < needed:
+        needed = gate.advance(push.worker) - max_lead  # as in `ssp`, without the cached copy
+        if gate.slowest < needed:
             return gate, gate.wait(push, until=needed)
         return gate, gate.proceed(push)
 

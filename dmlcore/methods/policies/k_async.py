@@ -17,11 +17,8 @@ def k_async(k: int) -> Policy:
     Args:
         k: gradients per update, 1 to the number of workers.
 
-    Returns:
-        The policy. Its `init` raises ValueError where `k` exceeds the number of workers.
-
     Raises:
-        ValueError: `k` is no whole number >= 1.
+        ValueError: `k` is no whole number >= 1; from `init`: it exceeds the number of workers.
 
     >>> k_async(4)
     k_async(k=4)

@@ -18,11 +18,8 @@ def k_sync(k: int) -> Policy:
     Args:
         k: the paper's K, gradients per update, 1 to the number of workers.
 
-    Returns:
-        The policy. Its `init` raises ValueError where `k` exceeds the number of workers.
-
     Raises:
-        ValueError: `k` is no whole number >= 1.
+        ValueError: `k` is no whole number >= 1; from `init`: it exceeds the number of workers.
 
     >>> k_sync(4)
     k_sync(k=4)

@@ -1,7 +1,5 @@
 """K-sync along a schedule that was made beforehand: adaptive k, and adaptive (k, b)."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any
@@ -23,14 +21,13 @@ def _rows(name: str, phases: Any) -> list[tuple]:
     if not rows or starts[0] != 0 or starts != sorted(starts):
         checks.fail(f"{name}, starts", starts, "at least one, ascending, the first at 0")
     if len({len(row) for row in rows}) > 1:
-        sizes = [(*row, None)[2] for row in rows]
-        checks.fail(f"{name}, batch sizes", sizes, "one for every phase, or none for any")
+        given = [(*row, None)[2] for row in rows]
+        checks.fail(f"{name}, batch sizes", given, "one for every phase, or none for any")
     return rows
 
 
 def _row(name: str, phase: Any) -> tuple:
-    if isinstance(phase, Phase):
-        phase = phase.start, phase.k, phase.batch_size
+    phase = phase[:3] if isinstance(phase, Phase) else phase
     if not hasattr(phase, "__len__") or len(phase) not in (2, 3):
         checks.fail(name, phase, "(start, k) or (start, k, batch size)")
     start, k, size = (*phase, None)[:3]
@@ -50,12 +47,9 @@ def k_sync_schedule(phases: Iterable[Any] | Schedule) -> Policy:
         phases: (start in seconds, k), or for all (start, k, batch size), in the order of their starts, the
             first at 0; or a `theory.Schedule`. With batch sizes no load rule is asked.
 
-    Returns:
-        The policy. Its `init` raises ValueError where a k exceeds the number of workers.
-
     Raises:
         ValueError: there is no phase, a start comes before the one before it, only some phases have batch
-            sizes, or a number is out of range.
+            sizes, or a number is out of range; from `init`: a k exceeds the number of workers.
 
     >>> k_sync_schedule([(0, 2), (10, 4)])
     k_sync_schedule([(0.0, 2), (10.0, 4)])

@@ -21,11 +21,9 @@ def n_softsync(n: int, *, damping: str = "none") -> Policy:
         damping: "none", a fixed rate; "reciprocal", the paper's alpha_0 / tau, with alpha_0 at tau = 0; or
             "inverse", 1 / (1 + tau).
 
-    Returns:
-        The policy. Its `init` raises ValueError where `n` exceeds the number of workers.
-
     Raises:
-        ValueError: `n` is no whole number >= 1, or there is no such damping.
+        ValueError: `n` is no whole number >= 1, or there is no such damping; from `init`: `n` exceeds the
+            number of workers.
 
     >>> n_softsync(4, damping="reciprocal")
     n_softsync(n=4, damping='reciprocal')

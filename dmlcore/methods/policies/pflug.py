@@ -1,7 +1,5 @@
 """K-sync whose k grows when successive gradients stop agreeing."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from dmlcore.calls import named
@@ -53,11 +51,8 @@ def pflug(
         observe_every: most updates between two observations. Every product counts; only the change of k is
             later.
 
-    Returns:
-        The policy. Its `init` raises ValueError where a k exceeds the number of workers.
-
     Raises:
-        ValueError: a number is out of range.
+        ValueError: a number is out of range; from `init`: a k exceeds the number of workers.
 
     >>> pflug(10, step=10, most=40)
     pflug(k=10, step=10, most=40, threshold=10, burn_in=100, observe_every=10)

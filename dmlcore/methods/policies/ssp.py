@@ -42,11 +42,11 @@ def ssp(staleness: int | float, *, weight: float | None = None) -> Policy:
         return copy_clock >= clock - max_lead  # condition 3: the copy has all updates up to c - s - 1
 
     def on_push(gate: Gate, push: Push) -> tuple[Gate, Decision]:
-        clock = gate.clocks.advance(push.worker)  # the clock c that the worker begins next
+        clock = gate.advance(push.worker)  # the clock c that the worker begins next
         needed = clock - max_lead  # condition 3: it must see all updates of the clocks up to c - s - 1
         if keep_copy(gate.copies[push.worker][0], clock):  # it has begun, on its cached copy
-            return gate, gate.proceed_without(push)
-        if gate.clocks.slowest >= needed:  # every worker has pushed them: the newest version contains them
+            return gate, gate.proceed(push, keeps_copy=True)
+        if gate.slowest >= needed:  # every worker has pushed them: the newest version contains them
             return gate, gate.proceed(push)
         return gate, gate.wait(push, until=needed)  # condition 1: the slowest worker is too far behind
 

@@ -1,13 +1,11 @@
 """Sync-Switch: BSP first, then ASP."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
 from dmlcore.calls import named
 from dmlcore.checks import at_least, or_none, positive
-from dmlcore.methods.policies._gate import ClockTable, Gate, gated
+from dmlcore.methods.policies._gate import Gate, gated
 from dmlcore.types import Decision, Policy, Push
 
 
@@ -40,20 +38,20 @@ def sync_switch(rounds: int, *, weight: float | None = 1.0) -> Policy:
 
     def init(num_workers: int) -> SwitchGate:
         if rounds:
-            return SwitchGate(ClockTable(num_workers), max_lead=0, rounds=True, rounds_left=rounds)
-        return SwitchGate(ClockTable(num_workers), math.inf, weight)
+            return SwitchGate(num_workers, max_lead=0, rounds=True, rounds_left=rounds)
+        return SwitchGate(num_workers, math.inf, weight)
 
     def counted(gate: SwitchGate, decision: Decision) -> tuple[SwitchGate, Decision]:
         if decision.apply and gate.rounds_left:
             gate.rounds_left -= 1
             if not gate.rounds_left:
                 gate.max_lead, gate.weight, gate.rounds = math.inf, weight, False
-                gate.count_present()
+                gate.look()
         return gate, decision
 
     def on_push(gate: SwitchGate, push: Push) -> tuple[SwitchGate, Decision]:
-        clock = gate.clocks.advance(push.worker)
-        if gate.rounds_left and gate.clocks.slowest < clock:
+        clock = gate.advance(push.worker)
+        if gate.rounds_left and gate.slowest < clock:
             return gate, gate.wait(push, until=clock)
         return counted(gate, gate.proceed(push))
 
