@@ -73,6 +73,12 @@ class Server:
         keeps_journal: whether the server may have to be restored.
     """
 
+    __slots__ = tuple(  # a dictionary takes longer, on the path of every push
+        "spec policy load state load_state present flight num_updates samples over journal "
+        "ignored pending record _plan _serial _hooks _most _depth _done _free _clock _cut_rows "
+        "_redone _landed _update_rows _looked _look _last_row _sizes".split()
+    )
+
     def __init__(
         self,
         spec: RunSpec,
@@ -161,9 +167,16 @@ class Server:
             # The short way of most pushes.
             if kept and weight != told[1]:
                 raise mistakes.other_weight(self.policy, order, weight)
-            self._landed.append((row, self.num_updates, weight))
-            self._updated(row, time, 1, size)
-            if start and not self.over:
+            number = self.num_updates
+            self._landed.append((row, number, weight))
+            self._update_rows.append((time, 1, size))
+            self.num_updates = number = number + 1
+            self.samples = samples = self.samples + size
+            self._last_row = row
+            most_updates, most_samples = self._most
+            if number >= most_updates or samples >= most_samples:
+                self.over = True
+            elif start:
                 return apply, (), [*kept, *self._start(start, time)] if kept else self._start(start, time)
             return apply, (), kept
         self.pending[worker, clock] = row, order
@@ -323,8 +336,12 @@ class Server:
                     raise mistakes.other_weight(self.policy, order, weight)
                 samples += order.batch_size
                 self._landed.append((row, self.num_updates, weight))
-            self._updated(len(self.record), time, len(apply), samples)
-            if self.over:
+            self._update_rows.append((time, len(apply), samples))
+            self.num_updates += 1
+            self.samples += samples
+            self._last_row = len(self.record)
+            if self.num_updates >= self._most[0] or self.samples >= self._most[1]:
+                self.over = True
                 return apply, (), kept
         elif len(self.record) - self._last_row > MOST_TASKS and self.spec.stop.seconds == math.inf:
             raise mistakes.never_updates(self.policy, time, self.num_updates, MOST_TASKS)
@@ -336,16 +353,6 @@ class Server:
                 raise mistakes.unknown_worker(self.policy, "cancels", worker, time)
             self._cut(worker, time)
         return apply, cancel, [*kept, *self._start(start, time)]
-
-    def _updated(self, row: int, time: float, tasks: int, samples: int) -> None:
-        """Counts an update."""
-        updates = self.num_updates = self.num_updates + 1
-        samples_so_far = self.samples = self.samples + samples
-        self._last_row = row
-        self._update_rows.append((time, tasks, samples))
-        most_updates, most_samples = self._most
-        if updates >= most_updates or samples_so_far >= most_samples:
-            self.over = True
 
     def _start(self, start: Sequence[Start], time: float, depth: int = 0) -> list[Order]:
         """Gives out tasks, until each worker has `depth`: by default as many as fill its pipeline."""
