@@ -1,7 +1,6 @@
 """Policies: the server's rule when a push arrives. Lower-case factories return them.
 
-Each factory has a module of its own name. Importing this package leaves the factory, not the module, under
-that name: all modules are loaded here, and Python sets the attribute only when it loads a module.
+Each has a module of its own name; the factory stays under that name, as all modules are loaded here.
 """
 
 from collections.abc import Callable
