@@ -13,10 +13,13 @@ import dmlcore as dml
 from dmlcore.cluster.draws import PUSH, Draws
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.trace import metrics, predecessors
+from dmlcore.types import Decision, Policy, Start
 
 BYTES = 9_640  # of the digits' parameters
-K_SYNC = ("k_sync", "k_sync_schedule", "pflug", "adaptive_load")
+K_SYNC = ("k_sync", "k_sync_schedule", "pflug", "adaptive_load", "dbw")
 LOCK_STEP = ("bsp", "k_batch_sync", *K_SYNC)
+# Policies that leave some workers idle for good, on purpose: a policy may, but none of ours does.
+LEAVES_IDLE: tuple[str, ...] = ()
 
 
 @pytest.fixture
@@ -130,14 +133,60 @@ def test_weights_of_an_update(trace):
     assert (applied["weight"] > 0).all()
 
 
+def check_starts(trace):
+    """Every worker has begun, and begins again when a push arrives, as only then is anything decided, or, on
+    a kept copy, when it has computed. Whether it ever does is up to the policy."""
+    arrived = set(trace.tasks["push_end"].dropna())
+    assert set(trace.tasks["worker"]) == {*range(trace.num_workers)}
+    for _, own in trace.tasks.sort_values("clock").groupby("worker"):
+        pulled, computed = own["pull_start"].to_numpy(), own["compute_end"].to_numpy()
+        assert set(pulled[1:][~np.isnan(pulled[1:])]) <= arrived
+        assert (own["compute_start"].to_numpy()[1:] == computed[:-1])[np.isnan(pulled[1:])].all()
+
+
+def check_all_starts(policy, trace):
+    """What a policy decides to start has begun just then, and nothing else has: who idles was not started."""
+    tasks = trace.tasks[(trace.tasks["clock"] > 0) & trace.tasks["pull_start"].notna()]
+    *steps, _ = dml.follow(policy, trace)  # the run is over before the last decision starts anything
+    decided = [(start.worker, step.push.time) for step in steps for start in step.decision.start]
+    assert sorted(decided) == sorted(zip(tasks["worker"], tasks["pull_start"], strict=True))
+
+
 @table
-def test_nobody_idles_for_good(trace, request):
-    """A worker starts when it is done or when an update is made; at the end it works, or has to wait."""
+def test_workers_begin_when_they_are_started(trace, name):
+    check_starts(trace)
+    if ALL_POLICIES[name]().on_observation is None:  # else a trace does not hold what it saw
+        check_all_starts(ALL_POLICIES[name](), trace)
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
+def test_a_policy_may_leave_workers_idle(cluster):
+    """One that goes on with the two workers whose pushes came first keeps what every policy must."""
+
+    def on_push(state, push):
+        state.append(push.worker)
+        task = push.worker, push.clock
+        if push.worker in state[:2]:
+            return state, Decision(apply=[(*task, 1.0)], start=[Start(push.worker)])
+        return state, Decision(drop=[task])
+
+    policy = Policy("first_two()", lambda num_workers: [], on_push)
+    trace = dml.simulate(policy, cluster, updates=60)
+    assert sorted(trace.validate().tasks["worker"].value_counts())[:2] == [1, 1]
+    check_starts(trace)
+    check_all_starts(policy, trace)
+
+
+@table
+def test_no_worker_of_ours_idles_for_good(trace, request, name):
+    """Not asked of every policy: a worker is started again when it is done or when an update is made, and at
+    the end it works, or has to wait."""
+    if name in LEAVES_IDLE:
+        pytest.skip("it leaves workers idle on purpose")
     _, _, cluster = request.node.callspec.params["trace"]
     draws = Draws(CLUSTERS[cluster], seed=3)
     made, end = set(trace.updates["time"]), trace.end_time
     finished = trace.tasks[trace.tasks["push_end"].notna()]["worker"].value_counts()
-    assert set(trace.tasks["worker"]) == {*range(trace.num_workers)}
     for worker, own in trace.tasks.sort_values("clock").groupby("worker"):
         begun = own["pull_start"].fillna(own["compute_start"]).to_numpy()[1:]
         kept = own["pull_start"].isna().to_numpy()[1:]

@@ -20,8 +20,7 @@ from dmlcore.training.stepper import Stepper
 from dmlcore.types import Decision, Policy, Start
 
 WATCHING = {name: make for name, make in ALL_POLICIES.items() if make().on_observation is not None}
-# Variants of those in the table, which share their code.
-WATCHING |= {"adasync_sync": lambda: dml.adasync(1), "dbw": lambda: dml.dbw(0.1)}
+WATCHING["adasync_sync"] = lambda: dml.adasync(1)  # a variant of the one in the table
 SGD = optax.sgd(0.1)
 
 

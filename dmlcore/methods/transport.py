@@ -28,18 +28,17 @@ def plain() -> Transport:
 def coded(push: Codec | str | None = None, pull: Codec | str | None = None) -> Transport:
     """Gradients, parameters or both are rounded on their way, and weigh the bytes that they then have.
 
-    Guarantee: what the codec does to the values is in the training, not only in the bytes. Each worker
-    encodes its gradients, and has its parameters encoded, with a memory of its own where the codec has one.
+    Guarantee: training sees the rounded values. Each worker's gradients and parameters are encoded with a
+    memory of its own where the codec has one.
+
+    For policies all of whose tasks pull; and where a codec has a memory, all of whose pushes come into an
+    update. A memory is the worker's and ends with its process: it needs a cluster without crashes, and such a
+    run on a real clock cannot be resumed.
 
     Args:
         push: codec of `dmlcore.methods.codecs` for gradients; None: they travel as they are.
         pull: likewise for parameters, such as `difference(affine(8))`. Rounding the parameters themselves
             can swallow small updates.
-
-    Returns:
-        The transport, for policies all of whose tasks pull; and where a codec has a memory, all of whose
-        pushes come into an update. A memory is the worker's and ends with its process: it needs a cluster
-        without crashes, and such a run on a real clock cannot be resumed.
 
     Raises:
         ValueError: there is no such codec.
@@ -57,19 +56,16 @@ def coded(push: Codec | str | None = None, pull: Codec | str | None = None) -> T
 def pipelined(transport: Transport | str | None = None, *, own_steps: bool = False) -> Transport:
     """A worker computes its next task while its push, and the answer to it, are under way.
 
-    It has a thread for each. One of them pushes gradient k, waits for the answer, and hands it over; the
-    other computes task k + 1 meanwhile, on the answer to push k - 1. So a round of BSP takes max(computing,
-    both transfers) and not their sum, and updates are late by one, w_{k+1} = w_k - eta G(w_{k-1}): a bound on
-    staleness is wider by one clock. Tasks 0 and 1 each pull version 0.
+    One thread pushes gradient k, waits for the answer, and hands it over; another computes task k + 1
+    meanwhile, on the answer to push k - 1. So a round of BSP takes max(computing, both transfers) and not
+    their sum, and updates are late by one, w_{k+1} = w_k - eta G(w_{k-1}): a bound on staleness is wider by
+    one clock. Tasks 0 and 1 each pull version 0. Where a policy cancels a worker's tasks, or the worker
+    crashes, it begins with two tasks again. For policies all of whose tasks pull.
 
     Args:
         transport: what is sent. Default: `plain`.
         own_steps: the worker goes on with its own step: task k + 1 is computed on the answer to push k - 1
             plus the update that gradient k alone makes, with the server's optimizer as it is then.
-
-    Returns:
-        The transport, for policies all of whose tasks pull. Where a policy cancels a worker's tasks, or the
-        worker crashes, it begins with two tasks again.
 
     Raises:
         ValueError: an argument is wrong, or `transport` is pipelined.
@@ -95,10 +91,8 @@ def resolve(transport: Transport | str | None) -> Transport:
     >>> resolve("pipelined(coded(push=qsgd(levels=4)))").push.name
     'qsgd(levels=4)'
     """
-    if transport is None:
-        return plain()
-    if isinstance(transport, Transport):
-        return transport
+    if transport is None or isinstance(transport, Transport):
+        return transport or plain()
     from dmlcore.methods.codecs import CODECS
 
     made = calls.made("transport", transport, {**TRANSPORTS, **CODECS})

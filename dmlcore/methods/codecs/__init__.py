@@ -26,8 +26,7 @@ def resolve(codec: Codec | str) -> Codec:
     registered codecs and literals may stand in it.
 
     Args:
-        codec: a codec, or a call such as `"error_feedback(affine(bits=4))"`; without arguments the bare name
-            will do.
+        codec: a codec, or a call such as `"error_feedback(affine(bits=4))"`, or the bare name.
 
     Raises:
         ValueError: it is no such call, or an argument is wrong.
@@ -38,6 +37,4 @@ def resolve(codec: Codec | str) -> Codec:
     Traceback (most recent call last):
     ValueError: bits: got 40, allowed is a whole number from 1 to 16 (32 is exact())
     """
-    if isinstance(codec, Codec):
-        return codec
-    return calls.made("codec", codec, CODECS)
+    return codec if isinstance(codec, Codec) else calls.made("codec", codec, CODECS)

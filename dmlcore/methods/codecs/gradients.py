@@ -15,8 +15,7 @@ from dmlcore.types import Codec
 def qsgd(levels: int) -> Codec:
     """QSGD: each value to one of so many levels of its tensor's norm, at random.
 
-    With a = s |v| / ||v||_2 the level is floor(a) + Bernoulli(a - floor(a)), and ||v||_2 sign(v) level / s
-    arrives.
+    With a = s |v| / ||v||_2 the level l is floor(a) + Bernoulli(a - floor(a)); ||v||_2 sign(v) l / s arrives.
 
     Guarantees: unbiased; E ||Q(v) - v||^2 <= min(n / s^2, sqrt(n) / s) ||v||^2 for n values.
 
@@ -24,8 +23,8 @@ def qsgd(levels: int) -> Codec:
         levels: s, 1 to 32767, not counting 0.
 
     Returns:
-        The codec: a sign and ceil(log2(s + 1)) bits of a value, one float (the norm) a tensor. The paper's
-        Elias codes are shorter where most levels are 0; here bytes do not depend on values.
+        The codec: a sign and ceil(log2(s + 1)) bits of a value, one float (the norm) a tensor; the paper's
+        Elias codes, whose length depends on values, are shorter where most levels are 0.
 
     Raises:
         ValueError: `levels` is out of range.
@@ -62,19 +61,16 @@ def _clip(name: str, clip: Any) -> float | None:
 def terngrad(clip: float | None = 2.5) -> Codec:
     """TernGrad: each value becomes -S, 0 or S, at random.
 
-    Values are clipped at +-clip sigma; S is the largest magnitude left, and S sign(g) Bernoulli(|g| / S)
-    arrives.
+    Values are clipped at +-clip sigma; with S the largest left, S sign(g) Bernoulli(|g| / S) arrives.
 
     Guarantees: unbiased for the clipped tensor, hence for all tensors without clipping.
 
     Args:
-        clip: in units of sigma, > 0; None does not clip. Here sigma is the root mean square, which is the
-            standard deviation where the mean is 0: by the paper's standard deviation a constant tensor, or a
-            single value, would be clipped to nothing.
+        clip: in units of sigma, > 0; None does not clip. Sigma is the root mean square: by the paper's
+            standard deviation a constant tensor, or a single value, would be clipped to nothing.
 
     Returns:
-        The codec: 2 bits of a value, one float (S) a tensor. Three levels are log2(3) = 1.58 bits at the most
-        compact; what is charged is what codes of fixed width take.
+        The codec: 2 bits of a value (log2(3) = 1.58 at the most compact), one float (S) a tensor.
 
     Raises:
         ValueError: `clip` is out of range.
@@ -104,12 +100,10 @@ def terngrad(clip: float | None = 2.5) -> Codec:
 def one_bit() -> Codec:
     """1-bit SGD: a tensor is split at 0, and each side arrives as its mean.
 
-    Guarantees: keeps the sum of the tensor, and nothing is random. It is biased, and meant to be used within
-    `error_feedback`.
+    Guarantees: keeps the sum of the tensor; nothing is random. It is biased: use it in `error_feedback`.
 
     Returns:
-        The codec: 1 bit of a value, two floats (the means) a tensor. The paper has two means for each column
-        of a matrix.
+        The codec: 1 bit of a value, two floats (the means) a tensor; the paper has them for each column.
 
     >>> one_bit().num_bytes([100, 20])
     32

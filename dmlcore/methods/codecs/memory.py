@@ -63,16 +63,14 @@ def error_feedback(codec: Codec) -> Codec:
 def difference(codec: Codec) -> Codec:
     """What is sent is the difference to the receiver's copy: copy += Q(x - copy) is what arrives.
 
-    Guarantees: what rounding took stays in the next difference, so the copy of a constant x comes as close as
-    Q's steps get fine: with the nearest rounding of `affine` each message divides the range of the difference
-    by 2^bits - 1.
+    Guarantees: what rounding took stays in the next difference, so the copy of a constant x gets ever closer:
+    nearest rounding of `affine` divides the range of the difference by 2^bits - 1 with each message.
 
     Args:
         codec: Q. Its error must be smaller than what it is given, or the copy runs away.
 
     Returns:
-        The codec, as many bytes as Q. Memory: the copy, at first the tree given to `init`, which both ends
-        know, and Q's memory.
+        The codec, as many bytes as Q. Memory: the copy, at first the tree given to `init`, and Q's memory.
 
     Raises:
         ValueError: `codec` is none.

@@ -16,17 +16,11 @@ from dmlcore.types import Codec
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["header", "codes"], meta_fields=["bits"])
 @dataclass(frozen=True)
 class Coded:
-    """A tensor on its way.
+    """A tensor on its way."""
 
-    Args:
-        header: 32-bit floats that codes are read by, (H,).
-        codes: whole numbers < 2^bits, in the shape of the tensor.
-        bits: of a code, at most 16.
-    """
-
-    header: Any
-    codes: Any
-    bits: int
+    header: Any  # 32-bit floats that codes are read by, (H,)
+    codes: Any  # whole numbers < 2^bits, in the shape of the tensor
+    bits: int  # of a code, at most 16
 
 
 def transmit(codec: Codec, key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:

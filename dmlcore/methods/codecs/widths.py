@@ -58,8 +58,8 @@ def bits_that_hide(
 def bits_for_error(tree: Any, epsilon: float, widths: Sequence[int] = WIDTHS) -> int:
     """Returns the fewest bits a value that keep a tree's rounding error small.
 
-    The smallest k of `widths` with ||Q(x) - x|| <= epsilon ||x||, the norm over all arrays of the tree; the
-    largest where none keeps to it. Q is `of_width(k)` with nearest rounding.
+    The smallest k of `widths` with ||Q(x) - x|| <= epsilon ||x||, the norm over all arrays of the tree, or
+    the largest of all. Q is `of_width(k)` with nearest rounding.
 
     Args:
         tree: what is sent, a pytree of floating arrays.

@@ -19,8 +19,6 @@ __all__ += ["dynamic_batching", "equal", "equal_finish_time", "lb_bsp", "speed_p
 
 def resolve(load: Load | str | None) -> Load:
     """Returns a load rule from an object, a registered name or None (`equal`)."""
-    if load is None:
-        return equal()
-    if isinstance(load, Load):
-        return load
+    if load is None or isinstance(load, Load):
+        return load or equal()
     return checks.choice("load", load, LOADS)()

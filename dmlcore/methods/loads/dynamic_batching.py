@@ -12,9 +12,8 @@ def dynamic_batching(
 ) -> Load:
     """Sizes that are scaled by how far each worker's iteration time is off the mean: b <- b mean(t) / t.
 
-    t is a worker's moving average of seconds per sample times its size now. As long as no size would change
-    by more than the dead band, all stay, since every new size may cost a compilation. The sizes are scaled to
-    sum to B, within bounds.
+    t is a worker's moving average of seconds per sample times its size now. While no size would change by
+    more than the dead band, all stay, as a new size may cost a compilation. Sizes are scaled to sum to B.
 
     Guarantees: the newest sizes of the workers present sum to B and keep within bounds. Without jitter the
     times of workers within bounds converge until |mean(t) / t - 1| <= dead_band.

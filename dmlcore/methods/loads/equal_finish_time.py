@@ -29,19 +29,17 @@ def equal_finish_time(
     """Sizes by measured speeds such that all workers finish at one time T, as far as their memory allows.
 
     T solves sum_i clip(v_i (T - o_i), least, cap_i) = B: v_i is the moving average of a worker's samples per
-    second of computing, o_i the time in which it computes none, B the total batch. Shares are rounded to
-    whole samples by largest remainder. They are equal until every worker has pushed once, and are computed
-    again whenever all have pushed since; tasks in flight keep their size.
+    second of computing, o_i the time in which it computes none, B the total batch. Shares are rounded by
+    largest remainder. They are equal until every worker has pushed once, and are computed again whenever all
+    have pushed since; tasks in flight keep their size.
 
     Guarantees: the newest sizes of the workers present sum to B and keep within bounds. Without jitter, and
     with B large against rounding, the spread of finish times falls below 5% of a round within 10 rounds of a
-    change of speed by up to 8x. An overhead that is not given leads to the same sizes, some rounds
-    later, since it lowers the measured speed.
+    change of speed by up to 8x; where an overhead is not given, which lowers the measured speed, some later.
 
     Args:
-        caps: most samples that a worker's memory holds: None, one number, one for each worker, or a
-            function (worker, round) -> samples of memory that fluctuates; rounds count the times that the
-            batch was shared out, from 0.
+        caps: most samples that a worker's memory holds: None, one number, one for each worker, or a function
+            (worker, round) -> samples; rounds count the times that the batch was shared out, from 0.
         overhead: fixed seconds of a task measured with its computing, a number or one for each worker.
         transfer: seconds of a round that are not, such as those of pull and push; likewise.
         alpha: weight of the newest speed in its moving average, above 0 and at most 1.

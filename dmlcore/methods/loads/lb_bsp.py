@@ -14,8 +14,7 @@ def lb_bsp(caps: Caps = None, *, least: int = 1, step: int | None = None, window
     what moves is what would let them finish together at the speeds they showed, rounded down.
 
     Guarantees: the newest sizes of the workers present sum to B and keep within bounds. Without jitter, and
-    while speeds stay, the longest task never gets longer and the shortest never shorter, from one window to
-    the next.
+    while speeds stay, the longest task never gets longer, nor the shortest shorter, by the next window.
 
     Args:
         caps, least, window: as for `equal_finish_time`.

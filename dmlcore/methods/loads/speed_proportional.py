@@ -14,8 +14,7 @@ def speed_proportional(
 
     b_i = clip(round(B P_i / sum P), least, cap_i) with P_i samples per second of computing, and sum b_i = B:
     what bounds take from one worker goes to the others in proportion, and what rounding leaves to the largest
-    remainders. Shares are equal during the warm-up, over which P_i is a plain mean; from then on it is a
-    moving average over windows.
+    remainders. During the warm-up shares are equal and P_i is a plain mean, from then on a moving average.
 
     Guarantees: the newest sizes of the workers present sum to B and keep within bounds. Without overheads it
     is `equal_finish_time` with the same bounds.

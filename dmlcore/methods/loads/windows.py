@@ -1,7 +1,5 @@
 """Load rules that measure: they observe a window, then distribute the batch again."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -69,17 +67,14 @@ class Shares:
             self.averages[worker] = value if before is None else before + alpha * (value - before)
 
     def average_speeds(self, alpha: float, overheads: Sequence[float]) -> list[float] | None:
-        """Returns the moving averages of samples per second, without the overhead of each task.
-
-        A worker of which nothing was measured gets the lowest.
-        """
+        """Returns the moving averages of samples per second, overheads apart; the lowest where unmeasured."""
         seen = self.window
         computing = {w: seconds - seen.tasks[w] * overheads[w] for w, seconds in seen.seconds.items()}
         self.average(alpha, {w: seen.samples[w] / seconds for w, seconds in computing.items() if seconds > 0})
         lowest = min(self.averages.values(), default=None)
         return None if lowest is None else [self.averages.get(w, lowest) for w in range(len(self.sizes))]
 
-    def distribute(self) -> Shares:
+    def distribute(self) -> "Shares":
         """Sets the sizes by the weights known now, and begins another window."""
         workers, weights = sorted(self.present), self.weights
         if workers:
@@ -98,18 +93,17 @@ class Shares:
 
 
 def measuring(
-    weigh: Callable[[Shares], Sequence[float] | None],
+    weigh: Callable[[Shares], Sequence[float] | None],  # -> weights of all workers; None: as before
     least: int,
     caps: Caps,
     tasks: int = 1,
-    delays: Callable[[int], Sequence[float]] | None = None,
+    delays: Callable[[int], Sequence[float]] | None = None,  # number of workers -> `Shares.delays`
 ) -> Load:
     """Returns the load rule of a way to weigh workers.
 
     A window ends when every worker present has pushed `tasks` times, or after twice as many pushes as that
-    takes, since a worker whose work is always cancelled never pushes. Then `weigh` returns the weights of all
-    workers (None: as before), and the whole batch is distributed again over the workers present; also when a
-    worker leaves or joins. `delays`: number of workers -> seconds in which each computes no samples.
+    takes, since a worker whose work is always cancelled never pushes. Then the whole batch is distributed
+    again over the workers present; also when a worker leaves or joins.
     """
     for cap in caps if isinstance(caps, tuple) else [caps]:
         if isinstance(cap, int):

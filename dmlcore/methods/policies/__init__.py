@@ -1,7 +1,6 @@
 """Policies: the server's rule when a push arrives. Lower-case factories return them.
 
-Each factory has a module of its own name. Importing this package leaves the factory, not the module, under
-that name: all modules are loaded here, and Python sets the attribute only when it loads a module.
+Each has a module of its own name; the factory stays under that name, as all modules are loaded here.
 """
 
 from collections.abc import Callable
@@ -44,6 +43,7 @@ ALL_POLICIES: dict[str, Callable[[], Policy]] = {
     "pflug": lambda: pflug(3, burn_in=5, threshold=2),
     "adasync": lambda: adasync(1, batch_async=True),
     "adaptive_load": lambda: adaptive_load(0.1, [32]),
+    "dbw": lambda: dbw(0.1),
     "adaptive_sync": lambda: adaptive_sync(4, behind=4),
     "a2s": lambda: a2s(epoch=2),
     "sync_switch": lambda: sync_switch(10),

@@ -21,14 +21,12 @@ class Rounds:
     num_workers: int  # of the cluster
     k: int  # gradients to wait for, from the next round on
     batch_size: int | None = None  # samples of the tasks that begin from then on; None asks the load rule
-    needed: int = field(init=False)  # gradients that this round waits for
-    size: int | None = field(init=False)  # samples of the tasks that begin in this round
     arrived: list[Push] = field(default_factory=list)  # pushes since the last update
     version: int = 0  # updates made
 
     def __post_init__(self) -> None:
         self.present = set(range(self.num_workers))
-        self.needed, self.size = self.k, self.batch_size
+        self.needed, self.size = self.k, self.batch_size  # of this round
 
 
 def wait_for_k(

@@ -25,9 +25,9 @@ def a2s(epoch: int, *, patience: int = 5) -> Policy:
 
     Whenever every worker has finished an epoch since the last time, they are compared. If the fastest is
     s > 1 epochs ahead of the slowest, the s fastest of the K workers - at most K - 1 - are a group: each
-    waits with its next push until all of them have pushed, or until one pushes after more than `patience`
-    pushes of any worker since the first. Then the mean of their gradients is an update, in shares of how many
-    pushes each has made, and the group is dissolved. All other pushes are updates of their own.
+    waits with its next push until all have pushed, or until one pushes after more than `patience` pushes of
+    any worker since the first. Then the mean of their gradients, in shares of how many pushes each has made,
+    is an update, and the group is dissolved. All other pushes are updates of their own.
 
     Guarantees: every wait ends; as long as no worker is two epochs ahead it is `asp()`.
 

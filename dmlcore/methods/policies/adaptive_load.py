@@ -71,9 +71,8 @@ def adaptive_load(
     there the product of two successive gradients estimates G. G and V follow. The length mu(k, b) of a round
     is `theory.mean_round` of a law fitted to the response times in the first rounds, which wait for all
     workers. Where G is in proportion to the excess loss E, the gain over mu(k, b) is largest where
-    (E - phi(k, b)) / mu(k, b) is: the rule of the oracle `theory.greedy_schedule`. After the first
-    observation k b changes by a factor of 2 at most, or to the next value in the grid, so that a noisy
-    observation costs little.
+    (E - phi(k, b)) / mu(k, b) is: the rule of the oracle `theory.greedy_schedule`. A noisy observation costs
+    little: after the first, k b changes by a factor of 2 at most, or to the next value in the grid.
 
     Guarantees: staleness 0.
 
@@ -151,13 +150,6 @@ def largest_gain(eta: float, sizes: list[int] | None, law: str, explore: int, ob
         state.k, state.batch_size = int(row) + 1, None if sizes is None else sizes[column]
         return state
 
-    return wait_for_k(
-        init,
-        any_worker=False,
-        cancels=True,
-        begin=begin,
-        on_observation=on_observation,
-        observe_every=observe_every,
-        batch_size=largest,
-        sizes=tuple(sizes or ()),
-    )
+    watch: dict[str, Any] = {"on_observation": on_observation, "observe_every": observe_every}
+    size: dict[str, Any] = {"batch_size": largest, "sizes": tuple(sizes or ())}
+    return wait_for_k(init, any_worker=False, cancels=True, begin=begin, **watch, **size)

@@ -93,9 +93,9 @@ def adaptive_sync(
       pushes of any kind have arrived since the group's first. Then its weighted mean is an update, with
       shares in proportion to b_i / (1 + tau_i).
 
-    The push that opens the barrier and the group make one update, since no worker reads in between. A lagging
-    push that closes the gap does not open it, as no worker is normal yet: the next push is normal, and opens
-    it. Where a worker that leaves closes the gap, the barrier opens at once.
+    The push that opens the barrier and the group make one update, as no worker reads in between. A lagging
+    push that closes the gap leaves the barrier to the next, normal one. Where a worker that leaves closes the
+    gap, the barrier opens at once.
 
     Guarantees: every wait ends. `adaptive_sync(math.inf)` is `asp()`; with `threshold=-1`,
     `behind=math.inf` and `patience=math.inf` all are fast, and it is `bsp()`.
@@ -105,10 +105,8 @@ def adaptive_sync(
         behind: versions by which a straggler is late, >= 0. Default: 2 per worker.
         slow: factor of the median time beyond which a worker is a straggler, >= 0.
         patience: pushes for which a group waits, >= 1. Default: 1 per worker.
-        damping: weight of a straggler's gradient: "inverse", 1 / (1 + tau); "reciprocal", 1 / max(tau, 1); or
-            "none", 1.
-        shares: of gradients in a group: "inverse", b / (1 + tau); "uniform"; or "pushes", how many the worker
-            has made.
+        damping: weight of a straggler's gradient, as for `asp`.
+        shares: of gradients in a group: "inverse", b / (1 + tau); "uniform"; or "pushes" made by the worker.
         gap: what is compared with `threshold`: "versions" of copies, or "clocks" that workers have finished.
 
     Raises:

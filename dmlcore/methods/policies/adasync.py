@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from dmlcore import checks
 from dmlcore.calls import named
@@ -61,10 +62,5 @@ def adasync(k: int = 1, *, batch_async: bool = False, observe_every: int = 10) -
         state.k = round(min(max(wanted, 1), p))
         return state
 
-    return wait_for_k(
-        init,
-        any_worker=batch_async,
-        cancels=not batch_async,
-        on_observation=on_observation,
-        observe_every=observe_every,
-    )
+    watch: dict[str, Any] = {"on_observation": on_observation, "observe_every": observe_every}
+    return wait_for_k(init, any_worker=batch_async, cancels=not batch_async, **watch)

@@ -22,9 +22,8 @@ class CoupledGate(Gate):
 def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "none") -> Policy:
     """Asynchronous parallel: every push is an update, and no worker waits.
 
-    A push of b samples that is tau updates old has the weight `weight` * scaling * damping. With
-    `damping="inverse"` it is delay-adaptive asynchronous SGD, with `scaling="samples"` DBS-SGD where batches
-    follow speeds.
+    A push of b samples, tau updates old, has the weight `weight` * scaling * damping: `damping="inverse"` is
+    delay-adaptive asynchronous SGD, `scaling="samples"` DBS-SGD where batches follow speeds.
 
     Guarantees: with P workers the mean staleness over gradients tends to P - 1, whatever their speeds. With
     one worker it is plain SGD. `k_async(1)` is the same policy as `asp()`.
@@ -32,8 +31,7 @@ def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "no
     Args:
         weight: of one push in the update. Default 1: a gradient of one worker is a whole step, as is usual
             for asynchronous SGD; None: 1 / number of workers, as in `ssp`.
-        scaling: "none", however many samples it has; or "samples", b / mean(b), the mean over the last push
-            of each worker that is present.
+        scaling: "none"; or "samples", b / mean(b), the mean over the last push of each worker present.
         damping: "none"; "inverse", 1 / (1 + tau); or "reciprocal", 1 / max(tau, 1).
 
     Raises:

@@ -11,10 +11,9 @@ def dbw(
 ) -> Policy:
     """Dynamic backup workers: K-sync with the k of the largest expected gain a second, as measured.
 
-    It is `adaptive_load` with the batch size of the load rule. The original estimates V by the
-    spread of the workers' gradients, and every mu(k) by the times at which gradients arrived, late ones
-    included; here late work is cancelled, mu(k) is that of a law fitted to the first rounds, and V is
-    estimated as in `adaptive_load`.
+    It is `adaptive_load` with the batch size of the load rule. The original estimates V by the spread of the
+    workers' gradients, and every mu(k) by the times at which gradients arrived, late ones included; here late
+    work is cancelled, mu(k) is that of a law fitted to the first rounds, and V is as in `adaptive_load`.
 
     Guarantees: staleness 0.
 

@@ -10,8 +10,7 @@ from dmlcore.types import Decision, Policy, Push
 def essp(staleness: int | float, *, weight: float | None = None) -> Policy:
     """Eager SSP: the window of `ssp`, but every task starts from the newest version.
 
-    Guarantees: those of `ssp`. `essp(0)` is `bsp()`; with `math.inf` it is
-    `asp(weight=1 / num_workers)`.
+    Guarantees: those of `ssp`. `essp(0)` is `bsp()`; with `math.inf` it is `asp(weight=1 / num_workers)`.
 
     Args:
         staleness: the paper's s, the largest lead in clocks, a whole number >= 0 or `math.inf`.

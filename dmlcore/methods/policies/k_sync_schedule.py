@@ -40,8 +40,7 @@ def k_sync_schedule(phases: Iterable[Any] | Schedule) -> Policy:
     """K-sync whose k and batch size follow a schedule over time; a round keeps those of its start.
 
     Guarantees: staleness 0. With one phase and no batch size it is `k_sync(k)`, with k the number of workers
-    `bsp()`. A schedule of `dmlcore.theory`, which needs constants of the problem that are known only
-    afterwards, makes it an oracle.
+    `bsp()`. A schedule of `dmlcore.theory`, whose constants are known only afterwards, makes it an oracle.
 
     Args:
         phases: (start in seconds, k), or for all (start, k, batch size), in the order of their starts, the
@@ -61,8 +60,7 @@ def k_sync_schedule(phases: Iterable[Any] | Schedule) -> Policy:
     sizes = tuple(sorted({row[2] for row in rows if len(row) == 3}))
 
     def at(time: float) -> tuple[int, int | None]:
-        _, k, size = (*rows[bisect_right(starts, time) - 1], None)[:3]
-        return k, size
+        return (*rows[bisect_right(starts, time) - 1], None)[1:3]
 
     def init(num_workers: int) -> Rounds:
         for row in rows:

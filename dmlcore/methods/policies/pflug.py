@@ -48,8 +48,7 @@ def pflug(
         most: largest k. Default: the number of workers.
         threshold: of the count, >= 0.
         burn_in: updates, >= 0.
-        observe_every: most updates between two observations. Every product counts; only the change of k is
-            later.
+        observe_every: most updates between two observations; every product counts.
 
     Raises:
         ValueError: a number is out of range; from `init`: a k exceeds the number of workers.

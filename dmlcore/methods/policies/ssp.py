@@ -18,9 +18,9 @@ def ssp(staleness: int | float, *, weight: float | None = None) -> Policy:
     slowest worker is too far behind. A push is applied when it arrives; the push of a worker that must wait
     is applied together with the next push after which a worker starts. No worker reads in between, so for an
     optimizer that is linear in the gradient, such as plain SGD, this is the same up to rounding; with
-    momentum or Adam one merged step differs from several. Hence `updates=` counts different amounts of work
-    at different `staleness`: compare by `seconds=` or `samples=`. With `staleness=math.inf` no worker waits
-    or pulls; `essp(math.inf)` is the variant that becomes ASP.
+    momentum or Adam one merged step differs from several. So `updates=` counts different work at different
+    `staleness`: compare by `seconds=` or `samples=`. With `staleness=math.inf` no worker waits or pulls;
+    `essp(math.inf)` becomes ASP.
 
     Args:
         staleness: the paper's s, the largest lead in clocks, a whole number >= 0 or `math.inf`.
