@@ -65,13 +65,12 @@ class Gate:
         return NOTHING
 
     def proceed(self, push: Push, keeps_copy: bool = False) -> Decision:
-        """Applies a push and all held ones; its worker and the workers that waited for it start.
-
-        A worker that keeps its copy has started by itself, on its own update with the weight it was told.
-        """
+        """Applies a push and held ones; its worker, unless it went on by itself, and waiting ones start."""
         worker = push.worker
-        weight = self.copies[worker][1] if keeps_copy else self.share
-        start = [] if keeps_copy else [new(Start, (worker, None, None))]
+        if keeps_copy:
+            start, weight = [], self.copies[worker][1]  # as it was told, and has added its own update with
+        else:
+            start, weight = [new(Start, (worker, None, None))], self.share
         if not (self.waiting or self.held):
             return new(Decision, ([(worker, push.clock, weight)], (), (), start))
         apply = self._take_held(push)

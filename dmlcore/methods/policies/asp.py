@@ -44,11 +44,11 @@ def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "no
     Ji et al. 2019, "Performance-aware dynamic batch size SGD" (couplings reconstructed).
     """
 
-    def on_push(gate: Gate, push: Push, factor: float = 1.0) -> tuple[Gate, Decision]:
+    def on_push(gate: Gate, push: Push) -> tuple[Gate, Decision]:
         worker = push.worker
         gate.finished[worker] += 1
         start = [new(Start, (worker, None, None))]
-        return gate, new(Decision, ([(worker, push.clock, gate.share * factor)], (), (), start))
+        return gate, new(Decision, ([(worker, push.clock, gate.share)], (), (), start))
 
     if scaling == damping == "none":
         return gated(on_push, math.inf, weight)
@@ -59,7 +59,8 @@ def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "no
         if scaling == "samples":
             factor *= push.samples * len(gate.samples) / sum(gate.samples.values())
         gate.version += 1
-        return on_push(gate, push, factor)
+        _, made = on_push(gate, push)
+        return gate, made._replace(apply=[(w, clock, share * factor) for w, clock, share in made.apply])
 
     def on_leave(gate: CoupledGate, worker: int, time: float) -> tuple[Gate, Decision]:
         gate.samples.pop(worker, None)
