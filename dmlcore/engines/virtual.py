@@ -49,7 +49,8 @@ class VirtualClock:
         self.event: Any = None  # that is being handled
         self.sending: list[PushEvent | None] = [None] * workers  # the next push of each worker
         self.computing: list[Computing | None] = [None] * workers
-        self.frozen: list[list[tuple[float, float]]] = [[] for _ in range(workers)]  # from when until when
+        # Of each worker, from when until when; only where something can fail.
+        self.frozen: list[list[tuple[float, float]]] = [[] for _ in range(workers if self.faults else 0)]
         self.away = [0] * workers  # for how many reasons
         self.log: list[dict[str, Any]] = []
         self.checkpoint = (0, 0)  # updates, and length of the journal then
