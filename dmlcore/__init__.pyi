@@ -32,6 +32,6 @@ from dmlcore.trace.calibration import calibrate as calibrate
 from dmlcore.trace.following import follow as follow
 from dmlcore.types import Method as Method, Policy as Policy
 from dmlcore.view import explorer as explorer, plot as plot
-from dmlcore.view.explorer import explore as explore
+from dmlcore.view.explorer import Explorer as Explorer, explore as explore
 
 __version__: str

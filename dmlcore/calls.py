@@ -16,7 +16,10 @@ T = TypeVar("T")
 
 
 def _bound(make: Callable[..., Any], checked: Mapping[str, Check], args: Any, kwargs: Any) -> Any:
-    bound = inspect.signature(make).bind(*args, **kwargs)
+    try:
+        bound = inspect.signature(make).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{make.__name__}(): {error}") from None
     bound.apply_defaults()
     for name, check in checked.items():
         bound.arguments[name] = check(name, bound.arguments[name])

@@ -38,6 +38,17 @@ def test_a_recorded_run_replays_to_its_parameters(policy):
     assert same_bits(run.params, replay_reference(run.trace, problem, optax.sgd(0.1)))
 
 
+def test_a_policy_may_list_pushes_in_any_order():
+    policy = dml.k_async(3)
+
+    def on_push(state, push):
+        state, decision = policy.on_push(state, push)
+        return state, decision._replace(apply=decision.apply[::-1])
+
+    problem, run = train(policy._replace(on_push=on_push), updates=100)
+    check_replay(run, problem, optax.sgd(0.1))
+
+
 @pytest.mark.parametrize("policy", RECORDED, ids=str)
 def test_a_recorded_run_replays_in_float64(policy):
     with jax.enable_x64(True):

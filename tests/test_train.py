@@ -218,6 +218,7 @@ WRONG = {
     "seeds - no list": lambda p: compared(p, seeds=5),
     "seeds - none": lambda p: compared(p, seeds=[]),
     "engine": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, engine="simulat"),
+    "fuse": lambda p: dml.replay(LINE, p, optax.sgd(0.1), fuse="no"),
     "engine - a type": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, engine=dict),
     "load": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, load="equl"),
     "transport": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, transport=3),

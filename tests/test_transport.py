@@ -256,7 +256,17 @@ WRONG = {
     "drops": (
         dml.k_batch_sync(2),
         {"transport": coded("error_feedback(one_bit())")},
-        "transport: got 'coded.*one without a memory, under k_batch_sync.*in no update",
+        "transport: got 'coded.*one without a memory.*, under k_batch_sync.*in no update",
+    ),
+    "drops on a real clock": (
+        dml.k_batch_sync(2),
+        {"transport": coded("error_feedback(one_bit())"), "engine": "threads"},
+        "transport: got 'coded.*under k_batch_sync.*, which has dropped or cancelled a task",
+    ),
+    "a codec": (
+        dml.bsp(),
+        {"transport": dml.codecs.affine(8)},
+        "a Transport, or a call of.*codecs go in coded",
     ),
     "own steps on a real clock": (
         dml.bsp(),
@@ -272,7 +282,7 @@ WRONG = {
     "no transport": (
         dml.bsp(),
         {"transport": "affine(bits=8)"},
-        "transport: got .*allowed is a call of plain, coded, pipelined$",
+        "transport: got .*allowed is a Transport, or a call of plain, coded, pipelined as text",
     ),
     "no call": (
         dml.bsp(),
@@ -291,7 +301,7 @@ def test_wrong_uses(name):
 
 def test_a_memory_does_not_survive_a_crash():
     rough = CLUSTER.with_faults(Crash(worker=0, time=0.1, seconds=0.1))
-    with pytest.raises(ValueError, match=r"transport: got .*codecs have no memory, where a"):
+    with pytest.raises(ValueError, match=r"transport: got .*one without a memory .*, where a"):
         dml.train(PROBLEM, rough, dml.bsp(), optax.sgd(0.1), updates=3, transport=TRANSPORTS["feedback"])
 
 
@@ -343,7 +353,7 @@ def test_wrong_arguments():
         (lambda: pipelined(pipelined()), "transport: got 'pipelined.*one that is not pipelined"),
         (lambda: pipelined(own_steps="yes"), "own_steps: got 'yes', allowed is True or False"),
         (lambda: coded(push=3), "codec: got 3"),
-        (lambda: resolve(["plain"]), "transport: got .'plain'., allowed is a call of"),
+        (lambda: resolve(["plain"]), "transport: got .'plain'., allowed is a Transport, or a call of"),
         (lambda: resolve("affine({[]: 1})"), "arguments are literals"),
         (lambda: dml.calibrate(waiting), "trace: got 'pipelined.*one without a pipeline"),
         (lambda: resolve("coded("), "transport: got 'coded"),

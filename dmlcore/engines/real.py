@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+from dmlcore import checks
 from dmlcore.cluster.faults import Incident, ServerCrash, incidents
 from dmlcore.engines.job import Job, Recording
 from dmlcore.engines.observing import Observer
 from dmlcore.engines.server import Answer, Order
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
 from dmlcore.training.checkpoints import Checkpoints, journal_arrays, journal_entries
+from dmlcore.training.coding import WITHOUT_MEMORY, coding_by, remembers
 from dmlcore.training.step import compensate
 from dmlcore.training.stepper import State, Stepper, widths
 from dmlcore.training.turns import Turn, Turns
@@ -80,6 +82,8 @@ class Serving:
         # What each attempt is computed on, where delays are compensated.
         self._views: dict[int, Any] = {}
         self._compensation = spec.compensation
+        coding = coding_by(spec.transport)
+        self._remembers = coding is not None and remembers(coding)
         self._observer = Observer(self._stepper)
         self._turns = self._new_turns()
         self._saved = 0  # updates, at the last checkpoint
@@ -222,6 +226,7 @@ class Serving:
     def _carry_out(self, answer: Answer) -> None:
         server, (apply, cancel, start) = self.server, answer
         if apply:
+            apply = sorted(apply)  # as replay sums them: another order is rounded otherwise
             weights = self._counted(apply)
             parts = [
                 self._weighed(weight, *self._gradients.pop((w, c))[:2])
@@ -231,7 +236,12 @@ class Serving:
             self._state = self._stepper.step(total, self._state)
             if server.policy.on_observation is not None:
                 self._observer.update(total, len(parts), server.last_samples)
-        if len(self._gradients) > len(server.pending):  # the policy dropped some
+        dropped = len(self._gradients) > len(server.pending)
+        if self._remembers and (dropped or server.has_cut):
+            policy = server.policy.name
+            allowed = f"{WITHOUT_MEMORY}, under {policy}, which has dropped or cancelled a task"
+            checks.fail("transport", self._spec.transport.name, allowed)
+        if dropped:
             self._gradients = {key: self._gradients[key] for key in server.pending}
         for worker in cancel:
             self._post(worker, Idle())

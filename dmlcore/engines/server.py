@@ -58,6 +58,12 @@ class Order(NamedTuple):
 # none where it is empty; workers that throw their tasks away; tasks that begin.
 Answer = tuple[Sequence[tuple[int, int, float]], Sequence[int], Sequence[Order]]
 NOTHING: Answer = ((), (), ())
+# Attributes of a server: in a dictionary they take longer to look up, at every push.
+SERVER_SLOTS = """
+    spec policy load state load_state present flight num_updates samples over journal ignored pending record
+    _plan _serial _hooks _most _depth _done _free _clock _cut_rows _redone _landed _update_rows _looked _look
+    _last_row _sizes
+"""
 
 
 class Server:
@@ -73,11 +79,7 @@ class Server:
         keeps_journal: whether the server may have to be restored.
     """
 
-    __slots__ = tuple(  # a dictionary takes longer, on the path of every push
-        "spec policy load state load_state present flight num_updates samples over journal "
-        "ignored pending record _plan _serial _hooks _most _depth _done _free _clock _cut_rows "
-        "_redone _landed _update_rows _looked _look _last_row _sizes".split()
-    )
+    __slots__ = tuple(SERVER_SLOTS.split())
 
     def __init__(
         self,
@@ -260,6 +262,11 @@ class Server:
             else:
                 getattr(self, kind)(*happened)
         return self
+
+    @property
+    def has_cut(self) -> bool:
+        """Whether some task never arrived, and was not begun again."""
+        return bool(self._cut_rows)
 
     @property
     def last_update(self) -> float:

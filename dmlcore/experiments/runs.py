@@ -24,7 +24,7 @@ from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.trace.accounts import accounts
 from dmlcore.training.checkpoints import Checkpoints
-from dmlcore.training.coding import coding_by, remembers
+from dmlcore.training.coding import WITHOUT_MEMORY, coding_by, remembers
 from dmlcore.training.contribution import factor
 from dmlcore.training.replay import Replay
 from dmlcore.training.segments import TrainingWatch
@@ -153,7 +153,7 @@ def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **opti
     spec.policy.init(spec.cluster.num_workers)  # which raises where the policy is not for so many
     coding = coding_by(spec.transport)
     if coding and remembers(coding) and spec.faults.forget:
-        allowed = "one whose codecs have no memory, where a worker or the server crashes: it loses its memory"
+        allowed = f"{WITHOUT_MEMORY}, where a worker or the server crashes: it loses its memory"
         checks.fail("transport", spec.transport.name, allowed)
     if problem.additive:
         size = spec.batch_size if spec.policy.batch_size is None else spec.policy.batch_size
@@ -188,7 +188,7 @@ def run(
             "optimizer's state at the time of an update",
         )
     if checkpoint is not None and coding and remembers(coding):
-        allowed = "one without a memory, for a run on a real clock that can be resumed"
+        allowed = f"{WITHOUT_MEMORY}, for a run on a real clock that can be resumed"
         checks.fail("transport", spec.transport.name, allowed)
     folder = None if checkpoint is None else os.path.abspath(checkpoint)
     trace, params = engine.record(Job(spec, problem, optimizer, engine.time_scale, folder))
@@ -281,7 +281,7 @@ def replay_lanes(
     Raises:
         ValueError: an argument is wrong, or a trace is of another problem.
     """
-    driver = functools.partial(Replay, fuse=fuse)
+    driver = functools.partial(Replay, fuse=checks.boolean("fuse", fuse))
     return _runs(traces, _trained(traces, problem, optimizers, until, eval_every, driver))
 
 

@@ -95,9 +95,13 @@ def resolve(transport: Transport | str | None) -> Transport:
         return transport or plain()
     from dmlcore.methods.codecs import CODECS
 
-    made = calls.made("transport", transport, {**TRANSPORTS, **CODECS})
+    text = isinstance(transport, str)
+    made = calls.made("transport", transport, {**TRANSPORTS, **CODECS}) if text else transport
     if not isinstance(made, Transport):
-        checks.fail("transport", transport, f"a call of {', '.join(TRANSPORTS)}")
+        calling = ", ".join(TRANSPORTS)
+        checks.fail(
+            "transport", transport, f"a Transport, or a call of {calling} as text; codecs go in coded"
+        )
     return made
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dmlcore import files
+from dmlcore import checks, files
 from dmlcore.trace import Trace, metrics
 
 SERVER = 1  # process ids: the server, then the workers; 0 is special to Perfetto
@@ -53,6 +53,7 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> Path:
     ...     write(dml.simulate(dml.asp(), dml.Cluster.uniform(2), updates=9), f"{folder}/run.json").name
     'run.json'
     """
+    checks.check_kind("trace", trace, Trace)
     path = Path(path)
     files.write(path, json.dumps(to_perfetto(trace), allow_nan=False))
     return path

@@ -36,6 +36,10 @@ class Memory(NamedTuple):
     own: Any  # the step that each worker made on its own since, like the parameters, (W + 1, ...)
 
 
+# What messages ask for, where something may be lost between two tasks of a worker.
+WITHOUT_MEMORY = "one without a memory (error_feedback, difference and own_steps have one)"
+
+
 def coding_of(trace: Trace) -> Coding | None:
     """Returns what a trace's transport does to values; None: nothing.
 
@@ -71,7 +75,7 @@ def _check_complete(trace: Trace) -> None:
     if (gone | back).any():
         first = tasks[gone | back].iloc[0]
         when = "no update" if first["update"] < 0 else "an earlier update"
-        allowed = f"one without a memory, under {trace.metadata['policy']}: the push of worker "
+        allowed = f"{WITHOUT_MEMORY}, under {trace.metadata['policy']}: the push of worker "
         allowed += f"{first['worker']:g}, clock {first['clock']:g}, is in {when}"
         checks.fail("transport", trace.metadata["transport"], allowed)
 
