@@ -60,13 +60,14 @@ class Decision(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What a server has seen of its training since it last looked, or was restarted.
+    """What a server has seen of its training since it last looked; lists have an entry for each update since,
+    but those on a real clock that came before the server was restarted.
 
     Args:
         update: updates made so far.
         time: seconds since the start of the run.
         loss: the problem's, of the newest parameters.
-        tasks: gradients in each update since; likewise the others.
+        tasks: gradients in each update.
         samples: samples in each update.
         squared_norms: |g|^2 of each update's weighted sum g of gradients.
         products: g . g' with the sum g' of the update before; 0 for the first of the run.
@@ -107,11 +108,12 @@ class Policy(NamedTuple):
         init: number of workers -> state. Raises ValueError where the policy cannot run on so many.
         on_push: state, push -> state, decision.
         max_lead: the most clocks by which a worker may lead the slowest, where the policy bounds it.
-        on_leave: state, worker, time -> state, decision, when a worker is gone, and its task in flight lost.
-            None: the policy runs only where no worker leaves.
+        on_leave: state, worker, time -> state, decision, when a worker is gone: its task in flight is lost,
+            what it has pushed stays. None: the policy runs only where no worker leaves.
         on_join: state, worker, time -> state, decision, when it is back, without a copy.
         on_observation: state, observation -> state, for a policy that watches losses or gradients: at the
-            start, after updates 1, 2, 4, 8, ..., then after every `observe_every`-th, and their decisions.
+            start, after updates 1, 2, 4, 8, ..., and then after every `observe_every`-th, once all is decided
+            that follows from them.
         observe_every: most updates between two observations.
         batch_size: samples of every worker's first task, for a policy that sizes all tasks: no load rule is
             asked or told. None asks the load rule.
@@ -149,7 +151,8 @@ class Load(NamedTuple):
 
     Args:
         name: the call that makes this rule.
-        init: number of workers, total batch of all workers -> state, or ValueError where that cannot be.
+        init: number of workers, total batch of all workers -> state. Raises ValueError where the rule cannot
+            share out so much over so many.
         size: state, worker -> samples; asked when a task starts.
         observe: state, push -> state, before the policy decides about it; None where sizes never change.
         on_leave: state, worker -> state, when a worker is gone, before the policy decides; None: not told.

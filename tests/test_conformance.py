@@ -18,8 +18,6 @@ from dmlcore.types import Decision, Policy, Start
 BYTES = 9_640  # of the digits' parameters
 K_SYNC = ("k_sync", "k_sync_schedule", "pflug", "adaptive_load", "dbw")
 LOCK_STEP = ("bsp", "k_batch_sync", *K_SYNC)
-# Policies that leave some workers idle for good, on purpose: a policy may, but none of ours does.
-LEAVES_IDLE: tuple[str, ...] = ()
 
 
 @pytest.fixture
@@ -181,8 +179,6 @@ def test_a_policy_may_leave_workers_idle(cluster):
 def test_no_worker_of_ours_idles_for_good(trace, request, name):
     """Not asked of every policy: a worker is started again when it is done or when an update is made, and at
     the end it works, or has to wait."""
-    if name in LEAVES_IDLE:
-        pytest.skip("it leaves workers idle on purpose")
     _, _, cluster = request.node.callspec.params["trace"]
     draws = Draws(CLUSTERS[cluster], seed=3)
     made, end = set(trace.updates["time"]), trace.end_time

@@ -219,6 +219,9 @@ WRONG = {
     "seeds - none": lambda p: compared(p, seeds=[]),
     "engine": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, engine="simulat"),
     "fuse": lambda p: dml.replay(LINE, p, optax.sgd(0.1), fuse="no"),
+    "batch_size - beyond a trace": lambda p: dml.simulate(
+        dml.bsp(), EXPONENTIAL, updates=1, batch_size=2**31
+    ),
     "engine - a type": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, engine=dict),
     "load": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, load="equl"),
     "transport": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, transport=3),

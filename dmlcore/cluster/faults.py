@@ -163,6 +163,9 @@ def random_faults(
         max_clock: pushes of clocks below are lost or doubled.
         mean_seconds: mean length of an outage. Default: a tenth of the run.
 
+    Returns:
+        Faults for `Cluster.with_faults`.
+
     >>> random_faults(4, 10.0, seed=0) == random_faults(4, 10.0, seed=0)
     True
     """

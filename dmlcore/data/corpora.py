@@ -1,7 +1,5 @@
 """Text as bags of words: documents, their words, and the reader of the UCI format."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

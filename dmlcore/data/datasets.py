@@ -4,8 +4,6 @@ Those of files raise ValueError where one is damaged, and ConnectionError where 
 be downloaded.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

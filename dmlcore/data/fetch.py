@@ -1,7 +1,5 @@
 """Where the files of a dataset come from: the user's folder, the cache or a download; always checked."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tarfile

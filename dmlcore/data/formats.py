@@ -1,7 +1,5 @@
 """Readers of the file formats: from bytes or a path to arrays; ValueError where it is something else."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import zlib

@@ -13,6 +13,11 @@ def no_decision(policy: Policy, hook: str, answer: Any) -> ValueError:
     return ValueError(f"{policy.name}, {hook}: got {answer!r}, allowed is {allowed}")
 
 
+def nothing_told(policy: Policy, told: Any) -> ValueError:
+    """A worker that pulls is not told of its copy."""
+    return ValueError(f"{policy.name}, on_pull: got {told!r}, allowed is a pair (copy_clock, weight)")
+
+
 def not_at_server(policy: Policy, does: str, key: tuple[int, int]) -> ValueError:
     """A decision names a push that is not there."""
     worker, clock = key

@@ -18,6 +18,7 @@ from dmlcore.trace import Trace
 from dmlcore.trace.record import Rows, pack, tasks_frame, updates_frame
 from dmlcore.types import Decision, Observation, Progress, Push, Start
 
+MOST = 2**31 - 1  # clocks, and samples of a task: a trace has so many bits for them
 MOST_TASKS = 200_000  # without an update, before a run that is to end with updates is given up
 NOTHING_TOLD = (0, 1.0)  # of its copy, to a worker that does not keep it
 nan = math.nan
@@ -244,10 +245,9 @@ class Server:
         for worker, orders in enumerate(self.flight):
             again = []
             for _, clock, size, *_ in orders:
-                told = NOTHING_TOLD if on_pull is None else on_pull(self.state, worker)
-                again.append(
-                    Order(worker, clock, size, self.num_updates, True, time, next(self._serial), told)
-                )
+                told = NOTHING_TOLD if on_pull is None else self._told(worker)
+                attempt = next(self._serial)
+                again.append(Order(worker, clock, size, self.num_updates, True, time, attempt, told))
             self.flight[worker] = tuple(again)
         return (), (), [order for orders in self.flight for order in orders]
 
@@ -379,7 +379,7 @@ class Server:
             size = self._size(worker, clock, asked) if sizes is None or asked is not None else sizes[worker]
             if self._cut_rows and (worker, clock) in self._cut_rows:
                 self._redone.append(self._cut_rows.pop((worker, clock)))
-            told = NOTHING_TOLD if on_pull is None else on_pull(self.state, worker)
+            told = NOTHING_TOLD if on_pull is None else self._told(worker)
             attempt = next(self._serial)
             order = new(Order, (worker, clock, size, self.num_updates, True, time, attempt, told))
             flights[worker] = (*flight, order) if flight else (order,)
@@ -388,8 +388,19 @@ class Server:
                 orders += self._start([Start(worker, asked)], time)
         return orders
 
+    def _told(self, worker: int) -> tuple[int, float]:
+        """Returns what the policy tells a worker that pulls."""
+        assert self.policy.on_pull is not None
+        told: Any = self.policy.on_pull(self.state, worker)
+        if not isinstance(told, tuple) or len(told) != 2:
+            raise mistakes.nothing_told(self.policy, told)
+        return told
+
     def _ahead(self, worker: int, clock: int, least: int) -> int:
         """Returns the clock that a policy asks for; in a pipeline one that is not being computed."""
+        if type(clock) is not int or clock > MOST:
+            name = f"{self.policy.name}, worker {worker}"
+            clock = checks.integer(name, clock, low=0, high=MOST, why="the clock to start")
         if clock <= self._done[worker]:
             raise mistakes.back_in_time(self.policy, worker, clock, self._done[worker])
         return max(clock, least)
@@ -397,11 +408,11 @@ class Server:
     def _size(self, worker: int, clock: int, asked: int | None = None) -> int:
         """Returns the samples of a task, checked: as the policy asks, or else by the load rule."""
         size: Any = self.load.size(self.load_state, worker) if asked is None else asked
-        if type(size) is int and size >= 1:
+        if type(size) is int and 1 <= size <= MOST:
             return size
         rule = self.load if asked is None else self.policy
         name = f"{rule.name}, worker {worker}, clock {clock}"
-        return checks.integer(name, size, low=1, why="samples of a task")
+        return checks.integer(name, size, low=1, high=MOST, why="samples of a task")
 
     def _cut(self, worker: int, time: float) -> None:
         """Records tasks of a worker that never arrive: the phase that each is in ends now."""

@@ -128,7 +128,7 @@ class RunSpec:
             tensor_sizes = [-(-parameter_bytes // 4)]
         listed = checks.listed("tensor_sizes", tensor_sizes)
         sizes = tuple(checks.integer("tensor_sizes", size, low=0) for size in listed)
-        batch_size = checks.integer("batch_size", batch_size, low=1)
+        batch_size = checks.integer("batch_size", batch_size, low=1, high=2**31 - 1)
         load, transport = resolve_load(load), resolve_transport(transport)
         compensation = checks.real("compensation", compensation, low=0, high=1e300)
         if policy.batch_size is not None:

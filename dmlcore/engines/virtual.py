@@ -26,6 +26,9 @@ PushEvent = tuple[float, int, Callable[[Any, Any], None], Order, float, float, f
 Computing = tuple[int, Order, float, float]
 
 
+inf = math.inf
+
+
 class VirtualClock:
     """One run of a policy on a virtual clock.
 
@@ -117,7 +120,7 @@ class VirtualClock:
             if faults is not None:
                 arrival += faults.deliveries(worker, order.clock)[0]
             self.sending[worker] = event = (arrival, serial, arrives, order, begun, computed, departs)
-            if faults is not None and arrival == math.inf:
+            if arrival == inf:
                 continue
             if heap and heap[0] is self.event:
                 heapreplace(heap, event)  # half the work of pop and push

@@ -128,9 +128,9 @@ def sweep(
     for rate in several("learning_rates", learning_rates, checks.positive):
         try:
             check_optimizer(made.setdefault(rate, optimizer(rate)))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError) as error:
             allowed = "a function of the learning rate that returns an optax optimizer, such as optax.sgd"
-            checks.fail("optimizer", optimizer, allowed)
+            raise ValueError(f"optimizer: got {optimizer!r}, allowed is {allowed} ({error})") from error
     work = Work(problem, made, options.pop("engine", "simulate"), until, eval_every)
     return _run_all(sweep, methods, work, cluster, seeds, executor, options)
 
@@ -149,8 +149,8 @@ def check_given(function: Any, methods: Any, problem: Any, seeds: Any, options: 
             hint = "; was it called?" if callable(policy) else ""
             checks.fail(f"methods[{name!r}]", given, f"a Policy or a Method{hint}")
     for name, allowed in ELSEWHERE.items():
-        if (value := options.pop(name, None)) is not None:
-            checks.fail(name, value, allowed)
+        if name in options:
+            checks.fail(name, options[name], allowed)
     for name in options:
         known = [*inspect.getfullargspec(function).kwonlyargs, "executor", *OPTIONS]
         checks.choice("argument", name, dict.fromkeys(known))
@@ -174,7 +174,8 @@ def _run_all(
     for name, given in methods.items():
         each[name] = method = Method(given) if isinstance(given, Policy) else given
         # What only this method brings is named with it, and not what is given for all of them.
-        with checks.within(f"methods[{name!r}]", () if any(method[1:]) else OPTIONS):
+        shared = {*OPTIONS} - {field for field, own in method._asdict().items() if own is not None}
+        with checks.within(f"methods[{name!r}]", shared):
             if method.optimizer is not None:
                 check_optimizer(method.optimizer, problem)
             specs[name] = run_spec(problem, method, cluster, **options)

@@ -1,7 +1,5 @@
 """Training problems: factories that return a `Problem`, the same object for the same arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from .digits import digits_mlp, logistic_regression

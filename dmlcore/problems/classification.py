@@ -1,7 +1,5 @@
 """What all classifiers share: cross-entropy per sample, and an evaluation in pieces that fit in memory."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 

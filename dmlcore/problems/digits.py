@@ -1,7 +1,5 @@
 """Two classifiers of scikit-learn's digits: a small network and a convex model. Both work offline."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import jax

@@ -1,7 +1,5 @@
 """Convolutional networks on MNIST and CIFAR-10. Images stay uint8 in memory and are scaled in the loss."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Lasso by parallel coordinate descent: workers minimise over features of their own."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -4,8 +4,6 @@ Inside `lax.scan`, XLA runs `lax.conv_general_dilated` in a slow generic way on 
 `cifar10_cnn` at batch 32 took 1,000 ms inside a scan, 30 ms outside, and 45 ms inside as one matrix product.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Latent Dirichlet allocation: topics of a corpus by collapsed Gibbs sampling."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -44,7 +42,8 @@ def lda(
     of its document, and n_dk follows from it.
 
     Guarantee: n_wk are the counts of the tokens' topics in every version and every view, under every policy,
-    fault and engine. The optimizer is `optax.identity()`.
+    fault and engine, so they sum to the number of tokens and none is negative; the optimizer is
+    `optax.identity()`.
 
     Args:
         corpus: documents, such as `read_bag_of_words` of `dmlcore.data` returns. Default: `bars`.

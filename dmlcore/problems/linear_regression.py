@@ -1,7 +1,5 @@
 """Linear regression on the generated data of Kas Hanna et al."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import jax

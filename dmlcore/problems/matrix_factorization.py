@@ -1,7 +1,5 @@
 """Matrix factorization: users and items as vectors whose products are the ratings."""
 
-from __future__ import annotations
-
 import inspect
 from functools import partial
 

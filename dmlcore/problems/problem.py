@@ -1,7 +1,5 @@
 """What is trained: a model, what tasks compute, the data, and how a state of the parameters is judged."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

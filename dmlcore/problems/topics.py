@@ -1,7 +1,5 @@
 """Topics: a corpus whose topics are known, and what to do with topics that were found."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

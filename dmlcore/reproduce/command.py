@@ -1,7 +1,5 @@
 """The command line: `python3 paper_repro.py ...`. Exit codes: 0 all ran, 1 something failed, 2 bad usage."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import os

@@ -1,7 +1,5 @@
 """A Jupyter kernel of this very interpreter that listens on sockets in a private folder."""
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

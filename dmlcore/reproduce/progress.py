@@ -1,7 +1,5 @@
 """Progress of several notebooks: bars in a terminal, plain lines in a log."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Literal

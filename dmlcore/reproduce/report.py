@@ -1,7 +1,5 @@
 """One page with all claims and figures that opens offline: pictures are part of it, nothing is fetched."""
 
-from __future__ import annotations
-
 import base64
 import struct
 from collections import Counter

@@ -4,8 +4,6 @@ A run may be killed at any moment. Until its last cell it only writes below `run
 call removes; then every file takes its place in one step, last the manifest, which says that all are there.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil
@@ -132,7 +130,7 @@ def _execute(job: PaperJob, folders: Folders, staging: Path, display: Display) -
             os.replace(copy, kept)
         text = "\n    ".join(text.strip().splitlines()[:6])
         raise NotebookFailed(f"{text}\n  executed copy: {kept}") from error
-    return [round(cell.metadata.papermill.duration, 3) for cell in _code(executed)]
+    return [round(cell.metadata.papermill.duration or 0.0, 3) for cell in _code(executed)]
 
 
 def _code(notebook: Any) -> list[Any]:

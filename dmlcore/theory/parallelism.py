@@ -1,7 +1,5 @@
 """How many coordinates may be minimised at once before they get in each other's way."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

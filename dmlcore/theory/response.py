@@ -3,8 +3,6 @@
 X is exponential, and the laws of Y, with a mean proportional to b, are those of the straggler literature.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

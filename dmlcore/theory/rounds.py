@@ -1,7 +1,5 @@
 """How long a round takes that waits for the k fastest of n workers, and by how much H-PS shortens it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

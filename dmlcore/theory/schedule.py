@@ -1,7 +1,5 @@
 """Schedules over time of workers to wait for and samples to give them, what they cost, when they switch."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What is proved about stale synchronous parallel: step sizes, a bound on the regret, one on late updates."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a run has cost by each of its updates, in samples computed and messages sent."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """A policy at work: its state and its decisions, push by push, along a trace that it made."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

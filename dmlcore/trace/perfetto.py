@@ -1,7 +1,5 @@
 """Export to the Chrome trace format, which https://ui.perfetto.dev opens: a run to zoom into and to query."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator
@@ -29,6 +27,9 @@ def to_perfetto(trace: Trace) -> dict[str, Any]:
     computation where pushing takes no time.
 
     Guarantees: slices on one track never overlap; times are whole nanoseconds, written in microseconds.
+
+    Returns:
+        A dictionary of plain values, ready for `json.dump`.
 
     >>> import dmlcore as dml
     >>> exported = to_perfetto(dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=1))

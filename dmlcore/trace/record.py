@@ -1,7 +1,5 @@
 """The record of a run, row by row, and the frames that a trace is made of."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from struct import Struct

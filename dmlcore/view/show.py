@@ -4,8 +4,6 @@ One HTML template renders all of them, so that all text is escaped. Text and tab
 theme; pictures have a white background, so that they are readable in a dark notebook as well.
 """
 
-from __future__ import annotations
-
 import base64
 import inspect
 import io

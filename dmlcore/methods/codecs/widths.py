@@ -95,6 +95,7 @@ def _norm(tree: Any) -> Any:
 
 def check_widths(widths: Sequence[int]) -> list[int]:
     """Returns bit widths if there are any and `of_width` has a codec for each."""
+    widths = checks.listed("widths", widths)
     for bits in widths:
         of_width(bits)
     return [int(bits) for bits in widths] or checks.fail("widths", widths, "at least one number of bits")

@@ -126,9 +126,8 @@ def largest_gain(eta: float, sizes: list[int] | None, law: str, explore: int, ob
         # Estimate q once and G at every observation; V / (k b) = |g|^2 - G.
         first = state.curvature is None
         if state.curvature is None:
-            common = float(
-                np.mean(seen.products)
-            )  # G, where noise is independent; more, where steps are long
+            # G, where noise is independent; more, where steps are long.
+            common = float(np.mean(seen.products))
             state.curvature = min(max((common - gained) / square, 1e-6), 1.0)
             state.gain = gained / square
         state.gain += NEWEST * (gained / square - state.gain)

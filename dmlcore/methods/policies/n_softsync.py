@@ -18,7 +18,8 @@ def n_softsync(n: int, *, damping: str = "none") -> Policy:
 
     Args:
         n: updates while each worker pushes once, 1 to the number of workers.
-        damping: "none"; "reciprocal", the paper's alpha_0 / tau, alpha_0 where tau = 0; or "inverse".
+        damping: "none"; "reciprocal", the paper's alpha_0 / tau, alpha_0 where tau = 0; or "inverse",
+            1 / (1 + tau).
 
     Raises:
         ValueError: `n` is no whole number >= 1, or there is no such damping; from `init`: `n` exceeds the

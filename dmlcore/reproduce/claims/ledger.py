@@ -1,7 +1,5 @@
 """claims.json: written whole, read back checked, and held against its own rule."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a ledger holds: claims as declared, their results, and the run that these come from."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, Literal, Self
 

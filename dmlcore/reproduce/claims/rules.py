@@ -1,7 +1,5 @@
 """From numbers to verdicts: the rule is code, no verdict is chosen by hand."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

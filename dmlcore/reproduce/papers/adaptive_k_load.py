@@ -14,8 +14,6 @@ had computed. After first results were seen, this changed, and all was run again
   tried and dropped: without bias they were too noisy.
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from dmlcore.reproduce.paper import Paper, Parameters, abstract, declare, ours

@@ -13,8 +13,6 @@ whose only one was after 40 rounds. Learning rates were three; now each method t
 between worse ones.
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from dmlcore.reproduce.paper import FAIR, Paper, Parameters, abstract, declare, ours

@@ -4,8 +4,6 @@ Not a paper: its claims are ours. Their ranges were declared before the first ru
 load were given rates half as large, since their best ones were the least of those tried; all was run again.
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from dmlcore.reproduce.paper import Paper, Parameters, declare, ours

@@ -11,8 +11,6 @@ batch sizes change it; over nodes it is P mean(t) / harmonic mean(t) - 1, and fa
 Ranges were declared before the notebook first ran, and none was changed.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import Field

@@ -11,8 +11,6 @@ fell so far that the model's speed-up left the range, and BSP was in time at no 
 milder since, and the target is 93%.
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from dmlcore.reproduce.paper import FAIR, Paper, Parameters, abstract, declare, ours

@@ -21,8 +21,6 @@ results were seen, this changed, and all was run again:
 - S2-topics was added when its first seed was known (0.90 for all three methods); the 0.9 is older.
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from dmlcore.reproduce.paper import FAIR, Paper, Parameters, abstract, declare, ours

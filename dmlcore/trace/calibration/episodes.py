@@ -1,7 +1,5 @@
 """Slow episodes in a trace: two states of a worker, normal and slow, that last for several tasks."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

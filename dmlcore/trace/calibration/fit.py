@@ -1,7 +1,5 @@
 """The fit of a whole cluster to what a trace shows: compute times, overheads, episodes and links."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

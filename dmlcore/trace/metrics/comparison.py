@@ -1,7 +1,5 @@
 """Which method is faster: time to a target, paired speedups, fair learning rates and intervals over seeds."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -173,6 +171,9 @@ def best_learning_rate(
         runs: what `compare` returns, with a column `learning_rate`.
         metric, target, column, below: as in `time_to`.
 
+    Returns:
+        Learning rate by method.
+
     Raises:
         ValueError: where the frame has no column `learning_rate`, or as in `time_to`.
 
@@ -198,6 +199,9 @@ def fair(
 
     Args:
         runs, metric, target, column, below: as in `best_learning_rate`.
+
+    Returns:
+        The rows of `runs` that remain.
 
     Raises:
         ValueError: as in `best_learning_rate`.

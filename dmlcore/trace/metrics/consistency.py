@@ -1,7 +1,5 @@
 """How old the parameters were that the workers read, and the guarantees that policies give about it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import pairwise

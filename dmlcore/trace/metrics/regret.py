@@ -1,7 +1,5 @@
 """Online convex optimisation along a trace: what reading stale parameters costs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

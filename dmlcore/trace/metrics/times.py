@@ -1,7 +1,5 @@
 """Where the time goes: every moment of every worker is one of six phases."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -122,6 +122,9 @@ def explore(problem: Problem | None = None, **settings: Any) -> Explorer:
         **settings: to begin with, fields of `dmlcore.view.explorer.Settings`: workers, slowest, jitter,
             slow_tasks, slowdown, policy, staleness, k, learning_rate, seconds, seed.
 
+    Returns:
+        The explorer; as the last line of a cell it shows itself.
+
     Raises:
         ValueError: there is no such setting, or it is out of its range.
 

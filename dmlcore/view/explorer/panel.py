@@ -1,7 +1,5 @@
 """The explorer's sliders. A move is answered by the kernel's event loop; of several the latest wins."""
 
-from __future__ import annotations
-
 import asyncio
 import html
 from typing import Any

@@ -1,7 +1,5 @@
 """Where the time went, and how stale the reads were: one lane per method."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

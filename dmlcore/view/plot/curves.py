@@ -1,7 +1,5 @@
 """How fast methods learn: a median line and a band over seeds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

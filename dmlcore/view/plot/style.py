@@ -1,7 +1,5 @@
 """What all figures share: colours, text sizes, labels with units, and files with reproducible bytes."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -103,6 +101,9 @@ def palette(methods: Iterable[Any]) -> dict[Any, str]:
 
     Args:
         methods: names such as `SSP (s=3)` or `k_sync(4)`, or other values to tell apart.
+
+    Returns:
+        Hexadecimal colour by name.
 
     >>> palette(["BSP", "SSP s=1", "SSP s=8"])["SSP s=1"] == palette(["SSP"])["SSP"]
     True

@@ -1,7 +1,5 @@
 """How a quantity depends on a parameter."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

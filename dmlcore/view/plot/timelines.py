@@ -1,7 +1,5 @@
 """What each worker does when: one lane per worker."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
