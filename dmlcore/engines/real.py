@@ -82,8 +82,7 @@ class Serving:
         # What each attempt is computed on, where delays are compensated.
         self._views: dict[int, Any] = {}
         self._compensation = spec.compensation
-        coding = coding_by(spec.transport)
-        self._remembers = coding is not None and remembers(coding)
+        self._remembers = remembers(coding_by(spec.transport))
         self._observer = Observer(self._stepper)
         self._turns = self._new_turns()
         self._saved = 0  # updates, at the last checkpoint

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 
 from dmlcore import checks
 from dmlcore.engines import mistakes
-from dmlcore.engines.spec import RunSpec
+from dmlcore.engines.spec import MOST, RunSpec
 from dmlcore.trace import Trace
 from dmlcore.trace.record import Rows, pack, tasks_frame, updates_frame
 from dmlcore.types import Decision, Observation, Progress, Push, Start
 
-MOST = 2**31 - 1  # clocks, and samples of a task: a trace has so many bits for them
 MOST_TASKS = 200_000  # without an update, before a run that is to end with updates is given up
 NOTHING_TOLD = (0, 1.0)  # of its copy, to a worker that does not keep it
 nan = math.nan

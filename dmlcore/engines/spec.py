@@ -18,6 +18,8 @@ from dmlcore.methods.transport import resolve as resolve_transport
 from dmlcore.provenance import versions
 from dmlcore.types import Codec, Load, Method, Policy, Transport
 
+MOST = 2**31 - 1  # clocks, and samples of a task: a trace has so many bits for them
+
 
 class StopRule(NamedTuple):
     """When a run ends. Exactly one of the three is finite.
@@ -128,7 +130,7 @@ class RunSpec:
             tensor_sizes = [-(-parameter_bytes // 4)]
         listed = checks.listed("tensor_sizes", tensor_sizes)
         sizes = tuple(checks.integer("tensor_sizes", size, low=0) for size in listed)
-        batch_size = checks.integer("batch_size", batch_size, low=1, high=2**31 - 1)
+        batch_size = checks.integer("batch_size", batch_size, low=1, high=MOST)
         load, transport = resolve_load(load), resolve_transport(transport)
         compensation = checks.real("compensation", compensation, low=0, high=1e300)
         if policy.batch_size is not None:

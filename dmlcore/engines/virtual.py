@@ -25,7 +25,6 @@ PushEvent = tuple[float, int, Callable[[Any, Any], None], Order, float, float, f
 # What a worker computes in a pipeline, until it may be sent: serial number, task, begin and end of computing.
 Computing = tuple[int, Order, float, float]
 
-
 inf = math.inf
 
 
@@ -44,7 +43,7 @@ class VirtualClock:
         self.spec, self.watch, self.links = spec, watch, spec.links()
         self.faults = spec.faults if spec.faults.events else None
         self.arrives = VirtualClock.handle_push
-        self.looks = watch is not None or self.faults is not None
+        self.may_look = watch is not None or self.faults is not None
         self.pipelined = spec.transport.pipelined
         self.serial = itertools.count()
         self.server = self.new_server()
@@ -126,7 +125,7 @@ class VirtualClock:
                 heapreplace(heap, event)  # half the work of pop and push
             else:
                 heappush(heap, event)
-        if self.looks:
+        if self.may_look:
             self.look(answer, now)
 
     def look(self, answer: Answer, now: float) -> None:

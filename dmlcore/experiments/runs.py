@@ -152,7 +152,7 @@ def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **opti
     spec = RunSpec.checked(method, cluster, **options, **sizes)
     spec.policy.init(spec.cluster.num_workers)  # which raises where the policy is not for so many
     coding = coding_by(spec.transport)
-    if coding and remembers(coding) and spec.faults.forget:
+    if remembers(coding) and spec.faults.forget:
         allowed = f"{WITHOUT_MEMORY}, where a worker or the server crashes: it loses its memory"
         checks.fail("transport", spec.transport.name, allowed)
     if problem.additive:
@@ -187,7 +187,7 @@ def run(
             f"one without own_steps, on the real clock of {engine.name}: its workers do not know the "
             "optimizer's state at the time of an update",
         )
-    if checkpoint is not None and coding and remembers(coding):
+    if checkpoint is not None and remembers(coding):
         allowed = f"{WITHOUT_MEMORY}, for a run on a real clock that can be resumed"
         checks.fail("transport", spec.transport.name, allowed)
     folder = None if checkpoint is None else os.path.abspath(checkpoint)

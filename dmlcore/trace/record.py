@@ -24,7 +24,8 @@ class Task(NamedTuple):
     push_end: float
 
 
-_LAYOUT = Struct("4i4d")
+_COLUMNS = [(name, np.dtype(TASK_COLUMNS[name])) for name in Task._fields]
+_LAYOUT = Struct("".join(kind.char for _, kind in _COLUMNS))
 # `Task` -> bytes. Engines keep them: smaller than tuples, and a frame is made of them without a loop.
 pack = _LAYOUT.pack
 
@@ -44,7 +45,7 @@ class Rows:
 
 def tasks_frame(record: Sequence[bytes], landed: Sequence[tuple[int, int, float]]) -> pd.DataFrame:
     """Returns a trace's tasks from their record and the (row, update, weight) of those applied."""
-    rows = np.frombuffer(b"".join(record), list(zip(Task._fields, ["i4"] * 4 + ["f8"] * 4, strict=True)))
+    rows = np.frombuffer(b"".join(record), _COLUMNS)
     columns = {name: rows[name] for name in Task._fields}
     columns |= {"update": np.full(len(record), -1), "weight": np.zeros(len(record))}
     applied, updates, weights = _columns(landed, ("row", "update", "weight")).values()

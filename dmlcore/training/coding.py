@@ -49,7 +49,7 @@ def coding_of(trace: Trace) -> Coding | None:
     if not trace.metadata.get("changes_values"):
         return None
     coding = coding_by(resolve(trace.metadata["transport"]))
-    if coding and remembers(coding):
+    if remembers(coding):
         _check_complete(trace)
     return coding
 
@@ -60,8 +60,10 @@ def coding_by(transport: Transport) -> Coding | None:
     return named if transport.changes_values else None
 
 
-def remembers(coding: Coding) -> bool:
+def remembers(coding: Coding | None) -> bool:
     """Whether what a worker is sent, or sends, depends on what was sent before."""
+    if coding is None:
+        return False
     probe = jnp.zeros(1)
     return coding.own_steps or any(jax.tree.leaves(codec.init(probe)) for codec in coding[:2] if codec)
 

@@ -123,7 +123,7 @@ class ShardedReplay(Driver):
         if not self._fuse:
             program = compile_trace(trace, fuse=False, slots=True)
         self._program, rows = program, program.rows
-        once = code is not None and coding.remembers(code)
+        once = coding.remembers(code)
         self._fronts = program.first_row if self._fuse else wavefronts(program, once=once)
         self._spill, self._nobody = spill(program.num_slots, trace.num_workers), trace.num_workers
         self._plan, numbers, self._source, state = begin(
