@@ -3,11 +3,12 @@
 import functools
 import math
 
+import jax
 import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL, LOCK_STEP
-from engine_runs import check_counts, check_replay
+from engine_runs import check_counts, check_fused, check_replay
 from watched import simulate
 
 import dmlcore as dml
@@ -68,6 +69,14 @@ def test_simulated_schedules(policy):
     assert seen == {"leave", "join", "freeze", "down"}
     assert np.mean(losses <= usual.max()) >= 0.95
     assert max(losses) <= usual.max() + np.ptp(usual)
+
+
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+def test_fused_gradients(policy):
+    rule = ALL_POLICIES[policy]()
+    trace = simulate(rule, faulty(1), **stop(rule), seed=1)
+    with jax.enable_x64(True):
+        check_fused(trace, dml.problems.digits_mlp(dtype="float64"), SGD)
 
 
 @pytest.mark.parametrize(

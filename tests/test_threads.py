@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL, GROWING, MIXED, UNEQUAL
-from engine_runs import RECORDED, check_replay, same_bits
+from engine_runs import RECORDED, check_fused, check_replay, same_bits
 
 import dmlcore as dml
 from dmlcore.engines import on_threads
@@ -54,6 +54,7 @@ def test_a_recorded_run_replays_in_float64(policy):
     with jax.enable_x64(True):
         problem, run = train(policy, dml.problems.digits_mlp(dtype="float64"))
         check_replay(run, problem, optax.sgd(0.1))
+        check_fused(run.trace, problem, optax.sgd(0.1))
 
 
 @pytest.mark.parametrize("optimizer", [optax.adam(1e-3), optax.sgd(0.02, 0.9)], ids=["adam", "momentum"])
