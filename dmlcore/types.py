@@ -18,6 +18,7 @@ class Push(NamedTuple):
         time: when it arrived, seconds since the start of the run.
         compute_seconds: how long the worker computed.
         samples: batch size of the task.
+        keeps_copy: whether the worker has gone on by itself, on the copy that it has; see `Policy.keep_copy`.
     """
 
     worker: int
@@ -26,6 +27,7 @@ class Push(NamedTuple):
     time: float
     compute_seconds: float
     samples: int
+    keeps_copy: bool = False
 
 
 class Start(NamedTuple):
@@ -122,8 +124,8 @@ class Policy(NamedTuple):
             parameters. For policies with `keep_copy`.
         keep_copy: copy_clock, clock -> whether a worker that has computed begins task `clock` on the copy
             that it has pulled, plus its own updates since (read-my-writes), each with the weight that it was
-            told. The worker asks, without the server, whose `on_push` then must not start the worker, and
-            must apply the push with that weight. None: every task pulls.
+            told. The worker asks, without the server. `on_push` is then shown `keeps_copy`, must not start
+            the worker, and must apply the push with that weight. None: every task pulls.
     """
 
     name: str

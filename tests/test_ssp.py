@@ -43,9 +43,10 @@ class Exploration:
         self.tasks[worker, clock] = row
         self.clock[worker] += 1
         kept = self.policy.keep_copy
-        if kept is not None and kept(self.told[worker][0], self.clock[worker]):
+        keeps = kept is not None and kept(self.told[worker][0], self.clock[worker])
+        if keeps:
             self.running[worker] = (version, float("nan"), self.now)
-        push = Push(worker, clock, version, self.now, self.now - start, 1)
+        push = Push(worker, clock, version, self.now, self.now - start, 1, keeps)
         self.state, decision = self.policy.on_push(self.state, push)
         if decision.apply:
             for w, c, weight in decision.apply:

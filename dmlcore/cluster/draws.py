@@ -12,7 +12,9 @@ from dmlcore.cluster.slowdowns import SpeedChange, Stragglers
 
 WORKERS_PER_BLOCK = 32
 CLOCKS_PER_BLOCK = 32
-# From a block on, so many are drawn at once: calls of a quantile function are dear, but one block may do.
+# Calls of a quantile function are dear, so several blocks are drawn at once: one of each of so many rows of
+# workers, since they keep about the same pace; where there is one row, from a block on so many of it.
+ROWS_AT_ONCE = 32
 BLOCKS_AT_ONCE = ((0, 1), (1, 4), (9, 16))
 
 # One stream of uniforms for each thing that is drawn; slow episodes take EPISODES, EPISODES + 1, ...
@@ -102,7 +104,7 @@ class Draws:
             name, law = "latency_jitter", self._latency_jitter
             if stream == COMPUTE:
                 name, law = f"jitter of {samples} samples", self.cluster.jitter.quantile(samples)
-            self._blocks[key] = self._multipliers(name, law, stream, row, [block])[0].tolist()
+            self._blocks[key] = self._multipliers(name, law, stream, [(row, block)])[0].tolist()
         return self._blocks[key][lane][offset]
 
     def _load(self, worker: int, block: int) -> tuple[int, list[float], list[float]]:
@@ -110,58 +112,86 @@ class Draws:
         # A slow episode goes on from the block before, which a worker that was sent ahead has not asked for.
         for each in range(0 if self.cluster.stragglers else block, block + 1):
             if (row, each) not in self._compute:
-                ahead = next(count for start, count in reversed(BLOCKS_AT_ONCE) if each >= start)
-                self._draw(row, range(each, each + ahead))
+                self._draw(self._at_once(row, each))
         fixed, slope = self._compute[row, block]
         own = self._current[worker] = block * CLOCKS_PER_BLOCK, fixed[lane].tolist(), slope[lane].tolist()
         return own
 
-    def _draw(self, row: int, blocks: Sequence[int]) -> None:
-        """Draws blocks, which follow one another."""
-        first = row * WORKERS_PER_BLOCK
-        overhead = np.array(self._overhead[first : first + WORKERS_PER_BLOCK])[:, None]
-        per_sample = np.array(self._per_sample[first : first + WORKERS_PER_BLOCK])[:, None]
-        workers = first + np.arange(len(overhead))[:, None]
+    def _at_once(self, row: int, block: int) -> list[tuple[int, int]]:
+        """Returns the (row, block) to draw when this one is asked for."""
+        rows = -(-self.cluster.num_workers // WORKERS_PER_BLOCK)
+        if rows == 1:
+            ahead = next(count for start, count in reversed(BLOCKS_AT_ONCE) if block >= start)
+            return [(row, each) for each in range(block, block + ahead)]
+        drawn, chained = self._compute, self.cluster.stragglers and block
+        return [
+            (each, block)
+            for each in range(row, min(row + ROWS_AT_ONCE, rows))
+            if (each, block) not in drawn and (not chained or (each, block - 1) in drawn)
+        ]
+
+    def _draw(self, places: Sequence[tuple[int, int]]) -> None:
+        """Draws blocks (row, block); those of one row follow one another."""
+        cluster = self.cluster
+        multipliers: Any = [1.0] * len(places)
+        if self._jitter is not None:
+            multipliers = self._multipliers("jitter", self._jitter, COMPUTE, places)
+        for (row, block), multiplier in zip(places, multipliers, strict=True):
+            members = self._members(row)
+            overhead = np.array(self._overhead[members])[:, None]
+            per_sample = np.array(self._per_sample[members])[:, None] * multiplier
+            if cluster.stragglers or cluster.changes:
+                slowdown = self._slowdown(row, block)
+                overhead, per_sample = overhead * slowdown, per_sample * slowdown
+            shape = len(overhead), CLOCKS_PER_BLOCK
+            self._compute[row, block] = np.broadcast_to(overhead, shape), np.broadcast_to(per_sample, shape)
+
+    def _members(self, row: int) -> slice:
+        """The workers of a row of blocks."""
+        return slice(row * WORKERS_PER_BLOCK, min((row + 1) * WORKERS_PER_BLOCK, self.cluster.num_workers))
+
+    def _slowdown(self, row: int, block: int) -> np.ndarray:
+        """What slow episodes and changes of speed multiply the times of a block's tasks with."""
+        members = self._members(row)
+        workers = np.arange(members.start, members.stop)[:, None]
+        clocks = block * CLOCKS_PER_BLOCK + np.arange(CLOCKS_PER_BLOCK)
+        slowdown = np.ones((len(workers), CLOCKS_PER_BLOCK))
 
         def concerns(cause: Stragglers | SpeedChange) -> Any:
             return True if cause.workers is None else np.isin(workers, cause.workers)
 
-        multipliers: Any = [1.0] * len(blocks)
-        if self._jitter is not None:
-            multipliers = self._multipliers("jitter", self._jitter, COMPUTE, row, blocks)
-        for block, multiplier in zip(blocks, multipliers, strict=True):
-            slowdown = np.ones((len(overhead), CLOCKS_PER_BLOCK))
-            clocks = block * CLOCKS_PER_BLOCK + np.arange(CLOCKS_PER_BLOCK)
-            for index, episodes in enumerate(self.cluster.stragglers):
-                slow = self._episodes(index, episodes, row, block)[: len(overhead)]
-                slowdown *= np.where(slow & concerns(episodes), episodes.slowdown, 1.0)
-            for change in self.cluster.changes:
-                slow = (change.clock <= clocks) & (clocks < change.until)
-                slowdown *= np.where(slow & concerns(change), change.slowdown, 1.0)
-            self._compute[row, block] = overhead * slowdown, per_sample * slowdown * multiplier
+        for index, episodes in enumerate(self.cluster.stragglers):
+            slow = self._episodes(index, episodes, row, block)[: len(workers)]
+            slowdown *= np.where(slow & concerns(episodes), episodes.slowdown, 1.0)
+        for change in self.cluster.changes:
+            slow = (change.clock <= clocks) & (clocks < change.until)
+            slowdown *= np.where(slow & concerns(change), change.slowdown, 1.0)
+        return slowdown
 
-    def _multipliers(self, name: str, law: Any, stream: int, row: int, blocks: Sequence[int]) -> np.ndarray:
-        """What a quantile function makes of blocks' uniforms, for the workers that are there, by block."""
-        first = row * WORKERS_PER_BLOCK
-        lanes = slice(self.cluster.num_workers - first)
-        uniform = np.concatenate([uniforms(self.seed, stream, row, block)[lanes] for block in blocks])
+    def _multipliers(
+        self, name: str, law: Any, stream: int, places: Sequence[tuple[int, int]]
+    ) -> list[np.ndarray]:
+        """What a quantile function makes of blocks' uniforms, for the workers that are there."""
+        members = [self._members(row) for row, _ in places]
+        ends = np.cumsum([each.stop - each.start for each in members])
+        drawn = (uniforms(self.seed, stream, row, block) for row, block in places)
+        present = [block[: each.stop - each.start] for block, each in zip(drawn, members, strict=True)]
+        uniform = np.concatenate(present)
         values = np.asarray(law(uniform), float)
         if values.shape != uniform.shape:
             checks.fail(f"{name}, shape", values.shape, f"that of its argument, {uniform.shape}")
-        values = values.reshape(len(blocks), -1, CLOCKS_PER_BLOCK)
-        overheads = self._overhead[first : first + WORKERS_PER_BLOCK]
-        for block, own in zip(blocks, values, strict=True):
+        blocks = np.split(values, ends[:-1])
+        for (_, block), each, own in zip(places, members, blocks, strict=True):
+            if not ((own >= 0) & (own < np.inf)).all():
+                lane, offset = np.argwhere(~((own >= 0) & (own < np.inf)))[0]
+                who = f"worker {each.start + lane}, clock {block * CLOCKS_PER_BLOCK + offset}"
+                checks.fail(f"{name} of {who}", float(own[lane, offset]), "a finite multiplier >= 0")
             # Without any overhead, tasks whose multipliers are all 0 take no time, and the run has no end.
-            if stream == COMPUTE and 0 in overheads and not own.any():
-                clock = block * CLOCKS_PER_BLOCK
-                who = f"worker {first + overheads.index(0)}, clocks {clock} to {clock + CLOCKS_PER_BLOCK - 1}"
+            if stream == COMPUTE and 0 in self._overhead[each] and not own.any():
+                worker, clock = each.start + self._overhead[each].index(0), block * CLOCKS_PER_BLOCK
+                who = f"worker {worker}, clocks {clock} to {clock + CLOCKS_PER_BLOCK - 1}"
                 checks.fail(f"{name} of {who}", 0.0, "a multiplier > 0 now and then, where the overhead is 0")
-        wrong = np.argwhere(~(np.isfinite(values) & (values >= 0)))
-        if len(wrong):
-            which, lane, offset = wrong[0]
-            who = f"worker {first + lane}, clock {blocks[which] * CLOCKS_PER_BLOCK + offset}"
-            checks.fail(f"{name} of {who}", float(values[which, lane, offset]), "a finite multiplier >= 0")
-        return values
+        return blocks
 
     def _episodes(self, index: int, episodes: Stragglers, row: int, block: int) -> np.ndarray:
         """Which tasks of a block are slow, if all workers have episodes."""

@@ -227,14 +227,12 @@ class Serving:
         if apply:
             apply = sorted(apply)  # as replay sums them: another order is rounded otherwise
             weights = self._counted(apply)
-            parts = [
-                self._weighed(weight, *self._gradients.pop((w, c))[:2])
-                for (w, c, _), weight in zip(apply, weights, strict=True)
-            ]
+            gradients, views, orders = zip(*(self._gradients.pop((w, c)) for w, c, _ in apply), strict=True)
+            parts = [*map(self._weighed, weights, gradients, views)]
             total = self._stepper.total(parts)
             self._state = self._stepper.step(total, self._state)
             if server.policy.on_observation is not None:
-                self._observer.update(total, len(parts), server.last_samples)
+                self._observer.update(total, len(parts), sum(order.batch_size for order in orders))
         dropped = len(self._gradients) > len(server.pending)
         if self._remembers and (dropped or server.has_cut):
             policy = server.policy.name

@@ -61,8 +61,8 @@ NOTHING: Answer = ((), (), ())
 # Attributes of a server: in a dictionary they take longer to look up, at every push.
 SERVER_SLOTS = """
     spec policy load state load_state present flight num_updates samples over journal ignored pending record
-    _plan _serial _hooks _most _depth _done _free _clock _cut_rows _redone _landed _update_rows _looked _look
-    _last_row _sizes
+    _plan _serial _hooks _most _depth _done _free _clock _last_cut _cut_rows _redone _landed _times _looked
+    _look _patience _starting
 """
 
 
@@ -91,7 +91,7 @@ class Server:
         self.spec, self.policy, self.load, self._plan = spec, spec.policy, spec.load, plan
         self._serial = itertools.count() if serial is None else serial
         # At every push: a field of a named tuple takes three times as long to look up.
-        self._hooks = self.policy.on_push, self.policy.on_pull, self.policy.keep_copy
+        self._hooks = self.policy.on_push, self.policy.keep_copy, self.load.observe
         self._most = spec.stop.updates, spec.stop.samples
         self.state = self.policy.init(self.num_workers)
         self.load_state = self.load.init(self.num_workers, spec.batch_size * self.num_workers)
@@ -109,17 +109,20 @@ class Server:
         self._done = [-1] * self.num_workers  # clock of each worker's last push
         self._free = [0.0] * self.num_workers  # and when it was computed
         self._clock = [-1] * self.num_workers  # and of the last task that it began
+        self._last_cut = [-1] * self.num_workers  # highest clock of each worker's tasks that were cut
         self._cut_rows: dict[tuple[int, int], int] = {}
         self._redone: list[int] = []  # rows of attempts that were lost and made again
         self._landed: list[tuple[int, int, float]] = []  # row, update, weight
-        self._update_rows: list[tuple[float, int, int]] = []  # time, tasks, samples
+        self._times: list[float] = []  # of updates
         self._looked = 0
+        self._patience = MOST_TASKS  # row of the record by which an update must have been made
         self._look = 0 if self.policy.on_observation is not None else math.inf
-        self._last_row = 0  # of the record, in an update
         # Where the load rule never changes them, sizes are asked once.
-        self._sizes: list[int] | None = None
-        if self.load.observe is None and self.policy.batch_size is None:
-            self._sizes = [self._size(worker, 0) for worker in range(self.num_workers)]
+        fixed = self.load.observe is None and self.policy.batch_size is None
+        sizes = [self._size(worker, 0) for worker in range(self.num_workers)] if fixed else None
+        # What every start needs.
+        lists = self.present, self.flight, self._clock, self._last_cut
+        self._starting = self._depth, *lists, sizes, self.policy.on_pull
 
     @property
     def num_workers(self) -> int:
@@ -143,19 +146,23 @@ class Server:
     def push(self, order: Order, time: float, begun: float, computed: float) -> Answer:
         """The push of a task in flight arrives, which was computed from `begun` to `computed`."""
         worker, clock, size, version, pull, since, _, told = order
-        (on_push, _, keep_copy), flight = self._hooks, self.flight[worker]
+        on_push, keep_copy, observe = self._hooks
+        flight = self.flight[worker]
         self.flight[worker] = () if len(flight) == 1 else _without(flight, order)
         if self.journal is not None:
             self.journal.append(("push", worker, clock, time, begun, computed))
         self._done[worker], self._free[worker] = clock, computed
-        push = new(Push, (worker, clock, version, time, computed - begun, size))
-        if self._sizes is None:
-            self._observe(push)
+        keeps = keep_copy is not None and keep_copy(told[0], clock + 1)
+        push = new(Push, (worker, clock, version, time, computed - begun, size, keeps))
+        if observe is not None:
+            self.load_state = observe(self.load_state, push)
         row = len(self.record)
         self.record.append(pack(worker, clock, size, version, since if pull else nan, begun, computed, time))
         kept: tuple[Order, ...] = ()
-        if keep_copy is not None and keep_copy(told[0], clock + 1):
-            kept = self._goes_on(order, computed)
+        if keeps:  # its worker has kept its copy and begun its next task when it had computed this one
+            kept = (order.following(computed),)
+            self._clock[worker] = clock + 1
+            self.flight[worker] += kept
         answer = on_push(self.state, push)
         try:
             self.state, (apply, drop, cancel, start) = answer
@@ -165,38 +172,27 @@ class Server:
                 _, _, _ = start[0]
         except (TypeError, ValueError, LookupError):
             raise mistakes.no_decision(self.policy, "on_push", answer) from None
-        if count == 1 and first == worker and its_clock == clock and not drop and not cancel:
-            # The short way of most pushes.
-            if kept and weight != told[1]:
-                raise mistakes.other_weight(self.policy, order, weight)
-            number = self.num_updates
-            self._landed.append((row, number, weight))
-            self._update_rows.append((time, 1, size))
-            self.num_updates = number = number + 1
-            self.samples = samples = self.samples + size
-            self._last_row = row
-            most_updates, most_samples = self._most
-            if number >= most_updates or samples >= most_samples:
-                self.over = True
-            elif start:
-                return apply, (), [*kept, *self._start(start, time)] if kept else self._start(start, time)
-            return apply, (), kept
-        self.pending[worker, clock] = row, order
-        if apply or start or drop or cancel or row - self._last_row >= MOST_TASKS:
-            return self._carry_out(apply, drop, cancel, start, time, kept)
-        return ((), (), kept) if kept else NOTHING
+        if count != 1 or first != worker or its_clock != clock or drop or cancel:
+            self.pending[worker, clock] = row, order
+            if apply or start or drop or cancel or row >= self._patience:
+                return self._carry_out(apply, drop, cancel, start, time, kept)
+            return ((), (), kept) if kept else NOTHING
 
-    def _observe(self, push: Push) -> None:
-        """Tells a load rule that measures of a push."""
-        if self.load.observe is not None:
-            self.load_state = self.load.observe(self.load_state, push)
-
-    def _goes_on(self, order: Order, computed: float) -> tuple[Order]:
-        """Notes that a worker has kept its copy and begun its next task when it had computed this one."""
-        following = order.following(computed)
-        self._clock[order.worker] = following.clock
-        self.flight[order.worker] += (following,)
-        return (following,)
+        # The short way of most pushes: each is an update.
+        if kept and weight != told[1]:
+            raise mistakes.other_weight(self.policy, order, weight)
+        number = self.num_updates
+        self._landed.append((row, number, weight))
+        self._times.append(time)
+        self.num_updates = number = number + 1
+        self.samples = samples = self.samples + size
+        updates, enough = self._most
+        if number >= updates or samples >= enough:
+            self.over = True
+        elif start:
+            started = self._start(start, time)
+            return apply, (), [*kept, *started] if kept else started
+        return apply, (), kept
 
     def leave(self, worker: int, time: float) -> Answer:
         """A worker is gone; the tasks that it had are lost."""
@@ -240,15 +236,12 @@ class Server:
         """The server is back from a checkpoint: tasks in flight begin again on the version that it has."""
         if self.journal is not None:
             self.journal.append(("resume", time))
-        on_pull = self.policy.on_pull
+        again: list[Order] = []
         for worker, orders in enumerate(self.flight):
-            again = []
-            for _, clock, size, *_ in orders:
-                told = NOTHING_TOLD if on_pull is None else self._told(worker)
-                attempt = next(self._serial)
-                again.append(Order(worker, clock, size, self.num_updates, True, time, attempt, told))
-            self.flight[worker] = tuple(again)
-        return (), (), [order for orders in self.flight for order in orders]
+            self.flight[worker] = ()
+            for depth, (_, clock, size, *_) in enumerate(orders, start=1):
+                again += self._start([Start(worker, size, clock)], time, depth)
+        return (), (), again
 
     def restore(self, journal: Sequence[tuple[Any, ...]]) -> Server:
         """Brings a new server to where the one that kept this journal was."""
@@ -270,12 +263,7 @@ class Server:
     @property
     def last_update(self) -> float:
         """When the last update was made, seconds; 0 before the first."""
-        return self._update_rows[-1][0] if self._update_rows else 0.0
-
-    @property
-    def last_samples(self) -> int:
-        """Samples in the last update."""
-        return self._update_rows[-1][2]
+        return self._times[-1] if self._times else 0.0
 
     def check_alive(self, time: float) -> None:
         """Raises RuntimeError where nothing will ever happen: no worker has a task, and none is to come."""
@@ -294,7 +282,7 @@ class Server:
         tasks = tasks_frame(self.record, self._landed)
         if self._redone:
             tasks = tasks.drop(index=self._redone).reset_index(drop=True)
-        trace = Trace(tasks, updates_frame(self._update_rows), metadata | {"end_time": time})
+        trace = Trace(tasks, updates_frame(self._times, tasks), metadata | {"end_time": time})
         try:
             return trace.validate()
         except ValueError as error:
@@ -330,70 +318,72 @@ class Server:
         kept: tuple[Order, ...] = (),
     ) -> Answer:
         """Carries out a decision; `kept` is the task that a worker has begun without the server."""
-        pending, (_, _, keeps) = self.pending, self._hooks
+        pending, (_, keeps, _) = self.pending, self._hooks
         if apply:
-            samples = 0
+            samples, number, landed = 0, self.num_updates, self._landed
             for worker, clock, weight in apply:
                 found = pending.pop((worker, clock), None)
                 if found is None:
                     raise mistakes.not_at_server(self.policy, "applies", (worker, clock))
                 row, order = found
-                if keeps is not None and weight != order.told[1] and keeps(order.told[0], clock + 1):
+                _, _, size, _, _, _, _, (copy_clock, told) = order
+                if weight != told and keeps is not None and keeps(copy_clock, clock + 1):
                     raise mistakes.other_weight(self.policy, order, weight)
-                samples += order.batch_size
-                self._landed.append((row, self.num_updates, weight))
-            self._update_rows.append((time, len(apply), samples))
-            self.num_updates += 1
+                samples += size
+                landed.append((row, number, weight))
+            self._times.append(time)
+            self.num_updates = number + 1
             self.samples += samples
-            self._last_row = len(self.record)
             if self.num_updates >= self._most[0] or self.samples >= self._most[1]:
                 self.over = True
                 return apply, (), kept
-        elif len(self.record) - self._last_row > MOST_TASKS and self.spec.stop.seconds == math.inf:
-            raise mistakes.never_updates(self.policy, time, self.num_updates, MOST_TASKS)
+        elif len(self.record) > self._patience:
+            self._check_updates(time)
         for key in drop:
             if pending.pop(key, None) is None:
                 raise mistakes.not_at_server(self.policy, "drops", key)
         for worker in cancel:
-            if not 0 <= worker < self.num_workers:
+            if not 0 <= worker < len(self.flight):
                 raise mistakes.unknown_worker(self.policy, "cancels", worker, time)
             self._cut(worker, time)
-        return apply, cancel, [*kept, *self._start(start, time)]
+        started = self._start(start, time)
+        return apply, cancel, [*kept, *started] if kept else started
+
+    def _check_updates(self, time: float) -> None:
+        """Raises RuntimeError where a run that is to end with updates makes none."""
+        last = self._landed[-1][0] if self._landed else 0
+        if len(self.record) > last + MOST_TASKS and self.spec.stop.seconds == math.inf:
+            raise mistakes.never_updates(self.policy, time, self.num_updates, MOST_TASKS)
+        self._patience = max(last, len(self.record) - 1) + MOST_TASKS
 
     def _start(self, start: Sequence[Start], time: float, depth: int = 0) -> list[Order]:
         """Gives out tasks, until each worker has `depth`: by default as many as fill its pipeline."""
         orders: list[Order] = []
-        depth = depth or self._depth
-        clocks, flights, sizes, (_, on_pull, _) = self._clock, self.flight, self._sizes, self._hooks
+        full, present, flights, clocks, last_cut, sizes, on_pull = self._starting
+        version, serial, told = self.num_updates, self._serial, NOTHING_TOLD
         for worker, asked, ahead in start:
-            if worker not in self.present:
+            if worker not in present:
                 raise mistakes.cannot_start(self.policy, worker, False, time)
             flight = flights[worker]
-            if flight and len(flight) >= depth:
+            if flight and len(flight) >= (depth or full):
                 raise mistakes.cannot_start(self.policy, worker, True, time)
             clock = clocks[worker] + 1
             if ahead is not None:
                 clock = self._ahead(worker, ahead, clock if flight else 0)
             clocks[worker] = clock
-            size = self._size(worker, clock, asked) if sizes is None or asked is not None else sizes[worker]
-            if self._cut_rows and (worker, clock) in self._cut_rows:
+            if clock <= last_cut[worker] and (worker, clock) in self._cut_rows:
                 self._redone.append(self._cut_rows.pop((worker, clock)))
-            told = NOTHING_TOLD if on_pull is None else self._told(worker)
-            attempt = next(self._serial)
-            order = new(Order, (worker, clock, size, self.num_updates, True, time, attempt, told))
+            size = sizes[worker] if asked is None and sizes is not None else self._size(worker, clock, asked)
+            if on_pull is not None:
+                told = on_pull(self.state, worker)
+                if type(told) is not tuple or len(told) != 2:
+                    raise mistakes.nothing_told(self.policy, told)
+            order = new(Order, (worker, clock, size, version, True, time, next(serial), told))
             flights[worker] = (*flight, order) if flight else (order,)
             orders.append(order)
-            if depth > 1 and len(flights[worker]) < depth:
-                orders += self._start([Start(worker, asked)], time)
+            if full > 1 and len(flights[worker]) < (depth or full):
+                orders += self._start([Start(worker, asked)], time, depth)
         return orders
-
-    def _told(self, worker: int) -> tuple[int, float]:
-        """Returns what the policy tells a worker that pulls."""
-        assert self.policy.on_pull is not None
-        told: Any = self.policy.on_pull(self.state, worker)
-        if not isinstance(told, tuple) or len(told) != 2:
-            raise mistakes.nothing_told(self.policy, told)
-        return told
 
     def _ahead(self, worker: int, clock: int, least: int) -> int:
         """Returns the clock that a policy asks for; in a pipeline one that is not being computed."""
@@ -425,6 +415,8 @@ class Server:
             if end > time:
                 begun, end = begun if begun < time else time, time
             self._cut_rows[worker, clock] = len(self.record)
+            if clock > self._last_cut[worker]:
+                self._last_cut[worker] = clock
             self.record.append(pack(worker, clock, size, version, since if pull else nan, begun, end, nan))
         self.flight[worker] = ()
 

@@ -21,7 +21,7 @@ from dmlcore.trace import Trace
 from dmlcore.types import Watch
 
 # A push: when it arrives, serial number, handler, task, when its computing begins and ends, when it is sent.
-PushEvent = tuple[float, int, Callable[[Any, Any], None], Order, float, float, float]
+PushEvent = tuple[float, int, Callable[[Any, Any], bool], Order, float, float, float]
 # What a worker computes in a pipeline, until it may be sent: serial number, task, begin and end of computing.
 Computing = tuple[int, Order, float, float]
 
@@ -42,12 +42,11 @@ class VirtualClock:
         workers = spec.cluster.num_workers
         self.spec, self.watch, self.links = spec, watch, spec.links()
         self.faults = spec.faults if spec.faults.events else None
-        self.arrives = VirtualClock.handle_push
         self.may_look = watch is not None or self.faults is not None
         self.pipelined = spec.transport.pipelined
         self.serial = itertools.count()
         self.server = self.new_server()
-        self.heap: list[Any] = []
+        self.heap: list[Any] = [END]
         self.event: Any = None  # that is being handled
         self.sending: list[PushEvent | None] = [None] * workers  # the next push of each worker
         self.computing: list[Computing | None] = [None] * workers
@@ -58,21 +57,22 @@ class VirtualClock:
         self.checkpoint = (0, 0)  # updates, and length of the journal then
         self.life = 0  # how often the server was restarted
         self.now = 0.0  # when something happened last
+        # What every push needs.
+        plain = self.faults is None and not self.pipelined and not self.links.pushes_take
+        self.at_hand = self.heap, self.sending, self.links, self.links.compute_seconds, plain
 
     def run(self) -> Trace:
         """Runs to the end and returns the trace."""
         heap, last, known = self.heap, self.spec.stop.seconds, incidents(self.spec.faults)
         for number, incident in enumerate(known, start=-len(known)):
             heappush(heap, (incident.time, number, VirtualClock.handle_incident, incident))
-        self.carry_out(self.server.begin(), 0.0)
-        while not self.server.over:
-            if not heap:
-                raise self.server.deadlock(self.now)
+        over = self.carry_out(self.server.begin(), 0.0)
+        while not over:
             self.event = event = heap[0]
             if event[0] > last:
                 break
-            event[2](self, event)
-            if heap and heap[0] is event:
+            over = event[2](self, event)
+            if heap[0] is event:
                 heappop(heap)
         more = {"incidents": self.log, "ignored_arrivals": self.server.ignored} if self.faults else {}
         end = last if last < math.inf else self.now
@@ -82,51 +82,65 @@ class VirtualClock:
         """Returns a server to which nothing has happened."""
         return Server(self.spec, self.plan, self.serial, keeps_journal=self.faults is not None)
 
-    def carry_out(self, answer: Answer, now: float) -> None:
-        """Carries out what the server answers: workers begin tasks, and the arrivals of pushes are placed."""
+    def carry_out(self, answer: Answer, now: float) -> bool:
+        """Carries out what the server answers; returns whether the run is over.
+
+        Workers begin tasks, and the arrivals of their pushes are placed.
+        """
         self.now = now
         _, cancel, start = answer
-        heap, links, faults, arrives = self.heap, self.links, self.faults, self.arrives
-        compute_seconds = links.compute_seconds
+        heap, sending, links, compute_seconds, plain = self.at_hand
         for worker in cancel:
-            self.sending[worker] = self.computing[worker] = None
+            sending[worker] = self.computing[worker] = None
         for order in start:
             worker, clock, size, _, pull, begun, serial, _ = order
-            since = begun
-            if pull:
-                if links.pulls_take:
-                    begun += links.pull_seconds(worker, clock)
-            else:
+            if not pull:
                 serial = next(self.serial)
-            arrival = computed = departs = begun + compute_seconds(worker, clock, size)
-            if faults is not None and self.frozen[worker]:
-                begun, computed = self.thaw(worker, since, begun, computed)
-                arrival = departs = computed
-            if self.pipelined:
-                before = self.computing[worker]
-                if before is not None and begun < before[3]:
-                    begun, computed = before[3], before[3] + compute_seconds(worker, clock, size)
-                self.computing[worker] = (serial, order, begun, computed)
-                if before is None:
-                    continue
-                # With the copy on which this task is computed comes leave to push the task before it.
-                arrival = departs = begun
-                serial, order, begun, computed = before
-            if links.pushes_take:
-                arrival += links.push_seconds(worker, order.clock)
-            if arrival < now:
-                arrival = now  # pushes of one worker arrive in order
-            if faults is not None:
-                arrival += faults.deliveries(worker, order.clock)[0]
-            self.sending[worker] = event = (arrival, serial, arrives, order, begun, computed, departs)
-            if arrival == inf:
+            elif links.pulls_take:
+                begun += links.pull_seconds(worker, clock)
+            end = begun + compute_seconds(worker, clock, size)
+            event: PushEvent | None
+            if plain:
+                event = (end, serial, VirtualClock.handle_push, order, begun, end, end)
+            elif (event := self.sent(order, serial, begun, end, now)) is None:
                 continue
-            if heap and heap[0] is self.event:
+            sending[worker] = event
+            if heap[0] is self.event:
                 heapreplace(heap, event)  # half the work of pop and push
             else:
                 heappush(heap, event)
         if self.may_look:
             self.look(answer, now)
+        return self.server.over
+
+    def sent(self, order: Order, serial: int, begun: float, end: float, now: float) -> PushEvent | None:
+        """Returns the event of the push that a worker sends next, with faults, pipelines and links."""
+        worker, clock, size, _, _, since, _, _ = order
+        departs = end
+        if self.faults is not None and self.frozen[worker]:
+            begun, departs = self.thaw(worker, since, begun, end)
+            end = departs
+        if self.pipelined:
+            before = self.computing[worker]
+            if before is not None and begun < before[3]:
+                begun, end = before[3], before[3] + self.links.compute_seconds(worker, clock, size)
+            self.computing[worker] = (serial, order, begun, end)
+            if before is None:
+                return None
+            # With the copy on which this task is computed comes leave to push the task before it.
+            departs = begun
+            serial, order, begun, end = before
+        arrival = departs
+        if self.links.pushes_take:
+            arrival += self.links.push_seconds(worker, order.clock)
+        arrival = max(arrival, now)  # pushes of one worker arrive in order
+        if self.faults is not None:
+            arrival += self.faults.deliveries(worker, order.clock)[0]
+        event = (arrival, serial, VirtualClock.handle_push, order, begun, end, departs)
+        if arrival == inf:
+            self.sending[worker] = event
+            return None
+        return event
 
     def look(self, answer: Answer, now: float) -> None:
         """Shows a watching policy its training, and takes the server's checkpoint, where they are due."""
@@ -147,21 +161,24 @@ class VirtualClock:
             return computing[2:]
         return self.links.computing(order.worker, order.clock, order.batch_size, order.pull, order.time)
 
-    def handle_push(self, event: PushEvent) -> None:
+    def handle_end(self, event: Any) -> bool:
+        """Nothing is left that could happen."""
+        raise self.server.deadlock(self.now)
+
+    def handle_push(self, event: PushEvent) -> bool:
         """A push arrives, unless its task was cancelled, lost or put off since it was placed on the heap."""
-        worker = event[3][0]
-        if self.sending[worker] is event:
-            now, _, _, order, begun, computed, _ = event
+        now, _, _, order, begun, computed, _ = event
+        if self.sending[order[0]] is event:
             if self.faults is not None:
                 self.copy(order, now)
             answer = self.server.push(order, now, begun, computed)
-            if answer is NOTHING:
-                self.now = now
-            else:
-                self.carry_out(answer, now)
-        elif self.faults is not None and event[3] not in self.server.flight[worker]:
-            self.copy(event[3], event[0])
+            if answer is not NOTHING:
+                return self.carry_out(answer, now)
+            self.now = now
+        elif self.faults is not None and order not in self.server.flight[order[0]]:
+            self.copy(order, now)
             self.server.ignored += 1
+        return False
 
     def copy(self, order: Order, now: float) -> None:
         """Lets a push that was sent more than once arrive again."""
@@ -169,14 +186,16 @@ class VirtualClock:
         for later in self.faults.deliveries(order.worker, order.clock)[1:]:
             heappush(self.heap, (now + later, next(self.serial), VirtualClock.handle_copy))
 
-    def handle_copy(self, event: Any) -> None:
+    def handle_copy(self, event: Any) -> bool:
         """A push arrives again, and does not count."""
         self.server.ignored += 1
+        return False
 
-    def handle_incident(self, event: Any) -> None:
+    def handle_incident(self, event: Any) -> bool:
         """A worker or the server fails or comes back."""
         now, _, _, incident = event
         getattr(self, incident.kind)(incident, now)
+        return self.server.over
 
     def freeze(self, incident: Incident, now: float) -> None:
         """A worker does nothing for a while; what it has sent is on its way."""
@@ -241,14 +260,15 @@ class VirtualClock:
         self.server.ignored = ignored
         self.life += 1
         workers = range(self.server.num_workers)
-        self.sending, self.computing = [None for _ in workers], [None for _ in workers]
+        for worker in workers:
+            self.sending[worker] = self.computing[worker] = None
         # What happens to workers meanwhile, the server learns when it is back; what was sent is lost.
-        lost = (self.arrives, VirtualClock.handle_copy)
+        lost = (VirtualClock.handle_push, VirtualClock.handle_copy)
         later = [each for each in self.heap if each[2] not in lost and each is not self.event]
         self.heap[:] = [(max(time, back), *rest) for time, *rest in later]
         heapify(self.heap)
         if back >= self.spec.stop.seconds:
-            self.heap[:] = [(math.inf, 0, VirtualClock.handle_incident, incident)]  # nothing happens any more
+            self.heap[:] = [END]  # nothing happens any more
             return
         gone = {worker for worker in workers if self.away[worker]}
         self.carry_out(self.server.resume(back), back)
@@ -261,6 +281,10 @@ class VirtualClock:
         """Logs what happened, for the trace's metadata."""
         self.now = now
         self.log.append(incident._replace(time=now)._asdict() | more)
+
+
+# The last event of every run, if nothing ends it before.
+END = (inf, inf, VirtualClock.handle_end)
 
 
 def make_timeline(spec: RunSpec, watch: Watch | None = None) -> Trace:

@@ -51,13 +51,14 @@ def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
 def _follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
     tasks = trace.tasks[trace.tasks["push_end"].notna()].sort_values("push_end", kind="stable")
     tasks["took"] = tasks["compute_end"] - tasks["compute_start"]
-    columns = ["worker", "clock", "version_read", "push_end", "took", "batch_size"]
+    columns = ["worker", "clock", "version_read", "push_end", "took", "batch_size"]  # the fields of a push
     state, on_pull = policy.init(trace.num_workers), policy.on_pull or (lambda state, worker: (0, 1.0))
-    for worker in range(trace.num_workers):
-        on_pull(state, worker)
+    keep_copy = policy.keep_copy or (lambda copy_clock, clock: False)
+    told = [on_pull(state, worker) for worker in range(trace.num_workers)]
     for row, *fields in tasks[columns].itertuples(name=None):
         push = Push(*fields)
+        push = push._replace(keeps_copy=keep_copy(told[push.worker][0], push.clock + 1))
         state, decision = policy.on_push(state, push)
         for start in decision[3]:
-            on_pull(state, start[0])
+            told[start[0]] = on_pull(state, start[0])
         yield Followed(row, push, state, Decision(*decision))

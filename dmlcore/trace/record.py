@@ -1,9 +1,9 @@
 """The record of a run, row by row, and the frames that a trace is made of."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -45,24 +45,22 @@ class Rows:
 
 def tasks_frame(record: Sequence[bytes], landed: Sequence[tuple[int, int, float]]) -> pd.DataFrame:
     """Returns a trace's tasks from their record and the (row, update, weight) of those applied."""
-    rows = np.frombuffer(b"".join(record), _COLUMNS)
-    columns = {name: rows[name] for name in Task._fields}
+    table = np.frombuffer(b"".join(record), _COLUMNS)
+    columns = {name: table[name] for name in Task._fields}
     columns |= {"update": np.full(len(record), -1), "weight": np.zeros(len(record))}
-    applied, updates, weights = _columns(landed, ("row", "update", "weight")).values()
-    columns["update"][applied.astype(np.int64)] = updates
-    columns["weight"][applied.astype(np.int64)] = weights
+    flat = np.fromiter(chain.from_iterable(landed), float, 3 * len(landed))
+    applied, updates, weights = flat.reshape(-1, 3).T
+    rows = applied.astype(np.int64)
+    columns["update"][rows], columns["weight"][rows] = updates, weights
     return _frame(columns, TASK_COLUMNS)
 
 
-def updates_frame(updates: Sequence[tuple[float, int, int]]) -> pd.DataFrame:
-    """Returns a trace's updates from tuples of time, number of tasks and samples."""
-    return _frame(_columns(updates, UPDATE_COLUMNS), UPDATE_COLUMNS)
-
-
-def _columns(rows: Sequence[tuple[Any, ...]], names: Collection[str]) -> dict[str, np.ndarray]:
-    width = len(names)
-    table = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(-1, width)
-    return dict(zip(names, table.T, strict=True))
+def updates_frame(times: Sequence[float], tasks: pd.DataFrame) -> pd.DataFrame:
+    """Returns a trace's updates, made at `times`, seconds, of the tasks that are in them."""
+    update, batch_size = tasks["update"].to_numpy(), tasks["batch_size"].to_numpy()
+    counts = (np.bincount(update + 1, by, len(times) + 1)[1:] for by in (None, batch_size))
+    columns = dict(zip(UPDATE_COLUMNS, (np.array(times, float), *counts), strict=True))
+    return _frame(columns, UPDATE_COLUMNS)
 
 
 def _frame(columns: Mapping[str, np.ndarray], types: Mapping[str, type]) -> pd.DataFrame:

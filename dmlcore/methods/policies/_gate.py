@@ -1,5 +1,7 @@
 """The gate of the policies that bound how far a worker may lead the slowest one."""
 
+import math
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,12 +33,14 @@ class Gate:
     slowest: int = 0  # clocks that the slowest worker present has finished
     # What each worker was told at its last pull: the slowest worker's count, and the weight of its pushes.
     copies: dict[int, tuple[int, float]] = field(default_factory=dict)
-    waiting: dict[int, list[int]] = field(default_factory=dict)  # slowest count needed -> workers that wait
+    # Slowest count needed -> starts of the workers that wait for it.
+    waiting: defaultdict[float, list[Start]] = field(default_factory=lambda: defaultdict(list))
     held: list[tuple[int, int, int]] = field(default_factory=list)  # their pushes: worker, clock, samples
 
     def __post_init__(self) -> None:
         self.finished = [0] * self.num_workers  # clocks, of each worker
         self.present = set(range(self.num_workers))
+        self.next_release: float = math.inf  # slowest count at which a worker that waits may go on
         self.look()
 
     def look(self) -> None:
@@ -47,6 +51,7 @@ class Gate:
         self.slowest = min(finished)
         self._at_slowest = finished.count(self.slowest)
         self.share = 1.0 / max(len(self.present), 1) if self.weight is None else self.weight
+        self.news = self.slowest, self.share  # what a worker that pulls is told
 
     def advance(self, worker: int) -> int:
         """Counts one more finished clock of a worker and returns its new count."""
@@ -60,36 +65,39 @@ class Gate:
 
     def wait(self, push: Push, until: float) -> Decision:
         """Holds a push: its worker waits until the slowest worker has finished `until` clocks."""
-        self.waiting.setdefault(int(until), []).append(push.worker)
-        self.held.append((push.worker, push.clock, push.samples))
+        worker, clock, _, _, _, samples, _ = push
+        self._wait(until, new(Start, (worker, None, None)))
+        self.held.append((worker, clock, samples))
         return NOTHING
 
-    def proceed(self, push: Push, keeps_copy: bool = False) -> Decision:
+    def proceed(self, push: Push) -> Decision:
         """Applies a push and held ones; its worker, unless it went on by itself, and waiting ones start."""
-        worker = push.worker
+        worker, clock, _, _, _, _, keeps_copy = push
         if keeps_copy:
             start, weight = [], self.copies[worker][1]  # as it was told, and has added its own update with
         else:
             start, weight = [new(Start, (worker, None, None))], self.share
-        if not (self.waiting or self.held):
-            return new(Decision, ([(worker, push.clock, weight)], (), (), start))
+        if not self.held and self.slowest < self.next_release:
+            return new(Decision, ([(worker, clock, weight)], (), (), start))
         apply = self._take_held(push)
         if keeps_copy:
-            apply = [(w, clock, weight if w == worker else share) for w, clock, share in apply]
+            apply = [(w, c, weight if w == worker else share) for w, c, share in apply]
         return new(Decision, (apply, (), (), sorted(start + self._release())))
 
     def tell(self, worker: int) -> tuple[int, float]:
         """Returns what a worker that pulls is told of its copy, and notes it."""
-        told = self.copies[worker] = self.slowest, self.share
+        told = self.copies[worker] = self.news
         return told
 
     def leave(self, worker: int) -> Decision:
         """Removes a worker; workers that waited for it alone start, and held pushes are applied."""
         self.present.remove(worker)
         self.look()
-        stay = {until: [w for w in workers if w != worker] for until, workers in self.waiting.items()}
-        self.waiting = {until: workers for until, workers in stay.items() if workers}
-        start = self._release()
+        for until, starts in [*self.waiting.items()]:
+            self.waiting[until] = [start for start in starts if start.worker != worker]
+            if not self.waiting[until]:
+                del self.waiting[until]
+        start = sorted(self._release())
         return Decision(self._take_held() if start else (), start=start)
 
     def join(self, worker: int) -> Decision:
@@ -99,15 +107,23 @@ class Gate:
         self.present.add(worker)
         self.look()
         if self.slowest < clock - self.max_lead:
-            self.waiting.setdefault(int(clock - self.max_lead), []).append(worker)
+            self._wait(clock - self.max_lead, Start(worker, clock=clock))
             return NOTHING
         return Decision(start=[Start(worker, clock=clock)])
 
     def _release(self) -> list[Start]:
-        """Returns the starts of the waiting workers that the slowest one lets go, in worker order."""
+        """Returns the starts of the waiting workers that the slowest one lets go."""
+        if self.slowest < self.next_release:
+            return []
         due = [until for until in self.waiting if until <= self.slowest]
-        free = [worker for until in due for worker in self.waiting.pop(until)]
-        return [Start(worker, clock=self.finished[worker]) for worker in sorted(free)]
+        free = [start for until in due for start in self.waiting.pop(until)]
+        self.next_release = min(self.waiting, default=math.inf)
+        return free
+
+    def _wait(self, until: float, start: Start) -> None:
+        self.waiting[until].append(start)
+        if until < self.next_release:
+            self.next_release = until
 
     def _take_held(self, push: Push | None = None) -> list[tuple[int, int, float]]:
         """Returns the pushes of the next update, `push` and all held ones, in (worker, clock) order."""

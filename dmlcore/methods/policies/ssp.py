@@ -44,8 +44,8 @@ def ssp(staleness: int | float, *, weight: float | None = None) -> Policy:
     def on_push(gate: Gate, push: Push) -> tuple[Gate, Decision]:
         clock = gate.advance(push.worker)  # the clock c that the worker begins next
         needed = clock - max_lead  # condition 3: it must see all updates of the clocks up to c - s - 1
-        if keep_copy(gate.copies[push.worker][0], clock):  # it has begun, on its cached copy
-            return gate, gate.proceed(push, keeps_copy=True)
+        if push.keeps_copy:  # it has begun, on its cached copy
+            return gate, gate.proceed(push)
         if gate.slowest >= needed:  # every worker has pushed them: the newest version contains them
             return gate, gate.proceed(push)
         return gate, gate.wait(push, until=needed)  # condition 1: the slowest worker is too far behind
