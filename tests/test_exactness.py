@@ -120,14 +120,7 @@ def test_bsp_is_large_batch_sgd():
 
 @pytest.mark.parametrize(("policy", "optimizer"), EACH)
 def test_compiled_equals_reference(policy, optimizer):
-    make = OPTIMIZERS[optimizer]
-    run = train(ALL_POLICIES[policy](), optimizer=make())
-    reference = replay_reference(run.trace, dml.problems.digits_mlp(), make())
-    assert relative_error(run.params, reference) <= 1e-4
-
-
-@pytest.mark.parametrize(("policy", "optimizer"), EACH)
-def test_compiled_equals_reference_in_float64(policy, optimizer):
+    """In 64 bits; that 32 bits give the same to the last bit, where nothing is fused, is in test_bits."""
     make = OPTIMIZERS[optimizer]
     with jax.enable_x64(True):
         problem = dml.problems.digits_mlp(dtype="float64")

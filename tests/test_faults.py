@@ -24,7 +24,7 @@ from dmlcore.cluster.faults import (
 )
 from dmlcore.methods.policies import ALL_POLICIES
 
-SEEDS, SAMPLES, SECONDS = 200, 32 * 160, 1.3
+SEEDS, TRAINED, SAMPLES, SECONDS = 200, 60, 32 * 160, 1.3
 SGD = optax.sgd(0.1)
 
 
@@ -64,7 +64,8 @@ def test_simulated_schedules(policy):
         trace = simulate(rule, faulty(seed), **stop(rule), seed=seed)
         check_counts(trace, **stop(rule))
         seen |= {incident["kind"] for incident in trace.metadata["incidents"]}
-        losses.append(last_loss(dml.replay(trace, problem, SGD, eval_every=10**6)))
+        if seed < TRAINED:
+            losses.append(last_loss(dml.replay(trace, problem, SGD, eval_every=10**6)))
     usual = without_faults(policy)
     assert seen == {"leave", "join", "freeze", "down"}
     assert np.mean(losses <= usual.max()) >= 0.95
