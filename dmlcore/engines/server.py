@@ -61,8 +61,8 @@ NOTHING: Answer = ((), (), ())
 # Attributes of a server: in a dictionary they take longer to look up, at every push.
 SERVER_SLOTS = """
     spec policy load state load_state present flight num_updates samples over journal ignored pending record
-    _plan _serial _hooks _most _depth _done _free _clock _last_cut _cut_rows _redone _landed _times _looked
-    _look _patience _starting
+    _plan _serial _hooks _most _depth _done _free _clock _last_cut _cut_rows _num_cut _redone _landed _times
+    _looked _look _patience _starting
 """
 
 
@@ -110,7 +110,8 @@ class Server:
         self._free = [0.0] * self.num_workers  # and when it was computed
         self._clock = [-1] * self.num_workers  # and of the last task that it began
         self._last_cut = [-1] * self.num_workers  # highest clock of each worker's tasks that were cut
-        self._cut_rows: dict[tuple[int, int], int] = {}
+        self._cut_rows: dict[int, dict[int, int]] = {}  # worker -> clock -> row, of those that may be redone
+        self._num_cut = 0  # tasks that were cut, and not redone
         self._redone: list[int] = []  # rows of attempts that were lost and made again
         self._landed: list[tuple[int, int, float]] = []  # row, update, weight
         self._times: list[float] = []  # of updates
@@ -258,7 +259,7 @@ class Server:
     @property
     def has_cut(self) -> bool:
         """Whether some task never arrived, and was not begun again."""
-        return bool(self._cut_rows)
+        return self._num_cut > 0
 
     @property
     def last_update(self) -> float:
@@ -371,8 +372,9 @@ class Server:
             if ahead is not None:
                 clock = self._ahead(worker, ahead, clock if flight else 0)
             clocks[worker] = clock
-            if clock <= last_cut[worker] and (worker, clock) in self._cut_rows:
-                self._redone.append(self._cut_rows.pop((worker, clock)))
+            if clock <= last_cut[worker] and clock in self._cut_rows[worker]:
+                self._redone.append(self._cut_rows[worker].pop(clock))
+                self._num_cut -= 1
             size = sizes[worker] if asked is None and sizes is not None else self._size(worker, clock, asked)
             if on_pull is not None:
                 told = on_pull(self.state, worker)
@@ -405,7 +407,14 @@ class Server:
 
     def _cut(self, worker: int, time: float) -> None:
         """Records tasks of a worker that never arrive: the phase that each is in ends now."""
-        flight, free = self.flight[worker], self._free[worker]
+        flight = self.flight[worker]
+        if not flight:
+            return
+        self.flight[worker] = ()
+        last, free, record = self._last_cut[worker], self._free[worker], self.record
+        rows = self._cut_rows.setdefault(worker, {})
+        if last <= self._done[worker]:
+            rows.clear()
         for order in flight:
             _, clock, size, version, pull, since, _, _ = order
             begun, end = self._plan(order)
@@ -414,11 +423,11 @@ class Server:
             free = end
             if end > time:
                 begun, end = begun if begun < time else time, time
-            self._cut_rows[worker, clock] = len(self.record)
-            if clock > self._last_cut[worker]:
-                self._last_cut[worker] = clock
-            self.record.append(pack(worker, clock, size, version, since if pull else nan, begun, end, nan))
-        self.flight[worker] = ()
+            rows[clock] = len(record)
+            record.append(pack(worker, clock, size, version, since if pull else nan, begun, end, nan))
+            self._num_cut += 1
+            if clock > last:
+                self._last_cut[worker] = last = clock
 
 
 def _without(flight: tuple[Order, ...], order: Order) -> tuple[Order, ...]:

@@ -40,6 +40,7 @@ class Gate:
     def __post_init__(self) -> None:
         self.finished = [0] * self.num_workers  # clocks, of each worker
         self.present = set(range(self.num_workers))
+        self.go = [(Start(worker),) for worker in range(self.num_workers)]  # made once, not at every push
         self.next_release: float = math.inf  # slowest count at which a worker that waits may go on
         self.look()
 
@@ -55,8 +56,7 @@ class Gate:
 
     def advance(self, worker: int) -> int:
         """Counts one more finished clock of a worker and returns its new count."""
-        count = self.finished[worker] + 1
-        self.finished[worker] = count
+        count = self.finished[worker] = self.finished[worker] + 1
         if count == self.slowest + 1:
             self._at_slowest -= 1
             if not self._at_slowest:
@@ -66,23 +66,24 @@ class Gate:
     def wait(self, push: Push, until: float) -> Decision:
         """Holds a push: its worker waits until the slowest worker has finished `until` clocks."""
         worker, clock, _, _, _, samples, _ = push
-        self._wait(until, new(Start, (worker, None, None)))
+        self._wait(until, self.go[worker][0])
         self.held.append((worker, clock, samples))
         return NOTHING
 
     def proceed(self, push: Push) -> Decision:
         """Applies a push and held ones; its worker, unless it went on by itself, and waiting ones start."""
         worker, clock, _, _, _, _, keeps_copy = push
+        start: tuple[Start, ...]
         if keeps_copy:
-            start, weight = [], self.copies[worker][1]  # as it was told, and has added its own update with
+            start, weight = (), self.copies[worker][1]  # as it was told, and has added its own update with
         else:
-            start, weight = [new(Start, (worker, None, None))], self.share
+            start, weight = self.go[worker], self.share
         if not self.held and self.slowest < self.next_release:
             return new(Decision, ([(worker, clock, weight)], (), (), start))
         apply = self._take_held(push)
         if keeps_copy:
             apply = [(w, c, weight if w == worker else share) for w, c, share in apply]
-        return new(Decision, (apply, (), (), sorted(start + self._release())))
+        return new(Decision, (apply, (), (), sorted([*start, *self._release()])))
 
     def tell(self, worker: int) -> tuple[int, float]:
         """Returns what a worker that pulls is told of its copy, and notes it."""

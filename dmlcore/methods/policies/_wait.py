@@ -13,8 +13,6 @@ from dmlcore import checks
 from dmlcore.methods.policies._damping import DAMPING
 from dmlcore.types import Decision, Policy, Push, Start
 
-new = tuple.__new__  # half the cost of a named tuple's own constructor, where a round starts every worker
-
 
 @dataclass
 class Rounds:
@@ -28,7 +26,13 @@ class Rounds:
 
     def __post_init__(self) -> None:
         self.present = set(range(self.num_workers))
-        self.needed, self.size = self.k, self.batch_size  # of this round
+        self.needed = self.k  # of this round
+        self.resize()
+
+    def resize(self) -> None:
+        """Makes the starts of this round, which has tasks of another size."""
+        self.size = self.batch_size
+        self.starts = [Start(worker, self.size) for worker in range(self.num_workers)]
 
 
 def wait_for_k(
@@ -61,18 +65,19 @@ def wait_for_k(
             idle = idle | {push.worker for push in state.arrived}
         if begin is not None:
             begin(state, time)
-        state.needed, state.size, state.arrived = state.k, state.batch_size, []
+        state.needed, state.arrived = state.k, []
         state.version += 1
+        if state.size != state.batch_size:
+            state.resize()
         cancel = sorted(state.present - idle) if cancels else []
         free = state.present if cancels else state.present & idle
-        start = [new(Start, (worker, state.size, None)) for worker in sorted(free)]
-        return state, Decision(apply, (), cancel, start)
+        return state, Decision(apply, (), cancel, [state.starts[worker] for worker in sorted(free)])
 
     def on_push(state: Rounds, push: Push) -> tuple[Rounds, Decision]:
         state.arrived.append(push)
         if complete(state):
             return update(state, {push.worker}, push.time)
-        return state, Decision(start=(Start(push.worker, state.size),) if any_worker else ())
+        return state, Decision(start=(state.starts[push.worker],) if any_worker else ())
 
     def on_leave(state: Rounds, worker: int, time: float) -> tuple[Rounds, Decision]:
         state.present.remove(worker)
@@ -83,7 +88,7 @@ def wait_for_k(
         if complete(state):
             return update(state, {worker}, time)
         waits = not any_worker and any(push.worker == worker for push in state.arrived)
-        return state, Decision(start=() if waits else (Start(worker, state.size),))
+        return state, Decision(start=() if waits else (state.starts[worker],))
 
     lock_step = 0 if cancels and not any_worker else None
     return Policy("", init, on_push, lock_step, on_leave, on_join, **fields)

@@ -7,7 +7,7 @@ from dmlcore.calls import named
 from dmlcore.checks import one_of, or_none, positive
 from dmlcore.methods.policies._damping import DAMPING
 from dmlcore.methods.policies._gate import Gate, gated, new
-from dmlcore.types import Decision, Policy, Push, Start
+from dmlcore.types import Decision, Policy, Push
 
 
 @dataclass
@@ -47,8 +47,7 @@ def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "no
     def on_push(gate: Gate, push: Push) -> tuple[Gate, Decision]:
         worker = push.worker
         gate.finished[worker] += 1
-        start = [new(Start, (worker, None, None))]
-        return gate, new(Decision, ([(worker, push.clock, gate.share)], (), (), start))
+        return gate, new(Decision, ([(worker, push.clock, gate.share)], (), (), gate.go[worker]))
 
     if scaling == damping == "none":
         return gated(on_push, math.inf, weight)
