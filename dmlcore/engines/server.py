@@ -58,12 +58,6 @@ class Order(NamedTuple):
 # none where it is empty; workers that throw their tasks away; tasks that begin.
 Answer = tuple[Sequence[tuple[int, int, float]], Sequence[int], Sequence[Order]]
 NOTHING: Answer = ((), (), ())
-# Attributes of a server: in a dictionary they take longer to look up, at every push.
-SERVER_SLOTS = """
-    spec policy load state load_state present flight num_updates samples over journal ignored pending record
-    _plan _serial _hooks _most _depth _done _free _clock _last_cut _cut_rows _num_cut _redone _landed _times
-    _looked _look _patience _starting
-"""
 
 
 class Server:
@@ -79,7 +73,13 @@ class Server:
         keeps_journal: whether the server may have to be restored.
     """
 
-    __slots__ = tuple(SERVER_SLOTS.split())
+    # In a dictionary they take longer to look up, at every push.
+    __slots__ = (
+        "_clock", "_cut_rows", "_depth", "_done", "_free", "_hooks", "_landed", "_last_cut", "_look",
+        "_looked", "_most", "_num_cut", "_patience", "_plan", "_redone", "_serial", "_starting", "_times",
+        "flight", "ignored", "journal", "load", "load_state", "num_updates", "over", "pending", "policy",
+        "present", "record", "samples", "spec", "state",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -121,7 +121,6 @@ class Server:
         # Where the load rule never changes them, sizes are asked once.
         fixed = self.load.observe is None and self.policy.batch_size is None
         sizes = [self._size(worker, 0) for worker in range(self.num_workers)] if fixed else None
-        # What every start needs.
         lists = self.present, self.flight, self._clock, self._last_cut
         self._starting = self._depth, *lists, sizes, self.policy.on_pull
 

@@ -57,7 +57,6 @@ class VirtualClock:
         self.checkpoint = (0, 0)  # updates, and length of the journal then
         self.life = 0  # how often the server was restarted
         self.now = 0.0  # when something happened last
-        # What every push needs.
         plain = self.faults is None and not self.pipelined and not self.links.pushes_take
         self.at_hand = self.heap, self.sending, self.links, self.links.compute_seconds, plain
 
