@@ -1,8 +1,9 @@
 """The virtual clock: one loop over a heap of events, with a handler for each kind.
 
 A task's whole life - pull, compute, push - is drawn when it starts, so it is one event: the arrival of its
-push. Faults are events, too, which put off or void the arrivals that they concern. A new kind of event is a
-handler, and tuples `(time, serial number, handler, ...)` on the heap.
+push. What else happens at a known time, such as a fault, is on a heap of its own: it is handled before every
+push that the server takes later, and may put off or void it. A new kind of event is a handler, and tuples
+`(time, serial number, handler, ...)` on one of the heaps.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class VirtualClock:
         self.pipelined = spec.transport.pipelined
         self.serial = itertools.count()
         self.server = self.new_server()
-        self.heap: list[Any] = [END]
+        self.heap: list[Any] = [END]  # arrivals
+        self.timed: list[Any] = []  # what else happens when
+        self.limit = inf  # an event before it is handled without another look
         self.event: Any = None  # that is being handled
         self.sending: list[PushEvent | None] = [None] * workers  # the next push of each worker
         self.computing: list[Computing | None] = [None] * workers
@@ -64,18 +67,37 @@ class VirtualClock:
         """Runs to the end and returns the trace."""
         heap, last, known = self.heap, self.spec.stop.seconds, incidents(self.spec.faults)
         for number, incident in enumerate(known, start=-len(known)):
-            heappush(heap, (incident.time, number, VirtualClock.handle_incident, incident))
+            heappush(self.timed, (incident.time, number, VirtualClock.handle_incident, incident))
+        self.set_limit()
         over = self.carry_out(self.server.begin(), 0.0)
         while not over:
             self.event = event = heap[0]
-            if event[0] > last:
-                break
-            over = event[2](self, event)
-            if heap[0] is event:
+            if event[0] < self.limit or not self.is_late(event[0]):
+                over = event[2](self, event)
+            else:
+                over = self.handle_timed()
+            if heap[0] is self.event:
                 heappop(heap)
         more = {"incidents": self.log, "ignored_arrivals": self.server.ignored} if self.faults else {}
         end = last if last < math.inf else self.now
         return self.server.trace(end, self.spec.metadata("simulate") | more)
+
+    def set_limit(self) -> None:
+        """Notes when the next event that is no arrival is due, or else the end."""
+        self.limit = min(self.timed[0][0] if self.timed else inf, self.spec.stop.seconds)
+
+    def is_late(self, time: float) -> bool:
+        """Whether something else comes before an arrival that is handled at `time`, or the end does."""
+        return (bool(self.timed) and self.timed[0][0] <= time) or time > self.spec.stop.seconds
+
+    def handle_timed(self) -> bool:
+        """Handles what comes before the next arrival, or ends the run; returns whether it is over."""
+        self.event = None  # the arrival stays on the heap
+        if not self.timed or self.timed[0][0] > self.spec.stop.seconds:
+            return True
+        event = heappop(self.timed)
+        self.set_limit()
+        return event[2](self, event)
 
     def new_server(self) -> Server:
         """Returns a server to which nothing has happened."""
@@ -262,12 +284,12 @@ class VirtualClock:
         for worker in workers:
             self.sending[worker] = self.computing[worker] = None
         # What happens to workers meanwhile, the server learns when it is back; what was sent is lost.
-        lost = (VirtualClock.handle_push, VirtualClock.handle_copy)
-        later = [each for each in self.heap if each[2] not in lost and each is not self.event]
-        self.heap[:] = [(max(time, back), *rest) for time, *rest in later]
-        heapify(self.heap)
+        self.heap[:] = [END]
+        self.timed[:] = [(max(time, back), *rest) for time, *rest in self.timed]
+        heapify(self.timed)
+        self.set_limit()
         if back >= self.spec.stop.seconds:
-            self.heap[:] = [END]  # nothing happens any more
+            self.timed.clear()  # nothing happens any more
             return
         gone = {worker for worker in workers if self.away[worker]}
         self.carry_out(self.server.resume(back), back)
