@@ -15,7 +15,10 @@ MIXED = Cluster.from_speeds(
     latency_jitter=stats.expon(),
 ).with_stragglers(4, fraction=0.2, mean_tasks=5)
 LOCK_STEP = Cluster.uniform(4, samples_per_second=1000)
-CLUSTERS = {"exponential": EXPONENTIAL, "mixed": MIXED, "lock_step": LOCK_STEP}
+CONTENDED = EXPONENTIAL.with_server(
+    seconds_per_push=0.004, seconds_per_pull=0.002, seconds_per_update=0.001, jitter=stats.expon()
+)
+CLUSTERS = {"exponential": EXPONENTIAL, "mixed": MIXED, "lock_step": LOCK_STEP, "contended": CONTENDED}
 
 # Batch sizes that differ by worker, and ones that change with every push that is observed.
 UNEQUAL = Load("unequal()", lambda num_workers, total: None, lambda state, worker: 8 << worker)

@@ -34,7 +34,7 @@ class Exploration:
         return Server(spec, self.plan, self.serial)
 
     def plan(self, order):
-        return order.time, order.time
+        return order.time, order.time, 0.0
 
     def step(self, kind, choice):
         self.now += 1.0
@@ -72,7 +72,7 @@ class Exploration:
 
     def push(self, order):
         found = self.server.find(order.worker, order.clock, order.attempt)
-        return None if found is None else self.server.push(found, self.now, order.time, self.now)
+        return (*(None if found is None else self.server.push(found, self.now, order.time, self.now)), 0.0)
 
 
 kinds = st.sampled_from(["push"] * 8 + ["again", "leave", "join", "restart"])

@@ -13,6 +13,7 @@ from scipy import stats
 from dmlcore import checks, notebook
 from dmlcore.cluster.faults import Fault, Faults, Hang, check_faults, plain
 from dmlcore.cluster.jitter import Quantile, SizedJitter, check_jitter, show_jitter
+from dmlcore.cluster.parameter_server import ParameterServer
 from dmlcore.cluster.slowdowns import SpeedChange, Stragglers, check_workers
 from dmlcore.theory import Response
 
@@ -39,6 +40,7 @@ class Cluster:
         stragglers, faults: slow episodes, and what breaks when.
         pull_latency_seconds: mean delay of each worker's link on the way to it; None: as `latency_seconds`.
         changes: of workers' speeds, at known tasks.
+        server: how long the server's processor and link take, which all workers share; None: no time.
     """
 
     samples_per_second: tuple[float, ...]
@@ -51,6 +53,7 @@ class Cluster:
     faults: Faults = NONE
     pull_latency_seconds: tuple[float, ...] | None = None
     changes: tuple[SpeedChange, ...] = ()
+    server: ParameterServer | None = None
 
     @classmethod
     def uniform(cls, num_workers: int, samples_per_second: float = 1000.0, **options: Any) -> Cluster:
@@ -199,6 +202,81 @@ class Cluster:
         change = SpeedChange(slowdown, clock, last, check_workers(workers, self.num_workers))
         return dataclasses.replace(self, changes=(*self.changes, change))
 
+    def with_server(
+        self,
+        *,
+        bandwidth: float = math.inf,
+        seconds_per_push: float = 0.0,
+        seconds_per_pull: float = 0.0,
+        seconds_per_update: float = 0.0,
+        shards: int = 1,
+        jitter: Any = None,
+    ) -> Cluster:
+        """Returns this cluster with a server that takes time, and whose link all workers share.
+
+        A push crosses its worker's link, then the server's. The server's processor takes it, one message at
+        a time in the order in which they come, makes the update, where it completes one, and answers before
+        it takes the next. An answer crosses the server's link the other way, then its worker's.
+
+        Guarantees: no more than 1 / (seconds of a push, its update and its pull) pushes a second are taken;
+        a pull brings the version of the moment at which it was answered.
+
+        Args:
+            bandwidth: bytes per second of the server's link, in each direction.
+            seconds_per_push: that the processor takes over a push.
+            seconds_per_pull: over an answer.
+            seconds_per_update: over an update, after the push that completes it.
+            shards: servers that hold equal parts of the parameters, each with such a processor and link: a
+                message is there with its last part, and each part takes its share of these times.
+            jitter: multiplier of what a message takes, on link and processor, as for `from_speeds`.
+
+        Raises:
+            ValueError: an argument is out of range, or nothing takes time.
+
+        >>> Cluster.uniform(8).with_server(bandwidth=1.25e9, seconds_per_push=0.001)
+        Cluster(8 workers, 1000 samples/s, server of 1.25e+09 B/s, 0.001 s a push)
+        """
+        server = ParameterServer.checked(
+            bandwidth, seconds_per_push, seconds_per_pull, seconds_per_update, shards, jitter
+        )
+        if not server.takes_time:
+            checks.fail("with_server", "a server that takes no time", "a finite bandwidth, or seconds > 0")
+        return dataclasses.replace(self, server=server)
+
+    def resized(self, num_workers: int) -> Cluster:
+        """Returns the same kind of cluster with another number of workers.
+
+        Worker i of the new cluster is like worker floor(i W / P) of this one, with its speed, link, slow
+        episodes and changes; the server stays as it is.
+
+        Args:
+            num_workers: P, >= 1.
+
+        Raises:
+            ValueError: no such number, or the cluster has faults, which are those of certain workers.
+
+        >>> Cluster.from_speeds([1000, 500], latency=0.01).resized(4).samples_per_second
+        (1000.0, 1000.0, 500.0, 500.0)
+        """
+        num_workers = checks.integer("num_workers", num_workers, low=1)
+        if self.faults.events:
+            checks.fail("faults", self, "none: resize the cluster first, then add faults of its workers")
+        like = [i * self.num_workers // num_workers for i in range(num_workers)]
+
+        def each(values: tuple[float, ...] | None) -> Any:
+            return None if values is None else tuple(values[i] for i in like)
+
+        def of(cause: Any) -> Any:
+            if cause.workers is None:
+                return cause
+            workers = tuple(i for i, w in enumerate(like) if w in cause.workers)
+            return dataclasses.replace(cause, workers=workers)
+
+        names = ("samples_per_second", "overhead_seconds", "latency_seconds", "bandwidth_bytes_per_second")
+        new: dict[str, Any] = {name: each(getattr(self, name)) for name in (*names, "pull_latency_seconds")}
+        new |= {name: tuple(map(of, getattr(self, name))) for name in ("stragglers", "changes")}
+        return dataclasses.replace(self, **new)
+
     def with_faults(
         self, *faults: Fault, patience: float | None = None, checkpoint_every: int | None = None
     ) -> Cluster:
@@ -248,6 +326,7 @@ class Cluster:
             "stragglers": [dataclasses.asdict(each) for each in self.stragglers],
             **({"changes": [each.describe() for each in self.changes]} if self.changes else {}),
             **({"faults": self.faults.describe()} if self.faults.events else {}),
+            **({"server": self.server.describe()} if self.server is not None else {}),
         }
 
     def _repr_html_(self) -> str:
@@ -266,6 +345,7 @@ class Cluster:
         parts += [f"jitter={show_jitter(self.jitter)}"] * (self.jitter is not None)
         parts += [f"latency_jitter={show_jitter(self.latency_jitter)}"] * (self.latency_jitter is not None)
         parts += [str(each) for each in (*self.stragglers, *self.changes)]
+        parts += [str(self.server)] * (self.server is not None)
         count = len(self.faults.events)
         parts += [f"{count} fault" + "s" * (count > 1)] * (count > 0)
         return f"Cluster({', '.join(parts)})"

@@ -19,6 +19,7 @@ BLOCKS_AT_ONCE = ((0, 1), (1, 4), (9, 16))
 
 # One stream of uniforms for each thing that is drawn; slow episodes take EPISODES, EPISODES + 1, ...
 COMPUTE, PULL, PUSH, EPISODES = range(4)
+SERVED_PULL, SERVED_PUSH = 2**32, 2**32 + 1  # at the server, beyond any number of kinds of episodes
 
 
 def uniforms(seed: int, stream: int, row: int, column: int) -> np.ndarray:
@@ -52,6 +53,7 @@ class Draws:
         self._sized = isinstance(cluster.jitter, SizedJitter)
         self._jitter = None if self._sized else quantile_function(cluster.jitter)
         self._latency_jitter = quantile_function(cluster.latency_jitter)
+        self._server_jitter = quantile_function(None if cluster.server is None else cluster.server.jitter)
         self._overhead = cluster.overhead_seconds
         self._per_sample = [1.0 / speed for speed in cluster.samples_per_second]
         self._slow: dict[tuple[int, int], np.ndarray] = {}
@@ -80,7 +82,7 @@ class Draws:
             first, fixed, slope = current[worker]
             if first != clock - offset:
                 first, fixed, slope = load(worker, clock // CLOCKS_PER_BLOCK)
-            return fixed[offset] + samples * slope[offset] * self._multiplier(COMPUTE, worker, clock, samples)
+            return fixed[offset] + samples * slope[offset] * self.multiplier(COMPUTE, worker, clock, samples)
 
         cluster = self.cluster
         varies = cluster.jitter is not None or cluster.stragglers or cluster.changes
@@ -92,11 +94,11 @@ class Draws:
         way = cluster.pull_latency_seconds if stream == PULL else None
         latency = (way or cluster.latency_seconds)[worker]
         if self._latency_jitter is not None and latency:
-            latency *= self._multiplier(stream, worker, clock)
+            latency *= self.multiplier(stream, worker, clock)
         return latency + nbytes / cluster.bandwidth_bytes_per_second[worker]
 
-    def _multiplier(self, stream: int, worker: int, clock: int, samples: int = 0) -> float:
-        """The multiplier of a transfer's latency, or of the time of a task with so many samples."""
+    def multiplier(self, stream: int, worker: int, clock: int, samples: int = 0) -> float:
+        """Returns what multiplies a latency, the server's times, or those of a task of so many samples."""
         row, lane = divmod(worker, WORKERS_PER_BLOCK)
         block, offset = divmod(clock, CLOCKS_PER_BLOCK)
         key = (stream, row, block, samples)
@@ -104,6 +106,8 @@ class Draws:
             name, law = "latency_jitter", self._latency_jitter
             if stream == COMPUTE:
                 name, law = f"jitter of {samples} samples", self.cluster.jitter.quantile(samples)
+            elif stream in (SERVED_PULL, SERVED_PUSH):
+                name, law = "the server's jitter", self._server_jitter
             self._blocks[key] = self._multipliers(name, law, stream, [(row, block)])[0].tolist()
         return self._blocks[key][lane][offset]
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from dmlcore.cluster.faults import ServerCrash
 from dmlcore.engines.links import Links
 from dmlcore.engines.server import Order, Server
+from dmlcore.engines.service import Service
 from dmlcore.engines.spec import RunSpec
 from dmlcore.trace import Trace
 from dmlcore.training.checkpoints import Checkpoints
@@ -64,16 +65,23 @@ class Job:
         """Returns when phases are due, where that is injected."""
         return self.spec.links() if self.time_scale else None
 
+    def service(self) -> Service | None:
+        """Returns the queues of a server that takes time, where that is injected."""
+        return self.spec.service() if self.time_scale else None
+
     def new_server(self, serial: Iterator[int]) -> Callable[[], Server]:
         """Returns what makes empty servers; no number of an attempt comes again."""
-        links = self.links()
+        links, spec = self.links(), self.spec
+        if not self.time_scale:
+            spec = dataclasses.replace(spec, cluster=dataclasses.replace(spec.cluster, server=None))
 
-        def plan(order: Order) -> tuple[float, float]:
+        def plan(order: Order) -> tuple[float, float, float]:
             if links is None:
-                return order.time, float("inf")  # all its time at work, where nothing is known
-            return links.computing(order.worker, order.clock, order.batch_size, order.pull, order.time)
+                return order.time, float("inf"), 0.0  # all its time at work, where nothing is known
+            due = links.computing(order.worker, order.clock, order.batch_size, order.pull, order.time)
+            return (*due, 0.0)
 
-        return lambda: Server(self.spec, plan, serial)
+        return lambda: Server(spec, plan, serial)
 
     def metadata(self, engine: str) -> dict[str, Any]:
         """Returns a trace's metadata, all but its end."""

@@ -74,6 +74,8 @@ class Serving:
         self._new_server = job.new_server(itertools.count() if serial is None else serial)
         self._spec, self._stepper, self._inbox, self._crew = spec, stepper or job.stepper(), inbox, crew
         self._clock, self._faults, self._seconds = clock, faults, spec.stop.seconds
+        self._service = job.service()
+        self._queued = [0.0] * spec.cluster.num_workers  # how long each worker's last pull has waited
         self._checkpoints, self._kill = checkpoints, kill
         self.server = self._new_server()
         self.log: list[dict[str, Any]] = []
@@ -133,7 +135,7 @@ class Serving:
         elif now:
             self._resume(now)
         elif begun is not None:
-            self._carry_out(begun)
+            self._carry_out(begun, now)
         while not self.server.over and (now := self._clock.now()) < self._seconds:
             if self._schedule and self._schedule[0].time <= now:
                 incident = self._schedule.pop(0)
@@ -206,12 +208,17 @@ class Serving:
         self._replace(self._lost(), now)
         if isinstance(message, Ready):
             if self._is_ready(message) and message.worker not in self.server.present:
-                self._carry_out(self.server.join(message.worker, now))
+                self._carry_out(self.server.join(message.worker, now), now)
         elif isinstance(message, Arrival):
             self._arrive(message, now)
 
     def _arrive(self, push: Arrival, now: float) -> None:
-        worker, clock = push.worker, push.clock
+        worker, clock, waited = push.worker, push.clock, 0.0
+        if self._service is not None:
+            taken, waited = self._service.take(worker, clock, min(push.due, now))
+            if not self._wait(taken):
+                return  # lost, or the run is over
+            now = max(now, taken)  # not when it woke up: that would add up
         order = self.server.find(worker, clock, push.attempt)
         if order is None:
             return
@@ -220,10 +227,28 @@ class Serving:
         computed = min(max(push.computed, begun), now)
         self._gradients[worker, clock] = push.gradient, self._views.pop(push.attempt, None), order
         self._deaths[worker] = 0
-        self._carry_out(self.server.push(order, now, begun, computed))
+        queued = self._queued[worker] if order.pull else 0.0
+        self._carry_out(self.server.push(order, now, begun, computed, queued, waited), now)
 
-    def _carry_out(self, answer: Answer) -> None:
+    def _wait(self, until: float) -> bool:
+        """Lets the server be busy until a time; returns whether it still knows then what it is doing."""
+        server = self.server
+        while True:
+            first = self._schedule[0].time if self._schedule else math.inf
+            time.sleep(max(0.0, min(until, first, self._seconds) - self._clock.now()) * self._clock.scale)
+            if min(first, self._seconds) >= until:
+                return True
+            if self._seconds <= first:
+                return False
+            incident = self._schedule.pop(0)
+            getattr(self, f"_{incident.kind}")(incident)
+            if self.server is not server or server.over:
+                return False
+
+    def _carry_out(self, answer: Answer, now: float) -> None:
         server, (apply, cancel, start) = self.server, answer
+        if apply and self._service is not None:
+            self._service.update(now)
         if apply:
             apply = sorted(apply)  # as replay sums them: another order is rounded otherwise
             weights = self._counted(apply)
@@ -249,7 +274,11 @@ class Serving:
             if order.pull:  # else the worker has begun it by itself
                 if self._compensation:
                     self._views[order.attempt] = self._state[0]
-                self._post(order.worker, Assignment(order, self._clock.now(), self._state))
+                since = order.time
+                if self._service is not None:
+                    since, waited = self._service.answer(order.worker, order.clock, since)
+                    self._queued[order.worker] = waited
+                self._post(order.worker, Assignment(order, self._clock.now(), self._state, since))
         if server.looks:
             now = self._clock.now()
             server.observe(*self._observer.observation(server.num_updates, now, self._state[0]))
@@ -300,7 +329,7 @@ class Serving:
             starting = self._expected.pop(worker, None) is not None
             self._crew.dismiss(worker, starting)
             if worker in self.server.present:
-                self._carry_out(self.server.leave(worker, now))
+                self._carry_out(self.server.leave(worker, now), now)
 
     def _join(self, incident: Incident) -> None:
         """Starts the worker again; it joins when it is ready."""
@@ -321,7 +350,7 @@ class Serving:
             self._hire(worker)
         for worker in lost:
             if worker in self.server.present and not self.server.over:
-                self._carry_out(self.server.leave(worker, now))
+                self._carry_out(self.server.leave(worker, now), now)
 
     def _down(self, incident: Incident) -> None:
         """The server dies: what it has not saved is gone."""
@@ -341,7 +370,10 @@ class Serving:
         if self._load() is None:
             self.server.begin()
             self._turns = self._new_turns()
-        self._resume(self._clock.now())
+        now = self._clock.now()
+        if self._service is not None:
+            self._service.reset(now)
+        self._resume(now)
 
     def _resume(self, now: float) -> None:
         """Goes on from a checkpoint: workers at work begin their tasks again, those gone meanwhile leave."""
@@ -351,11 +383,11 @@ class Serving:
         gone = {w for w, reasons in enumerate(self._away) if reasons} | {*self._expected}
         for worker in range(server.num_workers):
             self._post(worker, Idle())  # what it has is lost
-        self._carry_out(server.resume(now))
+        self._carry_out(server.resume(now), now)
         for worker in sorted(server.present & gone):
-            self._carry_out(server.leave(worker, now))
+            self._carry_out(server.leave(worker, now), now)
         for worker in sorted(set(range(server.num_workers)) - gone - server.present):
-            self._carry_out(server.join(worker, now))
+            self._carry_out(server.join(worker, now), now)
 
     def _save(self) -> None:
         assert self._checkpoints is not None

@@ -68,7 +68,8 @@ class Server:
 
     Args:
         spec: the run.
-        plan: order -> when its computing begins and ends as planned, for tasks that are cut.
+        plan: order -> when its computing begins and ends as planned, and how long its pull waits in the
+            server's queues; for tasks that are cut.
         serial: numbers of attempts, which a restored server must not use again.
         keeps_journal: whether the server may have to be restored.
     """
@@ -76,15 +77,15 @@ class Server:
     # In a dictionary they take longer to look up, at every push.
     __slots__ = (
         "_clock", "_cut_rows", "_depth", "_done", "_free", "_hooks", "_landed", "_last_cut", "_look",
-        "_looked", "_most", "_num_cut", "_patience", "_plan", "_redone", "_serial", "_starting", "_times",
-        "flight", "ignored", "journal", "load", "load_state", "num_updates", "over", "pending", "policy",
-        "present", "record", "samples", "spec", "state",
+        "_looked", "_most", "_num_cut", "_patience", "_plan", "_queued", "_redone", "_serial", "_starting",
+        "_times", "_update_seconds", "flight", "ignored", "journal", "load", "load_state", "num_updates",
+        "over", "pending", "policy", "present", "record", "samples", "spec", "state",
     )  # fmt: skip
 
     def __init__(
         self,
         spec: RunSpec,
-        plan: Callable[[Order], tuple[float, float]],
+        plan: Callable[[Order], tuple[float, float, float]],
         serial: Iterator[int] | None = None,
         keeps_journal: bool = True,
     ):
@@ -105,6 +106,9 @@ class Server:
             tuple[int, int], tuple[int, Order]
         ] = {}  # pushes not applied yet: row of the record
         self.record: list[bytes] = []  # packed rows of `Task`
+        self._update_seconds = spec.seconds_per_update
+        # How long pull and push of each row have waited in queues.
+        self._queued: list[tuple[float, float]] | None = None if spec.cluster.server is None else []
         self._depth = 2 if spec.transport.pipelined else 1  # tasks that a worker has at once
         self._done = [-1] * self.num_workers  # clock of each worker's last push
         self._free = [0.0] * self.num_workers  # and when it was computed
@@ -143,14 +147,23 @@ class Server:
         self.ignored += 1
         return None
 
-    def push(self, order: Order, time: float, begun: float, computed: float) -> Answer:
-        """The push of a task in flight arrives, which was computed from `begun` to `computed`."""
+    def push(
+        self,
+        order: Order,
+        time: float,
+        begun: float,
+        computed: float,
+        pull_queued: float = 0.0,
+        push_queued: float = 0.0,
+    ) -> Answer:
+        """The server takes the push of a task in flight, which was computed from `begun` to `computed`, and
+        has waited in queues for so many seconds."""
         worker, clock, size, version, pull, since, _, told = order
         on_push, keep_copy, observe = self._hooks
         flight = self.flight[worker]
         self.flight[worker] = () if len(flight) == 1 else _without(flight, order)
         if self.journal is not None:
-            self.journal.append(("push", worker, clock, time, begun, computed))
+            self.journal.append(("push", worker, clock, time, begun, computed, pull_queued, push_queued))
         self._done[worker], self._free[worker] = clock, computed
         keeps = keep_copy is not None and keep_copy(told[0], clock + 1)
         push = new(Push, (worker, clock, version, time, computed - begun, size, keeps))
@@ -158,6 +171,8 @@ class Server:
             self.load_state = observe(self.load_state, push)
         row = len(self.record)
         self.record.append(pack(worker, clock, size, version, since if pull else nan, begun, computed, time))
+        if self._queued is not None:
+            self._queued.append((pull_queued, push_queued))
         kept: tuple[Order, ...] = ()
         if keeps:  # its worker has kept its copy and begun its next task when it had computed this one
             kept = (order.following(computed),)
@@ -182,6 +197,8 @@ class Server:
         if kept and weight != told[1]:
             raise mistakes.other_weight(self.policy, order, weight)
         number = self.num_updates
+        if self._update_seconds:
+            time = self._updated(time)
         self._landed.append((row, number, weight))
         self._times.append(time)
         self.num_updates = number = number + 1
@@ -201,7 +218,7 @@ class Server:
         self.present.remove(worker)
         if self.load.on_leave is not None:
             self.load_state = self.load.on_leave(self.load_state, worker)
-        return self._carry_out(*self._decided("on_leave", worker, time), time)
+        return self._carry_out(*self._decided("on_leave", worker, time), max(time, self.last_update))
 
     def join(self, worker: int, time: float) -> Answer:
         """A worker is back, without a copy."""
@@ -209,7 +226,7 @@ class Server:
         self.present.add(worker)
         if self.load.on_join is not None:
             self.load_state = self.load.on_join(self.load_state, worker)
-        return self._carry_out(*self._decided("on_join", worker, time), time)
+        return self._carry_out(*self._decided("on_join", worker, time), max(time, self.last_update))
 
     @property
     def looks(self) -> bool:
@@ -279,7 +296,7 @@ class Server:
         """Ends the run at `time` and returns its trace."""
         for worker in range(self.num_workers):
             self._cut(worker, time)
-        tasks = tasks_frame(self.record, self._landed)
+        tasks = tasks_frame(self.record, self._landed, self._queued)
         if self._redone:
             tasks = tasks.drop(index=self._redone).reset_index(drop=True)
         trace = Trace(tasks, updates_frame(self._times, tasks), metadata | {"end_time": time})
@@ -331,6 +348,7 @@ class Server:
                     raise mistakes.other_weight(self.policy, order, weight)
                 samples += size
                 landed.append((row, number, weight))
+            time = self._updated(time)
             self._times.append(time)
             self.num_updates = number + 1
             self.samples += samples
@@ -348,6 +366,10 @@ class Server:
             self._cut(worker, time)
         started = self._start(start, time)
         return apply, cancel, [*kept, *started] if kept else started
+
+    def _updated(self, time: float) -> float:
+        """Returns when an update is made that is decided now; one that is under way at the end counts."""
+        return min(time + self._update_seconds, max(self.spec.stop.seconds, time))
 
     def _check_updates(self, time: float) -> None:
         """Raises RuntimeError where a run that is to end with updates makes none."""
@@ -416,7 +438,7 @@ class Server:
             rows.clear()
         for order in flight:
             _, clock, size, version, pull, since, _, _ = order
-            begun, end = self._plan(order)
+            begun, end, queued = self._plan(order)
             if begun < free:  # in a pipeline: it computes one task at a time
                 begun, end = free, end + free - begun
             free = end
@@ -425,6 +447,8 @@ class Server:
             rows[clock] = len(record)
             record.append(pack(worker, clock, size, version, since if pull else nan, begun, end, nan))
             self._num_cut += 1
+            if self._queued is not None:
+                self._queued.append((queued, 0.0))
             if clock > last:
                 self._last_cut[worker] = last = clock
 

@@ -13,6 +13,7 @@ from dmlcore.cluster import Cluster
 from dmlcore.cluster.draws import Draws
 from dmlcore.cluster.faults import Faults
 from dmlcore.engines.links import Links
+from dmlcore.engines.service import Service
 from dmlcore.methods.loads import resolve as resolve_load
 from dmlcore.methods.transport import resolve as resolve_transport
 from dmlcore.provenance import versions
@@ -138,6 +139,9 @@ class RunSpec:
         if compensation and transport.pull:
             allowed = "0 where pulls are rounded: the server knows what it sent, not what arrived"
             checks.fail("compensation", compensation, allowed)
+        server, numbers = cluster.server, sum(sizes)
+        if server is not None and numbers and server.shards > numbers:
+            checks.fail("shards", server.shards, f"at most {numbers}, the number of parameters")
         if policy.keep_copy is not None and (compensation or transport.pipelined or transport.changes_values):
             checks.fail(
                 "policy",
@@ -162,6 +166,23 @@ class RunSpec:
     def links(self) -> Links:
         """Returns when the phases of a task are due; with draws of its own, since those are not shared."""
         return Links(Draws(self.cluster, self.seed), *self.transferred_bytes())
+
+    def service(self) -> Service | None:
+        """Returns the queues of the cluster's server, empty; None: it takes no time."""
+        server = self.cluster.server
+        if server is None:
+            return None
+        part = server.largest_part(sum(self.tensor_sizes))
+        return Service(
+            server, Draws(self.cluster, self.seed), *self.transferred_bytes(), part, self.seconds_per_update
+        )
+
+    @property
+    def seconds_per_update(self) -> float:
+        """How long the server takes over an update, after the push that completes it."""
+        server = self.cluster.server
+        numbers = sum(self.tensor_sizes)
+        return 0.0 if server is None else server.seconds_per_update * server.largest_part(numbers)
 
     def transferred_bytes(self) -> tuple[int, int]:
         """Returns what a pull and a push transfer, bytes."""

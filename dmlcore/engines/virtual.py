@@ -41,7 +41,7 @@ class VirtualClock:
 
     def __init__(self, spec: RunSpec, watch: Watch | None = None):
         workers = spec.cluster.num_workers
-        self.spec, self.watch, self.links = spec, watch, spec.links()
+        self.spec, self.watch, self.links, self.service = spec, watch, spec.links(), spec.service()
         self.faults = spec.faults if spec.faults.events else None
         self.may_look = watch is not None or self.faults is not None
         self.pipelined = spec.transport.pipelined
@@ -52,6 +52,7 @@ class VirtualClock:
         self.limit = inf  # an event before it is handled without another look
         self.event: Any = None  # that is being handled
         self.sending: list[PushEvent | None] = [None] * workers  # the next push of each worker
+        self.queued = [0.0] * workers  # how long each worker's last pull has waited in queues
         self.computing: list[Computing | None] = [None] * workers
         # Of each worker, from when until when; only where something can fail.
         self.frozen: list[list[tuple[float, float]]] = [[] for _ in range(workers if self.faults else 0)]
@@ -61,7 +62,8 @@ class VirtualClock:
         self.life = 0  # how often the server was restarted
         self.now = 0.0  # when something happened last
         plain = self.faults is None and not self.pipelined and not self.links.pushes_take
-        self.at_hand = self.heap, self.sending, self.links, self.links.compute_seconds, plain
+        lists = self.heap, self.sending
+        self.at_hand = *lists, self.links, self.links.compute_seconds, self.service, plain
 
     def run(self) -> Trace:
         """Runs to the end and returns the trace."""
@@ -79,7 +81,7 @@ class VirtualClock:
             if heap[0] is self.event:
                 heappop(heap)
         more = {"incidents": self.log, "ignored_arrivals": self.server.ignored} if self.faults else {}
-        end = last if last < math.inf else self.now
+        end = last if last < math.inf else max(self.now, self.server.last_update)
         return self.server.trace(end, self.spec.metadata("simulate") | more)
 
     def set_limit(self) -> None:
@@ -110,15 +112,20 @@ class VirtualClock:
         """
         self.now = now
         _, cancel, start = answer
-        heap, sending, links, compute_seconds, plain = self.at_hand
+        heap, sending, links, compute_seconds, service, plain = self.at_hand
+        if service is not None:
+            self.serve(answer, now)
         for worker in cancel:
             sending[worker] = self.computing[worker] = None
         for order in start:
             worker, clock, size, _, pull, begun, serial, _ = order
             if not pull:
                 serial = next(self.serial)
-            elif links.pulls_take:
-                begun += links.pull_seconds(worker, clock)
+            else:
+                if service is not None:
+                    begun, self.queued[worker] = service.answer(worker, clock, begun)
+                if links.pulls_take:
+                    begun += links.pull_seconds(worker, clock)
             end = begun + compute_seconds(worker, clock, size)
             event: PushEvent | None
             if plain:
@@ -133,6 +140,18 @@ class VirtualClock:
         if self.may_look:
             self.look(answer, now)
         return self.server.over
+
+    def serve(self, answer: Answer, now: float) -> None:
+        """Lets a server that takes time make an update; what cancelled tasks have sent it will read."""
+        assert self.service is not None
+        apply, cancel, _ = answer
+        if apply:
+            self.service.update(now)
+        for worker in cancel if self.faults is None else ():
+            event = self.sending[worker]
+            if event is not None and event[6] < now:
+                stray = (event[0], next(self.serial), VirtualClock.handle_stray, event[3])
+                heappush(self.heap, stray)
 
     def sent(self, order: Order, serial: int, begun: float, end: float, now: float) -> PushEvent | None:
         """Returns the event of the push that a worker sends next, with faults, pipelines and links."""
@@ -173,14 +192,18 @@ class VirtualClock:
         if server.num_updates >= self.checkpoint[0] + self.faults.checkpoint_every:
             self.checkpoint = (server.num_updates, len(server.journal or ()))
 
-    def plan(self, order: Order) -> tuple[float, float]:
-        """Returns when a task's computing begins and ends."""
-        sending, computing = self.sending[order.worker], self.computing[order.worker]
+    def plan(self, order: Order) -> tuple[float, float, float]:
+        """Returns when a task's computing begins and ends, and how long its pull waits in queues."""
+        worker = order.worker
+        sending, computing, queued = self.sending[worker], self.computing[worker], self.queued[worker]
+        if not order.pull:
+            queued = 0.0
         if sending is not None and sending[3] is order:
-            return sending[4:6]
+            return sending[4], sending[5], queued
         if computing is not None and computing[1] is order:
-            return computing[2:]
-        return self.links.computing(order.worker, order.clock, order.batch_size, order.pull, order.time)
+            return computing[2], computing[3], queued
+        due = self.links.computing(worker, order.clock, order.batch_size, order.pull, order.time)
+        return (*due, queued)
 
     def handle_end(self, event: Any) -> bool:
         """Nothing is left that could happen."""
@@ -189,27 +212,45 @@ class VirtualClock:
     def handle_push(self, event: PushEvent) -> bool:
         """A push arrives, unless its task was cancelled, lost or put off since it was placed on the heap."""
         now, _, _, order, begun, computed, _ = event
-        if self.sending[order[0]] is event:
+        worker = order[0]
+        if self.sending[worker] is event:
             if self.faults is not None:
                 self.copy(order, now)
-            answer = self.server.push(order, now, begun, computed)
+            if self.service is None:
+                answer = self.server.push(order, now, begun, computed)
+            else:
+                service = self.service
+                before = service.way_in, service.processor
+                now, waited = service.take(worker, order[1], now)
+                if now >= self.limit and self.is_late(now):  # so late that something else happens first
+                    service.way_in, service.processor = before
+                    return self.handle_timed()
+                queued = self.queued[worker] if order[4] else 0.0
+                answer = self.server.push(order, now, begun, computed, queued, waited)
             if answer is not NOTHING:
                 return self.carry_out(answer, now)
             self.now = now
-        elif self.faults is not None and order not in self.server.flight[order[0]]:
+        elif self.faults is not None and order not in self.server.flight[worker]:
             self.copy(order, now)
-            self.server.ignored += 1
+            return self.handle_copy((now, 0, None, order))
         return False
 
     def copy(self, order: Order, now: float) -> None:
         """Lets a push that was sent more than once arrive again."""
         assert self.faults is not None
         for later in self.faults.deliveries(order.worker, order.clock)[1:]:
-            heappush(self.heap, (now + later, next(self.serial), VirtualClock.handle_copy))
+            heappush(self.heap, (now + later, next(self.serial), VirtualClock.handle_copy, order))
 
     def handle_copy(self, event: Any) -> bool:
         """A push arrives again, and does not count."""
         self.server.ignored += 1
+        return self.handle_stray(event)
+
+    def handle_stray(self, event: Any) -> bool:
+        """A push arrives that does not count: the server has to read it."""
+        if self.service is not None:
+            now, _, _, order = event
+            self.service.take(order[0], order[1], now)
         return False
 
     def handle_incident(self, event: Any) -> bool:
@@ -276,6 +317,8 @@ class VirtualClock:
         updates, length = self.checkpoint
         self.note(incident, now, lost_updates=self.server.num_updates - updates)
         self.now = back = now + incident.seconds
+        if self.service is not None:
+            self.service.reset(back)
         ignored, journal = self.server.ignored, (self.server.journal or [])[:length]
         self.server = self.new_server().restore(journal)
         self.server.ignored = ignored

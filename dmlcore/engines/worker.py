@@ -29,11 +29,13 @@ class Assignment(NamedTuple):
         order: the task.
         sent: when, seconds on the server's clock.
         state: parameters and optimizer state, which the worker pulls.
+        since: when the copy sets out on the worker's own link.
     """
 
     order: Order
     sent: float
     state: Any
+    since: float
 
 
 class Freeze(NamedTuple):
@@ -72,6 +74,7 @@ class Arrival(NamedTuple):
         begun: when it began to compute, seconds.
         computed: when it was done, seconds.
         gradient: of the mean loss.
+        due: when it comes out of its worker's link.
     """
 
     worker: int
@@ -80,6 +83,7 @@ class Arrival(NamedTuple):
     begun: float
     computed: float
     gradient: Any
+    due: float = 0.0
 
 
 class Failure(NamedTuple):
@@ -138,11 +142,12 @@ class Outbox:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def put(self, message: Any, due: float, ordered: bool = True) -> float:
+    def put(self, message: Arrival, due: float, ordered: bool = True) -> float:
         """Sends a message at a time, and not before those that were put in order before it; returns when."""
         with self._changed:
             if ordered:
                 due = self._last = max(due, self._last)
+            message = message._replace(due=due)
             if not self._waiting and due <= self._clock.now():
                 self._send(message)
                 return due
@@ -236,9 +241,11 @@ class Worker:
                 while self._tasks:
                     assignment = self._tasks.popleft()
                     order: Order | None = assignment.order
+                    since = assignment.since
                     while order is not None:
                         task = order.clock
-                        message, order = self._carry_out(order, assignment.state)
+                        message, order = self._carry_out(order, assignment.state, since)
+                        since = order.time if order is not None else since
                         if message is not None and self._take(message):
                             return
         except Exception as error:  # whatever a problem of one's own raises: the server tells the user
@@ -265,16 +272,16 @@ class Worker:
             self._outbox.clear()
         return isinstance(message, Stop)
 
-    def _carry_out(self, order: Order, state: Any) -> tuple[Any, Order | None]:
-        """Computes a task and sends its push.
+    def _carry_out(self, order: Order, state: Any, since: float) -> tuple[Any, Order | None]:
+        """Computes a task, whose pull or computing begins at `since`, and sends its push.
 
         Returns:
             The message that ended it early, or None; the task that the worker begins by itself, or None.
         """
-        late = max(0.0, self._awake - order.time)
-        due = (order.time, order.time)
+        late = max(0.0, self._awake - since)
+        due = (since, since)
         if self._links is not None:
-            due = self._links.computing(order.worker, order.clock, order.batch_size, order.pull, order.time)
+            due = self._links.computing(order.worker, order.clock, order.batch_size, order.pull, since)
         begins = max(due[0] + late, self._free) if self._pipelined else due[0] + late
         message, begun = self._wait(begins)
         if message is not None:

@@ -1,5 +1,5 @@
 """The trace of a run: what every engine records, and what is computed from it."""
 
-from dmlcore.trace.trace import TASK_COLUMNS, UPDATE_COLUMNS, Trace, predecessors, starts
+from dmlcore.trace.trace import QUEUE_COLUMNS, TASK_COLUMNS, UPDATE_COLUMNS, Trace, predecessors, starts
 
-__all__ = ["TASK_COLUMNS", "UPDATE_COLUMNS", "Trace", "predecessors", "starts"]
+__all__ = ["QUEUE_COLUMNS", "TASK_COLUMNS", "UPDATE_COLUMNS", "Trace", "predecessors", "starts"]

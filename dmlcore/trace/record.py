@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dmlcore.trace.trace import TASK_COLUMNS, UPDATE_COLUMNS
+from dmlcore.trace.trace import QUEUE_COLUMNS, TASK_COLUMNS, UPDATE_COLUMNS
 
 
 class Task(NamedTuple):
@@ -43,8 +43,13 @@ class Rows:
         return Task(*_LAYOUT.unpack(self._record[row]))
 
 
-def tasks_frame(record: Sequence[bytes], landed: Sequence[tuple[int, int, float]]) -> pd.DataFrame:
-    """Returns a trace's tasks from their record and the (row, update, weight) of those applied."""
+def tasks_frame(
+    record: Sequence[bytes],
+    landed: Sequence[tuple[int, int, float]],
+    queued: Sequence[tuple[float, float]] | None = None,
+) -> pd.DataFrame:
+    """Returns a trace's tasks from their record, the (row, update, weight) of those applied, and how long
+    pull and push of each have waited in queues; None: there are none."""
     table = np.frombuffer(b"".join(record), _COLUMNS)
     columns = {name: table[name] for name in Task._fields}
     columns |= {"update": np.full(len(record), -1), "weight": np.zeros(len(record))}
@@ -52,7 +57,10 @@ def tasks_frame(record: Sequence[bytes], landed: Sequence[tuple[int, int, float]
     applied, updates, weights = flat.reshape(-1, 3).T
     rows = applied.astype(np.int64)
     columns["update"][rows], columns["weight"][rows] = updates, weights
-    return _frame(columns, TASK_COLUMNS)
+    if queued is None:
+        return _frame(columns, TASK_COLUMNS)
+    waits = np.maximum(np.array(queued, float).reshape(-1, 2), 0.0)  # a wait of 0 may be rounded below
+    return _frame(columns | dict(zip(QUEUE_COLUMNS, waits.T, strict=True)), TASK_COLUMNS | QUEUE_COLUMNS)
 
 
 def updates_frame(times: Sequence[float], tasks: pd.DataFrame) -> pd.DataFrame:

@@ -22,6 +22,8 @@ TASK_COLUMNS: dict[str, type] = {
     "update": np.int32,
     "weight": np.float64,
 }
+# Further ones, where the server takes time: how long pull and push have waited in its queues, seconds.
+QUEUE_COLUMNS: dict[str, type] = {"pull_queued": np.float64, "push_queued": np.float64}
 UPDATE_COLUMNS: dict[str, type] = {"time": np.float64, "num_tasks": np.int32, "samples": np.int64}
 METADATA_KEY, DIGEST_KEY = b"dmlcore.trace", b"dmlcore.digest"
 
@@ -37,7 +39,8 @@ class Trace:
             `pull_start` is NaN where the worker went on with its cached copy, to which it had added its own
             updates. `push_end` is NaN where the task never arrived: it was cancelled, or in flight when the
             run ended, and its last phase is cut there. `update` is -1, and `weight` 0, where the task is in
-            no update.
+            no update. Where the cluster's server takes time, `pull_queued` and `push_queued` say how much of
+            a pull and a push was waiting in its queues.
         updates: one row for each server update, with the columns `time, num_tasks, samples`; row u turns
             version u into version u + 1.
         metadata: cluster, policy, seed, versions and the like, as JSON values.
@@ -81,6 +84,8 @@ class Trace:
         self._require(_earlier(worker, clock, 0) < 0, "is there twice")
         self._require(batch_size >= 1, "has no samples")
         self._require(np.isfinite(weight), "has a weight that is not finite")
+        for name in QUEUE_COLUMNS.keys() & {*self.tasks}:
+            self._require(np.asarray(self.tasks[name]) >= 0, "has waited in a queue for less than no time")
         self._require(update < len(times), f"is in an update beyond the last of {len(times)}")
         self._require((worker >= 0) & (worker < self.num_workers), "is of a worker that is not there")
         self._require((read >= 0) & (~applied | (read <= update)), "reads a version later than its update")
@@ -131,6 +136,8 @@ class Trace:
         )
         cut = tasks[began & ~done].sort_values(["worker", "clock"])
         cut = cut.assign(push_end=np.nan, **cut[["compute_start", "compute_end"]].clip(upper=end))
+        if "push_queued" in cut:
+            cut["push_queued"] = 0.0
         tasks = pd.concat([tasks[done], cut], ignore_index=True)
         tasks.loc[tasks["update"] >= update, ["update", "weight"]] = -1, 0.0
         return Trace(tasks, self.updates.iloc[:update].copy(), {**self.metadata, "end_time": end})
@@ -171,7 +178,8 @@ class Trace:
             checks.integer("seed", metadata["seed"], low=0)
             checks.real("end_time", metadata["end_time"], low=0)
             frame = table.replace_schema_metadata(None).to_pandas()
-            tasks = frame[list(TASK_COLUMNS)].astype(TASK_COLUMNS)
+            further = [name for name in QUEUE_COLUMNS if name in frame]
+            tasks = frame[[*TASK_COLUMNS, *further]].astype(TASK_COLUMNS)
             applied = frame[frame["update"] >= 0].groupby("update")
             counts = {"num_tasks": ("worker", "size"), "samples": ("batch_size", "sum")}
             updates = applied.agg(time=("update_time", "first"), **counts)

@@ -1,0 +1,74 @@
+"""The parameter server: how long its processor and its link take, which all workers share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dmlcore import checks
+from dmlcore.cluster.jitter import check_jitter, show_jitter
+
+
+@dataclass(frozen=True)
+class ParameterServer:
+    """A server of `Cluster.with_server`, see there."""
+
+    bandwidth_bytes_per_second: float = math.inf
+    seconds_per_push: float = 0.0
+    seconds_per_pull: float = 0.0
+    seconds_per_update: float = 0.0
+    shards: int = 1
+    jitter: Any = None
+
+    @classmethod
+    def checked(
+        cls,
+        bandwidth: float,
+        seconds_per_push: float,
+        seconds_per_pull: float,
+        seconds_per_update: float,
+        shards: int,
+        jitter: Any,
+    ) -> ParameterServer:
+        """Returns the server that these arguments describe; ValueError names the one that is wrong."""
+        check_jitter("jitter", jitter)
+        return cls(
+            checks.real("bandwidth", bandwidth, above=0),
+            checks.not_negative("seconds_per_push", seconds_per_push),
+            checks.not_negative("seconds_per_pull", seconds_per_pull),
+            checks.not_negative("seconds_per_update", seconds_per_update),
+            checks.integer("shards", shards, low=1),
+            jitter,
+        )
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether anything that it does takes time."""
+        seconds = self.seconds_per_push + self.seconds_per_pull + self.seconds_per_update
+        return seconds > 0 or self.bandwidth_bytes_per_second < math.inf
+
+    def largest_part(self, num_parameters: int) -> float:
+        """Returns the share of the parameters that the largest shard holds; 0 parameters: not known."""
+        return -(-num_parameters // self.shards) / num_parameters if num_parameters else 1 / self.shards
+
+    def describe(self) -> dict[str, Any]:
+        """Returns the server as plain JSON values."""
+        bandwidth = self.bandwidth_bytes_per_second
+        return {
+            "bandwidth_bytes_per_second": None if bandwidth == math.inf else bandwidth,
+            "seconds_per_push": self.seconds_per_push,
+            "seconds_per_pull": self.seconds_per_pull,
+            "seconds_per_update": self.seconds_per_update,
+            "shards": self.shards,
+            "jitter": show_jitter(self.jitter),
+        }
+
+    def __str__(self) -> str:
+        parts = [f"{self.bandwidth_bytes_per_second:g} B/s"] * (self.bandwidth_bytes_per_second < math.inf)
+        for what in ("push", "pull", "update"):
+            seconds = getattr(self, f"seconds_per_{what}")
+            parts += [f"{seconds:g} s {'an' if what == 'update' else 'a'} {what}"] * (seconds > 0)
+        parts += [f"{self.shards} shards"] * (self.shards > 1)
+        parts += [f"jitter={show_jitter(self.jitter)}"] * (self.jitter is not None)
+        return f"server of {', '.join(parts)}"

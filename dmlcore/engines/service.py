@@ -1,0 +1,74 @@
+"""The queues of a server that takes time: first come, first served."""
+
+from __future__ import annotations
+
+from dmlcore.cluster.draws import SERVED_PULL, SERVED_PUSH, Draws
+from dmlcore.cluster.parameter_server import ParameterServer
+
+
+class Service:
+    """When a server takes each push and when its answers are through, as far as they have come.
+
+    Three queues, each served one message at a time in the order in which they come: the link to the server,
+    its processor, and the link back. A server that is split into shards works on all parts of a message at
+    the same time, and is done with the largest.
+
+    Args:
+        server: what takes how long.
+        draws: of the cluster and seed.
+        pull_bytes, push_bytes: of a message.
+        part: of a message, the largest that a shard gets.
+        seconds_per_update: that this part of the parameters takes.
+    """
+
+    def __init__(
+        self,
+        server: ParameterServer,
+        draws: Draws,
+        pull_bytes: int,
+        push_bytes: int,
+        part: float,
+        seconds_per_update: float,
+    ):
+        bandwidth = server.bandwidth_bytes_per_second
+        self._push = part * push_bytes / bandwidth, part * server.seconds_per_push
+        self._pull = part * server.seconds_per_pull, part * pull_bytes / bandwidth
+        self._seconds_per_update = seconds_per_update
+        self._draws = draws if server.jitter is not None else None
+        self.reset(0.0)
+
+    def reset(self, now: float) -> None:
+        """Empties all queues: the server starts, or starts again."""
+        self.way_in = self.processor = self.way_out = now  # from when each is free
+
+    def take(self, worker: int, clock: int, time: float) -> tuple[float, float]:
+        """Takes a push that has come over its worker's link at `time`.
+
+        Returns:
+            When the server has read it, and how long it has waited in queues, seconds.
+        """
+        link, work = self._push
+        if self._draws is not None:
+            factor = self._draws.multiplier(SERVED_PUSH, worker, clock)
+            link, work = factor * link, factor * work
+        sent = self.way_in = (time if time > self.way_in else self.way_in) + link
+        taken = self.processor = (sent if sent > self.processor else self.processor) + work
+        return taken, taken - time - link - work
+
+    def answer(self, worker: int, clock: int, time: float) -> tuple[float, float]:
+        """Answers the pull before a task, which was let begin at `time`.
+
+        Returns:
+            When the copy is through the server's link, and how long that has waited, seconds.
+        """
+        work, link = self._pull
+        if self._draws is not None:
+            factor = self._draws.multiplier(SERVED_PULL, worker, clock)
+            link, work = factor * link, factor * work
+        read = self.processor = (time if time > self.processor else self.processor) + work
+        sent = self.way_out = (read if read > self.way_out else self.way_out) + link
+        return sent, sent - time - link - work
+
+    def update(self, time: float) -> None:
+        """Makes an update that was decided at `time`."""
+        self.processor = max(self.processor, time) + self._seconds_per_update

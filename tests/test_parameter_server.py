@@ -1,0 +1,224 @@
+"""A server that takes time: closed forms of queueing, an independent loop, and the same on every engine."""
+
+import heapq
+import math
+from fractions import Fraction
+
+import numpy as np
+import optax
+import pytest
+from engine_runs import check_counts, check_replay
+from scipy import stats
+from watched import simulate
+
+import dmlcore as dml
+from dmlcore.cluster.draws import Draws
+from dmlcore.methods.policies import ALL_POLICIES
+from dmlcore.trace import metrics
+
+THINK = 0.1  # seconds of a task
+LOCK_STEP = dml.Cluster.uniform(8, samples_per_second=32 / THINK)
+RANDOM = dml.Cluster.uniform(8, samples_per_second=32 / THINK, jitter=stats.expon())
+
+
+def rate(trace):
+    return len(trace.updates) / trace.end_time
+
+
+def mean_value_analysis(customers, service, think):
+    """Throughput of one exponential station and a delay, exactly (Reiser and Lavenberg 1980)."""
+    queue = 0.0
+    for number in range(1, customers + 1):
+        response = service * (1 + queue)
+        throughput = number / (response + think)
+        queue = throughput * response
+    return throughput
+
+
+@pytest.mark.parametrize("load", [0.25, 0.9, 1.5, 4.0])  # workers x service / (service + think)
+@pytest.mark.parametrize("workers", [2, 4, 8, 16, 64])
+def test_exponential_service_is_mean_value_analysis(workers, load):
+    service = THINK * load / (workers - load) if load < workers else 10 * THINK
+    cluster = RANDOM.resized(workers).with_server(seconds_per_push=service, jitter=stats.expon())
+    trace = dml.simulate(dml.asp(), cluster, updates=60_000, seed=1)
+    assert rate(trace) == pytest.approx(mean_value_analysis(workers, service, THINK), rel=0.02)
+
+
+@pytest.mark.parametrize("what", ["seconds_per_push", "seconds_per_pull", "seconds_per_update"])
+@pytest.mark.parametrize("policy", [dml.asp(), dml.essp(3), dml.k_async(1)], ids=str)
+def test_a_saturated_server_makes_one_update_per_service(policy, what):
+    trace = dml.simulate(policy, RANDOM.resized(64).with_server(**{what: 0.02}), updates=5_000)
+    served = trace.tasks["pull_start"].count() if what == "seconds_per_pull" else len(trace.updates)
+    assert served / trace.end_time == pytest.approx(1 / 0.02, rel=0.02)
+
+
+def test_processor_and_links_are_queues_of_their_own():
+    """Full duplex: the slowest of the three sets the pace, not their sum."""
+    options = {"seconds_per_push": 0.002, "seconds_per_pull": 0.003, "bandwidth": 1e6}
+    sizes = {"parameter_bytes": 10_000}
+    trace = dml.simulate(dml.asp(), RANDOM.resized(64).with_server(**options), updates=5_000, **sizes)
+    assert rate(trace) == pytest.approx(1 / 0.01, rel=0.02)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5, 32])
+def test_a_round_of_bsp(workers):
+    """Computing, every push one after the other, the update, and every answer."""
+    cluster = LOCK_STEP.resized(workers)
+    cluster = cluster.with_server(seconds_per_push=0.01, seconds_per_pull=0.002, seconds_per_update=0.05)
+    trace = dml.simulate(dml.bsp(), cluster, updates=20)
+    first = workers * 0.002 + THINK  # the slowest answer; the others have computed when it has come
+    later = max(0.01, 0.002) * (workers - 1) + 0.01 - 0.002 * (workers - 1)
+    assert trace.updates["time"][0] == pytest.approx(first + later + 0.05, rel=1e-9)
+    rounds = np.diff(trace.updates["time"])
+    np.testing.assert_allclose(rounds, THINK + 0.05 + 0.002 + workers * 0.01, rtol=1e-9)
+
+
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+def test_littles_law(policy):
+    """Messages in queues on average = messages a second x seconds that each waits: counted from both ends."""
+    cluster = RANDOM.with_server(seconds_per_push=0.004, seconds_per_pull=0.002, jitter=stats.expon())
+    trace = simulate(ALL_POLICIES[policy](), cluster.with_stragglers(3), updates=300, seed=3)
+    tasks = trace.tasks[trace.tasks["push_end"].notna()]
+    # The time from the end of computing to the taking of a push is waiting and service.
+    response = tasks["push_end"] - tasks["compute_end"]
+    served = response - tasks["push_queued"]
+    assert (tasks["push_queued"] >= 0).all()
+    assert served.mean() == pytest.approx(0.004, rel=0.25)
+    times = np.sort(np.concatenate([tasks["compute_end"], tasks["push_end"]]))
+    inside = [((tasks["compute_end"] <= t) & (t < tasks["push_end"])).sum() for t in times[:-1]]
+    area = np.dot(inside, np.diff(times))
+    assert area == pytest.approx(len(tasks) * response.mean(), rel=1e-6)
+
+
+def test_a_sharded_server_is_as_slow_as_its_largest_part():
+    """10 numbers on 4 shards: the largest has 3 of them."""
+    options = {"updates": 200, "parameter_bytes": 40, "tensor_sizes": [7, 3]}
+    sharded = LOCK_STEP.with_server(bandwidth=1e3, seconds_per_push=0.02, seconds_per_update=0.01, shards=4)
+    part = 3 / 10
+    alone = LOCK_STEP.with_server(
+        bandwidth=1e3 / part, seconds_per_push=0.02 * part, seconds_per_update=0.01 * part
+    )
+    one, two = (dml.simulate(dml.asp(), each, **options) for each in (sharded, alone))
+    np.testing.assert_allclose(one.updates["time"], two.updates["time"], rtol=1e-12)
+    with pytest.raises(ValueError, match=r"shards: got 11, allowed is at most 10, the number of parameters"):
+        dml.simulate(dml.asp(), LOCK_STEP.with_server(seconds_per_push=0.1, shards=11), **options)
+
+
+@pytest.mark.parametrize("workers", [1, 3, 8, 40])
+@pytest.mark.parametrize("seed", range(3))
+def test_an_independent_loop(workers, seed):
+    """ASP with a fixed service, by a loop that knows nothing of the engine."""
+    push, pull, update = 0.012, 0.005, 0.003
+    cluster = RANDOM.resized(workers)
+    draws = Draws(cluster, seed)
+    free, arrivals, clocks, taken = 0.0, [], [0] * workers, []
+    for worker in range(workers):
+        free += pull
+        heapq.heappush(arrivals, (free + draws.compute_seconds(worker, 0, 32), worker))
+    while len(taken) < 1000:
+        time, worker = heapq.heappop(arrivals)
+        free = max(free, time) + push
+        taken.append(free + update)
+        free += update + pull
+        clocks[worker] += 1
+        heapq.heappush(arrivals, (free + draws.compute_seconds(worker, clocks[worker], 32), worker))
+    server = {"seconds_per_push": push, "seconds_per_pull": pull, "seconds_per_update": update}
+    trace = dml.simulate(dml.asp(), cluster.with_server(**server), updates=1000, seed=seed)
+    np.testing.assert_allclose(trace.updates["time"], taken, rtol=1e-9)
+
+
+CONTENDED = RANDOM.with_server(seconds_per_push=0.01, seconds_per_pull=0.004, seconds_per_update=0.002)
+
+
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+@pytest.mark.parametrize("stop", [{"updates": 60}, {"seconds": 2.0}, {"samples": 32 * 90}], ids=str)
+def test_every_policy(policy, stop):
+    """Valid, complete, deterministic; a run by seconds ends with a push that is taken in time."""
+    one, two = (simulate(ALL_POLICIES[policy](), CONTENDED, **stop, seed=2) for _ in range(2))
+    assert one.tasks.equals(two.tasks)
+    assert one.updates.equals(two.updates)
+    assert one.tasks["push_end"].max() <= one.end_time
+    taken = one.tasks["push_end"].dropna().sort_values()
+    assert (np.diff(taken) >= 0.01 - 1e-9).all(), "one push after the other"
+    if "seconds" in stop:
+        assert one.end_time == 2.0
+    else:
+        check_counts(one, **stop)
+
+
+@pytest.mark.parametrize("staleness", [0, 1, 3])
+def test_the_window_of_ssp(staleness):
+    trace = dml.simulate(dml.ssp(staleness), CONTENDED.with_stragglers(4), updates=500, seed=1)
+    assert metrics.read_window_violations(trace, staleness).empty
+
+
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+@pytest.mark.parametrize("seed", range(5))
+def test_faults(policy, seed):
+    """Crashes, hangs, lost and doubled pushes, and a server that restarts with a queue before it."""
+    faults = dml.faults.random_faults(8, 2.0, seed=seed)
+    cluster = CONTENDED.with_faults(*faults, patience=0.1, checkpoint_every=10)
+    trace = simulate(ALL_POLICIES[policy](), cluster, updates=60, seed=seed)
+    check_counts(trace, updates=60)
+
+
+@pytest.mark.parametrize("policy", [dml.asp(), dml.bsp(), dml.ssp(2), dml.k_sync(4)], ids=str)
+def test_on_threads(policy):
+    """The same run as on the virtual clock: modelled times stand where the machine keeps up with them."""
+    cluster = LOCK_STEP.with_server(seconds_per_push=0.02, seconds_per_pull=0.004, seconds_per_update=0.006)
+    problem, options = dml.problems.digits_mlp(), {"updates": 24}
+    run = dml.train(problem, cluster, policy, optax.sgd(0.1), engine="threads", eval_every=24, **options)
+    check_replay(run, problem, optax.sgd(0.1))
+    meant = dml.simulate(policy, cluster, **options)
+    assert run.trace.end_time >= meant.end_time * (1 - 1e-9)
+    taken = run.trace.tasks["push_end"].dropna().sort_values()
+    assert (np.diff(taken) >= 0.02 - 1e-9).all(), "one push after the other, however late the machine is"
+
+
+def test_traces_keep_their_queues(tmp_path):
+    trace = dml.simulate(dml.ssp(2), CONTENDED, updates=50)
+    trace.save(tmp_path / "trace.parquet")
+    again = dml.Trace.load(tmp_path / "trace.parquet")
+    assert again.tasks.equals(trace.tasks)
+    assert {"pull_queued", "push_queued"} <= {*again.tasks}
+    assert again.metadata["cluster"]["server"]["seconds_per_push"] == 0.01
+    assert not {"pull_queued"} & {*dml.simulate(dml.asp(), RANDOM, updates=5).tasks}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "with_server: got 'a server that takes no time', allowed is a finite bandwidth, or seconds > 0"),
+        ({"seconds_per_push": 0.0}, "with_server: got 'a server that takes no time'"),
+        ({"seconds_per_push": -1.0}, "seconds_per_push: got -1.0, allowed is a number >= 0"),
+        ({"seconds_per_pull": math.nan}, "seconds_per_pull: got nan"),
+        ({"seconds_per_update": "1"}, "seconds_per_update: got '1'"),
+        ({"bandwidth": 0}, "bandwidth: got 0, allowed is a number > 0"),
+        ({"bandwidth": 1e6, "shards": 0}, "shards: got 0, allowed is a whole number >= 1"),
+        ({"bandwidth": 1e6, "jitter": stats.expon(1)}, "jitter: got 'expon.*with mean 2"),
+    ],
+)
+def test_messages(options, message):
+    with pytest.raises(ValueError, match=message):
+        RANDOM.with_server(**options)
+
+
+class TestResized:
+    def test_shares_of_kinds_stay(self):
+        cluster = dml.Cluster.from_speeds([4, 3, 2, 1], latency=[1, 2, 3, 4])
+        cluster = cluster.with_stragglers(3, workers=[0]).with_speed_change(2, clock=5, workers=[2, 3])
+        big = cluster.resized(8)
+        assert big.samples_per_second == (4, 4, 3, 3, 2, 2, 1, 1)
+        assert big.latency_seconds == (1, 1, 2, 2, 3, 3, 4, 4)
+        assert big.stragglers[0].workers == (0, 1)
+        assert big.changes[0].workers == (4, 5, 6, 7)
+        assert big.resized(4) == cluster
+        assert Fraction(sum(cluster.resized(2).samples_per_second)) == 6
+
+    def test_server_stays_and_faults_are_refused(self):
+        assert CONTENDED.resized(3).server == CONTENDED.server
+        crash = RANDOM.with_faults(dml.faults.Crash(worker=2, time=1.5, seconds=3.0))
+        with pytest.raises(ValueError, match="resize the cluster first"):
+            crash.resized(4)
+        with pytest.raises(ValueError, match="num_workers: got 0"):
+            RANDOM.resized(0)
