@@ -275,7 +275,7 @@ class Serving:
                 if self._compensation:
                     self._views[order.attempt] = self._state[0]
                 since = order.time
-                if self._service is not None:
+                if self._service is not None and self._service.pulls_take:
                     since, waited = self._service.answer(order.worker, order.clock, since)
                     self._queued[order.worker] = waited
                 self._post(order.worker, Assignment(order, self._clock.now(), self._state, since))

@@ -21,6 +21,17 @@ class Service:
         seconds_per_update: that this part of the parameters takes.
     """
 
+    __slots__ = (
+        "_draws",
+        "_pull",
+        "_push",
+        "_seconds_per_update",
+        "processor",
+        "pulls_take",
+        "way_in",
+        "way_out",
+    )
+
     def __init__(
         self,
         server: ParameterServer,
@@ -34,6 +45,7 @@ class Service:
         self._push = part * push_bytes / bandwidth, part * server.seconds_per_push
         self._pull = part * server.seconds_per_pull, part * pull_bytes / bandwidth
         self._seconds_per_update = seconds_per_update
+        self.pulls_take = max(self._pull) > 0  # time; else answers leave at once
         self._draws = draws if server.jitter is not None else None
         self.reset(0.0)
 
@@ -51,8 +63,10 @@ class Service:
         if self._draws is not None:
             factor = self._draws.multiplier(SERVED_PUSH, worker, clock)
             link, work = factor * link, factor * work
-        sent = self.way_in = (time if time > self.way_in else self.way_in) + link
-        taken = self.processor = (sent if sent > self.processor else self.processor) + work
+        here, free = time, self.processor
+        if link:
+            here = self.way_in = (time if time > self.way_in else self.way_in) + link
+        taken = self.processor = (here if here > free else free) + work
         return taken, taken - time - link - work
 
     def answer(self, worker: int, clock: int, time: float) -> tuple[float, float]:
@@ -65,8 +79,10 @@ class Service:
         if self._draws is not None:
             factor = self._draws.multiplier(SERVED_PULL, worker, clock)
             link, work = factor * link, factor * work
-        read = self.processor = (time if time > self.processor else self.processor) + work
-        sent = self.way_out = (read if read > self.way_out else self.way_out) + link
+        free = self.processor
+        sent = self.processor = (time if time > free else free) + work
+        if link:
+            sent = self.way_out = (sent if sent > self.way_out else self.way_out) + link
         return sent, sent - time - link - work
 
     def update(self, time: float) -> None:

@@ -44,7 +44,7 @@ class VirtualClock:
         self.spec, self.watch, self.links, self.service = spec, watch, spec.links(), spec.service()
         self.faults = spec.faults if spec.faults.events else None
         self.may_look = watch is not None or self.faults is not None
-        self.pipelined = spec.transport.pipelined
+        self.pipelined, self.updates_take = spec.transport.pipelined, spec.seconds_per_update > 0
         self.serial = itertools.count()
         self.server = self.new_server()
         self.heap: list[Any] = [END]  # arrivals
@@ -113,7 +113,7 @@ class VirtualClock:
         self.now = now
         _, cancel, start = answer
         heap, sending, links, compute_seconds, service, plain = self.at_hand
-        if service is not None:
+        if service is not None and (cancel or self.updates_take):
             self.serve(answer, now)
         for worker in cancel:
             sending[worker] = self.computing[worker] = None
@@ -122,7 +122,7 @@ class VirtualClock:
             if not pull:
                 serial = next(self.serial)
             else:
-                if service is not None:
+                if service is not None and service.pulls_take:
                     begun, self.queued[worker] = service.answer(worker, clock, begun)
                 if links.pulls_take:
                     begun += links.pull_seconds(worker, clock)

@@ -59,7 +59,8 @@ def tasks_frame(
     columns["update"][rows], columns["weight"][rows] = updates, weights
     if queued is None:
         return _frame(columns, TASK_COLUMNS)
-    waits = np.maximum(np.array(queued, float).reshape(-1, 2), 0.0)  # a wait of 0 may be rounded below
+    waits = np.fromiter(chain.from_iterable(queued), float, 2 * len(queued)).reshape(-1, 2)
+    waits = np.maximum(waits, 0.0)  # a wait of 0 may be rounded below
     return _frame(columns | dict(zip(QUEUE_COLUMNS, waits.T, strict=True)), TASK_COLUMNS | QUEUE_COLUMNS)
 
 
