@@ -71,8 +71,8 @@ class TestTimes:
     def test_breakdown_and_rates_of_a_trace_made_by_hand(self):
         trace = hand_made()
         table = metrics.time_breakdown(trace)
-        assert table.loc[0, list(metrics.PHASES)].to_list() == [6.0, 0.0, 1.0, 2.0, 1.0, 0.0]
-        assert table.loc[1, list(metrics.PHASES)].to_list() == [4.5, 4.0, 1.5, 0.0, 0.0, 0.0]
+        assert table.loc[0, list(metrics.PHASES)].to_list() == [6.0, 0.0, 1.0, 2.0, 0.0, 1.0, 0.0]
+        assert table.loc[1, list(metrics.PHASES)].to_list() == [4.5, 4.0, 1.5, 0.0, 0.0, 0.0, 0.0]
         assert table.loc[0, "compute_share"] == 0.6
         assert metrics.makespan(trace) == 10.0
         assert metrics.updates_per_second(trace) == 0.1

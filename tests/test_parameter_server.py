@@ -175,6 +175,22 @@ def test_on_threads(policy):
     assert (np.diff(taken) >= 0.02 - 1e-9).all(), "one push after the other, however late the machine is"
 
 
+@pytest.mark.parametrize("policy", [dml.asp(), dml.bsp(), dml.ssp(2), dml.k_sync(4)], ids=str)
+def test_where_the_time_goes(policy):
+    """The phases called queue are what the trace says; less, where a kept copy is computed meanwhile."""
+    trace = dml.simulate(policy, CONTENDED, updates=200)
+    table = metrics.time_breakdown(trace)
+    np.testing.assert_allclose(table[list(metrics.PHASES)].sum(axis=1), trace.end_time)
+    waited = trace.tasks.groupby("worker")[["pull_queued", "push_queued"]].sum().sum(axis=1)
+    if policy.keep_copy is None:
+        # Not the last pulls of the run, which it may cut.
+        np.testing.assert_allclose(table["queue"], waited, atol=0.05)
+    else:
+        assert (table["queue"] <= waited + 1e-9).all()
+    assert table["queue"].sum() > 0
+    assert (metrics.time_breakdown(dml.simulate(policy, RANDOM, updates=50))["queue"] == 0).all()
+
+
 def test_traces_keep_their_queues(tmp_path):
     trace = dml.simulate(dml.ssp(2), CONTENDED, updates=50)
     trace.save(tmp_path / "trace.parquet")

@@ -14,17 +14,17 @@ from dmlcore.trace import Trace, metrics
 
 SERVER = 1  # process ids: the server, then the workers; 0 is special to Perfetto
 UPDATE_NANOSECONDS = 1000  # the server takes no time, but an arrow needs a slice to point at
-TRACKS = {"compute": 0, "cancelled": 0, "wait": 0, "away": 0, "pull": 1, "push": 1}
+TRACKS = {"compute": 0, "cancelled": 0, "wait": 0, "away": 0, "pull": 1, "push": 1, "queue": 1}
 ARGUMENTS = ["clock", "batch_size", "version_read", "update", "weight"]
 
 
 def to_perfetto(trace: Trace) -> dict[str, Any]:
     """Turns a trace into Chrome trace events: a dictionary of plain values, ready for `json.dump`.
 
-    Each worker is a process with the tracks `compute` (compute, cancelled, wait, away) and `transfer` (pull
-    and push); the server is one with a slice per update, and counters of its version and of the mean
-    staleness of each update. An arrow leads from the push of each task to the update it is in, from the
-    computation where pushing takes no time.
+    Each worker is a process with the tracks `compute` (compute, cancelled, wait, away) and `transfer` (pull,
+    push, and queue, where they wait for a busy server); the server is one with a slice per update, and
+    counters of its version and of the mean staleness of each update. An arrow leads from the push of each
+    task to the update it is in, from the computation where pushing takes no time.
 
     Guarantees: slices on one track never overlap; times are whole nanoseconds, written in microseconds.
 

@@ -1,4 +1,4 @@
-"""Where the time goes: every moment of every worker is one of six phases."""
+"""Where the time goes: every moment of every worker is one of seven phases."""
 
 import math
 
@@ -8,9 +8,10 @@ import pandas as pd
 from dmlcore import checks
 from dmlcore.trace import Trace, starts
 
-PHASES = ("compute", "cancelled", "pull", "push", "wait", "away")
-"""What a worker can be doing. `cancelled` is computing on a task that was thrown away; `away` is a
-worker that has crashed, or has hung longer than the server's patience."""
+PHASES = ("compute", "cancelled", "pull", "push", "queue", "wait", "away")
+"""What a worker can be doing. `cancelled` is computing on a task that was thrown away; in `queue` its pull or
+push waits for a server that is busy with others; `away` is a worker that has crashed, or has hung longer than
+the server's patience."""
 
 
 def makespan(trace: Trace) -> float:
@@ -32,9 +33,10 @@ def phases(trace: Trace) -> pd.DataFrame:
 
     A worker waits from the arrival of one push (or the start of the run) to the start of its next task, then
     pulls, computes and pushes. A task that never arrived ends where its worker's next task starts, or with
-    the run. Where a push is still under way when the worker goes on (on a cached copy), the moment belongs
-    to the next task. In a pipeline, transfers overlap with computing: a worker that does not compute waits or
-    pulls the copy for its next task.
+    the run. Where a push is still under way when the worker goes on (on a cached copy), the moment belongs to
+    the next task. Of a transfer the time in the server's queues is shown first in a pull, last in a push. In
+    a pipeline, transfers overlap with computing: a worker that does not compute waits or pulls the copy for
+    its next task.
 
     Returns:
         One row per phase of positive length, by worker and time: `worker, kind` (one of `PHASES`), `start,
@@ -51,25 +53,36 @@ def phases(trace: Trace) -> pd.DataFrame:
     3       0     wait    3.0  4.0     4
     """
     end, edges = makespan(trace), ["begin", "compute_start", "compute_end", "push_end"]
-    columns = ["worker", "task", "left", *edges]
     tasks = trace.tasks.assign(begin=starts(trace.tasks), task=np.arange(len(trace.tasks)), left=math.nan)
+    sequence = ["wait", "pull", "compute", "push"]  # what ends at each edge
+    if queues := "push_queued" in tasks:
+        tasks["served"] = tasks["begin"] + tasks["pull_queued"]
+        tasks["sent"] = tasks["push_end"] - tasks["push_queued"]
+        edges = ["begin", "served", "compute_start", "compute_end", "sent", "push_end"]
+        sequence = ["wait", "queue", "pull", "compute", "push", "queue"]
+    columns = ["worker", "task", "left", *edges]
     # An empty task of each worker at the end of the run turns the last wait into a case like any other; one
     # when a worker leaves ends what it waited till then, and one when it is back, before what it begins then,
     # the time that it was away.
-    absent = [(worker, -1, left, *[t] * 4) for worker, left, back in _absences(trace) for t in (left, back)]
-    last = [(worker, -1, math.nan, *[end] * 4) for worker in range(trace.num_workers)]
+    width = len(edges)
+    absent = [
+        (worker, -1, left, *[t] * width) for worker, left, back in _absences(trace) for t in (left, back)
+    ]
+    last = [(worker, -1, math.nan, *[end] * width) for worker in range(trace.num_workers)]
     parts = [pd.DataFrame(rows, columns=columns) for rows in (absent, tasks[columns], last) if len(rows)]
     tasks = pd.concat(parts).sort_values(["worker", "begin"], kind="stable", ignore_index=True)
 
     after = tasks.groupby("worker").shift(-1)
     cancelled = tasks["push_end"].isna() & ((after["task"] >= 0) | after["left"].notna())
     tasks["push_end"] = np.fmin(tasks["push_end"], after["left"].fillna(after["begin"]))
-    kinds = np.tile(np.array(["wait", "pull", "compute", "push"], object), (len(tasks), 1))
-    kinds[cancelled, 2] = "cancelled"
+    kinds = np.tile(np.array(sequence, object), (len(tasks), 1))
+    kinds[cancelled, sequence.index("compute")] = "cancelled"
     kinds[tasks["begin"] > tasks["left"], 0] = "away"
     if trace.metadata.get("pipelined"):
-        kinds[:, 3] = "wait"
-    bounds = tasks[["worker", "task"]].loc[tasks.index.repeat(4)].reset_index(drop=True)
+        kinds[:, sequence.index("push") :] = "wait"
+    if queues:
+        tasks["sent"] = np.fmin(tasks["sent"], tasks["push_end"])
+    bounds = tasks[["worker", "task"]].loc[tasks.index.repeat(width)].reset_index(drop=True)
     bounds["kind"] = kinds.ravel()
     bounds["end"] = tasks[edges].bfill(axis=1).to_numpy(float).clip(0, end).ravel()
     bounds["end"] = bounds.groupby("worker")["end"].cummax()

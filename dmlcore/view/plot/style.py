@@ -38,6 +38,7 @@ PHASE_COLORS: Mapping[str, str] = {
     "cancelled": "#D55E00",
     "pull": "#56B4E9",
     "push": "#E69F00",
+    "queue": "#CC79A7",
     "wait": "#DDDDDD",
     "away": "#FFFFFF",
 }
