@@ -191,6 +191,19 @@ def test_where_the_time_goes(policy):
     assert (metrics.time_breakdown(dml.simulate(policy, RANDOM, updates=50))["queue"] == 0).all()
 
 
+@pytest.mark.parametrize("workers", [4, 16, 64])
+def test_utilisation_and_queue(workers):
+    """Throughput x service; and of an exponential server, what mean-value analysis says about its queue."""
+    service = 0.01
+    cluster = RANDOM.resized(workers).with_server(seconds_per_push=service, jitter=stats.expon())
+    trace = dml.simulate(dml.asp(), cluster, updates=60_000, seed=2)
+    last = metrics.accounts(trace).iloc[-1]
+    throughput = mean_value_analysis(workers, service, THINK)
+    assert last["utilisation"] == pytest.approx(throughput * service, rel=0.02)
+    inside = workers - throughput * THINK  # in service or waiting
+    assert last["mean_queue"] == pytest.approx(inside - throughput * service, rel=0.05)
+
+
 def test_traces_keep_their_queues(tmp_path):
     trace = dml.simulate(dml.ssp(2), CONTENDED, updates=50)
     trace.save(tmp_path / "trace.parquet")

@@ -49,6 +49,12 @@ class Service:
         self._draws = draws if server.jitter is not None else None
         self.reset(0.0)
 
+    def describe(self) -> dict[str, float]:
+        """Returns the mean seconds of what it does, as plain JSON values."""
+        (link_in, push), (pull, link_out) = self._push, self._pull
+        update = self._seconds_per_update
+        return {"link_in": link_in, "push": push, "update": update, "pull": pull, "link_out": link_out}
+
     def reset(self, now: float) -> None:
         """Empties all queues: the server starts, or starts again."""
         self.way_in = self.processor = self.way_out = now  # from when each is free

@@ -29,7 +29,8 @@ def simulate(
 ) -> Trace:
     """Runs a policy on a virtual clock and returns its trace.
 
-    Events at equal times are taken in the order in which their tasks started. The server takes no time.
+    Events at equal times are taken in the order in which their tasks started. The server takes time where the
+    cluster says so, see `Cluster.with_server`.
 
     Args:
         policy: the server's rule, or a `Method`.

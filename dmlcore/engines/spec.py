@@ -199,6 +199,7 @@ class RunSpec:
         policy = self.policy
         lead = policy.max_lead  # a pipeline adds a clock
         bound = None if lead in (None, math.inf) else lead + self.transport.pipelined
+        service = self.service()
         return {
             "engine": engine,
             "policy": policy.name,
@@ -212,6 +213,7 @@ class RunSpec:
             "pipelined": self.transport.pipelined,
             "parameter_bytes": self.parameter_bytes,
             "transfer_bytes": list(self.transferred_bytes()),
+            **({"service_seconds": service.describe()} if service is not None else {}),
             "batch_size": self.batch_size,
             "seed": self.seed,
             "versions": versions(),

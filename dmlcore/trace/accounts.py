@@ -14,7 +14,9 @@ def accounts(trace: Trace) -> pd.DataFrame:
     Returns:
         A frame with one row for each of U + 1 versions: `time`, seconds; `samples`, those in updates;
         `assigned_samples`, those of all tasks begun, also where they were cancelled or lost; `uplinks`,
-        gradients that arrived; `downlinks`, pulls begun; `bytes`, of these two.
+        gradients that arrived; `downlinks`, pulls begun; `bytes`, of these two. Where the server takes time,
+        `utilisation`, the share of the time in which the busiest of its processor and the two directions of
+        its link was busy, and `mean_queue`, how many messages have waited for them on average.
 
     >>> import dmlcore as dml
     >>> cluster = dml.Cluster.from_speeds([100, 200, 300])
@@ -23,6 +25,13 @@ def accounts(trace: Trace) -> pd.DataFrame:
     0  0.00        0                 0        0          0      0
     1  0.16       64                96        2          3    500
     2  0.32      128               192        4          6   1000
+    >>> busy = dml.Cluster.uniform(8).with_server(seconds_per_push=0.005)
+    >>> accounts(dml.simulate(dml.asp(), busy, updates=400))[["utilisation", "mean_queue"]].iloc[-1].round(2)
+    utilisation    0.98
+    mean_queue     0.65
+    Name: 400, dtype: float64
+
+    Source: mean_queue is Little's law, Little 1961: arrivals a second times the mean wait.
     """
     tasks, updates = trace.tasks, trace.updates
     times = np.append(0.0, updates["time"].to_numpy())
@@ -33,7 +42,7 @@ def accounts(trace: Trace) -> pd.DataFrame:
     uplinks = np.searchsorted(np.sort(tasks["push_end"].to_numpy()), times, side="right")
     downlinks = np.searchsorted(np.sort(pulled), times, side="left")
     pull_bytes, push_bytes = trace.metadata.get("transfer_bytes", (0, 0))
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "time": times,
             "samples": np.append(0, updates["samples"].to_numpy().cumsum()),
@@ -43,3 +52,19 @@ def accounts(trace: Trace) -> pd.DataFrame:
             "bytes": uplinks * push_bytes + downlinks * pull_bytes,
         }
     )
+    if "push_queued" not in tasks:
+        return table
+    took, made = trace.metadata["service_seconds"], np.arange(len(times))
+    processor = uplinks * took["push"] + made * took["update"] + downlinks * took["pull"]
+    busiest = np.maximum.reduce([processor, uplinks * took["link_in"], downlinks * took["link_out"]])
+    waited = _by_then(times, tasks["push_end"], tasks["push_queued"])
+    waited += _by_then(times, tasks["pull_start"], tasks["pull_queued"])
+    share = np.divide([busiest, waited], times, out=np.zeros((2, len(times))), where=times > 0)
+    return table.assign(utilisation=np.minimum(share[0], 1.0), mean_queue=share[1])
+
+
+def _by_then(times: np.ndarray, when: pd.Series, seconds: pd.Series) -> np.ndarray:
+    """Returns the sum of `seconds` of what was done by each of `times`."""
+    order = np.argsort(when)  # those that never came are last
+    total = np.append(0.0, seconds.to_numpy()[order].cumsum())
+    return total[np.searchsorted(when.to_numpy()[order], times, side="right")]
