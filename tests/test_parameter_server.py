@@ -204,6 +204,49 @@ def test_utilisation_and_queue(workers):
     assert last["mean_queue"] == pytest.approx(inside - throughput * service, rel=0.05)
 
 
+class TestRegime:
+    PROBLEM = dml.problems.digits_mlp()
+
+    def measured(self, cluster):
+        """c and rho of ASP with one worker, which never waits: seconds in phases, and service a second."""
+        sizes = {"parameter_bytes": self.PROBLEM.parameter_bytes, "tensor_sizes": self.PROBLEM.tensor_sizes}
+        trace = dml.simulate(dml.asp(), cluster.resized(1), updates=20_000, **sizes)
+        seconds = metrics.time_breakdown(trace).iloc[0]
+        server = cluster.server
+        own = server.seconds_per_push + server.seconds_per_pull
+        transfers = (seconds["pull"] + seconds["push"]) / len(trace.updates) - own
+        link = self.PROBLEM.parameter_bytes / server.bandwidth_bytes_per_second
+        service = max(own + server.seconds_per_update, link)
+        ratio = transfers / (seconds["compute"] / len(trace.updates))
+        return ratio, cluster.num_workers * service * rate(trace)
+
+    @pytest.mark.parametrize("bandwidth", [1e5, 1e7])
+    @pytest.mark.parametrize("latency", [0.0, 0.03])
+    def test_what_a_lone_worker_shows(self, latency, bandwidth):
+        cluster = dml.Cluster.uniform(
+            8, samples_per_second=320, latency=latency, bandwidth=2e6, jitter=stats.expon()
+        ).with_stragglers(3, fraction=0.2, mean_tasks=2)
+        times = {"seconds_per_push": 0.004, "seconds_per_pull": 0.002, "seconds_per_update": 0.001}
+        cluster = cluster.with_server(bandwidth=bandwidth, **times)
+        found = cluster.regime(self.PROBLEM)
+        np.testing.assert_allclose(found, self.measured(cluster), rtol=0.03)
+
+    def test_saturation(self):
+        """Throughput of ASP follows the load below 1, and the server from 1 on."""
+        for workers in (2, 64):
+            cluster = LOCK_STEP.resized(workers).with_server(seconds_per_push=0.01)
+            load = cluster.regime(self.PROBLEM).server_load
+            trace = dml.simulate(dml.asp(), cluster, updates=2000)
+            assert rate(trace) == pytest.approx(min(load, 1.0) / 0.01, rel=0.01)
+
+    def test_free_server_and_messages(self):
+        assert RANDOM.regime(self.PROBLEM) == (0.0, 0.0)
+        with pytest.raises(ValueError, match=r"problem: got 3, allowed is a problem"):
+            RANDOM.regime(3)
+        with pytest.raises(ValueError, match=r"batch_size: got 0"):
+            RANDOM.regime(self.PROBLEM, 0)
+
+
 def test_traces_keep_their_queues(tmp_path):
     trace = dml.simulate(dml.ssp(2), CONTENDED, updates=50)
     trace.save(tmp_path / "trace.parquet")

@@ -14,6 +14,7 @@ from dmlcore import checks, notebook
 from dmlcore.cluster.faults import Fault, Faults, Hang, check_faults, plain
 from dmlcore.cluster.jitter import Quantile, SizedJitter, check_jitter, show_jitter
 from dmlcore.cluster.parameter_server import ParameterServer
+from dmlcore.cluster.regime import Regime, regime
 from dmlcore.cluster.slowdowns import SpeedChange, Stragglers, check_workers
 from dmlcore.theory import Response
 
@@ -303,6 +304,30 @@ class Cluster:
         if endless and patience == math.inf:
             checks.fail("patience", patience, "finite, where a worker hangs for good")
         return dataclasses.replace(self, faults=Faults(events, patience, every))
+
+    def regime(self, problem: Any, batch_size: int = 32) -> Regime:
+        """Returns where a problem on this cluster stands, before any policy: two numbers.
+
+        `communication_ratio` is c, the seconds of one task's transfers where nothing queues / those of its
+        computing. `server_load` is rho, the share of the server's time that workers ask for who do not wait
+        for each other: service * sum of 1 / cycle, where a cycle is computing, transfers and being served
+        once, and `service` is that of the busiest of the processor and the two directions of the link. From
+        rho = 1 on the server is saturated; it is 0 where it takes no time. All are means, of the jitter and
+        of slow episodes; changes of speed and faults are left out.
+
+        Args:
+            problem: whose parameters travel both ways.
+            batch_size: samples of a task.
+
+        Raises:
+            ValueError: an argument is wrong.
+
+        >>> import dmlcore as dml
+        >>> cluster = dml.Cluster.uniform(16, latency=0.004).with_server(seconds_per_push=0.002)
+        >>> print(cluster.regime(dml.problems.digits_mlp()))
+        c = 0.25, rho = 0.76
+        """
+        return regime(self, problem, batch_size)
 
     @property
     def num_workers(self) -> int:

@@ -48,9 +48,22 @@ class ParameterServer:
         seconds = self.seconds_per_push + self.seconds_per_pull + self.seconds_per_update
         return seconds > 0 or self.bandwidth_bytes_per_second < math.inf
 
-    def largest_part(self, num_parameters: int) -> float:
-        """Returns the share of the parameters that the largest shard holds; 0 parameters: not known."""
-        return -(-num_parameters // self.shards) / num_parameters if num_parameters else 1 / self.shards
+    def seconds(self, num_parameters: int, pull_bytes: int, push_bytes: int) -> dict[str, float]:
+        """Returns the mean seconds of what it does about a message: the largest part that a shard gets of it.
+
+        Args:
+            num_parameters: numbers that the shards share; 0: not known, and shared evenly.
+            pull_bytes, push_bytes: of a message.
+        """
+        shards, bandwidth = self.shards, self.bandwidth_bytes_per_second
+        part = -(-num_parameters // shards) / num_parameters if num_parameters else 1 / shards
+        return {
+            "link_in": part * push_bytes / bandwidth,
+            "push": part * self.seconds_per_push,
+            "update": part * self.seconds_per_update,
+            "pull": part * self.seconds_per_pull,
+            "link_out": part * pull_bytes / bandwidth,
+        }
 
     def describe(self) -> dict[str, Any]:
         """Returns the server as plain JSON values."""

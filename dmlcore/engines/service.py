@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dmlcore.cluster.draws import SERVED_PULL, SERVED_PUSH, Draws
-from dmlcore.cluster.parameter_server import ParameterServer
 
 
 class Service:
@@ -14,48 +15,20 @@ class Service:
     the same time, and is done with the largest.
 
     Args:
-        server: what takes how long.
-        draws: of the cluster and seed.
-        pull_bytes, push_bytes: of a message.
-        part: of a message, the largest that a shard gets.
-        seconds_per_update: that this part of the parameters takes.
+        seconds: mean ones of what it does, as `ParameterServer.seconds` gives them.
+        draws: of the cluster and seed, where they vary; None: they do not.
     """
 
-    __slots__ = (
-        "_draws",
-        "_pull",
-        "_push",
-        "_seconds_per_update",
-        "processor",
-        "pulls_take",
-        "way_in",
-        "way_out",
-    )
+    __slots__ = ("_draws", "_pull", "_push", "_update", "processor", "pulls_take", "way_in", "way_out")
 
-    def __init__(
-        self,
-        server: ParameterServer,
-        draws: Draws,
-        pull_bytes: int,
-        push_bytes: int,
-        part: float,
-        seconds_per_update: float,
-    ):
-        bandwidth = server.bandwidth_bytes_per_second
-        self._push = part * push_bytes / bandwidth, part * server.seconds_per_push
-        self._pull = part * server.seconds_per_pull, part * pull_bytes / bandwidth
-        self._seconds_per_update = seconds_per_update
+    def __init__(self, seconds: Mapping[str, float], draws: Draws | None):
+        self._push = seconds["link_in"], seconds["push"]
+        self._pull = seconds["pull"], seconds["link_out"]
+        self._update, self._draws = seconds["update"], draws
         self.pulls_take = max(self._pull) > 0  # time; else answers leave at once
-        self._draws = draws if server.jitter is not None else None
-        self.reset(0.0)
+        self.reset()
 
-    def describe(self) -> dict[str, float]:
-        """Returns the mean seconds of what it does, as plain JSON values."""
-        (link_in, push), (pull, link_out) = self._push, self._pull
-        update = self._seconds_per_update
-        return {"link_in": link_in, "push": push, "update": update, "pull": pull, "link_out": link_out}
-
-    def reset(self, now: float) -> None:
+    def reset(self, now: float = 0.0) -> None:
         """Empties all queues: the server starts, or starts again."""
         self.way_in = self.processor = self.way_out = now  # from when each is free
 
@@ -93,4 +66,4 @@ class Service:
 
     def update(self, time: float) -> None:
         """Makes an update that was decided at `time`."""
-        self.processor = max(self.processor, time) + self._seconds_per_update
+        self.processor = max(self.processor, time) + self._update

@@ -167,22 +167,24 @@ class RunSpec:
         """Returns when the phases of a task are due; with draws of its own, since those are not shared."""
         return Links(Draws(self.cluster, self.seed), *self.transferred_bytes())
 
-    def service(self) -> Service | None:
-        """Returns the queues of the cluster's server, empty; None: it takes no time."""
+    @property
+    def service_seconds(self) -> dict[str, float] | None:
+        """Mean seconds of what the server does about a message; None: it takes no time."""
         server = self.cluster.server
-        if server is None:
-            return None
-        part = server.largest_part(sum(self.tensor_sizes))
-        return Service(
-            server, Draws(self.cluster, self.seed), *self.transferred_bytes(), part, self.seconds_per_update
-        )
+        return None if server is None else server.seconds(sum(self.tensor_sizes), *self.transferred_bytes())
 
     @property
     def seconds_per_update(self) -> float:
         """How long the server takes over an update, after the push that completes it."""
-        server = self.cluster.server
-        numbers = sum(self.tensor_sizes)
-        return 0.0 if server is None else server.seconds_per_update * server.largest_part(numbers)
+        seconds = self.service_seconds
+        return 0.0 if seconds is None else seconds["update"]
+
+    def service(self) -> Service | None:
+        """Returns the queues of the cluster's server, empty; None: it takes no time."""
+        server, seconds = self.cluster.server, self.service_seconds
+        if server is None or seconds is None:
+            return None
+        return Service(seconds, None if server.jitter is None else Draws(self.cluster, self.seed))
 
     def transferred_bytes(self) -> tuple[int, int]:
         """Returns what a pull and a push transfer, bytes."""
@@ -199,7 +201,7 @@ class RunSpec:
         policy = self.policy
         lead = policy.max_lead  # a pipeline adds a clock
         bound = None if lead in (None, math.inf) else lead + self.transport.pipelined
-        service = self.service()
+        seconds = self.service_seconds
         return {
             "engine": engine,
             "policy": policy.name,
@@ -213,7 +215,7 @@ class RunSpec:
             "pipelined": self.transport.pipelined,
             "parameter_bytes": self.parameter_bytes,
             "transfer_bytes": list(self.transferred_bytes()),
-            **({"service_seconds": service.describe()} if service is not None else {}),
+            **({"service_seconds": seconds} if seconds is not None else {}),
             "batch_size": self.batch_size,
             "seed": self.seed,
             "versions": versions(),
