@@ -74,8 +74,7 @@ def test_a_round_of_bsp(workers):
 
 
 @pytest.mark.parametrize("policy", ALL_POLICIES)
-def test_littles_law(policy):
-    """Messages in queues on average = messages a second x seconds that each waits: counted from both ends."""
+def test_first_come_first_served_and_littles_law(policy):
     cluster = RANDOM.with_server(seconds_per_push=0.004, seconds_per_pull=0.002, jitter=stats.expon())
     trace = simulate(ALL_POLICIES[policy](), cluster.with_stragglers(3), updates=300, seed=3)
     tasks = trace.tasks[trace.tasks["push_end"].notna()]
@@ -84,10 +83,11 @@ def test_littles_law(policy):
     served = response - tasks["push_queued"]
     assert (tasks["push_queued"] >= 0).all()
     assert served.mean() == pytest.approx(0.004, rel=0.25)
-    times = np.sort(np.concatenate([tasks["compute_end"], tasks["push_end"]]))
-    inside = [((tasks["compute_end"] <= t) & (t < tasks["push_end"])).sum() for t in times[:-1]]
-    area = np.dot(inside, np.diff(times))
-    assert area == pytest.approx(len(tasks) * response.mean(), rel=1e-6)
+    assert tasks.sort_values("compute_end", kind="stable")["push_end"].is_monotonic_increasing, "first come"
+    # L = lambda W, with L counted at random moments and W taken from the tasks.
+    moments = np.random.default_rng(0).uniform(0, trace.end_time, 400_000)
+    came, went = (np.searchsorted(np.sort(tasks[c]), moments, "right") for c in ("compute_end", "push_end"))
+    assert (came - went).mean() == pytest.approx(len(tasks) / trace.end_time * response.mean(), rel=0.03)
 
 
 def test_a_sharded_server_is_as_slow_as_its_largest_part():
@@ -162,6 +162,42 @@ def test_faults(policy, seed):
     check_counts(trace, updates=60)
 
 
+SLOW = RANDOM.with_server(seconds_per_push=0.02, seconds_per_pull=0.01, seconds_per_update=0.05)
+
+
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+@pytest.mark.parametrize("transport", [None, "pipelined()"])
+def test_faults_of_a_server_that_is_slow(policy, transport):
+    """While updates are under way, too; by seconds; queues are a part of their transfers."""
+    rule = ALL_POLICIES[policy]()
+    if transport and rule.keep_copy is not None:
+        pytest.skip("only the worker has its copy")
+    for seed in range(6):
+        faults = dml.faults.random_faults(8, 3.0, seed=seed)
+        cluster = SLOW.with_faults(*faults, patience=0.1, checkpoint_every=2)
+        trace = simulate(rule, cluster, seconds=4.0, seed=seed, transport=transport)
+        tasks = trace.tasks
+        assert (tasks["push_queued"] <= (tasks["push_end"] - tasks["compute_end"]).fillna(0) + 1e-9).all()
+        assert (tasks["pull_queued"] <= (tasks["compute_start"] - tasks["pull_start"]).fillna(0) + 1e-9).all()
+
+
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+def test_a_fault_that_never_comes_changes_nothing(policy):
+    never = CONTENDED.with_faults(dml.faults.Crash(worker=0, time=1e6, seconds=1.0))
+    one, two = (simulate(ALL_POLICIES[policy](), each, updates=100, seed=1) for each in (CONTENDED, never))
+    assert one.tasks.equals(two.tasks)
+
+
+def test_doubled_pushes_are_read_once_each():
+    server = dml.Cluster.uniform(4, samples_per_second=320).with_server(seconds_per_push=0.2)
+    twice = dml.faults.DoubledPush(worker=3, clock=0, seconds=0.01)
+    hangs = [dml.faults.Hang(worker=0, time=0.75 + k / 100, seconds=1e-9) for k in range(10)]
+    for more in ([], hangs):
+        trace = dml.simulate(dml.asp(), server.with_faults(twice, *more), updates=20)
+        assert trace.metadata["ignored_arrivals"] == 1
+        assert trace.end_time == pytest.approx(0.1 + 21 * 0.2)
+
+
 @pytest.mark.parametrize("policy", [dml.asp(), dml.bsp(), dml.ssp(2), dml.k_sync(4)], ids=str)
 def test_on_threads(policy):
     """The same run as on the virtual clock: modelled times stand where the machine keeps up with them."""
@@ -172,7 +208,8 @@ def test_on_threads(policy):
     meant = dml.simulate(policy, cluster, **options)
     assert run.trace.end_time >= meant.end_time * (1 - 1e-9)
     taken = run.trace.tasks["push_end"].dropna().sort_values()
-    assert (np.diff(taken) >= 0.02 - 1e-9).all(), "one push after the other, however late the machine is"
+    # A machine that is late once takes the next in time, so that single distances may be shorter.
+    assert taken.iloc[-1] >= taken.iloc[0] + 0.02 * (len(taken) - 1) - 1e-9, "one push after the other"
 
 
 @pytest.mark.parametrize("policy", [dml.asp(), dml.bsp(), dml.ssp(2), dml.k_sync(4)], ids=str)

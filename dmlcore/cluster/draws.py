@@ -143,10 +143,11 @@ class Draws:
         for (row, block), multiplier in zip(places, multipliers, strict=True):
             members = self._members(row)
             overhead = np.array(self._overhead[members])[:, None]
-            per_sample = np.array(self._per_sample[members])[:, None] * multiplier
+            per_sample = np.array(self._per_sample[members])[:, None]
             if cluster.stragglers or cluster.changes:
                 slowdown = self._slowdown(row, block)
                 overhead, per_sample = overhead * slowdown, per_sample * slowdown
+            per_sample = per_sample * multiplier
             shape = len(overhead), CLOCKS_PER_BLOCK
             self._compute[row, block] = np.broadcast_to(overhead, shape), np.broadcast_to(per_sample, shape)
 

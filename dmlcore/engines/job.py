@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -69,8 +69,13 @@ class Job:
         """Returns the queues of a server that takes time, where that is injected."""
         return self.spec.service() if self.time_scale else None
 
-    def new_server(self, serial: Iterator[int]) -> Callable[[], Server]:
-        """Returns what makes empty servers; no number of an attempt comes again."""
+    def new_server(
+        self, serial: Iterator[int], answered: Mapping[int, tuple[float, float]]
+    ) -> Callable[[], Server]:
+        """Returns what makes empty servers; no number of an attempt comes again.
+
+        `answered`: attempt -> when the copy has left the server, and how long it waited there.
+        """
         links, spec = self.links(), self.spec
         if not self.time_scale:
             spec = dataclasses.replace(spec, cluster=dataclasses.replace(spec.cluster, server=None))
@@ -78,8 +83,11 @@ class Job:
         def plan(order: Order) -> tuple[float, float, float]:
             if links is None:
                 return order.time, float("inf"), 0.0  # all its time at work, where nothing is known
-            due = links.computing(order.worker, order.clock, order.batch_size, order.pull, order.time)
-            return (*due, 0.0)
+            since, waited = (
+                answered.get(order.attempt, (order.time, 0.0)) if order.pull else (order.time, 0.0)
+            )
+            due = links.computing(order.worker, order.clock, order.batch_size, order.pull, since)
+            return (*due, waited)
 
         return lambda: Server(spec, plan, serial)
 

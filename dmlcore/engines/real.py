@@ -71,11 +71,13 @@ class Serving:
         kill: Callable[[], None] | None = None,
     ):
         spec, faults = job.spec, job.spec.faults
-        self._new_server = job.new_server(itertools.count() if serial is None else serial)
+        # Attempt -> when its copy has left a server that takes time, and how long it waited there.
+        self._answered: dict[int, tuple[float, float]] = {}
+        self._new_server = job.new_server(itertools.count() if serial is None else serial, self._answered)
         self._spec, self._stepper, self._inbox, self._crew = spec, stepper or job.stepper(), inbox, crew
         self._clock, self._faults, self._seconds = clock, faults, spec.stop.seconds
         self._service = job.service()
-        self._queued = [0.0] * spec.cluster.num_workers  # how long each worker's last pull has waited
+        self._noted = 0.0  # when the last incident happened
         self._checkpoints, self._kill = checkpoints, kill
         self.server = self._new_server()
         self.log: list[dict[str, Any]] = []
@@ -218,7 +220,7 @@ class Serving:
             taken, waited = self._service.take(worker, clock, min(push.due, now))
             if not self._wait(taken):
                 return  # lost, or the run is over
-            now = max(now, taken)  # not when it woke up: that would add up
+            now = max(now, taken, self._noted)  # not when it woke up: that would add up
         order = self.server.find(worker, clock, push.attempt)
         if order is None:
             return
@@ -227,7 +229,7 @@ class Serving:
         computed = min(max(push.computed, begun), now)
         self._gradients[worker, clock] = push.gradient, self._views.pop(push.attempt, None), order
         self._deaths[worker] = 0
-        queued = self._queued[worker] if order.pull else 0.0
+        queued = self._answered.pop(order.attempt, (0.0, 0.0))[1] if order.pull else 0.0
         self._carry_out(self.server.push(order, now, begun, computed, queued, waited), now)
 
     def _wait(self, until: float) -> bool:
@@ -277,7 +279,7 @@ class Serving:
                 since = order.time
                 if self._service is not None and self._service.pulls_take:
                     since, waited = self._service.answer(order.worker, order.clock, since)
-                    self._queued[order.worker] = waited
+                    self._answered[order.attempt] = since, waited
                 self._post(order.worker, Assignment(order, self._clock.now(), self._state, since))
         if server.looks:
             now = self._clock.now()
@@ -412,6 +414,6 @@ class Serving:
         return float(more["time"])
 
     def _note(self, incident: Incident, **more: Any) -> float:
-        now = self._clock.now()
+        now = self._noted = self._clock.now()
         self.log.append(incident._replace(time=now)._asdict() | more)
         return now

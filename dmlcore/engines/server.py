@@ -33,7 +33,8 @@ class Order(NamedTuple):
         batch_size: samples.
         version: of the parameters that the worker pulls, or has.
         pull: whether the worker pulls, or goes on with its cached copy.
-        time: when it was let go; where it keeps its copy, when it had computed the task before; seconds.
+        time: when it was let go, after the update that let it; where it keeps its copy, when it had computed
+            the task before; seconds.
         attempt: serial number of the pull, since a task that was lost may be given out again.
         told: when it pulled, see `Policy.on_pull`: the clock of its copy, for `Policy.keep_copy`, and the
             weight of its tasks in their updates for as long as it keeps the copy.
@@ -254,6 +255,7 @@ class Server:
         if self.journal is not None:
             self.journal.append(("resume", time))
         again: list[Order] = []
+        time = max(time, self.last_update)  # an update under way was made first
         for worker, orders in enumerate(self.flight):
             self.flight[worker] = ()
             for depth, (_, clock, size, *_) in enumerate(orders, start=1):
@@ -271,6 +273,13 @@ class Server:
             else:
                 getattr(self, kind)(*happened)
         return self
+
+    def recall(self, before: Server) -> None:
+        """Takes over the record of the server that kept the journal: it knew how cut tasks were planned."""
+        rows = len(self.record)
+        self.record[:] = before.record[:rows]
+        if self._queued is not None and before._queued is not None:
+            self._queued[:] = before._queued[:rows]
 
     @property
     def has_cut(self) -> bool:
@@ -439,6 +448,8 @@ class Server:
         for order in flight:
             _, clock, size, version, pull, since, _, _ = order
             begun, end, queued = self._plan(order)
+            if time < since:  # it was let begin by an update that is still under way
+                time = since
             if begun < free:  # in a pipeline: it computes one task at a time
                 begun, end = free, end + free - begun
             free = end
@@ -448,7 +459,7 @@ class Server:
             record.append(pack(worker, clock, size, version, since if pull else nan, begun, end, nan))
             self._num_cut += 1
             if self._queued is not None:
-                self._queued.append((queued, 0.0))
+                self._queued.append((min(queued, begun - since), 0.0))
             if clock > last:
                 self._last_cut[worker] = last = clock
 

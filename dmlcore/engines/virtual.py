@@ -52,7 +52,9 @@ class VirtualClock:
         self.limit = inf  # an event before it is handled without another look
         self.event: Any = None  # that is being handled
         self.sending: list[PushEvent | None] = [None] * workers  # the next push of each worker
-        self.queued = [0.0] * workers  # how long each worker's last pull has waited in queues
+        self.queued: dict[int, float] = {}  # attempt -> how long its pull waits in queues
+        # A push that the server reads while something else happens: when it is taken, and how long it waited.
+        self.read: tuple[PushEvent, float, float] | None = None
         self.computing: list[Computing | None] = [None] * workers
         # Of each worker, from when until when; only where something can fail.
         self.frozen: list[list[tuple[float, float]]] = [[] for _ in range(workers if self.faults else 0)]
@@ -123,7 +125,7 @@ class VirtualClock:
                 serial = next(self.serial)
             else:
                 if service is not None and service.pulls_take:
-                    begun, self.queued[worker] = service.answer(worker, clock, begun)
+                    begun, self.queued[serial] = service.answer(worker, clock, begun)
                 if links.pulls_take:
                     begun += links.pull_seconds(worker, clock)
             end = begun + compute_seconds(worker, clock, size)
@@ -147,7 +149,7 @@ class VirtualClock:
         apply, cancel, _ = answer
         if apply:
             self.service.update(now)
-        for worker in cancel if self.faults is None else ():
+        for worker in cancel:
             event = self.sending[worker]
             if event is not None and event[6] < now:
                 stray = (event[0], next(self.serial), VirtualClock.handle_stray, event[3])
@@ -173,7 +175,8 @@ class VirtualClock:
         arrival = departs
         if self.links.pushes_take:
             arrival += self.links.push_seconds(worker, order.clock)
-        arrival = max(arrival, now)  # pushes of one worker arrive in order
+        # Pushes of one worker arrive in order.
+        arrival = max(arrival, now if self.event is None else self.event[0])
         if self.faults is not None:
             arrival += self.faults.deliveries(worker, order.clock)[0]
         event = (arrival, serial, VirtualClock.handle_push, order, begun, end, departs)
@@ -195,9 +198,8 @@ class VirtualClock:
     def plan(self, order: Order) -> tuple[float, float, float]:
         """Returns when a task's computing begins and ends, and how long its pull waits in queues."""
         worker = order.worker
-        sending, computing, queued = self.sending[worker], self.computing[worker], self.queued[worker]
-        if not order.pull:
-            queued = 0.0
+        sending, computing = self.sending[worker], self.computing[worker]
+        queued = self.queued.pop(order.attempt, 0.0) if order.pull else 0.0
         if sending is not None and sending[3] is order:
             return sending[4], sending[5], queued
         if computing is not None and computing[1] is order:
@@ -214,25 +216,27 @@ class VirtualClock:
         now, _, _, order, begun, computed, _ = event
         worker = order[0]
         if self.sending[worker] is event:
-            if self.faults is not None:
-                self.copy(order, now)
+            arrived = now
             if self.service is None:
                 answer = self.server.push(order, now, begun, computed)
             else:
-                service = self.service
-                before = service.way_in, service.processor
-                now, waited = service.take(worker, order[1], now)
+                if self.read is not None and self.read[0] is event:
+                    _, now, waited = self.read
+                else:
+                    now, waited = self.service.take(worker, order[1], now)
                 if now >= self.limit and self.is_late(now):  # so late that something else happens first
-                    service.way_in, service.processor = before
+                    self.read = event, now, waited
                     return self.handle_timed()
-                queued = self.queued[worker] if order[4] else 0.0
+                queued = self.queued.pop(order[6], 0.0) if order[4] else 0.0
                 answer = self.server.push(order, now, begun, computed, queued, waited)
+            if self.faults is not None:
+                self.copy(order, arrived)
             if answer is not NOTHING:
                 return self.carry_out(answer, now)
             self.now = now
         elif self.faults is not None and order not in self.server.flight[worker]:
             self.copy(order, now)
-            return self.handle_copy((now, 0, None, order))
+            self.server.ignored += 1
         return False
 
     def copy(self, order: Order, now: float) -> None:
@@ -320,7 +324,10 @@ class VirtualClock:
         if self.service is not None:
             self.service.reset(back)
         ignored, journal = self.server.ignored, (self.server.journal or [])[:length]
-        self.server = self.new_server().restore(journal)
+        before, self.server = self.server, self.new_server().restore(journal)
+        if self.service is not None:
+            self.server.recall(before)
+            self.read = None
         self.server.ignored = ignored
         self.life += 1
         workers = range(self.server.num_workers)

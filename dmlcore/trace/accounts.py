@@ -16,7 +16,8 @@ def accounts(trace: Trace) -> pd.DataFrame:
         `assigned_samples`, those of all tasks begun, also where they were cancelled or lost; `uplinks`,
         gradients that arrived; `downlinks`, pulls begun; `bytes`, of these two. Where the server takes time,
         `utilisation`, the share of the time in which the busiest of its processor and the two directions of
-        its link was busy, and `mean_queue`, how many messages have waited for them on average.
+        its link was busy, and `mean_queue`, how many messages have waited for them on average; pushes that
+        were read and thrown away are in neither.
 
     >>> import dmlcore as dml
     >>> cluster = dml.Cluster.from_speeds([100, 200, 300])

@@ -13,7 +13,7 @@ from dmlcore import checks, files
 from dmlcore.trace import Trace, metrics
 
 SERVER = 1  # process ids: the server, then the workers; 0 is special to Perfetto
-UPDATE_NANOSECONDS = 1000  # the server takes no time, but an arrow needs a slice to point at
+UPDATE_NANOSECONDS = 1000  # an update has one time in a trace, but an arrow needs a slice to point at
 TRACKS = {"compute": 0, "cancelled": 0, "wait": 0, "away": 0, "pull": 1, "push": 1, "queue": 1}
 ARGUMENTS = ["clock", "batch_size", "version_read", "update", "weight"]
 

@@ -137,7 +137,8 @@ class Trace:
         cut = tasks[began & ~done].sort_values(["worker", "clock"])
         cut = cut.assign(push_end=np.nan, **cut[["compute_start", "compute_end"]].clip(upper=end))
         if "push_queued" in cut:
-            cut["push_queued"] = 0.0
+            transfer = (cut["compute_start"] - cut["pull_start"]).fillna(0.0)
+            cut = cut.assign(push_queued=0.0, pull_queued=np.minimum(cut["pull_queued"], transfer))
         tasks = pd.concat([tasks[done], cut], ignore_index=True)
         tasks.loc[tasks["update"] >= update, ["update", "weight"]] = -1, 0.0
         return Trace(tasks, self.updates.iloc[:update].copy(), {**self.metadata, "end_time": end})

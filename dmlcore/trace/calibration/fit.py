@@ -82,6 +82,9 @@ def _observed(trace: Trace) -> tuple[Times, np.ndarray, Times]:
     if trace.metadata.get("pipelined"):
         name = trace.metadata["transport"]
         checks.fail("trace", name, "one without a pipeline, in which transfers are told from waiting")
+    if "push_queued" in trace.tasks:
+        allowed = "one of a server that takes no time: what its queues take is not told from the links yet"
+        checks.fail("trace", trace, allowed)
     tasks = trace.tasks.sort_values(["worker", "clock"])
     worker, samples = tasks["worker"].to_numpy(), tasks["batch_size"].to_numpy()
     pull, start, end, push = tasks[["pull_start", "compute_start", "compute_end", "push_end"]].to_numpy().T

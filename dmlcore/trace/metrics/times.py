@@ -56,7 +56,7 @@ def phases(trace: Trace) -> pd.DataFrame:
     tasks = trace.tasks.assign(begin=starts(trace.tasks), task=np.arange(len(trace.tasks)), left=math.nan)
     sequence = ["wait", "pull", "compute", "push"]  # what ends at each edge
     if queues := "push_queued" in tasks:
-        tasks["served"] = tasks["begin"] + tasks["pull_queued"]
+        tasks["served"] = np.fmin(tasks["begin"] + tasks["pull_queued"], tasks["compute_start"])
         tasks["sent"] = tasks["push_end"] - tasks["push_queued"]
         edges = ["begin", "served", "compute_start", "compute_end", "sent", "push_end"]
         sequence = ["wait", "queue", "pull", "compute", "push", "queue"]
