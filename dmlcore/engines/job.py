@@ -83,9 +83,7 @@ class Job:
         def plan(order: Order) -> tuple[float, float, float]:
             if links is None:
                 return order.time, float("inf"), 0.0  # all its time at work, where nothing is known
-            since, waited = (
-                answered.get(order.attempt, (order.time, 0.0)) if order.pull else (order.time, 0.0)
-            )
+            since, waited = answered.get(order.attempt, (order.time, 0.0))
             due = links.computing(order.worker, order.clock, order.batch_size, order.pull, since)
             return (*due, waited)
 

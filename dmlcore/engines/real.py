@@ -71,7 +71,8 @@ class Serving:
         kill: Callable[[], None] | None = None,
     ):
         spec, faults = job.spec, job.spec.faults
-        # Attempt -> when its copy has left a server that takes time, and how long it waited there.
+        # Attempt -> when its copy has left a server that takes time, and how long it waited there; until the
+        # push of the task that pulled.
         self._answered: dict[int, tuple[float, float]] = {}
         self._new_server = job.new_server(itertools.count() if serial is None else serial, self._answered)
         self._spec, self._stepper, self._inbox, self._crew = spec, stepper or job.stepper(), inbox, crew
@@ -229,7 +230,7 @@ class Serving:
         computed = min(max(push.computed, begun), now)
         self._gradients[worker, clock] = push.gradient, self._views.pop(push.attempt, None), order
         self._deaths[worker] = 0
-        queued = self._answered.pop(order.attempt, (0.0, 0.0))[1] if order.pull else 0.0
+        queued = self._answered.pop(order.attempt, (0.0, 0.0))[1]
         self._carry_out(self.server.push(order, now, begun, computed, queued, waited), now)
 
     def _wait(self, until: float) -> bool:

@@ -52,7 +52,7 @@ class VirtualClock:
         self.limit = inf  # an event before it is handled without another look
         self.event: Any = None  # that is being handled
         self.sending: list[PushEvent | None] = [None] * workers  # the next push of each worker
-        self.queued: dict[int, float] = {}  # attempt -> how long its pull waits in queues
+        self.queued: dict[int, float] = {}  # attempt -> how long its pull waits in queues, until its push
         # A push that the server reads while something else happens: when it is taken, and how long it waited.
         self.read: tuple[PushEvent, float, float] | None = None
         self.computing: list[Computing | None] = [None] * workers
@@ -64,8 +64,7 @@ class VirtualClock:
         self.life = 0  # how often the server was restarted
         self.now = 0.0  # when something happened last
         plain = self.faults is None and not self.pipelined and not self.links.pushes_take
-        lists = self.heap, self.sending
-        self.at_hand = *lists, self.links, self.links.compute_seconds, self.service, plain
+        self.at_hand = self.heap, self.sending, self.links, self.links.compute_seconds, self.service, plain
 
     def run(self) -> Trace:
         """Runs to the end and returns the trace."""
@@ -199,7 +198,7 @@ class VirtualClock:
         """Returns when a task's computing begins and ends, and how long its pull waits in queues."""
         worker = order.worker
         sending, computing = self.sending[worker], self.computing[worker]
-        queued = self.queued.pop(order.attempt, 0.0) if order.pull else 0.0
+        queued = self.queued.pop(order.attempt, 0.0)
         if sending is not None and sending[3] is order:
             return sending[4], sending[5], queued
         if computing is not None and computing[1] is order:
@@ -227,7 +226,7 @@ class VirtualClock:
                 if now >= self.limit and self.is_late(now):  # so late that something else happens first
                     self.read = event, now, waited
                     return self.handle_timed()
-                queued = self.queued.pop(order[6], 0.0) if order[4] else 0.0
+                queued = self.queued.pop(order[6], 0.0)
                 answer = self.server.push(order, now, begun, computed, queued, waited)
             if self.faults is not None:
                 self.copy(order, arrived)
