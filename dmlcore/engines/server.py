@@ -77,10 +77,10 @@ class Server:
 
     # In a dictionary they take longer to look up, at every push.
     __slots__ = (
-        "_clock", "_cut_rows", "_depth", "_done", "_free", "_hooks", "_landed", "_last_cut", "_look",
-        "_looked", "_most", "_num_cut", "_patience", "_plan", "_queued", "_redone", "_serial", "_starting",
-        "_times", "_update_seconds", "flight", "ignored", "journal", "load", "load_state", "num_updates",
-        "over", "pending", "policy", "present", "record", "samples", "spec", "state",
+        "_also", "_at_push", "_clock", "_cut_rows", "_depth", "_done", "_free", "_landed", "_last_cut",
+        "_look", "_looked", "_most", "_num_cut", "_patience", "_plan", "_queued", "_redone", "_serial",
+        "_starting", "_times", "_update_seconds", "flight", "ignored", "journal", "load", "load_state",
+        "num_updates", "over", "pending", "policy", "present", "record", "samples", "spec", "state",
     )  # fmt: skip
 
     def __init__(
@@ -92,8 +92,6 @@ class Server:
     ):
         self.spec, self.policy, self.load, self._plan = spec, spec.policy, spec.load, plan
         self._serial = itertools.count() if serial is None else serial
-        # At every push: a field of a named tuple takes three times as long to look up.
-        self._hooks = self.policy.on_push, self.policy.keep_copy, self.load.observe
         self._most = spec.stop.updates, spec.stop.samples
         self.state = self.policy.init(self.num_workers)
         self.load_state = self.load.init(self.num_workers, spec.batch_size * self.num_workers)
@@ -103,9 +101,8 @@ class Server:
         self.over = False
         self.journal: list[tuple[Any, ...]] | None = [] if keeps_journal else None
         self.ignored = 0  # arrivals that did not count
-        self.pending: dict[
-            tuple[int, int], tuple[int, Order]
-        ] = {}  # pushes not applied yet: row of the record
+        # Pushes not applied yet, by worker and clock: row of the record, task, samples, what was told.
+        self.pending: dict[tuple[int, int], tuple[int, Order, int, tuple[int, float]]] = {}
         self.record: list[bytes] = []  # packed rows of `Task`
         self._update_seconds = spec.seconds_per_update
         # How long pull and push of each row have waited in queues.
@@ -127,6 +124,10 @@ class Server:
         fixed = self.load.observe is None and self.policy.batch_size is None
         sizes = [self._size(worker, 0) for worker in range(self.num_workers)] if fixed else None
         lists = self.present, self.flight, self._clock, self._last_cut
+        # At every push: a field of a named tuple takes three times as long to look up.
+        kept = self.flight, self._done, self._free, self.record, self.pending
+        self._at_push = self.policy.on_push, self.policy.keep_copy, *kept
+        self._also = self.journal is not None or self._queued is not None or self.load.observe is not None
         self._starting = self._depth, *lists, sizes, self.policy.on_pull
 
     @property
@@ -159,26 +160,23 @@ class Server:
     ) -> Answer:
         """The server takes the push of a task in flight, which was computed from `begun` to `computed`, and
         has waited in queues for so many seconds."""
-        worker, clock, size, version, pull, since, _, told = order
-        on_push, keep_copy, observe = self._hooks
-        flight = self.flight[worker]
-        self.flight[worker] = () if len(flight) == 1 else _without(flight, order)
-        if self.journal is not None:
-            self.journal.append(("push", worker, clock, time, begun, computed, pull_queued, push_queued))
-        self._done[worker], self._free[worker] = clock, computed
+        worker, clock, size, version, pull, since, attempt, told = order
+        on_push, keep_copy, flights, done, free, record, pending = self._at_push
+        flight = flights[worker]
+        left = () if len(flight) == 1 else _without(flight, order)
+        done[worker], free[worker] = clock, computed
         keeps = keep_copy is not None and keep_copy(told[0], clock + 1)
         push = new(Push, (worker, clock, version, time, computed - begun, size, keeps))
-        if observe is not None:
-            self.load_state = observe(self.load_state, push)
-        row = len(self.record)
-        self.record.append(pack(worker, clock, size, version, since if pull else nan, begun, computed, time))
-        if self._queued is not None:
-            self._queued.append((pull_queued, push_queued))
+        row = len(record)
+        record.append(pack(worker, clock, size, version, since if pull else nan, begun, computed, time))
+        if self._also:
+            self._note_push(push, (begun, computed, pull_queued, push_queued))
         kept: tuple[Order, ...] = ()
         if keeps:  # its worker has kept its copy and begun its next task when it had computed this one
-            kept = (order.following(computed),)
-            self._clock[worker] = clock + 1
-            self.flight[worker] += kept
+            self._clock[worker] = after = clock + 1
+            kept = (new(Order, (worker, after, size, version, False, computed, attempt, told)),)
+            left = (*left, *kept) if left else kept
+        flights[worker] = left
         answer = on_push(self.state, push)
         try:
             self.state, (apply, drop, cancel, start) = answer
@@ -189,7 +187,7 @@ class Server:
         except (TypeError, ValueError, LookupError):
             raise mistakes.no_decision(self.policy, "on_push", answer) from None
         if count != 1 or first != worker or its_clock != clock or drop or cancel:
-            self.pending[worker, clock] = row, order
+            pending[worker, clock] = row, order, size, told
             if apply or start or drop or cancel or row >= self._patience:
                 return self._carry_out(apply, drop, cancel, start, time, kept)
             return ((), (), kept) if kept else NOTHING
@@ -211,6 +209,15 @@ class Server:
             started = self._start(start, time)
             return apply, (), [*kept, *started] if kept else started
         return apply, (), kept
+
+    def _note_push(self, push: Push, times: tuple[float, float, float, float]) -> None:
+        """Notes a push, computed from when until when, with its waits, for all that need not know of it."""
+        if self.journal is not None:
+            self.journal.append(("push", push.worker, push.clock, push.time, *times))
+        if self.load.observe is not None:
+            self.load_state = self.load.observe(self.load_state, push)
+        if self._queued is not None:
+            self._queued.append(times[2:])
 
     def leave(self, worker: int, time: float) -> Answer:
         """A worker is gone; the tasks that it had are lost."""
@@ -247,7 +254,7 @@ class Server:
     def progress(self, time: float) -> Progress:
         """Returns how far the run has come."""
         live = {self.num_updates, *(order.version for orders in self.flight for order in orders)}
-        live.update(order.version for _, order in self.pending.values())
+        live.update(order.version for _, order, _, _ in self.pending.values())
         return Progress(time, self.num_updates, Rows(self.record), self._landed, live, self._looked)
 
     def resume(self, time: float) -> Answer:
@@ -344,15 +351,14 @@ class Server:
         kept: tuple[Order, ...] = (),
     ) -> Answer:
         """Carries out a decision; `kept` is the task that a worker has begun without the server."""
-        pending, (_, keeps, _) = self.pending, self._hooks
+        pending, keeps = self.pending, self.policy.keep_copy
         if apply:
             samples, number, landed = 0, self.num_updates, self._landed
             for worker, clock, weight in apply:
                 found = pending.pop((worker, clock), None)
                 if found is None:
                     raise mistakes.not_at_server(self.policy, "applies", (worker, clock))
-                row, order = found
-                _, _, size, _, _, _, _, (copy_clock, told) = order
+                row, order, size, (copy_clock, told) = found
                 if weight != told and keeps is not None and keeps(copy_clock, clock + 1):
                     raise mistakes.other_weight(self.policy, order, weight)
                 samples += size
@@ -408,8 +414,10 @@ class Server:
             size = sizes[worker] if asked is None and sizes is not None else self._size(worker, clock, asked)
             if on_pull is not None:
                 told = on_pull(self.state, worker)
-                if type(told) is not tuple or len(told) != 2:
-                    raise mistakes.nothing_told(self.policy, told)
+                try:
+                    _, _ = told
+                except (TypeError, ValueError):
+                    raise mistakes.nothing_told(self.policy, told) from None
             order = new(Order, (worker, clock, size, version, True, time, next(serial), told))
             flights[worker] = (*flight, order) if flight else (order,)
             orders.append(order)

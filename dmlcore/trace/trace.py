@@ -81,7 +81,10 @@ class Trace:
         self._require(end >= start, "ends before it starts")
         self._require(~(push < end), "arrives before it is computed")
         self._require(np.isfinite(push) | ~applied, "is applied but never arrived")
-        self._require(_earlier(worker, clock, 0) < 0, "is there twice")
+        order, ahead = _in_order(worker, clock)
+        first = np.ones(len(order), bool)
+        first[order[1:][ahead == 0]] = False
+        self._require(first, "is there twice")
         self._require(batch_size >= 1, "has no samples")
         self._require(np.isfinite(weight), "has a weight that is not finite")
         for name in QUEUE_COLUMNS.keys() & {*self.tasks}:
@@ -103,7 +106,7 @@ class Trace:
             u = int(miscounted.argmax())
             raise ValueError(f"trace.updates: update {u} does not count the tasks that are in it")
         if cached.any():
-            previous = predecessors(self.tasks)
+            previous = _previous(order, ahead)
             bare = cached & ((previous < 0) | (update[previous] < 0))
             self._require(~bare, "goes on with a cached copy that lacks its own worker's last update")
         return self
@@ -214,13 +217,19 @@ def starts(tasks: pd.DataFrame) -> pd.Series:
 
 def predecessors(tasks: pd.DataFrame) -> np.ndarray:
     """Returns for each task the row of its worker's task one clock before, -1 where there is none."""
-    return _earlier(np.asarray(tasks["worker"]), np.asarray(tasks["clock"]), 1)
+    return _previous(*_in_order(np.asarray(tasks["worker"]), np.asarray(tasks["clock"])))
 
 
-def _earlier(worker: np.ndarray, clock: np.ndarray, clocks: int) -> np.ndarray:
-    """Returns for each task the row of its worker's task so many clocks before, 0 or 1; -1: there is none."""
+def _in_order(worker: np.ndarray, clock: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the rows by worker and clock; and how many clocks each but the first is ahead of the row
+    before it, -1 where that is of another worker."""
     order = np.lexsort((clock, worker))
+    same = worker[order[1:]] == worker[order[:-1]]
+    return order, np.where(same, clock[order[1:]] - clock[order[:-1]], -1)
+
+
+def _previous(order: np.ndarray, ahead: np.ndarray) -> np.ndarray:
+    """Returns for each task the row of its worker's task one clock before, -1 where there is none."""
     found = np.full(len(order), -1)
-    follows = (worker[order[1:]] == worker[order[:-1]]) & (clock[order[1:]] == clock[order[:-1]] + clocks)
-    found[order[1:][follows]] = order[:-1][follows]
+    found[order[1:][ahead == 1]] = order[:-1][ahead == 1]
     return found

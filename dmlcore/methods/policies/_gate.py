@@ -66,7 +66,9 @@ class Gate:
     def wait(self, push: Push, until: float) -> Decision:
         """Holds a push: its worker waits until the slowest worker has finished `until` clocks."""
         worker, clock, _, _, _, samples, _ = push
-        self._wait(until, self.go[worker][0])
+        self.waiting[until].append(self.go[worker][0])
+        if until < self.next_release:
+            self.next_release = until
         self.held.append((worker, clock, samples))
         return NOTHING
 
