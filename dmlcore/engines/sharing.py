@@ -1,7 +1,7 @@
 """A server's link that its transfers share equally: processor sharing, on the virtual clock.
 
-How long a transfer takes depends on the ones that join it, so each is two events of the virtual clock: it
-joins a link, and it is through. Where links are first come, first served, neither is one.
+How long a transfer takes depends on the ones that join it, so the virtual clock has to see each join a link,
+and be through. Where links are first come, first served, it has to see neither.
 """
 
 from __future__ import annotations
@@ -31,42 +31,41 @@ class SharedLink:
     (2.5, ('a', 0.5))
     """
 
+    __slots__ = ("_got", "_serial", "_time", "_under_way", "due")
+
     def __init__(self) -> None:
-        self.changes, self._serial = 0, itertools.count()
+        self._serial = itertools.count()
         self.reset()
 
     def reset(self) -> None:
         """Loses what is under way."""
-        self.changes += 1
         # What it will have got when it is through, serial number, when it joined, seconds alone, transfer.
         self._under_way: list[tuple[float, int, float, float, Any]] = []
         self._time = self._got = 0.0  # how much each transfer has got since the link was last idle, seconds
-
-    @property
-    def due(self) -> float:
-        """When the next transfer is through, if no other joins."""
-        under_way = self._under_way
-        if not under_way:
-            return math.inf
-        return self._time + max(under_way[0][0] - self._got, 0.0) * len(under_way)
+        self.due = math.inf  # when the next transfer is through, if no other joins
 
     def join(self, time: float, seconds: float, transfer: Any) -> None:
         """A transfer, of so many seconds alone, joins at `time`, or when the last one did or left."""
-        time = max(time, self._time)
-        if self._under_way:
-            self._got += (time - self._time) / len(self._under_way)
+        under_way = self._under_way
+        if time < self._time:
+            time = self._time
+        if under_way:
+            self._got += (time - self._time) / len(under_way)
         else:
             self._got = 0.0
         self._time = time
-        self.changes += 1
-        heappush(self._under_way, (self._got + seconds, next(self._serial), time, seconds, transfer))
+        heappush(under_way, (self._got + seconds, next(self._serial), time, seconds, transfer))
+        left = under_way[0][0] - self._got
+        self.due = time + (left if left > 0 else 0.0) * len(under_way)
 
     def leave(self) -> tuple[Any, float]:
         """Returns the transfer that is through when it is `due`, and how much longer it took than alone."""
-        self._time = self.due
-        self._got, _, joined, seconds, transfer = heappop(self._under_way)
-        self.changes += 1
-        return transfer, max(self._time - joined - seconds, 0.0)
+        under_way, now = self._under_way, self.due
+        self._got, _, joined, seconds, transfer = heappop(under_way)
+        self._time = now
+        self.due = now + (under_way[0][0] - self._got) * len(under_way) if under_way else math.inf
+        waited = now - joined - seconds
+        return transfer, waited if waited > 0 else 0.0
 
 
 class FairService(Service):
@@ -75,7 +74,7 @@ class FairService(Service):
     `take` is for pushes that are through the link to it; what `answer` answers has still to cross the other.
     """
 
-    __slots__ = ("_link_in", "_link_out", "into", "out")
+    __slots__ = ("_link_in", "_link_out", "due", "into", "out")
 
     def __init__(self, seconds: Mapping[str, float], draws: Draws | None):
         self.into, self.out = SharedLink(), SharedLink()
@@ -87,17 +86,25 @@ class FairService(Service):
         super().reset(now)
         self.into.reset()
         self.out.reset()
+        self.due = math.inf  # when the next transfer is through, if no other joins
 
-    def push_seconds(self, worker: int, clock: int) -> float:
-        """Returns how long a push takes on the link to the server, alone."""
-        return self._link_in * self._factor(SERVED_PUSH, worker, clock)
+    def send(self, link: SharedLink, now: float, order: Any, transfer: Any = None) -> None:
+        """Lets the push of a task join the link to the server, or its copy the link back."""
+        mean, stream = (self._link_in, SERVED_PUSH) if link is self.into else (self._link_out, SERVED_PULL)
+        if self._draws is not None:
+            mean *= self._draws.multiplier(stream, order.worker, order.clock)
+        link.join(now, mean, (order, transfer))
+        into, out = self.into.due, self.out.due
+        self.due = into if into < out else out
 
-    def pull_seconds(self, worker: int, clock: int) -> float:
-        """Returns how long the copy for a task takes on the link back, alone."""
-        return self._link_out * self._factor(SERVED_PULL, worker, clock)
-
-    def _factor(self, stream: int, worker: int, clock: int) -> float:
-        return 1.0 if self._draws is None else self._draws.multiplier(stream, worker, clock)
+    def through(self) -> tuple[SharedLink, Any, Any, float]:
+        """Returns which transfer is through when one is `due`: its link, task, what was sent, and how much
+        longer it took than alone."""
+        into, out = self.into, self.out
+        link = into if into.due <= out.due else out
+        (order, transfer), waited = link.leave()
+        self.due = into.due if into.due < out.due else out.due
+        return link, order, transfer, waited
 
 
 # Handlers of the virtual clock, which a run with such links has besides its own.
@@ -105,45 +112,14 @@ class FairService(Service):
 
 def handle_push_joins(clock: Any, event: Any) -> bool:
     """A push has come over its worker's link to the server's."""
-    now, _, _, order, *_ = event
-    if clock.sending[order.worker] is not event:
+    order = event[3]
+    if clock.sending[order[0]] is not event:
         return clock.handle_push(event)  # cancelled, lost or put off
-    join(clock, clock.service.into, now, order, event)
+    clock.fair.send(clock.fair.into, event[0], order, event)
     return False
 
 
 def handle_copy_joins(clock: Any, event: Any) -> bool:
     """The server has answered a pull, and the copy joins the link back."""
-    now, _, _, order = event
-    join(clock, clock.service.out, now, order, order)
+    clock.fair.send(clock.fair.out, event[0], event[3])
     return False
-
-
-def handle_through(clock: Any, event: Any) -> bool:
-    """A transfer is through, if none has joined since that was planned."""
-    now, _, _, link, changes = event
-    if link.changes != changes:
-        return False
-    (order, transfer), waited = link.leave()
-    plan(clock, link)
-    if link is clock.service.out:
-        clock.copy_is_through(order, now, waited)
-    elif transfer is not None and clock.sending[order.worker] is transfer:
-        clock.push_is_through(transfer, now, waited)
-    else:  # the server has to read it, and it does not count
-        clock.service.take(order.worker, order.clock, now)
-    return False
-
-
-def join(clock: Any, link: SharedLink, now: float, order: Any, transfer: Any) -> None:
-    """Lets a task's push or copy join a link."""
-    service = clock.service
-    alone = service.push_seconds if link is service.into else service.pull_seconds
-    link.join(now, alone(order.worker, order.clock), (order, transfer))
-    plan(clock, link)
-
-
-def plan(clock: Any, link: SharedLink) -> None:
-    """Notes when the next transfer of a link is through."""
-    if link.due < math.inf:
-        clock.at(link.due, handle_through, link, link.changes)

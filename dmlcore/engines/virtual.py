@@ -17,7 +17,7 @@ from typing import Any
 
 from dmlcore.cluster.faults import Incident, incidents
 from dmlcore.engines.server import NOTHING, Answer, Order, Server
-from dmlcore.engines.sharing import FairService, handle_copy_joins, handle_push_joins, join
+from dmlcore.engines.sharing import FairService, handle_copy_joins, handle_push_joins
 from dmlcore.engines.spec import RunSpec
 from dmlcore.trace import Trace
 from dmlcore.types import Watch
@@ -50,6 +50,7 @@ class VirtualClock:
         self.server = self.new_server()
         self.heap: list[Any] = [END]  # arrivals
         self.timed: list[Any] = []  # what else happens when
+        self.end = spec.stop.seconds
         self.limit = inf  # an event before it is handled without another look
         self.event: Any = None  # that is being handled
         self.sending: list[PushEvent | None] = [None] * workers  # the next push of each worker
@@ -73,7 +74,7 @@ class VirtualClock:
 
     def run(self) -> Trace:
         """Runs to the end and returns the trace."""
-        heap, last, known = self.heap, self.spec.stop.seconds, incidents(self.spec.faults)
+        heap, last, known = self.heap, self.end, incidents(self.spec.faults)
         for number, incident in enumerate(known, start=-len(known)):
             heappush(self.timed, (incident.time, number, VirtualClock.handle_incident, incident))
         self.set_limit()
@@ -92,20 +93,53 @@ class VirtualClock:
 
     def set_limit(self) -> None:
         """Notes when the next event that is no arrival is due, or else the end."""
-        self.limit = min(self.timed[0][0] if self.timed else inf, self.spec.stop.seconds)
+        limit = self.timed[0][0] if self.timed else inf
+        if self.fair is not None and self.fair.due < limit:
+            limit = self.fair.due
+        self.limit = limit if limit < self.end else self.end
 
     def is_late(self, time: float) -> bool:
         """Whether something else comes before an arrival that is handled at `time`, or the end does."""
-        return (bool(self.timed) and self.timed[0][0] <= time) or time > self.spec.stop.seconds
+        timed = self.timed
+        return (
+            time > self.end
+            or (bool(timed) and timed[0][0] <= time)
+            or (self.fair is not None and self.fair.due <= time)
+        )
 
     def handle_timed(self) -> bool:
         """Handles what comes before the next arrival, or ends the run; returns whether it is over."""
         self.event = None  # the arrival stays on the heap
-        if not self.timed or self.timed[0][0] > self.spec.stop.seconds:
-            return True
-        event = heappop(self.timed)
-        self.set_limit()
-        return event[2](self, event)
+        timed, fair, end, over = self.timed, self.fair, self.end, False
+        while not over:
+            time = timed[0][0] if timed else inf
+            if fair is not None and fair.due < time:
+                time = fair.due
+                if time > end:
+                    return True
+                self.through(time)
+            elif time > end or not timed:
+                return True
+            else:
+                event = heappop(timed)
+                over = event[2](self, event)
+            self.set_limit()
+            arrival = self.heap[0]
+            taken = self.read[1] if self.read is not None and self.read[0] is arrival else arrival[0]
+            if self.limit > taken:
+                break
+        return over
+
+    def through(self, now: float) -> None:
+        """A transfer has crossed the server's link, which others shared."""
+        assert self.fair is not None
+        link, order, push, waited = self.fair.through()
+        if link is self.fair.out:
+            self.copy_is_through(order, now, waited)
+        elif push is not None and self.sending[order[0]] is push:
+            self.push_is_through(push, now, waited)
+        else:  # the server has to read it, and it does not count
+            self.fair.take(order[0], order[1], now)
 
     def new_server(self) -> Server:
         """Returns a server to which nothing has happened."""
@@ -131,7 +165,11 @@ class VirtualClock:
                 if service is not None and service.pulls_take:
                     begun, self.queued[serial] = service.answer(worker, clock, begun)
                     if self.fair is not None:
-                        self.at(begun, handle_copy_joins, order)
+                        if begun > now:
+                            self.at(begun, handle_copy_joins, order)
+                        else:
+                            self.fair.send(self.fair.out, now, order)
+                            self.set_limit()
                         continue
                 if links.pulls_take:
                     begun += links.pull_seconds(worker, clock)
@@ -206,10 +244,11 @@ class VirtualClock:
     def at(self, time: float, handler: Callable[[Any, Any], bool], *what: Any) -> None:
         """Lets a handler be called at a time that is not an arrival's."""
         heappush(self.timed, (time, next(self.serial), handler, *what))
-        self.set_limit()
+        if time < self.limit:
+            self.limit = time
 
     def push_is_through(self, event: PushEvent, now: float, waited: float) -> None:
-        """A push has crossed the server's link, which others shared: its processor may take it."""
+        """The server's processor may take a push."""
         _, serial, _, order, begun, computed, departs = event
         self.crossed[order.attempt] = waited
         arrived = (now, serial, VirtualClock.handle_push, order, begun, computed, departs)
@@ -217,9 +256,9 @@ class VirtualClock:
         heappush(self.heap, arrived)
 
     def copy_is_through(self, order: Order, now: float, waited: float) -> None:
-        """A copy has crossed the server's link, which others shared: its worker gets it, and computes."""
+        """A worker gets its copy, and computes."""
         worker, clock, size, _, _, _, attempt, _ = order
-        if not any(order is each for each in self.server.flight[worker]):
+        if order not in self.server.flight[worker]:
             return  # cancelled or lost
         self.queued[attempt] += waited
         begun = now + self.links.pull_seconds(worker, clock)
@@ -301,7 +340,7 @@ class VirtualClock:
         if self.service is not None:
             now, _, _, order = event
             if self.fair is not None:
-                join(self, self.fair.into, now, order, None)
+                self.fair.send(self.fair.into, now, order)
             else:
                 self.handle_read(event)
         return False
@@ -397,7 +436,7 @@ class VirtualClock:
         self.timed[:] = [(max(time, back), *rest) for time, *rest in kept]
         heapify(self.timed)
         self.set_limit()
-        if back >= self.spec.stop.seconds:
+        if back >= self.end:
             self.timed.clear()  # nothing happens any more
             return
         gone = {worker for worker in workers if self.away[worker]}
