@@ -117,11 +117,11 @@ def hardware(
 ) -> Hardware:
     """Returns a cluster of accelerators, links and a server, from published numbers.
 
-    A task computes a batch at the measured speed. A transfer that is alone takes the bytes / the rate of the
-    slower end: the server's link, which all workers share, takes its part, and the worker's own link what is
-    left of it, since messages are not stored between them. The server's processor is bound by memory: three
-    passes over the bytes for a push, three for an update (plain SGD), two for a pull. Nothing overlaps with
-    computing, and all numbers are of 4 bytes, unless a transport says otherwise.
+    A task computes a batch at the measured speed. A transfer that meets no queue takes its bytes / the rate
+    of the slower end: packets are passed on as they come, so that the worker's own link takes only the time
+    that the server's link, which all workers share, does not. The server's processor is bound by its memory:
+    three passes over the bytes for a push, three for an update (plain SGD), two for a pull. No transfer
+    overlaps with computing, and numbers have 4 bytes, unless a transport says otherwise.
 
     The tables and the sources of their numbers are in `dmlcore/cluster/hardware.py`: speeds are published
     measurements, rates are those of standards, efficiencies and passes are derived, latencies are assumed.
