@@ -14,7 +14,7 @@ from dmlcore.training.loop import compilations
 from dmlcore.view import plot
 from dmlcore.view.explorer import Settings
 from dmlcore.view.explorer.explorer import summary, svg
-from dmlcore.view.explorer.settings import POLICIES, RANGES
+from dmlcore.view.explorer.settings import POLICIES, RANGES, most_load
 
 START = Settings(learning_rate=0.3, workers=4, k=3, seconds=0.5)
 
@@ -51,6 +51,8 @@ def test_a_move_changes_run_and_picture(explorer):
         ("slow_tasks", (0.0, 0.5)),
         ("slowdown", (1.0, 9.0)),
         ("slowest", (0.1, 1.0)),
+        ("communication_ratio", (0.0, 1.0)),
+        ("server_load", (0.5, 1.5)),
         ("seed", (1, 2)),
     ],
 )
@@ -70,6 +72,9 @@ def test_such_a_move_compiles_nothing(explorer, setting, values):
         ({"workers": 2.5}, "workers: got 2.5, allowed is a whole number from 1 to 32"),
         ({"slowest": 0}, "slowest: got 0, allowed is a number >= 0.1 and <= 1"),
         ({"learning_rate": float("nan")}, "learning_rate: got nan, allowed is"),
+        ({"communication_ratio": -0.1}, "communication_ratio: got -0.1, allowed is a number >= 0 and <= 4"),
+        ({"server_load": 5}, "server_load: got 5, allowed is a number >= 0 and <= 4"),
+        ({"server_load": 3.7}, "server_load: got 3.7, allowed is at most 3.6 (0.9 x the number of workers)"),
         ({"policy": "ssp"}, "policy: got 'ssp', allowed is one of 'BSP', 'SSP'"),
         ({"policy": "K-sync", "k": 5}, "k: got 5, allowed is a whole number from 1 to 4 (the number of"),
     ],
@@ -108,6 +113,30 @@ def test_settings_mean_what_they_say(name):
     for setting in ("staleness", "k"):  # the slider of the policy matters to it, the other one does not
         other = settings.changed({setting: 1}).method()
         assert (other.name != policy.name) == (setting == own)
+
+
+@pytest.mark.parametrize("workers", [1, 4, 32])
+@pytest.mark.parametrize("load", [0.1, 0.9, 4.0])
+def test_the_regime_is_as_set(workers, load):
+    """Also with slow episodes and a slow worker; c is that of a task at full speed."""
+    settings = Settings(workers=workers, server_load=min(load, most_load(workers)), communication_ratio=2)
+    assert settings.cluster().regime(0, 32).server_load == pytest.approx(settings.server_load, rel=1e-9)
+    even = settings.changed({"slow_tasks": 0, "slowest": 1}).cluster().regime(0, 32)
+    assert even.communication_ratio == pytest.approx(2, rel=1e-9)
+    assert Settings().cluster().regime(0, 32).server_load == 0
+    assert {*Settings().cluster().latency_seconds} == {0.002}
+
+
+def test_a_server_that_is_full_is_busy_and_slows_asp():
+    runs = [Settings(policy="ASP", server_load=load).run(dml.problems.digits_mlp()) for load in (0, 4)]
+    free, full = (len(run.trace.updates) for run in runs)
+    assert full < 0.5 * free
+    assert full == pytest.approx(
+        4.0 / runs[1].trace.metadata["cluster"]["server"]["seconds_per_push"], rel=0.05
+    )
+    said = [summary(run) for run in runs]
+    assert "the server is busy 100% of the time" in said[1] or "the server is busy 99% of" in said[1]
+    assert "server" not in said[0]
 
 
 def test_a_picture_shows_the_run_and_the_one_before(explorer):
@@ -159,6 +188,13 @@ def test_sliders_and_explorer_follow_each_other(explorer):
     panel.controls["workers"].value = 2  # takes k along
     assert (explorer.settings.workers, explorer.settings.k) == (2, 2)
     assert panel.controls["k"].max == 2
+    explorer.update(communication_ratio=0.7)  # by hand: no value of the slider
+    assert panel.controls["communication_ratio"].value == 0.7
+    panel.controls["server_load"].value = 1.5
+    assert explorer.settings.server_load == 1.5
+    assert "the server is busy" in panel.note.value
+    panel.controls["workers"].value = 1  # takes the load along
+    assert (explorer.settings.workers, explorer.settings.server_load) == (1, 0.9)
     bundle = explorer._repr_mimebundle_(include=None, exclude=None)
     data = bundle[0] if isinstance(bundle, tuple) else bundle
     assert "application/vnd.jupyter.widget-view+json" in data
@@ -196,9 +232,9 @@ def test_every_slider_stays_in_the_range_of_its_setting(explorer):
     for name, control in explorer.panel.controls.items():
         if name == "policy":
             assert list(control.options) == list(POLICIES)
-        elif name == "learning_rate":
+        elif name in ("learning_rate", "communication_ratio"):
             assert (control.options[0][1], control.options[-1][1]) == RANGES[name]
-            assert explorer.settings.learning_rate in [rate for _, rate in control.options]
+            assert getattr(explorer.settings, name) in [value for _, value in control.options]
         else:
             assert RANGES[name][0] <= control.min < control.max <= RANGES[name][1]
 

@@ -349,6 +349,13 @@ class TestRegime:
         found = cluster.regime(self.PROBLEM)
         np.testing.assert_allclose(found, self.measured(cluster), rtol=0.03)
 
+    def test_bytes_stand_for_a_problem(self):
+        cluster = dml.Cluster.uniform(8, bandwidth=1e6).with_server(bandwidth=1e6, shards=3)
+        assert cluster.regime(self.PROBLEM.parameter_bytes) == cluster.regime(self.PROBLEM)
+        assert cluster.regime(8_000_000, 100).communication_ratio == pytest.approx(
+            2 * (8 + 8 / 3) / 0.1, rel=1e-5
+        )
+
     def test_saturation(self):
         """Throughput of ASP follows the load below 1, and the server from 1 on."""
         for workers in (2, 64):
@@ -359,8 +366,11 @@ class TestRegime:
 
     def test_free_server_and_messages(self):
         assert RANDOM.regime(self.PROBLEM) == (0.0, 0.0)
-        with pytest.raises(ValueError, match=r"problem: got 3, allowed is a problem"):
-            RANDOM.regime(3)
+        for wrong in ("digits", 3.5, True, None):
+            with pytest.raises(ValueError, match=r"problem: got .*, allowed is a problem.* or the bytes"):
+                RANDOM.regime(wrong)
+        with pytest.raises(ValueError, match=r"problem: got -1, allowed is a whole number >= 0"):
+            RANDOM.regime(-1)
         with pytest.raises(ValueError, match=r"batch_size: got 0"):
             RANDOM.regime(self.PROBLEM, 0)
 

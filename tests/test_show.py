@@ -19,6 +19,7 @@ from dmlcore.view import show
 
 EVIL = "<script>alert('&')</script>"
 CLUSTER = dml.Cluster.from_speeds([500, 1000, 1000, 2000], jitter=stats.expon(), latency=0.01)
+BUSY = CLUSTER.with_server(bandwidth=1e9, seconds_per_push=0.02, shards=2)
 
 
 class Tags(HTMLParser):
@@ -53,7 +54,8 @@ def items():
     crash = [dml.faults.Crash(worker=w, time=0.02, seconds=0.01) for w in range(200)]
     long = dml.simulate(dml.asp(), many.with_faults(*crash), updates=20_000)
     found = {"problem": problem, "run": run, "trace": run.trace, "long": long}
-    found |= {"cluster": CLUSTER, "many": many.with_faults(*crash)}
+    found |= {"cluster": CLUSTER, "many": many.with_faults(*crash), "busy": BUSY}
+    found |= {"hardware": dml.presets.hardware(workers=4)}
     return found | {name: make() for name, make in ALL_POLICIES.items()}
 
 
@@ -129,6 +131,57 @@ def test_a_cluster_shows_what_it_was_made_of():
     for fact in ("500 to 2000 samples/s", "expon()", "4x slow on 10%", "2x as long from task 30"):
         assert fact in page
     assert [*pictures(met)] == ["Samples/s of each worker, 500 to 2000"]
+
+
+def test_a_cluster_shows_its_server():
+    facts = facts_of(BUSY)
+    assert facts["server"] == "1e+09 B/s, 0.02 s a push, 2 shards"
+    assert facts_of(CLUSTER)["server"] == "takes no time"
+
+
+def facts_of(item):
+    """The table of a card: its facts by name."""
+    rows = ET.fromstring(item._repr_html_()).iter("tr")
+    return {row.find("th").text: row.find("td").text for row in rows}
+
+
+@pytest.mark.parametrize("bits", [32, 8])
+def test_a_run_shows_what_it_was_short_of(bits):
+    """As `Cluster.regime` has it, of its own batches; where messages are rounded, by what they weigh."""
+    problem = dml.problems.linear_regression()
+    cluster = CLUSTER.with_stragglers(3, workers=[1]).with_server(bandwidth=1e5, seconds_per_push=0.02)
+    transport = dml.transport.coded(push=dml.codecs.affine(bits=bits)) if bits < 32 else None
+    options = {"updates": 20, "batch_size": 50, "transport": transport}
+    run = dml.train(problem, cluster, dml.asp(), optax.sgd(1e-4), **options)
+    ratio, load = cluster.regime(problem, 50)
+    facts = facts_of(run)
+    shown = [float(facts[name].split(",")[0]) for name in ("communication ratio c", "server load rho")]
+    if bits == 32:
+        assert shown == [float(f"{ratio:.2g}"), float(f"{load:.2g}")]
+    else:
+        assert shown[0] < ratio
+    last = run.history.iloc[-1]
+    said = f"busy {last['utilisation']:.0%} of the time, {last['mean_queue']:.3g} messages wait on average"
+    assert facts["server"] == said
+    assert {*facts} == {*facts_of(run.trace)} | {"loss", "server"}
+    free = facts_of(dml.simulate(dml.asp(), CLUSTER, updates=3))
+    assert free["server load rho"] == "0, the server takes no time"
+
+
+def test_a_trace_of_an_unknown_cluster_has_no_regime():
+    trace = dml.simulate(dml.asp(), CLUSTER, updates=3)
+    del trace.metadata["cluster"]
+    assert "server load rho" not in facts_of(trace)
+
+
+def test_hardware_shows_its_regime():
+    hardware = dml.presets.hardware("vgg16", "25GbE", "p100", workers=8, shards=2)
+    facts, regime = facts_of(hardware), hardware.regime
+    assert facts["communication ratio c"].startswith(f"{regime.communication_ratio:.2g}, ")
+    assert facts["server load rho"].startswith(f"{regime.server_load:.2g}, saturated")
+    assert facts["parameters"] == "553.4 MB"
+    assert facts["speed"] == "154 samples/s"
+    assert "vgg16 on 8 p100, 25GbE, 2 servers on 25GbE" in hardware._repr_html_()
 
 
 def test_a_policy_shows_its_docstring_and_its_bound(items, monkeypatch):

@@ -1,5 +1,7 @@
 """Simulated averages against closed forms, within 2%."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -102,3 +104,27 @@ def test_task_time_is_the_stated_sum():
     assert task["compute_start"] == pytest.approx(0.25 + 0.125)
     assert task["compute_end"] - task["compute_start"] == pytest.approx(0.5 + 0.5)
     assert task["push_end"] - task["compute_end"] == pytest.approx(0.25 + 0.125)
+
+
+@pytest.mark.parametrize("think", [0.0, 0.1, 3.0])
+@pytest.mark.parametrize("workers", [1, 2, 7, 40])
+def test_mean_value_analysis_is_the_machine_repairman(workers, think):
+    """The closed form of the same network: with z the time away, the server is idle with probability
+    1 / sum over k of n! / (n - k)! (service / z)^k.
+    """
+    service = 0.05
+    found = dml.theory.mean_value_analysis(workers, service, think)
+    assert found.shape == (workers,)
+    if think == 0:
+        np.testing.assert_allclose(found, 1 / service)
+        return
+    for n, throughput in enumerate(found, 1):
+        idle = 1 / math.fsum(math.perm(n, k) * (service / think) ** k for k in range(n + 1))
+        assert throughput == pytest.approx((1 - idle) / service, rel=1e-12)
+
+
+@pytest.mark.parametrize("wrong", [{"num_workers": 0}, {"service": 0}, {"think": -1}])
+def test_mean_value_analysis_names_what_is_wrong(wrong):
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"{name}: got"):
+        dml.theory.mean_value_analysis(**{"num_workers": 2, "service": 1.0, "think": 1.0} | wrong)

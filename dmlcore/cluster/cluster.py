@@ -320,7 +320,7 @@ class Cluster:
         of slow episodes; changes of speed and faults are left out.
 
         Args:
-            problem: whose parameters travel both ways.
+            problem: whose parameters travel both ways; or how many bytes they are.
             batch_size: samples of a task.
 
         Raises:

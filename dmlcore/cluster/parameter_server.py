@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,13 @@ class ParameterServer:
             jitter,
         )
 
+    @classmethod
+    def described(cls, description: Mapping[str, Any]) -> ParameterServer:
+        """Returns the server that `describe` said, without the jitter, of which only the name is kept."""
+        bandwidth = description["bandwidth_bytes_per_second"]
+        bandwidth = math.inf if bandwidth is None else bandwidth
+        return cls(**{**description, "bandwidth_bytes_per_second": bandwidth, "jitter": None})
+
     @property
     def takes_time(self) -> bool:
         """Whether anything that it does takes time."""
@@ -88,10 +96,10 @@ class ParameterServer:
         }
 
     def __str__(self) -> str:
-        parts = [f"{self.bandwidth_bytes_per_second:g} B/s"] * (self.bandwidth_bytes_per_second < math.inf)
+        parts = [f"{self.bandwidth_bytes_per_second:.4g} B/s"] * (self.bandwidth_bytes_per_second < math.inf)
         for what in ("push", "pull", "update"):
             seconds = getattr(self, f"seconds_per_{what}")
-            parts += [f"{seconds:g} s {'an' if what == 'update' else 'a'} {what}"] * (seconds > 0)
+            parts += [f"{seconds:.4g} s {'an' if what == 'update' else 'a'} {what}"] * (seconds > 0)
         parts += [f"{self.shards} shards"] * (self.shards > 1)
         parts += ["shared equally"] * (self.sharing == "fair")
         parts += [f"jitter={show_jitter(self.jitter)}"] * (self.jitter is not None)

@@ -1,16 +1,21 @@
 """Clusters ready to use: workers of different speeds, workers that are slow now and then, and both.
 
 At full speed a task of 32 samples takes 32 ms on average, give or take a quarter; a transfer takes 2 ms.
+`hardware` makes clusters from published numbers, `busy_server` gives any cluster a server of a known load.
 """
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
+from dmlcore.cluster.hardware import Hardware as Hardware
+from dmlcore.cluster.hardware import hardware as hardware
+from dmlcore.cluster.regime import seconds_per_push
 
 FULL_SPEED = 1000.0  # samples per second
 
@@ -62,3 +67,29 @@ def heterogeneous_and_unstable(num_workers: int = 8) -> Cluster:
     (True, 1)
     """
     return dataclasses.replace(heterogeneous(num_workers), stragglers=unstable(num_workers).stragglers)
+
+
+def busy_server(
+    cluster: Cluster, server_load: float, problem: Any = 0, batch_size: int = 32, *, jitter: Any = None
+) -> Cluster:
+    """The cluster with a server whose processor takes so long over a push that its load is `server_load`.
+
+    Guarantee: `cluster.regime(problem, batch_size).server_load` is `server_load`. Another number of workers
+    or samples has another load; `resized` keeps the server as it is.
+
+    Args:
+        cluster: workers and their links; a server that it has is replaced.
+        server_load: rho, > 0 and less than the number of workers; saturated from 1 on.
+        problem: whose parameters travel, or how many bytes they are.
+        batch_size: samples of a task.
+        jitter: multiplier of the server's times, as for `Cluster.with_server`.
+
+    Raises:
+        ValueError: an argument is wrong.
+
+    >>> busy = busy_server(Cluster.uniform(16, latency=0.001), 2.0)
+    >>> print(busy.regime(0), round(busy.server.seconds_per_push, 6))
+    c = 0.062, rho = 2 0.004857
+    """
+    seconds = seconds_per_push(cluster, server_load, problem, batch_size)
+    return cluster.with_server(seconds_per_push=seconds, jitter=jitter)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import optimize
 
 from dmlcore import checks
+from dmlcore.cluster.parameter_server import ParameterServer
 
 
 class Regime(NamedTuple):
@@ -25,23 +28,91 @@ class Regime(NamedTuple):
         return f"c = {self.communication_ratio:.2g}, rho = {self.server_load:.2g}"
 
 
+class Sizes(NamedTuple):
+    """What travels: how many numbers the parameters are, and the bytes of a pull and of a push."""
+
+    numbers: int
+    pull_bytes: int
+    push_bytes: int
+
+
 def regime(cluster: Any, problem: Any, batch_size: int) -> Regime:
     """Returns the communication ratio and the server load; see `Cluster.regime`."""
     batch_size = checks.integer("batch_size", batch_size, low=1)
-    if not hasattr(problem, "parameter_bytes"):
-        checks.fail("problem", problem, "a problem, such as dml.problems.digits_mlp()")
-    nbytes = problem.parameter_bytes
-    compute = np.array(cluster.overhead_seconds) + batch_size / np.array(cluster.samples_per_second)
-    for episodes in cluster.stragglers:
-        among = slice(None) if episodes.workers is None else list(episodes.workers)
-        compute[among] *= 1 + episodes.fraction * (episodes.slowdown - 1)
-    latency = np.array(cluster.latency_seconds) + (cluster.pull_latency_seconds or cluster.latency_seconds)
-    transfers = latency + 2 * nbytes / np.array(cluster.bandwidth_bytes_per_second)
+    return regime_of(cluster.describe(), _sizes(problem), batch_size)
+
+
+def regime_of(description: Mapping[str, Any], sizes: Sizes, batch_size: float) -> Regime:
+    """Returns the same for what `Cluster.describe` says, which traces keep.
+
+    Args:
+        description: of the cluster.
+        sizes: of what travels.
+        batch_size: mean samples of a task.
+    """
+    compute, transfers = _seconds(description, sizes, batch_size)
     service = processor = 0.0
-    if cluster.server is not None:
-        took = cluster.server.seconds(sum(problem.tensor_sizes), nbytes, nbytes)
-        transfers += took["link_in"] + took["link_out"]
+    if "server" in description:
+        took = ParameterServer.described(description["server"]).seconds(*sizes)
+        transfers = transfers + took["link_in"] + took["link_out"]
         processor = took["push"] + took["update"] + took["pull"]
         service = max(processor, took["link_in"], took["link_out"])
     rates = 1 / (compute + transfers + processor)
     return Regime(float(transfers.mean() / compute.mean()), float(service * rates.sum()))
+
+
+def seconds_per_push(cluster: Any, server_load: float, problem: Any, batch_size: int) -> float:
+    """Returns how long a server without a link of its own takes over a push, where its load is `server_load`.
+
+    The load of a processor that takes s is the sum of s / (s + t) over workers, where t is what a worker's
+    cycle takes besides. It grows with s, from 0 to the number of workers.
+
+    Raises:
+        ValueError: an argument is wrong.
+    """
+    batch_size = checks.integer("batch_size", batch_size, low=1)
+    workers = cluster.num_workers
+    server_load = checks.real("server_load", server_load, above=0)
+    if server_load >= workers:
+        checks.fail("server_load", server_load, f"a number < {workers}, the number of workers")
+    compute, transfers = _seconds(cluster.describe(), _sizes(problem), batch_size)
+    cycles = compute + transfers
+    low, high = (server_load * end / (workers - server_load) for end in (cycles.min(), cycles.max()))
+    if low == high:
+        return float(low)
+
+    def excess(service: float) -> float:
+        return float((service / (service + cycles)).sum()) - server_load
+
+    return float(optimize.brentq(excess, low * (1 - 1e-9), high * (1 + 1e-9), xtol=1e-300, rtol=1e-14))
+
+
+def _sizes(problem: Any) -> Sizes:
+    """Returns what of a problem travels, or of parameters of so many bytes, 4 for a number."""
+    if hasattr(problem, "parameter_bytes") and hasattr(problem, "tensor_sizes"):
+        return Sizes(sum(problem.tensor_sizes), problem.parameter_bytes, problem.parameter_bytes)
+    if isinstance(problem, bool | str) or not hasattr(problem, "__index__"):
+        allowed = "a problem, such as dml.problems.digits_mlp(), or the bytes of its parameters"
+        checks.fail("problem", problem, allowed)
+    nbytes = checks.integer("problem", problem, low=0, why="bytes of parameters")
+    return Sizes(-(-nbytes // 4), nbytes, nbytes)
+
+
+def _seconds(
+    description: Mapping[str, Any], sizes: Sizes, batch_size: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns mean seconds of each worker's computing, and of its two transfers on its own link."""
+    workers = description["num_workers"]
+
+    def each(name: str) -> np.ndarray:
+        values = description[name]
+        listed = values if isinstance(values, list) else [values] * workers
+        return np.array([float(value) for value in listed])  # infinity may be a text
+
+    compute = each("overhead_seconds") + batch_size / each("samples_per_second")
+    for episodes in description["stragglers"]:
+        among = slice(None) if episodes["workers"] is None else list(episodes["workers"])
+        compute[among] *= 1 + episodes["fraction"] * (episodes["slowdown"] - 1)
+    down = "pull_latency_seconds" if "pull_latency_seconds" in description else "latency_seconds"
+    latency = each("latency_seconds") + each(down)
+    return compute, latency + (sizes.pull_bytes + sizes.push_bytes) / each("bandwidth_bytes_per_second")

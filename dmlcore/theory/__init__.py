@@ -2,6 +2,7 @@
 
 from dmlcore.theory.bound import Constants, decay, floor
 from dmlcore.theory.parallelism import parallel_coordinates
+from dmlcore.theory.queueing import mean_value_analysis
 from dmlcore.theory.response import LAWS, Response, erlang, exponential, fit_response, shifted
 from dmlcore.theory.rounds import kth_of, mean_round, round_speedup
 from dmlcore.theory.schedule import Account, Phase, Schedule, fixed_schedule, greedy_schedule, switching_times
@@ -23,6 +24,7 @@ __all__ = [
     "greedy_schedule",
     "kth_of",
     "mean_round",
+    "mean_value_analysis",
     "most_out_of_turn",
     "parallel_coordinates",
     "regret_bound",

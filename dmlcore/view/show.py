@@ -1,4 +1,4 @@
-"""Notebook displays of runs, traces, clusters, policies and problems: a title, facts, small plots.
+"""Notebook displays of runs, traces, clusters, hardware, policies and problems: a title, facts, small plots.
 
 One HTML template renders all of them, so that all text is escaped. Text and tables follow the notebook's
 theme; pictures have a white background, so that they are readable in a dark notebook as well.
@@ -18,7 +18,9 @@ from matplotlib.ticker import MaxNLocator
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
+from dmlcore.cluster.hardware import Hardware
 from dmlcore.cluster.jitter import show_jitter
+from dmlcore.cluster.regime import Regime, Sizes, regime_of
 from dmlcore.experiments.runs import Run
 from dmlcore.methods import policies
 from dmlcore.problems.problem import Problem
@@ -75,11 +77,15 @@ def html(item: Any) -> str:
 def of_run(run: Run) -> Card:
     """The last metrics, the numbers of the trace, the loss over time and the timeline."""
     costs = ("update", "time", "samples", "assigned_samples", "uplinks", "downlinks", "bytes")
+    server = ("utilisation", "mean_queue")
     trace = of_trace(run.trace)
     history = run.history.assign(method=trace.name)
     last, (first, final) = run.history.iloc[-1], history["loss"].iloc[[0, -1]]
-    names = [name for name in map(str, run.history) if name not in costs]
+    names = [name for name in map(str, run.history) if name not in (*costs, *server)]
     found = {name.replace("_", " "): f"{last[name]:.4g}" for name in names}
+    if {*server} <= {*run.history}:
+        busy, waiting = (last[name] for name in server)
+        found["server"] = f"busy {busy:.0%} of the time, {waiting:.3g} messages wait on average"
     label = f"Training loss over time: {first:.3g} at the start, {final:.3g} at the end"
     shown = (picture(label, 2.2, lambda ax: loss_curves(history, ax=ax)), *trace.pictures)
     return trace._replace(kind="Run", facts=found | dict(trace.facts), pictures=shown)
@@ -96,6 +102,7 @@ def of_trace(trace: Trace) -> Card:
         "time": f"{whole:.4g} s",
         "mean staleness": f"{late.mean():.3g} updates" if len(late) else None,
         "seed": trace.metadata.get("seed"),
+        **of_regime(regime_of_trace(trace)),
         "timeline": None if whole > 0 else "none: an empty run, it took no time",
     }
     card = Card(str(trace.metadata.get("policy")), "Trace", found)
@@ -109,7 +116,7 @@ def of_trace(trace: Trace) -> Card:
 
 
 def of_cluster(cluster: Cluster) -> Card:
-    """Workers, speeds, jitter, links, and what goes wrong."""
+    """Workers, speeds, jitter, links, the server, and what goes wrong."""
     down, speeds = cluster.pull_latency_seconds, cluster.samples_per_second
     finite = any(map(math.isfinite, cluster.bandwidth_bytes_per_second))
     found = {
@@ -120,6 +127,7 @@ def of_cluster(cluster: Cluster) -> Card:
         "latency to the worker": f"{spread(down)} s" if down else None,
         "latency jitter": show_jitter(cluster.latency_jitter),
         "bandwidth": f"{spread(cluster.bandwidth_bytes_per_second)} bytes/s" if finite else "unlimited",
+        "server": str(cluster.server).removeprefix("server of ") if cluster.server else "takes no time",
         "stragglers": listed(cluster.stragglers) or "none",
         "changes of speed": listed(cluster.changes),
         "faults": listed(cluster.faults.events),
@@ -136,6 +144,18 @@ def of_cluster(cluster: Cluster) -> Card:
     each = f"{least:.4g} all" if math.isclose(least, most) else f"{least:.4g} to {most:.4g}"
     drawn = [picture(f"Samples/s of each worker, {each}", 1.9, bars)]
     return Card(f"{cluster.num_workers} workers", "Cluster", found, drawn)
+
+
+def of_hardware(hardware: Hardware) -> Card:
+    """What it is made of, what it will be short of, and its cluster."""
+    card = of_cluster(hardware.cluster)
+    found = {
+        "workers": hardware.cluster.num_workers,
+        "parameters": f"{hardware.parameter_bytes / 1e6:.4g} MB",
+        "batch size": f"{hardware.batch_size} samples a task",
+        **of_regime(hardware.regime),
+    }
+    return card._replace(name=hardware.name, kind="Hardware", facts=found | dict(card.facts))
 
 
 def of_policy(policy: Policy) -> Card:
@@ -166,7 +186,35 @@ def of_problem(problem: Problem) -> Card:
     return Card(problem.name, "Problem", found)
 
 
-CARDS: Any = {Run: of_run, Trace: of_trace, Cluster: of_cluster, Policy: of_policy, Problem: of_problem}
+CARDS: Any = {
+    Run: of_run,
+    Trace: of_trace,
+    Cluster: of_cluster,
+    Policy: of_policy,
+    Problem: of_problem,
+    Hardware: of_hardware,
+}
+
+
+def regime_of_trace(trace: Trace) -> Regime | None:
+    """Returns the regime of the cluster, messages and tasks of a run; None where the trace does not know."""
+    known, tasks = trace.metadata, trace.tasks
+    if not {"cluster", "parameter_bytes", "transfer_bytes"} <= {*known} or tasks.empty:
+        return None
+    sizes = Sizes(-(-known["parameter_bytes"] // 4), *known["transfer_bytes"])
+    return regime_of(known["cluster"], sizes, float(tasks["batch_size"].mean()))
+
+
+def of_regime(regime: Regime | None) -> dict[str, str]:
+    """Returns the two numbers as facts, each with what it means."""
+    if regime is None:
+        return {}
+    ratio, load = regime
+    meaning = "saturated" if load >= 1 else "saturated from 1 on"
+    return {
+        "communication ratio c": f"{ratio:.2g}, transfers / computing of a task",
+        "server load rho": f"{load:.2g}, {meaning}" if load else "0, the server takes no time",
+    }
 
 
 @styled

@@ -30,7 +30,8 @@ def summary(run: Run) -> str:
     late = metrics.staleness(trace).mean() if len(trace.updates) else 0.0
     speed = f"{len(trace.updates)} updates in {trace.end_time:g} s"
     work = f"workers compute {computing:.0%} of the time; mean staleness {late:.3g} updates"
-    return f"{speed}; {work}; loss {last['loss']:.3g}"
+    busy = f"; the server is busy {last['utilisation']:.0%} of the time" if "utilisation" in last else ""
+    return f"{speed}; {work}{busy}; loss {last['loss']:.3g}"
 
 
 @styled
@@ -82,8 +83,9 @@ class Explorer:
     def update(self, **settings: Any) -> Figure:
         """Changes settings, trains, and returns the figure, with the loss before in grey; sliders follow.
 
-        Guarantee: another staleness, learning rate, jitter or slow episode compiles nothing (but for the
-        limits that `dmlcore.training.loop.compilations` names). After an error all is as before.
+        Guarantee: another staleness, learning rate, jitter, slow episode, link or server load compiles
+        nothing (but for the limits that `dmlcore.training.loop.compilations` names, and loads under which
+        hardly a task is done). After an error all is as before.
 
         Raises:
             ValueError: there is no such field of `Settings`, or it is out of its range.
@@ -120,7 +122,8 @@ def explore(problem: Problem | None = None, **settings: Any) -> Explorer:
     Args:
         problem: what is trained. Default: `digits_mlp()`.
         **settings: to begin with, fields of `dmlcore.view.explorer.Settings`: workers, slowest, jitter,
-            slow_tasks, slowdown, policy, staleness, k, learning_rate, seconds, seed.
+            slow_tasks, slowdown, communication_ratio, server_load, policy, staleness, k, learning_rate,
+            seconds, seed.
 
     Returns:
         The explorer; as the last line of a cell it shows itself.

@@ -7,14 +7,24 @@ from typing import Any
 import ipywidgets as widgets
 
 from dmlcore.view.explorer.explorer import Explorer, summary, svg
-from dmlcore.view.explorer.settings import POLICIES, RANGES
+from dmlcore.view.explorer.settings import POLICIES, RANGES, most_load
 
 DELAY = 0.05  # seconds; moves that come within are answered once
 
 CLUSTER = ("workers", "slowest", "jitter", "slow_tasks", "slowdown")
+NETWORK = ("communication_ratio", "server_load")
 METHOD = ("policy", "staleness", "k", "learning_rate")
-LABELS = {"slowest": "speed of worker 0", "slow_tasks": "slow episodes", "slowdown": "how slow they are"}
-RATES = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]
+LABELS = {
+    "slowest": "speed of worker 0",
+    "slow_tasks": "slow episodes",
+    "slowdown": "how slow they are",
+    "communication_ratio": "transfers / computing",
+    "server_load": "server load (1: full)",
+}
+VALUES = {  # of sliders over values that are not evenly spaced
+    "learning_rate": [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0],
+    "communication_ratio": [0.0, 0.03, 0.06, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0],
+}
 
 
 class Panel:
@@ -22,12 +32,12 @@ class Panel:
 
     def __init__(self, explorer: Explorer):
         self.explorer = explorer
-        self.controls = {name: _control(name) for name in CLUSTER + METHOD}
+        self.controls = {name: _control(name) for name in CLUSTER + METHOD + NETWORK}
         self.image = widgets.Image(format="svg+xml", layout=widgets.Layout(width="100%", max_width="60rem"))
         self.note = widgets.HTML()  # the run in numbers, or what was wrong with a setting
         columns = [
             widgets.VBox([self.controls[name] for name in names], layout=widgets.Layout(flex="1 1 22rem"))
-            for names in (CLUSTER, METHOD)
+            for names in (CLUSTER, METHOD + NETWORK)
         ]
         rows = widgets.HBox(columns, layout=widgets.Layout(flex_flow="row wrap", max_width="60rem"))
         self.box = widgets.VBox([rows, self.note, self.image])
@@ -42,8 +52,9 @@ class Panel:
         settings = self.explorer.settings
         self._following = True
         try:
-            self.controls["k"].max = settings.workers
-            self.controls["learning_rate"].options = _rates(settings.learning_rate)
+            self._limit(settings.workers)
+            for name in VALUES:
+                self.controls[name].options = _options(name, getattr(settings, name))
             for name, control in self.controls.items():
                 control.value = getattr(settings, name)
         finally:
@@ -54,12 +65,17 @@ class Panel:
         self.image.value = svg(self.explorer.figure)
         self.note.value = html.escape(summary(self.explorer.run))
 
+    def _limit(self, workers: int) -> None:
+        """Bounds what may be no larger than so many workers allow, which may move it."""
+        self.controls["k"].max = workers
+        self.controls["server_load"].max = most_load(workers)
+
     def _moved(self, change: Any) -> None:
         """Answers soon: until then more moves may come. Without an event loop, at once."""
         if self._following:
             return
         if change["owner"] is self.controls["workers"]:
-            self.controls["k"].max = change["new"]  # which may move k
+            self._limit(change["new"])
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -75,9 +91,9 @@ class Panel:
             self.note.value = html.escape(str(error))
 
 
-def _rates(*more: float) -> list[tuple[str, float]]:
-    """Returns what to choose from: 1, 2 and 5 of each decade, and more that are set by hand."""
-    return [(f"{rate:g}", rate) for rate in sorted({*RATES, *more})]
+def _options(name: str, *more: float) -> list[tuple[str, float]]:
+    """Returns the values to choose from, and more that are set by hand."""
+    return [(f"{value:g}", value) for value in sorted({*VALUES[name], *more})]
 
 
 def _control(name: str) -> Any:
@@ -85,8 +101,8 @@ def _control(name: str) -> Any:
     look |= {"style": {"description_width": "9rem"}, "layout": widgets.Layout(width="98%")}
     if name == "policy":
         return widgets.Dropdown(options=list(POLICIES), **look)
-    if name == "learning_rate":
-        return widgets.SelectionSlider(options=_rates(), **look)
+    if name in VALUES:
+        return widgets.SelectionSlider(options=_options(name), **look)
     low, high = RANGES[name]
     if isinstance(low, int):
         return widgets.IntSlider(min=low, max=high, **look)

@@ -11,13 +11,13 @@ from scipy import stats
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
-from dmlcore.cluster.presets import FULL_SPEED
+from dmlcore.cluster.presets import FULL_SPEED, busy_server
 from dmlcore.experiments.runs import Run, train
 from dmlcore.methods import policies
 from dmlcore.problems.problem import Problem
 from dmlcore.types import Policy
 
-LATENCY = 0.002  # seconds of a transfer
+BATCH = 32  # samples of a task
 EPISODE = 10  # mean length of a slow episode, tasks
 
 
@@ -46,12 +46,23 @@ RANGES: Mapping[str, tuple[Any, Any]] = {  # whole numbers or not
     "jitter": (0.0, 1.0),
     "slow_tasks": (0.0, 0.5),
     "slowdown": (1.0, 10.0),
+    "communication_ratio": (0.0, 4.0),
+    "server_load": (0.0, 4.0),
     "staleness": (0, 16),
     "k": (1, 32),
     "learning_rate": (0.001, 10.0),
     "seconds": (0.5, 60.0),
     "seed": (0, 2**31 - 1),
 }
+
+
+def most_load(workers: int) -> float:
+    """Returns the largest server load that can be set: so many workers cannot ask for `workers` or more.
+
+    >>> most_load(2), most_load(32)
+    (1.8, 4.0)
+    """
+    return min(RANGES["server_load"][1], 0.9 * workers)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +75,9 @@ class Settings:
         jitter: of the computing times, standard deviation over mean, 0 to 1 (gamma distributed).
         slow_tasks: share of all workers' tasks that are in slow episodes, 0 to 0.5.
         slowdown: how many times longer a task takes in a slow episode, 1 to 10.
+        communication_ratio: c, seconds of a task's two transfers / of its computing at full speed, 0 to 4.
+        server_load: rho, the share of the server's time that workers ask for who do not wait for each other,
+            0 to 4 and at most `most_load(workers)`; saturated from 1 on. 0: the server takes no time.
         policy: name in `POLICIES`.
         staleness: of SSP and ESSP, and the lower bound of DSSP, whose upper one is 4 more; 0 to 16 clocks.
         k: of the K-sync family, 1 to the number of workers.
@@ -86,6 +100,8 @@ class Settings:
     jitter: float = 0.25
     slow_tasks: float = 0.1
     slowdown: float = 4.0
+    communication_ratio: float = 0.125
+    server_load: float = 0.0
     policy: str = "SSP"
     staleness: int = 3
     k: int = 6
@@ -98,6 +114,9 @@ class Settings:
         for name, (low, high) in RANGES.items():
             check: Any = checks.integer if isinstance(low, int) else checks.real
             object.__setattr__(self, name, check(name, getattr(self, name), low=low, high=high))
+        if self.server_load > most_load(self.workers):
+            allowed = f"at most {most_load(self.workers):g} (0.9 x the number of workers)"
+            checks.fail("server_load", self.server_load, allowed)
         if POLICIES[self.policy].goes_by == "k":
             checks.integer("k", self.k, low=1, high=self.workers, why="the number of workers")
 
@@ -116,17 +135,20 @@ class Settings:
         return dataclasses.replace(self, **changes)
 
     def cluster(self) -> Cluster:
-        """Returns the cluster: transfers take 2 ms, slow episodes 10 tasks on average.
+        """Returns the cluster: slow episodes are 10 tasks long on average, the server's load is as set.
 
         >>> Settings(workers=4).cluster().stragglers[0].slowdown
         4.0
+        >>> print(Settings(server_load=1.5).cluster().regime(0, BATCH))
+        c = 0.085, rho = 1.5
         """
         speeds = [FULL_SPEED * self.slowest, *[FULL_SPEED] * (self.workers - 1)]
         gamma = stats.gamma(self.jitter**-2, scale=self.jitter**2) if self.jitter else None
-        cluster = Cluster.from_speeds(speeds, latency=LATENCY, jitter=gamma)
-        if not self.slow_tasks:
-            return cluster
-        return cluster.with_stragglers(self.slowdown, fraction=self.slow_tasks, mean_tasks=EPISODE)
+        latency = self.communication_ratio * (BATCH / FULL_SPEED) / 2
+        cluster = Cluster.from_speeds(speeds, latency=latency, jitter=gamma)
+        if self.slow_tasks:
+            cluster = cluster.with_stragglers(self.slowdown, fraction=self.slow_tasks, mean_tasks=EPISODE)
+        return busy_server(cluster, self.server_load, batch_size=BATCH) if self.server_load else cluster
 
     def method(self) -> Policy:
         """Returns the policy."""
@@ -135,4 +157,5 @@ class Settings:
     def run(self, problem: Problem) -> Run:
         """Returns what training under these settings leaves; the same settings give the same run."""
         optimizer = optax.identity() if problem.additive else optax.sgd(self.learning_rate)
-        return train(problem, self.cluster(), self.method(), optimizer, seconds=self.seconds, seed=self.seed)
+        options: Any = {"seconds": self.seconds, "seed": self.seed, "batch_size": BATCH}
+        return train(problem, self.cluster(), self.method(), optimizer, **options)

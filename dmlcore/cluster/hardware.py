@@ -1,0 +1,183 @@
+"""Clusters from hardware: training speeds, sizes of models and rates of links, each with its source.
+
+Where no published number of a model on an accelerator was at hand, the pair is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from dmlcore import checks, notebook
+from dmlcore.cluster.cluster import Cluster
+from dmlcore.cluster.regime import Regime
+
+BYTES = 4  # of a parameter: a 32-bit float; a `coded` transport sends fewer
+
+PARAMETERS: Mapping[str, int] = {  # trainable numbers of a model
+    "resnet50": 25_557_032,  # torchvision, num_params of ResNet50_Weights
+    "vgg16": 138_357_544,  # torchvision, num_params of VGG16_Weights; Keras Applications has the same
+    "inception_v3": 23_817_352,  # Keras Applications, trainable; no auxiliary classifier
+    # Derived from the configuration of Devlin et al. 2018: 24 layers of width 1024, 30,522 words, 512 places,
+    # with the pooler and without the heads of pre-training (0.3% more).
+    "bert_large": 335_141_888,
+}
+
+
+class Measured(NamedTuple):
+    """A published speed of training on one accelerator, without communication."""
+
+    samples_per_second: float  # images; or sequences, of 128 words
+    batch_size: int  # samples of a step
+
+
+# Publications:
+# - TensorFlow: "Benchmarks" of its performance guide (tensorflow/docs, r1/guide/performance/benchmarks.md),
+#   measured in May 2017, 32-bit floats, synthetic ImageNet, 1 GPU. K80: Google Compute Engine, one of the
+#   two processors of a card. P100: DGX-1.
+# - NVIDIA: DeepLearningExamples, mixed precision, 1 GPU. ResNet-50 v1.5 of PyTorch, container 21.03 (2021):
+#   A100 80GB of a DGX A100, V100 16GB of a DGX-1, batch sizes of its configs.yml. BERT of PyTorch, container
+#   19.07 (2019): pre-training, sequences of 128 words, V100 32GB of a DGX-1.
+SPEEDS: Mapping[tuple[str, str], Measured] = {
+    ("resnet50", "k80"): Measured(51.9, 64),  # TensorFlow
+    ("resnet50", "p100"): Measured(219.0, 64),  # TensorFlow
+    ("resnet50", "v100"): Measured(1200.0, 256),  # NVIDIA
+    ("resnet50", "a100"): Measured(2470.0, 256),  # NVIDIA
+    ("vgg16", "k80"): Measured(35.4, 32),  # TensorFlow
+    ("vgg16", "p100"): Measured(154.0, 64),  # TensorFlow
+    ("inception_v3", "k80"): Measured(30.5, 64),  # TensorFlow
+    ("inception_v3", "p100"): Measured(142.0, 64),  # TensorFlow
+    ("bert_large", "v100"): Measured(171.52, 64),  # NVIDIA
+}
+
+
+class Link(NamedTuple):
+    """A network link, full duplex."""
+
+    bits_per_second: float  # of the standard
+    efficiency: float  # the share of it that parameters get
+    latency: float  # seconds, one way
+
+
+# Derived: an Ethernet frame of 1500 bytes holds 1448 of the message, by TCP over IPv4 with timestamps, and
+# takes 1538 on the wire, with header, preamble and gap. InfiniBand: 4096 of 4122 bytes, with the headers LRH,
+# BTH, ICRC and VCRC.
+_TCP, _INFINIBAND = 1448 / 1538, 4096 / 4122
+# Assumed, and of little weight beside megabytes: a message of TCP through kernels and a switch; of RDMA.
+_KERNEL, _RDMA = 50e-6, 2e-6
+LINKS: Mapping[str, Link] = {  # rates are those of the standards
+    "1GbE": Link(1e9, _TCP, _KERNEL),  # IEEE 802.3ab
+    "10GbE": Link(10e9, _TCP, _KERNEL),  # IEEE 802.3ae
+    "25GbE": Link(25e9, _TCP, _KERNEL),  # IEEE 802.3by
+    "100GbE": Link(100e9, _TCP, _KERNEL),  # IEEE 802.3ba
+    "InfiniBand HDR": Link(200e9, _INFINIBAND, _RDMA),  # InfiniBand Trade Association, 4 lanes
+}
+
+# Passes of the server's memory over the parameters' bytes. Derived; arithmetic takes no time beside them.
+PUSH = 3  # the gradient and the sum so far are read, the sum is written
+UPDATE = 3  # plain SGD: parameters and sum are read, parameters are written
+PULL = 2  # parameters are read, the message is written
+
+
+class Hardware(NamedTuple):
+    """A cluster from hardware, and what travels on it: the arguments that `simulate` needs.
+
+    Args:
+        cluster: speeds, links and the server.
+        parameter_bytes: of the model, which travel both ways.
+        batch_size: samples of a task, at which the speed was measured.
+        name: what it is made of.
+    """
+
+    cluster: Cluster
+    parameter_bytes: int
+    batch_size: int
+    name: str
+
+    @property
+    def regime(self) -> Regime:
+        """Communication ratio and server load, see `Cluster.regime`."""
+        return self.cluster.regime(self.parameter_bytes, self.batch_size)
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self)
+
+
+def hardware(
+    model: str = "resnet50",
+    link: str = "10GbE",
+    accelerator: str = "a100",
+    workers: int = 16,
+    *,
+    server_link: str | None = None,
+    shards: int = 1,
+    memory_bandwidth: float = 204.8e9,
+    jitter: Any = None,
+) -> Hardware:
+    """Returns a cluster of accelerators, links and a server, from published numbers.
+
+    A task computes a batch at the measured speed. A transfer that meets no queue takes its bytes / the rate
+    of the slower end: packets are passed on as they come, so that the worker's own link takes only the time
+    that the server's link, which all workers share, does not. The server's processor is bound by its memory:
+    three passes over the bytes for a push, three for an update (plain SGD), two for a pull. No transfer
+    overlaps with computing, and numbers have 4 bytes, unless a transport says otherwise.
+
+    The tables and the sources of their numbers are in `dmlcore/cluster/hardware.py`: speeds are published
+    measurements, rates are those of standards, efficiencies and passes are derived, latencies are assumed.
+
+    Args:
+        model: "resnet50", "vgg16", "inception_v3" or "bert_large".
+        link: of each worker: "1GbE", "10GbE", "25GbE", "100GbE" or "InfiniBand HDR".
+        accelerator: "k80", "p100", "v100" or "a100", as far as the model was measured on it.
+        workers: W, >= 1, each with one accelerator.
+        server_link: of each shard of the server. Default: as `link`.
+        shards: servers that share the parameters evenly.
+        memory_bandwidth: of each server, bytes per second. Default: the datasheet's peak of an AMD EPYC 7742,
+            8 channels of DDR4-3200; what programs reach is less.
+        jitter: multiplier of the computing time, as for `Cluster.from_speeds`.
+
+    Returns:
+        The cluster, the bytes of the model and the batch size.
+
+    Raises:
+        ValueError: an argument is wrong, or the model was not measured on the accelerator; the message lists
+            what there is.
+
+    >>> import dmlcore as dml
+    >>> eight = hardware("resnet50", "10GbE", "v100", workers=8)
+    >>> print(eight.regime)
+    c = 0.81, rho = 1.8
+    >>> sizes = {"parameter_bytes": eight.parameter_bytes, "batch_size": eight.batch_size}
+    >>> trace = dml.simulate(dml.asp(), eight.cluster, updates=500, **sizes)
+    >>> round(dml.metrics.updates_per_second(trace), 1)  # the link takes no more: 1.18 GB/s over 102 MB
+    11.4
+    """
+    numbers = checks.choice("model", model, PARAMETERS)
+    ends = [checks.choice("link", link, LINKS)]
+    ends.append(ends[0] if server_link is None else checks.choice("server_link", server_link, LINKS))
+    known = {kind: speed for (name, kind), speed in SPEEDS.items() if name == model}
+    with checks.within(f"model={model!r}"):  # not every model was measured on every accelerator
+        speed, batch_size = checks.choice("accelerator", accelerator, known)
+    workers = checks.integer("workers", workers, low=1)
+    shards = checks.integer("shards", shards, low=1, high=numbers, why="the number of parameters")
+    memory = checks.positive("memory_bandwidth", memory_bandwidth)
+    own, shared = (end.bits_per_second / 8 * end.efficiency for end in ends)
+    left = max(0.0, 1 / own - 1 / (shards * shared))  # seconds a byte
+    nbytes = BYTES * numbers
+    cluster = Cluster.uniform(
+        workers,
+        speed,
+        latency=max(end.latency for end in ends),
+        bandwidth=1 / left if left else math.inf,
+        jitter=jitter,
+    ).with_server(
+        bandwidth=shared,
+        seconds_per_push=PUSH * nbytes / memory,
+        seconds_per_update=UPDATE * nbytes / memory,
+        seconds_per_pull=PULL * nbytes / memory,
+        shards=shards,
+    )
+    servers = f"{shards} servers" if shards > 1 else "a server"
+    name = f"{model} on {workers} {accelerator}, {link}, {servers} on {server_link or link}"
+    return Hardware(cluster, nbytes, batch_size, name)
