@@ -3,7 +3,8 @@
 A task's whole life - pull, compute, push - is drawn when it starts, so it is one event: the arrival of its
 push. What else happens at a known time, such as a fault, is on a heap of its own: it is handled before every
 push that the server takes later, and may put off or void it. A new kind of event is a handler, and tuples
-`(time, serial number, handler, ...)` on one of the heaps.
+`(time, serial number, handler, ...)` on one of the heaps. Timers of a policy are with the server, which sets
+them again when it is restored.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ inf = math.inf
 class VirtualClock:
     """One run of a policy on a virtual clock.
 
-    Events at equal times are taken in the order in which their tasks started.
+    Events at equal times: faults first, then arrivals in the order in which their tasks started, then timers
+    in the order in which they were set.
 
     Args:
         spec: the run.
@@ -43,7 +45,8 @@ class VirtualClock:
         workers = spec.cluster.num_workers
         self.spec, self.watch, self.links, self.service = spec, watch, spec.links(), spec.service()
         self.faults = spec.faults if spec.faults.events else None
-        self.may_look = watch is not None or self.faults is not None
+        self.timers = spec.policy.on_wake is not None
+        self.may_look = watch is not None or self.faults is not None or self.timers
         self.pipelined, self.updates_take = spec.transport.pipelined, spec.seconds_per_update > 0
         self.serial = itertools.count()
         self.server = self.new_server()
@@ -73,6 +76,8 @@ class VirtualClock:
             heappush(self.timed, (incident.time, number, VirtualClock.handle_incident, incident))
         self.set_limit()
         over = self.carry_out(self.server.begin(), 0.0)
+        if self.timers:
+            over = self.carry_out(self.server.wake(0.0), 0.0)
         while not over:
             self.event = event = heap[0]
             if event[0] < self.limit or not self.is_late(event[0]):
@@ -85,19 +90,27 @@ class VirtualClock:
         end = last if last < math.inf else max(self.now, self.server.last_update)
         return self.server.trace(end, self.spec.metadata("simulate") | more)
 
+    def next_timed(self) -> tuple[float, float]:
+        """Returns when the next fault and the next timer are due; one that was missed fires now."""
+        return self.timed[0][0] if self.timed else inf, max(self.server.due, self.now)
+
     def set_limit(self) -> None:
         """Notes when the next event that is no arrival is due, or else the end."""
-        self.limit = min(self.timed[0][0] if self.timed else inf, self.spec.stop.seconds)
+        self.limit = min(*self.next_timed(), self.spec.stop.seconds)
 
     def is_late(self, time: float) -> bool:
         """Whether something else comes before an arrival that is handled at `time`, or the end does."""
-        return (bool(self.timed) and self.timed[0][0] <= time) or time > self.spec.stop.seconds
+        fault, timer = self.next_timed()
+        return (fault < inf and fault <= time) or timer < time or time > self.spec.stop.seconds
 
     def handle_timed(self) -> bool:
         """Handles what comes before the next arrival, or ends the run; returns whether it is over."""
         self.event = None  # the arrival stays on the heap
-        if not self.timed or self.timed[0][0] > self.spec.stop.seconds:
+        fault, timer = self.next_timed()
+        if min(fault, timer) > self.spec.stop.seconds:
             return True
+        if timer < fault:
+            return self.carry_out(self.server.wake(timer), timer)
         event = heappop(self.timed)
         self.set_limit()
         return event[2](self, event)
@@ -148,8 +161,14 @@ class VirtualClock:
         apply, cancel, _ = answer
         if apply:
             self.service.update(now)
+            if self.read is not None and self.read[1] > now:  # it goes on reading after the update
+                reading, taken, waited = self.read
+                took = self.spec.seconds_per_update
+                self.read = reading, taken + took, waited + took
         for worker in cancel:
             event = self.sending[worker]
+            if self.read is not None and self.read[0] is event:
+                continue  # it is reading it
             if event is not None and event[6] < now:
                 stray = (event[0], next(self.serial), VirtualClock.handle_stray, event[3])
                 heappush(self.heap, stray)
@@ -185,8 +204,10 @@ class VirtualClock:
         return event
 
     def look(self, answer: Answer, now: float) -> None:
-        """Shows a watching policy its training, and takes the server's checkpoint, where they are due."""
+        """Shows a watching policy its training, takes the server's checkpoint, and looks at its timers."""
         server = self.server
+        if self.timers:
+            self.set_limit()
         if self.watch is not None and server.looks:
             server.observe(*self.watch(server.progress(now)._replace(life=self.life)))
         if self.faults is None or not answer[0] or server.pending:
@@ -339,6 +360,7 @@ class VirtualClock:
         self.set_limit()
         if back >= self.spec.stop.seconds:
             self.timed.clear()  # nothing happens any more
+            self.server.timers.clear()
             return
         gone = {worker for worker in workers if self.away[worker]}
         self.carry_out(self.server.resume(back), back)
