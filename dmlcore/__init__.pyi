@@ -14,6 +14,7 @@ from dmlcore.methods.policies.adasync import adasync as adasync
 from dmlcore.methods.policies.asp import asp as asp
 from dmlcore.methods.policies.bsp import bsp as bsp
 from dmlcore.methods.policies.dbw import dbw as dbw
+from dmlcore.methods.policies.deadline import deadline as deadline
 from dmlcore.methods.policies.dssp import dssp as dssp
 from dmlcore.methods.policies.essp import essp as essp
 from dmlcore.methods.policies.k_async import k_async as k_async

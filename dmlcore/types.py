@@ -45,7 +45,8 @@ class Start(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What the server does about a push. Engines carry the parts out in the order of the fields.
+    """What the server does about a push, or about a timer. Engines carry the parts out in the order of the
+    fields.
 
     Args:
         apply: `(worker, clock, weight)` of the pushes that form the next update: the optimizer is given
@@ -53,12 +54,16 @@ class Decision(NamedTuple):
         drop: `(worker, clock)` of pushes that will never be applied.
         cancel: workers whose task in flight is thrown away.
         start: workers that begin their next task, after the update.
+        wake: `(seconds, token)` sets a timer: after so many seconds, >= 0, the policy is called with the
+            token, any plain value, see `Policy.on_wake`. They count from the decision, after its update
+            where the server takes time over it; after `math.inf` seconds it is never called. None: no timer.
     """
 
     apply: Sequence[tuple[int, int, float]] = ()
     drop: Sequence[tuple[int, int]] = ()
     cancel: Sequence[int] = ()
     start: Sequence[Start] = ()
+    wake: tuple[float, Any] | None = None
 
 
 class Observation(NamedTuple):
@@ -126,6 +131,14 @@ class Policy(NamedTuple):
             that it has pulled, plus its own updates since (read-my-writes), each with the weight that it was
             told. The worker asks, without the server. `on_push` is then shown `keeps_copy`, must not start
             the worker, and must apply the push with that weight. None: every task pulls.
+        on_wake: state, token, time -> state, decision, when a timer fires that an earlier decision has set
+            by `wake`; first at time 0 with token None, when all workers have begun. Several timers may be
+            pending, and none can be cancelled: ignore a token that is out of date. At equal times faults come
+            first, then pushes, in the order in which their tasks began, then timers, in the order in which
+            they were set. On a real clock a timer fires as soon as the server can, and all pushes that
+            arrived before it was due come first. It takes none of the server's time, but a decision waits
+            for an update under way. Timers that were due while the server was down fire when it is back.
+            None: the policy sets no timers.
     """
 
     name: str
@@ -140,6 +153,7 @@ class Policy(NamedTuple):
     sizes: tuple[int, ...] = ()
     on_pull: Callable[[Any, int], tuple[int, float]] | None = None
     keep_copy: Callable[[int, int], bool] | None = None
+    on_wake: Callable[[Any, Any, float], tuple[Any, Decision]] | None = None
 
     def _repr_html_(self) -> str:
         return notebook.html(self)

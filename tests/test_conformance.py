@@ -16,7 +16,7 @@ from dmlcore.trace import metrics, predecessors
 from dmlcore.types import Decision, Policy, Start
 
 BYTES = 9_640  # of the digits' parameters
-K_SYNC = ("k_sync", "k_sync_schedule", "pflug", "adaptive_load", "dbw")
+K_SYNC = ("k_sync", "k_sync_schedule", "pflug", "adaptive_load", "dbw", "deadline")
 LOCK_STEP = ("bsp", "k_batch_sync", *K_SYNC)
 
 
@@ -137,10 +137,10 @@ def update_seconds(trace):
 
 
 def check_starts(trace):
-    """Every worker has begun, and begins again when a push arrives, as only then is anything decided, or, on
-    a kept copy, when it has computed. Whether it ever does is up to the policy."""
-    arrived = trace.tasks["push_end"].dropna()
-    arrived = {*arrived, *(arrived + update_seconds(trace))}
+    """Every worker has begun, and begins again when a push arrives or a timer fires, as only then is anything
+    decided, or, on a kept copy, when it has computed. Whether it ever does is up to the policy."""
+    arrived = [*trace.tasks["push_end"].dropna(), *(time for time, _, _ in trace.metadata.get("wakes", ()))]
+    arrived = {*arrived, *(np.array(arrived) + update_seconds(trace))}
     assert set(trace.tasks["worker"]) == {*range(trace.num_workers)}
     for _, own in trace.tasks.sort_values("clock").groupby("worker"):
         pulled, computed = own["pull_start"].to_numpy(), own["compute_end"].to_numpy()

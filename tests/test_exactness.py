@@ -27,7 +27,7 @@ OPTIMIZERS = {
 # Once those that watch, since what they watch does not depend on how their trace replays; and those whose
 # traces are mixed from others' kinds of updates.
 ONCE = {name for name, make in ALL_POLICIES.items() if make().on_observation is not None}
-ONCE |= {"k_sync_schedule", "adaptive_sync", "a2s", "sync_switch"}
+ONCE |= {"k_sync_schedule", "adaptive_sync", "a2s", "sync_switch", "deadline"}
 EACH = [(name, optimizer) for name in ALL_POLICIES for optimizer in (["sgd"] if name in ONCE else OPTIMIZERS)]
 
 
@@ -64,6 +64,7 @@ def test_asp_with_one_worker_is_plain_sgd(optimizer):
         (dml.ssp(0), dml.bsp()),
         (dml.essp(0), dml.bsp()),
         (dml.k_sync(4), dml.bsp()),
+        (dml.deadline(math.inf), dml.bsp()),
         (dml.dssp(2, 2), dml.essp(2)),
         (dml.dssp(0, 0), dml.bsp()),
         (dml.k_async(1), dml.asp()),

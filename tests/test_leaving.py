@@ -25,6 +25,7 @@ class Exploration:
         self.watch, self.life = RandomWatch(0), 0
         self.server = self.new()
         self.server.begin()
+        self.fire(0.0)
         self.sent = []
         self.saved = []
 
@@ -36,6 +37,10 @@ class Exploration:
     def plan(self, order):
         return order.time, order.time, 0.0
 
+    def fire(self, until):
+        while self.server.due <= until:
+            self.server.wake(self.now)
+
     def step(self, kind, choice):
         self.now += 1.0
         server = self.server
@@ -46,6 +51,9 @@ class Exploration:
             answer = self.push(order)
             assert answer is not None
             if answer[0] and not server.pending:
+                self.saved = server.journal[:]
+        elif kind == "wake" and server.timers:
+            if server.wake(self.now)[0] and not server.pending:
                 self.saved = server.journal[:]
         elif kind == "again" and self.sent:
             assert self.push(self.sent[choice % len(self.sent)]) is None, "what came before does not count"
@@ -66,6 +74,7 @@ class Exploration:
                 server.leave(worker, self.now)
             for worker in sorted(present - server.present):
                 server.join(worker, self.now)
+            self.fire(self.now)
         if self.server.looks:
             self.server.observe(*self.watch(self.server.progress(self.now)._replace(life=self.life)))
         server.check_alive(self.now)
@@ -75,7 +84,7 @@ class Exploration:
         return None if found is None else self.server.push(found, self.now, order.time, self.now)
 
 
-kinds = st.sampled_from(["push"] * 8 + ["again", "leave", "join", "restart"])
+kinds = st.sampled_from(["push"] * 8 + ["again", "leave", "join", "restart", "wake"])
 histories = st.lists(st.tuples(kinds, st.integers(0, 1000)), min_size=1, max_size=80)
 
 
@@ -87,7 +96,11 @@ def test_nobody_is_stuck_and_nothing_counts_twice(name, history):
     for kind, choice in history:
         exploration.step(kind, choice)
     exploration.now += 1.0
-    trace = exploration.server.trace(exploration.now, {"num_workers": WORKERS})  # validates
+    server, before = exploration.server, exploration.server.num_updates
+    while server.timers and server.num_updates == before:
+        server.wake(exploration.now)
+    server.check_alive(exploration.now)  # also after all timers have fired
+    trace = server.trace(exploration.now, {"num_workers": WORKERS})  # validates
     applied = trace.tasks[trace.tasks["update"] >= 0]
     assert not applied.duplicated(["worker", "clock"]).any()
     most = 2 if name == "adaptive_sync" else 1  # a group's mean, and the gradient that opened its barrier

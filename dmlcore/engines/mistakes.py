@@ -13,6 +13,16 @@ def no_decision(policy: Policy, hook: str, answer: Any) -> ValueError:
     return ValueError(f"{policy.name}, {hook}: got {answer!r}, allowed is {allowed}")
 
 
+def no_timer(policy: Policy, wake: Any) -> ValueError:
+    """A decision sets a timer by something that is no pair."""
+    return ValueError(f"{policy.name}, wake: got {wake!r}, allowed is a pair (seconds, token)")
+
+
+def no_on_wake(policy: Policy, wake: Any) -> ValueError:
+    """A decision sets a timer of which the policy would not hear."""
+    return ValueError(f"{policy.name} sets a timer, wake={wake!r}, but has no on_wake to be called")
+
+
 def nothing_told(policy: Policy, told: Any) -> ValueError:
     """A worker that pulls is not told of its copy."""
     return ValueError(f"{policy.name}, on_pull: got {told!r}, allowed is a pair (copy_clock, weight)")
@@ -58,12 +68,20 @@ def never_updates(policy: Policy, time: float, num_updates: int, most: int) -> R
     )
 
 
+def only_wakes(policy: Policy, time: float, num_updates: int, most: int) -> RuntimeError:
+    """A run would go on for ever with timers alone."""
+    return RuntimeError(
+        f"{policy.name} makes no progress: {most:,} timers fired since update {num_updates}, by {time:g} s, "
+        "and it makes no update, or no time passes between them"
+    )
+
+
 def deadlock(policy: Policy, time: float, num_updates: int, present: int) -> RuntimeError:
     """Nothing will ever happen again."""
     workers = f"all {present} workers wait" if present else "every worker has left"
     return RuntimeError(
         f"{policy.name} deadlocks at {time:g} s after {num_updates} updates: {workers}; "
-        "a decision must start a worker whenever no task is in flight"
+        "a decision must start a worker whenever no task is in flight and no timer is set"
     )
 
 

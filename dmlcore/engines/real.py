@@ -139,6 +139,7 @@ class Serving:
             self._resume(now)
         elif begun is not None:
             self._carry_out(begun, now)
+            self._wake(0.0, now)
         while not self.server.over and (now := self._clock.now()) < self._seconds:
             if self._schedule and self._schedule[0].time <= now:
                 incident = self._schedule.pop(0)
@@ -146,7 +147,12 @@ class Serving:
             else:
                 if not self._schedule and not self._expected:
                     self.server.check_alive(now)
-                self._receive(self._next_message(now))
+                message = self._next_message(now)
+                now = self._clock.now()
+                # Messages wait in the inbox while the server is at work: what arrived first comes first.
+                self._wake(min(now, message.due) if isinstance(message, Arrival) else now)
+                if not self.server.over:
+                    self._receive(message)
         if self.server.over and self._checkpoints is not None and self.server.num_updates > self._saved:
             self._save()  # the same call again has nothing left to do
         end = self.server.last_update if self.server.over else self._seconds
@@ -195,7 +201,7 @@ class Serving:
 
     def _next_message(self, now: float) -> Any:
         """Returns the next message, or None when something else is due."""
-        due = min(self._schedule[0].time if self._schedule else math.inf, self._seconds)
+        due = min(self._schedule[0].time if self._schedule else math.inf, self.server.due, self._seconds)
         try:
             return self._inbox.get(timeout=min(PATIENCE_SECONDS, max(0.0, (due - now) * self._clock.scale)))
         except queue.Empty:
@@ -219,9 +225,10 @@ class Serving:
         worker, clock, waited = push.worker, push.clock, 0.0
         if self._service is not None:
             taken, waited = self._service.take(worker, clock, min(push.due, now))
-            if not self._wait(taken):
+            if (read := self._wait(taken)) is None:
                 return  # lost, or the run is over
-            now = max(now, taken, self._noted)  # not when it woke up: that would add up
+            waited += read - taken
+            now = max(now, read, self._noted)  # not when it woke up: that would add up
         order = self.server.find(worker, clock, push.attempt)
         if order is None:
             return
@@ -233,20 +240,39 @@ class Serving:
         queued = self._answered.pop(order.attempt, (0.0, 0.0))[1]
         self._carry_out(self.server.push(order, now, begun, computed, queued, waited), now)
 
-    def _wait(self, until: float) -> bool:
-        """Lets the server be busy until a time; returns whether it still knows then what it is doing."""
+    def _wait(self, until: float) -> float | None:
+        """Lets the server be busy until a time, or longer by the updates that it makes meanwhile.
+
+        Returns:
+            Until when; None: it does not know any more what it was doing, or the run is over.
+        """
         server = self.server
         while True:
-            first = self._schedule[0].time if self._schedule else math.inf
+            fault = self._schedule[0].time if self._schedule else math.inf
+            first = min(fault, server.due)
             time.sleep(max(0.0, min(until, first, self._seconds) - self._clock.now()) * self._clock.scale)
             if min(first, self._seconds) >= until:
-                return True
+                return until
             if self._seconds <= first:
-                return False
-            incident = self._schedule.pop(0)
-            getattr(self, f"_{incident.kind}")(incident)
+                return None
+            updates = server.num_updates
+            if fault <= first:
+                incident = self._schedule.pop(0)
+                getattr(self, f"_{incident.kind}")(incident)
+            else:
+                self._wake(min(self._clock.now(), until))
             if self.server is not server or server.over:
-                return False
+                return None
+            until += (server.num_updates - updates) * self._spec.seconds_per_update
+
+    def _wake(self, until: float, begun: float | None = None) -> None:
+        """Lets the timers fire that were due by a time; `begun` is that of the start, the first of them."""
+        while not self.server.over and self.server.due <= until:
+            now = self._noted = self._clock.now() if begun is None else begun
+            if now >= self._seconds:
+                return  # too late: the run is over
+            self._carry_out(self.server.wake(now), now)
+            begun = None
 
     def _carry_out(self, answer: Answer, now: float) -> None:
         server, (apply, cancel, start) = self.server, answer

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from dmlcore import checks
@@ -18,7 +19,7 @@ from dmlcore.trace import Trace
 from dmlcore.trace.record import Rows, pack, tasks_frame, updates_frame
 from dmlcore.types import Decision, Observation, Progress, Push, Start
 
-MOST_TASKS = 200_000  # without an update, before a run that is to end with updates is given up
+MOST_TASKS = 200_000  # without an update, before a run that is to end with updates is given up; or timers
 NOTHING_TOLD = (0, 1.0)  # of its copy, to a worker that does not keep it
 nan = math.nan
 new = tuple.__new__  # half the cost of a named tuple's own constructor, on the path of every push
@@ -78,9 +79,10 @@ class Server:
     # In a dictionary they take longer to look up, at every push.
     __slots__ = (
         "_also", "_at_push", "_clock", "_cut_rows", "_depth", "_done", "_free", "_landed", "_last_cut",
-        "_look", "_looked", "_most", "_num_cut", "_patience", "_plan", "_queued", "_redone", "_serial",
-        "_starting", "_times", "_update_seconds", "flight", "ignored", "journal", "load", "load_state",
-        "num_updates", "over", "pending", "policy", "present", "record", "samples", "spec", "state",
+        "_look", "_looked", "_most", "_num_cut", "_num_timers", "_patience", "_plan", "_queued", "_redone",
+        "_serial", "_starting", "_times", "_update_seconds", "_wakes", "_woken", "flight", "ignored",
+        "journal", "load", "load_state", "num_updates", "over", "pending", "policy", "present", "record",
+        "samples", "spec", "state", "timers",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +106,12 @@ class Server:
         # Pushes not applied yet, by worker and clock: row of the record, task, samples, what was told.
         self.pending: dict[tuple[int, int], tuple[int, Order, int, tuple[int, float]]] = {}
         self.record: list[bytes] = []  # packed rows of `Task`
+        # Pending timers, a heap: when each is due, its number in the order of setting, token. The first of
+        # all is there from the start.
+        self.timers: list[tuple[float, int, Any]] = [] if self.policy.on_wake is None else [(0.0, 0, None)]
+        self._num_timers = len(self.timers)  # set so far
+        self._wakes: list[tuple[float, int, int]] = []  # when, rows of the record by then, timer
+        self._woken: tuple[float, int] = (nan, 0)  # since when no progress was made, and timers since then
         self._update_seconds = spec.seconds_per_update
         # How long pull and push of each row have waited in queues.
         self._queued: list[tuple[float, float]] | None = None if spec.cluster.server is None else []
@@ -179,17 +187,18 @@ class Server:
         flights[worker] = left
         answer = on_push(self.state, push)
         try:
-            self.state, (apply, drop, cancel, start) = answer
+            self.state, (apply, drop, cancel, start, wake) = answer
             if count := len(apply):
                 first, its_clock, weight = apply[0]
             if len(start):
                 _, _, _ = start[0]
         except (TypeError, ValueError, LookupError):
-            raise mistakes.no_decision(self.policy, "on_push", answer) from None
-        if count != 1 or first != worker or its_clock != clock or drop or cancel:
+            apply, drop, cancel, start, wake = self._read("on_push", answer)
+            count = 0
+        if count != 1 or first != worker or its_clock != clock or drop or cancel or wake is not None:
             pending[worker, clock] = row, order, size, told
-            if apply or start or drop or cancel or row >= self._patience:
-                return self._carry_out(apply, drop, cancel, start, time, kept)
+            if apply or start or drop or cancel or wake is not None or row >= self._patience:
+                return self._carry_out((apply, drop, cancel, start, wake), time, kept)
             return ((), (), kept) if kept else NOTHING
 
         # The short way of most pushes: each is an update.
@@ -226,7 +235,7 @@ class Server:
         self.present.remove(worker)
         if self.load.on_leave is not None:
             self.load_state = self.load.on_leave(self.load_state, worker)
-        return self._carry_out(*self._decided("on_leave", worker, time), max(time, self.last_update))
+        return self._carry_out(self._decided("on_leave", worker, time), max(time, self.last_update))
 
     def join(self, worker: int, time: float) -> Answer:
         """A worker is back, without a copy."""
@@ -234,7 +243,21 @@ class Server:
         self.present.add(worker)
         if self.load.on_join is not None:
             self.load_state = self.load.on_join(self.load_state, worker)
-        return self._carry_out(*self._decided("on_join", worker, time), max(time, self.last_update))
+        return self._carry_out(self._decided("on_join", worker, time), max(time, self.last_update))
+
+    def wake(self, time: float) -> Answer:
+        """The timer that is due first fires."""
+        if self.journal is not None:
+            self.journal.append(("wake", time))
+        _, number, token = heappop(self.timers)
+        self._wakes.append((time, len(self.record), number))
+        self._check_wakes(time)
+        return self._carry_out(self._decided("on_wake", token, time), max(time, self.last_update))
+
+    @property
+    def due(self) -> float:
+        """When the next timer is due, seconds; infinite where none is pending."""
+        return self.timers[0][0] if self.timers else math.inf
 
     @property
     def looks(self) -> bool:
@@ -299,9 +322,11 @@ class Server:
         return self._times[-1] if self._times else 0.0
 
     def check_alive(self, time: float) -> None:
-        """Raises RuntimeError where nothing will ever happen: no worker has a task, and none is to come."""
+        """Raises RuntimeError where nothing will ever happen: no worker has a task, no timer is set."""
+        if self.over or self.timers:
+            return
         # In a pipeline a worker sends a task when it begins the next one.
-        if not self.over and not any(len(orders) == self._depth for orders in self.flight):
+        if not any(len(orders) == self._depth for orders in self.flight):
             raise self.deadlock(time)
 
     def deadlock(self, time: float) -> RuntimeError:
@@ -313,6 +338,8 @@ class Server:
         for worker in range(self.num_workers):
             self._cut(worker, time)
         tasks = tasks_frame(self.record, self._landed, self._queued)
+        if self.policy.on_wake is not None:
+            metadata = metadata | {"wakes": self._wakes_after(tasks["push_end"].notna())}
         if self._redone:
             tasks = tasks.drop(index=self._redone).reset_index(drop=True)
         trace = Trace(tasks, updates_frame(self._times, tasks), metadata | {"end_time": time})
@@ -330,27 +357,26 @@ class Server:
 
     def _decided(self, hook: str, *happened: Any) -> Decision:
         """What the policy decides about something that happened."""
-        answer = getattr(self.policy, hook)(self.state, *happened)
+        return self._read(hook, getattr(self.policy, hook)(self.state, *happened))
+
+    def _read(self, hook: str, answer: Any) -> Decision:
+        """Returns the decision in a policy's answer, and takes over the state."""
         try:
-            self.state, (apply, drop, cancel, start) = answer
+            self.state, (apply, drop, cancel, start, *timer) = answer
+            (wake,) = timer or (None,)  # four fields are a decision without a timer
             for _, _, _ in apply[:1]:
                 pass
             for _, _, _ in start[:1]:
                 pass
         except (TypeError, ValueError, LookupError):
             raise mistakes.no_decision(self.policy, hook, answer) from None
-        return Decision(apply, drop, cancel, start)
+        return Decision(apply, drop, cancel, start, wake)
 
     def _carry_out(
-        self,
-        apply: Sequence[tuple[int, int, float]],
-        drop: Sequence[tuple[int, int]],
-        cancel: Sequence[int],
-        start: Sequence[Start],
-        time: float,
-        kept: tuple[Order, ...] = (),
+        self, decision: tuple[Any, Any, Any, Any, Any], time: float, kept: tuple[Order, ...] = ()
     ) -> Answer:
         """Carries out a decision; `kept` is the task that a worker has begun without the server."""
+        apply, drop, cancel, start, wake = decision
         pending, keeps = self.pending, self.policy.keep_copy
         if apply:
             samples, number, landed = 0, self.num_updates, self._landed
@@ -380,7 +406,39 @@ class Server:
                 raise mistakes.unknown_worker(self.policy, "cancels", worker, time)
             self._cut(worker, time)
         started = self._start(start, time)
+        if wake is not None:
+            self._set_timer(wake, time)
         return apply, cancel, [*kept, *started] if kept else started
+
+    def _set_timer(self, wake: Any, time: float) -> None:
+        """Sets the timer that a decision of this time asks for."""
+        policy = self.policy
+        if policy.on_wake is None:
+            raise mistakes.no_on_wake(policy, wake)
+        try:
+            seconds, token = wake
+        except (TypeError, ValueError):
+            raise mistakes.no_timer(policy, wake) from None
+        due = time + checks.real(f"{policy.name}, seconds of wake", seconds, low=0)
+        if due < math.inf:
+            heappush(self.timers, (due, self._num_timers, token))
+        self._num_timers += 1
+
+    def _check_wakes(self, time: float) -> None:
+        """Raises RuntimeError where timers alone would keep a run from its end."""
+        progress = self.num_updates if self.spec.stop.seconds == math.inf else time
+        since, count = self._woken
+        self._woken = (since, count + 1) if since == progress else (progress, 1)
+        if self._woken[1] > MOST_TASKS:
+            raise mistakes.only_wakes(self.policy, time, self.num_updates, MOST_TASKS)
+
+    def _wakes_after(self, arrived: Any) -> list[list[float | int]]:
+        """Returns of each timer that fired when, after how many pushes, and its number.
+
+        `arrived`: of each row of the record, whether its push arrived.
+        """
+        pushes = [0, *arrived.cumsum().tolist()]
+        return [[time, pushes[row], number] for time, row, number in self._wakes]
 
     def _updated(self, time: float) -> float:
         """Returns when an update is made that is decided now; one that is under way at the end counts."""

@@ -3,7 +3,8 @@
 A task's whole life - pull, compute, push - is drawn when it starts, so it is one event: the arrival of its
 push. What else happens at a known time, such as a fault, is on a heap of its own: it is handled before every
 push that the server takes later, and may put off or void it. A new kind of event is a handler, and tuples
-`(time, serial number, handler, ...)` on one of the heaps.
+`(time, serial number, handler, ...)` on one of the heaps. Timers of a policy are with the server, which sets
+them again when it is restored.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ inf = math.inf
 class VirtualClock:
     """One run of a policy on a virtual clock.
 
-    Events at equal times are taken in the order in which their tasks started.
+    Events at equal times: faults first, then arrivals in the order in which their tasks started, then timers
+    in the order in which they were set.
 
     Args:
         spec: the run.
@@ -44,7 +46,8 @@ class VirtualClock:
         workers = spec.cluster.num_workers
         self.spec, self.watch, self.links, self.service = spec, watch, spec.links(), spec.service()
         self.faults = spec.faults if spec.faults.events else None
-        self.may_look = watch is not None or self.faults is not None
+        self.timers = spec.policy.on_wake is not None
+        self.may_look = watch is not None or self.faults is not None or self.timers
         self.pipelined, self.updates_take = spec.transport.pipelined, spec.seconds_per_update > 0
         self.serial = itertools.count()
         self.server = self.new_server()
@@ -79,6 +82,8 @@ class VirtualClock:
             heappush(self.timed, (incident.time, number, VirtualClock.handle_incident, incident))
         self.set_limit()
         over = self.carry_out(self.server.begin(), 0.0)
+        if self.timers:
+            over = self.carry_out(self.server.wake(0.0), 0.0)
         while not over:
             self.event = event = heap[0]
             if event[0] < self.limit or not self.is_late(event[0]):
@@ -91,42 +96,46 @@ class VirtualClock:
         end = last if last < math.inf else max(self.now, self.server.last_update)
         return self.server.trace(end, self.spec.metadata("simulate") | more)
 
+    def timer(self) -> float:
+        """Returns when the policy's next timer is due; one that was missed fires now."""
+        return max(self.server.due, self.now) if self.timers else inf
+
     def set_limit(self) -> None:
         """Notes when the next event that is no arrival is due, or else the end."""
         limit = self.timed[0][0] if self.timed else inf
         if self.fair is not None and self.fair.due < limit:
             limit = self.fair.due
-        self.limit = limit if limit < self.end else self.end
+        self.limit = min(limit, self.timer(), self.end)
 
     def is_late(self, time: float) -> bool:
         """Whether something else comes before an arrival that is handled at `time`, or the end does."""
-        timed = self.timed
-        return (
-            time > self.end
-            or (bool(timed) and timed[0][0] <= time)
-            or (self.fair is not None and self.fair.due <= time)
-        )
+        if self.timed and self.timed[0][0] <= time:
+            return True
+        if self.fair is not None and self.fair.due <= time and self.fair.due < inf:
+            return True
+        return time > self.end or self.timer() < time
 
     def handle_timed(self) -> bool:
         """Handles what comes before the next arrival, or ends the run; returns whether it is over."""
         self.event = None  # the arrival stays on the heap
         timed, fair, end, over = self.timed, self.fair, self.end, False
         while not over:
-            time = timed[0][0] if timed else inf
-            if fair is not None and fair.due < time:
-                time = fair.due
-                if time > end:
-                    return True
-                self.through(time)
-            elif time > end or not timed:
+            event = timed[0][0] if timed else inf
+            transfer, timer = fair.due if fair is not None else inf, self.timer()
+            first = min(event, transfer, timer)
+            if first > end or first == inf:
                 return True
+            if event == first:
+                popped = heappop(timed)
+                over = popped[2](self, popped)
+            elif transfer == first:
+                self.through(transfer)
             else:
-                event = heappop(timed)
-                over = event[2](self, event)
+                over = self.carry_out(self.server.wake(timer), timer)
             self.set_limit()
             arrival = self.heap[0]
             taken = self.read[1] if self.read is not None and self.read[0] is arrival else arrival[0]
-            if self.limit > taken:
+            if self.limit >= taken:
                 break
         return over
 
@@ -194,10 +203,14 @@ class VirtualClock:
         apply, cancel, _ = answer
         if apply:
             self.service.update(now)
+            if self.read is not None and self.read[1] > now:  # it goes on reading after the update
+                reading, taken, waited = self.read
+                took = self.spec.seconds_per_update
+                self.read = reading, taken + took, waited + took
         for worker in cancel:
             event = self.sending[worker]
-            if event is None or event[6] >= now:
-                continue
+            if event is None or event[6] >= now or (self.read is not None and self.read[0] is event):
+                continue  # not sent yet, or the server is reading it
             if event[2] is VirtualClock.handle_push:
                 heappush(self.heap, (event[0], next(self.serial), VirtualClock.handle_read, event[3]))
             elif event[0] > now:  # not on the server's link yet
@@ -265,8 +278,10 @@ class VirtualClock:
         self.sent(order, attempt, begun, begun + self.links.compute_seconds(worker, clock, size), now)
 
     def look(self, answer: Answer, now: float) -> None:
-        """Shows a watching policy its training, and takes the server's checkpoint, where they are due."""
+        """Shows a watching policy its training, takes the server's checkpoint, and looks at its timers."""
         server = self.server
+        if self.timers:
+            self.set_limit()
         if self.watch is not None and server.looks:
             server.observe(*self.watch(server.progress(now)._replace(life=self.life)))
         if self.faults is None or not answer[0] or server.pending:
@@ -438,6 +453,7 @@ class VirtualClock:
         self.set_limit()
         if back >= self.end:
             self.timed.clear()  # nothing happens any more
+            self.server.timers.clear()
             return
         gone = {worker for worker in workers if self.away[worker]}
         self.carry_out(self.server.resume(back), back)

@@ -1,5 +1,6 @@
 """A policy at work: its state and its decisions, push by push, along a trace that it made."""
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -8,17 +9,26 @@ from dmlcore.trace import Trace
 from dmlcore.types import Decision, Policy, Push
 
 
-class Followed(NamedTuple):
-    """A push, and what the policy made of it."""
+class Wake(NamedTuple):
+    """A timer of the policy that fired."""
 
-    row: int  # of the task in `trace.tasks`
-    push: Push
+    time: float  # seconds
+    token: Any
+
+
+class Followed(NamedTuple):
+    """A push or a timer, and what the policy made of it."""
+
+    row: int  # of the task in `trace.tasks`; -1: a timer
+    push: Push | Wake
     state: Any  # of the policy afterwards; it goes on changing: copy what is to be kept
     decision: Decision
 
 
 def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
     """Shows a policy the pushes of its trace again, in their order, and yields what it makes of each.
+
+    The timers of a policy that sets some fire among them as they did, and are yielded, too, with row -1.
 
     A policy's state follows from the calls alone, so this is the state that it had in the run, on whichever
     engine the trace was made.
@@ -49,16 +59,37 @@ def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
 
 
 def _follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
-    tasks = trace.tasks[trace.tasks["push_end"].notna()].sort_values("push_end", kind="stable")
-    tasks["took"] = tasks["compute_end"] - tasks["compute_start"]
-    columns = ["worker", "clock", "version_read", "push_end", "took", "batch_size"]  # the fields of a push
     state, on_pull = policy.init(trace.num_workers), policy.on_pull or (lambda state, worker: (0, 1.0))
     keep_copy = policy.keep_copy or (lambda copy_clock, clock: False)
     told = [on_pull(state, worker) for worker in range(trace.num_workers)]
-    for row, *fields in tasks[columns].itertuples(name=None):
-        push = Push(*fields)
-        push = push._replace(keeps_copy=keep_copy(told[push.worker][0], push.clock + 1))
-        state, decision = policy.on_push(state, push)
-        for start in decision[3]:
+    tokens: list[Any] = [None]  # of the timers, in the order in which they are set
+    for row, found in _happened(policy, trace):
+        if isinstance(found, Wake):
+            assert policy.on_wake is not None
+            found = found._replace(token=tokens[found.token])
+            state, decision = policy.on_wake(state, found.token, found.time)
+        else:
+            keeps_copy = keep_copy(told[found.worker][0], found.clock + 1)
+            found = found._replace(keeps_copy=keeps_copy)
+            state, decision = policy.on_push(state, found)
+        decision = Decision(*decision)
+        for start in decision.start:
             told[start[0]] = on_pull(state, start[0])
-        yield Followed(row, push, state, Decision(*decision))
+        if decision.wake is not None:
+            tokens.append(decision.wake[1])
+        yield Followed(row, found, state, decision)
+
+
+def _happened(policy: Policy, trace: Trace) -> Iterator[tuple[int, Push | Wake]]:
+    """Yields pushes with their rows, and timers with their numbers instead of tokens."""
+    tasks = trace.tasks[trace.tasks["push_end"].notna()].sort_values("push_end", kind="stable")
+    tasks["took"] = tasks["compute_end"] - tasks["compute_start"]
+    columns = ["worker", "clock", "version_read", "push_end", "took", "batch_size"]  # the fields of a push
+    fired = deque(trace.metadata.get("wakes", ()) if policy.on_wake is not None else ())
+    for count, (row, *fields) in enumerate(tasks[columns].itertuples(name=None)):
+        while fired and fired[0][1] <= count:
+            time, _, number = fired.popleft()
+            yield -1, Wake(time, number)
+        yield row, Push(*fields)
+    for time, _, number in fired:
+        yield -1, Wake(time, number)

@@ -43,7 +43,9 @@ class Trace:
             a pull and a push was waiting in its queues.
         updates: one row for each server update, with the columns `time, num_tasks, samples`; row u turns
             version u into version u + 1.
-        metadata: cluster, policy, seed, versions and the like, as JSON values.
+        metadata: cluster, policy, seed, versions and the like, as JSON values. Where the policy has timers,
+            `wakes` lists those that fired: when, after how many pushes, and which: timers are numbered in the
+            order in which they were set, from 0, the one at the start.
     """
 
     tasks: pd.DataFrame
@@ -144,7 +146,10 @@ class Trace:
             cut = cut.assign(push_queued=0.0, pull_queued=np.minimum(cut["pull_queued"], transfer))
         tasks = pd.concat([tasks[done], cut], ignore_index=True)
         tasks.loc[tasks["update"] >= update, ["update", "weight"]] = -1, 0.0
-        return Trace(tasks, self.updates.iloc[:update].copy(), {**self.metadata, "end_time": end})
+        metadata = {**self.metadata, "end_time": end}
+        if "wakes" in metadata:
+            metadata["wakes"] = [wake for wake in metadata["wakes"] if wake[0] <= end]
+        return Trace(tasks, self.updates.iloc[:update].copy(), metadata)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes one Parquet file: the tasks with their updates' times as a further column, metadata as JSON.

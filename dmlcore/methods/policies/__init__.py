@@ -12,6 +12,7 @@ from dmlcore.methods.policies.adasync import adasync
 from dmlcore.methods.policies.asp import asp
 from dmlcore.methods.policies.bsp import bsp
 from dmlcore.methods.policies.dbw import dbw
+from dmlcore.methods.policies.deadline import deadline
 from dmlcore.methods.policies.dssp import dssp
 from dmlcore.methods.policies.essp import essp
 from dmlcore.methods.policies.k_async import k_async
@@ -39,6 +40,7 @@ ALL_POLICIES: dict[str, Callable[[], Policy]] = {
     "k_async": lambda: k_async(2),
     "k_batch_async": lambda: k_batch_async(3),
     "n_softsync": lambda: n_softsync(2, damping="reciprocal"),
+    "deadline": lambda: deadline(0.04),
     "k_sync_schedule": lambda: k_sync_schedule([(0, 2), (0.05, 3)]),
     "pflug": lambda: pflug(3, burn_in=5, threshold=2),
     "adasync": lambda: adasync(1, batch_async=True),
@@ -49,6 +51,7 @@ ALL_POLICIES: dict[str, Callable[[], Policy]] = {
     "sync_switch": lambda: sync_switch(10),
 }
 
-__all__ = ["ALL_POLICIES", "a2s", "adaptive_sync", "asp", "bsp", "dssp", "essp", "ssp", "sync_switch"]
+__all__ = ["ALL_POLICIES", "a2s", "adaptive_sync", "asp", "bsp", "deadline", "dssp", "essp", "ssp"]
+__all__ += ["sync_switch"]
 __all__ += ["k_async", "k_batch_async", "k_batch_sync", "k_sync", "k_sync_schedule", "n_softsync"]
 __all__ += ["adaptive_load", "adasync", "dbw", "pflug"]  # they watch their training

@@ -81,11 +81,11 @@ class Gate:
         else:
             start, weight = self.go[worker], self.share
         if not self.held and self.slowest < self.next_release:
-            return new(Decision, ([(worker, clock, weight)], (), (), start))
+            return new(Decision, ([(worker, clock, weight)], (), (), start, None))
         apply = self._take_held(push)
         if keeps_copy:
             apply = [(w, c, weight if w == worker else share) for w, c, share in apply]
-        return new(Decision, (apply, (), (), sorted([*start, *self._release()])))
+        return new(Decision, (apply, (), (), sorted([*start, *self._release()]), None))
 
     def tell(self, worker: int) -> tuple[int, float]:
         """Returns what a worker that pulls is told of its copy, and notes it."""

@@ -2,7 +2,8 @@
 
 They differ in two answers: may the K come from any worker ("batch") or only one from each, and is the work in
 flight cancelled when the K-th arrives ("sync") or does it go on, to arrive stale ("async"). Means are over
-samples: a task of b samples has the weight b / sum b in its update, 1 / K where all have as many.
+samples: a task of b samples has the weight b / sum b in its update, 1 / K where all have as many. A round may
+have a deadline, from which on it waits for fewer.
 """
 
 from collections.abc import Callable
@@ -21,6 +22,8 @@ class Rounds:
     num_workers: int  # of the cluster
     k: int  # gradients to wait for, from the next round on
     batch_size: int | None = None  # samples of the tasks that begin from then on; None asks the load rule
+    seconds: float | None = None  # deadline of every round, from its begin on; None: there is none
+    fewest: int = 1  # gradients to wait for once the deadline has passed
     arrived: list[Push] = field(default_factory=list)  # pushes since the last update
     version: int = 0  # updates made
 
@@ -41,6 +44,7 @@ def wait_for_k(
     any_worker: bool,  # the gradients may come from any worker, and not only one from each
     cancels: bool,  # work in flight is cancelled when the last of them arrives
     damping: str = "none",
+    deadlines: bool = False,  # the rounds have some
     begin: Callable[[Any, float], None] | None = None,  # sets `k` and `batch_size` of the round that begins
     **fields: Any,
 ) -> Policy:
@@ -71,7 +75,20 @@ def wait_for_k(
             state.resize()
         cancel = sorted(state.present - idle) if cancels else []
         free = state.present if cancels else state.present & idle
-        return state, Decision(apply, (), cancel, [state.starts[worker] for worker in sorted(free)])
+        start = [state.starts[worker] for worker in sorted(free)]
+        return state, Decision(apply, (), cancel, start, timer(state))
+
+    def timer(state: Rounds) -> tuple[float, int] | None:
+        """Returns the timer of the round that begins; its token is the number of the round."""
+        return None if state.seconds is None else (state.seconds, state.version)
+
+    def on_wake(state: Rounds, version: int | None, time: float) -> tuple[Rounds, Decision]:
+        if version is None:
+            return state, Decision(wake=timer(state))
+        if version != state.version:
+            return state, Decision()  # all had arrived before this round's deadline
+        state.needed = min(state.needed, state.fewest)
+        return update(state, set(), time) if complete(state) else (state, Decision())
 
     def on_push(state: Rounds, push: Push) -> tuple[Rounds, Decision]:
         state.arrived.append(push)
@@ -91,6 +108,8 @@ def wait_for_k(
         return state, Decision(start=() if waits else (state.starts[worker],))
 
     lock_step = 0 if cancels and not any_worker else None
+    if deadlines:
+        fields["on_wake"] = on_wake
     return Policy("", init, on_push, lock_step, on_leave, on_join, **fields)
 
 

@@ -47,7 +47,7 @@ def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "no
     def on_push(gate: Gate, push: Push) -> tuple[Gate, Decision]:
         worker = push.worker
         gate.finished[worker] += 1
-        return gate, new(Decision, ([(worker, push.clock, gate.share)], (), (), gate.go[worker]))
+        return gate, new(Decision, ([(worker, push.clock, gate.share)], (), (), gate.go[worker], None))
 
     if scaling == damping == "none":
         return gated(on_push, math.inf, weight)

@@ -26,7 +26,7 @@ _FAMILIES: Mapping[str, Sequence[str]] = {
     _PURPLE: ["DSSP", "K-batch-sync", "Rennala", "DBW", "H-PS"],
     _GREEN: ["ASP", "ASGD", "Pflug"],
     _SKY: ["K-sync", "Sync-Switch"],
-    _BROWN: ["n-softsync", "backup", "A2S"],
+    _BROWN: ["n-softsync", "backup", "deadline", "A2S"],
     _GREY: ["fixed", "one worker"],
     "#000000": ["adaptive sync"],
 }
