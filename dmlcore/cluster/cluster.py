@@ -15,7 +15,7 @@ from dmlcore.cluster.faults import Fault, Faults, Hang, check_faults, plain
 from dmlcore.cluster.jitter import Quantile, SizedJitter, check_jitter, show_jitter
 from dmlcore.cluster.parameter_server import ParameterServer
 from dmlcore.cluster.regime import Regime, regime
-from dmlcore.cluster.slowdowns import SpeedChange, Stragglers, check_workers
+from dmlcore.cluster.slowdowns import SpeedChange, Stragglers, TimedChange, check_workers, speed_change
 from dmlcore.theory import Response
 
 NONE = Faults()
@@ -40,7 +40,7 @@ class Cluster:
         latency_jitter: likewise for the latency.
         stragglers, faults: slow episodes, and what breaks when.
         pull_latency_seconds: mean delay of each worker's link on the way to it; None: as `latency_seconds`.
-        changes: of workers' speeds, at known tasks.
+        changes: of workers' speeds, at known tasks or times.
         server: how long the server's processor and link take, which all workers share; None: no time.
     """
 
@@ -53,7 +53,7 @@ class Cluster:
     stragglers: tuple[Stragglers, ...] = ()
     faults: Faults = NONE
     pull_latency_seconds: tuple[float, ...] | None = None
-    changes: tuple[SpeedChange, ...] = ()
+    changes: tuple[SpeedChange | TimedChange, ...] = ()
     server: ParameterServer | None = None
 
     @classmethod
@@ -179,28 +179,39 @@ class Cluster:
         return dataclasses.replace(self, stragglers=(*self.stragglers, episodes))
 
     def with_speed_change(
-        self, slowdown: float, *, clock: int, until: int | None = None, workers: Sequence[int] | None = None
+        self,
+        slowdown: float,
+        *,
+        clock: int | None = None,
+        at: float | None = None,
+        until: float | None = None,
+        workers: Sequence[int] | None = None,
     ) -> Cluster:
-        """Returns this cluster with a change of speed added: at a known task, not by chance.
+        """Returns this cluster with a known change of speed added: at a task, or at a time.
 
-        A worker's tasks `clock` to `until - 1` take `slowdown` times as long. Changes that overlap multiply.
+        By task, a worker's tasks `clock` to `until - 1` take `slowdown` times as long. By time, all that a
+        worker computes from `at` to `until` takes `slowdown` times as long: a task under way is slowed from
+        that moment on, so one of w seconds that begins at b ends at the e with
+        integral from b to e of dt / slowdown(t) = w. Transfers and the server are not slowed. Changes that
+        overlap multiply.
 
         Args:
-            slowdown: factor on the time of a task, > 0; below 1 workers become faster.
+            slowdown: factor on the time of computing, > 0; below 1 workers become faster.
             clock: number of a worker's first task that it holds for, 0-based.
-            until: number of the first that it holds for no more; None: it lasts.
+            at: when it begins, seconds from the start of the run. Give exactly one of `clock` and `at`.
+            until: number of the first task that it holds for no more, or with `at` when it ends, seconds;
+                None: it lasts.
             workers: whose speed changes; None: all workers'.
 
         Raises:
-            ValueError: an argument is out of range.
+            ValueError: an argument is out of range, or not exactly one of `clock` and `at` is given.
 
         >>> Cluster.uniform(8).with_speed_change(2, clock=30, workers=[0])
         Cluster(8 workers, 1000 samples/s, 2x as long from task 30 of 1 worker)
+        >>> Cluster.uniform(8).with_speed_change(2, at=60, until=90.5)
+        Cluster(8 workers, 1000 samples/s, 2x as long from 60 s to 90.5 s)
         """
-        slowdown = checks.real("slowdown", slowdown, above=0, high=1e300)
-        clock = checks.integer("clock", clock, low=0)
-        last = math.inf if until is None else checks.integer("until", until, low=clock + 1)
-        change = SpeedChange(slowdown, clock, last, check_workers(workers, self.num_workers))
+        change = speed_change(slowdown, clock, at, until, workers, self.num_workers)
         return dataclasses.replace(self, changes=(*self.changes, change))
 
     def with_server(

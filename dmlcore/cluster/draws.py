@@ -41,7 +41,8 @@ class Draws:
     Blocks of workers and clocks are drawn at once when first asked for. Not to be shared by threads.
 
     Attributes:
-        compute_seconds: worker, clock, samples -> how long the worker computes that task, seconds.
+        compute_seconds: worker, clock, samples -> how long the worker computes that task, seconds; without
+            changes of speed by time.
 
     >>> draws = Draws(Cluster.uniform(2, samples_per_second=100, overhead=1.0), seed=0)
     >>> draws.compute_seconds(0, 0, 50)
@@ -54,6 +55,8 @@ class Draws:
         self._jitter = None if self._sized else quantile_function(cluster.jitter)
         self._latency_jitter = quantile_function(cluster.latency_jitter)
         self._server_jitter = quantile_function(None if cluster.server is None else cluster.server.jitter)
+        # Those by time are no matter of the task alone: see `Pace`.
+        self._changes = [each for each in cluster.changes if isinstance(each, SpeedChange)]
         self._overhead = cluster.overhead_seconds
         self._per_sample = [1.0 / speed for speed in cluster.samples_per_second]
         self._slow: dict[tuple[int, int], np.ndarray] = {}
@@ -85,7 +88,7 @@ class Draws:
             return fixed[offset] + samples * slope[offset] * self.multiplier(COMPUTE, worker, clock, samples)
 
         cluster = self.cluster
-        varies = cluster.jitter is not None or cluster.stragglers or cluster.changes
+        varies = cluster.jitter is not None or cluster.stragglers or self._changes
         return drawn_by_size if self._sized else drawn if varies else constant
 
     def transfer_seconds(self, stream: int, worker: int, clock: int, nbytes: int) -> float:
@@ -144,7 +147,7 @@ class Draws:
             members = self._members(row)
             overhead = np.array(self._overhead[members])[:, None]
             per_sample = np.array(self._per_sample[members])[:, None]
-            if cluster.stragglers or cluster.changes:
+            if cluster.stragglers or self._changes:
                 slowdown = self._slowdown(row, block)
                 overhead, per_sample = overhead * slowdown, per_sample * slowdown
             per_sample = per_sample * multiplier
@@ -168,7 +171,7 @@ class Draws:
         for index, episodes in enumerate(self.cluster.stragglers):
             slow = self._episodes(index, episodes, row, block)[: len(workers)]
             slowdown *= np.where(slow & concerns(episodes), episodes.slowdown, 1.0)
-        for change in self.cluster.changes:
+        for change in self._changes:
             slow = (change.clock <= clocks) & (clocks < change.until)
             slowdown *= np.where(slow & concerns(change), change.slowdown, 1.0)
         return slowdown
