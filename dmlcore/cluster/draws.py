@@ -7,6 +7,7 @@ import numpy as np
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
+from dmlcore.cluster.durations import Durations
 from dmlcore.cluster.jitter import SizedJitter, quantile_function
 from dmlcore.cluster.slowdowns import SpeedChange, Stragglers
 
@@ -20,6 +21,7 @@ BLOCKS_AT_ONCE = ((0, 1), (1, 4), (9, 16))
 # One stream of uniforms for each thing that is drawn; slow episodes take EPISODES, EPISODES + 1, ...
 COMPUTE, PULL, PUSH, EPISODES = range(4)
 SERVED_PULL, SERVED_PUSH = 2**32, 2**32 + 1  # at the server, beyond any number of kinds of episodes
+RESAMPLED = 2**32 + 2  # which row of measured durations comes after the last
 
 
 def uniforms(seed: int, stream: int, row: int, column: int) -> np.ndarray:
@@ -59,6 +61,8 @@ class Draws:
         self._changes = [each for each in cluster.changes if isinstance(each, SpeedChange)]
         self._overhead = cluster.overhead_seconds
         self._per_sample = [1.0 / speed for speed in cluster.samples_per_second]
+        if cluster.durations is not None:
+            self._per_sample = [1.0] * cluster.num_workers  # what is drawn multiplies what was measured
         self._slow: dict[tuple[int, int], np.ndarray] = {}
         # Of each worker's block: its first clock, and for each task fixed seconds and seconds per sample.
         self._current: list[tuple[int, list[float], list[float]]] = [(-1, [], [])] * cluster.num_workers
@@ -89,7 +93,35 @@ class Draws:
 
         cluster = self.cluster
         varies = cluster.jitter is not None or cluster.stragglers or self._changes
+        if cluster.durations is not None:
+            return self._measured(cluster.durations, drawn if varies else None)
         return drawn_by_size if self._sized else drawn if varies else constant
+
+    def _measured(
+        self, durations: Durations, slowdown: Callable[[int, int, int], float] | None
+    ) -> Callable[[int, int, int], float]:
+        """Returns what tells how long tasks take whose durations were measured."""
+        rows = [
+            list(zip(seconds, samples, strict=True))
+            for seconds, samples in zip(durations.seconds, durations.samples, strict=True)
+        ]
+        beyond = durations.beyond
+
+        def measured(worker: int, clock: int, samples: int) -> float:
+            own = rows[worker]
+            row = clock
+            if clock >= len(own):
+                if beyond == "error":
+                    raise durations.past(worker, clock)
+                if beyond == "cycle":
+                    row = clock % len(own)
+                else:
+                    row = int(len(own) * self.multiplier(RESAMPLED, worker, clock))
+            seconds, size = own[row]
+            took = seconds * (samples / size)  # a factor of 1 where they are equal: exactly what was measured
+            return took if slowdown is None else took * slowdown(worker, clock, 1)
+
+        return measured
 
     def transfer_seconds(self, stream: int, worker: int, clock: int, nbytes: int) -> float:
         """Returns how long the pull before (stream PULL) or the push after (PUSH) task `clock` takes."""
@@ -101,7 +133,8 @@ class Draws:
         return latency + nbytes / cluster.bandwidth_bytes_per_second[worker]
 
     def multiplier(self, stream: int, worker: int, clock: int, samples: int = 0) -> float:
-        """Returns what multiplies a latency, the server's times, or those of a task of so many samples."""
+        """Returns what multiplies a latency, the server's times, or those of a task of so many samples; of
+        RESAMPLED the uniform itself."""
         row, lane = divmod(worker, WORKERS_PER_BLOCK)
         block, offset = divmod(clock, CLOCKS_PER_BLOCK)
         key = (stream, row, block, samples)
@@ -111,6 +144,8 @@ class Draws:
                 name, law = f"jitter of {samples} samples", self.cluster.jitter.quantile(samples)
             elif stream in (SERVED_PULL, SERVED_PUSH):
                 name, law = "the server's jitter", self._server_jitter
+            elif stream == RESAMPLED:
+                name, law = "rows", np.asarray
             self._blocks[key] = self._multipliers(name, law, stream, [(row, block)])[0].tolist()
         return self._blocks[key][lane][offset]
 
