@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def read(name: str, source: pd.DataFrame | str | os.PathLike[str]) -> pd.DataFra
     return frame
 
 
-def require(name: str, frame: pd.DataFrame, wanted: Mapping[str, str], more: tuple[str, ...] = ()) -> None:
+def require(name: str, frame: pd.DataFrame, wanted: Mapping[str, str], more: Sequence[str] = ()) -> None:
     """Raises one ValueError that lists everything that is missing.
 
     Args:
@@ -102,9 +103,7 @@ def _floats(values: pd.Series) -> np.ndarray:
     """Returns numbers as floats; NaN for what is none, such as text."""
     if values.dtype.kind in "iuf":
         return values.to_numpy(float, na_value=np.nan)
-    plain = [
-        v if isinstance(v, int | float | np.number) and not isinstance(v, bool) else np.nan for v in values
-    ]
+    plain = [v if isinstance(v, Real) and not isinstance(v, bool) else np.nan for v in values]
     return np.array(plain, float)
 
 

@@ -63,8 +63,8 @@ class VirtualClock:
         self.checkpoint = (0, 0)  # updates, and length of the journal then
         self.life = 0  # how often the server was restarted
         self.now = 0.0  # when something happened last
-        plain = self.faults is None and not self.pipelined and not self.links.pushes_take
-        plain = plain and self.links.pace is None
+        self.pace = self.links.pace  # None: no changes of speed by time
+        plain = self.faults is None and self.pace is None and not (self.pipelined or self.links.pushes_take)
         self.at_hand = self.heap, self.sending, self.links, self.links.compute_seconds, self.service, plain
 
     def run(self) -> Trace:
@@ -159,7 +159,7 @@ class VirtualClock:
         """Returns the event of the push that a worker sends next, with changes of its speed by time, faults,
         pipelines and links."""
         worker, clock, size, _, _, since, _, _ = order
-        if self.links.pace is not None:
+        if self.pace is not None:
             end = self.links.finish(worker, clock, size, begun)
         departs = end
         if self.faults is not None and self.frozen[worker]:
@@ -268,7 +268,7 @@ class VirtualClock:
 
     def freeze(self, incident: Incident, now: float) -> None:
         """A worker does nothing for a while; what it has sent is on its way."""
-        worker, seconds, pace = incident.worker, incident.seconds, self.links.pace
+        worker, seconds, pace = incident.worker, incident.seconds, self.pace
         self.note(incident, now)
         idle = max([now, *(end for _, end in self.frozen[worker])])  # it goes on at this time + seconds
         self.frozen[worker].append((now, now + seconds))
@@ -307,7 +307,7 @@ class VirtualClock:
 
     def thaw(self, worker: int, since: float, begun: float, computed: float) -> tuple[float, float]:
         """Returns when a task let begin at `since` begins and ends, its worker's freezes included."""
-        pace = self.links.pace
+        pace = self.pace
         for start, end in self.frozen[worker]:
             stopped = max(start, since)
             delay = end - stopped
