@@ -24,6 +24,9 @@ import dmlcore as dml
 TASKS = {10: 100_000, 1_000: 200_000, 100_000: 400_000}
 POLICIES = {"asp()": dml.asp(), "ssp(3)": dml.ssp(3), "essp(3)": dml.essp(3), "bsp()": dml.bsp()}
 REPEATS = 5
+WORKERS_BEFORE_A_SERVER = 1_000
+# A server that is busy nine tenths of the time, by how its link is shared; None: it takes no time.
+SERVERS = {None: 0.0, "fifo": 0.9, "fair": 0.5}  # and the least of the speed without it
 
 
 def bare_heap(workers: int, tasks: int) -> float:
@@ -38,12 +41,43 @@ def bare_heap(workers: int, tasks: int) -> float:
     return tasks / (time.perf_counter() - begun)
 
 
-def timeline(policy: dml.Policy, workers: int, tasks: int) -> float:
+def timeline(policy: dml.Policy, workers: int, tasks: int, sharing: str | None = None) -> float:
     """Tasks per second that arrive in a simulated run, the trace's frames included."""
-    cluster = dml.Cluster.uniform(workers, jitter=stats.expon())
+    cluster, nbytes = dml.Cluster.uniform(workers, jitter=stats.expon()), 40_000
+    if sharing is not None:
+        transfer = 0.9 * 0.032 / workers  # 32 ms are the mean of a task
+        cluster = cluster.with_server(
+            bandwidth=nbytes / transfer, seconds_per_push=transfer / 2, sharing=sharing
+        )
     begun = time.perf_counter()
-    trace = dml.simulate(policy, cluster, samples=32 * tasks)
+    trace = dml.simulate(policy, cluster, samples=32 * tasks, parameter_bytes=nbytes)
     return int(trace.tasks["push_end"].notna().sum()) / (time.perf_counter() - begun)
+
+
+def servers() -> None:
+    """What a server that takes time costs, whose link is first come, first served, or shared equally."""
+    workers, measured = WORKERS_BEFORE_A_SERVER, {}
+    for number in range(REPEATS):
+        turns = [(name, sharing) for name in POLICIES for sharing in SERVERS]
+        for name, sharing in turns[:: -1 if number % 2 else 1]:
+            rate = timeline(POLICIES[name], workers, TASKS[workers] // 2, sharing)
+            measured.setdefault((name, sharing), []).append(rate)
+    title = f"Thousand tasks per second with a server, {workers:,} workers, and its ratio to none"
+    table = Table(title=title, title_justify="left")
+    for column in ("policy", *(str(sharing or "no time") for sharing in SERVERS)):
+        table.add_column(column, justify="right")
+    for name in POLICIES:
+        free = np.array(measured[name, None])
+        cells = []
+        for sharing in SERVERS:
+            values = np.array(measured[name, sharing])
+            cells.append(f"{np.median(values) / 1000:,.0f}\n{np.median(values / free):.2f}")
+        table.add_row(name, *cells, end_section=True)
+    console.print(table)
+    for name in POLICIES:
+        for sharing, least in [*SERVERS.items()][1:]:
+            ratio = np.array(measured[name, sharing]) / np.array(measured[name, None])
+            verdict(f"{name}, {sharing} server, tasks per second / without", ratio, least)
 
 
 def main() -> None:
@@ -73,6 +107,7 @@ def main() -> None:
             verdict(f"{name}, {workers:,} workers, tasks per second", measured[name, workers], 120_000)
         ratio = measured[name, 100_000] / measured[name, 1_000]
         verdict(f"{name}, speed at 100,000 workers / at 1,000", ratio, 0.25)
+    servers()
 
 
 if __name__ == "__main__":

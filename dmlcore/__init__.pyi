@@ -29,6 +29,7 @@ from dmlcore.problems.problem import Problem as Problem
 from dmlcore.reproduce import claims as claims
 from dmlcore.trace import Trace as Trace, metrics as metrics, perfetto as perfetto
 from dmlcore.trace.calibration import calibrate as calibrate
+from dmlcore.trace.calibration import service_times as service_times
 from dmlcore.trace.following import follow as follow
 from dmlcore.types import Method as Method, Policy as Policy
 from dmlcore.view import explorer as explorer, plot as plot

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from functools import cache
 
 import numpy as np
@@ -164,13 +165,18 @@ def test_empirical_multipliers_have_mean_1(values):
 def test_any_trace_gives_a_cluster_or_names_the_worker(policy, seed, updates, load):
     trace = simulate(ALL_POLICIES[policy](), MIXED, updates=updates, seed=seed, load=load)
     finished = trace.tasks.loc[trace.tasks["push_end"].notna(), "worker"].nunique()
-    if finished < MIXED.num_workers:
-        with pytest.raises(ValueError, match=r"trace, worker \d: got 'no finished task"):
-            dml.calibrate(trace)
-    else:
+    error = None
+    try:
         found = dml.calibrate(trace)
-        json.dumps(found.describe(), allow_nan=False)
-        dml.simulate(bsp(), found, updates=5)
+    except ValueError as raised:
+        error = str(raised)
+    if error is not None:
+        assert re.match(r"trace, worker \d: got 'no finished task", error)
+        assert finished < MIXED.num_workers
+        return
+    # Also where a task was computed whose push was still under way at the end.
+    json.dumps(found.describe(), allow_nan=False)
+    dml.simulate(bsp(), found, updates=5)
 
 
 def test_wrong_arguments():
@@ -200,3 +206,83 @@ def test_one_worker_is_fitted_as_by_scipy(law, scipy_law):
     fitted = scipy_law(*scipy_law.fit(censored, floc=0))
     assert mean[0] == pytest.approx(fitted.mean(), rel=1e-3)
     assert mean[0] * make(shape).std() == pytest.approx(fitted.std(), rel=1e-3)
+
+
+SECONDS = (0.0003, 0.0005, 0.0002)  # a push, an update, a pull
+SERVER = {"seconds_per_push": 0.0003, "seconds_per_update": 0.0005, "seconds_per_pull": 0.0002}
+
+
+class TestServer:
+    """What the server takes comes back from pushes that waited, or it is said that this cannot be told."""
+
+    BASE = Cluster.uniform(4, samples_per_second=3200, jitter=GAMMA)
+
+    @staticmethod
+    def traces(cluster, policies=("asp", "bsp", "ssp")):
+        return [simulate(POLICIES[name], cluster, samples=32 * 2000, seed=3) for name in policies]
+
+    @pytest.mark.parametrize("workers", [4, 8, 16])
+    @pytest.mark.parametrize("latency", [0.0, 0.002])
+    def test_comes_back(self, workers, latency):
+        """Within four standard errors, which are no larger than a tenth of the whole."""
+        cluster = dataclasses.replace(self.BASE, latency_seconds=(latency,) * 4).resized(workers)
+        found = dml.service_times(*self.traces(cluster.with_server(**SERVER, jitter=GAMMA)))
+        assert (np.abs(found["seconds"] - SECONDS) < 4 * found["standard_error"]).all()
+        assert (found["standard_error"] < sum(SECONDS) / 10).all()
+
+    @pytest.mark.parametrize("workers", [4, 16])
+    def test_the_times_of_fixed_service_are_exact(self, workers):
+        found = dml.service_times(*self.traces(self.BASE.resized(workers).with_server(**SERVER)))
+        np.testing.assert_allclose(found["seconds"], SECONDS, rtol=1e-6)
+
+    def test_asp_alone_shows_the_sum(self):
+        found = dml.service_times(*self.traces(self.BASE.with_server(**SERVER), ["asp"]))
+        # The first pulls, which are answered one after the other, tell what a pull takes.
+        assert found["seconds"].tolist() == pytest.approx([0.0, 0.0003 + 0.0005, 0.0002], rel=0.01)
+        assert found["standard_error"].isna().tolist() == [True, False, False]
+
+    @pytest.mark.parametrize("workers", [4, 16])
+    @pytest.mark.parametrize("latency", [0.002, 0.01])
+    @pytest.mark.parametrize("law", [GAMMA, stats.expon()], ids=["gamma", "expon"])
+    def test_links_that_vary_are_no_server(self, workers, latency, law):
+        cluster = dataclasses.replace(self.BASE, latency_seconds=(latency,) * 4, latency_jitter=law)
+        traces = self.traces(cluster.resized(workers))
+        assert dml.service_times(*traces)["seconds"].isna().all()
+        assert dml.calibrate(*traces).server is None
+
+    def test_an_idle_server_is_said_to_be_one(self):
+        cluster = self.BASE.resized(2).with_server(seconds_per_push=1e-7)
+        with pytest.warns(UserWarning, match=r"calibrate: \d+ of \d+ pushes seem to have waited: too few"):
+            found = dml.calibrate(*self.traces(cluster, ["asp"]))
+        assert found.server is None
+
+    @pytest.mark.parametrize("workers", [4, 16, 48])
+    @pytest.mark.parametrize("policy", POLICIES)
+    def test_more_workers_are_predicted(self, policy, workers):
+        """From 4 workers under two policies, on which the server is idle for five sixths of the time."""
+        true = self.BASE.with_server(**SERVER, jitter=GAMMA)
+        found = calibrated_with_server()
+        rates = [
+            metrics.updates_per_second(simulate(POLICIES[policy], each.resized(workers), samples=32 * 4000))
+            for each in (found, true)
+        ]
+        assert rates[0] == pytest.approx(rates[1], rel=0.08)
+
+    def test_links_and_speeds_come_back_besides(self):
+        cluster = dataclasses.replace(self.BASE, latency_seconds=(0.002,) * 4).with_server(**SERVER)
+        found = dml.calibrate(*self.traces(cluster))
+        np.testing.assert_allclose(found.latency_seconds, 0.002, rtol=0.03)
+        np.testing.assert_allclose(found.samples_per_second, 3200, rtol=0.05)
+
+    def test_traces_of_other_machines_are_refused(self):
+        one, two = (simulate(asp(), self.BASE.resized(n), updates=50) for n in (2, 3))
+        with pytest.raises(ValueError, match="traces: got 'traces of 2 and 3 workers'"):
+            dml.calibrate(one, two)
+        with pytest.raises(ValueError, match="traces: got"):
+            dml.service_times()
+
+
+@cache
+def calibrated_with_server() -> Cluster:
+    true = TestServer.BASE.with_server(**SERVER, jitter=GAMMA)
+    return dml.calibrate(*TestServer.traces(true, ["asp", "bsp"]))

@@ -157,7 +157,8 @@ def test_replay_trains_on_it(theirs):
 
 def test_calibration_and_measured_durations_work_on_it(theirs):
     own, trace = theirs
-    fitted = dml.calibrate(trace)
+    with pytest.warns(UserWarning, match="calibrate: 0 of 399 pushes seem to have waited"):
+        fitted = dml.calibrate(trace)  # it cannot know that their server takes no time
     assert fitted.num_workers == 4
     assert np.array(fitted.samples_per_second) == pytest.approx(1000, rel=0.25)
     whole = trace.tasks.sort_values(["worker", "clock"])

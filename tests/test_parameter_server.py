@@ -25,12 +25,12 @@ def rate(trace):
     return len(trace.updates) / trace.end_time
 
 
-def mean_value_analysis(customers, service, think):
-    """Throughput of one exponential station and a delay, exactly (Reiser and Lavenberg 1980)."""
+def mean_value_analysis(customers, service, think, stations=1):
+    """Throughput of equal stations in a row and a delay, exactly (Reiser and Lavenberg 1980)."""
     queue = 0.0
     for number in range(1, customers + 1):
         response = service * (1 + queue)
-        throughput = number / (response + think)
+        throughput = number / (stations * response + think)
         queue = throughput * response
     return throughput
 
@@ -42,6 +42,69 @@ def test_exponential_service_is_mean_value_analysis(workers, load):
     cluster = RANDOM.resized(workers).with_server(seconds_per_push=service, jitter=stats.expon())
     trace = dml.simulate(dml.asp(), cluster, updates=60_000, seed=1)
     assert rate(trace) == pytest.approx(mean_value_analysis(workers, service, THINK), rel=0.02)
+
+
+def hyper_exponential(uniform):
+    """Quantiles of two exponential laws with mean 1 and a squared coefficient of variation of 4."""
+    share = (1 - math.sqrt(3 / 5)) / 2
+    times = np.append(0.0, np.geomspace(1e-9, 300, 100_000))
+    longer = sum(p * np.exp(-2 * p * times) for p in (share, 1 - share))  # P(more than so long)
+    return np.interp(uniform, 1 - longer, times)
+
+
+@pytest.mark.parametrize("law", [None, stats.expon(), hyper_exponential], ids=["fixed", "expon", "hyper"])
+@pytest.mark.parametrize("load", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("workers", [2, 8, 32])
+def test_a_link_that_is_shared_equally_is_insensitive(workers, load, law):
+    """To the law of the sizes: throughput depends on their mean alone, and is that of exponential ones."""
+    transfer = THINK * load / workers
+    link = {"bandwidth": 1e4 / transfer, "sharing": "fair", "jitter": law}
+    cluster = RANDOM.resized(workers).with_server(**link)
+    trace = dml.simulate(dml.asp(), cluster, updates=40_000, seed=1, parameter_bytes=10_000)
+    assert rate(trace) == pytest.approx(mean_value_analysis(workers, transfer, THINK, 2), rel=0.02)
+
+
+def test_first_come_first_served_is_sensitive():
+    """So the test before could fail: with very unequal sizes a queue is longer, not so a shared link."""
+    link = {"bandwidth": 1e6, "jitter": hyper_exponential}
+    options = {"updates": 40_000, "seed": 1, "parameter_bytes": 10_000}
+    queue, shared = (
+        rate(dml.simulate(dml.asp(), RANDOM.with_server(**link, sharing=how), **options))
+        for how in ("fifo", "fair")
+    )
+    assert queue < 0.97 * shared
+
+
+@pytest.mark.parametrize("workers", [1, 3, 8, 20])
+@pytest.mark.parametrize("seed", range(5))
+def test_shared_links_by_an_independent_loop(workers, seed):
+    """ASP: from each event to the next, every transfer under way gets its part of the link.
+
+    For few updates, since rounding grows: a push that is sent later lets another arrive sooner.
+    """
+    transfer, updates = 0.03, 60
+    cluster = RANDOM.resized(workers)
+    draws = Draws(cluster, seed)
+    phase, left = ["pull"] * workers, [transfer] * workers  # seconds, alone
+    clocks, taken, now = [0] * workers, [], 0.0
+    while len(taken) < updates:
+        shares = [1 if each == "compute" else phase.count(each) for each in phase]
+        ahead, first = min(
+            (seconds * share, w) for w, (seconds, share) in enumerate(zip(left, shares, strict=True))
+        )
+        now += ahead
+        left = [seconds - ahead / share for seconds, share in zip(left, shares, strict=True)]
+        if phase[first] == "pull":
+            phase[first], left[first] = "compute", draws.compute_seconds(first, clocks[first], 32)
+        elif phase[first] == "compute":
+            phase[first], left[first] = "push", transfer
+        else:
+            taken.append(now)
+            phase[first], left[first] = "pull", transfer
+            clocks[first] += 1
+    shared = cluster.with_server(bandwidth=1e4 / transfer, sharing="fair")
+    trace = dml.simulate(dml.asp(), shared, updates=updates, parameter_bytes=10_000, seed=seed)
+    np.testing.assert_allclose(trace.updates["time"], taken, rtol=1e-7)
 
 
 @pytest.mark.parametrize("what", ["seconds_per_push", "seconds_per_pull", "seconds_per_update"])
@@ -130,11 +193,18 @@ def test_an_independent_loop(workers, seed):
 CONTENDED = RANDOM.with_server(seconds_per_push=0.01, seconds_per_pull=0.004, seconds_per_update=0.002)
 
 
+FAIR = RANDOM.with_server(
+    bandwidth=1e6, sharing="fair", seconds_per_push=0.01, seconds_per_pull=0.004, seconds_per_update=0.002
+)
+SIZE = {"parameter_bytes": 12_000}  # 12 ms on its link
+
+
 @pytest.mark.parametrize("policy", ALL_POLICIES)
 @pytest.mark.parametrize("stop", [{"updates": 60}, {"seconds": 2.0}, {"samples": 32 * 90}], ids=str)
-def test_every_policy(policy, stop):
+@pytest.mark.parametrize("cluster", [CONTENDED, FAIR], ids=["fifo", "fair"])
+def test_every_policy(policy, stop, cluster):
     """Valid, complete, deterministic; a run by seconds ends with a push that is taken in time."""
-    one, two = (simulate(ALL_POLICIES[policy](), CONTENDED, **stop, seed=2) for _ in range(2))
+    one, two = (simulate(ALL_POLICIES[policy](), cluster, **stop, seed=2, **SIZE) for _ in range(2))
     assert one.tasks.equals(two.tasks)
     assert one.updates.equals(two.updates)
     assert one.tasks["push_end"].max() <= one.end_time
@@ -148,43 +218,54 @@ def test_every_policy(policy, stop):
 
 @pytest.mark.parametrize("staleness", [0, 1, 3])
 def test_the_window_of_ssp(staleness):
-    trace = dml.simulate(dml.ssp(staleness), CONTENDED.with_stragglers(4), updates=500, seed=1)
-    assert metrics.read_window_violations(trace, staleness).empty
+    for cluster in (CONTENDED, FAIR):
+        trace = dml.simulate(dml.ssp(staleness), cluster.with_stragglers(4), updates=500, seed=1, **SIZE)
+        assert metrics.read_window_violations(trace, staleness).empty
 
 
 @pytest.mark.parametrize("policy", ALL_POLICIES)
-@pytest.mark.parametrize("seed", range(5))
-def test_faults(policy, seed):
+@pytest.mark.parametrize("cluster", [CONTENDED, FAIR], ids=["fifo", "fair"])
+def test_faults(policy, cluster):
     """Crashes, hangs, lost and doubled pushes, and a server that restarts with a queue before it."""
-    faults = dml.faults.random_faults(8, 2.0, seed=seed)
-    cluster = CONTENDED.with_faults(*faults, patience=0.1, checkpoint_every=10)
-    trace = simulate(ALL_POLICIES[policy](), cluster, updates=60, seed=seed)
-    check_counts(trace, updates=60)
+    for seed in range(5):
+        faults = dml.faults.random_faults(8, 2.0, seed=seed)
+        failing = cluster.with_faults(*faults, patience=0.1, checkpoint_every=10)
+        trace = simulate(ALL_POLICIES[policy](), failing, updates=60, seed=seed, **SIZE)
+        check_counts(trace, updates=60)
 
 
-SLOW = RANDOM.with_server(seconds_per_push=0.02, seconds_per_pull=0.01, seconds_per_update=0.05)
+SLOW = {
+    sharing: RANDOM.with_server(
+        bandwidth=5e5, seconds_per_push=0.02, seconds_per_pull=0.01, seconds_per_update=0.05, sharing=sharing
+    )
+    for sharing in ("fifo", "fair")
+}
 
 
 @pytest.mark.parametrize("policy", ALL_POLICIES)
 @pytest.mark.parametrize("transport", [None, "pipelined()"])
-def test_faults_of_a_server_that_is_slow(policy, transport):
+@pytest.mark.parametrize("sharing", ["fifo", "fair"])
+def test_faults_of_a_server_that_is_slow(policy, transport, sharing):
     """While updates are under way, too; by seconds; queues are a part of their transfers."""
     rule = ALL_POLICIES[policy]()
     if transport and rule.keep_copy is not None:
         pytest.skip("only the worker has its copy")
     for seed in range(6):
         faults = dml.faults.random_faults(8, 3.0, seed=seed)
-        cluster = SLOW.with_faults(*faults, patience=0.1, checkpoint_every=2)
-        trace = simulate(rule, cluster, seconds=4.0, seed=seed, transport=transport)
+        cluster = SLOW[sharing].with_faults(*faults, patience=0.1, checkpoint_every=2)
+        trace = simulate(rule, cluster, seconds=4.0, seed=seed, transport=transport, **SIZE)
         tasks = trace.tasks
         assert (tasks["push_queued"] <= (tasks["push_end"] - tasks["compute_end"]).fillna(0) + 1e-9).all()
         assert (tasks["pull_queued"] <= (tasks["compute_start"] - tasks["pull_start"]).fillna(0) + 1e-9).all()
 
 
 @pytest.mark.parametrize("policy", ALL_POLICIES)
-def test_a_fault_that_never_comes_changes_nothing(policy):
-    never = CONTENDED.with_faults(dml.faults.Crash(worker=0, time=1e6, seconds=1.0))
-    one, two = (simulate(ALL_POLICIES[policy](), each, updates=100, seed=1) for each in (CONTENDED, never))
+@pytest.mark.parametrize("cluster", [CONTENDED, FAIR], ids=["fifo", "fair"])
+def test_a_fault_that_never_comes_changes_nothing(policy, cluster):
+    never = cluster.with_faults(dml.faults.Crash(worker=0, time=1e6, seconds=1.0))
+    one, two = (
+        simulate(ALL_POLICIES[policy](), each, updates=100, seed=1, **SIZE) for each in (cluster, never)
+    )
     assert one.tasks.equals(two.tasks)
 
 
@@ -304,6 +385,8 @@ def test_traces_keep_their_queues(tmp_path):
         ({"seconds_per_update": "1"}, "seconds_per_update: got '1'"),
         ({"bandwidth": 0}, "bandwidth: got 0, allowed is a number > 0"),
         ({"bandwidth": 1e6, "shards": 0}, "shards: got 0, allowed is a whole number >= 1"),
+        ({"bandwidth": 1e6, "sharing": "even"}, "sharing: got 'even', allowed is 'fifo' or 'fair'"),
+        ({"seconds_per_push": 1.0, "sharing": "fair"}, "sharing: got 'fair', allowed is 'fifo' where"),
         ({"bandwidth": 1e6, "jitter": stats.expon(1)}, "jitter: got 'expon.*with mean 2"),
     ],
 )

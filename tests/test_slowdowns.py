@@ -140,18 +140,20 @@ def test_the_work_done_by_a_time_is_the_integral_of_the_speed():
 
 HANGS = [Hang(0, 0.3, 0.05), Hang(1, 0.42, 0.2), Hang(2, 0.45, 0.02), Hang(3, 0.1, 0.15), Hang(0, 0.5, 0.1)]
 CRASH = Crash(1, 0.8, 0.05)
+FAIR = MIXED.with_server(bandwidth=1e6, sharing="fair", seconds_per_push=0.002)
 
 
 @pytest.mark.parametrize("transport", ["plain()", "pipelined()"])
 @pytest.mark.parametrize("faults", [(), (*HANGS, CRASH)], ids=["calm", "hangs"])
-@pytest.mark.parametrize("cluster", [MIXED, CONTENDED], ids=["mixed", "contended"])
+@pytest.mark.parametrize("cluster", [MIXED, CONTENDED, FAIR], ids=["mixed", "contended", "fair"])
 @pytest.mark.parametrize("policy", ["asp", "bsp", "ssp", "essp", "k_sync", "k_batch_async"])
 def test_every_task_computes_its_own_work(policy, cluster, faults, transport):
     """Under any policy, with links, pipelines and freezes the integral over a task is what was drawn."""
     if policy == "ssp" and transport != "plain()":
         pytest.skip("a kept copy and a pipeline exclude each other")
     whole = changed(cluster).with_faults(*faults, patience=0.5)
-    trace = dml.simulate(ALL_POLICIES[policy](), whole, seconds=4, seed=2, transport=transport)
+    options = {"seconds": 4, "seed": 2, "transport": transport, "parameter_bytes": 2000}
+    trace = dml.simulate(ALL_POLICIES[policy](), whole, **options)
     draws = Draws(cluster, 2)
     done = trace.tasks[trace.tasks["push_end"].notna()]
     frozen = [[(h.time, h.time + h.seconds) for h in faults[:5] if h.worker == w] for w in range(4)]

@@ -276,6 +276,7 @@ class Cluster:
         seconds_per_pull: float = 0.0,
         seconds_per_update: float = 0.0,
         shards: int = 1,
+        sharing: str = "fifo",
         jitter: Any = None,
     ) -> Cluster:
         """Returns this cluster with a server that takes time, and whose link all workers share.
@@ -294,6 +295,9 @@ class Cluster:
             seconds_per_update: over an update, after the push that completes it.
             shards: servers that hold equal parts of the parameters, each with such a processor and link: a
                 message is there with its last part, and each part takes its share of these times.
+            sharing: how transfers under way in one direction share the server's link: "fifo", one at a time
+                in the order in which they come, or "fair", all at once, each with an equal part of the
+                bandwidth (processor sharing). The processor is first come, first served either way.
             jitter: multiplier of what a message takes, on link and processor, as for `from_speeds`.
 
         Raises:
@@ -303,7 +307,7 @@ class Cluster:
         Cluster(8 workers, 1000 samples/s, server of 1.25e+09 B/s, 0.001 s a push)
         """
         server = ParameterServer.checked(
-            bandwidth, seconds_per_push, seconds_per_pull, seconds_per_update, shards, jitter
+            bandwidth, seconds_per_push, seconds_per_pull, seconds_per_update, shards, sharing, jitter
         )
         if not server.takes_time:
             checks.fail("with_server", "a server that takes no time", "a finite bandwidth, or seconds > 0")

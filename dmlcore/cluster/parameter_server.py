@@ -9,6 +9,8 @@ from typing import Any
 from dmlcore import checks
 from dmlcore.cluster.jitter import check_jitter, show_jitter
 
+SHARING = "fifo", "fair"  # how transfers share its link
+
 
 @dataclass(frozen=True)
 class ParameterServer:
@@ -19,6 +21,7 @@ class ParameterServer:
     seconds_per_pull: float = 0.0
     seconds_per_update: float = 0.0
     shards: int = 1
+    sharing: str = "fifo"
     jitter: Any = None
 
     @classmethod
@@ -29,16 +32,22 @@ class ParameterServer:
         seconds_per_pull: float,
         seconds_per_update: float,
         shards: int,
+        sharing: str,
         jitter: Any,
     ) -> ParameterServer:
         """Returns the server that these arguments describe; ValueError names the one that is wrong."""
         check_jitter("jitter", jitter)
+        if sharing not in SHARING:
+            checks.fail("sharing", sharing, " or ".join(map(repr, SHARING)))
+        if sharing == "fair" and bandwidth == math.inf:
+            checks.fail("sharing", sharing, "'fifo' where the link has infinite bandwidth; give bandwidth=")
         return cls(
             checks.real("bandwidth", bandwidth, above=0),
             checks.not_negative("seconds_per_push", seconds_per_push),
             checks.not_negative("seconds_per_pull", seconds_per_pull),
             checks.not_negative("seconds_per_update", seconds_per_update),
             checks.integer("shards", shards, low=1),
+            sharing,
             jitter,
         )
 
@@ -74,6 +83,7 @@ class ParameterServer:
             "seconds_per_pull": self.seconds_per_pull,
             "seconds_per_update": self.seconds_per_update,
             "shards": self.shards,
+            "sharing": self.sharing,
             "jitter": show_jitter(self.jitter),
         }
 
@@ -83,5 +93,6 @@ class ParameterServer:
             seconds = getattr(self, f"seconds_per_{what}")
             parts += [f"{seconds:g} s {'an' if what == 'update' else 'a'} {what}"] * (seconds > 0)
         parts += [f"{self.shards} shards"] * (self.shards > 1)
+        parts += ["shared equally"] * (self.sharing == "fair")
         parts += [f"jitter={show_jitter(self.jitter)}"] * (self.jitter is not None)
         return f"server of {', '.join(parts)}"

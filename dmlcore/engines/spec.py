@@ -14,6 +14,7 @@ from dmlcore.cluster.draws import Draws
 from dmlcore.cluster.faults import Faults
 from dmlcore.engines.links import Links
 from dmlcore.engines.service import Service
+from dmlcore.engines.sharing import FairService
 from dmlcore.methods.loads import resolve as resolve_load
 from dmlcore.methods.transport import resolve as resolve_transport
 from dmlcore.provenance import versions
@@ -184,7 +185,8 @@ class RunSpec:
         server, seconds = self.cluster.server, self.service_seconds
         if server is None or seconds is None:
             return None
-        return Service(seconds, None if server.jitter is None else Draws(self.cluster, self.seed))
+        kind = FairService if server.sharing == "fair" else Service
+        return kind(seconds, None if server.jitter is None else Draws(self.cluster, self.seed))
 
     def transferred_bytes(self) -> tuple[int, int]:
         """Returns what a pull and a push transfer, bytes."""

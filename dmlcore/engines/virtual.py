@@ -17,6 +17,7 @@ from typing import Any
 
 from dmlcore.cluster.faults import Incident, incidents
 from dmlcore.engines.server import NOTHING, Answer, Order, Server
+from dmlcore.engines.sharing import FairService, handle_copy_joins, handle_push_joins, join
 from dmlcore.engines.spec import RunSpec
 from dmlcore.trace import Trace
 from dmlcore.types import Watch
@@ -52,7 +53,9 @@ class VirtualClock:
         self.limit = inf  # an event before it is handled without another look
         self.event: Any = None  # that is being handled
         self.sending: list[PushEvent | None] = [None] * workers  # the next push of each worker
-        self.queued: dict[int, float] = {}  # attempt -> how long its pull waits in queues, until its push
+        # Attempt -> how long its pull waits in queues, and its push on a shared link; until that is taken.
+        self.queued: dict[int, float] = {}
+        self.crossed: dict[int, float] = {}
         # A push that the server reads while something else happens: when it is taken, and how long it waited.
         self.read: tuple[PushEvent, float, float] | None = None
         self.computing: list[Computing | None] = [None] * workers
@@ -64,7 +67,9 @@ class VirtualClock:
         self.life = 0  # how often the server was restarted
         self.now = 0.0  # when something happened last
         self.pace = self.links.pace  # None: no changes of speed by time
-        plain = self.faults is None and self.pace is None and not (self.pipelined or self.links.pushes_take)
+        # Links of the server that are shared equally, of which each transfer is an event.
+        self.fair = self.service if isinstance(self.service, FairService) else None
+        plain = not (self.faults or self.pace or self.pipelined or self.links.pushes_take or self.fair)
         self.at_hand = self.heap, self.sending, self.links, self.links.compute_seconds, self.service, plain
 
     def run(self) -> Trace:
@@ -126,6 +131,9 @@ class VirtualClock:
             else:
                 if service is not None and service.pulls_take:
                     begun, self.queued[serial] = service.answer(worker, clock, begun)
+                    if self.fair is not None:
+                        self.at(begun, handle_copy_joins, order)
+                        continue
                 if links.pulls_take:
                     begun += links.pull_seconds(worker, clock)
             end = begun + compute_seconds(worker, clock, size)
@@ -151,9 +159,12 @@ class VirtualClock:
             self.service.update(now)
         for worker in cancel:
             event = self.sending[worker]
-            if event is not None and event[6] < now:
-                stray = (event[0], next(self.serial), VirtualClock.handle_stray, event[3])
-                heappush(self.heap, stray)
+            if event is None or event[6] >= now:
+                continue
+            if event[2] is VirtualClock.handle_push:
+                heappush(self.heap, (event[0], next(self.serial), VirtualClock.handle_read, event[3]))
+            elif event[0] > now:  # not on the server's link yet
+                self.at(event[0], VirtualClock.handle_stray, event[3])
 
     def sent(self, order: Order, serial: int, begun: float, end: float, now: float) -> PushEvent | None:
         """Returns the event of the push that a worker sends next, with changes of its speed by time, faults,
@@ -182,11 +193,41 @@ class VirtualClock:
         arrival = max(arrival, now if self.event is None else self.event[0])
         if self.faults is not None:
             arrival += self.faults.deliveries(worker, order.clock)[0]
-        event = (arrival, serial, VirtualClock.handle_push, order, begun, end, departs)
-        if arrival == inf:
-            self.sending[worker] = event
-            return None
-        return event
+        handler = handle_push_joins if self.fair is not None else VirtualClock.handle_push
+        event = (arrival, serial, handler, order, begun, end, departs)
+        if arrival < inf and self.fair is None:
+            return event
+        self.sending[worker] = event
+        self.place(event)
+        return None
+
+    def place(self, event: Any) -> None:
+        """Places a push where it is handled when it arrives; never, if that is never."""
+        if event[0] < inf:
+            heappush(self.timed if self.fair is not None else self.heap, event)
+            self.set_limit()
+
+    def at(self, time: float, handler: Callable[[Any, Any], bool], *what: Any) -> None:
+        """Lets a handler be called at a time that is not an arrival's."""
+        heappush(self.timed, (time, next(self.serial), handler, *what))
+        self.set_limit()
+
+    def push_is_through(self, event: PushEvent, now: float, waited: float) -> None:
+        """A push has crossed the server's link, which others shared: its processor may take it."""
+        _, serial, _, order, begun, computed, departs = event
+        self.crossed[order.attempt] = waited
+        arrived = (now, serial, VirtualClock.handle_push, order, begun, computed, departs)
+        self.sending[order.worker] = arrived
+        heappush(self.heap, arrived)
+
+    def copy_is_through(self, order: Order, now: float, waited: float) -> None:
+        """A copy has crossed the server's link, which others shared: its worker gets it, and computes."""
+        worker, clock, size, _, _, _, attempt, _ = order
+        if not any(order is each for each in self.server.flight[worker]):
+            return  # cancelled or lost
+        self.queued[attempt] += waited
+        begun = now + self.links.pull_seconds(worker, clock)
+        self.sent(order, attempt, begun, begun + self.links.compute_seconds(worker, clock, size), now)
 
     def look(self, answer: Answer, now: float) -> None:
         """Shows a watching policy its training, and takes the server's checkpoint, where they are due."""
@@ -203,10 +244,13 @@ class VirtualClock:
         worker = order.worker
         sending, computing = self.sending[worker], self.computing[worker]
         queued = self.queued.pop(order.attempt, 0.0)
+        self.crossed.pop(order.attempt, None)
         if sending is not None and sending[3] is order:
             return sending[4], sending[5], queued
         if computing is not None and computing[1] is order:
             return computing[2], computing[3], queued
+        if self.fair is not None:
+            return inf, inf, inf  # its copy is under way
         due = self.links.computing(worker, order.clock, order.batch_size, order.pull, order.time)
         return (*due, queued)
 
@@ -231,6 +275,9 @@ class VirtualClock:
                     self.read = event, now, waited
                     return self.handle_timed()
                 queued = self.queued.pop(order[6], 0.0)
+                if self.fair is not None:
+                    waited += self.crossed.pop(order[6])
+                    self.sending[worker] = None
                 answer = self.server.push(order, now, begun, computed, queued, waited)
             if self.faults is not None:
                 self.copy(order, arrived)
@@ -246,7 +293,7 @@ class VirtualClock:
         """Lets a push that was sent more than once arrive again."""
         assert self.faults is not None
         for later in self.faults.deliveries(order.worker, order.clock)[1:]:
-            heappush(self.heap, (now + later, next(self.serial), VirtualClock.handle_copy, order))
+            self.place((now + later, next(self.serial), VirtualClock.handle_copy, order))
 
     def handle_copy(self, event: Any) -> bool:
         """A push arrives again, and does not count."""
@@ -257,7 +304,17 @@ class VirtualClock:
         """A push arrives that does not count: the server has to read it."""
         if self.service is not None:
             now, _, _, order = event
-            self.service.take(order[0], order[1], now)
+            if self.fair is not None:
+                join(self, self.fair.into, now, order, None)
+            else:
+                self.handle_read(event)
+        return False
+
+    def handle_read(self, event: Any) -> bool:
+        """The server reads a push that does not count."""
+        assert self.service is not None
+        now, _, _, order = event
+        self.service.take(order[0], order[1], now)
         return False
 
     def handle_incident(self, event: Any) -> bool:
@@ -302,8 +359,7 @@ class VirtualClock:
             later = seconds if pace is None or leaves == inf else leaves - departs
             event = (arrival + later, next(self.serial), handler, order, again, free, leaves)
             self.sending[worker] = event
-            if math.isfinite(event[0]):
-                heappush(self.heap, event)
+            self.place(event)
 
     def thaw(self, worker: int, since: float, begun: float, computed: float) -> tuple[float, float]:
         """Returns when a task let begin at `since` begins and ends, its worker's freezes included."""
@@ -363,7 +419,10 @@ class VirtualClock:
             self.sending[worker] = self.computing[worker] = None
         # What happens to workers meanwhile, the server learns when it is back; what was sent is lost.
         self.heap[:] = [END]
-        self.timed[:] = [(max(time, back), *rest) for time, *rest in self.timed]
+        self.queued.clear()
+        self.crossed.clear()
+        kept = [each for each in self.timed if each[2] is VirtualClock.handle_incident]
+        self.timed[:] = [(max(time, back), *rest) for time, *rest in kept]
         heapify(self.timed)
         self.set_limit()
         if back >= self.spec.stop.seconds:

@@ -1,5 +1,7 @@
 """The fit of a whole cluster to what a trace shows: compute times, overheads, episodes and links."""
 
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,14 @@ from dmlcore.cluster import Cluster
 from dmlcore.trace import Trace, starts
 from dmlcore.trace.calibration.episodes import find_episodes
 from dmlcore.trace.calibration.laws import Times, fit_law, mean_beyond
+from dmlcore.trace.calibration.server import Service, fit_service, time_at_server
 
 NEGLIGIBLE = 1e-9  # share of the run below which a transfer is rounding
+VIRTUAL = "simulate", "devices"  # engines that know what their server takes
 
 
-def calibrate(trace: Trace) -> Cluster:
-    """Fits a cluster to a recorded trace: speeds, overheads, latencies and how much they fluctuate.
+def calibrate(trace: Trace, *more: Trace) -> Cluster:
+    """Fits a cluster to recorded traces: speeds, overheads, latencies and their jitter, and the server.
 
     A simulation of any policy on the result predicts that policy on the recorded machines. The fit is maximum
     likelihood in which cut tasks count as right-censored, so a trace whose policy cancels the slow tasks
@@ -27,24 +31,30 @@ def calibrate(trace: Trace) -> Cluster:
 
     - overhead and speed of a worker whose tasks all have one size: the time is all speed, overhead 0, and
       right for that size alone;
-    - latency and bandwidth: transfers are all latency, right for these parameters; waiting in the server's
-      queue and the difference between pull and push are part of it. Pushes of cached copies are left out, as
-      they may wait for the push before;
+    - latency and bandwidth: transfers are all latency, right for these parameters; the difference between
+      pull and push is part of it. Pushes of cached copies are left out, as they may wait for the push before;
+    - the server's processor and its link, which all workers share: what pushes wait for is all processor;
     - persistent stragglers and slow workers: both are slow workers.
 
     Where a worker's successive times are correlated, slow episodes are fitted too, of one kind for all that
     have them. What comes back is what happened in the trace: the share of slow tasks is as uncertain as the
     episodes were few. A policy that cancels most slow tasks hides them; they are then lost or become jitter.
-    Record under `asp()` where you can choose.
+    Record under `asp()` where you can choose, and under `bsp()`, too.
+
+    The server takes time as `service_times` finds it, which gives standard errors: what ASP alone shows of
+    it is all put down to updates. Where the traces cannot tell, since the server was idle or the links vary
+    more, a warning says so: the server is then free, and what it takes is part of the latencies.
 
     Args:
         trace: of any engine. A few hundred tasks for each worker give speeds within a few percent.
+        more: traces of the same machines, under other policies.
 
     Returns:
         The cluster, one worker for each of the trace.
 
     Raises:
-        ValueError: no trace, or a worker that finished no task or whose tasks take no time.
+        ValueError: no trace, a worker that finished no task or whose tasks take no time, or traces of
+            different numbers of workers.
 
     >>> import dmlcore as dml
     >>> calibrate(dml.simulate(dml.asp(), Cluster.from_speeds([1000, 500], latency=0.01), updates=100))
@@ -52,9 +62,14 @@ def calibrate(trace: Trace) -> Cluster:
 
     Reference: Kaplan and Meier 1958; Buckley and James 1979 for regression with censored times.
     """
-    checks.check_kind("trace", trace, Trace)
-    workers = trace.num_workers
-    compute, samples, transfers = _observed(trace)
+    traces = (trace, *more)
+    for each in traces:
+        checks.check_kind("trace", each, Trace)
+        if each.num_workers != trace.num_workers:
+            given = f"traces of {trace.num_workers} and {each.num_workers} workers"
+            checks.fail("traces", given, "traces of the same machines")
+    service, workers = _service(traces), trace.num_workers
+    compute, samples, transfers = _together([_observed(each, service) for each in traces])
     finished = np.bincount(compute.worker[compute.whole], compute.seconds[compute.whole] > 0, workers)
     if not finished.all():
         who, allowed = int(finished.argmin()), "at least 1 in the trace; record a longer run, or under asp()"
@@ -69,6 +84,10 @@ def calibrate(trace: Trace) -> Cluster:
     cluster = Cluster.from_speeds(
         speeds, overhead=overheads, latency=latencies, jitter=jitter, latency_jitter=latency_jitter
     )
+    if service is not None:
+        push, update, pull = service.seconds.tolist()
+        seconds = {"seconds_per_push": push, "seconds_per_update": update, "seconds_per_pull": pull}
+        cluster = cluster.with_server(**seconds, jitter=service.law)
     if episodes is None:
         return cluster
     slow = None if episodes.slow.all() else np.flatnonzero(episodes.slow).tolist()
@@ -77,15 +96,51 @@ def calibrate(trace: Trace) -> Cluster:
     )
 
 
-def _observed(trace: Trace) -> tuple[Times, np.ndarray, Times]:
-    """Returns compute times, the samples of their tasks, and the transfers both ways."""
+def _service(traces: Sequence[Trace]) -> Service | None:
+    """Returns what the server takes; None: no time, or it cannot be told."""
+    if all(_known_to_be_free(trace) for trace in traces):
+        return None
+    service = fit_service(traces)
+    if service.known and service.seconds.any():
+        return service
+    seen = f"{service.waited} of {service.pushes} pushes seem to have waited"
+    why = "too few, or their links vary too much, to tell what the server takes"
+    warnings.warn(f"calibrate: {seen}: {why}; it is part of the latencies", stacklevel=3)
+    return None
+
+
+def _known_to_be_free(trace: Trace) -> bool:
+    """Whether a virtual clock has made the trace, and its server takes no time."""
+    return trace.metadata.get("engine") in VIRTUAL and "push_queued" not in trace.tasks
+
+
+def _together(seen: Sequence[tuple[Times, np.ndarray, Times]]) -> tuple[Times, np.ndarray, Times]:
+    """Returns what was observed in several traces, in the order of workers."""
+    if len(seen) == 1:
+        return seen[0]
+
+    def join(each: Sequence[Times]) -> tuple[Times, np.ndarray]:
+        seconds, whole, worker = (np.concatenate(column) for column in zip(*each, strict=True))
+        order = np.argsort(worker, kind="stable")
+        return Times(seconds[order], whole[order], worker[order]), order
+
+    compute, order = join([times for times, _, _ in seen])
+    samples = np.concatenate([each for _, each, _ in seen])[order]
+    return compute, samples, join([transfers for _, _, transfers in seen])[0]
+
+
+def _observed(trace: Trace, service: Service | None) -> tuple[Times, np.ndarray, Times]:
+    """Returns compute times, the samples of their tasks, and the transfers both ways, without the server."""
     if trace.metadata.get("pipelined"):
         name = trace.metadata["transport"]
         checks.fail("trace", name, "one without a pipeline, in which transfers are told from waiting")
-    if "push_queued" in trace.tasks:
-        allowed = "one of a server that takes no time: what its queues take is not told from the links yet"
-        checks.fail("trace", trace, allowed)
-    tasks = trace.tasks.sort_values(["worker", "clock"])
+    tasks = trace.tasks.assign(at_server=0.0, pull_at_server=0.0, waited=False)
+    if service is not None:
+        tasks[["pull_at_server", "at_server", "waited"]] = time_at_server(trace, service)
+    tasks = tasks.sort_values(["worker", "clock"])
+    waited, at_server, pull_at_server = (
+        tasks[name].to_numpy() for name in ("waited", "at_server", "pull_at_server")
+    )
     worker, samples = tasks["worker"].to_numpy(), tasks["batch_size"].to_numpy()
     pull, start, end, push = tasks[["pull_start", "compute_start", "compute_end", "push_end"]].to_numpy().T
     arrived = np.isfinite(push)
@@ -96,8 +151,9 @@ def _observed(trace: Trace) -> tuple[Times, np.ndarray, Times]:
     begun = computed | (end > start)
 
     pulled = np.isfinite(pull)
-    sent = pulled & computed
-    seconds = np.concatenate([(start - pull)[pulled], (np.where(arrived, push, cut) - end)[sent]])
+    sent = pulled & computed & ~waited
+    pushes, pulls = np.where(arrived, push, cut) - end - at_server, start - pull - pull_at_server
+    seconds = np.concatenate([pulls[pulled], pushes[sent]])
     seconds[seconds < NEGLIGIBLE * trace.end_time] = 0.0
     whole = np.concatenate([begun[pulled], arrived[sent]])
     transfers = Times(seconds, whole, np.concatenate([worker[pulled], worker[sent]]))
