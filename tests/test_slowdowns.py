@@ -1,13 +1,24 @@
-"""Changes of speed happen to the tasks they name, whatever else a cluster draws."""
+"""Changes of speed happen to the tasks they name, or at the time, whatever else a cluster draws."""
 
+import itertools
 import json
+import math
 
 import numpy as np
+import optax
 import pytest
+from clusters import CONTENDED, MIXED
+from engine_runs import check_replay, same_timeline
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
+from watched import simulate
 
 import dmlcore as dml
 from dmlcore.cluster.draws import Draws
+from dmlcore.cluster.faults import Crash, Hang
+from dmlcore.cluster.pace import Pace
+from dmlcore.methods.policies import ALL_POLICIES
 
 PLAIN = dml.Cluster.uniform(40, overhead=0.01)
 JITTERED = dml.Cluster.uniform(40, overhead=0.01, jitter=stats.expon()).with_stragglers(4, mean_tasks=5)
@@ -51,8 +62,168 @@ def test_simulated_rounds_show_it():
         ({"slowdown": 2, "clock": -1}, "clock: got -1"),
         ({"slowdown": 2, "clock": 4, "until": 4}, "until: got 4, allowed is a whole number >= 5"),
         ({"slowdown": 2, "clock": 4, "workers": [40]}, "workers: got 40"),
+        ({"slowdown": 0, "at": 1}, "slowdown: got 0"),
+        ({"slowdown": 2, "at": -1.0}, "at: got -1.0, allowed is a number >= 0"),
+        ({"slowdown": 2, "at": math.nan}, "at: got nan"),
+        ({"slowdown": 2, "at": 4.0, "until": 4.0}, "until: got 4.0, allowed is a number > 4"),
+        ({"slowdown": 2, "at": 4.0, "workers": [-1]}, "workers: got -1"),
+        ({"slowdown": 2}, "clock, at: got 'neither', allowed is exactly one"),
+        ({"slowdown": 2, "clock": 1, "at": 1.0}, "clock, at: got 'both', allowed is exactly one"),
     ],
 )
 def test_wrong_arguments_are_named(wrong, message):
     with pytest.raises(ValueError, match=message):
         PLAIN.with_speed_change(**wrong)
+
+
+# Slow, fast, and both at once, of all and of some of four workers; a change lasts, and one is in the past.
+CHANGES = [
+    {"slowdown": 3, "at": 0.31},
+    {"slowdown": 0.25, "at": 0.4, "until": 0.55, "workers": [0, 2]},
+    {"slowdown": 5, "at": 0.5, "until": 0.9, "workers": [1, 2]},
+    {"slowdown": 2, "at": 0.0, "until": 0.2, "workers": [3]},
+]
+
+
+def changed(cluster):
+    for change in CHANGES:
+        cluster = cluster.with_speed_change(**change)
+    return cluster
+
+
+def work(worker, start, end, changes=CHANGES, frozen=()):
+    """The integral of a worker's speed, 0 while it is frozen: piece by piece, as the definition has it."""
+    edges = {start, end, *(change["at"] for change in changes), *(c.get("until", end) for c in changes)}
+    edges = np.array(sorted({*edges, *np.ravel(frozen)}))
+    edges = edges[(start <= edges) & (edges <= end)]
+    total = 0.0
+    for left, right in itertools.pairwise(edges):
+        middle, speed = (left + right) / 2, 1.0
+        for change in changes:
+            concerned = worker in change.get("workers", [worker])
+            if concerned and change["at"] <= middle < change.get("until", math.inf):
+                speed /= change["slowdown"]
+        total += (right - left) * speed * (not any(a <= middle < b for a, b in frozen))
+    return total
+
+
+times = st.floats(0, 20)
+
+
+lengths = st.one_of(st.none(), st.floats(1e-3, 20))
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 10), times, lengths), max_size=5), times, times)
+def test_computing_ends_when_the_integral_of_the_speed_is_the_work(drawn, begun, seconds):
+    changes, cluster = [], dml.Cluster.uniform(1)
+    for slowdown, at, longer in drawn:
+        changes.append({"slowdown": slowdown, "at": at} | ({} if longer is None else {"until": at + longer}))
+        cluster = cluster.with_speed_change(**changes[-1])
+    pace = Pace(cluster)
+    end = pace.finish(0, begun, seconds)
+    assert end >= begun
+    assert work(0, begun, end, changes) == pytest.approx(seconds, rel=1e-9, abs=1e-9)
+    assert pace.work(0, begun, end) == pytest.approx(seconds, rel=1e-9, abs=1e-9)
+
+
+def test_the_work_done_by_a_time_is_the_integral_of_the_speed():
+    """Workers that never wait have computed k tasks when the integral is the sum of their times."""
+    cluster = dml.Cluster.uniform(4, jitter=stats.expon())
+    trace, draws = dml.simulate(dml.asp(), changed(cluster), seconds=2.0, seed=4), Draws(cluster, 4)
+    for worker, own in trace.tasks[trace.tasks["push_end"].notna()].groupby("worker"):
+        total = np.cumsum([draws.compute_seconds(worker, clock, 32) for clock in range(len(own))])
+        done = [work(worker, 0.0, end) for end in own["compute_end"]]
+        np.testing.assert_allclose(done, total, rtol=1e-12)
+    rates = trace.tasks.groupby("worker")["push_end"].count()
+    assert (rates > 5).all()
+
+
+HANGS = [Hang(0, 0.3, 0.05), Hang(1, 0.42, 0.2), Hang(2, 0.45, 0.02), Hang(3, 0.1, 0.15), Hang(0, 0.5, 0.1)]
+CRASH = Crash(1, 0.8, 0.05)
+FAIR = MIXED.with_server(bandwidth=1e6, sharing="fair", seconds_per_push=0.002)
+
+
+@pytest.mark.parametrize("transport", ["plain()", "pipelined()"])
+@pytest.mark.parametrize("faults", [(), (*HANGS, CRASH)], ids=["calm", "hangs"])
+@pytest.mark.parametrize("cluster", [MIXED, CONTENDED, FAIR], ids=["mixed", "contended", "fair"])
+@pytest.mark.parametrize("policy", ["asp", "bsp", "ssp", "essp", "k_sync", "k_batch_async"])
+def test_every_task_computes_its_own_work(policy, cluster, faults, transport):
+    """Under any policy, with links, pipelines and freezes the integral over a task is what was drawn."""
+    if policy == "ssp" and transport != "plain()":
+        pytest.skip("a kept copy and a pipeline exclude each other")
+    whole = changed(cluster).with_faults(*faults, patience=0.5)
+    options = {"seconds": 4, "seed": 2, "transport": transport, "parameter_bytes": 2000}
+    trace = dml.simulate(ALL_POLICIES[policy](), whole, **options)
+    draws = Draws(cluster, 2)
+    done = trace.tasks[trace.tasks["push_end"].notna()]
+    frozen = [[(h.time, h.time + h.seconds) for h in faults[:5] if h.worker == w] for w in range(4)]
+    columns = done[["worker", "clock", "batch_size", "compute_start", "compute_end"]]
+    found = [work(w, start, end, frozen=frozen[w]) for w, _, _, start, end in columns.itertuples(index=False)]
+    drawn = [draws.compute_seconds(w, c, b) for w, c, b, _, _ in columns.itertuples(index=False)]
+    np.testing.assert_allclose(found, drawn, rtol=1e-9, atol=1e-12)
+    assert len(done) > 25
+
+
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+def test_before_a_change_nothing_changes(policy):
+    """To the last bit; and a change that is over, or that doubles and halves, leaves none behind."""
+    rule = ALL_POLICIES[policy]()
+    plain = simulate(rule, MIXED, updates=60, seed=1)
+    later = simulate(rule, MIXED.with_speed_change(9, at=2 * plain.end_time), updates=60, seed=1)
+    assert same_timeline(plain, later)
+    both = MIXED.with_speed_change(2, at=0.0).with_speed_change(0.5, at=0.0)
+    assert same_timeline(plain, simulate(rule, both, updates=60, seed=1))
+
+
+def test_a_change_for_the_whole_run_is_a_slower_cluster():
+    slow = dml.simulate(dml.ssp(2), PLAIN.with_speed_change(4, at=0.0), updates=200)
+    slower = dml.Cluster.uniform(40, 250, overhead=0.04)
+    assert same_timeline(slow, dml.simulate(dml.ssp(2), slower, updates=200))
+
+
+def test_a_task_that_computes_over_a_change_takes_both_speeds():
+    cluster = dml.Cluster.uniform(1, samples_per_second=8).with_speed_change(2, at=3.0, until=7.0)
+    tasks = dml.simulate(dml.bsp(), cluster, updates=4).tasks  # 4 s each: 3 + 2, 4 by the end of the change
+    assert tasks["compute_end"].tolist() == [5.0, 10.0, 14.0, 18.0]
+
+
+def test_changes_by_time_are_described_and_resized():
+    cluster = PLAIN.with_speed_change(2, at=5, until=9.5, workers=[0]).with_speed_change(0.5, at=3)
+    assert "2x as long from 5 s to 9.5 s of 1 worker, 0.5x as long from 3 s)" in repr(cluster)
+    described = dml.simulate(dml.bsp(), cluster, updates=2).metadata["cluster"]
+    assert json.loads(json.dumps(described, allow_nan=False))["changes"] == [
+        {"slowdown": 2.0, "at": 5.0, "until": 9.5, "workers": [0]},
+        {"slowdown": 0.5, "at": 3.0, "until": None, "workers": None},
+    ]
+    assert [each.workers for each in cluster.resized(80).changes] == [(0, 1), None]
+    assert "2x as long from 5 s to 9.5 s" in cluster._repr_html_()
+
+
+@pytest.mark.parametrize("engine", ["threads", "one-ray-cluster"])
+@pytest.mark.parametrize("faults", [(), (Hang(0, 0.3, 0.1),)], ids=["calm", "hang"])
+def test_real_clocks_slow_down_too(engine, faults, request):
+    """No task is computed in less than its work takes, most in just that; and the trace replays."""
+    if "ray" in engine:
+        request.getfixturevalue("ray_cluster")
+    made = dml.engines.threads(0.4) if engine == "threads" else dml.engines.ray(time_scale=0.4, keep=True)
+    cluster, problem, sgd = (
+        dml.Cluster.uniform(4, jitter=stats.expon()),
+        dml.problems.digits_mlp(),
+        optax.sgd(0.1),
+    )
+    broken = changed(cluster).with_faults(*faults)
+    run = dml.train(problem, broken, dml.asp(), sgd, seconds=1.2, seed=4, engine=made, eval_every=999)
+    check_replay(run, problem, sgd)
+    done, draws = run.trace.tasks[run.trace.tasks["push_end"].notna()], Draws(cluster, 4)
+    frozen = [
+        [(each["time"], each["time"] + each["seconds"])] if each["worker"] == 0 else []
+        for each in run.trace.metadata["incidents"]
+    ]
+    ratios = []
+    for row in done.itertuples():
+        stopped = frozen[0] if frozen and row.worker == 0 else []
+        found = work(row.worker, row.compute_start, row.compute_end, frozen=stopped)
+        ratios.append((found - draws.compute_seconds(row.worker, row.clock, 32)) / 0.032)
+    assert min(ratios) > (-0.3 if faults else -1e-6)  # a freeze takes its way to the worker
+    assert np.median(ratios) < 0.05
+    assert len(ratios) > 10

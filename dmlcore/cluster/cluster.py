@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scipy import stats
 
 from dmlcore import checks, notebook
+from dmlcore.cluster.durations import Durations
 from dmlcore.cluster.faults import Fault, Faults, Hang, check_faults, plain
 from dmlcore.cluster.jitter import Quantile, SizedJitter, check_jitter, show_jitter
 from dmlcore.cluster.parameter_server import ParameterServer
 from dmlcore.cluster.regime import Regime, regime
-from dmlcore.cluster.slowdowns import SpeedChange, Stragglers, check_workers
+from dmlcore.cluster.slowdowns import SpeedChange, Stragglers, TimedChange, check_workers, speed_change
 from dmlcore.theory import Response
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NONE = Faults()
 
@@ -28,7 +33,7 @@ class Cluster:
     A task of b samples takes `(overhead + b / samples_per_second * jitter) * slowdown` seconds, a transfer
     `latency * jitter + bytes / bandwidth`. What is drawn is a function of (seed, worker, clock) alone: two
     policies on the same seed meet the same stragglers (common random numbers). Build one with
-    `Cluster.uniform` or `Cluster.from_speeds`.
+    `Cluster.uniform`, `Cluster.from_speeds` or `Cluster.from_durations`.
 
     Args:
         samples_per_second: speed of each worker, length W.
@@ -40,8 +45,9 @@ class Cluster:
         latency_jitter: likewise for the latency.
         stragglers, faults: slow episodes, and what breaks when.
         pull_latency_seconds: mean delay of each worker's link on the way to it; None: as `latency_seconds`.
-        changes: of workers' speeds, at known tasks.
+        changes: of workers' speeds, at known tasks or times.
         server: how long the server's processor and link take, which all workers share; None: no time.
+        durations: measured ones, in place of speed, overhead and jitter; None: they are drawn.
     """
 
     samples_per_second: tuple[float, ...]
@@ -53,8 +59,9 @@ class Cluster:
     stragglers: tuple[Stragglers, ...] = ()
     faults: Faults = NONE
     pull_latency_seconds: tuple[float, ...] | None = None
-    changes: tuple[SpeedChange, ...] = ()
+    changes: tuple[SpeedChange | TimedChange, ...] = ()
     server: ParameterServer | None = None
+    durations: Durations | None = None
 
     @classmethod
     def uniform(cls, num_workers: int, samples_per_second: float = 1000.0, **options: Any) -> Cluster:
@@ -146,6 +153,53 @@ class Cluster:
         options = {"jitter": jitter, "latency": latency, "latency_jitter": law, "pull_latency": 0.0}
         return cls.uniform(num_workers, 1 / seconds, **options)
 
+    @classmethod
+    def from_durations(
+        cls,
+        frame: pd.DataFrame | str | os.PathLike[str],
+        beyond: str = "cycle",
+        *,
+        latency: float | Sequence[float] = 0.0,
+        bandwidth: float | Sequence[float] = math.inf,
+        latency_jitter: Any = None,
+        pull_latency: float | Sequence[float] | None = None,
+    ) -> Cluster:
+        """Returns a cluster whose tasks take the times that were measured elsewhere.
+
+        Guarantee: clock c of worker w computes for exactly the seconds of the worker's row c, where the task
+        has as many samples as the row; else for seconds * samples of the task / samples of the row: none of
+        the time counts as overhead. Slow episodes and changes of speed that are added multiply it. What
+        `samples_per_second` says is each worker's mean.
+
+        Args:
+            frame: a DataFrame, or the path of a CSV or Parquet file, with the columns `worker` (whole numbers
+                from 0, each there), `samples` and `seconds` (of computing), the rows of a worker in the order
+                of its clocks.
+            beyond: what comes after a worker's last row. "cycle": its first again, and so on; "resample": its
+                rows at random, keyed by seed, worker and clock; "error": ValueError where a task begins that
+                has no row, naming worker and clock (on threads and Ray WorkerError, with that message).
+            latency, bandwidth, latency_jitter, pull_latency: of the links, as for `from_speeds`.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: a column is missing, a number is NaN, infinite or out of range, a worker has no row
+                or only rows of 0 seconds, or `beyond` is none of the three.
+
+        >>> import pandas as pd
+        >>> measured = pd.DataFrame({"worker": [0, 1, 0], "samples": 32, "seconds": [0.5, 1.0, 0.25]})
+        >>> Cluster.from_durations(measured, latency=0.01)
+        Cluster(2 workers, 32-85.3333 samples/s, latency 0.01 s, 3 measured tasks, beyond: cycle)
+        """
+        durations = Durations.checked(frame, beyond)
+        cluster = cls.from_speeds(
+            durations.speeds,
+            latency=latency,
+            bandwidth=bandwidth,
+            latency_jitter=latency_jitter,
+            pull_latency=pull_latency,
+        )
+        return dataclasses.replace(cluster, durations=durations)
+
     def with_stragglers(
         self,
         slowdown: float,
@@ -179,28 +233,39 @@ class Cluster:
         return dataclasses.replace(self, stragglers=(*self.stragglers, episodes))
 
     def with_speed_change(
-        self, slowdown: float, *, clock: int, until: int | None = None, workers: Sequence[int] | None = None
+        self,
+        slowdown: float,
+        *,
+        clock: int | None = None,
+        at: float | None = None,
+        until: float | None = None,
+        workers: Sequence[int] | None = None,
     ) -> Cluster:
-        """Returns this cluster with a change of speed added: at a known task, not by chance.
+        """Returns this cluster with a known change of speed added: at a task, or at a time.
 
-        A worker's tasks `clock` to `until - 1` take `slowdown` times as long. Changes that overlap multiply.
+        By task, a worker's tasks `clock` to `until - 1` take `slowdown` times as long. By time, all that a
+        worker computes from `at` to `until` takes `slowdown` times as long: a task under way is slowed from
+        that moment on, so one of w seconds that begins at b ends at the e with
+        integral from b to e of dt / slowdown(t) = w. Transfers and the server are not slowed. Changes that
+        overlap multiply.
 
         Args:
-            slowdown: factor on the time of a task, > 0; below 1 workers become faster.
+            slowdown: factor on the time of computing, > 0; below 1 workers become faster.
             clock: number of a worker's first task that it holds for, 0-based.
-            until: number of the first that it holds for no more; None: it lasts.
+            at: when it begins, seconds from the start of the run. Give exactly one of `clock` and `at`.
+            until: number of the first task that it holds for no more, or with `at` when it ends, seconds;
+                None: it lasts.
             workers: whose speed changes; None: all workers'.
 
         Raises:
-            ValueError: an argument is out of range.
+            ValueError: an argument is out of range, or not exactly one of `clock` and `at` is given.
 
         >>> Cluster.uniform(8).with_speed_change(2, clock=30, workers=[0])
         Cluster(8 workers, 1000 samples/s, 2x as long from task 30 of 1 worker)
+        >>> Cluster.uniform(8).with_speed_change(2, at=60, until=90.5)
+        Cluster(8 workers, 1000 samples/s, 2x as long from 60 s to 90.5 s)
         """
-        slowdown = checks.real("slowdown", slowdown, above=0, high=1e300)
-        clock = checks.integer("clock", clock, low=0)
-        last = math.inf if until is None else checks.integer("until", until, low=clock + 1)
-        change = SpeedChange(slowdown, clock, last, check_workers(workers, self.num_workers))
+        change = speed_change(slowdown, clock, at, until, workers, self.num_workers)
         return dataclasses.replace(self, changes=(*self.changes, change))
 
     def with_server(
@@ -252,7 +317,9 @@ class Cluster:
         """Returns the same kind of cluster with another number of workers.
 
         Worker i of the new cluster is like worker floor(i W / P) of this one, with its speed, link, slow
-        episodes and changes; the server stays as it is.
+        episodes and changes; the server stays as it is. It has that worker's measured durations: where m new
+        workers are like one with n rows, the j-th begins at row floor(j n / m), lest they run in lock-step,
+        and has the rows before that one last.
 
         Args:
             num_workers: P, >= 1.
@@ -280,6 +347,8 @@ class Cluster:
         names = ("samples_per_second", "overhead_seconds", "latency_seconds", "bandwidth_bytes_per_second")
         new: dict[str, Any] = {name: each(getattr(self, name)) for name in (*names, "pull_latency_seconds")}
         new |= {name: tuple(map(of, getattr(self, name))) for name in ("stragglers", "changes")}
+        if self.durations is not None:
+            new["durations"] = self.durations.resized(like)
         return dataclasses.replace(self, **new)
 
     def with_faults(
@@ -352,6 +421,7 @@ class Cluster:
             "jitter": show_jitter(self.jitter),
             "latency_jitter": show_jitter(self.latency_jitter),
             **({"pull_latency_seconds": short(pulling)} if pulling is not None else {}),
+            **({"durations": self.durations.describe()} if self.durations is not None else {}),
             "stragglers": [dataclasses.asdict(each) for each in self.stragglers],
             **({"changes": [each.describe() for each in self.changes]} if self.changes else {}),
             **({"faults": self.faults.describe()} if self.faults.events else {}),
@@ -373,6 +443,7 @@ class Cluster:
         parts += [f"{slowest_link:g} B/s"] * (slowest_link < math.inf)
         parts += [f"jitter={show_jitter(self.jitter)}"] * (self.jitter is not None)
         parts += [f"latency_jitter={show_jitter(self.latency_jitter)}"] * (self.latency_jitter is not None)
+        parts += [str(self.durations)] * (self.durations is not None)
         parts += [str(each) for each in (*self.stragglers, *self.changes)]
         parts += [str(self.server)] * (self.server is not None)
         count = len(self.faults.events)

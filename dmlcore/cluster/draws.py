@@ -7,6 +7,7 @@ import numpy as np
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
+from dmlcore.cluster.durations import Durations
 from dmlcore.cluster.jitter import SizedJitter, quantile_function
 from dmlcore.cluster.slowdowns import SpeedChange, Stragglers
 
@@ -20,6 +21,7 @@ BLOCKS_AT_ONCE = ((0, 1), (1, 4), (9, 16))
 # One stream of uniforms for each thing that is drawn; slow episodes take EPISODES, EPISODES + 1, ...
 COMPUTE, PULL, PUSH, EPISODES = range(4)
 SERVED_PULL, SERVED_PUSH = 2**32, 2**32 + 1  # at the server, beyond any number of kinds of episodes
+RESAMPLED = 2**32 + 2  # which row of measured durations comes after the last
 
 
 def uniforms(seed: int, stream: int, row: int, column: int) -> np.ndarray:
@@ -41,7 +43,8 @@ class Draws:
     Blocks of workers and clocks are drawn at once when first asked for. Not to be shared by threads.
 
     Attributes:
-        compute_seconds: worker, clock, samples -> how long the worker computes that task, seconds.
+        compute_seconds: worker, clock, samples -> how long the worker computes that task, seconds; without
+            changes of speed by time.
 
     >>> draws = Draws(Cluster.uniform(2, samples_per_second=100, overhead=1.0), seed=0)
     >>> draws.compute_seconds(0, 0, 50)
@@ -54,8 +57,12 @@ class Draws:
         self._jitter = None if self._sized else quantile_function(cluster.jitter)
         self._latency_jitter = quantile_function(cluster.latency_jitter)
         self._server_jitter = quantile_function(None if cluster.server is None else cluster.server.jitter)
+        # Those by time are no matter of the task alone: see `Pace`.
+        self._changes = [each for each in cluster.changes if isinstance(each, SpeedChange)]
         self._overhead = cluster.overhead_seconds
         self._per_sample = [1.0 / speed for speed in cluster.samples_per_second]
+        if cluster.durations is not None:
+            self._per_sample = [1.0] * cluster.num_workers  # what is drawn multiplies what was measured
         self._slow: dict[tuple[int, int], np.ndarray] = {}
         # Of each worker's block: its first clock, and for each task fixed seconds and seconds per sample.
         self._current: list[tuple[int, list[float], list[float]]] = [(-1, [], [])] * cluster.num_workers
@@ -85,8 +92,36 @@ class Draws:
             return fixed[offset] + samples * slope[offset] * self.multiplier(COMPUTE, worker, clock, samples)
 
         cluster = self.cluster
-        varies = cluster.jitter is not None or cluster.stragglers or cluster.changes
+        varies = cluster.jitter is not None or cluster.stragglers or self._changes
+        if cluster.durations is not None:
+            return self._measured(cluster.durations, drawn if varies else None)
         return drawn_by_size if self._sized else drawn if varies else constant
+
+    def _measured(
+        self, durations: Durations, slowdown: Callable[[int, int, int], float] | None
+    ) -> Callable[[int, int, int], float]:
+        """Returns what tells how long tasks take whose durations were measured."""
+        rows = [
+            list(zip(seconds, samples, strict=True))
+            for seconds, samples in zip(durations.seconds, durations.samples, strict=True)
+        ]
+        beyond = durations.beyond
+
+        def measured(worker: int, clock: int, samples: int) -> float:
+            own = rows[worker]
+            row = clock
+            if clock >= len(own):
+                if beyond == "error":
+                    raise durations.past(worker, clock)
+                if beyond == "cycle":
+                    row = clock % len(own)
+                else:
+                    row = int(len(own) * self.multiplier(RESAMPLED, worker, clock))
+            seconds, size = own[row]
+            took = seconds * (samples / size)  # a factor of 1 where they are equal: exactly what was measured
+            return took if slowdown is None else took * slowdown(worker, clock, 1)
+
+        return measured
 
     def transfer_seconds(self, stream: int, worker: int, clock: int, nbytes: int) -> float:
         """Returns how long the pull before (stream PULL) or the push after (PUSH) task `clock` takes."""
@@ -98,7 +133,8 @@ class Draws:
         return latency + nbytes / cluster.bandwidth_bytes_per_second[worker]
 
     def multiplier(self, stream: int, worker: int, clock: int, samples: int = 0) -> float:
-        """Returns what multiplies a latency, the server's times, or those of a task of so many samples."""
+        """Returns what multiplies a latency, the server's times, or those of a task of so many samples; of
+        RESAMPLED the uniform itself."""
         row, lane = divmod(worker, WORKERS_PER_BLOCK)
         block, offset = divmod(clock, CLOCKS_PER_BLOCK)
         key = (stream, row, block, samples)
@@ -108,6 +144,8 @@ class Draws:
                 name, law = f"jitter of {samples} samples", self.cluster.jitter.quantile(samples)
             elif stream in (SERVED_PULL, SERVED_PUSH):
                 name, law = "the server's jitter", self._server_jitter
+            elif stream == RESAMPLED:
+                name, law = "rows", np.asarray
             self._blocks[key] = self._multipliers(name, law, stream, [(row, block)])[0].tolist()
         return self._blocks[key][lane][offset]
 
@@ -144,7 +182,7 @@ class Draws:
             members = self._members(row)
             overhead = np.array(self._overhead[members])[:, None]
             per_sample = np.array(self._per_sample[members])[:, None]
-            if cluster.stragglers or cluster.changes:
+            if cluster.stragglers or self._changes:
                 slowdown = self._slowdown(row, block)
                 overhead, per_sample = overhead * slowdown, per_sample * slowdown
             per_sample = per_sample * multiplier
@@ -168,7 +206,7 @@ class Draws:
         for index, episodes in enumerate(self.cluster.stragglers):
             slow = self._episodes(index, episodes, row, block)[: len(workers)]
             slowdown *= np.where(slow & concerns(episodes), episodes.slowdown, 1.0)
-        for change in self.cluster.changes:
+        for change in self._changes:
             slow = (change.clock <= clocks) & (clocks < change.until)
             slowdown *= np.where(slow & concerns(change), change.slowdown, 1.0)
         return slowdown

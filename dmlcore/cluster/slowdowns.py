@@ -24,7 +24,7 @@ class Stragglers:
 
 @dataclass(frozen=True)
 class SpeedChange:
-    """A change of `Cluster.with_speed_change`; `until` is infinite where it lasts."""
+    """A change of `Cluster.with_speed_change` by tasks; `until` is infinite where it lasts."""
 
     slowdown: float
     clock: int
@@ -38,6 +38,42 @@ class SpeedChange:
     def __str__(self) -> str:
         until = "" if self.until == math.inf else f" to {self.until}"
         return f"{self.slowdown:g}x as long from task {self.clock}{until}{_of(self.workers)}"
+
+
+@dataclass(frozen=True)
+class TimedChange:
+    """A change of `Cluster.with_speed_change` by time, seconds; `until` is infinite where it lasts."""
+
+    slowdown: float
+    at: float
+    until: float
+    workers: tuple[int, ...] | None
+
+    def describe(self) -> dict[str, Any]:
+        """Returns the change as plain JSON values."""
+        return dataclasses.asdict(self) | {"until": None if self.until == math.inf else self.until}
+
+    def __str__(self) -> str:
+        until = "" if self.until == math.inf else f" to {self.until:g} s"
+        return f"{self.slowdown:g}x as long from {self.at:g} s{until}{_of(self.workers)}"
+
+
+def speed_change(
+    slowdown: Any, clock: Any, at: Any, until: Any, workers: Any, num_workers: int
+) -> SpeedChange | TimedChange:
+    """Returns the change that the arguments of `Cluster.with_speed_change` describe, checked."""
+    slowdown = checks.real("slowdown", slowdown, above=0, high=1e300)
+    if (clock is None) == (at is None):
+        given = "neither" if clock is None else "both"
+        checks.fail("clock, at", given, "exactly one: clock, a number of tasks, or at, seconds")
+    among = check_workers(workers, num_workers)
+    if at is None:
+        clock = checks.integer("clock", clock, low=0)
+        last = math.inf if until is None else checks.integer("until", until, low=clock + 1)
+        return SpeedChange(slowdown, clock, last, among)
+    at = checks.not_negative("at", at)
+    end = math.inf if until is None else checks.real("until", until, above=at)
+    return TimedChange(slowdown, at, end, among)
 
 
 def check_workers(workers: Sequence[int] | None, num_workers: int) -> tuple[int, ...] | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 from dmlcore.cluster.draws import PULL, PUSH, Draws
+from dmlcore.cluster.pace import Pace
+from dmlcore.cluster.slowdowns import TimedChange
 
 
 class Links:
@@ -18,8 +20,12 @@ class Links:
 
     def __init__(self, draws: Draws, pull_bytes: int, push_bytes: int):
         self._draws, self._bytes = draws, {PULL: pull_bytes, PUSH: push_bytes}
-        self.compute_seconds = draws.compute_seconds  # worker, clock, samples -> seconds
+        self.compute_seconds = (
+            draws.compute_seconds
+        )  # worker, clock, samples -> seconds, where no pace changes
         cluster = draws.cluster
+        timed = any(isinstance(change, TimedChange) for change in cluster.changes)
+        self.pace = Pace(cluster) if timed else None
         narrow = min(cluster.bandwidth_bytes_per_second) < math.inf
         # Whether they take any time at all.
         self.pulls_take = any(cluster.pull_latency_seconds or cluster.latency_seconds) or (
@@ -35,9 +41,14 @@ class Links:
         """Returns how long the push after a worker's task `clock` takes."""
         return self._draws.transfer_seconds(PUSH, worker, clock, self._bytes[PUSH])
 
+    def finish(self, worker: int, clock: int, samples: int, begun: float) -> float:
+        """Returns when a task is computed whose computing begins at `begun`."""
+        seconds = self.compute_seconds(worker, clock, samples)
+        return begun + seconds if self.pace is None else self.pace.finish(worker, begun, seconds)
+
     def computing(
         self, worker: int, clock: int, samples: int, pull: bool, since: float
     ) -> tuple[float, float]:
         """Returns when the computing of a task begins and ends that a worker was let begin at `since`."""
         begun = since + self.pull_seconds(worker, clock) if pull else since
-        return begun, begun + self.compute_seconds(worker, clock, samples)
+        return begun, self.finish(worker, clock, samples, begun)

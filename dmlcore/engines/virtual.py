@@ -70,9 +70,10 @@ class VirtualClock:
         self.checkpoint = (0, 0)  # updates, and length of the journal then
         self.life = 0  # how often the server was restarted
         self.now = 0.0  # when something happened last
+        self.pace = self.links.pace  # None: no changes of speed by time
         # Links of the server that are shared equally, of which each transfer is an event.
         self.fair = self.service if isinstance(self.service, FairService) else None
-        plain = not (self.faults or self.pipelined or self.links.pushes_take or self.fair)
+        plain = not (self.faults or self.pace or self.pipelined or self.links.pushes_take or self.fair)
         self.at_hand = self.heap, self.sending, self.links, self.links.compute_seconds, self.service, plain
 
     def run(self) -> Trace:
@@ -217,8 +218,11 @@ class VirtualClock:
                 self.at(event[0], VirtualClock.handle_stray, event[3])
 
     def sent(self, order: Order, serial: int, begun: float, end: float, now: float) -> PushEvent | None:
-        """Returns the event of the push that a worker sends next, with faults, pipelines and links."""
+        """Returns the event of the push that a worker sends next, with changes of its speed by time, faults,
+        pipelines and links."""
         worker, clock, size, _, _, since, _, _ = order
+        if self.pace is not None:
+            end = self.links.finish(worker, clock, size, begun)
         departs = end
         if self.faults is not None and self.frozen[worker]:
             begun, departs = self.thaw(worker, since, begun, end)
@@ -226,7 +230,7 @@ class VirtualClock:
         if self.pipelined:
             before = self.computing[worker]
             if before is not None and begun < before[3]:
-                begun, end = before[3], before[3] + self.links.compute_seconds(worker, clock, size)
+                begun, end = before[3], self.links.finish(worker, clock, size, before[3])
             self.computing[worker] = (serial, order, begun, end)
             if before is None:
                 return None
@@ -375,31 +379,55 @@ class VirtualClock:
 
     def freeze(self, incident: Incident, now: float) -> None:
         """A worker does nothing for a while; what it has sent is on its way."""
-        worker, seconds = incident.worker, incident.seconds
+        worker, seconds, pace = incident.worker, incident.seconds, self.pace
         self.note(incident, now)
+        idle = max([now, *(end for _, end in self.frozen[worker])])  # it goes on at this time + seconds
         self.frozen[worker].append((now, now + seconds))
 
         def put_off(time: float) -> float:
             return time if time <= now else time + seconds
 
+        def computed_by(begun: float, computed: float, again: float) -> float:
+            """When computing ends that was to begin and end at these times, and now begins at `again`."""
+            if pace is None or computed <= now:
+                return put_off(computed)
+            stops = (begun, again) if begun > now else (idle, idle + seconds)
+            return pace.resumed(worker, computed, *stops)
+
         sending, computing = self.sending[worker], self.computing[worker]
-        if computing is not None:
-            serial, order, begun, computed = computing
-            self.computing[worker] = (serial, order, put_off(begun), put_off(computed))
-        if sending is not None and sending[6] > now:
+        if sending is not None and sending[6] <= now:
+            sending = None
+        free = leaves = -inf  # when the task that it sends next is computed, and is sent
+        if sending is not None:
             arrival, _, handler, order, begun, computed, departs = sending
-            times = put_off(begun), put_off(computed), put_off(departs)
-            self.sending[worker] = event = (arrival + seconds, next(self.serial), handler, order, *times)
-            if math.isfinite(seconds):
-                self.place(event)
+            again = put_off(begun)
+            free = leaves = computed_by(begun, computed, again)
+        if computing is not None:
+            serial, its_order, its_begun, its_computed = computing
+            leaves = put_off(its_begun)
+            if pace is not None and sending is not None:  # it begins when the task before it is computed
+                leaves = free if its_begun == computed else max(leaves, free)
+            its_end = computed_by(its_begun, its_computed, leaves)
+            self.computing[worker] = (serial, its_order, leaves, its_end)
+        if sending is not None:
+            later = seconds if pace is None or leaves == inf else leaves - departs
+            event = (arrival + later, next(self.serial), handler, order, again, free, leaves)
+            self.sending[worker] = event
+            self.place(event)
 
     def thaw(self, worker: int, since: float, begun: float, computed: float) -> tuple[float, float]:
         """Returns when a task let begin at `since` begins and ends, its worker's freezes included."""
+        pace = self.pace
         for start, end in self.frozen[worker]:
-            delay = end - max(start, since)
+            stopped = max(start, since)
+            delay = end - stopped
             if delay > 0:
+                if computed >= start and pace is not None:
+                    stops = (begun, begun + delay) if begun >= start else (stopped, end)
+                    computed = pace.resumed(worker, computed, *stops)
+                elif computed >= start:
+                    computed += delay
                 begun += delay if begun >= start else 0.0
-                computed += delay if computed >= start else 0.0
                 since = end
         return begun, computed
 

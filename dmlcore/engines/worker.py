@@ -220,6 +220,7 @@ class Worker:
         self._worker, self._inbox, self._send, self._clock = worker, inbox, send, clock
         self._sizes, self._hire = sizes, hire
         self._stepper, self._links, self._faults = stepper or job.stepper(), job.links(), job.spec.faults
+        self._pace = None if self._links is None else self._links.pace  # None: no changes of speed by time
         self._state: State = self._stepper.start()
         self._coder = job.coder(worker, self._state[0])
         self._keep_copy, self._pipelined = job.spec.policy.keep_copy, job.spec.transport.pipelined
@@ -287,6 +288,8 @@ class Worker:
         if message is not None:
             return message, None
         ends = due[1] + begun - due[0]
+        if self._links is not None and self._pace is not None:
+            ends = self._links.finish(order.worker, order.clock, order.batch_size, begun)
         # Where latencies are injected, a task takes what it should, however late the worker wakes up.
         if self._links is None and order.pull:
             begun = self._clock.now()
@@ -301,7 +304,7 @@ class Worker:
         if self._coder is not None:
             gradient = jax.block_until_ready(self._coder.sent(order.clock, gradient))
         done = self._clock.now()
-        message, ends = self._wait(ends)
+        message, ends = self._wait(ends, computing=True)
         if message is not None:
             return message, None
         self._free = computed = max(ends, done)  # not when it woke up: that would add up along kept copies
@@ -328,8 +331,8 @@ class Worker:
         for later in copies:
             self._outbox.put(push, arrival + later, ordered=False)
 
-    def _wait(self, until: float) -> tuple[Any, float]:
-        """Sleeps until a time, which a freeze puts off.
+    def _wait(self, until: float, computing: bool = False) -> tuple[Any, float]:
+        """Sleeps until a time, which a freeze puts off: the end of computing by what is then left of it.
 
         Returns:
             The message that throws the task away, or None; and the time.
@@ -345,6 +348,9 @@ class Worker:
                 return None, until
             if isinstance(message, Idle | Stop):
                 return message, until
-            if isinstance(message, Freeze):
+            if isinstance(message, Freeze) and computing and self._pace is not None:
+                stopped = max(self._clock.now(), self._awake)
+                until = self._pace.resumed(self._worker, until, stopped, stopped + message.seconds)
+            elif isinstance(message, Freeze):
                 until += message.seconds
             self._take(message)

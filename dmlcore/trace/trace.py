@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,61 @@ class Trace:
     tasks: pd.DataFrame
     updates: pd.DataFrame
     metadata: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_tasks(
+        cls,
+        frame: pd.DataFrame | str | os.PathLike[str],
+        *,
+        batch_size: int | None = None,
+        num_workers: int | None = None,
+        end_time: float | None = None,
+        origin: float = 0.0,
+        policy: str | None = None,
+        seed: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Trace:
+        """Returns the trace of a run that another system made, from a table of its tasks.
+
+        Guarantee: the columns of a trace's tasks, with `update_time` and its metadata, give the same trace
+        again. What the table does not say is derived: without `update` each push that arrived is an update of
+        its own (asynchronous), numbered by `push_end`, in ties by row. An update is made when its last push
+        is there, and the update before it is made. A task reads the version of its `pull_start`: as many as
+        updates were made until then. Its weight is its share of its update's samples.
+
+        Args:
+            frame: a DataFrame, or the path of a CSV or Parquet file, with a row for each task and the columns
+                `worker` (whole numbers from 0), `start` and `end` (of computing, seconds; or `compute_start`
+                and `compute_end`). Where known: `batch_size`; `clock`, else tasks are numbered by start;
+                `pull_start`, else `start`, NaN: a cached copy; `push_end`, else `end`, NaN: it never arrived;
+                `update`, -1 or NaN: in none; `update_time`; `version_read`, `weight`, NaN: derived; the
+                columns of queues. Others are ignored.
+            batch_size: samples of every task, where there is no such column.
+            num_workers: W, where some have no task. Default: those in the table.
+            end_time: when the run ended, on the table's clock. Default: when the last thing happened.
+            origin: when the run began, on the table's clock; 0 of the trace.
+            policy: what to call the server's rule. Default: "recorded".
+            seed: of the batches and parameters that `replay` draws. Default: 0.
+            metadata: more of it, as JSON values, such as the `metadata` of another trace; an argument of the
+                same name goes first. Its `end_time` counts from `origin`.
+
+        Returns:
+            The trace, validated.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: something is missing (all that is missing is listed); there are no rows; a number is
+                NaN, infinite or out of range; tasks of a worker overlap, or end before they start; or an
+                invariant of `validate` is broken.
+
+        >>> log = pd.DataFrame({"worker": [0, 1, 0], "start": [0.0, 0.0, 1.0], "end": [1.0, 1.5, 2.0]})
+        >>> trace = Trace.from_tasks(log, batch_size=32, policy="their ASP")
+        >>> trace, trace.tasks["version_read"].tolist()
+        (Trace(their ASP, 2 workers, 3 tasks, 3 updates), [0, 0, 1])
+        """
+        from dmlcore.trace.importing import trace_of  # which builds on this module
+
+        return trace_of(frame, batch_size, num_workers, end_time, origin, policy, seed, metadata)
 
     @property
     def num_workers(self) -> int:

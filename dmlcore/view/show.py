@@ -122,6 +122,7 @@ def of_cluster(cluster: Cluster) -> Card:
     found = {
         "speed": f"{spread(speeds)} samples/s",
         "overhead": f"{spread(cluster.overhead_seconds)} s a task" if any(cluster.overhead_seconds) else None,
+        "durations": None if cluster.durations is None else str(cluster.durations),
         "jitter": show_jitter(cluster.jitter) or "none",
         "latency": f"{spread(cluster.latency_seconds)} s a transfer" + (" to the server" if down else ""),
         "latency to the worker": f"{spread(down)} s" if down else None,

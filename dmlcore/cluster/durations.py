@@ -1,0 +1,100 @@
+"""Measured durations of tasks, which a cluster takes as they are instead of drawing them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dmlcore import checks, tables
+
+COLUMNS = {"worker": "number, from 0", "samples": "of the task", "seconds": "that it was computed"}
+BEYOND = ("cycle", "resample", "error")
+MOST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Durations:
+    """The rows of `Cluster.from_durations`, of each worker in the order of its clocks.
+
+    Args:
+        seconds: of each worker's tasks, W tuples.
+        samples: likewise.
+        beyond: what a worker does after its last row, one of `BEYOND`.
+    """
+
+    seconds: tuple[tuple[float, ...], ...]
+    samples: tuple[tuple[int, ...], ...]
+    beyond: str
+
+    @classmethod
+    def checked(cls, frame: pd.DataFrame | str | os.PathLike[str], beyond: str) -> Durations:
+        """Returns what the arguments of `Cluster.from_durations` describe."""
+        checks.choice("beyond", beyond, dict.fromkeys(BEYOND))
+        table = tables.read("frame", frame)
+        tables.require("frame", table, COLUMNS)
+        worker = tables.integers("frame", table, "worker", low=0, high=MOST)
+        samples = tables.integers("frame", table, "samples", low=1, high=MOST)
+        seconds = tables.numbers("frame", table, "seconds", low=0)
+        counts = np.bincount(worker) if worker.max() < len(worker) else np.zeros(1)
+        if not counts.all():
+            absent = int(np.setdiff1d(np.arange(len(worker) + 1), worker)[0])
+            allowed = f"at least one row of each worker from 0 to {worker.max()}"
+            checks.fail(f"frame, worker {absent}", "no row", allowed)
+        order = np.argsort(worker, kind="stable")
+        parts = np.flatnonzero(np.diff(worker[order])) + 1
+        times_of, samples_of = (np.split(values[order], parts) for values in (seconds, samples))
+        for number, times in enumerate(times_of):
+            if not times.any():
+                checks.fail(f"frame, worker {number}", "tasks that all take 0 seconds", "one that takes time")
+        rows, sizes = (tuple(tuple(each.tolist()) for each in own) for own in (times_of, samples_of))
+        return cls(rows, sizes, beyond)
+
+    @property
+    def speeds(self) -> list[float]:
+        """Samples per second of each worker, over all its rows."""
+        return [sum(b) / sum(s) for s, b in zip(self.seconds, self.samples, strict=True)]
+
+    def resized(self, like: list[int]) -> Durations:
+        """Returns the durations of workers that are each like one of these, given by its number.
+
+        Of m workers like one of n rows, the j-th begins at row floor(j n / m) and has those before it last.
+        """
+        of, copies, first = Counter(like), Counter[int](), []
+        for worker in like:
+            first.append(copies[worker] * len(self.seconds[worker]) // of[worker])
+            copies[worker] += 1
+
+        def each(values: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(values[w][row:] + values[w][:row] for w, row in zip(like, first, strict=True))
+
+        return Durations(each(self.seconds), each(self.samples), self.beyond)
+
+    def past(self, worker: int, clock: int) -> ValueError:
+        """Returns what to raise at a clock beyond a worker's last row, where there is to be none."""
+        count = len(self.seconds[worker])
+        return ValueError(
+            f"durations of worker {worker}, clock {clock}: got {count} measured tasks, allowed is a longer "
+            'record, a shorter run, or beyond="cycle" or "resample"'
+        )
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A hash of all rows."""
+        return hashlib.sha256(json.dumps([self.seconds, self.samples]).encode()).hexdigest()
+
+    def describe(self) -> dict[str, Any]:
+        """Returns the durations as plain JSON values: how many of each worker, and their fingerprint."""
+        tasks = [len(each) for each in self.seconds]
+        return {"tasks": tasks, "beyond": self.beyond, "sha256": self.fingerprint}
+
+    def __str__(self) -> str:
+        count = sum(map(len, self.seconds))
+        return f"{count} measured task{'s' * (count > 1)}, beyond: {self.beyond}"

@@ -1,0 +1,116 @@
+"""Tables that users bring: DataFrames, CSV and Parquet files, with every column checked once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from dmlcore import checks
+
+READERS = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
+
+
+def read(name: str, source: pd.DataFrame | str | os.PathLike[str]) -> pd.DataFrame:
+    """Returns a table: a DataFrame as it is, or what a CSV or Parquet file holds.
+
+    Args:
+        name: of the argument, for messages.
+        source: the DataFrame, or the path of a file that ends in `.csv` or `.parquet`.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no table, has no rows, or has two columns of one name.
+    """
+    frame: Any = source
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        reader: Any = READERS.get(path.suffix.lower())
+        if reader is None:
+            checks.fail(name, str(path), f"a path that ends in {' or '.join(READERS)}, or a DataFrame")
+        if not path.is_file():
+            raise FileNotFoundError(f"{name}: got {str(path)!r}, allowed is a file that exists")
+        try:
+            frame = reader(path)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            cause = " ".join(str(error).split())
+            raise ValueError(f"{name}: {str(path)!r} is not a readable {path.suffix} ({cause})") from error
+    if not isinstance(frame, pd.DataFrame):
+        checks.fail(name, source, "a DataFrame, or the path of a CSV or Parquet file")
+    if twice := [*frame.columns[frame.columns.duplicated()]]:
+        checks.fail(f"{name}, columns", twice, "each name once")
+    if not len(frame):
+        checks.fail(name, "a table without rows", "at least one row")
+    return frame
+
+
+def require(name: str, frame: pd.DataFrame, wanted: Mapping[str, str], more: Sequence[str] = ()) -> None:
+    """Raises one ValueError that lists everything that is missing.
+
+    Args:
+        name: of the argument.
+        frame: the table.
+        wanted: column -> what it holds.
+        more: what else is missing.
+    """
+    missing = [f"{column} ({meaning})" for column, meaning in wanted.items() if column not in frame]
+    if missing or more:
+        columns = [f"column{'s' * (len(missing) > 1)} {', '.join(missing)}"] * bool(missing)
+        raise ValueError(f"{name}: got columns {[*frame.columns]}, missing: {'; '.join([*columns, *more])}")
+
+
+def numbers(
+    name: str, frame: pd.DataFrame, column: str, *, low: float = -np.inf, nan: bool = False
+) -> np.ndarray:
+    """Returns a column as floats if its numbers are finite and >= `low`, or NaN where that is allowed.
+
+    >>> numbers("frame", pd.DataFrame({"seconds": [1.0, float("nan")]}), "seconds", low=0)
+    Traceback (most recent call last):
+    ValueError: frame, row 1, column seconds: got nan, allowed is a finite number >= 0
+    """
+    bound = f" >= {low:g}" if np.isfinite(low) else ""
+    values = _floats(frame[column])
+    fits = np.isfinite(values) & (values >= low) | (np.isnan(values) & nan & frame[column].isna().to_numpy())
+    _refuse(name, frame, column, fits, f"a finite number{bound}" + ", or NaN" * nan)
+    return values
+
+
+def integers(
+    name: str, frame: pd.DataFrame, column: str, *, low: int, high: int, nan: int | None = None
+) -> np.ndarray:
+    """Returns a column as whole numbers from `low` to `high`; `nan` stands for those that are NaN.
+
+    >>> integers("frame", pd.DataFrame({"worker": [0, 1.5]}), "worker", low=0, high=99)
+    Traceback (most recent call last):
+    ValueError: frame, row 1, column worker: got 1.5, allowed is a whole number from 0 to 99
+    """
+    values = _floats(frame[column])
+    if nan is not None:
+        values = np.where(frame[column].isna(), nan, values)
+    fits = (values >= low) & (values <= high) & (values == np.floor(values))
+    allowed = f"a whole number from {low} to {high}" + ", or NaN" * (nan is not None)
+    _refuse(name, frame, column, fits, allowed)
+    return values.astype(np.int64)
+
+
+def _floats(values: pd.Series) -> np.ndarray:
+    """Returns numbers as floats; NaN for what is none, such as text."""
+    if values.dtype.kind in "iuf":
+        return values.to_numpy(float, na_value=np.nan)
+    plain = [v if isinstance(v, Real) and not isinstance(v, bool) else np.nan for v in values]
+    return np.array(plain, float)
+
+
+def _refuse(name: str, frame: pd.DataFrame, column: str, fits: np.ndarray, allowed: str) -> None:
+    wrong = np.flatnonzero(~fits)
+    if len(wrong):
+        row = int(wrong[0])
+        value = frame[column].iloc[row]
+        given = value.item() if isinstance(value, np.generic) else value
+        checks.fail(f"{name}, row {row}, column {column}", given, allowed)

@@ -1,0 +1,225 @@
+"""Traces of other systems: a table of tasks becomes a valid trace; what it does not say is derived."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dmlcore import checks, tables
+from dmlcore.provenance import versions
+from dmlcore.trace.record import updates_frame
+from dmlcore.trace.trace import QUEUE_COLUMNS, TASK_COLUMNS, Trace
+
+MOST = 2**31 - 1
+WANTED = {"worker": "number, from 0", "start": "of computing, seconds", "end": "of computing, seconds"}
+BATCH_SIZE = "batch_size (samples of a task: a column, or the argument where all have as many)"
+SERVICE = "metadata['service_seconds'] and both columns of pull_queued, push_queued (all three or none)"
+
+
+def trace_of(
+    source: pd.DataFrame | str | os.PathLike[str],
+    batch_size: int | None,
+    num_workers: int | None,
+    end_time: float | None,
+    origin: float,
+    policy: str | None,
+    seed: int | None,
+    metadata: Mapping[str, Any] | None,
+) -> Trace:
+    """Returns the trace that the arguments of `Trace.from_tasks` describe."""
+    origin, more = checks.real("origin", origin, low=-1e300, high=1e300), _json(metadata)
+    frame = tables.read("frame", source)
+    size = more.get("batch_size") if batch_size is None else batch_size
+    names = _complete(frame, size, more)
+    table = _checked(frame, names, size, origin)
+    _check_order(table, names, origin)
+    _check_overlaps(table)
+    table = _by_arrival(table)
+    times = _updates(table)
+    table["version_read"], table["weight"] = _versions(table, times), _weights(table)
+    if "clock" not in table:
+        by_start = table.sort_values(["worker", "compute_start", "compute_end"], kind="stable")
+        table["clock"] = by_start.groupby("worker").cumcount()
+    kinds = TASK_COLUMNS | {name: kind for name, kind in QUEUE_COLUMNS.items() if name in table}
+    tasks = table[[*kinds]].astype(kinds)
+    last = max(tasks["compute_end"].max(), np.nan_to_num(tasks["push_end"].max()), times.max(initial=0.0))
+    if end_time is not None:
+        given_end, end_time = end_time, checks.real("end_time", end_time, high=1e300) - origin
+        if end_time < last:
+            checks.fail(
+                "end_time", given_end, f"a number >= {last + origin:.15g}, the last time in the frame"
+            )
+    sizes = {*tasks["batch_size"].tolist()}
+    about = {
+        "engine": "recorded",
+        "policy": "recorded",
+        "max_lead": None,
+        "num_workers": int(tasks["worker"].max()) + 1,
+        "end_time": float(last),
+        "batch_size": sizes.pop() if len(sizes) == 1 else None,
+        "seed": 0,
+        "versions": versions(),
+    }
+    about |= more
+    given = {"policy": policy, "num_workers": num_workers, "end_time": end_time, "seed": seed}
+    about |= {name: value for name, value in given.items() if value is not None}
+    checks.check_kind("policy", about["policy"], str)
+    checks.integer(
+        "num_workers", about["num_workers"], low=int(tasks["worker"].max()) + 1, why="those in the frame"
+    )
+    checks.check_seed("seed", about["seed"])
+    checks.real("end_time", about["end_time"], low=float(last), high=1e300)
+    return Trace(tasks, updates_frame(times.tolist(), tasks), about).validate()
+
+
+def _json(metadata: Any) -> dict[str, Any]:
+    """Returns further metadata, checked to be what a file can keep."""
+    if metadata is None:
+        return {}
+    try:
+        return dict(json.loads(json.dumps({**metadata}, allow_nan=False)))
+    except (TypeError, ValueError):
+        checks.fail("metadata", metadata, "a dictionary of JSON values")
+
+
+def _complete(frame: pd.DataFrame, size: Any, more: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the table's names of the trace's columns; one ValueError lists all that is missing."""
+    names = {name: name for name in (*TASK_COLUMNS, *QUEUE_COLUMNS, "update_time") if name in frame}
+    for short in ("start", "end"):
+        own = f"compute_{short}"
+        if short in frame and own in frame:
+            checks.fail("frame, columns", [short, own], "one of the two, which are the same")
+        names |= {own: short} if short in frame else {}
+    wanted = {name: what for name, what in WANTED.items() if not {name, f"compute_{name}"} & {*names, *frame}}
+    queues = [name in frame for name in QUEUE_COLUMNS]
+    lacking = [BATCH_SIZE] * (size is None and "batch_size" not in frame)
+    lacking += [SERVICE] * (any(queues) and not (all(queues) and "service_seconds" in more))
+    tables.require("frame", frame, wanted, lacking)
+    return names
+
+
+def _checked(frame: pd.DataFrame, names: Mapping[str, str], size: Any, origin: float) -> pd.DataFrame:
+    """Returns the table by the trace's names, its numbers checked, and times from the start of the run."""
+
+    def whole(column: str, low: int, nan: int | None = None) -> np.ndarray:
+        return tables.integers("frame", frame, names[column], low=low, high=MOST, nan=nan)
+
+    def real(column: str, nan: bool = True) -> np.ndarray:
+        return tables.numbers("frame", frame, names[column], nan=nan)
+
+    found = {"worker": whole("worker", 0)}
+    if "clock" in names:
+        found["clock"] = whole("clock", 0)
+    if "batch_size" in names:
+        found["batch_size"] = whole("batch_size", 1)
+    else:
+        found["batch_size"] = np.full(len(frame), checks.integer("batch_size", size, low=1, high=MOST))
+    for column in ("compute_start", "compute_end"):
+        found[column] = real(column, nan=False) - origin
+    for column, like in (("pull_start", "compute_start"), ("push_end", "compute_end")):
+        found[column] = real(column) - origin if column in names else found[like]
+    for column in ("update", "version_read"):
+        if column in names:
+            found[column] = whole(column, -1, nan=-1)
+    if "update_time" in names:
+        found["update_time"] = real("update_time") - origin
+    for column in ("weight", *QUEUE_COLUMNS):
+        if column in names:
+            found[column] = real(column, nan=column == "weight")
+    return pd.DataFrame(found)
+
+
+def _check_order(table: pd.DataFrame, names: Mapping[str, str], origin: float) -> None:
+    """Raises ValueError where the times of a task do not follow each other."""
+    names = {"pull_start": names["compute_start"], "push_end": names["compute_end"], **names}
+
+    def refuse(wrong: pd.Series, late: str, allowed: str, than: str | None) -> None:
+        if wrong.any():
+            row = int(wrong.argmax())
+            where = f"frame, row {row}, worker {table['worker'][row]}, {names[late]}"
+            other = "" if than is None else f", its {names[than]}"
+            least = origin if than is None else table[than][row] + origin
+            checks.fail(where, float(table[late][row] + origin), f"{allowed} {least:.15g}{other}")
+
+    columns = ("pull_start", "compute_start", "compute_end", "push_end")
+    for column in columns[:2]:
+        refuse(table[column] < 0, column, "a number >= origin,", None)
+    for early, late in pairwise(columns):
+        refuse(table[late] < table[early], late, "a number >=", early)
+    if "update" in table:
+        lost = table["push_end"].isna() & (table["update"] >= 0)
+        if lost.any():
+            row = int(lost.argmax())
+            allowed = "-1 or NaN, where push_end is NaN: a push that never arrived is in no update"
+            checks.fail(f"frame, row {row}, update", int(table["update"][row]), allowed)
+
+
+def _check_overlaps(table: pd.DataFrame) -> None:
+    """Raises ValueError where a worker computes two tasks at once."""
+    columns = ["worker", "compute_start", "compute_end"]
+    ordered = table.sort_values(columns, kind="stable")
+    worker, start, end = (ordered[column].to_numpy() for column in columns)
+    wrong = np.flatnonzero((worker[1:] == worker[:-1]) & (start[1:] < end[:-1]))
+    if len(wrong):
+        first, second = ordered.index[wrong[0] : wrong[0] + 2]
+        given = f"rows {first} and {second}, which overlap by {end[wrong[0]] - start[wrong[0] + 1]:g} s"
+        checks.fail(f"frame, worker {worker[wrong[0]]}", given, "tasks that it computes one after the other")
+
+
+def _by_arrival(table: pd.DataFrame) -> pd.DataFrame:
+    """Returns the tasks in the order of their arrival, those that never arrived by their end."""
+    if table["push_end"].dropna().is_monotonic_increasing:
+        return table
+    when = table["push_end"].fillna(table["compute_end"]).to_numpy()
+    return table.iloc[np.argsort(when, kind="stable")].reset_index(drop=True)
+
+
+def _updates(table: pd.DataFrame) -> np.ndarray:
+    """Returns when updates were made, and numbers them where the table does not."""
+    if "update" not in table:
+        arrived = table["push_end"].notna()
+        table["update"] = np.where(arrived, arrived.cumsum() - 1, -1)
+    applied = table[table["update"] >= 0]
+    numbers, last = np.unique(applied["update"]), int(table["update"].max())
+    if len(numbers) <= last:
+        absent = int(np.setdiff1d(np.arange(len(numbers) + 1), numbers)[0])
+        checks.fail(
+            f"frame, update {absent}", "no task", f"at least one task in each update from 0 to {last}"
+        )
+    times = np.maximum.accumulate(applied.groupby("update")["push_end"].max().to_numpy())
+    if "update_time" in applied:
+        told = applied.groupby("update")["update_time"].agg(["min", "max"])
+        if (told["min"] < told["max"]).any():
+            update = int((told["min"] < told["max"]).argmax())
+            checks.fail(f"frame, update {update}, update_time", told.iloc[update].tolist(), "one time")
+        times = told["max"].fillna(pd.Series(times)).to_numpy()
+    return times
+
+
+def _versions(table: pd.DataFrame, times: np.ndarray) -> np.ndarray:
+    """Returns the version that each task read: what is told, or else how many updates were made by its pull;
+    of a worker that did not pull, that of its task before."""
+    pulled = table["pull_start"].notna()
+    made = np.searchsorted(times, table["pull_start"].fillna(0.0), side="right")
+    made = np.where(table["update"] >= 0, np.minimum(made, table["update"]), made)
+    read = pd.Series(made, table.index, float).where(pulled)
+    if "version_read" in table:
+        told = table["version_read"]
+        read = told.astype(float).where(told >= 0, read)
+    ordered = read[table.sort_values(["worker", "compute_start", "compute_end"], kind="stable").index]
+    kept = ordered.groupby(table["worker"]).ffill().fillna(0.0)
+    return kept.sort_index().to_numpy(np.int64)
+
+
+def _weights(table: pd.DataFrame) -> np.ndarray:
+    """Returns each task's weight in its update: what is told, or else its share of the update's samples."""
+    applied = table["update"] >= 0
+    share = table["batch_size"] / table.groupby("update")["batch_size"].transform("sum")
+    told = table["weight"].fillna(share) if "weight" in table else share
+    return told.where(applied, 0.0).to_numpy()

@@ -1,0 +1,279 @@
+"""Traces of other systems: what a table of tasks says is kept, what it does not say is derived."""
+
+import json
+import re
+
+import matplotlib.pyplot as plt
+import numpy as np
+import optax
+import pandas as pd
+import pytest
+from clusters import CLUSTERS, EXPONENTIAL, MIXED
+from engine_runs import same_bits, same_timeline
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from watched import simulate
+
+import dmlcore as dml
+from dmlcore.cluster.faults import random_faults
+from dmlcore.methods.policies import ALL_POLICIES
+from dmlcore.trace import Trace, metrics
+
+SHORT = {"compute_start": "start", "compute_end": "end"}
+LOG = pd.DataFrame(
+    {"worker": [0, 1, 0, 1, 0], "start": [0.0, 0.5, 1.0, 2.0, 2.5], "end": [1.0, 2.0, 2.5, 2.25, 4.0]}
+)
+
+
+def table_of(trace):
+    """All that a trace says, in one table."""
+    times = np.append(trace.updates["time"].to_numpy(), np.nan)
+    return trace.tasks.rename(columns=SHORT).assign(update_time=times[trace.tasks["update"]])
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from(sorted(ALL_POLICIES)),
+    st.sampled_from(sorted(CLUSTERS)),
+    st.sampled_from(["plain()", "pipelined()"]),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def test_a_simulated_trace_comes_back(policy, cluster, transport, faults, seed):
+    rule, where = ALL_POLICIES[policy](), CLUSTERS[cluster]
+    transport = "plain()" if rule.keep_copy is not None else transport
+    if faults:
+        where = where.with_faults(*random_faults(4, 1.0, seed=seed), patience=0.1, checkpoint_every=5)
+    trace = simulate(rule, where, updates=40, seed=seed, transport=transport)
+    again = Trace.from_tasks(table_of(trace), metadata=trace.metadata)
+    assert same_timeline(again, trace)
+    assert again.metadata == trace.metadata
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("policy", [dml.asp(), dml.k_async(3), dml.k_batch_async(2)], ids=str)
+def test_what_is_not_told_is_derived(policy, seed):
+    """Where a trace follows the rules by which the rest is derived, a part of it gives the whole."""
+    trace = dml.simulate(policy, MIXED, updates=60, seed=seed)
+    known = ["worker", "start", "end", "pull_start", "push_end"]
+    known += [] if policy.name.startswith("asp") else ["update"]
+    again = Trace.from_tasks(table_of(trace)[known], batch_size=32)
+    assert same_timeline(again, trace)
+    assert (again.num_workers, again.end_time) == (4, trace.end_time)
+    mixed = table_of(trace)[known].sample(frac=1, random_state=seed)  # in whatever order the log has them
+    arrived = Trace.from_tasks(mixed, batch_size=32).tasks
+    whole = trace.tasks[trace.tasks["push_end"].notna()]
+    assert arrived[arrived["push_end"].notna()].reset_index(drop=True).equals(whole.reset_index(drop=True))
+
+
+def test_the_least_table_by_hand():
+    """Tasks end at 1, 2, 2.25, 2.5 and 4: five updates; each task reads those made by its start."""
+    trace = Trace.from_tasks(LOG, batch_size=8)
+    assert trace.tasks["worker"].tolist() == [0, 1, 1, 0, 0]
+    assert trace.tasks["clock"].tolist() == [0, 0, 1, 1, 2]
+    assert trace.tasks["update"].tolist() == [0, 1, 2, 3, 4]
+    assert trace.tasks["version_read"].tolist() == [0, 0, 2, 1, 4]
+    assert trace.tasks["weight"].tolist() == [1.0] * 5
+    assert trace.updates["time"].tolist() == [1.0, 2.0, 2.25, 2.5, 4.0]
+    assert metrics.staleness(trace).tolist() == [0, 1, 0, 2, 0]
+    assert trace.metadata | {"versions": None} == {
+        "engine": "recorded",
+        "policy": "recorded",
+        "max_lead": None,
+        "num_workers": 2,
+        "end_time": 4.0,
+        "batch_size": 8,
+        "seed": 0,
+        "versions": None,
+    }
+
+
+def test_rounds_by_hand():
+    """Updates that are told: made with their last push, and weighed by samples."""
+    told = LOG.assign(update=[0, 0, 1, 1, np.nan], batch_size=[8, 24, 16, 16, 8])
+    trace = Trace.from_tasks(told, num_workers=3, end_time=5.0, policy="theirs", seed=7)
+    assert trace.updates["time"].tolist() == [2.0, 2.5]
+    assert trace.updates["samples"].tolist() == [32, 32]
+    by_row = trace.tasks.sort_values(["compute_start", "worker"])
+    assert by_row["weight"].tolist() == [0.25, 0.75, 0.5, 0.5, 0.0]
+    assert by_row["version_read"].tolist() == [0, 0, 0, 1, 2]
+    assert (trace.num_workers, trace.end_time, trace.metadata["batch_size"]) == (3, 5.0, None)
+    assert (trace.metadata["policy"], trace.metadata["seed"]) == ("theirs", 7)
+
+
+def test_the_origin_is_when_the_run_began():
+    log = LOG.assign(start=LOG["start"] + 1e6, end=LOG["end"] + 1e6)
+    moved = Trace.from_tasks(log, batch_size=8, origin=1e6, end_time=1e6 + 6)
+    assert same_timeline(moved, Trace.from_tasks(LOG, batch_size=8))
+    assert moved.end_time == 6.0
+
+
+def test_files(tmp_path):
+    """CSV and Parquet; a saved trace is such a table, too."""
+    wanted = Trace.from_tasks(LOG, batch_size=8)
+    LOG.to_csv(tmp_path / "log.csv", index=False)
+    LOG.to_parquet(tmp_path / "log.parquet")
+    for name in ("log.csv", "log.parquet"):
+        assert same_timeline(Trace.from_tasks(tmp_path / name, batch_size=8), wanted)
+    wanted.save(tmp_path / "saved.parquet")
+    assert same_timeline(Trace.load(tmp_path / "saved.parquet"), wanted)
+    assert Trace.load(tmp_path / "saved.parquet").metadata == wanted.metadata
+    assert same_timeline(Trace.from_tasks(tmp_path / "saved.parquet"), wanted)
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    """The log of a system that only notes when its workers computed: no links, so nothing else is lost."""
+    own = dml.simulate(dml.asp(), EXPONENTIAL, updates=400, seed=1)
+    log = own.tasks[own.tasks["push_end"].notna()].rename(columns=SHORT)
+    return own, Trace.from_tasks(log[["worker", "start", "end", "batch_size"]])
+
+
+def test_metrics_work_on_it(theirs):
+    own, trace = theirs
+    assert metrics.staleness(trace).equals(metrics.staleness(own))
+    assert metrics.updates_per_second(trace) == metrics.updates_per_second(own)
+    assert same_timeline(trace.until(300), own.until(300))  # the log lacks what was under way at its end
+    assert metrics.clock_gap(trace.until(300)) == metrics.clock_gap(own.until(300))
+    breakdown = metrics.time_breakdown(trace)
+    assert breakdown[list(metrics.PHASES)].sum(axis=1).to_numpy() == pytest.approx(trace.end_time)
+    assert breakdown["compute_share"].min() > 0.9
+    accounts = metrics.accounts(trace)
+    assert accounts["samples"].iloc[-1] == 32 * 400
+    for name in ("fetches", "clocks_per_second", "makespan", "clock_staleness", "out_of_turn", "phases"):
+        getattr(metrics, name)(trace)
+
+
+def test_replay_trains_on_it(theirs):
+    own, trace = theirs
+    problem, sgd = dml.problems.digits_mlp(), optax.sgd(0.1)
+    run, again = (dml.replay(each.until(120), problem, sgd, eval_every=120) for each in (trace, own))
+    assert np.isfinite(run.history["loss"]).all()
+    assert run.history["loss"].iloc[-1] < 0.9 * run.history["loss"].iloc[0]
+    assert not same_bits(run.params, again.params)  # its seed is 0, not that of the run
+    seeded = Trace(trace.tasks, trace.updates, trace.metadata | {"seed": 1})
+    assert same_bits(dml.replay(seeded.until(120), problem, sgd, eval_every=120).params, again.params)
+
+
+def test_calibration_and_measured_durations_work_on_it(theirs):
+    own, trace = theirs
+    with pytest.warns(UserWarning, match="calibrate: 0 of 399 pushes seem to have waited"):
+        fitted = dml.calibrate(trace)  # it cannot know that their server takes no time
+    assert fitted.num_workers == 4
+    assert np.array(fitted.samples_per_second) == pytest.approx(1000, rel=0.25)
+    whole = trace.tasks.sort_values(["worker", "clock"])
+    rows = whole.rename(columns={"batch_size": "samples"}).assign(
+        seconds=whole["compute_end"] - whole["compute_start"]
+    )
+    again = dml.simulate(dml.asp(), dml.Cluster.from_durations(rows), updates=390)
+    np.testing.assert_allclose(again.updates["time"], own.updates["time"][:390], rtol=1e-12)
+
+
+def test_plots_and_exports_work_on_it(theirs):
+    _, trace = theirs
+    axes = dml.plot.timeline(trace)
+    assert len(axes.collections) + len(axes.patches)
+    plt.close("all")
+    exported = json.loads(json.dumps(dml.perfetto.to_perfetto(trace), allow_nan=False))
+    assert sum(event["name"] == "compute" for event in exported["traceEvents"]) == 400
+    assert "recorded" in trace._repr_html_()
+
+
+def replaced(row, column, value):
+    return LOG.astype({column: object}).assign(
+        **{column: [*LOG[column][:row], value, *LOG[column][row + 1 :]]}
+    )
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (
+            replaced(1, "end", 0.25),
+            "frame, row 1, worker 1, end: got 0.25, allowed is a number >= 0.5, its start",
+        ),
+        (replaced(2, "end", np.nan), "frame, row 2, column end: got nan, allowed is a finite number"),
+        (replaced(2, "end", np.inf), "frame, row 2, column end: got inf"),
+        (replaced(3, "start", -np.inf), "frame, row 3, column start: got -inf"),
+        (
+            replaced(0, "start", -1.0),
+            "frame, row 0, worker 0, start: got -1.0, allowed is a number >= origin, 0",
+        ),
+        (replaced(3, "start", "2 s"), "frame, row 3, column start: got '2 s'"),
+        (
+            replaced(2, "start", 0.75),
+            "frame, worker 0: got 'rows 0 and 2, which overlap by 0.25 s', allowed is tasks",
+        ),
+        (
+            replaced(4, "worker", 1.5),
+            "frame, row 4, column worker: got 1.5, allowed is a whole number from 0",
+        ),
+        (replaced(4, "worker", "rank0"), "frame, row 4, column worker: got 'rank0'"),
+        (LOG[:0], "frame: got 'a table without rows', allowed is at least one row"),
+        (
+            LOG.assign(compute_end=1.0),
+            "frame, columns: got ['end', 'compute_end'], allowed is one of the two",
+        ),
+        (
+            LOG.assign(push_end=LOG["end"] - 0.5),
+            "frame, row 0, worker 0, push_end: got 0.5, allowed is a number >= 1",
+        ),
+        (
+            LOG.assign(pull_start=LOG["end"]),
+            "frame, row 0, worker 0, start: got 0.0, allowed is a number >= 1, its pull_start",
+        ),
+        (
+            LOG.assign(push_end=np.nan, update=0),
+            "frame, row 0, update: got 0, allowed is -1 or NaN, where push_end",
+        ),
+        (
+            LOG.assign(update=[0, 1, 3, 4, 5]),
+            "frame, update 2: got 'no task', allowed is at least one task in each",
+        ),
+        (LOG.assign(update=0.5), "frame, row 0, column update: got 0.5"),
+        (
+            LOG.assign(update=0, update_time=[4, 4, 4, 4, 5]),
+            "frame, update 0, update_time: got [4.0, 5.0], allowed",
+        ),
+        (LOG.assign(update_time=0.0), "is in an update that was made before it arrived"),
+        (LOG.assign(version_read=4), "reads a version later than its update"),
+        (LOG.assign(clock=0), "is there twice"),
+        (LOG.assign(batch_size=0), "frame, row 0, column batch_size: got 0"),
+        (
+            LOG.assign(weight=np.inf),
+            "frame, row 0, column weight: got inf, allowed is a finite number, or NaN",
+        ),
+    ],
+)
+def test_wrong_tables_are_named(frame, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Trace.from_tasks(frame, **({} if "batch_size" in frame else {"batch_size": 8}))
+
+
+def test_all_that_is_missing_is_one_error():
+    with pytest.raises(ValueError, match="frame: got columns") as error:
+        Trace.from_tasks(pd.DataFrame({"rank": [0], "end": [1.0], "push_queued": [0.0]}))
+    assert str(error.value) == (
+        "frame: got columns ['rank', 'end', 'push_queued'], missing: columns worker (number, from 0), "
+        "start (of computing, seconds); batch_size (samples of a task: a column, or the argument where all "
+        "have as many); metadata['service_seconds'] and both columns of pull_queued, push_queued (all three "
+        "or none)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"batch_size": 0}, "batch_size: got 0, allowed is a whole number from 1"),
+        ({"num_workers": 1}, "num_workers: got 1, allowed is a whole number >= 2 (those in the frame)"),
+        ({"end_time": 3.5}, "end_time: got 3.5, allowed is a number >= 4"),
+        ({"origin": np.nan}, "origin: got nan"),
+        ({"seed": -1}, "seed: got -1"),
+        ({"policy": dml.asp()}, "policy: got "),
+        ({"metadata": {"x": object()}}, "metadata: got "),
+        ({"metadata": {"num_workers": "2"}}, "num_workers: got '2'"),
+    ],
+)
+def test_wrong_arguments_are_named(wrong, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Trace.from_tasks(LOG, **({"batch_size": 8} | wrong))
