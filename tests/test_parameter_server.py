@@ -280,17 +280,45 @@ def test_doubled_pushes_are_read_once_each():
 
 
 @pytest.mark.parametrize("policy", [dml.asp(), dml.bsp(), dml.ssp(2), dml.k_sync(4)], ids=str)
-def test_on_threads(policy):
+@pytest.mark.parametrize("link", ["none", "fair"])
+def test_on_threads(policy, link):
     """The same run as on the virtual clock: modelled times stand where the machine keeps up with them."""
-    cluster = LOCK_STEP.with_server(seconds_per_push=0.02, seconds_per_pull=0.004, seconds_per_update=0.006)
     problem, options = dml.problems.digits_mlp(), {"updates": 24}
+    cluster = LOCK_STEP.with_server(seconds_per_push=0.02, seconds_per_pull=0.004, seconds_per_update=0.006)
+    transfer = 0.0
+    if link == "fair":
+        transfer = 0.01
+        shared = {"bandwidth": problem.parameter_bytes / transfer, "sharing": "fair"}
+        cluster = LOCK_STEP.with_server(seconds_per_push=0.02, **shared)
     run = dml.train(problem, cluster, policy, optax.sgd(0.1), engine="threads", eval_every=24, **options)
     check_replay(run, problem, optax.sgd(0.1))
-    meant = dml.simulate(policy, cluster, **options)
+    sizes = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
+    meant = dml.simulate(policy, cluster, **options, **sizes)
     assert run.trace.end_time >= meant.end_time * (1 - 1e-9)
-    taken = run.trace.tasks["push_end"].dropna().sort_values()
+    tasks = run.trace.tasks.dropna(subset="push_end")
+    taken = tasks["push_end"].sort_values()
     # A machine that is late once takes the next in time, so that single distances may be shorter.
     assert taken.iloc[-1] >= taken.iloc[0] + 0.02 * (len(taken) - 1) - 1e-9, "one push after the other"
+    pulled = tasks.dropna(subset="pull_start")
+    assert (pulled["compute_start"] - pulled["pull_start"] >= transfer * (1 - 1e-9)).all()
+    assert (tasks["push_end"] - tasks["compute_end"] >= (0.02 + transfer) * (1 - 1e-9)).all()
+
+
+def test_shared_links_on_threads_that_fail():
+    """Crashes, lost and doubled pushes, and a server that restarts while transfers are under way."""
+    problem = dml.problems.digits_mlp()
+    link = {"bandwidth": problem.parameter_bytes / 0.01, "sharing": "fair", "seconds_per_push": 0.005}
+    faults = (
+        dml.faults.Crash(worker=1, time=0.2, seconds=0.2),
+        dml.faults.DoubledPush(worker=0, clock=1, seconds=0.02),
+        dml.faults.LostPush(worker=2, clock=1, seconds=0.1),
+        dml.faults.ServerCrash(time=0.5, seconds=0.1),
+    )
+    cluster = LOCK_STEP.with_server(**link).with_faults(*faults, patience=0.2, checkpoint_every=4)
+    for policy in (dml.asp(), dml.k_sync(4)):
+        run = dml.train(problem, cluster, policy, optax.sgd(0.1), engine="threads", updates=30, eval_every=30)
+        check_counts(run.trace, updates=30)
+        check_replay(run, problem, optax.sgd(0.1))
 
 
 @pytest.mark.parametrize("policy", [dml.asp(), dml.bsp(), dml.ssp(2), dml.k_sync(4)], ids=str)

@@ -14,6 +14,7 @@ from dmlcore.cluster.faults import Incident, ServerCrash, incidents
 from dmlcore.engines.job import Job, Recording
 from dmlcore.engines.observing import Observer
 from dmlcore.engines.server import Answer, Order
+from dmlcore.engines.sharing import Crossings, FairService
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
 from dmlcore.training.checkpoints import Checkpoints, journal_arrays, journal_entries
 from dmlcore.training.coding import WITHOUT_MEMORY, coding_by, remembers
@@ -78,6 +79,8 @@ class Serving:
         self._spec, self._stepper, self._inbox, self._crew = spec, stepper or job.stepper(), inbox, crew
         self._clock, self._faults, self._seconds = clock, faults, spec.stop.seconds
         self._service = job.service()
+        # Of links that are shared equally.
+        self._crossings = Crossings(self._service) if isinstance(self._service, FairService) else None
         self._noted = 0.0  # when the last incident happened
         self._checkpoints, self._kill = checkpoints, kill
         self.server = self._new_server()
@@ -153,6 +156,7 @@ class Serving:
                 self._wake(min(now, message.due) if isinstance(message, Arrival) else now)
                 if not self.server.over:
                     self._receive(message)
+                self._cross()
         if self.server.over and self._checkpoints is not None and self.server.num_updates > self._saved:
             self._save()  # the same call again has nothing left to do
         end = self.server.last_update if self.server.over else self._seconds
@@ -202,6 +206,7 @@ class Serving:
     def _next_message(self, now: float) -> Any:
         """Returns the next message, or None when something else is due."""
         due = min(self._schedule[0].time if self._schedule else math.inf, self.server.due, self._seconds)
+        due = due if self._crossings is None else min(due, self._crossings.due)
         try:
             return self._inbox.get(timeout=min(PATIENCE_SECONDS, max(0.0, (due - now) * self._clock.scale)))
         except queue.Empty:
@@ -218,16 +223,33 @@ class Serving:
         if isinstance(message, Ready):
             if self._is_ready(message) and message.worker not in self.server.present:
                 self._carry_out(self.server.join(message.worker, now), now)
+        elif isinstance(message, Arrival) and self._crossings is not None:
+            self._crossings.push(min(message.due, now), message)
         elif isinstance(message, Arrival):
-            self._arrive(message, now)
+            self._arrive(message, now, min(message.due, now))
 
-    def _arrive(self, push: Arrival, now: float) -> None:
+    def _cross(self) -> None:
+        """Takes the pushes that are through a link which others share, and sends the copies that are."""
+        while self._crossings is not None and not self.server.over:
+            now = self._clock.now()
+            if now >= self._seconds or (found := self._crossings.through(now)) is None:
+                return
+            time, task, answer, waited = found
+            if answer is None:
+                self._arrive(task, now, time, waited)
+            elif task in self.server.flight[task.worker]:
+                state, before = answer
+                self._answered[task.attempt] = time, before + waited
+                self._post(task.worker, Assignment(task, self._clock.now(), state, time))
+
+    def _arrive(self, push: Arrival, now: float, came: float, crossed: float = 0.0) -> None:
+        """The server's processor takes a push that came at a time; a shared link took it so much longer."""
         worker, clock, waited = push.worker, push.clock, 0.0
         if self._service is not None:
-            taken, waited = self._service.take(worker, clock, min(push.due, now))
+            taken, waited = self._service.take(worker, clock, came)
             if (read := self._wait(taken)) is None:
                 return  # lost, or the run is over
-            waited += read - taken
+            waited += read - taken + crossed
             now = max(now, read, self._noted)  # not when it woke up: that would add up
         order = self.server.find(worker, clock, push.attempt)
         if order is None:
@@ -306,6 +328,10 @@ class Serving:
                 since = order.time
                 if self._service is not None and self._service.pulls_take:
                     since, waited = self._service.answer(order.worker, order.clock, since)
+                    if self._crossings is not None:
+                        self._answered[order.attempt] = math.inf, math.inf  # until it is through
+                        self._crossings.copy(since, order, (self._state, waited))
+                        continue
                     self._answered[order.attempt] = since, waited
                 self._post(order.worker, Assignment(order, self._clock.now(), self._state, since))
         if server.looks:
@@ -402,6 +428,8 @@ class Serving:
         now = self._clock.now()
         if self._service is not None:
             self._service.reset(now)
+        if self._crossings is not None:
+            self._crossings.reset()
         self._resume(now)
 
     def _resume(self, now: float) -> None:

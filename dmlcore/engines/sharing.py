@@ -123,3 +123,49 @@ def handle_copy_joins(clock: Any, event: Any) -> bool:
     """The server has answered a pull, and the copy joins the link back."""
     clock.fair.send(clock.fair.out, event[0], event[3])
     return False
+
+
+class Crossings:
+    """Transfers over shared links on a real clock: which of them are through by now, in that order.
+
+    Args:
+        service: whose links they cross.
+    """
+
+    def __init__(self, service: FairService):
+        self._service = service
+        self._joining: list[tuple[float, int, SharedLink, Any, Any]] = []
+        self._serial = itertools.count()
+
+    def reset(self) -> None:
+        """Forgets what has not joined yet."""
+        self._joining.clear()
+
+    def push(self, time: float, arrival: Any) -> None:
+        """A push comes over its worker's link at `time`."""
+        self._add(time, self._service.into, arrival, None)
+
+    def copy(self, time: float, order: Any, answer: Any) -> None:
+        """The answer to a pull leaves the server's processor at `time`."""
+        self._add(time, self._service.out, order, answer)
+
+    def _add(self, time: float, link: SharedLink, task: Any, answer: Any) -> None:
+        heappush(self._joining, (time, next(self._serial), link, task, answer))
+
+    @property
+    def due(self) -> float:
+        """When something happens next, if nothing else is sent."""
+        joining = self._joining[0][0] if self._joining else math.inf
+        return min(joining, self._service.due)
+
+    def through(self, now: float) -> tuple[float, Any, Any, float] | None:
+        """Returns the next transfer that is through by `now`: when, the task, the answer to its pull, or None
+        for its push, and how much longer it took than alone. None: none is."""
+        while self.due <= now:
+            if self._joining and self._joining[0][0] <= self._service.due:
+                time, _, link, task, answer = heappop(self._joining)
+                self._service.send(link, time, task, answer)
+            else:
+                time = self._service.due
+                return (time, *self._service.through()[1:])
+        return None
