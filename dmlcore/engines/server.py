@@ -16,7 +16,7 @@ from dmlcore import checks
 from dmlcore.engines import mistakes
 from dmlcore.engines.spec import MOST, RunSpec
 from dmlcore.trace import Trace
-from dmlcore.trace.record import Rows, pack, tasks_frame, updates_frame
+from dmlcore.trace.record import ROW, Rows, pack, tasks_frame, updates_frame
 from dmlcore.types import Decision, Observation, Progress, Push, Start
 
 MOST_TASKS = 200_000  # without an update, before a run that is to end with updates is given up; or timers
@@ -78,7 +78,7 @@ class Server:
 
     # In a dictionary they take longer to look up, at every push.
     __slots__ = (
-        "_also", "_at_push", "_clock", "_cut_rows", "_depth", "_done", "_free", "_landed", "_last_cut",
+        "_also", "_at_push", "_clock", "_depth", "_done", "_free", "_landed", "_last_cut",
         "_look", "_looked", "_most", "_num_cut", "_num_timers", "_patience", "_plan", "_queued", "_redone",
         "_serial", "_starting", "_times", "_update_seconds", "_wakes", "_woken", "flight", "ignored",
         "journal", "load", "load_state", "num_updates", "over", "pending", "policy", "present", "record",
@@ -105,7 +105,7 @@ class Server:
         self.ignored = 0  # arrivals that did not count
         # Pushes not applied yet, by worker and clock: row of the record, task, samples, what was told.
         self.pending: dict[tuple[int, int], tuple[int, Order, int, tuple[int, float]]] = {}
-        self.record: list[bytes] = []  # packed rows of `Task`
+        self.record = bytearray()  # packed rows of `Task`
         # Pending timers, a heap: when each is due, its number in the order of setting, token. The first of
         # all is there from the start.
         self.timers: list[tuple[float, int, Any]] = [] if self.policy.on_wake is None else [(0.0, 0, None)]
@@ -120,9 +120,8 @@ class Server:
         self._free = [0.0] * self.num_workers  # and when it was computed
         self._clock = [-1] * self.num_workers  # and of the last task that it began
         self._last_cut = [-1] * self.num_workers  # highest clock of each worker's tasks that were cut
-        self._cut_rows: dict[int, dict[int, int]] = {}  # worker -> clock -> row, of those that may be redone
         self._num_cut = 0  # tasks that were cut, and not redone
-        self._redone: list[int] = []  # rows of attempts that were lost and made again
+        self._redone: set[int] = set()  # rows of attempts that were lost and made again
         self._landed: list[tuple[int, int, float]] = []  # row, update, weight
         self._times: list[float] = []  # of updates
         self._looked = 0
@@ -175,8 +174,8 @@ class Server:
         done[worker], free[worker] = clock, computed
         keeps = keep_copy is not None and keep_copy(told[0], clock + 1)
         push = new(Push, (worker, clock, version, time, computed - begun, size, keeps))
-        row = len(record)
-        record.append(pack(worker, clock, size, version, since if pull else nan, begun, computed, time))
+        row = len(record) // ROW
+        record.extend(pack(worker, clock, size, version, since if pull else nan, begun, computed, time))
         if self._also:
             self._note_push(push, (begun, computed, pull_queued, push_queued))
         kept: tuple[Order, ...] = ()
@@ -250,7 +249,7 @@ class Server:
         if self.journal is not None:
             self.journal.append(("wake", time))
         _, number, token = heappop(self.timers)
-        self._wakes.append((time, len(self.record), number))
+        self._wakes.append((time, len(self.record) // ROW, number))
         self._check_wakes(time)
         return self._carry_out(self._decided("on_wake", token, time), max(time, self.last_update))
 
@@ -306,10 +305,9 @@ class Server:
 
     def recall(self, before: Server) -> None:
         """Takes over the record of the server that kept the journal: it knew how cut tasks were planned."""
-        rows = len(self.record)
-        self.record[:] = before.record[:rows]
+        self.record[:] = before.record[: len(self.record)]
         if self._queued is not None and before._queued is not None:
-            self._queued[:] = before._queued[:rows]
+            self._queued[:] = before._queued[: len(self._queued)]
 
     @property
     def has_cut(self) -> bool:
@@ -341,7 +339,7 @@ class Server:
         if self.policy.on_wake is not None:
             metadata = metadata | {"wakes": self._wakes_after(tasks["push_end"].notna())}
         if self._redone:
-            tasks = tasks.drop(index=self._redone).reset_index(drop=True)
+            tasks = tasks.drop(index=sorted(self._redone)).reset_index(drop=True)
         trace = Trace(tasks, updates_frame(self._times, tasks), metadata | {"end_time": time})
         try:
             return trace.validate()
@@ -396,7 +394,7 @@ class Server:
             if self.num_updates >= self._most[0] or self.samples >= self._most[1]:
                 self.over = True
                 return apply, (), kept
-        elif len(self.record) > self._patience:
+        elif len(self.record) // ROW > self._patience:
             self._check_updates(time)
         for key in drop:
             if pending.pop(key, None) is None:
@@ -447,9 +445,10 @@ class Server:
     def _check_updates(self, time: float) -> None:
         """Raises RuntimeError where a run that is to end with updates makes none."""
         last = self._landed[-1][0] if self._landed else 0
-        if len(self.record) > last + MOST_TASKS and self.spec.stop.seconds == math.inf:
+        rows = len(self.record) // ROW
+        if rows > last + MOST_TASKS and self.spec.stop.seconds == math.inf:
             raise mistakes.never_updates(self.policy, time, self.num_updates, MOST_TASKS)
-        self._patience = max(last, len(self.record) - 1) + MOST_TASKS
+        self._patience = max(last, rows - 1) + MOST_TASKS
 
     def _start(self, start: Sequence[Start], time: float, depth: int = 0) -> list[Order]:
         """Gives out tasks, until each worker has `depth`: by default as many as fill its pipeline."""
@@ -466,9 +465,8 @@ class Server:
             if ahead is not None:
                 clock = self._ahead(worker, ahead, clock if flight else 0)
             clocks[worker] = clock
-            if clock <= last_cut[worker] and clock in self._cut_rows[worker]:
-                self._redone.append(self._cut_rows[worker].pop(clock))
-                self._num_cut -= 1
+            if clock <= last_cut[worker]:
+                self._redo(worker, clock)
             size = sizes[worker] if asked is None and sizes is not None else self._size(worker, clock, asked)
             if on_pull is not None:
                 told = on_pull(self.state, worker)
@@ -482,6 +480,13 @@ class Server:
             if full > 1 and len(flights[worker]) < (depth or full):
                 orders += self._start([Start(worker, asked)], time, depth)
         return orders
+
+    def _redo(self, worker: int, clock: int) -> None:
+        """Strikes out the last attempt at a task that was cut, if there was one: it begins again."""
+        row = Rows(self.record).last(worker, clock)
+        if row >= 0 and row not in self._redone:
+            self._redone.add(row)
+            self._num_cut -= 1
 
     def _ahead(self, worker: int, clock: int, least: int) -> int:
         """Returns the clock that a policy asks for; in a pipeline one that is not being computed."""
@@ -508,9 +513,6 @@ class Server:
             return
         self.flight[worker] = ()
         last, free, record = self._last_cut[worker], self._free[worker], self.record
-        rows = self._cut_rows.setdefault(worker, {})
-        if last <= self._done[worker]:
-            rows.clear()
         for order in flight:
             _, clock, size, version, pull, since, _, _ = order
             begun, end, queued = self._plan(order)
@@ -521,8 +523,7 @@ class Server:
             free = end
             if end > time:
                 begun, end = begun if begun < time else time, time
-            rows[clock] = len(record)
-            record.append(pack(worker, clock, size, version, since if pull else nan, begun, end, nan))
+            record.extend(pack(worker, clock, size, version, since if pull else nan, begun, end, nan))
             self._num_cut += 1
             if self._queued is not None:
                 self._queued.append((min(queued, begun - since), 0.0))

@@ -29,6 +29,7 @@ PushEvent = tuple[float, int, Callable[[Any, Any], bool], Order, float, float, f
 Computing = tuple[int, Order, float, float]
 
 inf = math.inf
+MANY_CANCELLED = 1000  # pushes on the heap, from which it is swept as soon as they are half of it
 
 
 class VirtualClock:
@@ -54,6 +55,7 @@ class VirtualClock:
         self.heap: list[Any] = [END]  # arrivals
         self.timed: list[Any] = []  # what else happens when
         self.end = spec.stop.seconds
+        self.num_cancelled = 0  # pushes, since the last sweep; at most so many are on the heap
         self.limit = inf  # an event before it is handled without another look
         self.event: Any = None  # that is being handled
         self.sending: list[PushEvent | None] = [None] * workers  # the next push of each worker
@@ -165,8 +167,12 @@ class VirtualClock:
         heap, sending, links, compute_seconds, service, plain = self.at_hand
         if service is not None and (cancel or self.updates_take):
             self.serve(answer, now)
-        for worker in cancel:
-            sending[worker] = self.computing[worker] = None
+        if cancel:
+            for worker in cancel:
+                sending[worker] = self.computing[worker] = None
+            self.num_cancelled += len(cancel)
+            if self.num_cancelled > MANY_CANCELLED and 2 * self.num_cancelled > len(heap):
+                self.sweep()
         for order in start:
             worker, clock, size, _, pull, begun, serial, _ = order
             if not pull:
@@ -197,6 +203,15 @@ class VirtualClock:
         if self.may_look:
             self.look(answer, now)
         return self.server.over
+
+    def sweep(self) -> None:
+        """Takes pushes that were cancelled off the heap, where they would stay until their time."""
+        self.num_cancelled = 0
+        if self.faults is not None:
+            return  # with faults a push is looked at when it arrives
+        push, sending, heap = VirtualClock.handle_push, self.sending, self.heap
+        heap[:] = [each for each in heap if each[2] is not push or sending[each[3][0]] is each]
+        heapify(heap)
 
     def serve(self, answer: Answer, now: float) -> None:
         """Lets a server that takes time make an update; what cancelled tasks have sent it will read."""

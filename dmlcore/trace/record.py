@@ -26,33 +26,42 @@ class Task(NamedTuple):
 
 _COLUMNS = [(name, np.dtype(TASK_COLUMNS[name])) for name in Task._fields]
 _LAYOUT = Struct("".join(kind.char for _, kind in _COLUMNS))
-# `Task` -> bytes. Engines keep them: smaller than tuples, and a frame is made of them without a loop.
+# `Task` -> bytes. Engines append them to one array: smaller than tuples, and a frame without a loop.
 pack = _LAYOUT.pack
+ROW = _LAYOUT.size  # bytes
 
 
 class Rows:
     """Reads rows of a record, which are packed and may grow, each as a `Task`."""
 
-    def __init__(self, record: Sequence[bytes]):
+    def __init__(self, record: bytearray):
         self._record = record
 
     def __len__(self) -> int:
-        return len(self._record)
+        return len(self._record) // ROW
 
     def __getitem__(self, row: int) -> Task:
-        return Task(*_LAYOUT.unpack(self._record[row]))
+        if not 0 <= row < len(self):
+            raise IndexError(row)
+        return Task(*_LAYOUT.unpack_from(self._record, row * ROW))
+
+    def last(self, worker: int, clock: int) -> int:
+        """Returns the last row of a worker's task, -1 where there is none; looks at all of them."""
+        table = np.frombuffer(bytes(self._record), _COLUMNS)
+        found = np.flatnonzero((table["worker"] == worker) & (table["clock"] == clock))
+        return int(found[-1]) if len(found) else -1
 
 
 def tasks_frame(
-    record: Sequence[bytes],
+    record: bytearray,
     landed: Sequence[tuple[int, int, float]],
     queued: Sequence[tuple[float, float]] | None = None,
 ) -> pd.DataFrame:
     """Returns a trace's tasks from their record, the (row, update, weight) of those applied, and how long
     pull and push of each have waited in queues; None: there are none."""
-    table = np.frombuffer(b"".join(record), _COLUMNS)
+    table = np.frombuffer(record, _COLUMNS)
     columns = {name: table[name] for name in Task._fields}
-    columns |= {"update": np.full(len(record), -1), "weight": np.zeros(len(record))}
+    columns |= {"update": np.full(len(table), -1), "weight": np.zeros(len(table))}
     flat = np.fromiter(chain.from_iterable(landed), float, 3 * len(landed))
     applied, updates, weights = flat.reshape(-1, 3).T
     rows = applied.astype(np.int64)
