@@ -60,6 +60,64 @@ def makespans(problem) -> None:
         within(f"makespan of threads, {name}, off the simulator's by at most", off, 0.05)
 
 
+def more_threads(problem) -> None:
+    """Updates per second of 16 and 48 threads, from a calibration on 4 under ASP and BSP.
+
+    Tasks of 10 ms are injected; what the server takes is the machine's own.
+    """
+    base = dml.Cluster.uniform(4, samples_per_second=32 / 0.01, jitter=stats.gamma(4, scale=0.25))
+
+    def on_threads(policy, workers, seed):
+        options = {"samples": 32 * min(400 * workers, 4800), "seed": seed, "eval_every": 10**6}
+        return dml.train(problem, base.resized(workers), policy, OPTIMIZER, engine="threads", **options).trace
+
+    fitted = dml.calibrate(*(on_threads(policy, 4, 7) for policy in (dml.asp(), dml.bsp())))
+    console.print(f"calibrated on 4 threads: {fitted}", highlight=False)
+    table = Table(title="Updates per second on threads, 3 seeds", title_justify="left")
+    for column in ("policy", "workers", "predicted", "free server", "threads", "predicted / threads"):
+        table.add_column(column, justify="left" if column == "policy" else "right")
+    found = []
+    for workers in (4, 16, 48):
+        for name, policy in (POLICIES | {"k_sync(P / 2)": dml.k_sync(workers // 2)}).items():
+            actual = np.array([rate(on_threads(policy, workers, seed)) for seed in SEEDS])
+            options = {"samples": 32 * min(400 * workers, 4800), "seed": 1}
+            meant, free = (
+                rate(dml.simulate(policy, each.resized(workers), **options)) for each in (fitted, base)
+            )
+            each = " ".join(f"{meant / value:.2f}" for value in actual)
+            shown = [f"{value:.0f}" for value in (meant, free, actual.mean())]
+            table.add_row(name, str(workers), *shown, f"{meant / actual.mean():.2f} ({each})")
+            found.append((f"{name}, {workers}", abs(meant / actual.mean() - 1)))
+    console.print(table)
+    for name, off in found:
+        within(f"updates per second of threads, {name} workers, off by at most", off, 0.15)
+
+
+def rate(trace) -> float:
+    """Updates per second."""
+    return len(trace.updates) / trace.end_time
+
+
+def more_on_ray(problem) -> None:
+    """Updates per second of 4 Ray workers under another policy, from a calibration on 2 under ASP and BSP."""
+    start_local(5)
+    base = dml.Cluster.uniform(2, samples_per_second=32 / 0.04, jitter=stats.gamma(4, scale=0.25))
+    engine, options = dml.engines.ray(keep=True), {"samples": 32 * 600, "eval_every": 10**6}
+
+    def on_ray(policy, workers, seed):
+        cluster = base.resized(workers)
+        return dml.train(problem, cluster, policy, OPTIMIZER, engine=engine, seed=seed, **options).trace
+
+    on_ray(dml.asp(), 2, 0)  # starts the actors
+    fitted = dml.calibrate(*(on_ray(policy, 2, 1) for policy in (dml.asp(), dml.bsp())))
+    console.print(f"calibrated on 2 Ray workers: {fitted}", highlight=False)
+    for name, policy in POLICIES.items():
+        actual = np.mean([rate(on_ray(policy, 4, seed)) for seed in SEEDS])
+        meant = rate(dml.simulate(policy, fitted.resized(4), samples=options["samples"], seed=1))
+        console.print(f"{name}: {meant:.1f} predicted, {actual:.1f} on Ray", highlight=False)
+        within(f"updates per second of 4 Ray workers, {name}, off by at most", abs(meant / actual - 1), 0.15)
+
+
 def predictions(problem) -> None:
     """Updates per second on Ray of policies that were not recorded, from a calibration on one that was.
 
@@ -73,9 +131,6 @@ def predictions(problem) -> None:
     def on_ray(policy, seed):
         run = dml.train(problem, cluster, policy, OPTIMIZER, engine=engine, seed=seed, **options)
         return run.trace
-
-    def rate(trace):
-        return len(trace.updates) / trace.end_time
 
     def predicted(policy, on):
         traces = [dml.simulate(policy, on, samples=options["samples"], seed=seed) for seed in range(20)]
@@ -131,7 +186,9 @@ def main() -> None:
         problem = dml.problems.digits_mlp()
         makespans(problem)
         faults(problem)
+        more_threads(problem)
         predictions(problem)
+        more_on_ray(problem)
 
 
 if __name__ == "__main__":
