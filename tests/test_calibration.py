@@ -235,11 +235,22 @@ class TestServer:
         found = dml.service_times(*self.traces(self.BASE.resized(workers).with_server(**SERVER)))
         np.testing.assert_allclose(found["seconds"], SECONDS, rtol=1e-6)
 
-    def test_asp_alone_shows_the_sum(self):
-        found = dml.service_times(*self.traces(self.BASE.with_server(**SERVER), ["asp"]))
+    def test_asp_alone_does_not_tell_pushes_from_updates(self):
+        """Each push makes an update: what both take is counted with the update."""
+        cluster = self.BASE.with_server(seconds_per_push=0.0008, seconds_per_pull=0.0002)
+        found = dml.service_times(*self.traces(cluster, ["asp"]))
         # The first pulls, which are answered one after the other, tell what a pull takes.
-        assert found["seconds"].tolist() == pytest.approx([0.0, 0.0003 + 0.0005, 0.0002], rel=0.01)
+        assert found["seconds"].tolist() == pytest.approx([0.0, 0.0008, 0.0002], rel=0.01)
         assert found["standard_error"].isna().tolist() == [True, False, False]
+
+    @pytest.mark.parametrize("policy", ["asp", "bsp", "ssp", "k_sync"])
+    def test_updates_of_a_virtual_clock_are_seen(self, policy):
+        """Since they are later than their pushes; what is read of cancelled tasks is not taken for them."""
+        server = {"seconds_per_push": 0.004, "seconds_per_update": 0.003, "seconds_per_pull": 0.002}
+        cluster = Cluster.uniform(8, jitter=stats.expon()).with_server(**server)
+        trace = simulate(POLICIES[policy], cluster, updates=1000)
+        np.testing.assert_allclose(dml.service_times(trace)["seconds"], [0.004, 0.003, 0.002], rtol=0.03)
+        assert rate("bsp", dml.calibrate(trace)) == pytest.approx(rate("bsp", cluster), rel=0.05)
 
     @pytest.mark.parametrize("workers", [4, 16])
     @pytest.mark.parametrize("latency", [0.002, 0.01])
@@ -280,6 +291,7 @@ class TestServer:
             dml.calibrate(one, two)
         with pytest.raises(ValueError, match="traces: got"):
             dml.service_times()
+        assert dml.service_times(simulate(asp(), self.BASE, updates=1))["seconds"].isna().all()
 
 
 @cache

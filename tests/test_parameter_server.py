@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import optax
+import pandas as pd
 import pytest
 from engine_runs import check_counts, check_replay
 from scipy import stats
@@ -134,6 +135,45 @@ def test_a_round_of_bsp(workers):
     assert trace.updates["time"][0] == pytest.approx(first + later + 0.05, rel=1e-9)
     rounds = np.diff(trace.updates["time"])
     np.testing.assert_allclose(rounds, THINK + 0.05 + 0.002 + workers * 0.01, rtol=1e-9)
+
+
+@pytest.mark.parametrize("policy", [dml.asp(), dml.bsp(), dml.essp(2)], ids=str)
+def test_a_worker_alone_shares_with_none(policy):
+    """A shared link is then one that is first come, first served, queues and all."""
+    options = {"seconds_per_push": 0.01, "seconds_per_pull": 0.004, "bandwidth": 1e6}
+    one, two = (
+        simulate(policy, RANDOM.resized(1).with_server(**options, sharing=how), **SIZE, seconds=5.0, seed=2)
+        for how in ("fifo", "fair")
+    )
+    np.testing.assert_allclose(one.tasks, two.tasks, rtol=1e-9, atol=1e-9)
+
+
+def test_copies_of_one_worker_arrive_in_order():
+    """In a pipeline it waits for two at once, of which a shared link may bring the later one first."""
+    cluster = RANDOM.resized(2).with_server(bandwidth=1e5, sharing="fair", jitter=stats.expon())
+    failing = cluster.with_faults(dml.faults.ServerCrash(time=0.06, seconds=0.01), checkpoint_every=1)
+    for each in (cluster, failing):
+        for seed in range(20):
+            options = {"parameter_bytes": 400, "transport": "pipelined()", "seed": seed}
+            tasks = dml.simulate(dml.asp(), each, updates=40, **options).tasks.dropna(subset="push_end")
+            for _, own in tasks.sort_values("push_end", kind="stable").groupby("worker"):
+                assert own["clock"].is_monotonic_increasing
+
+
+def test_the_next_push_joins_a_shared_link_when_the_one_before_is_taken():
+    """SSP computes on while its push waits; all of that counts as queueing."""
+    rows = [(0, 1.0), (0, 0.1), (0, 100.0), (1, 2.5), (1, 100.0)]
+    frame = pd.DataFrame(
+        [(worker, 1, seconds) for worker, seconds in rows], columns=["worker", "samples", "seconds"]
+    )
+    cluster = dml.Cluster.from_durations(frame).with_server(
+        bandwidth=1.0, sharing="fair", seconds_per_push=5.0
+    )
+    tasks = dml.simulate(dml.ssp(100), cluster, seconds=40, parameter_bytes=1, batch_size=1).tasks
+    tasks = tasks.dropna(subset="push_end").set_index(["worker", "clock"])
+    # Pulls take both to 2 s: pushes of 1 s on the link, 5 s each on the processor.
+    assert tasks["push_end"].to_dict() == pytest.approx({(0, 0): 9.0, (1, 0): 14.0, (0, 1): 19.0})
+    assert tasks["push_queued"].to_dict() == pytest.approx({(0, 0): 0.0, (1, 0): 3.5, (0, 1): 9.9})
 
 
 @pytest.mark.parametrize("policy", ALL_POLICIES)

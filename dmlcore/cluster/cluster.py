@@ -297,7 +297,8 @@ class Cluster:
                 message is there with its last part, and each part takes its share of these times.
             sharing: how transfers under way in one direction share the server's link: "fifo", one at a time
                 in the order in which they come, or "fair", all at once, each with an equal part of the
-                bandwidth (processor sharing). The processor is first come, first served either way.
+                bandwidth (processor sharing); a worker then sends its next push when the one before has been
+                taken. The processor is first come, first served either way.
             jitter: multiplier of what a message takes, on link and processor, as for `from_speeds`.
 
         Raises:

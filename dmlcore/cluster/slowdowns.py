@@ -33,7 +33,9 @@ class SpeedChange:
 
     def describe(self) -> dict[str, Any]:
         """Returns the change as plain JSON values."""
-        return dataclasses.asdict(self) | {"until": None if self.until == math.inf else self.until}
+        workers = None if self.workers is None else [*self.workers]
+        until = None if self.until == math.inf else self.until
+        return dataclasses.asdict(self) | {"until": until, "workers": workers}
 
     def __str__(self) -> str:
         until = "" if self.until == math.inf else f" to {self.until}"
@@ -51,7 +53,9 @@ class TimedChange:
 
     def describe(self) -> dict[str, Any]:
         """Returns the change as plain JSON values."""
-        return dataclasses.asdict(self) | {"until": None if self.until == math.inf else self.until}
+        workers = None if self.workers is None else [*self.workers]
+        until = None if self.until == math.inf else self.until
+        return dataclasses.asdict(self) | {"until": until, "workers": workers}
 
     def __str__(self) -> str:
         until = "" if self.until == math.inf else f" to {self.until:g} s"

@@ -45,7 +45,7 @@ class SharedLink:
         self.due = math.inf  # when the next transfer is through, if no other joins
 
     def join(self, time: float, seconds: float, transfer: Any) -> None:
-        """A transfer, of so many seconds alone, joins at `time`, or when the last one did or left."""
+        """A transfer, of so many seconds alone, joins at `time`, or when the last did or left."""
         under_way = self._under_way
         if time < self._time:
             time = self._time

@@ -62,6 +62,10 @@ class VirtualClock:
         # Attempt -> how long its pull waits in queues, and its push on a shared link; until that is taken.
         self.queued: dict[int, float] = {}
         self.crossed: dict[int, float] = {}
+        # Copies that each worker will get over a shared link, in order; attempt -> when one was through, and
+        # how long it waited.
+        self.coming: list[list[Order]] = [[] for _ in range(workers)]
+        self.came: dict[int, tuple[float, float]] = {}
         # A push that the server reads while something else happens: when it is taken, and how long it waited.
         self.read: tuple[PushEvent, float, float] | None = None
         self.computing: list[Computing | None] = [None] * workers
@@ -152,6 +156,9 @@ class VirtualClock:
             self.push_is_through(push, now, waited)
         else:  # the server has to read it, and it does not count
             self.fair.take(order[0], order[1], now)
+            if push is not None and self.faults is not None:
+                self.copy(order, now)
+                self.server.ignored += 1
 
     def new_server(self) -> Server:
         """Returns a server to which nothing has happened."""
@@ -181,6 +188,7 @@ class VirtualClock:
                 if service is not None and service.pulls_take:
                     begun, self.queued[serial] = service.answer(worker, clock, begun)
                     if self.fair is not None:
+                        self.coming[worker].append(order)
                         if begun > now:
                             self.at(begun, handle_copy_joins, order)
                         else:
@@ -224,13 +232,17 @@ class VirtualClock:
                 took = self.spec.seconds_per_update
                 self.read = reading, taken + took, waited + took
         for worker in cancel:
-            event = self.sending[worker]
-            if event is None or event[6] >= now or (self.read is not None and self.read[0] is event):
-                continue  # not sent yet, or the server is reading it
-            if event[2] is VirtualClock.handle_push:
-                heappush(self.heap, (event[0], next(self.serial), VirtualClock.handle_read, event[3]))
-            elif event[0] > now:  # not on the server's link yet
-                self.at(event[0], VirtualClock.handle_stray, event[3])
+            self.stray(worker, now)
+
+    def stray(self, worker: int, now: float) -> None:
+        """Lets the server read what a worker has sent of a task that does not count any more."""
+        event = self.sending[worker]
+        if event is None or event[6] >= now or (self.read is not None and self.read[0] is event):
+            return  # not sent yet, or the server is reading it
+        if event[2] is VirtualClock.handle_push:
+            heappush(self.heap, (event[0], next(self.serial), VirtualClock.handle_read, event[3]))
+        elif event[0] > now:  # not on the server's link yet
+            self.at(event[0], VirtualClock.handle_stray, event[3])
 
     def sent(self, order: Order, serial: int, begun: float, end: float, now: float) -> PushEvent | None:
         """Returns the event of the push that a worker sends next, with changes of its speed by time, faults,
@@ -255,8 +267,11 @@ class VirtualClock:
         arrival = departs
         if self.links.pushes_take:
             arrival += self.links.push_seconds(worker, order.clock)
-        # Pushes of one worker arrive in order.
-        arrival = max(arrival, now if self.event is None else self.event[0])
+        # Pushes of one worker arrive in order; on a shared link, when the one before has been taken.
+        ready, alone = arrival, self.event is None or self.fair is not None
+        arrival = max(arrival, now if alone else self.event[0])
+        if self.fair is not None:
+            self.crossed[order.attempt] = arrival - ready
         if self.faults is not None:
             arrival += self.faults.deliveries(worker, order.clock)[0]
         handler = handle_push_joins if self.fair is not None else VirtualClock.handle_push
@@ -282,19 +297,24 @@ class VirtualClock:
     def push_is_through(self, event: PushEvent, now: float, waited: float) -> None:
         """The server's processor may take a push."""
         _, serial, _, order, begun, computed, departs = event
-        self.crossed[order.attempt] = waited
+        self.crossed[order.attempt] += waited
         arrived = (now, serial, VirtualClock.handle_push, order, begun, computed, departs)
         self.sending[order.worker] = arrived
         heappush(self.heap, arrived)
 
     def copy_is_through(self, order: Order, now: float, waited: float) -> None:
-        """A worker gets its copy, and computes."""
-        worker, clock, size, _, _, _, attempt, _ = order
-        if order not in self.server.flight[worker]:
-            return  # cancelled or lost
-        self.queued[attempt] += waited
-        begun = now + self.links.pull_seconds(worker, clock)
-        self.sent(order, attempt, begun, begun + self.links.compute_seconds(worker, clock, size), now)
+        """A worker gets its copy, and computes; copies of one worker arrive in order."""
+        coming, self.came[order.attempt] = self.coming[order.worker], (now, waited)
+        while coming and coming[0].attempt in self.came:
+            order = coming.pop(0)
+            worker, clock, size, _, _, _, attempt, _ = order
+            through, waited = self.came.pop(attempt)
+            if order not in self.server.flight[worker]:
+                continue  # cancelled or lost
+            self.queued[attempt] += waited + now - through
+            begun = now + self.links.pull_seconds(worker, clock)
+            end = begun + self.links.compute_seconds(worker, clock, size)
+            self.sent(order, attempt, begun, end, now)
 
     def look(self, answer: Answer, now: float) -> None:
         """Shows a watching policy its training, takes the server's checkpoint, and looks at its timers."""
@@ -319,7 +339,7 @@ class VirtualClock:
         if computing is not None and computing[1] is order:
             return computing[2], computing[3], queued
         if self.fair is not None:
-            return inf, inf, inf  # its copy is under way
+            return inf, inf, queued  # its copy is under way
         due = self.links.computing(worker, order.clock, order.batch_size, order.pull, order.time)
         return (*due, queued)
 
@@ -344,9 +364,9 @@ class VirtualClock:
                     self.read = event, now, waited
                     return self.handle_timed()
                 queued = self.queued.pop(order[6], 0.0)
+                self.sending[worker] = None
                 if self.fair is not None:
                     waited += self.crossed.pop(order[6])
-                    self.sending[worker] = None
                 answer = self.server.push(order, now, begun, computed, queued, waited)
             if self.faults is not None:
                 self.copy(order, arrived)
@@ -457,6 +477,8 @@ class VirtualClock:
     def lose(self, worker: int, now: float) -> None:
         """The server hears that a worker is gone."""
         answer = self.server.leave(worker, now)
+        if self.service is not None:
+            self.stray(worker, now)
         self.sending[worker] = self.computing[worker] = None
         self.carry_out(answer, now)
 
@@ -490,6 +512,9 @@ class VirtualClock:
         self.heap[:] = [END]
         self.queued.clear()
         self.crossed.clear()
+        self.came.clear()
+        for copies in self.coming:
+            copies.clear()
         kept = [each for each in self.timed if each[2] is VirtualClock.handle_incident]
         self.timed[:] = [(max(time, back), *rest) for time, *rest in kept]
         heapify(self.timed)

@@ -17,6 +17,7 @@ FEWEST = 20  # pushes that must have waited
 LEAST_EXPLAINED = 0.05  # of the differences between the times that pushes took
 MOST_OVERTAKEN = 1 / 3  # of those that waited: a queue keeps the order in which pushes come, links do not
 ROUNDS = 50  # of the fit
+NOTHING = 1e-9  # of the longest kind of work: rounding
 WORK = "push", "update", "pull"
 
 
@@ -63,7 +64,8 @@ def service_times(*traces: Trace) -> pd.DataFrame:
     Returns:
         A frame with the rows push, update and pull. `seconds`, NaN where the traces cannot tell: too few
         pushes have waited, or they overtook each other, so that it was their links that varied;
-        `standard_error`, NaN where the work cannot be told from that of another row, in which it is;
+        `standard_error`, NaN where the work cannot be told from that of another row, in which it is, or no
+        push has waited for it, as for the update of `bsp()` alone, where `seconds` is 0;
         `waited`, how many pushes have, and `pushes`, how many there were.
 
     Raises:
@@ -85,10 +87,14 @@ def fit_service(traces: Sequence[Trace]) -> Service:
     """Fits a server to traces."""
     seen = [taken_pushes(trace) for trace in traces]
     computed, taken, before, order, work = (np.concatenate(each) for each in zip(*seen, strict=True))
+    if len(taken) < FEWEST:
+        return Service(np.full(3, np.nan), np.full(3, np.nan), 0.0, 0, len(taken), None)
     response, gap = taken - computed, taken - before
-    link, seconds, errors = float(np.median(response)) if len(taken) else 0.0, np.zeros(3), np.zeros(3)
-    waited, (turn, later) = np.zeros(len(taken), bool), _turns(traces)
+    link, seconds, errors = float(np.median(response)), np.zeros(3), np.zeros(3)
+    waited, (turn, later), made = np.zeros(len(taken), bool), _turns(traces), _made_later(traces)
     answers = np.multiply.outer(turn, [0.0, 0.0, 0.0, 1.0])
+    answers = np.vstack([answers, np.multiply.outer(np.ones(len(made)), [0.0, 0.0, 1.0, 0.0])])
+    later = np.append(later, made)
     for _ in range(ROUNDS):
         last, waited = waited, before + work[:, 1:] @ seconds[1:] > computed + link
         if waited.sum() < FEWEST or (waited == last).all():
@@ -97,6 +103,7 @@ def fit_service(traces: Sequence[Trace]) -> Service:
         design, spent = np.vstack([design, answers]), np.append(np.where(waited, gap, response), later)
         (link, *rest), (_, *missed) = _regression(design, spent)
         seconds, errors = np.array(rest), np.array(missed)
+        seconds[seconds < NOTHING * seconds.max()] = 0.0
     expected = np.where(waited, before - computed + work[:, 1:] @ seconds[1:], link) + seconds[0]
     unexplained = np.abs(response - expected).sum() / max(np.abs(response - response.mean()).sum(), 1e-300)
     count = int(waited.sum())
@@ -122,9 +129,9 @@ def time_at_server(trace: Trace, service: Service) -> pd.DataFrame:
     tasks, (push, update, pull) = trace.tasks, service.seconds
     spent = pd.DataFrame({"pull": 0.0, "push": push, "waited": False}, tasks.index)
     seen = taken_pushes(trace)
-    arrived = tasks.index[tasks["push_end"].notna()][np.argsort(_arrivals(trace), kind="stable")]
     free = seen.before + seen.work[:, 1:] @ service.seconds[1:]
-    spent.loc[arrived[1:], "waited"] = free > seen.computed + service.link
+    waited = seen.taken[free > seen.computed + service.link]
+    spent["waited"] = tasks["push_end"].isin(waited)
     pulls = _pulls(trace)
     spent.loc[pulls.index, "pull"] = np.maximum(pulls["after_update"] * update + pulls["turn"] * pull, 0.0)
     return spent
@@ -170,7 +177,22 @@ def taken_pushes(trace: Trace) -> Taken:
     made = np.searchsorted(trace.updates["time"].to_numpy(), taken)
     let_go = np.searchsorted(np.sort(trace.tasks["pull_start"].dropna().to_numpy()), taken)
     work = np.stack([np.ones(max(len(taken) - 1, 0)), np.diff(made), np.diff(let_go)], axis=1)
-    return Taken(computed[1:], taken[1:], taken[:-1], np.diff(computed), work)
+    seen = Taken(computed[1:], taken[1:], taken[:-1], np.diff(computed), work)
+    # The server also reads what was computed of tasks that were cancelled: not to be told when.
+    lost, cuts = trace.tasks["push_end"].isna(), np.append(trace.updates["time"], [*taken, trace.end_time])
+    sent = np.sort(trace.tasks.loc[lost & ~trace.tasks["compute_end"].isin(cuts), "compute_end"])
+    read = np.searchsorted(sent, seen.computed, "right") > np.searchsorted(sent, computed[:-1], "right")
+    return Taken(*(column[~read] for column in seen))
+
+
+def _made_later(traces: Sequence[Trace]) -> np.ndarray:
+    """Returns how long after its last push each update was made, where it was: on virtual clocks."""
+    made = []
+    for trace in traces:
+        last = trace.tasks[trace.tasks["update"] >= 0].groupby("update")["push_end"].max()
+        made.append(trace.updates["time"].to_numpy()[last.index] - last.to_numpy())
+    seconds = np.concatenate(made)
+    return seconds[seconds > 1e-12 * max(trace.end_time for trace in traces)]
 
 
 def _regression(work: np.ndarray, gaps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
