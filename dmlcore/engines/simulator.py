@@ -26,6 +26,7 @@ def simulate(
     parameter_bytes: int = 0,
     tensor_sizes: Sequence[int] | None = None,
     watch: Watch | None = None,
+    progress: bool = False,
 ) -> Trace:
     """Runs a policy on a virtual clock and returns its trace.
 
@@ -46,6 +47,7 @@ def simulate(
         tensor_sizes: how many numbers each tensor of the parameters has, for transports that round. Default:
             one tensor, of 4 bytes a number.
         watch: what shows a policy that watches losses or gradients how its training goes; `train` has one.
+        progress: shows a bar while the run is made.
 
     Returns:
         The trace, validated.
@@ -78,4 +80,10 @@ def simulate(
         watch = None
     elif watch is None:
         checks.fail("policy", policy, "one that watches no training, where there is none: `train` it")
-    return make_timeline(spec, watch)
+    if not progress:
+        return make_timeline(spec, watch)
+    from rich.progress import Progress
+
+    with Progress(transient=True) as bar:
+        shown = bar.add_task(spec.policy.name, total=1.0)
+        return make_timeline(spec, watch, lambda share: bar.update(shown, completed=share))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import itertools
 import math
+import time
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
@@ -29,6 +30,7 @@ PushEvent = tuple[float, int, Callable[[Any, Any], bool], Order, float, float, f
 Computing = tuple[int, Order, float, float]
 
 inf = math.inf
+TICKS = 0.1, 0.5  # real seconds from one look at how far a run has come to the next, roughly
 MANY_CANCELLED = 1000  # pushes on the heap, from which it is swept as soon as they are half of it
 
 
@@ -41,9 +43,12 @@ class VirtualClock:
     Args:
         spec: the run.
         watch: shows a policy that watches its training how it goes.
+        progress: is told now and then which share of the run is done.
     """
 
-    def __init__(self, spec: RunSpec, watch: Watch | None = None):
+    def __init__(
+        self, spec: RunSpec, watch: Watch | None = None, progress: Callable[[float], None] | None = None
+    ):
         workers = spec.cluster.num_workers
         self.spec, self.watch, self.links, self.service = spec, watch, spec.links(), spec.service()
         self.faults = spec.faults if spec.faults.events else None
@@ -54,6 +59,7 @@ class VirtualClock:
         self.server = self.new_server()
         self.heap: list[Any] = [END]  # arrivals
         self.timed: list[Any] = []  # what else happens when
+        self.progress, self.ticked = progress, 0.0
         self.end = spec.stop.seconds
         self.num_cancelled = 0  # pushes, since the last sweep; at most so many are on the heap
         self.limit = inf  # an event before it is handled without another look
@@ -91,6 +97,9 @@ class VirtualClock:
         over = self.carry_out(self.server.begin(), 0.0)
         if self.timers:
             over = self.carry_out(self.server.wake(0.0), 0.0)
+        first = min(heap[0][0], self.limit)
+        if self.progress is not None and first < inf:
+            self.at(first, VirtualClock.handle_tick, first + math.ulp(1.0))
         while not over:
             self.event = event = heap[0]
             if event[0] < self.limit or not self.is_late(event[0]):
@@ -159,6 +168,21 @@ class VirtualClock:
             if push is not None and self.faults is not None:
                 self.copy(order, now)
                 self.server.ignored += 1
+
+    def handle_tick(self, event: Any) -> bool:
+        """Tells how far the run has come, and when to tell it again."""
+        now, _, _, step = event
+        least, most = TICKS
+        took, self.ticked = time.monotonic() - self.ticked, time.monotonic()
+        step *= 2 if took < least else 0.5 if took > most else 1
+        stop, server = self.spec.stop, self.server
+        shares = (now / self.end, server.num_updates / stop.updates, server.samples / stop.samples)
+        assert self.progress is not None
+        self.progress(min(max(shares), 1.0))
+        fair = inf if self.fair is None else self.fair.due
+        if self.heap[0] is not END or self.timed or min(fair, self.timer()) < inf:  # else it is a deadlock
+            self.at(now + step, VirtualClock.handle_tick, step)
+        return False
 
     def new_server(self) -> Server:
         """Returns a server to which nothing has happened."""
@@ -515,7 +539,8 @@ class VirtualClock:
         self.came.clear()
         for copies in self.coming:
             copies.clear()
-        kept = [each for each in self.timed if each[2] is VirtualClock.handle_incident]
+        stay = VirtualClock.handle_incident, VirtualClock.handle_tick
+        kept = [each for each in self.timed if each[2] in stay]
         self.timed[:] = [(max(time, back), *rest) for time, *rest in kept]
         heapify(self.timed)
         self.set_limit()
@@ -540,14 +565,16 @@ class VirtualClock:
 END = (inf, inf, VirtualClock.handle_end)
 
 
-def make_timeline(spec: RunSpec, watch: Watch | None = None) -> Trace:
-    """Returns the trace of a run on a virtual clock."""
+def make_timeline(
+    spec: RunSpec, watch: Watch | None = None, progress: Callable[[float], None] | None = None
+) -> Trace:
+    """Returns the trace of a run on a virtual clock; `progress` is told which share of it is done."""
     # The run makes few cycles, and the collector would look through all tasks in flight again and again.
     collects = gc.isenabled()
     gc.disable()
     clock = None
     try:
-        clock = VirtualClock(spec, watch)
+        clock = VirtualClock(spec, watch, progress)
         return clock.run()
     finally:
         if clock is not None:
