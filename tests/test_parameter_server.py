@@ -81,7 +81,7 @@ def test_first_come_first_served_is_sensitive():
 def test_shared_links_by_an_independent_loop(workers, seed):
     """ASP: from each event to the next, every transfer under way gets its part of the link.
 
-    For few updates, since rounding grows: a push that is sent later lets another arrive sooner.
+    For few updates, since rounding grows: a push that is sent later lets another arrive earlier.
     """
     transfer, updates = 0.03, 60
     cluster = RANDOM.resized(workers)

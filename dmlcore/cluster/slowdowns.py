@@ -33,9 +33,7 @@ class SpeedChange:
 
     def describe(self) -> dict[str, Any]:
         """Returns the change as plain JSON values."""
-        workers = None if self.workers is None else [*self.workers]
-        until = None if self.until == math.inf else self.until
-        return dataclasses.asdict(self) | {"until": until, "workers": workers}
+        return _described(self)
 
     def __str__(self) -> str:
         until = "" if self.until == math.inf else f" to {self.until}"
@@ -53,9 +51,7 @@ class TimedChange:
 
     def describe(self) -> dict[str, Any]:
         """Returns the change as plain JSON values."""
-        workers = None if self.workers is None else [*self.workers]
-        until = None if self.until == math.inf else self.until
-        return dataclasses.asdict(self) | {"until": until, "workers": workers}
+        return _described(self)
 
     def __str__(self) -> str:
         until = "" if self.until == math.inf else f" to {self.until:g} s"
@@ -92,3 +88,9 @@ def check_workers(workers: Sequence[int] | None, num_workers: int) -> tuple[int,
 
 def _of(workers: tuple[int, ...] | None) -> str:
     return "" if workers is None else f" of {len(workers)} worker" + "s" * (len(workers) > 1)
+
+
+def _described(change: SpeedChange | TimedChange) -> dict[str, Any]:
+    workers = None if change.workers is None else [*change.workers]
+    until = None if change.until == math.inf else change.until
+    return dataclasses.asdict(change) | {"until": until, "workers": workers}

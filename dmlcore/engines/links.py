@@ -20,9 +20,8 @@ class Links:
 
     def __init__(self, draws: Draws, pull_bytes: int, push_bytes: int):
         self._draws, self._bytes = draws, {PULL: pull_bytes, PUSH: push_bytes}
-        self.compute_seconds = (
-            draws.compute_seconds
-        )  # worker, clock, samples -> seconds, where no pace changes
+        # Worker, clock, samples -> seconds, where no pace changes.
+        self.compute_seconds = draws.compute_seconds
         cluster = draws.cluster
         timed = any(isinstance(change, TimedChange) for change in cluster.changes)
         self.pace = Pace(cluster) if timed else None

@@ -12,7 +12,7 @@ from dmlcore.cluster import Cluster
 from dmlcore.trace import Trace, starts
 from dmlcore.trace.calibration.episodes import find_episodes
 from dmlcore.trace.calibration.laws import Times, fit_law, mean_beyond
-from dmlcore.trace.calibration.server import Service, fit_service, time_at_server
+from dmlcore.trace.calibration.server import Service, check_traces, fit_service, time_at_server
 
 NEGLIGIBLE = 1e-9  # share of the run below which a transfer is rounding
 VIRTUAL = "simulate", "devices"  # engines that know what their server takes
@@ -63,8 +63,7 @@ def calibrate(trace: Trace, *more: Trace) -> Cluster:
     Reference: Kaplan and Meier 1958; Buckley and James 1979 for regression with censored times.
     """
     traces = (trace, *more)
-    for each in traces:
-        checks.check_kind("trace", each, Trace)
+    for each in check_traces(traces):
         if each.num_workers != trace.num_workers:
             given = f"traces of {trace.num_workers} and {each.num_workers} workers"
             checks.fail("traces", given, "traces of the same machines")

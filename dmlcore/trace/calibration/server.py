@@ -78,7 +78,7 @@ def service_times(*traces: Trace) -> pd.DataFrame:
     >>> service_times(*traces)["seconds"].round(6).tolist()
     [0.004, 0.0, 0.0]
     """
-    service = fit_service(_checked(traces))
+    service = fit_service(check_traces(traces))
     columns = {"seconds": service.seconds, "standard_error": service.errors}
     return pd.DataFrame(columns, list(WORK)).assign(waited=service.waited, pushes=service.pushes)
 
@@ -211,7 +211,8 @@ def _regression(work: np.ndarray, gaps: np.ndarray) -> tuple[np.ndarray, np.ndar
     return seconds, errors
 
 
-def _checked(traces: Sequence[Trace]) -> Sequence[Trace]:
+def check_traces(traces: Sequence[Trace]) -> Sequence[Trace]:
+    """Returns traces, of which there must be one."""
     for trace in traces:
         checks.check_kind("trace", trace, Trace)
     if not traces:
