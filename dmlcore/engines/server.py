@@ -167,7 +167,7 @@ class Server:
     ) -> Answer:
         """The server takes the push of a task in flight, which was computed from `begun` to `computed`, and
         has waited in queues for so many seconds."""
-        worker, clock, size, version, pull, since, attempt, told = order
+        worker, clock, size, version, pull, since, _, told = order
         on_push, keep_copy, flights, done, free, record, pending = self._at_push
         flight = flights[worker]
         left = () if len(flight) == 1 else _without(flight, order)
@@ -180,8 +180,8 @@ class Server:
             self._note_push(push, (begun, computed, pull_queued, push_queued))
         kept: tuple[Order, ...] = ()
         if keeps:  # its worker has kept its copy and begun its next task when it had computed this one
-            self._clock[worker] = after = clock + 1
-            kept = (new(Order, (worker, after, size, version, False, computed, attempt, told)),)
+            self._clock[worker] = clock + 1
+            kept = (order.following(computed),)
             left = (*left, *kept) if left else kept
         flights[worker] = left
         answer = on_push(self.state, push)
