@@ -166,7 +166,7 @@ def test_what_lab_and_test_become(monkeypatch):
     command.main(["test", "-n0"], root=ROOT)
     command.main(["lab", "--no-browser", "--port=9999"], root=ROOT)
     processes = str(os.cpu_count() + 1)
-    assert became[0] == ["-m", "pytest", "-n", processes, "--dist", "worksteal", "-k", "ssp"]
+    assert became[0] == ["-m", "pytest", "-n", processes, "--max-worker-restart=0", "-k", "ssp"]
     assert became[1] == ["-m", "pytest", "-n0"]
     assert "--ServerApp.ip=127.0.0.1" in became[2]
     assert f"--LabApp.default_url=/lab/tree/{command.TOUR}" in became[2]

@@ -24,11 +24,9 @@ OPTIMIZERS = {
 }
 
 
-# Once those that watch, since what they watch does not depend on how their trace replays; and those whose
-# traces are mixed from others' kinds of updates.
-ONCE = {name for name, make in ALL_POLICIES.items() if make().on_observation is not None}
-ONCE |= {"k_sync_schedule", "adaptive_sync", "a2s", "sync_switch", "deadline"}
-EACH = [(name, optimizer) for name in ALL_POLICIES for optimizer in (["sgd"] if name in ONCE else OPTIMIZERS)]
+# Optimizers with a state, with one policy of each kind of update; every policy without.
+WITH_STATE = ("bsp", "ssp", "asp", "k_async", "k_batch_async")
+EACH = [(name, kind) for name in ALL_POLICIES for kind in (OPTIMIZERS if name in WITH_STATE else ["sgd"])]
 
 
 def train(policy, cluster=MIXED, optimizer=None, problem=None, **options):

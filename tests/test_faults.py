@@ -26,6 +26,8 @@ from dmlcore.methods.policies import ALL_POLICIES
 
 SEEDS, TRAINED, SAMPLES, SECONDS = 200, 60, 32 * 160, 1.3
 SGD = optax.sgd(0.1)
+# Of these, losses are compared, too: one policy of each kind of update.
+LEARNING = ("bsp", "ssp", "asp", "k_sync", "k_batch_async", "adaptive_sync")
 
 
 def faulty(seed):
@@ -64,10 +66,12 @@ def test_simulated_schedules(policy):
         trace = simulate(rule, faulty(seed), **stop(rule), seed=seed)
         check_counts(trace, **stop(rule))
         seen |= {incident["kind"] for incident in trace.metadata["incidents"]}
-        if seed < TRAINED:
+        if seed < TRAINED and policy in LEARNING:
             losses.append(last_loss(dml.replay(trace, problem, SGD, eval_every=10**6)))
-    usual = without_faults(policy)
     assert seen == {"leave", "join", "freeze", "down"}
+    if policy not in LEARNING:
+        return
+    usual = without_faults(policy)
     assert np.mean(losses <= usual.max()) >= 0.95
     assert max(losses) <= usual.max() + np.ptp(usual)
 
@@ -91,8 +95,9 @@ def test_schedules_on_threads(policy, seed):
     run = dml.train(problem, faulty(seed), rule, SGD, **options)
     check_counts(run.trace, **stop(rule))
     check_replay(run, problem, SGD)
-    usual = without_faults(policy)
-    assert last_loss(run) <= usual.max() + np.ptp(usual)
+    if policy in LEARNING:
+        usual = without_faults(policy)
+        assert last_loss(run) <= usual.max() + np.ptp(usual)
 
 
 PLAIN = 0.32  # seconds of ten rounds of BSP in lock-step

@@ -82,9 +82,7 @@ def test_too_few_cpus_are_counted_at_once():
     assert time.monotonic() - begun < 30
 
 
-@pytest.mark.parametrize(
-    ("policy", "seed"), [(dml.bsp(), 0), (dml.k_batch_async(3), 1), (dml.ssp(3), 2)], ids=str
-)
+@pytest.mark.parametrize(("policy", "seed"), [(dml.k_batch_async(3), 1), (dml.ssp(3), 2)], ids=str)
 def test_faults(policy, seed):
     """Workers' and the server's processes are killed, the server once; samples count once each."""
     faults = random_faults(4, 1.3, seed=seed)

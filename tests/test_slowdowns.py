@@ -199,8 +199,10 @@ def test_changes_by_time_are_described_and_resized():
     assert "2x as long from 5 s to 9.5 s" in cluster._repr_html_()
 
 
-@pytest.mark.parametrize("engine", ["threads", "one-ray-cluster"])
-@pytest.mark.parametrize("faults", [(), (Hang(0, 0.3, 0.1),)], ids=["calm", "hang"])
+@pytest.mark.parametrize(
+    ("engine", "faults"),
+    [("threads", ()), ("threads", (Hang(0, 0.3, 0.1),)), ("one-ray-cluster", (Hang(0, 0.3, 0.1),))],
+)
 def test_real_clocks_slow_down_too(engine, faults, request):
     """No task is computed in less than its work takes, at any load of the machine; and the trace replays."""
     if "ray" in engine:

@@ -310,8 +310,12 @@ FAULTY = dml.Cluster.uniform(4, latency=0.002, jitter=stats.expon()).with_faults
 )
 
 
-@pytest.mark.parametrize("transport", ["pipelined()", "coded(push=affine(bits=8))", "both"])
-@pytest.mark.parametrize("policy", [dml.bsp(), dml.asp(), dml.k_sync(2), dml.k_batch_async(3)], ids=str)
+@pytest.mark.parametrize(
+    ("policy", "transport"),
+    [(policy, "both") for policy in (dml.bsp(), dml.asp(), dml.k_sync(2), dml.k_batch_async(3))]
+    + [(dml.k_sync(2), "pipelined()"), (dml.asp(), "coded(push=affine(bits=8))")],
+    ids=str,
+)
 def test_faults_with_pipelines_and_codecs(policy, transport):
     """Every push counts once, and the replay is what the readable reference makes of the trace."""
     transport = "pipelined(coded(push=affine(bits=8)))" if transport == "both" else transport

@@ -205,7 +205,7 @@ def test(arguments: Sequence[str], root: Path) -> int:
     """Becomes pytest, on all cores unless told otherwise; never returns."""
     own = any(word.startswith(("-n", "--numprocesses", "--pdb")) or word == "no:xdist" for word in arguments)
     # One process more than cores: tests of real clocks sleep much of their time.
-    spread = [] if own else ["-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal"]
+    spread = [] if own else ["-n", str((os.cpu_count() or 1) + 1), "--max-worker-restart=0"]
     return _become(["-m", "pytest", *spread, *arguments], root)
 
 
