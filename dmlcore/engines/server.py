@@ -78,9 +78,9 @@ class Server:
 
     # In a dictionary they take longer to look up, at every push.
     __slots__ = (
-        "_also", "_at_push", "_clock", "_depth", "_done", "_free", "_landed", "_last_cut",
-        "_look", "_looked", "_most", "_num_cut", "_num_timers", "_patience", "_plan", "_queued", "_redone",
-        "_serial", "_starting", "_times", "_update_seconds", "_wakes", "_woken", "flight", "ignored",
+        "_at_push", "_clock", "_depth", "_done", "_free", "_landed", "_last_cut", "_look", "_looked",
+        "_most", "_noted", "_num_cut", "_num_timers", "_patience", "_plan", "_redone", "_serial",
+        "_starting", "_times", "_update_seconds", "_wakes", "_woken", "flight", "ignored",
         "journal", "load", "load_state", "num_updates", "over", "pending", "policy", "present", "record",
         "samples", "spec", "state", "timers",
     )  # fmt: skip
@@ -113,8 +113,6 @@ class Server:
         self._wakes: list[tuple[float, int, int]] = []  # when, rows of the record by then, timer
         self._woken: tuple[float, int] = (nan, 0)  # since when no progress was made, and timers since then
         self._update_seconds = spec.seconds_per_update
-        # How long pull and push of each row have waited in queues.
-        self._queued: list[tuple[float, float]] | None = None if spec.cluster.server is None else []
         self._depth = 2 if spec.transport.pipelined else 1  # tasks that a worker has at once
         self._done = [-1] * self.num_workers  # clock of each worker's last push
         self._free = [0.0] * self.num_workers  # and when it was computed
@@ -134,7 +132,7 @@ class Server:
         # At every push: a field of a named tuple takes three times as long to look up.
         kept = self.flight, self._done, self._free, self.record, self.pending
         self._at_push = self.policy.on_push, self.policy.keep_copy, *kept
-        self._also = self.journal is not None or self._queued is not None or self.load.observe is not None
+        self._noted = self.journal is not None or self.load.observe is not None
         self._starting = self._depth, *lists, sizes, self.policy.on_pull
 
     @property
@@ -175,9 +173,12 @@ class Server:
         keeps = keep_copy is not None and keep_copy(told[0], clock + 1)
         push = new(Push, (worker, clock, version, time, computed - begun, size, keeps))
         row = len(record) // ROW
-        record.extend(pack(worker, clock, size, version, since if pull else nan, begun, computed, time))
-        if self._also:
-            self._note_push(push, (begun, computed, pull_queued, push_queued))
+        pulled = since if pull else nan
+        record.extend(
+            pack(worker, clock, size, version, pulled, begun, computed, time, pull_queued, push_queued)
+        )
+        if self._noted:
+            self._note_push(push, begun, computed, pull_queued, push_queued)
         kept: tuple[Order, ...] = ()
         if keeps:  # its worker has kept its copy and begun its next task when it had computed this one
             self._clock[worker] = clock + 1
@@ -218,14 +219,12 @@ class Server:
             return apply, (), [*kept, *started] if kept else started
         return apply, (), kept
 
-    def _note_push(self, push: Push, times: tuple[float, float, float, float]) -> None:
-        """Notes a push, computed from when until when, with its waits, for all that need not know of it."""
+    def _note_push(self, push: Push, *times: float) -> None:
+        """Notes a push, computed from when until when, with its waits, for those that may want to know it."""
         if self.journal is not None:
             self.journal.append(("push", push.worker, push.clock, push.time, *times))
         if self.load.observe is not None:
             self.load_state = self.load.observe(self.load_state, push)
-        if self._queued is not None:
-            self._queued.append(times[2:])
 
     def leave(self, worker: int, time: float) -> Answer:
         """A worker is gone; the tasks that it had are lost."""
@@ -306,8 +305,6 @@ class Server:
     def recall(self, before: Server) -> None:
         """Takes over the record of the server that kept the journal: it knew how cut tasks were planned."""
         self.record[:] = before.record[: len(self.record)]
-        if self._queued is not None and before._queued is not None:
-            self._queued[:] = before._queued[: len(self._queued)]
 
     @property
     def has_cut(self) -> bool:
@@ -335,7 +332,7 @@ class Server:
         """Ends the run at `time` and returns its trace."""
         for worker in range(self.num_workers):
             self._cut(worker, time)
-        tasks = tasks_frame(self.record, self._landed, self._queued)
+        tasks = tasks_frame(self.record, self._landed, self.spec.cluster.server is not None)
         if self.policy.on_wake is not None:
             metadata = metadata | {"wakes": self._wakes_after(tasks["push_end"].notna())}
         if self._redone:
@@ -523,10 +520,9 @@ class Server:
             free = end
             if end > time:
                 begun, end = begun if begun < time else time, time
-            record.extend(pack(worker, clock, size, version, since if pull else nan, begun, end, nan))
+            waited, pulled = min(queued, begun - since), since if pull else nan
+            record.extend(pack(worker, clock, size, version, pulled, begun, end, nan, waited, 0.0))
             self._num_cut += 1
-            if self._queued is not None:
-                self._queued.append((min(queued, begun - since), 0.0))
             if clock > last:
                 self._last_cut[worker] = last = clock
 

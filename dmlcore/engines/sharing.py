@@ -74,7 +74,7 @@ class FairService(Service):
     `take` is for pushes that are through the link to it; what `answer` answers has still to cross the other.
     """
 
-    __slots__ = ("_link_in", "_link_out", "due", "into", "out")
+    __slots__ = ("_link_in", "_link_out", "into", "out")
 
     def __init__(self, seconds: Mapping[str, float], draws: Draws | None):
         self.into, self.out = SharedLink(), SharedLink()
@@ -86,7 +86,11 @@ class FairService(Service):
         super().reset(now)
         self.into.reset()
         self.out.reset()
-        self.due = math.inf  # when the next transfer is through, if no other joins
+
+    @property
+    def due(self) -> float:
+        """When the next transfer is through, if no other joins."""
+        return min(self.into.due, self.out.due)
 
     def send(self, link: SharedLink, now: float, order: Any, transfer: Any = None) -> None:
         """Lets the push of a task join the link to the server, or its copy the link back."""
@@ -94,17 +98,6 @@ class FairService(Service):
         if self._draws is not None:
             mean *= self._draws.multiplier(stream, order.worker, order.clock)
         link.join(now, mean, (order, transfer))
-        into, out = self.into.due, self.out.due
-        self.due = into if into < out else out
-
-    def through(self) -> tuple[SharedLink, Any, Any, float]:
-        """Returns which transfer is through when one is `due`: its link, task, what was sent, and how much
-        longer it took than alone."""
-        into, out = self.into, self.out
-        link = into if into.due <= out.due else out
-        (order, transfer), waited = link.leave()
-        self.due = into.due if into.due < out.due else out.due
-        return link, order, transfer, waited
 
 
 # Handlers of the virtual clock, which a run with such links has besides its own.
@@ -114,7 +107,7 @@ def handle_push_joins(clock: Any, event: Any) -> bool:
     """A push has come over its worker's link to the server's."""
     order = event[3]
     if clock.sending[order[0]] is not event:
-        return clock.handle_push(event)  # cancelled, lost or put off
+        return clock.miss(order, event[0])  # cancelled, lost or put off
     clock.fair.send(clock.fair.into, event[0], order, event)
     return False
 
@@ -166,6 +159,7 @@ class Crossings:
                 time, _, link, task, answer = heappop(self._joining)
                 self._service.send(link, time, task, answer)
             else:
-                time = self._service.due
-                return (time, *self._service.through()[1:])
+                into, out, time = self._service.into, self._service.out, self._service.due
+                (task, answer), waited = (out if out.due < into.due else into).leave()
+                return time, task, answer, waited
         return None

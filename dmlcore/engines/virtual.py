@@ -24,10 +24,12 @@ from dmlcore.engines.spec import RunSpec
 from dmlcore.trace import Trace
 from dmlcore.types import Watch
 
-# A push: when it arrives, serial number, handler, task, when its computing begins and ends, when it is sent.
-PushEvent = tuple[float, int, Callable[[Any, Any], bool], Order, float, float, float]
-# What a worker computes in a pipeline, until it may be sent: serial number, task, begin and end of computing.
-Computing = tuple[int, Order, float, float]
+# A push: when it arrives, serial number, handler, task, when its computing begins and ends, when it is sent,
+# how long the pull before it has waited in the server's queues, and how long itself so far.
+PushEvent = tuple[float, int, Callable[[Any, Any], bool], Order, float, float, float, float, float]
+# What a worker computes in a pipeline, until it may be sent: serial number, task, begin and end of computing,
+# and how long its pull has waited.
+Computing = tuple[int, Order, float, float, float]
 
 inf = math.inf
 TICKS = 0.1, 0.5  # real seconds from one look at how far a run has come to the next, roughly
@@ -65,12 +67,9 @@ class VirtualClock:
         self.limit = inf  # an event before it is handled without another look
         self.event: Any = None  # that is being handled
         self.sending: list[PushEvent | None] = [None] * workers  # the next push of each worker
-        # Attempt -> how long its pull waits in queues, and its push on a shared link; until that is taken.
-        self.queued: dict[int, float] = {}
-        self.crossed: dict[int, float] = {}
-        # Copies that each worker will get over a shared link, in order; attempt -> when one was through, and
-        # how long it waited.
-        self.coming: list[list[Order]] = [[] for _ in range(workers)]
+        # Copies that each worker will get over a shared link, in order, and how long they have waited before;
+        # attempt -> when one was through, and how long it waited on the link.
+        self.coming: list[list[tuple[Order, float]]] = [[] for _ in range(workers)]
         self.came: dict[int, tuple[float, float]] = {}
         # A push that the server reads while something else happens: when it is taken, and how long it waited.
         self.read: tuple[PushEvent, float, float] | None = None
@@ -85,8 +84,15 @@ class VirtualClock:
         self.pace = self.links.pace  # None: no changes of speed by time
         # Links of the server that are shared equally, of which each transfer is an event.
         self.fair = self.service if isinstance(self.service, FairService) else None
-        plain = not (self.faults or self.pace or self.pipelined or self.links.pushes_take or self.fair)
-        self.at_hand = self.heap, self.sending, self.links, self.links.compute_seconds, self.service, plain
+        # Whether a push is sent when it is computed, and arrives at once.
+        self.plain = not (self.faults or self.pace or self.pipelined or self.links.pushes_take)
+        answers, self.handle_arrival = None, VirtualClock.handle_push
+        if self.service is not None:
+            self.take, self.handle_arrival = self.service.take, VirtualClock.handle_served
+            answers = self.service.answer if self.service.pulls_take else None
+        links = self.links, self.links.compute_seconds, self.links.pulls_take
+        plain = self.plain and self.fair is None
+        self.at_hand = self.heap, self.sending, *links, answers, self.handle_arrival, plain
 
     def run(self) -> Trace:
         """Runs to the end and returns the trace."""
@@ -132,39 +138,67 @@ class VirtualClock:
         return time > self.end or self.timer() < time
 
     def handle_timed(self) -> bool:
-        """Handles what comes before the next arrival, or ends the run; returns whether it is over."""
+        """Handles what comes before the next arrival, or ends the run; returns whether it is over.
+
+        Where links are shared, something comes before most arrivals: it then goes on to the end of the run.
+        """
         self.event = None  # the arrival stays on the heap
-        timed, fair, end, over = self.timed, self.fair, self.end, False
+        heap, timed, fair, end, over, timer = self.heap, self.timed, self.fair, self.end, False, inf
+        timers = self.timers
+        if fair is not None:
+            into, out = fair.into, fair.out
         while not over:
-            event = timed[0][0] if timed else inf
-            transfer, timer = fair.due if fair is not None else inf, self.timer()
-            first = min(event, transfer, timer)
-            if first > end or first == inf:
+            arrival, read = heap[0], self.read
+            taken = read[1] if read is not None and read[0] is arrival else arrival[0]
+            first = event = timed[0][0] if timed else inf
+            if fair is not None:
+                if into.due < first:
+                    first = into.due
+                if out.due < first:
+                    first = out.due
+            if timers:
+                timer = self.timer()
+            if (first > taken or first == inf) and timer >= taken:  # nothing comes before the arrival
+                if fair is None or taken > end or arrival is END:
+                    over = taken > end
+                    break
+                if (read is None or read[0] is not arrival) and arrival[2] is self.handle_arrival:
+                    order = arrival[3]
+                    if self.sending[order[0]] is arrival:
+                        taken, waited = fair.take(order[0], order[1], taken)
+                        self.read = arrival, taken, waited
+                        if first <= taken or timer < taken or taken > end:
+                            continue
+                self.limit = inf
+                over = arrival[2](self, arrival)
+                if heap[0] is arrival:
+                    heappop(heap)
+                continue
+            if first > end and timer > end:
                 return True
-            if event == first:
+            if timer < first:
+                over = self.carry_out(self.server.wake(timer), timer)
+            elif event == first:
                 popped = heappop(timed)
                 over = popped[2](self, popped)
-            elif transfer == first:
-                self.through(transfer)
             else:
-                over = self.carry_out(self.server.wake(timer), timer)
-            self.set_limit()
-            arrival = self.heap[0]
-            taken = self.read[1] if self.read is not None and self.read[0] is arrival else arrival[0]
-            if self.limit >= taken:
-                break
+                self.through(first)
+        self.set_limit()
         return over
 
     def through(self, now: float) -> None:
         """A transfer has crossed the server's link, which others shared."""
         assert self.fair is not None
-        link, order, push, waited = self.fair.through()
-        if link is self.fair.out:
+        fair = self.fair
+        if fair.out.due < fair.into.due:
+            (order, _), waited = fair.out.leave()
             self.copy_is_through(order, now, waited)
-        elif push is not None and self.sending[order[0]] is push:
+            return
+        (order, push), waited = fair.into.leave()
+        if push is not None and self.sending[order[0]] is push:
             self.push_is_through(push, now, waited)
         else:  # the server has to read it, and it does not count
-            self.fair.take(order[0], order[1], now)
+            fair.take(order[0], order[1], now)
             if push is not None and self.faults is not None:
                 self.copy(order, now)
                 self.server.ignored += 1
@@ -195,8 +229,8 @@ class VirtualClock:
         """
         self.now = now
         _, cancel, start = answer
-        heap, sending, links, compute_seconds, service, plain = self.at_hand
-        if service is not None and (cancel or self.updates_take):
+        heap, sending, links, compute_seconds, pulls_take, answers, handle_arrival, plain = self.at_hand
+        if (cancel or self.updates_take) and self.service is not None:
             self.serve(answer, now)
         if cancel:
             for worker in cancel:
@@ -204,28 +238,30 @@ class VirtualClock:
             self.num_cancelled += len(cancel)
             if self.num_cancelled > MANY_CANCELLED and 2 * self.num_cancelled > len(heap):
                 self.sweep()
+        queued = 0.0
         for order in start:
             worker, clock, size, _, pull, begun, serial, _ = order
             if not pull:
                 serial = next(self.serial)
             else:
-                if service is not None and service.pulls_take:
-                    begun, self.queued[serial] = service.answer(worker, clock, begun)
+                if answers is not None:
+                    begun, queued = answers(worker, clock, begun)
                     if self.fair is not None:
-                        self.coming[worker].append(order)
+                        self.coming[worker].append((order, queued))
                         if begun > now:
                             self.at(begun, handle_copy_joins, order)
                         else:
                             self.fair.send(self.fair.out, now, order)
-                            self.set_limit()
+                            if self.fair.due < self.limit:
+                                self.limit = self.fair.due
                         continue
-                if links.pulls_take:
+                if pulls_take:
                     begun += links.pull_seconds(worker, clock)
             end = begun + compute_seconds(worker, clock, size)
             event: PushEvent | None
             if plain:
-                event = (end, serial, VirtualClock.handle_push, order, begun, end, end)
-            elif (event := self.sent(order, serial, begun, end, now)) is None:
+                event = (end, serial, handle_arrival, order, begun, end, end, queued, 0.0)
+            elif (event := self.sent(order, serial, begun, end, now, queued)) is None:
                 continue
             sending[worker] = event
             if heap[0] is self.event:
@@ -241,7 +277,7 @@ class VirtualClock:
         self.num_cancelled = 0
         if self.faults is not None:
             return  # with faults a push is looked at when it arrives
-        push, sending, heap = VirtualClock.handle_push, self.sending, self.heap
+        push, sending, heap = self.handle_arrival, self.sending, self.heap
         heap[:] = [each for each in heap if each[2] is not push or sending[each[3][0]] is each]
         heapify(heap)
 
@@ -263,12 +299,14 @@ class VirtualClock:
         event = self.sending[worker]
         if event is None or event[6] >= now or (self.read is not None and self.read[0] is event):
             return  # not sent yet, or the server is reading it
-        if event[2] is VirtualClock.handle_push:
+        if event[2] is self.handle_arrival:
             heappush(self.heap, (event[0], next(self.serial), VirtualClock.handle_read, event[3]))
         elif event[0] > now:  # not on the server's link yet
             self.at(event[0], VirtualClock.handle_stray, event[3])
 
-    def sent(self, order: Order, serial: int, begun: float, end: float, now: float) -> PushEvent | None:
+    def sent(
+        self, order: Order, serial: int, begun: float, end: float, now: float, queued: float
+    ) -> PushEvent | None:
         """Returns the event of the push that a worker sends next, with changes of its speed by time, faults,
         pipelines and links."""
         worker, clock, size, _, _, since, _, _ = order
@@ -282,24 +320,23 @@ class VirtualClock:
             before = self.computing[worker]
             if before is not None and begun < before[3]:
                 begun, end = before[3], self.links.finish(worker, clock, size, before[3])
-            self.computing[worker] = (serial, order, begun, end)
+            self.computing[worker] = (serial, order, begun, end, queued)
             if before is None:
                 return None
             # With the copy on which this task is computed comes leave to push the task before it.
             departs = begun
-            serial, order, begun, end = before
+            serial, order, begun, end, queued = before
         arrival = departs
         if self.links.pushes_take:
             arrival += self.links.push_seconds(worker, order.clock)
         # Pushes of one worker arrive in order; on a shared link, when the one before has been taken.
         ready, alone = arrival, self.event is None or self.fair is not None
         arrival = max(arrival, now if alone else self.event[0])
-        if self.fair is not None:
-            self.crossed[order.attempt] = arrival - ready
+        waited = arrival - ready if self.fair is not None else 0.0
         if self.faults is not None:
             arrival += self.faults.deliveries(worker, order.clock)[0]
-        handler = handle_push_joins if self.fair is not None else VirtualClock.handle_push
-        event = (arrival, serial, handler, order, begun, end, departs)
+        handler = handle_push_joins if self.fair is not None else self.handle_arrival
+        event = (arrival, serial, handler, order, begun, end, departs, queued, waited)
         if arrival < inf and self.fair is None:
             return event
         self.sending[worker] = event
@@ -310,7 +347,8 @@ class VirtualClock:
         """Places a push where it is handled when it arrives; never, if that is never."""
         if event[0] < inf:
             heappush(self.timed if self.fair is not None else self.heap, event)
-            self.set_limit()
+            if self.fair is not None and event[0] < self.limit:
+                self.limit = event[0]
 
     def at(self, time: float, handler: Callable[[Any, Any], bool], *what: Any) -> None:
         """Lets a handler be called at a time that is not an arrival's."""
@@ -320,25 +358,36 @@ class VirtualClock:
 
     def push_is_through(self, event: PushEvent, now: float, waited: float) -> None:
         """The server's processor may take a push."""
-        _, serial, _, order, begun, computed, departs = event
-        self.crossed[order.attempt] += waited
-        arrived = (now, serial, VirtualClock.handle_push, order, begun, computed, departs)
+        _, serial, _, order, begun, computed, departs, queued, before = event
+        handler, waited = self.handle_arrival, before + waited
+        arrived = (now, serial, handler, order, begun, computed, departs, queued, waited)
         self.sending[order.worker] = arrived
         heappush(self.heap, arrived)
 
     def copy_is_through(self, order: Order, now: float, waited: float) -> None:
         """A worker gets its copy, and computes; copies of one worker arrive in order."""
-        coming, self.came[order.attempt] = self.coming[order.worker], (now, waited)
-        while coming and coming[0].attempt in self.came:
-            order = coming.pop(0)
+        coming = self.coming[order.worker]
+        if coming[0][0] is not order:  # it waits for the copies before it
+            self.came[order.attempt] = now, waited
+            return
+        through = now
+        while True:
             worker, clock, size, _, _, _, attempt, _ = order
-            through, waited = self.came.pop(attempt)
-            if order not in self.server.flight[worker]:
-                continue  # cancelled or lost
-            self.queued[attempt] += waited + now - through
-            begun = now + self.links.pull_seconds(worker, clock)
-            end = begun + self.links.compute_seconds(worker, clock, size)
-            self.sent(order, attempt, begun, end, now)
+            _, queued = coming.pop(0)
+            if order in self.server.flight[worker]:  # else it was cancelled or lost
+                begun = now + self.links.pull_seconds(worker, clock) if self.links.pulls_take else now
+                end = begun + self.links.compute_seconds(worker, clock, size)
+                queued += waited + now - through
+                if self.plain:
+                    event = (end, attempt, handle_push_joins, order, begun, end, end, queued, 0.0)
+                    self.sending[worker] = event
+                    heappush(self.timed, event)
+                else:
+                    self.sent(order, attempt, begun, end, now, queued)
+            if not coming or coming[0][0].attempt not in self.came:
+                return
+            order = coming[0][0]
+            through, waited = self.came.pop(order.attempt)
 
     def look(self, answer: Answer, now: float) -> None:
         """Shows a watching policy its training, takes the server's checkpoint, and looks at its timers."""
@@ -356,16 +405,14 @@ class VirtualClock:
         """Returns when a task's computing begins and ends, and how long its pull waits in queues."""
         worker = order.worker
         sending, computing = self.sending[worker], self.computing[worker]
-        queued = self.queued.pop(order.attempt, 0.0)
-        self.crossed.pop(order.attempt, None)
         if sending is not None and sending[3] is order:
-            return sending[4], sending[5], queued
+            return sending[4], sending[5], sending[7]
         if computing is not None and computing[1] is order:
-            return computing[2], computing[3], queued
-        if self.fair is not None:
-            return inf, inf, queued  # its copy is under way
+            return computing[2], computing[3], computing[4]
+        if self.fair is not None:  # its copy is under way, unless the server has forgotten it
+            return inf, inf, next((queued for each, queued in self.coming[worker] if each is order), 0.0)
         due = self.links.computing(worker, order.clock, order.batch_size, order.pull, order.time)
-        return (*due, queued)
+        return (*due, 0.0)
 
     def handle_end(self, event: Any) -> bool:
         """Nothing is left that could happen."""
@@ -373,31 +420,43 @@ class VirtualClock:
 
     def handle_push(self, event: PushEvent) -> bool:
         """A push arrives, unless its task was cancelled, lost or put off since it was placed on the heap."""
-        now, _, _, order, begun, computed, _ = event
+        now, _, _, order, begun, computed, _, _, _ = event
+        if self.sending[order[0]] is not event:
+            return self.miss(order, now)
+        answer = self.server.push(order, now, begun, computed)
+        if self.faults is not None:
+            self.copy(order, now)
+        if answer is not NOTHING:
+            return self.carry_out(answer, now)
+        self.now = now
+        return False
+
+    def handle_served(self, event: PushEvent) -> bool:
+        """The same at a server that takes time: the push waits its turn, and is read."""
+        arrived, _, _, order, begun, computed, _, queued, waited = event
         worker = order[0]
-        if self.sending[worker] is event:
-            arrived = now
-            if self.service is None:
-                answer = self.server.push(order, now, begun, computed)
-            else:
-                if self.read is not None and self.read[0] is event:
-                    _, now, waited = self.read
-                else:
-                    now, waited = self.service.take(worker, order[1], now)
-                if now >= self.limit and self.is_late(now):  # so late that something else happens first
-                    self.read = event, now, waited
-                    return self.handle_timed()
-                queued = self.queued.pop(order[6], 0.0)
-                self.sending[worker] = None
-                if self.fair is not None:
-                    waited += self.crossed.pop(order[6])
-                answer = self.server.push(order, now, begun, computed, queued, waited)
-            if self.faults is not None:
-                self.copy(order, arrived)
-            if answer is not NOTHING:
-                return self.carry_out(answer, now)
-            self.now = now
-        elif self.faults is not None and order not in self.server.flight[worker]:
+        if self.sending[worker] is not event:
+            return self.miss(order, arrived)
+        read = self.read
+        if read is not None and read[0] is event:
+            _, now, wait = read
+        else:
+            now, wait = self.take(worker, order[1], arrived)
+        if now >= self.limit and self.is_late(now):  # so late that something else happens first
+            self.read = event, now, wait
+            return self.handle_timed()
+        self.sending[worker] = None
+        answer = self.server.push(order, now, begun, computed, queued, waited + wait)
+        if self.faults is not None:
+            self.copy(order, arrived)
+        if answer is not NOTHING:
+            return self.carry_out(answer, now)
+        self.now = now
+        return False
+
+    def miss(self, order: Order, now: float) -> bool:
+        """What arrives does not count any more."""
+        if self.faults is not None and order not in self.server.flight[order[0]]:
             self.copy(order, now)
             self.server.ignored += 1
         return False
@@ -458,19 +517,20 @@ class VirtualClock:
             sending = None
         free = leaves = -inf  # when the task that it sends next is computed, and is sent
         if sending is not None:
-            arrival, _, handler, order, begun, computed, departs = sending
+            arrival, _, handler, order, begun, computed, departs, *queued = sending
             again = put_off(begun)
             free = leaves = computed_by(begun, computed, again)
         if computing is not None:
-            serial, its_order, its_begun, its_computed = computing
+            serial, its_order, its_begun, its_computed, its_queued = computing
             leaves = put_off(its_begun)
             if pace is not None and sending is not None:  # it begins when the task before it is computed
                 leaves = free if its_begun == computed else max(leaves, free)
             its_end = computed_by(its_begun, its_computed, leaves)
-            self.computing[worker] = (serial, its_order, leaves, its_end)
+            self.computing[worker] = (serial, its_order, leaves, its_end, its_queued)
         if sending is not None:
             later = seconds if pace is None or leaves == inf else leaves - departs
-            event = (arrival + later, next(self.serial), handler, order, again, free, leaves)
+            number, (pulled, pushed) = next(self.serial), queued
+            event = (arrival + later, number, handler, order, again, free, leaves, pulled, pushed)
             self.sending[worker] = event
             self.place(event)
 
@@ -534,8 +594,6 @@ class VirtualClock:
             self.sending[worker] = self.computing[worker] = None
         # What happens to workers meanwhile, the server learns when it is back; what was sent is lost.
         self.heap[:] = [END]
-        self.queued.clear()
-        self.crossed.clear()
         self.came.clear()
         for copies in self.coming:
             copies.clear()

@@ -12,7 +12,10 @@ from dmlcore.trace.trace import QUEUE_COLUMNS, TASK_COLUMNS, UPDATE_COLUMNS
 
 
 class Task(NamedTuple):
-    """A task as an engine records it, by the columns of `Trace.tasks`; its update and weight come later."""
+    """A task as an engine records it, by the columns of `Trace.tasks`; its update and weight come later.
+
+    How long it has waited in a server's queues is 0 where the server takes no time.
+    """
 
     worker: int
     clock: int
@@ -22,9 +25,11 @@ class Task(NamedTuple):
     compute_start: float
     compute_end: float
     push_end: float
+    pull_queued: float
+    push_queued: float
 
 
-_COLUMNS = [(name, np.dtype(TASK_COLUMNS[name])) for name in Task._fields]
+_COLUMNS = [(name, np.dtype((TASK_COLUMNS | QUEUE_COLUMNS)[name])) for name in Task._fields]
 _LAYOUT = Struct("".join(kind.char for _, kind in _COLUMNS))
 # `Task` -> bytes. Engines append them to one array: smaller than tuples, and a frame without a loop.
 pack = _LAYOUT.pack
@@ -53,12 +58,10 @@ class Rows:
 
 
 def tasks_frame(
-    record: bytearray,
-    landed: Sequence[tuple[int, int, float]],
-    queued: Sequence[tuple[float, float]] | None = None,
+    record: bytearray, landed: Sequence[tuple[int, int, float]], queues: bool = False
 ) -> pd.DataFrame:
-    """Returns a trace's tasks from their record, the (row, update, weight) of those applied, and how long
-    pull and push of each have waited in queues; None: there are none."""
+    """Returns a trace's tasks from their record and the (row, update, weight) of those applied; with how long
+    they have waited in queues, where the server has some."""
     table = np.frombuffer(record, _COLUMNS)
     columns = {name: table[name] for name in Task._fields}
     columns |= {"update": np.full(len(table), -1), "weight": np.zeros(len(table))}
@@ -66,11 +69,10 @@ def tasks_frame(
     applied, updates, weights = flat.reshape(-1, 3).T
     rows = applied.astype(np.int64)
     columns["update"][rows], columns["weight"][rows] = updates, weights
-    if queued is None:
+    if not queues:
         return _frame(columns, TASK_COLUMNS)
-    waits = np.fromiter(chain.from_iterable(queued), float, 2 * len(queued)).reshape(-1, 2)
-    waits = np.maximum(waits, 0.0)  # a wait of 0 may be rounded below
-    return _frame(columns | dict(zip(QUEUE_COLUMNS, waits.T, strict=True)), TASK_COLUMNS | QUEUE_COLUMNS)
+    columns |= {name: np.maximum(table[name], 0.0) for name in QUEUE_COLUMNS}  # 0 may be rounded below
+    return _frame(columns, TASK_COLUMNS | QUEUE_COLUMNS)
 
 
 def updates_frame(times: Sequence[float], tasks: pd.DataFrame) -> pd.DataFrame:
