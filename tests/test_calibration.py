@@ -243,6 +243,15 @@ class TestServer:
         assert found["seconds"].tolist() == pytest.approx([0.0, 0.0008, 0.0002], rel=0.01)
         assert found["standard_error"].isna().tolist() == [True, False, False]
 
+    def test_a_hang_does_not_hide_what_a_pull_takes(self):
+        cluster = self.BASE.with_server(seconds_per_push=0.0008, seconds_per_pull=0.0002)
+        calm = simulate(POLICIES["bsp"], cluster, updates=1000).tasks.set_index(["worker", "clock"])
+        pulling = calm.loc[(0, 50), "pull_start"] + 1e-4
+        hangs = cluster.with_faults(dml.faults.Hang(worker=0, time=pulling, seconds=0.5), patience=9)
+        trace = simulate(POLICIES["bsp"], hangs, updates=1000)
+        assert (trace.tasks["compute_start"] - trace.tasks["pull_start"]).max() > 0.5
+        assert dml.service_times(trace)["seconds"]["pull"] == pytest.approx(0.0002, rel=0.01)
+
     @pytest.mark.parametrize("policy", ["asp", "bsp", "ssp", "k_sync"])
     def test_updates_of_a_virtual_clock_are_seen(self, policy):
         """Since they are later than their pushes; what is read of cancelled tasks is not taken for them."""

@@ -261,6 +261,42 @@ def test_all_that_is_missing_is_one_error():
     )
 
 
+QUEUED = LOG.assign(batch_size=8, push_end=LOG["end"] + 0.5, pull_queued=0.0, push_queued=0.25)
+TOOK = {"push": 0.1, "update": 0.0, "pull": 0.0, "link_in": 0.0, "link_out": 0.0}
+
+
+def test_queues_are_taken_over():
+    trace = Trace.from_tasks(QUEUED, metadata={"service_seconds": TOOK})
+    assert trace.tasks["push_queued"].tolist() == [0.25] * 5
+    assert metrics.accounts(trace)["mean_queue"].iloc[-1] > 0
+
+
+@pytest.mark.parametrize(
+    ("frame", "took", "message"),
+    [
+        (
+            QUEUED.assign(push_queued=0.6),
+            TOOK,
+            "push_queued: got 0.6, allowed is at most 0.5, from its end to",
+        ),
+        (
+            QUEUED.assign(pull_queued=0.1),
+            TOOK,
+            "pull_queued: got 0.1, allowed is at most 0, from its start to",
+        ),
+        (
+            QUEUED,
+            {"push": 0.1},
+            "metadata['service_seconds']: got {'push': 0.1}, allowed is the mean seconds",
+        ),
+        (QUEUED, TOOK | {"pull": -1}, "metadata['service_seconds'], pull: got -1"),
+    ],
+)
+def test_queues_that_cannot_be(frame, took, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Trace.from_tasks(frame, metadata={"service_seconds": took})
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -224,6 +224,13 @@ WRONG = {
     ),
     "engine - a type": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, engine=dict),
     "load": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, load="equl"),
+    "load - an argument of another": lambda p: dml.train(
+        p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, load="speed_proportional(cap=3)"
+    ),
+    "workers - none": lambda p: EXPONENTIAL.with_speed_change(2, at=1, workers=[]),
+    "bsp(), observe_every": lambda p: dml.simulate(
+        dml.bsp()._replace(observe_every=0), EXPONENTIAL, updates=1
+    ),
     "transport": lambda p: dml.train(p, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=1, transport=3),
     "policy": lambda p: dml.train(p, EXPONENTIAL, dml.bsp, optax.sgd(0.1), updates=1),
     "policy - of a timeline": lambda p: dml.simulate(dml.bsp, EXPONENTIAL, updates=1),

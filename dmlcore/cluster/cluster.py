@@ -423,7 +423,7 @@ class Cluster:
             "latency_jitter": show_jitter(self.latency_jitter),
             **({"pull_latency_seconds": short(pulling)} if pulling is not None else {}),
             **({"durations": self.durations.describe()} if self.durations is not None else {}),
-            "stragglers": [dataclasses.asdict(each) for each in self.stragglers],
+            "stragglers": [each.describe() for each in self.stragglers],
             **({"changes": [each.describe() for each in self.changes]} if self.changes else {}),
             **({"faults": self.faults.describe()} if self.faults.events else {}),
             **({"server": self.server.describe()} if self.server is not None else {}),

@@ -1,9 +1,8 @@
 """What makes tasks take another time than a cluster's speeds say: slow episodes by chance, known changes."""
 
-import dataclasses
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from dmlcore import checks
@@ -17,6 +16,10 @@ class Stragglers:
     fraction: float
     mean_tasks: float
     workers: tuple[int, ...] | None
+
+    def describe(self) -> dict[str, Any]:
+        """Returns the episodes as plain JSON values."""
+        return asdict(self) | {"workers": None if self.workers is None else [*self.workers]}
 
     def __str__(self) -> str:
         return f"{self.slowdown:g}x slow on {self.fraction:.0%} of tasks{_of(self.workers)}"
@@ -82,6 +85,9 @@ def check_workers(workers: Sequence[int] | None, num_workers: int) -> tuple[int,
         return None
     if not isinstance(workers, Iterable):
         checks.fail("workers", workers, "numbers of workers, such as [0]")
+    workers = [*workers]
+    if not workers:
+        checks.fail("workers", workers, "at least one worker; None is all")
     last = num_workers - 1
     return tuple(checks.integer("workers", w, low=0, high=last, why="the workers") for w in workers)
 
@@ -93,4 +99,4 @@ def _of(workers: tuple[int, ...] | None) -> str:
 def _described(change: SpeedChange | TimedChange) -> dict[str, Any]:
     workers = None if change.workers is None else [*change.workers]
     until = None if change.until == math.inf else change.until
-    return dataclasses.asdict(change) | {"until": until, "workers": workers}
+    return asdict(change) | {"until": until, "workers": workers}

@@ -125,6 +125,7 @@ class RunSpec:
             policy = method
         check_kind("policy", policy, Policy)
         check_kind("cluster", cluster, Cluster)
+        checks.integer(f"{policy.name}, observe_every", policy.observe_every, low=1)
         stop = StopRule.checked(updates, seconds, samples)
         seed = check_seed("seed", seed)
         parameter_bytes = checks.integer("parameter_bytes", parameter_bytes, low=0)

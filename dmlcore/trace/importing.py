@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from itertools import pairwise
@@ -17,8 +18,10 @@ from dmlcore.trace.record import updates_frame
 from dmlcore.trace.trace import QUEUE_COLUMNS, TASK_COLUMNS, Trace
 
 MOST = 2**31 - 1
+ROUNDED = 1e-9  # how much longer a wait may be than the transfer that it is a part of
 WANTED = {"worker": "number, from 0", "start": "of computing, seconds", "end": "of computing, seconds"}
 BATCH_SIZE = "batch_size (samples of a task: a column, or the argument where all have as many)"
+SERVED = "push", "update", "pull", "link_in", "link_out"  # kinds of a server's work, in seconds
 SERVICE = "metadata['service_seconds'] and both columns of pull_queued, push_queued (all three or none)"
 
 
@@ -39,6 +42,7 @@ def trace_of(
     names = _complete(frame, size, more)
     table = _checked(frame, names, size, origin)
     _check_order(table, names, origin)
+    _check_queues(table, names)
     _check_overlaps(table)
     table = _by_arrival(table)
     times = _updates(table)
@@ -101,6 +105,12 @@ def _complete(frame: pd.DataFrame, size: Any, more: Mapping[str, Any]) -> dict[s
     lacking = [BATCH_SIZE] * (size is None and "batch_size" not in frame)
     lacking += [SERVICE] * (any(queues) and not (all(queues) and "service_seconds" in more))
     tables.require("frame", frame, wanted, lacking)
+    if any(queues):
+        given = more["service_seconds"]
+        if not isinstance(given, Mapping) or {*given} != {*SERVED}:
+            checks.fail("metadata['service_seconds']", given, f"the mean seconds of {', '.join(SERVED)}")
+        for kind in SERVED:
+            checks.real(f"metadata['service_seconds'], {kind}", given[kind], low=0, high=1e300)
     return names
 
 
@@ -158,6 +168,21 @@ def _check_order(table: pd.DataFrame, names: Mapping[str, str], origin: float) -
             row = int(lost.argmax())
             allowed = "-1 or NaN, where push_end is NaN: a push that never arrived is in no update"
             checks.fail(f"frame, row {row}, update", int(table["update"][row]), allowed)
+
+
+def _check_queues(table: pd.DataFrame, names: Mapping[str, str]) -> None:
+    """Raises ValueError where a transfer has waited for longer than it took."""
+    names = {"pull_start": names["compute_start"], "push_end": names["compute_end"], **names}
+    for queued, early, late in (
+        ("pull_queued", "pull_start", "compute_start"),
+        ("push_queued", "compute_end", "push_end"),
+    ):
+        took = (table[late] - table[early]).fillna(math.inf)
+        if queued in table and (wrong := table[queued] > took * (1 + ROUNDED) + ROUNDED).any():
+            row = int(wrong.argmax())
+            where = f"frame, row {row}, worker {table['worker'][row]}, {queued}"
+            allowed = f"at most {took[row]:.15g}, from its {names[early]} to its {names[late]}"
+            checks.fail(where, float(table[queued][row]), allowed)
 
 
 def _check_overlaps(table: pd.DataFrame) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from dmlcore import checks
+from dmlcore import calls
 from dmlcore.methods.loads.dynamic_batching import dynamic_batching
 from dmlcore.methods.loads.equal import equal
 from dmlcore.methods.loads.equal_finish_time import equal_finish_time
@@ -18,7 +18,11 @@ __all__ += ["dynamic_batching", "equal", "equal_finish_time", "lb_bsp", "speed_p
 
 
 def resolve(load: Load | str | None) -> Load:
-    """Returns a load rule from an object, a registered name or None (`equal`)."""
+    """Returns a load rule from an object, the call or name that makes it, or None (`equal`).
+
+    >>> resolve("dynamic_batching(caps=128)").name
+    'dynamic_batching(caps=128)'
+    """
     if load is None or isinstance(load, Load):
         return load or equal()
-    return checks.choice("load", load, LOADS)()
+    return calls.made("load", load, LOADS)

@@ -18,6 +18,7 @@ LEAST_EXPLAINED = 0.05  # of the differences between the times that pushes took
 MOST_OVERTAKEN = 1 / 3  # of those that waited: a queue keeps the order in which pushes come, links do not
 ROUNDS = 50  # of the fit
 NOTHING = 1e-9  # of the longest kind of work: rounding
+HELD_UP = 10  # times the usual distance from the line, from which a pull was held up by something else
 WORK = "push", "update", "pull"
 
 
@@ -153,14 +154,19 @@ def _pulls(trace: Trace) -> pd.DataFrame:
 
 
 def _turns(traces: Sequence[Trace]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns by how many turns each pull was answered after the mean of those let go with it, and how many
-    seconds later it was there; none, where later turns do not come later."""
+    """Returns by how many turns each pull was answered after the middle one of those let go with it, and how
+    many seconds later it was there; none, where later turns do not come later. Pulls that something else
+    held up, such as a hang, are left out."""
     pulls = pd.concat([_pulls(trace).assign(run=run) for run, trace in enumerate(traces)])
     pulls = pulls[pulls["push_end"].notna()].assign(later=lambda each: each["compute_start"])
-    means = pulls.groupby(["run", "pull_start"])[["turn", "later"]].transform("mean")
-    turn, later = (pulls[["turn", "later"]] - means).to_numpy().T
+    middle = pulls.groupby(["run", "pull_start"])[["turn", "later"]].transform("median")
+    turn, later = (pulls[["turn", "later"]] - middle).to_numpy().T
     varied = turn != 0
     turn, later = turn[varied], later[varied]
+    if len(turn):
+        missed = np.abs(later - np.median(later / turn) * turn)
+        usual = missed <= HELD_UP * np.median(missed) + NOTHING * np.abs(later).max()
+        turn, later = turn[usual], later[usual]
     slope = turn @ later / max(turn @ turn, 1)
     error = np.sqrt(np.sum((turn * (later - slope * turn)) ** 2)) / max(turn @ turn, 1)
     return (turn, later) if slope > 4 * error else (turn[:0], later[:0])
