@@ -1,5 +1,6 @@
 # ruff: noqa: I001 - names of one module stand on one line
 from dmlcore import engines as engines, problems as problems, theory as theory
+from dmlcore.problems import shards as shards
 from dmlcore.cluster import Cluster as Cluster, faults as faults, presets as presets
 from dmlcore.engines import simulate as simulate
 from dmlcore.experiments.comparison import compare as compare, sweep as sweep

@@ -151,6 +151,7 @@ def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **opti
     sizes: dict[str, Any] = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
     spec = RunSpec.checked(method, cluster, **options, **sizes)
     spec.policy.init(spec.cluster.num_workers)  # which raises where the policy is not for so many
+    problem.check_workers(spec.cluster.num_workers)
     coding = coding_by(spec.transport)
     if remembers(coding) and spec.faults.forget:
         allowed = f"{WITHOUT_MEMORY}, where a worker or the server crashes: it loses its memory"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from . import shards
 from .digits import digits_mlp, logistic_regression
 from .images import cifar10_cnn, mnist_lenet
 from .lasso import lasso
@@ -33,6 +34,7 @@ __all__ = [
     "Problem",
     "bars",
     "match_topics",
+    "shards",
     "top_words",
     "topics_of",
     *PROBLEMS,

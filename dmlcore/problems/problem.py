@@ -1,7 +1,10 @@
 """What is trained: a model, what tasks compute, the data, and how a state of the parameters is judged."""
 
+from __future__ import annotations
+
+import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -10,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmlcore import checks, notebook
+from dmlcore.problems.shards import Rule, owners_of
 
 Params = Any
 Batch = Any
@@ -40,6 +44,7 @@ class Problem:
             tree like what it sees. The key is a function of (seed, worker, clock).
         local: names of parameters, then a dict, that have a row for each sample. They stay with the owner of
             the sample and are charged to no link; `update` sees, and changes, the rows of its batch.
+        owner: the worker that owns each sample, shape (N,), as `sharded` sets it; None: all draw from all.
 
     >>> from dmlcore.problems import linear_regression
     >>> problem = linear_regression(num_samples=20, num_features=3)
@@ -60,12 +65,55 @@ class Problem:
     losses: Callable[[Params, Batch], jax.Array] = field(default=cast(Any, None), kw_only=True)
     update: Callable[[Params, Batch, jax.Array], Params] = field(default=cast(Any, None), kw_only=True)
     local: tuple[str, ...] = field(default=(), kw_only=True)
+    owner: np.ndarray | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if (self.losses is None) == (self.update is None):
             checks.fail("losses, update", (self.losses, self.update), "exactly one of the two")
         if not isinstance(self.local, tuple) or (self.local and not self.additive):
             checks.fail("local", self.local, "a tuple of names of parameters, where an `update` is given")
+
+    def sharded(self, owner: Rule | Sequence[int] | np.ndarray) -> Problem:
+        """Returns this problem with data that workers own: every task draws from its own worker's samples.
+
+        A task of B samples draws them at random, with replacement, as a function of (seed, worker, clock). So
+        BSP minimises the mean of the workers' own mean losses, f = (1/P) sum_w f_w, which is the mean over
+        samples only where shards are of equal size. While a worker is away nobody draws its samples.
+        `evaluate` still looks at all data.
+
+        Args:
+            owner: a rule such as `dml.shards.dirichlet(8, 0.1)`, or for each sample the number of the worker
+                that owns it, shape (N,). The cluster must have as many workers, and each owns a sample.
+
+        Raises:
+            ValueError: the owners are not that, or the problem is additive (whose workers own samples
+                already) or sharded.
+
+        >>> from dmlcore.problems import digits_mlp
+        >>> from dmlcore.problems.shards import iid
+        >>> digits_mlp().sharded(iid(4)) is digits_mlp().sharded(iid(4))
+        True
+        """
+        if self.additive or self.owner is not None:
+            what = "owns its samples already" if self.additive else "is sharded already"
+            checks.fail(
+                "problem", self, f"one with `losses` that all workers draw from: each of its workers {what}"
+            )
+        found = frozen(owners_of(owner, self.data), np.int32)
+        key = found.tobytes()
+        if key not in self._sharded:
+            rule = str(owner) if isinstance(owner, Rule) else f"{found.max() + 1} shards"
+            self._sharded[key] = dataclasses.replace(self, name=f"{self.name}, {rule}", owner=found)
+        return self._sharded[key]
+
+    @functools.cached_property
+    def _sharded(self) -> dict[bytes, Problem]:
+        return {}
+
+    def check_workers(self, num_workers: int) -> None:
+        """Raises ValueError where the data are those of another number of workers."""
+        if self.owner is not None and (shards := int(self.owner.max()) + 1) != num_workers:
+            checks.fail("cluster", f"{num_workers} workers", f"{shards}, one for each shard of {self.name}")
 
     @property
     def additive(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dmlcore.problems.problem import Problem
 
@@ -18,6 +19,8 @@ class Source(NamedTuple):
 
     key: jax.Array  # of the stream from which gradient tasks draw samples, additive updates their keys
     owners: Any = None  # number of workers, where each takes its own samples in turn; None: they are drawn
+    # Where workers draw from their own: samples by owner, (N,), and where each one's begin, (P + 1,).
+    shards: Any = None
 
 
 def run_key(seed: int, stream: int) -> jax.Array:
@@ -27,13 +30,25 @@ def run_key(seed: int, stream: int) -> jax.Array:
 
 def source_of(problem: Problem, seed: int, num_workers: int) -> Source:
     """Returns where the samples of a run's tasks come from."""
+    problem.check_workers(num_workers)
     if problem.additive:
         return Source(run_key(seed, UPDATES), jnp.asarray(num_workers, jnp.int32))
-    return Source(run_key(seed, BATCHES))
+    if problem.owner is None:
+        return Source(run_key(seed, BATCHES))
+    ends = np.append(0, np.cumsum(np.bincount(problem.owner)))
+    order = np.argsort(problem.owner, kind="stable")
+    return Source(
+        run_key(seed, BATCHES), shards=(jnp.asarray(order, jnp.int32), jnp.asarray(ends, jnp.int32))
+    )
 
 
 def task_samples(source: Source, worker: jax.Array, clock: jax.Array, width: int, num_samples: int) -> Any:
     """Returns the sample numbers of a task, (width,); of an additive one also its random key, (1,)."""
+    if source.shards is not None:
+        order, ends = source.shards
+        own = jnp.minimum(worker, len(ends) - 2)  # rows that fill up are of a worker that is none
+        first, last = ends[own], ends[own + 1]
+        return order[first + task_indices(source.key, worker, clock, width, last - first)]
     if source.owners is None:
         return task_indices(source.key, worker, clock, width, num_samples)
     indices = owned_indices(source.owners, worker, clock, width, num_samples)
@@ -72,7 +87,7 @@ def task_key(key: jax.Array, worker: jax.Array, clock: jax.Array) -> jax.Array:
 
 
 def task_indices(
-    key: jax.Array, worker: jax.Array, clock: jax.Array, width: int, num_samples: int
+    key: jax.Array, worker: jax.Array, clock: jax.Array, width: int, num_samples: Any
 ) -> jax.Array:
     """Returns `width` sample numbers, with replacement; a task of b <= width samples uses the first b.
 

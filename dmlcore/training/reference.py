@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from dmlcore.problems.problem import Problem
@@ -58,7 +59,10 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
             return batch_update(params, indices, task_key(run_key(seed, UPDATES), *who))
         # As every engine does it: filled up to a power of two of samples, of which the first count.
         width = padded(task.batch_size)
-        indices = task_indices(run_key(seed, BATCHES), *who, width, problem.num_samples)
+        own = np.arange(problem.num_samples)
+        if problem.owner is not None:
+            own = np.flatnonzero(problem.owner == task.worker)
+        indices = own[task_indices(run_key(seed, BATCHES), *who, width, len(own))]
         shares = jnp.where(jnp.arange(width) < task.batch_size, 1 / task.batch_size, 0.0)
         return batch_gradient(params, indices, shares)
 

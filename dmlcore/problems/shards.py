@@ -1,0 +1,218 @@
+"""Shards: which worker owns which training samples.
+
+`problem.sharded(rule)` takes one of these rules, or the owner of each sample as numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dmlcore import checks
+from dmlcore.calls import named
+from dmlcore.checks import at_least
+
+
+class Rule(NamedTuple):
+    """A way to share out samples, such as `dirichlet(8, 0.1)`.
+
+    Args:
+        name: the call that makes it.
+        num_workers: P.
+        owners: the problem's data -> the owner of each sample, whole numbers from 0, shape (N,).
+    """
+
+    name: str
+    num_workers: int
+    owners: Callable[[Any], np.ndarray]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _column(name: str, value: Any) -> Any:
+    return value if isinstance(value, str) else tuple(checks.listed(name, value))
+
+
+@named(bare=True, num_workers=at_least(1), seed=checks.check_seed)
+def iid(num_workers: int, *, seed: int = 0) -> Rule:
+    """Independent and identically distributed shards: samples are shuffled, then dealt out one by one.
+
+    Guarantee: the sizes of two shards differ by 1 at most.
+
+    Args:
+        num_workers: P.
+        seed: of the shuffle.
+
+    Raises:
+        ValueError: a number is out of range; from `sharded`: there are fewer samples than workers.
+
+    >>> import dmlcore as dml
+    >>> np.bincount(dml.problems.digits_mlp().sharded(iid(4)).owner).tolist()
+    [360, 359, 359, 359]
+    """
+
+    def owners(data: Any) -> np.ndarray:
+        total = num_samples(data)
+        order = np.random.default_rng(seed).permutation(total)
+        found = np.empty(total, np.int64)
+        found[order] = np.arange(total) % num_workers
+        return found
+
+    return Rule("", num_workers, owners)
+
+
+@named(bare=True, num_workers=at_least(1), alpha=checks.positive, seed=checks.check_seed, labels=_column)
+def dirichlet(
+    num_workers: int, alpha: float, *, seed: int = 0, labels: str | Sequence[int] = "labels"
+) -> Rule:
+    """Non-IID shards: of each label worker w gets a share p_w, with p ~ Dirichlet(alpha, ..., alpha).
+
+    The smaller `alpha`, the fewer workers share a label; from about 100 on, shards are as good as IID. Shards
+    differ in size, too. One that would be empty gets a sample of the largest.
+
+    Args:
+        num_workers: P.
+        alpha: concentration, > 0.
+        seed: of the shares and of the order in which samples are dealt out.
+        labels: whole numbers, shape (N,), or the name of their column where the data are a dict.
+
+    Raises:
+        ValueError: a number is out of range; from `sharded`: there is no such column, or there are fewer
+            samples than workers.
+
+    >>> import dmlcore as dml
+    >>> shards = dml.problems.digits_mlp().sharded(dirichlet(4, 0.1))
+    >>> shards
+    Problem(digits_mlp, dirichlet(4, alpha=0.1), 1437 samples)
+
+    Reference: Yurochkin et al. 2019, "Bayesian nonparametric federated learning of neural networks", sec. 4.
+    """
+
+    def owners(data: Any) -> np.ndarray:
+        label, rng = labels_of(data, labels), np.random.default_rng(seed)
+        found = np.empty(len(label), np.int64)
+        for each in np.unique(label):
+            rows = rng.permutation(np.flatnonzero(label == each))
+            ends = np.cumsum(rng.dirichlet(np.full(num_workers, alpha)))
+            found[rows] = np.minimum(
+                np.searchsorted(ends, (np.arange(len(rows)) + 0.5) / len(rows)), num_workers - 1
+            )
+        for worker in range(num_workers):
+            sizes = np.bincount(found, minlength=num_workers)
+            if not sizes[worker] and sizes.max() > 1:
+                found[np.flatnonzero(found == sizes.argmax())[0]] = worker
+        return found
+
+    return Rule("", num_workers, owners)
+
+
+@named(bare=True, num_workers=at_least(1), labels_each=at_least(1), seed=checks.check_seed, labels=_column)
+def by_label(
+    num_workers: int, labels_each: int, *, seed: int = 0, labels: str | Sequence[int] = "labels"
+) -> Rule:
+    """Non-IID shards: each worker owns samples of `labels_each` labels only.
+
+    Labels are dealt out to workers in turn, in a random order; the workers of a label share its samples
+    equally. One label each is the pathological split of federated learning.
+
+    Args:
+        num_workers: P.
+        labels_each: labels of a worker, from 1 to as many as there are; times P no fewer than there are.
+        seed: of the order.
+        labels: whole numbers, shape (N,), or the name of their column where the data are a dict.
+
+    Raises:
+        ValueError: a number is out of range; from `sharded`: there is no such column, some label would be
+            nobody's, or a label has fewer samples than workers.
+
+    >>> import dmlcore as dml
+    >>> problem = dml.problems.digits_mlp()
+    >>> owner, labels = problem.sharded(by_label(5, 2)).owner, problem.data["labels"]
+    >>> [len(np.unique(labels[owner == worker])) for worker in range(5)]
+    [2, 2, 2, 2, 2]
+
+    Reference: McMahan et al. 2017, "Communication-efficient learning of deep networks", section 3.
+    """
+
+    def owners(data: Any) -> np.ndarray:
+        label, rng = labels_of(data, labels), np.random.default_rng(seed)
+        kinds = rng.permutation(np.unique(label))
+        least = -(-len(kinds) // num_workers)
+        checks.integer(
+            "labels_each",
+            labels_each,
+            low=least,
+            high=len(kinds),
+            why=f"{len(kinds)} labels, {num_workers} workers",
+        )
+        found = np.empty(len(label), np.int64)
+        for turn, each in enumerate(kinds):
+            slots = range(turn, num_workers * labels_each, len(kinds))
+            mine = np.array([slot // labels_each for slot in slots])
+            rows = rng.permutation(np.flatnonzero(label == each))
+            if len(rows) < len(mine):
+                checks.fail(
+                    "labels_each",
+                    labels_each,
+                    f"fewer: label {each} has {len(rows)} samples, for {len(mine)}",
+                )
+            found[rows] = mine[np.arange(len(rows)) % len(mine)]
+        return found
+
+    return Rule("", num_workers, owners)
+
+
+def num_samples(data: Any) -> int:
+    """Returns N, the number of rows of data."""
+    import jax
+
+    return int(jax.tree.leaves(data)[0].shape[0])
+
+
+def labels_of(data: Any, labels: Any) -> np.ndarray:
+    """Returns the label of each sample: whole numbers, shape (N,)."""
+    total, found = num_samples(data), labels
+    if isinstance(labels, str):
+        columns = sorted(data) if isinstance(data, dict) else []
+        if labels not in columns:
+            checks.fail(
+                "labels", labels, f"the name of a column of the data ({columns}), or {total} whole numbers"
+            )
+        found = data[labels]
+    found = np.asarray(found)
+    if found.shape != (total,) or not np.issubdtype(found.dtype, np.integer):
+        given = f"{found.dtype} numbers of shape {found.shape}"
+        checks.fail("labels", given, f"whole numbers of shape ({total},)")
+    return found
+
+
+def owners_of(given: Any, data: Any) -> np.ndarray:
+    """Returns the owner of each sample, checked, from a rule or numbers.
+
+    Raises:
+        ValueError: they are no whole numbers from 0, one for each sample; or some worker owns none.
+    """
+    total = num_samples(data)
+    found, workers = (given.owners(data), given.num_workers) if isinstance(given, Rule) else (given, 0)
+    try:
+        owner = np.asarray(found)
+    except ValueError:
+        owner = np.empty(0)
+    if owner.shape != (total,) or not np.issubdtype(owner.dtype, np.integer):
+        shape = f"{owner.dtype} numbers of shape {owner.shape}"
+        checks.fail(
+            "owner",
+            shape if owner.dtype.kind in "biufc" else given,
+            f"a rule of dml.shards, or whole numbers of shape ({total},)",
+        )
+    if owner.min() < 0:
+        checks.fail("owner", int(owner.min()), "numbers of workers, from 0")
+    sizes = np.bincount(owner, minlength=workers) if owner.max() < total else np.zeros(1)
+    if not sizes.all():
+        without = int(sizes.argmin())
+        given = given if isinstance(given, Rule) else f"no sample of worker {without}"
+        checks.fail("owner", given, f"at least one of {total} samples for every worker")
+    return owner.astype(np.int32)
