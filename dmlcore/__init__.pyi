@@ -8,6 +8,7 @@ from dmlcore.experiments.runs import Run as Run, replay as replay
 from dmlcore.experiments.runs import replay_lanes as replay_lanes, train as train
 from dmlcore.experiments.tuning import tune as tune
 from dmlcore.methods import codecs as codecs, loads as loads, policies as policies, transport as transport
+from dmlcore.methods.local import local_steps as local_steps
 from dmlcore.methods.policies.a2s import a2s as a2s
 from dmlcore.methods.policies.adaptive_load import adaptive_load as adaptive_load
 from dmlcore.methods.policies.adaptive_sync import adaptive_sync as adaptive_sync
@@ -33,7 +34,7 @@ from dmlcore.trace import Trace as Trace, metrics as metrics, perfetto as perfet
 from dmlcore.trace.calibration import calibrate as calibrate
 from dmlcore.trace.calibration import service_times as service_times
 from dmlcore.trace.following import follow as follow
-from dmlcore.types import Method as Method, Policy as Policy
+from dmlcore.types import LocalSteps as LocalSteps, Method as Method, Policy as Policy
 from dmlcore.view import explorer as explorer, plot as plot
 from dmlcore.view.explorer import Explorer as Explorer, explore as explore
 

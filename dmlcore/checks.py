@@ -92,6 +92,13 @@ def choice(name: str, value: Any, table: Mapping[str, T]) -> T:
     return table[value]
 
 
+def check_optax(name: str, value: Any) -> Any:
+    """Returns an optax optimizer."""
+    if not (hasattr(value, "init") and hasattr(value, "update")):
+        fail(name, value, "an optax optimizer, such as optax.sgd(0.1)")
+    return value
+
+
 def check_kind(name: str, value: Any, kind: type) -> None:
     """Raises ValueError unless `value` is a `kind`.
 

@@ -240,8 +240,27 @@ class Transport(NamedTuple):
         return self.name
 
 
+class LocalSteps(NamedTuple):
+    """What a task does with its samples: steps of an optimizer of its own; see `dmlcore.local_steps`.
+
+    Args:
+        name: the call that makes it, without the optimizer.
+        steps: of a task.
+        optimizer: the local optax optimizer.
+        keep_state: whether a worker's next task goes on with that optimizer's state.
+    """
+
+    name: str
+    steps: int
+    optimizer: Any
+    keep_state: bool = False
+
+    def __repr__(self) -> str:
+        return self.name
+
+
 class Method(NamedTuple):
-    """A way to train: policy, load, transport and optimizer. A paper's method is one composition of the four.
+    """A way to train: policy, load, transport, local steps, optimizer. A paper's method is one composition.
 
     Args:
         policy: the server's rule.
@@ -251,6 +270,7 @@ class Method(NamedTuple):
         compensation: lambda of delay compensation: of a gradient g that was taken on w_read the server takes
             g + lambda g * g * (w - w_read), with w what it has now (DC-ASGD, Zheng et al. 2017); None takes
             that of the comparison, 0 by default.
+        local: `local_steps` of a task; None takes those of the comparison, one gradient by default.
     """
 
     policy: Policy
@@ -258,3 +278,4 @@ class Method(NamedTuple):
     transport: Transport | str | None = None
     optimizer: Any = None
     compensation: float | None = None
+    local: LocalSteps | None = None

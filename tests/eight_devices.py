@@ -113,6 +113,27 @@ def coded(problem):
     return found
 
 
+def local_steps(problem):
+    """Errors of FedAvg, DiLoCo and asynchronous DiLoCo against a replay on one device."""
+    kept = dml.local_steps(4, optax.adamw(3e-3), keep_state=True)
+    methods = {
+        "FedAvg": (dml.Method(dml.bsp(), local=dml.local_steps(4, optax.sgd(0.1))), optax.sgd(1.0)),
+        "DiLoCo": (dml.Method(dml.bsp(), local=kept), optax.sgd(0.7, momentum=0.9, nesterov=True)),
+        "asynchronous DiLoCo": (
+            dml.Method(dml.asp(), local=kept),
+            optax.sgd(0.1, momentum=0.9, nesterov=True),
+        ),
+    }
+    found = {}
+    for name, (method, outer) in methods.items():
+        runs = [
+            dml.train(problem, TWELVE, method, outer, updates=20, seed=4, engine=engine)
+            for engine in ("simulate", "devices")
+        ]
+        found[name] = relative_error(*(flat(run.params) for run in runs))
+    return found
+
+
 def shardings(problem):
     """On how many devices gradients lie, and how many of the tasks each device has."""
     found, contributions = [], mesh.contributions
@@ -188,6 +209,7 @@ def main():
     with jax.enable_x64(True):
         # In 64 bits hardly a value is so near to where codecs round that an error of rounding moves it over.
         result["coded"] = coded(dml.problems.digits_mlp(dtype="float64"))
+        result["local_steps"] = local_steps(dml.problems.digits_mlp(dtype="float64"))
         result["float64"] = table(dml.problems.digits_mlp(dtype="float64"), FLOAT64)
     print(json.dumps(result))
 

@@ -111,6 +111,11 @@ def test_codecs_are_those_of_replay(measured):
     assert max(measured["coded"].values()) <= 1e-10
 
 
+def test_local_steps_are_those_of_replay(measured):
+    assert set(measured["local_steps"]) == {"FedAvg", "DiLoCo", "asynchronous DiLoCo"}
+    assert max(measured["local_steps"].values()) <= 1e-10
+
+
 def test_tasks_are_spread_over_eight_devices(measured):
     devices, tasks, own = np.array(measured["shardings"]).T
     assert (devices == 8).all()

@@ -17,7 +17,7 @@ from dmlcore.engines.server import Answer, Order
 from dmlcore.engines.sharing import Crossings, FairService
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
 from dmlcore.training.checkpoints import Checkpoints, journal_arrays, journal_entries
-from dmlcore.training.coding import WITHOUT_MEMORY, coding_by, remembers
+from dmlcore.training.coding import memory_of
 from dmlcore.training.step import compensate
 from dmlcore.training.stepper import State, Stepper, widths
 from dmlcore.training.turns import Turn, Turns
@@ -90,7 +90,7 @@ class Serving:
         # What each attempt is computed on, where delays are compensated.
         self._views: dict[int, Any] = {}
         self._compensation = spec.compensation
-        self._remembers = remembers(coding_by(spec.transport))
+        self._memory = memory_of(spec.transport, spec.local)
         self._observer = Observer(self._stepper)
         self._turns = self._new_turns()
         self._saved = 0  # updates, at the last checkpoint
@@ -310,10 +310,10 @@ class Serving:
             if server.policy.on_observation is not None:
                 self._observer.update(total, len(parts), sum(order.batch_size for order in orders))
         dropped = len(self._gradients) > len(server.pending)
-        if self._remembers and (dropped or server.has_cut):
-            policy = server.policy.name
-            allowed = f"{WITHOUT_MEMORY}, under {policy}, which has dropped or cancelled a task"
-            checks.fail("transport", self._spec.transport.name, allowed)
+        if self._memory is not None and (dropped or server.has_cut):
+            name, given, allowed = self._memory
+            allowed += f", under {server.policy.name}, which has dropped or cancelled a task"
+            checks.fail(name, given, allowed)
         if dropped:
             self._gradients = {key: self._gradients[key] for key in server.pending}
         for worker in cancel:

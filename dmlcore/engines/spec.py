@@ -18,7 +18,7 @@ from dmlcore.engines.sharing import FairService
 from dmlcore.methods.loads import resolve as resolve_load
 from dmlcore.methods.transport import resolve as resolve_transport
 from dmlcore.provenance import versions
-from dmlcore.types import Codec, Load, Method, Policy, Transport
+from dmlcore.types import Codec, Load, LocalSteps, Method, Policy, Transport
 
 MOST = 2**31 - 1  # clocks, and samples of a task: a trace has so many bits for them
 
@@ -81,6 +81,8 @@ class RunSpec:
         compensation: lambda of delay compensation; 0: none.
         parameter_bytes: size of the parameters.
         tensor_sizes: numbers in each tensor of the parameters.
+        local: the local steps of a task; None: it is one gradient.
+        step_size: samples of a local step; of a task, where there are none.
     """
 
     policy: Policy
@@ -93,6 +95,8 @@ class RunSpec:
     compensation: float
     parameter_bytes: int
     tensor_sizes: tuple[int, ...]
+    local: LocalSteps | None
+    step_size: int
 
     @classmethod
     def checked(
@@ -110,6 +114,7 @@ class RunSpec:
         compensation: float = 0.0,
         parameter_bytes: int = 0,
         tensor_sizes: Sequence[int] | None = None,
+        local: LocalSteps | None = None,
     ) -> RunSpec:
         """Returns the run that these arguments ask for; what a `Method` brings stands before them.
 
@@ -117,7 +122,8 @@ class RunSpec:
             ValueError: one of them is wrong; the message names it.
         """
         if isinstance(method, Method):
-            policy, own_load, own_transport, _, own_compensation = method
+            policy, own_load, own_transport, _, own_compensation, own_local = method
+            local = local if own_local is None else own_local
             load = load if own_load is None else own_load
             transport = transport if own_transport is None else own_transport
             compensation = compensation if own_compensation is None else own_compensation
@@ -133,7 +139,12 @@ class RunSpec:
             tensor_sizes = [-(-parameter_bytes // 4)]
         listed = checks.listed("tensor_sizes", tensor_sizes)
         sizes = tuple(checks.integer("tensor_sizes", size, low=0) for size in listed)
-        batch_size = checks.integer("batch_size", batch_size, low=1, high=MOST)
+        step_size = batch_size = checks.integer("batch_size", batch_size, low=1, high=MOST)
+        if local is not None:
+            check_kind("local", local, LocalSteps)
+            batch_size = local.steps * step_size
+            if batch_size > MOST:
+                checks.fail("steps", local.steps, f"at most {MOST // step_size}, of {step_size} samples each")
         load, transport = resolve_load(load), resolve_transport(transport)
         compensation = checks.real("compensation", compensation, low=0, high=1e300)
         if policy.batch_size is not None:
@@ -141,6 +152,8 @@ class RunSpec:
         if compensation and transport.pull:
             allowed = "0 where pulls are rounded: the server knows what it sent, not what arrived"
             checks.fail("compensation", compensation, allowed)
+        if compensation and local is not None:
+            checks.fail("compensation", compensation, "0 with local steps: what they push is no gradient")
         server, numbers = cluster.server, sum(sizes)
         if server is not None and numbers and server.shards > numbers:
             checks.fail("shards", server.shards, f"at most {numbers}, the number of parameters")
@@ -151,9 +164,8 @@ class RunSpec:
                 "one all of whose tasks pull, with compensation, codecs or a pipeline: only the worker has "
                 "the copy that it keeps, and the server cannot tell what was computed on it",
             )
-        return cls(
-            policy, cluster, stop, seed, batch_size, load, transport, compensation, parameter_bytes, sizes
-        )
+        numbers_of = parameter_bytes, sizes, local, step_size
+        return cls(policy, cluster, stop, seed, batch_size, load, transport, compensation, *numbers_of)
 
     @property
     def faults(self) -> Faults:
@@ -220,6 +232,7 @@ class RunSpec:
             "transfer_bytes": list(self.transferred_bytes()),
             **({"service_seconds": seconds} if seconds is not None else {}),
             "batch_size": self.batch_size,
+            **({"local": self.local.name, "step_size": self.step_size} if self.local is not None else {}),
             "seed": self.seed,
             "versions": versions(),
         }

@@ -223,6 +223,7 @@ class Worker:
         self._pace = None if self._links is None else self._links.pace  # None: no changes of speed by time
         self._state: State = self._stepper.start()
         self._coder = job.coder(worker, self._state[0])
+        self._kept = self._stepper.kept()  # from task to task
         self._keep_copy, self._pipelined = job.spec.policy.keep_copy, job.spec.transport.pipelined
         self._outbox = Outbox(clock, send)
         self._tasks: deque[Assignment] = deque()  # that it was told to begin
@@ -256,7 +257,7 @@ class Worker:
 
     def _compile(self) -> None:
         for size in self._sizes:
-            gradient = self._stepper.gradient(self._state[0], self._worker, 0, size)
+            gradient, _ = self._stepper.task(self._state[0], self._worker, 0, size, self._kept)
         self._stepper.step(self._stepper.weighed(1.0, gradient), self._state)
         if self._coder is not None:
             self._coder.compile(self._state[0], gradient)
@@ -300,7 +301,8 @@ class Worker:
             self._state = self._stepper.put(state)
             if self._coder is not None:
                 self._state = self._coder.received(order.clock, self._state[0]), self._state[1]
-        gradient = self._stepper.gradient(self._state[0], order.worker, order.clock, order.batch_size)
+        who = order.worker, order.clock, order.batch_size
+        gradient, self._kept = self._stepper.task(self._state[0], *who, self._kept)
         if self._coder is not None:
             gradient = jax.block_until_ready(self._coder.sent(order.clock, gradient))
         done = self._clock.now()

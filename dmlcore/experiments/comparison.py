@@ -204,6 +204,7 @@ def _run_all(
 def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
     """Histories of a run, one for each optimizer; what does not depend on it is made once."""
     (spec, own), (problem, optimizers, engine, until, eval_every) = item, work
+    problem = problem.with_steps(spec.local, spec.step_size)
     distinct = [own] if own else [*optimizers.values()]
     if _timeline_first(engine, spec):
         trace = timeline(problem, spec, None, engine)
@@ -224,10 +225,11 @@ def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]
     if not _timeline_first(work.engine, first):
         return [_histories(work, item) for item in items]
     traces = [timeline(work.problem, spec, None, work.engine) for spec, _ in items]
+    problem = work.problem.with_steps(first.local, first.step_size)
     distinct = [own] if own else [*work.optimizers.values()]
     lanes = [(trace, optimizer) for trace in traces for optimizer in distinct]
     of_lanes, optimizers = zip(*lanes, strict=True)
-    found = histories(of_lanes, work.problem, optimizers, work.until, work.eval_every)
+    found = histories(of_lanes, problem, optimizers, work.until, work.eval_every)
     by_seed = [found[i : i + len(distinct)] for i in range(0, len(found), len(distinct))]
     return [each * len(work.optimizers) for each in by_seed] if own else by_seed
 

@@ -15,7 +15,7 @@ import optax
 import pandas as pd
 
 from dmlcore import checks, notebook
-from dmlcore.checks import check_kind
+from dmlcore.checks import check_kind, check_optax
 from dmlcore.cluster import Cluster
 from dmlcore.engines.engine import Engine, resolve
 from dmlcore.engines.job import Job
@@ -24,12 +24,12 @@ from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.trace.accounts import accounts
 from dmlcore.training.checkpoints import Checkpoints
-from dmlcore.training.coding import WITHOUT_MEMORY, coding_by, remembers
+from dmlcore.training.coding import coding_by, memory_of
 from dmlcore.training.contribution import factor
 from dmlcore.training.replay import Replay
 from dmlcore.training.segments import TrainingWatch
 from dmlcore.training.turns import check_additive
-from dmlcore.types import Load, Method, Policy, Transport
+from dmlcore.types import Load, LocalSteps, Method, Policy, Transport
 
 _Evaluations = list[tuple[int, dict[str, Any]]]  # (update, metrics)
 _Trained = tuple[_Evaluations, Any]  # and the final parameters
@@ -73,6 +73,7 @@ def train(
     load: Load | str | None = None,
     transport: Transport | str | None = None,
     compensation: float = 0.0,
+    local: LocalSteps | None = None,
     engine: Any = "simulate",
     seed: int = 0,
     eval_every: int | None = None,
@@ -96,12 +97,15 @@ def train(
         samples: stop when so many samples are in applied updates.
         until: stop earlier, at the first evaluation where a metric is reached, such as `dict(loss=0.1)`;
             an accuracy is reached from below, anything else from above.
-        batch_size: samples of one worker's task; a load rule shares out `batch_size * workers`.
+        batch_size: samples of one worker's task, or of a local step; a load rule shares out those
+            of all tasks.
         load: rule for the batch sizes, object or name, where the policy does not size tasks itself. Default:
             `equal`.
         transport: what is sent, object or name. Default: `plain`.
         compensation: lambda of delay compensation, >= 0: of a gradient g that was taken on w_read the server
             takes g + lambda g * g * (w - w_read), with w what it has now (DC-ASGD, Zheng et al. 2017).
+        local: `dml.local_steps(steps, optimizer)`: a task makes so many steps of an optimizer of its own, on
+            mini-batches of `batch_size` samples, and pushes how far it came. Default: it is one gradient.
         engine: "simulate", "devices", "threads" or "ray"; or one of `dmlcore.engines` with its own settings,
             such as `dml.engines.threads(time_scale=0.1)`. On a real clock
             (threads, ray) the history is that of the replayed trace, and `until` cuts the run afterwards.
@@ -141,6 +145,7 @@ def train(
         load=load,
         transport=transport,
         compensation=compensation,
+        local=local,
         seed=seed,
     )
     return run(problem, spec, optimizer, resolve(engine), until, eval_every, checkpoint)
@@ -152,10 +157,10 @@ def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **opti
     spec = RunSpec.checked(method, cluster, **options, **sizes)
     spec.policy.init(spec.cluster.num_workers)  # which raises where the policy is not for so many
     problem.check_workers(spec.cluster.num_workers)
-    coding = coding_by(spec.transport)
-    if remembers(coding) and spec.faults.forget:
-        allowed = f"{WITHOUT_MEMORY}, where a worker or the server crashes: it loses its memory"
-        checks.fail("transport", spec.transport.name, allowed)
+    memory = memory_of(spec.transport, spec.local)
+    if memory is not None and spec.faults.forget:
+        name, given, allowed = memory
+        checks.fail(name, given, f"{allowed}, where a worker or the server crashes: it loses its memory")
     if problem.additive:
         size = spec.batch_size if spec.policy.batch_size is None else spec.policy.batch_size
         check_additive(problem, spec.metadata(""), [size, *spec.policy.sizes])
@@ -173,6 +178,7 @@ def run(
 ) -> Run:
     """Trains a problem as `train` does, given the run that was asked for."""
     check_until(until, problem)
+    problem = problem.with_steps(spec.local, spec.step_size)
     if eval_every is not None:
         checks.integer("eval_every", eval_every, low=1)
     if engine.record is None:
@@ -180,7 +186,6 @@ def run(
         driver = engine.driver or Replay
         trained = _trained([trace], problem, [optimizer], until, eval_every, driver, checkpoint)
         return _runs([trace], trained)[0]
-    coding = coding_by(spec.transport)
     if spec.transport.own_steps:
         checks.fail(
             "transport",
@@ -188,12 +193,13 @@ def run(
             f"one without own_steps, on the real clock of {engine.name}: its workers do not know the "
             "optimizer's state at the time of an update",
         )
-    if checkpoint is not None and remembers(coding):
-        allowed = f"{WITHOUT_MEMORY}, for a run on a real clock that can be resumed"
-        checks.fail("transport", spec.transport.name, allowed)
+    memory = memory_of(spec.transport, spec.local)
+    if checkpoint is not None and memory is not None:
+        name, given, allowed = memory
+        checks.fail(name, given, f"{allowed}, for a run on a real clock that can be resumed")
     folder = None if checkpoint is None else os.path.abspath(checkpoint)
     trace, params = engine.record(Job(spec, problem, optimizer, engine.time_scale, folder))
-    ran = replay(trace, problem, optimizer, until=until, eval_every=eval_every)
+    ran = replay(trace, problem, optimizer, until=until, eval_every=eval_every, local=spec.local)
     return ran if ran.trace is not trace else dataclasses.replace(ran, params=params)
 
 
@@ -201,6 +207,7 @@ def timeline(
     problem: Problem, spec: RunSpec, optimizer: optax.GradientTransformation | None, engine: Engine
 ) -> Trace:
     """Returns the trace of a run on a virtual clock; a policy that watches is trained as far as it looks."""
+    problem = problem.with_steps(spec.local, spec.step_size)
     if engine.timeline is None:
         checks.fail("engine", engine, "one with a virtual clock, for a timeline without training")
     watch = None
@@ -228,6 +235,7 @@ def replay(
     until: Mapping[str, float] | None = None,
     eval_every: int | None = None,
     fuse: bool = True,
+    local: LocalSteps | None = None,
 ) -> Run:
     """Trains along a trace, compiled: the same run again, from the trace alone.
 
@@ -245,6 +253,7 @@ def replay(
         until: stop at the first evaluation where a metric is reached; the trace then ends there.
         eval_every: updates between evaluations. Default: a fiftieth of the run.
         fuse: whether the tasks of a lock-step update become one gradient, which is faster.
+        local: the local steps of a task, where it had some: those of the run.
 
     Returns:
         The run.
@@ -252,7 +261,8 @@ def replay(
     Raises:
         ValueError: an argument is wrong, or the trace is of another problem.
     """
-    return replay_lanes([trace], problem, [optimizer], until=until, eval_every=eval_every, fuse=fuse)[0]
+    options: Any = {"until": until, "eval_every": eval_every, "fuse": fuse, "local": local}
+    return replay_lanes([trace], problem, [optimizer], **options)[0]
 
 
 def replay_lanes(
@@ -263,6 +273,7 @@ def replay_lanes(
     until: Mapping[str, float] | None = None,
     eval_every: int | None = None,
     fuse: bool = True,
+    local: LocalSteps | None = None,
 ) -> list[Run]:
     """Trains along several traces side by side, as lanes of one `vmap`: seeds, clusters, learning rates.
 
@@ -275,6 +286,7 @@ def replay_lanes(
         until: a lane's run ends at the first evaluation where a metric is reached.
         eval_every: updates between evaluations. Default: a fiftieth of the longest run.
         fuse: whether the tasks of a lock-step update become one gradient, which is faster.
+        local: the local steps of a task, where it had some: those of the run.
 
     Returns:
         A run for each lane.
@@ -283,6 +295,12 @@ def replay_lanes(
         ValueError: an argument is wrong, or a trace is of another problem.
     """
     driver = functools.partial(Replay, fuse=checks.boolean("fuse", fuse))
+    if local is not None:
+        check_kind("local", local, LocalSteps)
+        for trace in traces:
+            if trace.metadata.get("local") != local.name:
+                checks.fail("local", local, f"{trace.metadata.get('local')}, as in the trace")
+        problem = problem.with_steps(local, int(traces[0].metadata["step_size"]))
     return _runs(traces, _trained(traces, problem, optimizers, until, eval_every, driver))
 
 
@@ -326,6 +344,10 @@ def _trained(
         made = {name: trace.metadata.get(name) or value for name, value in own.items()}
         if made != own:
             checks.fail("problem", own, f"the one of the trace, {made}")
+        steps, size = trace.metadata.get("local"), trace.metadata.get("step_size")
+        if (problem.inner.batch_size if problem.inner else None) != size:
+            given = None if problem.inner is None else f"steps of {problem.inner.batch_size} samples"
+            checks.fail("local", given, f"{steps}, with steps of {size} samples, as in the trace")
     for optimizer in optimizers:
         check_optimizer(optimizer, problem)
     until = check_until(until, problem)
@@ -379,8 +401,7 @@ def history(trace: Trace, evaluations: Sequence[tuple[int, Mapping[str, Any]]]) 
 
 def check_optimizer(optimizer: Any, problem: Problem | None = None) -> None:
     """Raises ValueError unless `optimizer` is an optax optimizer, and one for the problem."""
-    if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
-        checks.fail("optimizer", optimizer, "an optax optimizer, such as optax.sgd(0.1)")
+    check_optax("optimizer", optimizer)
     if problem is not None and problem.additive:
         factor(problem, optimizer)
 

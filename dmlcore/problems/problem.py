@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +14,18 @@ import numpy as np
 
 from dmlcore import checks, notebook
 from dmlcore.problems.shards import Rule, owners_of
+from dmlcore.types import LocalSteps
 
 Params = Any
 Batch = Any
+
+
+class Inner(NamedTuple):
+    """What the local steps of a task are."""
+
+    optimizer: Any  # of optax
+    batch_size: int  # samples of a step
+    keep_state: bool  # a worker's next task goes on with the optimizer's state
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +54,7 @@ class Problem:
         local: names of parameters, then a dict, that have a row for each sample. They stay with the owner of
             the sample and are charged to no link; `update` sees, and changes, the rows of its batch.
         owner: the worker that owns each sample, shape (N,), as `sharded` sets it; None: all draw from all.
+        inner: the local steps of a task, as `with_steps` sets them; None: a task is one gradient.
 
     >>> from dmlcore.problems import linear_regression
     >>> problem = linear_regression(num_samples=20, num_features=3)
@@ -66,6 +76,7 @@ class Problem:
     update: Callable[[Params, Batch, jax.Array], Params] = field(default=cast(Any, None), kw_only=True)
     local: tuple[str, ...] = field(default=(), kw_only=True)
     owner: np.ndarray | None = field(default=None, kw_only=True)
+    inner: Inner | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if (self.losses is None) == (self.update is None):
@@ -108,6 +119,23 @@ class Problem:
 
     @functools.cached_property
     def _sharded(self) -> dict[bytes, Problem]:
+        return {}
+
+    def with_steps(self, local: LocalSteps | None, batch_size: int) -> Problem:
+        """Returns this problem with tasks of local steps, on mini-batches of `batch_size` samples."""
+        if local is None:
+            return self
+        if self.additive:
+            checks.fail("local", local, f"None: tasks of {self.name} are updates themselves")
+        key = Inner(local.optimizer, batch_size, local.keep_state)
+        if key == self.inner:
+            return self
+        if key not in self._stepping:
+            self._stepping[key] = dataclasses.replace(self, inner=key)
+        return self._stepping[key]
+
+    @functools.cached_property
+    def _stepping(self) -> dict[Inner, Problem]:
         return {}
 
     def check_workers(self, num_workers: int) -> None:

@@ -16,7 +16,7 @@ from dmlcore.methods.codecs import transmit
 from dmlcore.methods.transport import resolve
 from dmlcore.trace import Trace
 from dmlcore.training.batches import PULL_CODES, PUSH_CODES, run_key, task_key
-from dmlcore.types import Codec, Transport
+from dmlcore.types import Codec, LocalSteps, Transport
 
 
 class Coding(NamedTuple):
@@ -50,7 +50,7 @@ def coding_of(trace: Trace) -> Coding | None:
         return None
     coding = coding_by(resolve(trace.metadata["transport"]))
     if remembers(coding):
-        _check_complete(trace)
+        check_complete(trace, "transport", trace.metadata["transport"], WITHOUT_MEMORY)
     return coding
 
 
@@ -68,8 +68,19 @@ def remembers(coding: Coding | None) -> bool:
     return coding.own_steps or any(jax.tree.leaves(codec.init(probe)) for codec in coding[:2] if codec)
 
 
-def _check_complete(trace: Trace) -> None:
-    """Raises ValueError where a worker's task that is in no update is before one that is."""
+def memory_of(transport: Transport, local: LocalSteps | None) -> tuple[str, str, str] | None:
+    """Returns which part of a method has a memory of a worker's tasks before: the argument, what was given,
+    and what has none; None: no part has."""
+    if remembers(coding_by(transport)):
+        return "transport", transport.name, WITHOUT_MEMORY
+    if local is not None and local.keep_state:
+        return "local", local.name, "one without keep_state"
+    return None
+
+
+def check_complete(trace: Trace, name: str, given: str, allowed: str) -> None:
+    """Raises ValueError where a worker's task that is in no update is before one that is, and `given`
+    remembers it."""
     tasks = trace.tasks.sort_values(["worker", "clock"])
     applied = tasks["update"] >= 0
     gone = ~applied & applied[::-1].groupby(tasks["worker"]).cummax()[::-1]
@@ -77,9 +88,9 @@ def _check_complete(trace: Trace) -> None:
     if (gone | back).any():
         first = tasks[gone | back].iloc[0]
         when = "no update" if first["update"] < 0 else "an earlier update"
-        allowed = f"{WITHOUT_MEMORY}, under {trace.metadata['policy']}: the push of worker "
+        allowed += f", under {trace.metadata['policy']}: the push of worker "
         allowed += f"{first['worker']:g}, clock {first['clock']:g}, is in {when}"
-        checks.fail("transport", trace.metadata["transport"], allowed)
+        checks.fail(name, given, allowed)
 
 
 def start(coding: Coding | None, seed: int, num_workers: int, params: Any) -> Any:

@@ -1,14 +1,13 @@
 """What a task contributes to an update: the gradient of its samples, or an update that is added as it is.
 
-A contribution is chosen once, by `contribution_of`; a new kind of task is a class like these two. Axes: K
-tasks of a row, B samples of a task.
+A contribution is chosen once, by `kinds.contribution_of`; a new kind of task is a class like these two.
+Axes: K tasks of a row, B samples of a task.
 """
 
 from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -37,9 +36,14 @@ class Contribution(abc.ABC):
     def width(self, batch_size: int) -> int:
         """Returns to how many samples a task of `batch_size` samples is filled up."""
 
+    @property
+    def keeps(self) -> bool:
+        """Whether what a worker pushes depends on its tasks before."""
+        return False
+
     @abc.abstractmethod
-    def begin(self, params: Any, optimizer: Any) -> tuple[Any, Any]:
-        """Returns what of the parameters travels, and the state that stays with the workers."""
+    def begin(self, params: Any, optimizer: Any, num_states: int) -> tuple[Any, Any]:
+        """Returns what of the parameters travels, and the state that stays with so many workers."""
 
     @abc.abstractmethod
     def whole(self, params: Any, local: Any) -> Any:
@@ -58,8 +62,16 @@ class Contribution(abc.ABC):
         """Returns the local state after a row's change of it."""
 
     @abc.abstractmethod
-    def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any) -> Any:
-        """Returns what a worker on a real clock pushes, which holds all parameters and no other state."""
+    def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
+        """Returns what a worker on a real clock pushes, which holds all parameters, and what it keeps."""
+
+    def fingerprint(self, params: Any) -> str:
+        """Returns a hash of all that tasks compute with besides the problem."""
+        return ""
+
+    def kept_by_worker(self, params: Any) -> Any:
+        """Returns what a worker on a real clock keeps from task to task, at its start."""
+        return ()
 
 
 class Gradient(Contribution):
@@ -70,7 +82,7 @@ class Gradient(Contribution):
     def width(self, batch_size: int) -> int:
         return padded(batch_size)
 
-    def begin(self, params: Any, optimizer: Any) -> tuple[Any, Any]:
+    def begin(self, params: Any, optimizer: Any, num_states: int) -> tuple[Any, Any]:
         return params, ()
 
     def whole(self, params: Any, local: Any) -> Any:
@@ -95,8 +107,8 @@ class Gradient(Contribution):
     def applied(self, local: Any, samples: Any, change: Any) -> Any:
         return local
 
-    def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any) -> Any:
-        return self._mean(params, rows_of(data, samples), batch_size)
+    def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
+        return self._mean(params, rows_of(data, samples), batch_size), kept
 
     def _mean(self, params: Any, batch: Any, batch_size: Any) -> Any:
         """The gradient of the mean loss of the first `batch_size` samples of a batch.
@@ -131,7 +143,7 @@ class AdditiveUpdate(Contribution):
     def width(self, batch_size: int) -> int:
         return batch_size
 
-    def begin(self, params: Any, optimizer: Any) -> tuple[Any, Any]:
+    def begin(self, params: Any, optimizer: Any, num_states: int) -> tuple[Any, Any]:
         shared, rows = self.problem.apart(params)
         return shared, Local(rows, jnp.asarray(factor(self.problem, optimizer)))
 
@@ -148,10 +160,11 @@ class AdditiveUpdate(Contribution):
 
         return local._replace(rows=self._added(local.rows, samples[0], jax.tree.map(scaled, change)))
 
-    def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any) -> Any:
+    def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
         shared, rows = self.problem.apart(params)
         change, own = self._update(shared, rows, samples, data)
-        return self.problem.together(change, self._added(jax.tree.map(jnp.zeros_like, rows), samples[0], own))
+        moved = self._added(jax.tree.map(jnp.zeros_like, rows), samples[0], own)
+        return self.problem.together(change, moved), kept
 
     def _update(self, shared: Any, local: Any, samples: Any, data: Any, weight: Any = 1) -> tuple[Any, Any]:
         """What a task adds to the shared parameters and to its rows of the local ones; 0 where it is void."""
@@ -174,11 +187,6 @@ class AdditiveUpdate(Contribution):
             return column.at[indices].add(change, mode="promise_in_bounds", unique_indices=True)
 
         return jax.tree.map(add, columns, rows)
-
-
-def contribution_of(problem: Problem, widths: Iterable[int] = (), full: bool = False) -> Contribution:
-    """Returns what tasks of a problem contribute, filled up to one of `widths` samples."""
-    return (AdditiveUpdate if problem.additive else Gradient)(problem, tuple(widths), full=full)
 
 
 def factor(problem: Problem, optimizer: Any) -> float:

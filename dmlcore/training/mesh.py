@@ -21,8 +21,9 @@ from dmlcore.trace import Trace
 from dmlcore.training import coding
 from dmlcore.training.batches import draw
 from dmlcore.training.coding import Coding
-from dmlcore.training.contribution import Contribution, contribution_of
+from dmlcore.training.contribution import Contribution
 from dmlcore.training.evaluation import device_data
+from dmlcore.training.kinds import contribution_of
 from dmlcore.training.loop import steps
 from dmlcore.training.program import Rows, compile_trace, cut, power_of_two, wavefronts
 from dmlcore.training.replay import Driver, sized, spill
@@ -117,13 +118,15 @@ class ShardedReplay(Driver):
         self._mesh = jax.make_mesh((len(devices),), (WORKERS,), axis_types=(AxisType.Auto,), devices=devices)
         kind, code = contribution_of(problem), coding.coding_of(trace)
         trace = whole(trace, problem)
+        if kind.keeps:
+            coding.check_complete(trace, "local", trace.metadata["local"], "one without keep_state")
         fuse &= kind.fuses and code is None
         program = compile_trace(trace, fuse=fuse)
         self._fuse = fuse and not program.num_slots and not program.accumulates
         if not self._fuse:
             program = compile_trace(trace, fuse=False, slots=True)
         self._program, rows = program, program.rows
-        once = coding.remembers(code)
+        once = coding.remembers(code) or kind.keeps
         self._fronts = program.first_row if self._fuse else wavefronts(program, once=once)
         self._spill, self._nobody = spill(program.num_slots, trace.num_workers), trace.num_workers
         self._plan, numbers, self._source, state = begin(

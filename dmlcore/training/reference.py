@@ -62,9 +62,28 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
         own = np.arange(problem.num_samples)
         if problem.owner is not None:
             own = np.flatnonzero(problem.owner == task.worker)
+        if problem.inner is not None:
+            return local_steps(params, task, own)
         indices = own[task_indices(run_key(seed, BATCHES), *who, width, len(own))]
         shares = jnp.where(jnp.arange(width) < task.batch_size, 1 / task.batch_size, 0.0)
         return batch_gradient(params, indices, shares)
+
+    states: dict[int, Any] = {}  # of local optimizers, by worker
+
+    def local_steps(params: Any, task: Any, own: Any) -> Any:
+        inner, reached = problem.inner, params
+        assert inner is not None
+        state = states.get(task.worker) if inner.keep_state else None
+        state = inner.optimizer.init(params) if state is None else state
+        width = 1 << (task.batch_size - 1).bit_length()
+        drawn = own[task_indices(run_key(seed, BATCHES), task.worker, task.clock, width, len(own))]
+        for first in range(0, task.batch_size, inner.batch_size):
+            indices = drawn[first : min(first + inner.batch_size, task.batch_size)]
+            gradient = batch_gradient(reached, indices, jnp.full(len(indices), 1 / len(indices)))
+            updates, state = inner.optimizer.update(gradient, state, reached)
+            reached = optax.apply_updates(reached, updates)
+        states[task.worker] = state
+        return jax.tree.map(jnp.subtract, params, reached)
 
     @jax.jit
     def weigh(weight: float, gradient: Any) -> Any:

@@ -19,8 +19,9 @@ from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.training import coding
 from dmlcore.training.batches import draw_lanes, draw_one
-from dmlcore.training.contribution import Contribution, contribution_of
+from dmlcore.training.contribution import Contribution
 from dmlcore.training.evaluation import device_data, evaluate
+from dmlcore.training.kinds import contribution_of
 from dmlcore.training.loop import advance_lanes, advance_one
 from dmlcore.training.optimizer import fingerprint
 from dmlcore.training.program import Program, compile_trace, cut, pad, padded, power_of_two
@@ -45,7 +46,8 @@ class Driver:
 
     def fingerprint(self) -> str:
         """Returns a hash of the optimizer's update and numbers."""
-        return fingerprint(self._plan.optimizer, self._inputs.numbers)
+        own = self._plan.contribution.fingerprint(self.params())
+        return fingerprint(self._plan.optimizer, self._inputs.numbers) + own
 
     def params(self, lane: int = 0) -> Any:
         """Returns a copy of a lane's current parameters."""
@@ -85,6 +87,9 @@ class Replay(Driver):
             checks.fail("traces", names, "those of one transport, side by side")
         traces = [whole(trace, problem) for trace in traces]
         contribution = contribution_of(problem)
+        if contribution.keeps:
+            for trace in traces:
+                coding.check_complete(trace, "local", trace.metadata["local"], "one without keep_state")
         self._programs = programs = _side_by_side(traces, fuse and contribution.fuses and codings[0] is None)
         in_step = all(np.array_equal(p.first_row, programs[0].first_row) for p in programs)
         self._stretches = [stretch.start for stretch in programs[0].stretches]

@@ -14,8 +14,8 @@ from dmlcore.problems.problem import Problem
 from dmlcore.trace.record import Task
 from dmlcore.training.batches import draw_one
 from dmlcore.training.coding import Coding
-from dmlcore.training.contribution import contribution_of
 from dmlcore.training.evaluation import device_data, evaluate
+from dmlcore.training.kinds import contribution_of
 from dmlcore.training.loop import advance_one
 from dmlcore.training.program import Tasks, cut, lay_out, power_of_two, row_shape
 from dmlcore.training.replay import spill

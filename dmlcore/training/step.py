@@ -78,7 +78,7 @@ def begin(
     `options` are fields of the plan; each slot has version 0, and worker `nobody` has tasks that fill up.
     """
     problem = contribution.problem
-    params, local = contribution.begin(problem.init(run_key(seed, INIT)), optimizer)
+    params, local = contribution.begin(problem.init(run_key(seed, INIT)), optimizer, nobody + 1)
     optimizer_state = optimizer.init(params)
     update, numbers = hoist(optimizer.update, params, optimizer_state, params)
     plan = Plan(contribution, update, **options)

@@ -15,7 +15,7 @@ import optax
 
 from dmlcore.problems.problem import Problem
 from dmlcore.training.batches import INIT, run_key, source_of, task_samples
-from dmlcore.training.contribution import contribution_of
+from dmlcore.training.kinds import contribution_of
 from dmlcore.training.optimizer import fingerprint, hoist
 from dmlcore.training.program import LEAST_SAMPLES, padded
 from dmlcore.training.step import add, optimizer_step, weigh
@@ -34,10 +34,10 @@ def widths(batch_size: int) -> tuple[int, ...]:
 
 
 @functools.partial(jax.jit, static_argnames=("kind", "width"))
-def pushed_by_worker(kind, width, params, source, worker, clock, data, batch_size):
-    """Returns what a worker pushes of a task, filled up to `width` samples."""
+def pushed_by_worker(kind, width, params, source, worker, clock, data, batch_size, kept):
+    """Returns what a worker pushes of a task, filled up to `width` samples, and what it keeps."""
     samples = task_samples(source, worker, clock, width, kind.problem.num_samples)
-    return kind.on_worker(params, samples, batch_size, data)
+    return kind.on_worker(params, samples, batch_size, data, kept)
 
 
 class Stepper:
@@ -64,7 +64,7 @@ class Stepper:
 
     def fingerprint(self) -> str:
         """Returns a hash of the optimizer's update and numbers."""
-        return fingerprint(self._update, self._numbers)
+        return fingerprint(self._update, self._numbers) + self._contribution.fingerprint(self.start()[0])
 
     def put(self, tree: Any) -> Any:
         """Returns `tree` on this stepper's device."""
@@ -75,11 +75,24 @@ class Stepper:
         params = self.problem.init(run_key(self._seed, INIT))
         return self.put((params, self._optimizer.init(params)))
 
-    def gradient(self, params: Any, worker: int, clock: int, batch_size: int) -> Any:
-        """Returns the gradient of a task, or its additive update, computed."""
+    def kept(self) -> Any:
+        """Returns what a worker keeps from task to task, at its start; () where that is nothing."""
+        return self.put(self._contribution.kept_by_worker(self.start()[0]))
+
+    def gradient(self, params: Any, worker: int, clock: int, batch_size: int, kept: Any = ()) -> Any:
+        """Returns what a task pushes, computed: its gradient, its additive update, or how far it came."""
+        return self._task(params, worker, clock, batch_size, kept)[0]
+
+    def task(self, params: Any, worker: int, clock: int, batch_size: int, kept: Any) -> tuple[Any, Any]:
+        """Returns what a task pushes, computed, and what its worker keeps then."""
+        if not self._contribution.keeps:
+            return self.gradient(params, worker, clock, batch_size), kept
+        return self._task(params, worker, clock, batch_size, kept)
+
+    def _task(self, params: Any, worker: int, clock: int, batch_size: int, kept: Any) -> tuple[Any, Any]:
         kind, width = self._contribution, self._contribution.width(batch_size)
-        found = pushed_by_worker(kind, width, params, self._source, worker, clock, self._data, batch_size)
-        return jax.block_until_ready(found)
+        given = params, self._source, worker, clock, self._data, batch_size, kept
+        return jax.block_until_ready(pushed_by_worker(kind, width, *given))
 
     def weighed(self, weight: float, gradient: Any) -> Any:
         """Returns `weight * gradient`."""

@@ -1,0 +1,90 @@
+"""Tasks of several optimizer steps: what they push is how far they have come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from dmlcore.problems.problem import Inner
+from dmlcore.training.batches import rows_of
+from dmlcore.training.contribution import Gradient
+from dmlcore.training.optimizer import fingerprint, hoist
+from dmlcore.training.program import Rows
+
+
+class LocalTraining(Gradient):
+    """Local optimizer steps on mini-batches; the push is the difference of what was pulled and reached.
+
+    The state of the local optimizer stays with the worker where it is kept: one for each worker, and one for
+    tasks that fill up.
+    """
+
+    fuses = False
+
+    @property
+    def inner(self) -> Inner:
+        """What the steps are."""
+        assert self.problem.inner is not None
+        return self.problem.inner
+
+    @property
+    def keeps(self) -> bool:
+        return bool(self.inner.keep_state)
+
+    def fingerprint(self, params: Any) -> str:
+        optimizer = self.inner.optimizer
+        return fingerprint(*hoist(optimizer.update, params, optimizer.init(params), params))
+
+    def width(self, batch_size: int) -> int:
+        size = self.inner.batch_size
+        return int(size << (-(-batch_size // size) - 1).bit_length())
+
+    def begin(self, params: Any, optimizer: Any, num_states: int) -> tuple[Any, Any]:
+        return params, self.states(params, num_states) if self.keeps else ()
+
+    def states(self, params: Any, *number: int) -> Any:
+        """Returns states of the local optimizer that have seen nothing: one, or as many as asked for."""
+        state = self.inner.optimizer.init(params)
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*number, *jnp.shape(leaf))), state)
+
+    def of(self, view: Any, local: Any, row: Rows, data: Any) -> tuple[Any, Any]:
+        worker = row.worker[0]
+        kept = jax.tree.map(lambda leaf: leaf[worker], local) if self.keeps else None
+        pushed, kept = self._steps(view, kept, row.samples, row.batch_size[0], data)
+        return pushed, (worker, kept) if self.keeps else ()
+
+    def applied(self, local: Any, samples: Any, change: Any) -> Any:
+        if not self.keeps:
+            return local
+        worker, kept = change
+        return jax.tree.map(lambda leaves, leaf: leaves.at[worker].set(leaf), local, kept)
+
+    def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
+        pushed, after = self._steps(params, kept if self.keeps else None, samples, batch_size, data)
+        return pushed, after if self.keeps else ()
+
+    def kept_by_worker(self, params: Any) -> Any:
+        return self.states(params) if self.keeps else ()
+
+    def _steps(self, pulled: Any, state: Any, samples: Any, batch_size: Any, data: Any) -> tuple[Any, Any]:
+        """Returns how far a task comes from what was pulled, and the state of the local optimizer then."""
+        inner = self.inner
+        size = inner.batch_size
+
+        def one(number: Any, carried: tuple[Any, Any]) -> tuple[Any, Any]:
+            params, state = carried
+            first = number * size
+            batch = rows_of(data, jax.lax.dynamic_slice(samples, (first,), (size,)))
+            gradient = self._mean(params, batch, jnp.minimum(batch_size - first, size))
+            updates, state = inner.optimizer.update(gradient, state, params)
+            return optax.apply_updates(params, updates), state
+
+        count = -(-batch_size // size)
+        begun = pulled, self.states(pulled) if state is None else state
+        # Copies with a type of their own: what the loop carries must not change it.
+        begun = jax.tree.map(jnp.asarray, begun)
+        reached, state = jax.lax.fori_loop(0, count, one, begun)
+        return jax.tree.map(jnp.subtract, pulled, reached), state

@@ -1,0 +1,225 @@
+"""Tasks of local steps: FedAvg and DiLoCo written out by hand, limits, bits, and what is refused."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from clusters import EXPONENTIAL, MIXED
+from engine_runs import relative_error, same_bits
+
+import dmlcore as dml
+from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
+from dmlcore.training.reference import replay_reference
+
+DIGITS = dml.problems.digits_mlp()
+FED_AVG = dml.local_steps(8, optax.sgd(0.1))
+DILOCO = dml.local_steps(8, optax.adamw(3e-3), keep_state=True)
+NESTEROV = optax.sgd(0.7, momentum=0.9, nesterov=True)
+KINDS = {"FedAvg": (FED_AVG, optax.sgd(1.0)), "DiLoCo": (DILOCO, NESTEROV)}
+ENGINES = {
+    "simulate": dml.engines.simulated(),
+    "devices": dml.engines.devices(),
+    "threads": dml.engines.threads(time_scale=0.05),
+}
+
+
+def by_hand(local, outer, rounds, workers=4, size=32, seed=0):
+    """Rounds of local steps and one outer step, in a plain loop."""
+    params = DIGITS.init(run_key(seed, INIT))
+    outer_state, inner_states = outer.init(params), [local.optimizer.init(params)] * workers
+
+    @jax.jit
+    def inner_step(params, state, indices):
+        batch = {name: jnp.asarray(column)[indices] for name, column in DIGITS.data.items()}
+        gradient = jax.grad(lambda p: DIGITS.losses(p, batch).mean())(params)
+        updates, state = local.optimizer.update(gradient, state, params)
+        return optax.apply_updates(params, updates), state
+
+    for clock in range(rounds):
+        reached = []
+        for worker in range(workers):
+            mine = params
+            state = inner_states[worker] if local.keep_state else local.optimizer.init(params)
+            drawn = task_indices(
+                run_key(seed, BATCHES), worker, clock, local.steps * size, DIGITS.num_samples
+            )
+            for indices in drawn.reshape(local.steps, size):
+                mine, state = inner_step(mine, state, indices)
+            inner_states[worker] = state
+            reached.append(mine)
+        mean = jax.tree.map(lambda *leaves: sum(leaves) / workers, *reached)
+        difference = jax.tree.map(jnp.subtract, params, mean)
+        updates, outer_state = outer.update(difference, outer_state, params)
+        params = optax.apply_updates(params, updates)
+    return params
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_rounds_by_hand(kind, engine):
+    local, outer = KINDS[kind]
+    run = dml.train(DIGITS, EXPONENTIAL, dml.bsp(), outer, updates=20, local=local, engine=ENGINES[engine])
+    assert relative_error(run.params, by_hand(local, outer, 20)) < 1e-5
+
+
+POLICIES = [dml.asp(), dml.ssp(2), dml.k_batch_async(3)]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_asynchronous_threads_replay_to_the_same_bits(kind, policy):
+    local, outer = KINDS[kind]
+    engine = ENGINES["threads"]
+    run = dml.train(DIGITS, EXPONENTIAL, policy, outer, updates=30, local=local, engine=engine)
+    assert same_bits(run.params, dml.replay(run.trace, DIGITS, outer, local=local).params)
+
+
+@pytest.mark.parametrize("transport", [None, "coded(push=affine(bits=8))", "pipelined()"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_compiled_equals_reference(kind, transport):
+    """Codecs are for the difference that is pushed; the last mini-batch of a task may be smaller."""
+    local, outer = KINDS[kind]
+    with jax.enable_x64(True):
+        problem = dml.problems.digits_mlp(dtype="float64")
+        options = {"updates": 30, "local": local, "load": "speed_proportional", "batch_size": 24}
+        run = dml.train(problem, MIXED, dml.asp(), outer, transport=transport, **options)
+        sizes = run.trace.tasks["batch_size"]
+        assert sizes.nunique() > 1
+        assert (sizes % 24 > 0).any()
+        wanted = replay_reference(run.trace, problem.with_steps(local, 24), outer)
+        assert relative_error(run.params, wanted) <= 1e-10
+
+
+def test_lanes_side_by_side():
+    traces = [
+        dml.simulate(dml.Method(dml.asp(), local=DILOCO), MIXED, updates=20, seed=seed) for seed in range(3)
+    ]
+    for trace, lane in zip(
+        traces, dml.replay_lanes(traces, DIGITS, [NESTEROV] * 3, local=DILOCO), strict=True
+    ):
+        assert relative_error(lane.params, dml.replay(trace, DIGITS, NESTEROV, local=DILOCO).params) < 1e-4
+
+
+@pytest.mark.parametrize("policy", [dml.bsp(), dml.ssp(2), dml.k_batch_async(3)], ids=str)
+def test_one_step_of_size_1_is_the_gradient(policy):
+    with jax.enable_x64(True):
+        problem = dml.problems.digits_mlp(dtype="float64")
+        one, plain = (
+            dml.train(problem, MIXED, policy, optax.adam(0.01), updates=40, local=local).params
+            for local in (dml.local_steps(1, optax.sgd(1.0)), None)
+        )
+    assert relative_error(one, plain) < 1e-10
+
+
+def test_a_task_counts_and_takes_the_time_of_its_steps():
+    """Its timeline is that of a gradient of as many samples."""
+    local = dml.simulate(dml.Method(dml.ssp(2), local=FED_AVG), MIXED, updates=30, batch_size=16)
+    plain = dml.simulate(dml.ssp(2), MIXED, updates=30, batch_size=8 * 16)
+    assert local.tasks.equals(plain.tasks)
+    assert (local.metadata["local"], local.metadata["step_size"]) == ("local_steps(8)", 16)
+
+
+def test_slow_workers_take_fewer_steps():
+    cluster = dml.Cluster.from_speeds([1000, 3000])
+    method = dml.Method(dml.bsp(), load="speed_proportional", local=FED_AVG)
+    tasks = dml.simulate(method, cluster, updates=5).tasks
+    steps = tasks.groupby("worker")["batch_size"].last() / 32
+    assert steps.tolist() == [4, 12]
+
+
+def test_a_comparison_of_methods():
+    methods = {
+        "BSP": dml.bsp(),
+        "FedAvg": dml.Method(dml.bsp(), local=FED_AVG, optimizer=optax.sgd(1.0)),
+        "DiLoCo": dml.Method(dml.bsp(), local=DILOCO, optimizer=NESTEROV),
+    }
+    runs = dml.compare(methods, DIGITS, EXPONENTIAL, optax.sgd(0.1), seeds=[0], updates=20, eval_every=20)
+    last = runs[runs["update"] == 20].set_index("method")
+    assert last["samples"].to_dict() == {"BSP": 2560, "FedAvg": 20480, "DiLoCo": 20480}
+    assert last["loss"]["FedAvg"] < last["loss"]["BSP"]
+    alone = dml.train(DIGITS, EXPONENTIAL, methods["DiLoCo"], NESTEROV, updates=20)
+    assert last["loss"]["DiLoCo"] == alone.history["loss"].iloc[-1]
+
+
+def test_shards():
+    problem = DIGITS.sharded(dml.shards.dirichlet(4, 0.1))
+    with jax.enable_x64(True):
+        problem = dml.problems.digits_mlp(dtype="float64").sharded(dml.shards.dirichlet(4, 0.1))
+        run = dml.train(problem, MIXED, dml.k_batch_async(3), optax.sgd(1.0), updates=30, local=FED_AVG)
+        wanted = replay_reference(run.trace, problem.with_steps(FED_AVG, 32), optax.sgd(1.0))
+        assert relative_error(run.params, wanted) <= 1e-10
+
+
+def test_a_run_goes_on_from_its_checkpoint(tmp_path):
+    """With kept states too; and not with another local optimizer."""
+    options = {"eval_every": 5, "checkpoint": tmp_path / "run"}
+    given = DIGITS, EXPONENTIAL, dml.asp(), NESTEROV
+    run = dml.train(*given, updates=20, local=DILOCO, **options)
+    again = dml.train(*given, updates=20, local=DILOCO, **options)
+    assert same_bits(run.params, again.params)
+    other = dml.local_steps(8, optax.adamw(1e-3), keep_state=True)
+    with pytest.raises(ValueError, match="checkpoint"):
+        dml.train(*given, updates=20, local=other, **options)
+
+
+def train(policy=None, cluster=EXPONENTIAL, problem=DIGITS, optimizer=None, **options):
+    options = {"updates": 10, "local": FED_AVG} | options
+    return dml.train(problem, cluster, policy or dml.bsp(), optimizer or optax.sgd(1.0), **options)
+
+
+TRACE = dml.simulate(dml.Method(dml.bsp(), local=FED_AVG), EXPONENTIAL, updates=2)
+CRASH = EXPONENTIAL.with_faults(dml.faults.Crash(worker=0, time=0.1, seconds=0.1))
+WRONG = {
+    "steps: got 0": lambda: dml.local_steps(0, optax.sgd(1.0)),
+    "steps: got 2.5": lambda: dml.local_steps(2.5, optax.sgd(1.0)),
+    "optimizer: got 0.1, allowed is an optax optimizer": lambda: dml.local_steps(2, 0.1),
+    "keep_state: got 1": lambda: dml.local_steps(2, optax.sgd(1.0), 1),
+    "local: got 8, allowed is a LocalSteps": lambda: train(local=8),
+    "steps: got 1048576, allowed is at most": lambda: train(
+        local=dml.local_steps(2**20, optax.sgd(1.0)), batch_size=2**12
+    ),
+    "compensation: got 1.0, allowed is 0 with local steps": lambda: train(compensation=1.0),
+    "local: got local_steps(8), allowed is None: tasks of lasso": lambda: train(
+        problem=dml.problems.lasso(), optimizer=optax.identity(), batch_size=1
+    ),
+    "local: got 'local_steps(8, keep_state=True)', allowed is one without keep_state, where a worker": (
+        lambda: train(local=DILOCO, cluster=CRASH)
+    ),
+    "local: got 'local_steps(8, keep_state=True)', allowed is one without keep_state, under k_sync": (
+        lambda: train(dml.k_sync(2), local=DILOCO)
+    ),
+    "local: got None, allowed is local_steps(8), with steps of 32 samples": lambda: dml.replay(
+        TRACE, DIGITS, optax.sgd(1.0)
+    ),
+    "local: got local_steps(8, keep_state=True), allowed is local_steps(8), as in the trace": (
+        lambda: dml.replay(TRACE, DIGITS, optax.sgd(1.0), local=DILOCO)
+    ),
+    "local: got local_steps(8), allowed is None, as in the trace": lambda: dml.replay(
+        dml.simulate(dml.bsp(), EXPONENTIAL, updates=2), DIGITS, optax.sgd(1.0), local=FED_AVG
+    ),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_what_is_wrong_is_named(message):
+    with pytest.raises(ValueError, match="got") as error:
+        WRONG[message]()
+    assert str(error.value).startswith(message)
+
+
+def test_a_dropped_task_on_threads_is_refused_with_kept_states():
+    with pytest.raises(ValueError, match=r"local: got .*keep_state=True.*under k_sync"):
+        train(dml.k_sync(2), local=DILOCO, engine=ENGINES["threads"])
+
+
+def test_steps_are_cheaper_than_as_many_rounds_when_links_are_slow():
+    """What local SGD is for: with c = 4 the same samples take a round of 8 steps less than half the time."""
+    cluster = dml.Cluster.uniform(4, samples_per_second=1000, latency=4 * 0.032 / 2)
+    few = dml.simulate(dml.Method(dml.bsp(), local=FED_AVG), cluster, updates=10)
+    many = dml.simulate(dml.bsp(), cluster, updates=80)
+    assert few.updates["samples"].sum() == many.updates["samples"].sum()
+    assert few.end_time / many.end_time == pytest.approx((8 + 4) / (8 * (1 + 4)), rel=1e-6)
+    assert math.isclose(np.unique(few.tasks["batch_size"]).item(), 256)
