@@ -297,6 +297,23 @@ def test_queues_that_cannot_be(frame, took, message):
         Trace.from_tasks(frame, metadata={"service_seconds": took})
 
 
+def test_a_log_that_begins_late_needs_its_origin():
+    """Else a run of seconds would last since 1970."""
+    late = LOG.assign(start=LOG["start"] + 1.7e9, end=LOG["end"] + 1.7e9)
+    with pytest.raises(
+        ValueError, match="origin: got None, allowed is when the run began, such as 1700000000"
+    ):
+        Trace.from_tasks(late, batch_size=8)
+    assert Trace.from_tasks(late, batch_size=8, origin=0.0).end_time > 1e9, "told, it is taken"
+
+
+def test_workers_that_are_counted_from_1():
+    from_one = LOG.assign(worker=LOG["worker"] + 1)
+    with pytest.raises(ValueError, match="frame, the smallest worker: got 1, allowed is 0; `num_workers`"):
+        Trace.from_tasks(from_one, batch_size=8)
+    assert Trace.from_tasks(from_one, batch_size=8, num_workers=3).num_workers == 3
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

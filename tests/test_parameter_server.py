@@ -319,6 +319,15 @@ def test_doubled_pushes_are_read_once_each():
         assert trace.end_time == pytest.approx(0.1 + 21 * 0.2)
 
 
+def test_a_link_without_anything_to_send_is_refused():
+    """With 0 bytes its bandwidth would silently do nothing."""
+    server = LOCK_STEP.with_server(bandwidth=1e6, shards=5)
+    with pytest.raises(ValueError, match="parameter_bytes: got 0, allowed is the size of the parameters"):
+        dml.simulate(dml.asp(), server, updates=2)
+    with pytest.raises(ValueError, match="shards: got 5, allowed is at most 3, the number of parameters"):
+        server.regime(12)
+
+
 @pytest.mark.parametrize("policy", [dml.asp(), dml.bsp(), dml.ssp(2), dml.k_sync(4)], ids=str)
 @pytest.mark.parametrize("link", ["none", "fair"])
 def test_on_threads(policy, link):

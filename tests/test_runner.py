@@ -104,6 +104,7 @@ def test_a_notebook_that_fails(root, call):
     assert "cell 4: ValueError: out of luck" in output
     assert f"executed copy: {root / 'runs/broken.failed.ipynb'}" in output
     assert made(root) == whole("plain", "kernel.txt") | {"runs/broken.failed.ipynb"}
+    assert "failed: broken; the report shows their runs before" in output.splitlines()[-1]
 
 
 def test_a_notebook_that_does_not_keep_its_word(root, call):

@@ -163,7 +163,8 @@ def test_looking_at_progress_changes_nothing(sharing, stop):
         assert len(shares) > 5
         assert all(0 <= share <= 1 for share in shares)
         assert shares == sorted(shares) or each is not cluster, "a server that crashes loses updates"
-    assert dml.simulate(dml.asp(), cluster, **stop, progress=True).tasks["clock"].max() > 0
+    progressing = dml.simulate(dml.asp(), cluster, **stop, parameter_bytes=4000, progress=True)
+    assert progressing.tasks["clock"].max() > 0
 
 
 def test_a_deadlock_is_found_while_progress_is_shown():

@@ -82,6 +82,11 @@ class ParameterServer:
             "link_out": part * pull_bytes / bandwidth,
         }
 
+    def check_shards(self, num_parameters: int) -> None:
+        """Raises ValueError where there are fewer parameters than shards, unless there are none to send."""
+        if num_parameters and self.shards > num_parameters:
+            checks.fail("shards", self.shards, f"at most {num_parameters}, the number of parameters")
+
     def describe(self) -> dict[str, Any]:
         """Returns the server as plain JSON values."""
         bandwidth = self.bandwidth_bytes_per_second

@@ -39,7 +39,10 @@ class Sizes(NamedTuple):
 def regime(cluster: Any, problem: Any, batch_size: int) -> Regime:
     """Returns the communication ratio and the server load; see `Cluster.regime`."""
     batch_size = checks.integer("batch_size", batch_size, low=1)
-    return regime_of(cluster.describe(), _sizes(problem), batch_size)
+    sizes, server = _sizes(problem), cluster.server
+    if server is not None:
+        server.check_shards(sizes.numbers)
+    return regime_of(cluster.describe(), sizes, batch_size)
 
 
 def regime_of(description: Mapping[str, Any], sizes: Sizes, batch_size: float) -> Regime:

@@ -155,8 +155,13 @@ class RunSpec:
         if compensation and local is not None:
             checks.fail("compensation", compensation, "0 with local steps: what they push is no gradient")
         server, numbers = cluster.server, sum(sizes)
-        if server is not None and numbers and server.shards > numbers:
-            checks.fail("shards", server.shards, f"at most {numbers}, the number of parameters")
+        if server is not None and server.bandwidth_bytes_per_second < math.inf and not parameter_bytes:
+            allowed = (
+                "the size of the parameters, > 0: the server's link has a bandwidth, and nothing to send"
+            )
+            checks.fail("parameter_bytes", parameter_bytes, allowed)
+        if server is not None:
+            server.check_shards(numbers)
         if policy.keep_copy is not None and (compensation or transport.pipelined or transport.changes_values):
             checks.fail(
                 "policy",

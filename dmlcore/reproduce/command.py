@@ -146,16 +146,21 @@ def reproduce(
                 display.ended(Outcome(job.key, "skipped"))
         outcomes = runner.run(todo, folders, display, parallel=given.jobs)
     ledgers, faults = report.ledgers(folders.figures, papers)
-    asked = {job.key for job in jobs}
+    failed = [outcome.key for outcome in outcomes if outcome.status == "failed"]
+    asked = {job.key for job in jobs} - {*failed}
     if results := [result for ledger in ledgers if ledger.paper in asked for result in ledger.claims]:
         console.print(claims.table(results))
         told = ", ".join(f"{count} {verdict}" for verdict, count in report.counts(results))
         console.print(f"verdicts: {told}", highlight=False)
     if ledgers:
-        console.print(f"report: {report.write(folders, papers)}", highlight=False, soft_wrap=True)
+        path = report.write(folders, papers, failed)
+        console.print(f"report: {path}", highlight=False, soft_wrap=True)
     for fault in faults:
         console.print(fault, style="red", markup=False, soft_wrap=True)
-    return int(bool(faults) or any(outcome.status == "failed" for outcome in outcomes))
+    if failed:
+        told = f"failed: {', '.join(failed)}; the report shows their runs before, where there are some"
+        console.print(told, style="red", markup=False, soft_wrap=True)
+    return int(bool(faults or failed))
 
 
 def obtain(job: PaperJob) -> None:

@@ -30,8 +30,11 @@ def ledgers(figures: Path, papers: Mapping[str, Paper]) -> tuple[list[claims.Led
     return found, faults
 
 
-def write(folders: Folders, papers: Mapping[str, Paper]) -> Path:
-    """Writes `report.html` from what the folders hold: the same files give the same bytes."""
+def write(folders: Folders, papers: Mapping[str, Paper], failed: Iterable[str] = ()) -> Path:
+    """Writes `report.html` from what the folders hold: the same files give the same bytes.
+
+    Of papers that have `failed` it says that what they show is of the run before.
+    """
     import jinja2
 
     found, _ = ledgers(folders.figures, papers)
@@ -39,6 +42,7 @@ def write(folders: Folders, papers: Mapping[str, Paper]) -> Path:
     source = Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
     page = environment.from_string(source).render(
         show=show,
+        failed=[*failed],
         counts=counts,
         claims=[result for ledger in found for result in ledger.claims],
         sections=[_section(ledger, folders, papers.get(ledger.paper)) for ledger in found],

@@ -18,6 +18,7 @@ from dmlcore.trace.record import updates_frame
 from dmlcore.trace.trace import QUEUE_COLUMNS, TASK_COLUMNS, Trace
 
 MOST = 2**31 - 1
+LATE = 100  # times the length of a log: a first task that begins later than that was told on another clock
 ROUNDED = 1e-9  # how much longer a wait may be than the transfer that it is a part of
 WANTED = {"worker": "number, from 0", "start": "of computing, seconds", "end": "of computing, seconds"}
 BATCH_SIZE = "batch_size (samples of a task: a column, or the argument where all have as many)"
@@ -30,17 +31,23 @@ def trace_of(
     batch_size: int | None,
     num_workers: int | None,
     end_time: float | None,
-    origin: float,
+    origin: float | None,
     policy: str | None,
     seed: int | None,
     metadata: Mapping[str, Any] | None,
 ) -> Trace:
     """Returns the trace that the arguments of `Trace.from_tasks` describe."""
-    origin, more = checks.real("origin", origin, low=-1e300, high=1e300), _json(metadata)
+    told = origin is not None
+    origin, more = checks.real("origin", origin if told else 0.0, low=-1e300, high=1e300), _json(metadata)
     frame = tables.read("frame", source)
     size = more.get("batch_size") if batch_size is None else batch_size
     names = _complete(frame, size, more)
     table = _checked(frame, names, size, origin)
+    if not told:
+        _check_start(table, names)
+    if num_workers is None and "num_workers" not in more and (least := int(table["worker"].min())):
+        allowed = "0; `num_workers` says how many there are where worker 0 had no task"
+        checks.fail("frame, the smallest worker", least, allowed)
     _check_order(table, names, origin)
     _check_queues(table, names)
     _check_overlaps(table)
@@ -143,6 +150,17 @@ def _checked(frame: pd.DataFrame, names: Mapping[str, str], size: Any, origin: f
         if column in names:
             found[column] = real(column, nan=column == "weight")
     return pd.DataFrame(found)
+
+
+def _check_start(table: pd.DataFrame, names: Mapping[str, str]) -> None:
+    """Raises ValueError where times seem to count from an epoch, not from the start of the run."""
+    column = "pull_start" if table["pull_start"].notna().any() else "compute_start"
+    first, last = float(table[column].min()), float(table["compute_end"].max())
+    if first > LATE * (last - first) > 0:
+        allowed = (
+            f"when the run began, such as {first:.15g}, the first {names.get(column, column)} of the log"
+        )
+        checks.fail("origin", None, allowed)
 
 
 def _check_order(table: pd.DataFrame, names: Mapping[str, str], origin: float) -> None:

@@ -61,7 +61,7 @@ class Trace:
         batch_size: int | None = None,
         num_workers: int | None = None,
         end_time: float | None = None,
-        origin: float = 0.0,
+        origin: float | None = None,
         policy: str | None = None,
         seed: int | None = None,
         metadata: Mapping[str, Any] | None = None,
@@ -82,9 +82,10 @@ class Trace:
                 `update`, -1 or NaN: in none; `update_time`; `version_read`, `weight`, NaN: derived; the
                 columns of queues. Others are ignored.
             batch_size: samples of every task, where there is no such column.
-            num_workers: W, where some have no task. Default: those in the table.
+            num_workers: W, where some have no task. Default: those in the table, from worker 0 on.
             end_time: when the run ended, on the table's clock. Default: when the last thing happened.
-            origin: when the run began, on the table's clock; 0 of the trace.
+            origin: when the run began, on the table's clock; 0 of the trace. Default: 0; a log that begins
+                much later needs it.
             policy: what to call the server's rule. Default: "recorded".
             seed: of the batches and parameters that `replay` draws. Default: 0.
             metadata: more of it, as JSON values, such as the `metadata` of another trace; an argument of the

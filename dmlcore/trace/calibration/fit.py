@@ -42,8 +42,11 @@ def calibrate(trace: Trace, *more: Trace) -> Cluster:
     Record under `asp()` where you can choose, and under `bsp()`, too.
 
     The server takes time as `service_times` finds it, which gives standard errors: what ASP alone shows of
-    it is all put down to updates. Where the traces cannot tell, since the server was idle or the links vary
-    more, a warning says so: the server is then free, and what it takes is part of the latencies.
+    it cannot be told apart, so record another policy besides. A link that workers share is not fitted: what
+    it takes is put down to the processor, whose prediction for other policies or more workers is then off;
+    simulate the recorded policy again to see by how much. Where the traces cannot tell, since the server
+    was idle or the links vary more, a warning says so: the server is then free, and what it takes is part of
+    the latencies.
 
     Args:
         trace: of any engine. A few hundred tasks for each worker give speeds within a few percent.

@@ -59,8 +59,9 @@ def service_times(*traces: Trace) -> pd.DataFrame:
 
     Args:
         traces: of the same machines, of any engine. A policy under which every push makes an update, such
-            as `asp()`, cannot tell the two apart, and hardly the pulls: they are then counted with the
-            update. Record another one, such as `bsp()`, besides.
+            as `asp()`, cannot tell the two apart, and hardly the pulls: all is then counted with the update,
+            or with the pull where updates are seen to take another time. Record another one, such as
+            `bsp()`, besides.
 
     Returns:
         A frame with the rows push, update and pull. `seconds`, NaN where the traces cannot tell: too few

@@ -20,7 +20,9 @@ Traces = Mapping[str, Trace | Sequence[Trace]]
 def _measured(traces: Traces, measure: Callable[[Trace], Any]) -> dict[str, Any]:
     """Returns for each method what is measured of its traces, one below the other."""
     if not isinstance(traces, Mapping) or not traces:
-        checks.fail("traces", traces, "a trace, or a list of one per seed, by name: {'BSP': trace, ...}")
+        checks.fail(
+            "traces", traces, "a dictionary, {'BSP': trace}, of a trace or a list of one per seed by name"
+        )
     groups = {name: given if isinstance(given, Sequence) else [given] for name, given in traces.items()}
     return {name: pd.concat([measure(trace) for trace in group]) for name, group in groups.items()}
 
@@ -29,7 +31,9 @@ def _measured(traces: Traces, measure: Callable[[Trace], Any]) -> dict[str, Any]
 def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = None) -> Axes:
     """Draws how long a worker computes, transfers and waits, as one bar per method.
 
-    The number in a bar is the share of time spent computing work that counts.
+    The number in a bar is the share of time spent computing work that counts. What a server does about a
+    message counts with it: reading a push as push, answering a pull as pull, both without their queues; while
+    it makes the update, workers wait.
 
     Args:
         traces: a trace, or one per seed, by name of the method; the mean over workers and seeds is drawn.

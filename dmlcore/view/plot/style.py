@@ -60,6 +60,10 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "dmlcore",
 }
 
+# Loads the backend now. A notebook's switches figures to be shown on when it is loaded: if that happened with
+# the first figure, within a context of settings, the end of the context would switch it off again.
+plt.draw_if_interactive()
+
 styled = mpl.rc_context(STYLE)
 """Decorates a plot function: our style inside, the caller's settings untouched."""
 
