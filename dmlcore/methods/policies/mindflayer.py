@@ -16,15 +16,20 @@ Token = tuple[str, int]  # "begin" and the number of a round, or "cut" and the n
 
 @dataclass
 class Trials:
-    """State of MindFlayer SGD. One timer counts: that of the trial that is due first."""
+    """State of MindFlayer SGD.
+
+    A round begins once the update before it is made, and the server may take time for that. So when a round
+    began is told by its first timer, that of the shortest trial; all later ones are for the trial that is due
+    first.
+    """
 
     seconds: Sequence[float]  # of a trial, for each worker
     trials: Sequence[int]  # in a round, for each worker
     round: int = 0  # number of the one under way
     arrived: list[Push] = field(default_factory=list)  # in this round
-    # Workers whose trial began with the round; when that was is told by a timer.
+    # Workers whose trial began with the round, before its first timer has fired.
     began: set[int] = field(default_factory=set)
-    due: dict[int, float] = field(default_factory=dict)  # when each of the others is cut off, seconds
+    due: dict[int, float] = field(default_factory=dict)  # when each other trial is cut off, seconds
     queue: list[tuple[float, int]] = field(default_factory=list)  # a heap of `due`, and of what is over
     timer: float = math.inf  # when the timer that counts fires, seconds
     timers: int = 0  # its number
@@ -35,15 +40,16 @@ class Trials:
         self.active: set[int] = set()  # workers that have some
         self.renew()
 
-    def renew(self) -> list[Start]:
-        """Begins a round; returns the starts of its workers."""
+    def renew(self) -> tuple[list[Start], tuple[float, Token]]:
+        """Begins a round; returns the starts of its workers, and its first timer."""
         self.arrived, self.due, self.queue = [], {}, []
         self.timer, self.timers = math.inf, self.timers + 1
         self.active = {worker for worker in self.present if self.trials[worker]}
         self.began = set(self.active)
         for worker in self.active:
             self.left[worker] = self.trials[worker]
-        return [Start(worker) for worker in sorted(self.active)]
+        self.shortest = min((self.seconds[worker] for worker in self.active), default=math.inf)
+        return [Start(worker) for worker in sorted(self.active)], (self.shortest, ("begin", self.round))
 
     def begin(self, worker: int, time: float) -> None:
         """Notes that a trial begins."""
@@ -68,8 +74,17 @@ class Trials:
         self.began.discard(worker)
         self.due.pop(worker, None)
 
+    def due_at(self, token: Token, time: float) -> list[int]:
+        """Returns the workers whose trial is due now that a timer has fired."""
+        if token == ("begin", self.round):
+            cut = {worker for worker in self.began if self.seconds[worker] == self.shortest}
+            for worker in self.began - cut:
+                self.begin(worker, time - self.shortest)
+            return sorted(cut)
+        return self.cut() if token == ("cut", self.timers) else []
+
     def cut(self) -> list[int]:
-        """Returns the workers whose trial is due now that the timer has fired."""
+        """Returns the workers whose trial is due by the timer that counts, which has fired."""
         fired, self.timer, found = self.timer, math.inf, []
         while self.queue and self.queue[0][0] <= fired:
             due, worker = heappop(self.queue)
@@ -141,8 +156,8 @@ def mindflayer(
             return state, Decision(start=start, wake=state.wake(time), **rest)
         apply = state.update(expected)
         state.round += 1
-        # This timer fires once the update is made: that is when the round begins.
-        return state, Decision(apply, start=state.renew(), wake=(0.0, ("begin", state.round)), **rest)
+        begin, wake = state.renew()
+        return state, Decision(apply, start=begin, wake=wake, **rest)
 
     def on_push(state: Trials, push: Push) -> tuple[Trials, Decision]:
         if push.worker not in state.active:  # it takes no part, and was done before it was told
@@ -151,12 +166,10 @@ def mindflayer(
         return decide(state, push.time, state.end(push.worker, push.time))
 
     def on_wake(state: Trials, token: Token | None, time: float) -> tuple[Trials, Decision]:
-        if token is None or token == ("begin", state.round):
-            for worker in sorted(state.began):
-                state.begin(worker, time)
-            idle = [] if token else sorted(state.present - state.active)
-            return decide(state, time, cancel=idle)
-        cancel = state.cut() if token == ("cut", state.timers) else []
+        if token is None:
+            idle = sorted(state.present - state.active)
+            return state, Decision(cancel=idle, wake=(state.shortest, ("begin", 0)))
+        cancel = state.due_at(token, time)
         start = [each for worker in cancel for each in state.end(worker, time)]
         return decide(state, time, start, cancel=cancel)
 
