@@ -4,15 +4,17 @@ import math
 from heapq import heapify, heappop, heappush
 
 import numpy as np
+import optax
 import pytest
 from clusters import CLUSTERS, EXPONENTIAL, LOCK_STEP, MIXED, UNEQUAL
-from engine_runs import check_counts, same_timeline
+from engine_runs import check_counts, check_replay, same_timeline
 from scipy import stats
 
 import dmlcore as dml
 from dmlcore.cluster.draws import Draws
 from dmlcore.trace import metrics
 
+SGD = optax.sgd(0.1)
 FAULTY = {
     f"faults {seed}": EXPONENTIAL.with_faults(
         *dml.faults.random_faults(4, 1.3, seed=seed), patience=0.1, checkpoint_every=10
@@ -230,6 +232,17 @@ def test_rennala_and_ringmaster_take_the_optimal_time(r, power):
         assert (ends[r:] - ends[:-r]).max() <= bound + 1e-9
 
 
+@pytest.mark.parametrize("s", [5, 20, 80])
+def test_late_work_that_goes_on_costs_time(s):
+    """K-batch-sync cancels it, so on workers of speeds 1 / i its rounds are shorter than those of Rennala."""
+    cluster = dml.Cluster.from_speeds(1 / np.arange(1.0, 101))
+    cancelled, dropped = (
+        dml.simulate(policy, cluster, updates=60, batch_size=1).end_time
+        for policy in (dml.k_batch_sync(s), dml.rennala(s))
+    )
+    assert 0.7 * dropped < cancelled < 0.95 * dropped
+
+
 @pytest.mark.parametrize("make", [dml.ringmaster, dml.rennala])
 def test_slow_workers_do_not_matter(make):
     """Workers 1, 2, ..., n times as slow as the first: the time of an update does not depend on n, as that of
@@ -376,7 +389,7 @@ def test_rounds_of_backup_by_hand(policy, length, workers):
 @pytest.mark.parametrize(
     "policy", [dml.ringleader(), dml.mindflayer(60.0), dml.backup(0, timeout=60.0)], ids=str
 )
-def test_those_who_are_left_go_on(policy):
+def test_the_workers_that_are_left_go_on(policy):
     """Tasks of 1, 1.5 and 20 s; the slow worker is away from 30 to 100 s, and then in every update again."""
     crash = dml.faults.Crash(worker=2, time=30.0, seconds=70.0)
     cluster = dml.Cluster.from_speeds([1, 1 / 1.5, 1 / 20]).with_faults(crash, patience=1.0)
@@ -393,6 +406,15 @@ def test_those_who_are_left_go_on(policy):
         away = 33 < rows["time"].iloc[0] <= 100
         assert {*rows["worker"]} == ({0, 1} if away else {0, 1, 2}) or 29 <= rows["time"].iloc[0] <= 33
         assert rows["weight"].sum() == pytest.approx(1)
+
+
+def test_trials_on_threads():
+    """Workers are cut off in the middle of a task; what arrived in time replays to the same bits."""
+    problem, engine = dml.problems.digits_mlp(), dml.engines.threads(time_scale=0.5)
+    policy = dml.mindflayer([0.03, 0.06, 0.06, 0.5], trials=2)
+    run = dml.train(problem, EXPONENTIAL, policy, SGD, updates=15, engine=engine, eval_every=10**6)
+    assert run.trace.tasks["push_end"].isna().sum() > 4
+    check_replay(run, problem, SGD)
 
 
 @pytest.mark.parametrize("transport", ["pipelined()", "coded(push=qsgd(levels=4))"])

@@ -62,7 +62,7 @@ ALL_POLICIES: dict[str, Callable[[], Policy]] = {
     "ringmaster": lambda: ringmaster(3),
     "ringmaster_stop": lambda: ringmaster(3, stop=True),
     "ringleader": ringleader,
-    "mindflayer": lambda: mindflayer(0.2, trials=2),
+    "mindflayer": lambda: mindflayer(0.5, trials=2),
     "delay_adaptive": lambda: delay_adaptive(concurrency=2),
     "fedbuff": lambda: fedbuff(3),
     "fedasync": lambda: fedasync(0.6, "hinge", a=2, b=1),

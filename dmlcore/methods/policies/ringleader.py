@@ -38,11 +38,11 @@ def ringleader() -> Policy:
     present. With tasks that all take as long every worker gives one gradient an update, as in `bsp`.
 
     What differs from the paper: there a round waits until every worker has given a gradient (phase 1), and
-    then makes an update of the same table whenever one of the n workers that has not begun anew since gives
-    its next (phase 2). So a gradient is in up to n updates. Here a task is in one update, and the n updates
-    of a round are one: its learning rate is n times the paper's, what arrives in phase 2 is in the next
-    table, and the delay, up to 2 n - 2 updates there, is at most 1. The wait for every worker, the weights,
-    and that workers begin anew at the newest point, are the paper's.
+    then makes n updates of the same table, one for each worker, as the gradient that it had under way arrives
+    and it begins anew (phase 2). So a gradient is in up to n updates. Here a task is in one update, and the n
+    updates of a round are one. The learning rate that corresponds is n times the paper's; what arrives in
+    phase 2 belongs to the next table; and the delay, up to 2 n - 2 updates there, is at most 1. The wait for
+    every worker, the weights, and that workers begin anew at the newest point, are the paper's.
 
     >>> ringleader()
     ringleader()
