@@ -180,6 +180,22 @@ def or_none(check: Callable[[str, Any], T]) -> Callable[[str, Any], T | None]:
     return lambda name, value: None if value is None else check(name, value)
 
 
+def one_or_each(check: Callable[[str, Any], T]) -> Callable[[str, Any], T | tuple[T, ...]]:
+    """Returns a check for `calls.named`: one value, or several, of which it makes a tuple.
+
+    >>> one_or_each(at_least(0))("trials", [3, -1])
+    Traceback (most recent call last):
+    ValueError: trials[1]: got -1, allowed is a whole number >= 0
+    """
+
+    def checked(name: str, value: Any) -> T | tuple[T, ...]:
+        if _single(value):
+            return check(name, value)
+        return tuple(check(f"{name}[{index}]", each) for index, each in enumerate(value))
+
+    return checked
+
+
 def one_of(*allowed: str) -> Callable[[str, Any], str]:
     """Returns a check for `calls.named`: one of some names."""
     return partial(choice, table={each: each for each in allowed})

@@ -36,9 +36,11 @@ def train(policy, problem=None, cluster=MIXED, **options):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy(policy):
     """Every wheel has been turned as often as the trace says, and the readable replay has the same bits."""
-    run = train(POLICIES[policy]())
+    # A fast worker may have many tasks in one update of Ringleader: the same wheels twice would be void.
+    number = 960 if policy == "ringleader" else 96
+    run = train(POLICIES[policy](), wheels(number))
     check_wheels(run.params)
-    assert (run.params["turns"] == turned(run.trace, 96)).all()
+    assert (run.params["turns"] == turned(run.trace, number)).all()
     if policy in ("bsp", "ssp", "k_batch_async"):
         assert same_bits(run.params, replay_reference(run.trace, wheels(), ADD))
     assert run.trace.metadata["parameter_bytes"] == 4 * 5, "the wheels do not travel"

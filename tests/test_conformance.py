@@ -16,8 +16,15 @@ from dmlcore.trace import metrics, predecessors
 from dmlcore.types import Decision, Policy, Start
 
 BYTES = 9_640  # of the digits' parameters
-K_SYNC = ("k_sync", "k_sync_schedule", "pflug", "adaptive_load", "dbw", "deadline")
-LOCK_STEP = ("bsp", "k_batch_sync", *K_SYNC)
+K_SYNC = ("k_sync", "k_sync_schedule", "pflug", "adaptive_load", "dbw", "deadline", "backup")
+LOCK_STEP = ("bsp", "k_batch_sync", "rennala", "mindflayer", *K_SYNC)
+# Staleness -> weight, of the policies in the table in which it follows from that alone.
+DAMPED = {
+    "n_softsync": lambda tau: 0.5 / np.maximum(tau, 1),
+    "delay_adaptive": lambda tau: 2 / np.maximum(tau, 2),
+    "fedbuff": lambda tau: (1 + tau) ** -0.5 / 3,
+    "fedasync": lambda tau: 0.6 / np.maximum(1 + 2 * (tau - 1), 1),
+}
 
 
 @pytest.fixture
@@ -122,8 +129,8 @@ def test_weights_of_an_update(trace):
         for _, weights in applied.groupby("update")["weight"]:
             mean = np.isclose(weights.sum() - np.array([0.0, *weights]), 1).any()
             assert mean or len(weights) == 1, "the mean of a group, and at most what opened its barrier"
-    elif family == "n_softsync":
-        np.testing.assert_allclose(applied["weight"], 0.5 / np.maximum(metrics.staleness(trace), 1))
+    elif family in DAMPED:
+        np.testing.assert_allclose(applied["weight"], DAMPED[family](metrics.staleness(trace)))
     elif "damping" in trace.metadata["policy"]:
         np.testing.assert_allclose(applied["weight"], 1 / (1 + metrics.staleness(trace)))
     else:
@@ -185,11 +192,12 @@ def test_a_policy_may_leave_workers_idle(cluster):
 
 @table
 def test_no_worker_of_ours_idles_for_good(trace, request, name):
-    """Not asked of every policy: a worker is started again when it is done or when an update is made, and at
-    the end it works, or has to wait."""
+    """Not asked of every policy: a worker is started again when it is done, when an update is made or when a
+    timer fires, and at the end it works, or has to wait."""
     _, _, cluster = request.node.callspec.params["trace"]
     draws = Draws(CLUSTERS[cluster], seed=3)
-    made, end = set(trace.updates["time"]), trace.end_time
+    fired = [time for time, _, _ in trace.metadata.get("wakes", ())]
+    made, end = {*trace.updates["time"], *fired}, trace.end_time
     finished = trace.tasks[trace.tasks["push_end"].notna()]["worker"].value_counts()
     for worker, own in trace.tasks.sort_values("clock").groupby("worker"):
         begun = own["pull_start"].fillna(own["compute_start"]).to_numpy()[1:]
@@ -199,6 +207,8 @@ def test_no_worker_of_ours_idles_for_good(trace, request, name):
         assert all(b == d or b in made for d, b in zip(done, begun, strict=True))
         last = own.iloc[-1]
         if np.isnan(last.push_end):
+            if name == "mindflayer":
+                continue  # its last trial of the round may have been cut off: it waits for the others
             sending = draws.transfer_seconds(PUSH, worker, int(last.clock), BYTES)
             # On a real clock a task may take longer than it was meant to; a busy server keeps pushes waiting.
             if "time_scale" not in trace.metadata and cluster != "contended":

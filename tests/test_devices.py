@@ -124,8 +124,9 @@ def test_tasks_are_spread_over_eight_devices(measured):
 
 
 def test_few_programs(measured):
-    """Policies on four workers: in lock-step, in wavefronts of up to eight tasks, with a k that changes."""
-    assert measured["programs"] == 2
+    """Policies on four workers: in lock-step, in wavefronts of up to eight tasks, with a k that changes; and
+    two for Ringleader, whose updates have all that fast workers give meanwhile."""
+    assert measured["programs"] == 4
 
 
 @pytest.mark.parametrize("way", ["pmap", "shard_map"])

@@ -8,3 +8,21 @@ DAMPING: dict[str, Callable[[int], float]] = {
     "inverse": lambda tau: 1 / (1 + tau),
     "reciprocal": lambda tau: 1 / max(tau, 1),
 }
+
+
+def polynomial(a: float) -> Callable[[int], float]:
+    """Returns the factor (1 + tau)^-a.
+
+    >>> [polynomial(0.5)(tau) for tau in (0, 3)]
+    [1.0, 0.5]
+    """
+    return lambda tau: (1 + tau) ** -a
+
+
+def hinge(a: float, b: float) -> Callable[[int], float]:
+    """Returns the factor that is 1 up to b updates, and then 1 / (1 + a (tau - b)).
+
+    >>> [hinge(2, 4)(tau) for tau in (0, 4, 6)]
+    [1.0, 1.0, 0.2]
+    """
+    return lambda tau: 1.0 if tau <= b else 1 / (1 + a * (tau - b))

@@ -1,11 +1,12 @@
 """The rule of the policies that wait for K gradients, as in Dutta et al. 2018, section 2.
 
 They differ in two answers: may the K come from any worker ("batch") or only one from each, and is the work in
-flight cancelled when the K-th arrives ("sync") or does it go on, to arrive stale ("async"). Means are over
-samples: a task of b samples has the weight b / sum b in its update, 1 / K where all have as many. A round may
-have a deadline, from which on it waits for fewer.
+flight cancelled when the K-th arrives ("sync") or does it go on, to arrive stale ("async"). What arrives
+stale is applied, or else dropped. Means are over samples: a task of b samples has the weight b / sum b in its
+update, 1 / K where all have as many. A round may have a deadline, from which on it waits for fewer.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,13 +44,13 @@ def wait_for_k(
     *,
     any_worker: bool,  # the gradients may come from any worker, and not only one from each
     cancels: bool,  # work in flight is cancelled when the last of them arrives
-    damping: str = "none",
+    drops: bool = False,  # gradients of older versions are dropped as they arrive; for `any_worker` only
+    damp: Callable[[int], float] = DAMPING["none"],  # staleness -> factor of a gradient's weight
     deadlines: bool = False,  # the rounds have some
     begin: Callable[[Any, float], None] | None = None,  # sets `k` and `batch_size` of the round that begins
     **fields: Any,
 ) -> Policy:
     """Returns the policy that waits for K gradients; `fields` are further ones of it."""
-    damp = DAMPING[damping]
 
     def complete(state: Rounds) -> bool:
         k = state.needed
@@ -91,6 +92,8 @@ def wait_for_k(
         return update(state, set(), time) if complete(state) else (state, Decision())
 
     def on_push(state: Rounds, push: Push) -> tuple[Rounds, Decision]:
+        if drops and push.version_read < state.version:
+            return state, Decision(drop=[(push.worker, push.clock)], start=(state.starts[push.worker],))
         state.arrived.append(push)
         if complete(state):
             return update(state, {push.worker}, push.time)
@@ -113,15 +116,15 @@ def wait_for_k(
     return Policy("", init, on_push, lock_step, on_leave, on_join, **fields)
 
 
-def fixed_k(k: int, *, any_worker: bool, cancels: bool) -> Policy:
-    """Returns the policy that waits for `k` gradients in every round."""
+def fixed_k(k: int, *, any_worker: bool, cancels: bool, **rest: Any) -> Policy:
+    """Returns the policy that waits for `k` gradients in every round; `rest` as for `wait_for_k`."""
 
     def init(num_workers: int) -> Rounds:
         if not any_worker:
             check_workers(num_workers, k=k)
         return Rounds(num_workers, k)
 
-    return wait_for_k(init, any_worker=any_worker, cancels=cancels)
+    return wait_for_k(init, any_worker=any_worker, cancels=cancels, **rest)
 
 
 def check_workers(num_workers: int, **numbers: int | None) -> None:
@@ -129,3 +132,8 @@ def check_workers(num_workers: int, **numbers: int | None) -> None:
     for name, number in numbers.items():
         if number is not None:
             checks.integer(name, number, low=1, high=num_workers, why="the number of workers")
+
+
+def seconds_or_inf(name: str, value: float) -> float:
+    """Returns a limit of time: a number > 0, or `math.inf`, which is none."""
+    return value if value == math.inf else checks.positive(name, value)

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from dmlcore.calls import named
 from dmlcore.checks import one_of, or_none, positive
 from dmlcore.methods.policies._damping import DAMPING
+from dmlcore.methods.policies._each import Each, each_push
 from dmlcore.methods.policies._gate import Gate, gated, new
 from dmlcore.types import Decision, Policy, Push
 
 
 @dataclass
-class CoupledGate(Gate):
+class CoupledGate(Each):
     """State where weights follow samples or staleness."""
 
-    version: int = 0  # updates made
     samples: dict[int, int] = field(default_factory=dict)  # of the last push of each worker that is present
 
 
@@ -22,8 +22,9 @@ class CoupledGate(Gate):
 def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "none") -> Policy:
     """Asynchronous parallel: every push is an update, and no worker waits.
 
-    A push of b samples, tau updates old, has the weight `weight` * scaling * damping: `damping="inverse"` is
-    delay-adaptive asynchronous SGD, `scaling="samples"` DBS-SGD where batches follow speeds.
+    A push of b samples, tau updates old, has the weight `weight` * scaling * damping: `scaling="samples"` is
+    DBS-SGD where batches follow speeds. Delay-adaptive asynchronous SGD damps less than
+    `damping="inverse"`: see `delay_adaptive`; `fedasync` has other functions of tau.
 
     Guarantees: with P workers the mean staleness over gradients tends to P - 1, whatever their speeds. With
     one worker it is plain SGD. `k_async(1)` is the same policy as `asp()`.
@@ -52,17 +53,15 @@ def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "no
     if scaling == damping == "none":
         return gated(on_push, math.inf, weight)
 
-    def coupled_push(gate: CoupledGate, push: Push) -> tuple[Gate, Decision]:
-        factor = DAMPING[damping](gate.version - push.version_read)
+    def coupled(gate: CoupledGate, push: Push, tau: int) -> float:
+        factor = DAMPING[damping](tau)
         gate.samples[push.worker] = push.samples
         if scaling == "samples":
             factor *= push.samples * len(gate.samples) / sum(gate.samples.values())
-        gate.version += 1
-        _, made = on_push(gate, push)
-        return gate, made._replace(apply=[(w, clock, share * factor) for w, clock, share in made.apply])
+        return factor
 
     def on_leave(gate: CoupledGate, worker: int, time: float) -> tuple[Gate, Decision]:
         gate.samples.pop(worker, None)
         return gate, gate.leave(worker)
 
-    return gated(coupled_push, math.inf, weight, state=CoupledGate)._replace(on_leave=on_leave)
+    return each_push(coupled, weight, state=CoupledGate)._replace(on_leave=on_leave)

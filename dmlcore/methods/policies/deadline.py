@@ -1,25 +1,19 @@
 """Rounds with a deadline."""
 
-import math
-
 from dmlcore import checks
 from dmlcore.calls import named
-from dmlcore.methods.policies._wait import Rounds, check_workers, wait_for_k
+from dmlcore.methods.policies._wait import Rounds, check_workers, seconds_or_inf, wait_for_k
 from dmlcore.types import Policy
 
 
-def _seconds(name: str, value: float) -> float:
-    return value if value == math.inf else checks.positive(name, value)
-
-
-@named(seconds=_seconds, at_least=checks.at_least(1), late=checks.one_of("cancel", "apply"))
+@named(seconds=seconds_or_inf, at_least=checks.at_least(1), late=checks.one_of("cancel", "apply"))
 def deadline(seconds: float, *, at_least: int = 1, late: str = "cancel") -> Policy:
     """Deadline-based rounds: a round ends at a time, with the mean of the gradients that have arrived.
 
     A round begins with the update of the one before. It ends when all workers present have pushed, or else
     `seconds` later with what has arrived, but not before the first `at_least` pushes. So these are backup
-    workers with a timeout instead of a count. As in `bsp` the mean is over samples: a task of b samples
-    weighs b / sum b.
+    workers with a timeout instead of a count; `backup` takes both. As in `bsp` the mean is over samples: a
+    task of b samples weighs b / sum b.
 
     Guarantees: staleness 0 with `late="cancel"`. `deadline(math.inf)` is `bsp()`. With exponential task times
     of mean m, P workers and links that take no time, P (1 - exp(-d / m)) pushes arrive by the deadline d on

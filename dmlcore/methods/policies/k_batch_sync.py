@@ -11,7 +11,8 @@ def k_batch_sync(k: int) -> Policy:
     """K-batch-sync: a round applies the mean of the first `k` mini-batches of any workers.
 
     A worker that finishes early starts another mini-batch on the same version; the `k`-th push cancels all
-    unfinished work.
+    unfinished work. `rennala(k)` cancels nothing, and drops what is late as it arrives: where workers differ
+    in speed, its rounds are longer.
 
     Guarantees: staleness 0. With exponential task times of rate m a round takes k / (P m) on average.
 
@@ -24,6 +25,6 @@ def k_batch_sync(k: int) -> Policy:
     >>> k_batch_sync(4)
     k_batch_sync(k=4)
 
-    Reference: Dutta et al. 2018, section 2; with k = S it is Rennala SGD (Tyurin and Richtarik 2023).
+    Reference: Dutta et al. 2018, section 2.
     """
     return fixed_k(k, any_worker=True, cancels=True)

@@ -25,6 +25,6 @@ def k_sync(k: int) -> Policy:
     k_sync(k=4)
 
     Reference: Dutta et al. 2018, "Slow and stale gradients can win the race", section 2; backup workers are
-    the same rule (Chen et al. 2016).
+    the same rule (Chen et al. 2016): `backup(b)` is `k_sync(num_workers - b)`.
     """
     return fixed_k(k, any_worker=False, cancels=True)

@@ -36,4 +36,4 @@ def n_softsync(n: int, *, damping: str = "none") -> Policy:
         check_workers(num_workers, n=n)
         return Rounds(num_workers, num_workers // n)
 
-    return wait_for_k(init, any_worker=True, cancels=False, damping=damping)
+    return wait_for_k(init, any_worker=True, cancels=False, damp=DAMPING[damping])

@@ -21,14 +21,14 @@ _BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _, _GREY, _, _SKY = sns.color_pal
 
 _FAMILIES: Mapping[str, Sequence[str]] = {
     _BLUE: ["BSP", "adaptive k"],
-    _RED: ["SSP", "K-batch-async", "adaptive load", "joint", "DBS-SGD"],
-    _ORANGE: ["ESSP", "K-async", "AdaSync"],
+    _RED: ["SSP", "K-batch-async", "adaptive load", "joint", "DBS-SGD", "Ringleader"],
+    _ORANGE: ["ESSP", "K-async", "AdaSync", "Ringmaster"],
     _PURPLE: ["DSSP", "K-batch-sync", "Rennala", "DBW", "H-PS"],
     _GREEN: ["ASP", "ASGD", "Pflug"],
-    _SKY: ["K-sync", "Sync-Switch"],
-    _BROWN: ["n-softsync", "backup", "deadline", "A2S"],
-    _GREY: ["fixed", "one worker"],
-    "#000000": ["adaptive sync"],
+    _SKY: ["K-sync", "Sync-Switch", "FedBuff"],
+    _BROWN: ["n-softsync", "backup", "deadline", "A2S", "MindFlayer"],
+    _GREY: ["fixed", "one worker", "FedAsync"],
+    "#000000": ["adaptive sync", "delay-adaptive"],
 }
 METHOD_COLORS: Mapping[str, str] = {name: color for color, names in _FAMILIES.items() for name in names}
 """Colour of each family of methods. Those that share one do not meet in any paper's figures."""

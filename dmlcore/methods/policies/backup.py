@@ -1,0 +1,42 @@
+"""Backup workers."""
+
+from dmlcore import checks
+from dmlcore.calls import named
+from dmlcore.methods.policies._wait import Rounds, wait_for_k
+from dmlcore.types import Policy
+
+
+@named(b=checks.at_least(0), timeout=checks.or_none(checks.positive))
+def backup(b: int, timeout: float | None = None) -> Policy:
+    """Backup workers: a round ends with the first P - b pushes of P workers, or else at a timeout.
+
+    The update is their mean, over samples as in `bsp`; what the others compute is cancelled, and all begin
+    the next round. With a timeout a round ends so many seconds after it began, with what has arrived by then,
+    but not before its first push. When fewer than P - b workers are present, it ends with the pushes of all
+    of them.
+
+    Guarantees: staleness 0; with a timeout no round takes longer, unless it waits for its first push.
+    `backup(b)` is `k_sync(P - b)`, `backup(0)` is `bsp()`, and `backup(0, timeout=d)` is `deadline(d)`. With
+    exponential task times of rate m and no timeout a round takes (H_P - H_b) / m on average, H the harmonic
+    numbers.
+
+    Args:
+        b: the paper's b, workers that a round does not wait for, 0 to the number of workers less 1. The
+            paper's number of workers is N + b, ours P = N + b.
+        timeout: seconds from the begin of a round, > 0; pulls and pushes count. None: there is none.
+
+    Raises:
+        ValueError: a number is out of range; from `init`: `b` is not less than the number of workers.
+
+    >>> backup(2), backup(2, timeout=0.5)
+    (backup(b=2), backup(b=2, timeout=0.5))
+
+    Reference: Chen, Pan, Monga, Bengio and Jozefowicz 2016, "Revisiting distributed synchronous SGD", section
+    3. The timeout is not in it.
+    """
+
+    def init(num_workers: int) -> Rounds:
+        checks.integer("b", b, low=0, high=num_workers - 1, why="the number of workers less 1")
+        return Rounds(num_workers, num_workers - b, seconds=timeout)
+
+    return wait_for_k(init, any_worker=False, cancels=True, deadlines=timeout is not None)

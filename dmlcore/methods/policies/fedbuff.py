@@ -1,0 +1,34 @@
+"""FedBuff."""
+
+from dmlcore.calls import named
+from dmlcore.checks import at_least, not_negative
+from dmlcore.methods.policies._damping import polynomial
+from dmlcore.methods.policies._wait import fixed_k
+from dmlcore.types import Policy
+
+
+@named(k=at_least(1), alpha=not_negative)
+def fedbuff(k: int, alpha: float = 0.5) -> Policy:
+    """FedBuff: an update is the mean of a buffer of `k` pushes, each weighted by its age; no worker waits.
+
+    A push that is tau updates old has the weight (1 + tau)^-alpha / k in its update; where batches differ, (1
+    + tau)^-alpha b / sum b. A push is a gradient, which is what one local step makes; the rule is the same
+    for the difference that several make.
+
+    Guarantees: no worker waits; the weights of an update sum to at most 1. `fedbuff(k, 0)` is
+    `k_batch_async(k)`.
+
+    Args:
+        k: the paper's K, pushes in the buffer, >= 1; may exceed the number of workers.
+        alpha: exponent of the age, >= 0. Default: the paper's factor, 1 / sqrt(1 + tau).
+
+    Raises:
+        ValueError: a number is out of range.
+
+    >>> fedbuff(10), fedbuff(10, 0)
+    (fedbuff(k=10), fedbuff(k=10, alpha=0.0))
+
+    Reference: Nguyen et al. 2022, "Federated learning with buffered asynchronous aggregation", Algorithm 1
+    and the staleness scaling of its experiments. Its secure aggregation is left out.
+    """
+    return fixed_k(k, any_worker=True, cancels=False, damp=polynomial(alpha))
