@@ -24,6 +24,8 @@ class Problem:
     the server adds it as it is, params <- params + u. Samples are then owned, worker w of P has w, w + P,
     w + 2P, ..., and takes them in turn.
 
+    A problem is checked before it is first trained: `dmlcore.problems.validation`.
+
     Problems compare and hash by identity, so that a compiled function can take one as a static argument; the
     factories return the same object for the same arguments.
 
@@ -35,7 +37,11 @@ class Problem:
         evaluate: parameters, eval_data -> metrics as scalars; `loss` is the training objective.
         eval_data: what `evaluate` looks at, any pytree of arrays.
         optimum: the least attainable `loss`, where it is known.
-        losses: parameters, batch of B samples -> loss of each sample, shape (B,).
+        losses: parameters, batch of B samples -> loss of each sample, shape (B,): of its own row alone, so
+            that rows which fill a batch up, and rows of other tasks, change nothing. This is tried out.
+        coupled: declares that losses depend on the other rows of the batch, as with batch statistics or
+            contrastive losses. A task is then computed on exactly its own rows, B its batch size, and never
+            as one gradient with other tasks; each batch size that occurs is compiled.
         update: what a worker sees of the parameters, batch of B samples, random key -> additive update u, a
             tree like what it sees. The key is a function of (seed, worker, clock).
         local: names of parameters, then a dict, that have a row for each sample. They stay with the owner of
@@ -58,6 +64,7 @@ class Problem:
     eval_data: Any
     optimum: float | None = None
     losses: Callable[[Params, Batch], jax.Array] = field(default=cast(Any, None), kw_only=True)
+    coupled: bool = field(default=False, kw_only=True)
     update: Callable[[Params, Batch, jax.Array], Params] = field(default=cast(Any, None), kw_only=True)
     local: tuple[str, ...] = field(default=(), kw_only=True)
 
@@ -66,6 +73,8 @@ class Problem:
             checks.fail("losses, update", (self.losses, self.update), "exactly one of the two")
         if not isinstance(self.local, tuple) or (self.local and not self.additive):
             checks.fail("local", self.local, "a tuple of names of parameters, where an `update` is given")
+        if checks.boolean("coupled", self.coupled) and self.additive:
+            checks.fail("coupled", self.coupled, "False where an `update` is given: it is of its whole batch")
 
     @property
     def additive(self) -> bool:

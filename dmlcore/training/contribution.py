@@ -31,6 +31,7 @@ class Contribution(abc.ABC):
     # All tasks have as many samples as they are filled up to, so that none need be told apart.
     full: bool = dataclasses.field(default=False, kw_only=True)
     fuses: ClassVar[bool]  # whether the tasks of a row, which read one version, can be computed as one
+    fills: ClassVar[bool] = False  # whether a task may be computed with more samples than it has
     weighs: ClassVar[bool]  # whether a task counts with its weight; else as it is, or not at all
 
     @abc.abstractmethod
@@ -65,7 +66,7 @@ class Contribution(abc.ABC):
 class Gradient(Contribution):
     """The gradient of the mean loss of a task's samples."""
 
-    fuses = weighs = True
+    fuses = fills = weighs = True
 
     def width(self, batch_size: int) -> int:
         return padded(batch_size)
@@ -111,6 +112,15 @@ class Gradient(Contribution):
 
     def _weighted(self, params: Any, batch: Any, shares: Any) -> Any:
         return jax.grad(lambda p: jnp.dot(shares, self.problem.losses(p, batch)))(params)
+
+
+class CoupledGradient(Gradient):
+    """The gradient where losses depend on the whole batch: of exactly a task's own samples."""
+
+    fuses = fills = False
+
+    def width(self, batch_size: int) -> int:
+        return batch_size
 
 
 class Local(NamedTuple):
@@ -178,7 +188,8 @@ class AdditiveUpdate(Contribution):
 
 def contribution_of(problem: Problem, widths: Iterable[int] = (), full: bool = False) -> Contribution:
     """Returns what tasks of a problem contribute, filled up to one of `widths` samples."""
-    return (AdditiveUpdate if problem.additive else Gradient)(problem, tuple(widths), full=full)
+    kind = AdditiveUpdate if problem.additive else CoupledGradient if problem.coupled else Gradient
+    return kind(problem, tuple(widths), full=full)
 
 
 def factor(problem: Problem, optimizer: Any) -> float:

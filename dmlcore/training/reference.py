@@ -57,7 +57,7 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
             indices = owned_indices(trace.num_workers, *who, *size)
             return batch_update(params, indices, task_key(run_key(seed, UPDATES), *who))
         # As every engine does it: filled up to a power of two of samples, of which the first count.
-        width = padded(task.batch_size)
+        width = task.batch_size if problem.coupled else padded(task.batch_size)
         indices = task_indices(run_key(seed, BATCHES), *who, width, problem.num_samples)
         shares = jnp.where(jnp.arange(width) < task.batch_size, 1 / task.batch_size, 0.0)
         return batch_gradient(params, indices, shares)
