@@ -1,6 +1,7 @@
 """What is trained: a model, what tasks compute, the data, and how a state of the parameters is judged."""
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -38,7 +39,11 @@ class Problem:
         eval_data: what `evaluate` looks at, any pytree of arrays.
         optimum: the least attainable `loss`, where it is known.
         losses: parameters, batch of B samples -> loss of each sample, shape (B,): of its own row alone, so
-            that rows which fill a batch up, and rows of other tasks, change nothing. This is tried out.
+            that rows which fill a batch up, and rows of other tasks, change nothing. This is tried out. With
+            a third argument, `losses(params, batch, keys)`, it is also given random keys, one for each
+            sample, shape (B,), for dropout or augmentation: functions of (seed, worker, clock, place of the
+            sample in its task), so that the first b numbers are the same however far a batch is filled up.
+            An argument with a default is none of these, unless it is named `keys` or `key`.
         coupled: declares that losses depend on the other rows of the batch, as with batch statistics or
             contrastive losses. A task is then computed on exactly its own rows, B its batch size, and never
             as one gradient with other tasks; each batch size that occurs is compiled.
@@ -63,7 +68,7 @@ class Problem:
     evaluate: Callable[[Params, Any], Mapping[str, jax.Array]]
     eval_data: Any
     optimum: float | None = None
-    losses: Callable[[Params, Batch], jax.Array] = field(default=cast(Any, None), kw_only=True)
+    losses: Callable[..., jax.Array] = field(default=cast(Any, None), kw_only=True)
     coupled: bool = field(default=False, kw_only=True)
     update: Callable[[Params, Batch, jax.Array], Params] = field(default=cast(Any, None), kw_only=True)
     local: tuple[str, ...] = field(default=(), kw_only=True)
@@ -80,6 +85,18 @@ class Problem:
     def additive(self) -> bool:
         """Whether a task is an update, not a gradient."""
         return self.update is not None
+
+    @functools.cached_property
+    def keyed(self) -> bool:
+        """Whether `losses` take random keys."""
+        try:
+            given = [*inspect.signature(self.losses).parameters.values()]
+        except (TypeError, ValueError):  # no function of Python, or none at all
+            return False
+        positional = [
+            each for each in given if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+        ]
+        return any(each.default is each.empty or each.name in ("keys", "key") for each in positional[2:3])
 
     def apart(self, params: Params) -> tuple[Params, dict[str, Any]]:
         """Returns what of the parameters travels, and the local ones."""

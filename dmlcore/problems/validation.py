@@ -217,6 +217,8 @@ def _check_losses(problem: Problem, params: Params) -> None:
 
     batch = _rows(problem, np.linspace(0, problem.num_samples - 1, PROBE).astype(int))
     drawn: tuple[Any, ...] = (batch,)
+    if problem.keyed:
+        drawn = batch, jax.random.split(jax.random.key(0), PROBE)
     half, order = PROBE // 2, np.array([3, 1, 2, 0])  # some samples keep their place within a half
     trace, apart = jax.make_jaxpr(losses)(params, *drawn), not problem.coupled
     if apart:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from dmlcore.problems.problem import Problem
 
-INIT, BATCHES, PULL_CODES, PUSH_CODES, UPDATES = range(5)  # streams of a run's key
+INIT, BATCHES, PULL_CODES, PUSH_CODES, UPDATES, LOSSES = range(6)  # streams of a run's key
 
 
 class Source(NamedTuple):
@@ -18,6 +18,7 @@ class Source(NamedTuple):
 
     key: jax.Array  # of the stream from which gradient tasks draw samples, additive updates their keys
     owners: Any = None  # number of workers, where each takes its own samples in turn; None: they are drawn
+    losses: Any = None  # key of the stream of random keys that losses take; None: they take none
 
 
 def run_key(seed: int, stream: int) -> jax.Array:
@@ -29,13 +30,18 @@ def source_of(problem: Problem, seed: int, num_workers: int) -> Source:
     """Returns where the samples of a run's tasks come from."""
     if problem.additive:
         return Source(run_key(seed, UPDATES), jnp.asarray(num_workers, jnp.int32))
-    return Source(run_key(seed, BATCHES))
+    return Source(run_key(seed, BATCHES), losses=run_key(seed, LOSSES) if problem.keyed else None)
 
 
 def task_samples(source: Source, worker: jax.Array, clock: jax.Array, width: int, num_samples: int) -> Any:
-    """Returns the sample numbers of a task, (width,); of an additive one also its random key, (1,)."""
+    """Returns the sample numbers of a task, (width,), and random keys where it takes some.
+
+    These are its own, (1,), where it is additive, and those of its samples, (width,), where losses take keys.
+    """
     if source.owners is None:
-        return task_indices(source.key, worker, clock, width, num_samples)
+        indices = task_indices(source.key, worker, clock, width, num_samples)
+        keys = None if source.losses is None else sample_keys(source.losses, worker, clock, width)
+        return indices if keys is None else (indices, keys)
     indices = owned_indices(source.owners, worker, clock, width, num_samples)
     return indices, task_key(source.key, worker, clock)[None]
 
@@ -84,6 +90,19 @@ def task_indices(
     """
     key = task_key(key, worker, clock)
     return jax.random.randint(key, (width,), 0, num_samples, dtype=jnp.int32)
+
+
+def sample_keys(key: jax.Array, worker: jax.Array, clock: jax.Array, width: int) -> jax.Array:
+    """Returns the random keys of `width` samples of a task; one of b <= width samples uses the first b.
+
+    Example:
+        >>> key = run_key(0, LOSSES)
+        >>> a, b = sample_keys(key, 1, 2, 4), sample_keys(key, 1, 2, 8)
+        >>> bool((a == b[:4]).all())
+        True
+    """
+    rows = jnp.arange(width, dtype=jnp.uint32)
+    return jax.vmap(jax.random.fold_in, (None, 0))(task_key(key, worker, clock), rows)
 
 
 def owned_indices(

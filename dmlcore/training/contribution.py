@@ -78,7 +78,7 @@ class Gradient(Contribution):
         return params
 
     def of(self, view: Any, local: Any, row: Rows, data: Any) -> tuple[Any, Any]:
-        batch, batch_size, weight = rows_of(data, row.samples), row.batch_size, row.weight
+        batch, batch_size, weight = self._batch(row.samples, data), row.batch_size, row.weight
         if len(weight) > 1:
             counted = jnp.arange(self.widths[-1]) < batch_size[:, None]
             shares = jnp.where(counted, (weight / batch_size.astype(weight.dtype))[:, None], 0).ravel()
@@ -97,9 +97,14 @@ class Gradient(Contribution):
         return local
 
     def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any) -> Any:
-        return self._mean(params, rows_of(data, samples), batch_size)
+        return self._mean(params, self._batch(samples, data), batch_size)
 
-    def _mean(self, params: Any, batch: Any, batch_size: Any) -> Any:
+    def _batch(self, samples: Any, data: Any) -> tuple[Any, ...]:
+        """What losses take after the parameters: the rows, and their random keys where they take some."""
+        indices, *keys = samples if self.problem.keyed else (samples,)
+        return rows_of(data, indices), *keys
+
+    def _mean(self, params: Any, batch: tuple[Any, ...], batch_size: Any) -> Any:
         """The gradient of the mean loss of the first `batch_size` samples of a batch.
 
         Every engine and the replay compute a task's gradient by this function, on a batch that is filled up
@@ -110,8 +115,8 @@ class Gradient(Contribution):
         shares = jnp.where(jnp.arange(width) < batch_size, 1 / jnp.asarray(batch_size, real), 0)
         return self._weighted(params, batch, shares)
 
-    def _weighted(self, params: Any, batch: Any, shares: Any) -> Any:
-        return jax.grad(lambda p: jnp.dot(shares, self.problem.losses(p, batch)))(params)
+    def _weighted(self, params: Any, batch: tuple[Any, ...], shares: Any) -> Any:
+        return jax.grad(lambda p: jnp.dot(shares, self.problem.losses(p, *batch)))(params)
 
 
 class CoupledGradient(Gradient):

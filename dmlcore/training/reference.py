@@ -12,7 +12,17 @@ import optax
 
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
-from dmlcore.training.batches import BATCHES, INIT, UPDATES, owned_indices, run_key, task_indices, task_key
+from dmlcore.training.batches import (
+    BATCHES,
+    INIT,
+    LOSSES,
+    UPDATES,
+    owned_indices,
+    run_key,
+    sample_keys,
+    task_indices,
+    task_key,
+)
 from dmlcore.training.coding import coding_of, of, put, received, sent, start
 from dmlcore.training.program import padded
 from dmlcore.training.turns import whole
@@ -38,9 +48,9 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
         return optax.apply_updates(params, updates), optimizer_state
 
     @jax.jit
-    def batch_gradient(params: Any, indices: jax.Array, shares: jax.Array) -> Any:
+    def batch_gradient(params: Any, indices: jax.Array, shares: jax.Array, *keys: jax.Array) -> Any:
         batch = jax.tree.map(lambda column: column[indices], data)
-        return jax.grad(lambda p: jnp.dot(shares, problem.losses(p, batch)))(params)
+        return jax.grad(lambda p: jnp.dot(shares, problem.losses(p, batch, *keys)))(params)
 
     @jax.jit
     def batch_update(params: Any, indices: jax.Array, key: jax.Array) -> Any:
@@ -60,7 +70,8 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
         width = task.batch_size if problem.coupled else padded(task.batch_size)
         indices = task_indices(run_key(seed, BATCHES), *who, width, problem.num_samples)
         shares = jnp.where(jnp.arange(width) < task.batch_size, 1 / task.batch_size, 0.0)
-        return batch_gradient(params, indices, shares)
+        keys = [sample_keys(run_key(seed, LOSSES), *who, width)] if problem.keyed else []
+        return batch_gradient(params, indices, shares, *keys)
 
     @jax.jit
     def weigh(weight: float, gradient: Any) -> Any:
