@@ -1,5 +1,6 @@
 """Problems that would train silently wrong are refused before training; sound ones of all kinds pass."""
 
+import copy
 import itertools
 import re
 
@@ -169,7 +170,7 @@ MALFORMED = {
     "places": ({"losses": first_is_special}, r"losses: got .* own row alone"),
     "only batches of four": (
         {"losses": lambda p, b: losses(p, b) * jnp.ones(4)},
-        r"losses: it raised TypeError: .*shapes",
+        r"losses: it raised TypeError: .*shapes[^$]*, on a batch of 2 samples",
     ),
     # Metrics
     "no loss": (
@@ -274,6 +275,8 @@ def test_a_problem_is_checked_once_in_each_float_mode(monkeypatch):
     with jax.enable_x64(True):
         check_problem(given)
     assert calls == [given] * 2
+    check_problem(copy.copy(given))  # as it is sent to other processes
+    assert len(calls) == 2
 
 
 def test_no_metric_can_have_the_name_of_a_column():

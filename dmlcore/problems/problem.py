@@ -149,6 +149,11 @@ class Problem:
         return jax.tree.leaves(shapes)
 
     @functools.cached_property
+    def checked(self) -> set[str]:
+        """Real types, such as float32, with which `check_problem` found it sound; copies keep them."""
+        return set()
+
+    @functools.cached_property
     def _bytes(self) -> dict[str, int]:
         return {}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +19,6 @@ RESERVED = frozenset((*HISTORY, *SERVER, *COMPARISON))
 """Columns of histories and comparisons: no metric can have one of these names."""
 
 PROBE = 4  # samples of the batch that losses are tried on; two halves of it are tried apart
-_checked: WeakKeyDictionary[Problem, set[str]] = WeakKeyDictionary()  # with which real type, each
 
 
 def check_problem(problem: Any) -> None:
@@ -41,8 +39,8 @@ def check_problem(problem: Any) -> None:
     ValueError: problem 'linear_regression', losses: got 'float32[]', allowed is floating numbers of shape ...
     """
     checks.check_kind("problem", problem, Problem)
-    done, real = _checked.setdefault(problem, set()), str(jax.dtypes.canonicalize_dtype(float))
-    if real in done:
+    real = str(jax.dtypes.canonicalize_dtype(float))
+    if real in problem.checked:
         return
     checks.check_kind("problem.name", problem.name, str)
     try:
@@ -57,17 +55,17 @@ def check_problem(problem: Any) -> None:
                 _check_losses(problem, params)
     except ValueError as error:
         raise ValueError(f"problem {problem.name!r}, {error}") from error.__cause__ or error
-    done.add(real)
+    problem.checked.add(real)
 
 
-def _called(name: str, function: Any, *args: Any) -> Any:
+def _called(name: str, function: Any, *args: Any, on: str = "") -> Any:
     """Returns what a function of the user returns; what it raises is chained to a ValueError."""
     if not callable(function):
         checks.fail(name, function, "a function")
     try:
         return function(*args)
     except Exception as error:
-        raise ValueError(f"{name}: it raised {type(error).__name__}: {error}") from error
+        raise ValueError(f"{name}: it raised {type(error).__name__}: {error}{on}") from error
 
 
 def _described(leaf: Any) -> str:
@@ -207,7 +205,7 @@ def _check_losses(problem: Problem, params: Params) -> None:
 
     def losses(params: Params, *drawn: Any) -> Any:
         size = len(jax.tree.leaves(drawn[0])[0])
-        found = _called("losses", problem.losses, params, *drawn)
+        found = _called("losses", problem.losses, params, *drawn, on=f", on a batch of {size} samples")
         if not _is_array(found):
             checks.fail("losses", type(found).__name__, f"an array of shape ({size},)")
         if found.shape != (size,) or not _is_real(found):
