@@ -91,6 +91,20 @@ def named(
     return decorate
 
 
+def keywords(text: Any) -> dict[str, Any]:
+    """Returns the literal keyword arguments of the call that names something; none where it is no such call.
+
+    >>> keywords("asp(weight=0.3)"), keywords("mine")
+    ({'weight': 0.3}, {})
+    """
+    try:
+        call = ast.parse(text, mode="eval").body if isinstance(text, str) else None
+        given = call.keywords if isinstance(call, ast.Call) else []
+        return {str(each.arg): ast.literal_eval(each.value) for each in given}
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return {}
+
+
 def _text(value: Any) -> str:
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return repr([*value])

@@ -74,12 +74,16 @@ def run(policy, engine, cluster, seed=3):
     return dml.train(problem, CLUSTERS[cluster], rule, optax.sgd(0.1), **options)
 
 
+# On devices the timeline is that of `simulate`, and processes take long to start.
+ON_FEW_CLUSTERS = {"ray": ("exponential",), "devices": ("mixed", "contended")}
+
+
 def table(policies=ALL_POLICIES, clusters=CLUSTERS, engines=ENGINES):
-    """Rows of (policy, engine, cluster), those on Ray on one cluster only."""
+    """Rows of (policy, engine, cluster), those on Ray and devices on few clusters."""
     return [
         pytest.param((policy, engine, cluster), id=f"{policy}-{engine}-{cluster}")
         for policy in policies
         for engine in engines
         for cluster in clusters
-        if engine != "ray" or cluster == "exponential"
+        if cluster in ON_FEW_CLUSTERS.get(engine, clusters)
     ]

@@ -41,6 +41,7 @@ def test_every_policy(policy):
     run = train(POLICIES[policy](), wheels(number))
     check_wheels(run.params)
     assert (run.params["turns"] == turned(run.trace, number)).all()
+    assert run.trace.metadata["void_tasks"] == 0
     if policy in ("bsp", "ssp", "k_batch_async"):
         assert same_bits(run.params, replay_reference(run.trace, wheels(), ADD))
     assert run.trace.metadata["parameter_bytes"] == 4 * 5, "the wheels do not travel"
@@ -62,7 +63,9 @@ def test_the_whole_batch_of_a_worker_in_every_task():
         problem = wheels(8)
         run = train(POLICIES[policy](), problem, batch_size=2, engine=ENGINES[engine][0])
         check_wheels(run.params)
+        again = dml.replay(run.trace, problem, ADD).trace.metadata["void_tasks"]
         missing = turned(run.trace, 8) - run.params["turns"]
+        assert run.trace.metadata["void_tasks"] == again == missing.sum() / 2, "of two wheels each"
         assert (missing >= 0).all()
         void += missing.sum()
     assert void > 0
@@ -107,6 +110,15 @@ def test_weights_do_not_scale():
     trace = dml.simulate(dml.ssp(2), MIXED, updates=20, batch_size=4)
     assert (trace.tasks["weight"].loc[trace.tasks["update"] >= 0] == 1 / 4).all()
     assert (dml.replay(trace, wheels(), ADD).params["turns"] == turned(trace, 96)).all()
+
+
+@pytest.mark.parametrize("policy", [dml.asp(weight=0.3), dml.essp(1, weight=2.0)], ids=str)
+def test_weights_that_are_asked_for_are_refused(policy):
+    message = r"policy: got '.*', allowed is one with weight=1 or weight=None, for the additive updates of wh"
+    with pytest.raises(ValueError, match=message):
+        train(policy)
+    with pytest.raises(ValueError, match=message):
+        dml.replay(dml.simulate(policy, MIXED, updates=4, batch_size=4), wheels(), ADD)
 
 
 def test_the_optimizer_is_to_add():

@@ -1,5 +1,6 @@
 """Tasks of local steps: FedAvg and DiLoCo written out by hand, limits, bits, and what is refused."""
 
+import dataclasses
 import math
 
 import jax
@@ -223,3 +224,38 @@ def test_steps_are_cheaper_than_as_many_rounds_when_links_are_slow():
     assert few.updates["samples"].sum() == many.updates["samples"].sum()
     assert few.end_time / many.end_time == pytest.approx((8 + 4) / (8 * (1 + 4)), rel=1e-6)
     assert math.isclose(np.unique(few.tasks["batch_size"]).item(), 256)
+
+
+def noisy(params, batch, keys):
+    """Losses of inputs with some of them dropped."""
+    kept = jax.vmap(lambda key: jax.random.bernoulli(key, 0.8, batch["inputs"].shape[1:]))(keys)
+    return DIGITS.losses(params, batch | {"inputs": batch["inputs"] * kept})
+
+
+def test_losses_with_keys():
+    """Every sample of a task has a key of its own, whichever step it is in; threads have replay's bits."""
+    problem = dataclasses.replace(DIGITS, name="noisy", losses=noisy)
+    run = dml.train(problem, MIXED, dml.ssp(2), NESTEROV, updates=20, local=DILOCO)
+    wanted = replay_reference(run.trace, problem.with_steps(DILOCO, 32), NESTEROV)
+    assert relative_error(run.params, wanted) < 1e-5
+    options = {"updates": 20, "local": DILOCO, "engine": ENGINES["threads"]}
+    run = dml.train(problem, EXPONENTIAL, dml.asp(), NESTEROV, **options)
+    assert same_bits(run.params, dml.replay(run.trace, problem, NESTEROV, local=DILOCO).params)
+
+
+def test_coupled_losses():
+    problem = dataclasses.replace(
+        DIGITS,
+        name="coupled",
+        losses=lambda params, batch: DIGITS.losses(params, batch | {"inputs": centred(batch["inputs"])}),
+        coupled=True,
+    )
+    run = dml.train(problem, MIXED, dml.asp(), optax.sgd(1.0), updates=20, local=FED_AVG)
+    wanted = replay_reference(run.trace, problem.with_steps(FED_AVG, 32), optax.sgd(1.0))
+    assert relative_error(run.params, wanted) < 1e-5
+    with pytest.raises(ValueError, match=r"local: got .*, allowed is None, where tasks of coupled"):
+        train(problem=problem, load="speed_proportional")
+
+
+def centred(inputs):
+    return inputs - inputs.mean(0)

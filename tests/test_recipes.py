@@ -26,9 +26,9 @@ def recipe(title, number=0):
     return re.findall(r"```python\n(.*?)```", section[1], re.DOTALL)[number]
 
 
-def run(title):
+def run(title, number=0):
     names: dict = {}
-    exec(compile(recipe(title), f"CONTRIBUTING.md, {title}", "exec"), names)
+    exec(compile(recipe(title, number), f"CONTRIBUTING.md, {title}", "exec"), names)
     return names
 
 
@@ -65,6 +65,46 @@ def test_a_new_problem():
     batch = {name: rows[:5] for name, rows in problem.data.items()}
     losses = problem.losses({"weights": weights, "bias": np.zeros(3)}, batch)
     assert losses == pytest.approx(np.full(5, np.log(3)))
+
+
+def test_dropout():
+    make = run("Dropout, augmentation, batch statistics")["digits_with_dropout"]
+    cluster, sgd = dml.Cluster.uniform(4), optax.sgd(0.2)
+    some, none, plain = (
+        dml.train(problem, cluster, dml.bsp(), sgd, updates=300).history
+        for problem in (make(), make(0.0), dml.problems.digits_mlp())
+    )
+    assert np.allclose(none["loss"], plain["loss"], rtol=1e-4)
+    assert some["loss"].iloc[-1] > 1.1 * plain["loss"].iloc[-1], "it is harder to fit"
+    assert some["accuracy"].iloc[-1] > 0.85
+
+
+def test_batch_statistics():
+    """A gradient step of rate 1 is the update of flax, and running statistics come to those of the data."""
+    import jax
+    from flax import nnx
+
+    names = run("Dropout, augmentation, batch statistics", 1)
+    problem = names["normalised_digits"]()
+    params = problem.init(jax.random.key(1))
+    batch = jax.tree.map(lambda leaf: leaf[:24], problem.data)
+    step = jax.grad(lambda p: problem.losses(p, batch).mean())(params)["statistics"]["norm"]
+    graph = nnx.split(names["Normalised"](nnx.Rngs(0)), nnx.Param, nnx.BatchStat)[0]
+    model = nnx.merge(graph, params["weights"], params["statistics"])
+    model(batch["inputs"])
+    for name, updated in (("mean", model.norm.mean), ("var", model.norm.var)):
+        moved = params["statistics"]["norm"][name] - step[name]
+        np.testing.assert_allclose(moved, np.asarray(updated[...]), rtol=1e-5, atol=1e-6)
+
+    cluster, optimizer = dml.Cluster.from_speeds([1000, 600, 1700]), names["optimizer"]
+    ran = dml.train(problem, cluster, dml.bsp(), optimizer, updates=600)
+    assert ran.history["test_loss"].iloc[-1] < 0.25
+    kernel, bias = (ran.params["weights"]["hidden"][name] for name in ("kernel", "bias"))
+    hidden = problem.data["inputs"] @ kernel + bias
+    gap = ran.params["statistics"]["norm"]["mean"] - hidden.mean(0)
+    assert (abs(gap) < 0.3 * hidden.std(0)).all()
+    again = dml.replay(ran.trace, problem, optimizer)
+    assert all(map(np.array_equal, *map(jax.tree.leaves, (ran.params, again.params))))
 
 
 def test_a_new_paper(tmp_path, monkeypatch, capsys):

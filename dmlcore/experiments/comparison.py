@@ -23,6 +23,7 @@ from dmlcore.engines.on_ray.connection import spread
 from dmlcore.engines.spec import RunSpec
 from dmlcore.experiments.runs import check_optimizer, check_until, histories, run, run_spec, timeline, train
 from dmlcore.problems.problem import Problem
+from dmlcore.problems.validation import check_problem
 from dmlcore.types import Method, Policy
 
 ELSEWHERE = {"checkpoint": "none: single runs of `train` keep one", "seed": "`seeds`, those to compare over"}
@@ -137,7 +138,7 @@ def sweep(
 
 def check_given(function: Any, methods: Any, problem: Any, seeds: Any, options: dict[str, Any]) -> list[int]:
     """Checks what `compare`, `sweep` and `tune` have in common, and options' names; returns the seeds."""
-    check_kind("problem", problem, Problem)
+    check_problem(problem)
     seeds = several("seeds", seeds, check_seed)
     if not isinstance(methods, Mapping) or not methods:
         checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")

@@ -21,6 +21,7 @@ from dmlcore.engines.engine import Engine, resolve
 from dmlcore.engines.job import Job
 from dmlcore.engines.spec import RunSpec
 from dmlcore.problems.problem import Problem
+from dmlcore.problems.validation import check_problem
 from dmlcore.trace import Trace
 from dmlcore.trace.accounts import accounts
 from dmlcore.training.checkpoints import Checkpoints
@@ -28,7 +29,7 @@ from dmlcore.training.coding import coding_by, memory_of
 from dmlcore.training.contribution import factor
 from dmlcore.training.replay import Replay
 from dmlcore.training.segments import TrainingWatch
-from dmlcore.training.turns import check_additive
+from dmlcore.training.turns import check_additive, void_tasks
 from dmlcore.types import Load, LocalSteps, Method, Policy, Transport
 
 _Evaluations = list[tuple[int, dict[str, Any]]]  # (update, metrics)
@@ -40,7 +41,8 @@ class Run:
     """What a training run leaves.
 
     Args:
-        trace: which worker computed what, when.
+        trace: which worker computed what, when. Of an additive problem its metadata have `void_tasks`, how
+            many tasks in updates did not count, since their worker had not seen its own last change.
         history: one row for each evaluation: update; time (seconds), samples, assigned_samples, uplinks,
             downlinks and bytes by then, as `metrics.accounts` counts them; loss and the problem's other
             metrics. Row 0 is the start.
@@ -130,7 +132,7 @@ def train(
         >>> bool(run.history["loss"].iloc[-1] < run.history["loss"].iloc[0])
         True
     """
-    check_kind("problem", problem, Problem)
+    check_problem(problem)
     if isinstance(policy, Method):
         optimizer = policy.optimizer or optimizer
     check_optimizer(optimizer, problem)
@@ -157,6 +159,10 @@ def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **opti
     spec = RunSpec.checked(method, cluster, **options, **sizes)
     spec.policy.init(spec.cluster.num_workers)  # which raises where the policy is not for so many
     problem.check_workers(spec.cluster.num_workers)
+    sized = spec.load.name != "equal()" or spec.policy.batch_size is not None
+    if problem.coupled and spec.local is not None and sized:
+        allowed = f"None, where tasks of {problem.name} may end in a smaller batch: its losses are coupled"
+        checks.fail("local", spec.local, allowed)
     memory = memory_of(spec.transport, spec.local)
     if memory is not None and spec.faults.forget:
         name, given, allowed = memory
@@ -185,7 +191,7 @@ def run(
         trace = timeline(problem, spec, optimizer, engine)
         driver = engine.driver or Replay
         trained = _trained([trace], problem, [optimizer], until, eval_every, driver, checkpoint)
-        return _runs([trace], trained)[0]
+        return _runs([trace], problem, trained)[0]
     if spec.transport.own_steps:
         checks.fail(
             "transport",
@@ -200,7 +206,8 @@ def run(
     folder = None if checkpoint is None else os.path.abspath(checkpoint)
     trace, params = engine.record(Job(spec, problem, optimizer, engine.time_scale, folder))
     ran = replay(trace, problem, optimizer, until=until, eval_every=eval_every, local=spec.local)
-    return ran if ran.trace is not trace else dataclasses.replace(ran, params=params)
+    cut = len(ran.trace.updates) < len(trace.updates)
+    return ran if cut else dataclasses.replace(ran, params=params)
 
 
 def timeline(
@@ -301,14 +308,23 @@ def replay_lanes(
             if trace.metadata.get("local") != local.name:
                 checks.fail("local", local, f"{trace.metadata.get('local')}, as in the trace")
         problem = problem.with_steps(local, int(traces[0].metadata["step_size"]))
-    return _runs(traces, _trained(traces, problem, optimizers, until, eval_every, driver))
+    return _runs(traces, problem, _trained(traces, problem, optimizers, until, eval_every, driver))
 
 
-def _runs(traces: Sequence[Trace], trained: Sequence[_Trained]) -> list[Run]:
+def _runs(traces: Sequence[Trace], problem: Problem, trained: Sequence[_Trained]) -> list[Run]:
     return [
-        Run(trace.until(evaluations[-1][0]), history(trace, evaluations), params)
+        Run(_ended(trace, problem, evaluations[-1][0]), history(trace, evaluations), params)
         for trace, (evaluations, params) in zip(traces, trained, strict=True)
     ]
+
+
+def _ended(trace: Trace, problem: Problem, update: int) -> Trace:
+    """Returns the trace up to where training ended, with how many additive updates did not count."""
+    trace = trace.until(update)
+    if not problem.additive:
+        return trace
+    metadata = trace.metadata | {"void_tasks": void_tasks(trace, problem)}
+    return dataclasses.replace(trace, metadata=metadata)
 
 
 def histories(
@@ -333,7 +349,7 @@ def _trained(
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> list[_Trained]:
     """Returns evaluations and final parameters of each lane."""
-    check_kind("problem", problem, Problem)
+    check_problem(problem)
     if not traces:
         checks.fail("traces", "none", "at least one")
     if len(optimizers) != len(traces):

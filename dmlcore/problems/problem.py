@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
@@ -37,6 +38,8 @@ class Problem:
     the server adds it as it is, params <- params + u. Samples are then owned, worker w of P has w, w + P,
     w + 2P, ..., and takes them in turn.
 
+    A problem is checked before it is first trained: `dmlcore.problems.validation`.
+
     Problems compare and hash by identity, so that a compiled function can take one as a static argument; the
     factories return the same object for the same arguments.
 
@@ -48,7 +51,15 @@ class Problem:
         evaluate: parameters, eval_data -> metrics as scalars; `loss` is the training objective.
         eval_data: what `evaluate` looks at, any pytree of arrays.
         optimum: the least attainable `loss`, where it is known.
-        losses: parameters, batch of B samples -> loss of each sample, shape (B,).
+        losses: parameters, batch of B samples -> loss of each sample, shape (B,): of its own row alone, so
+            that rows which fill a batch up, and rows of other tasks, change nothing. This is tried out. With
+            a third argument, `losses(params, batch, keys)`, it is also given random keys, one for each
+            sample, shape (B,), for dropout or augmentation: functions of (seed, worker, clock, place of the
+            sample in its task), so that the first b numbers are the same however far a batch is filled up.
+            An argument with a default is none of these, unless it is named `keys` or `key`.
+        coupled: declares that losses depend on the other rows of the batch, as with batch statistics or
+            contrastive losses. A task is then computed on exactly its own rows, B its batch size, and never
+            as one gradient with other tasks; each batch size that occurs is compiled.
         update: what a worker sees of the parameters, batch of B samples, random key -> additive update u, a
             tree like what it sees. The key is a function of (seed, worker, clock).
         local: names of parameters, then a dict, that have a row for each sample. They stay with the owner of
@@ -72,7 +83,8 @@ class Problem:
     evaluate: Callable[[Params, Any], Mapping[str, jax.Array]]
     eval_data: Any
     optimum: float | None = None
-    losses: Callable[[Params, Batch], jax.Array] = field(default=cast(Any, None), kw_only=True)
+    losses: Callable[..., jax.Array] = field(default=cast(Any, None), kw_only=True)
+    coupled: bool = field(default=False, kw_only=True)
     update: Callable[[Params, Batch, jax.Array], Params] = field(default=cast(Any, None), kw_only=True)
     local: tuple[str, ...] = field(default=(), kw_only=True)
     owner: np.ndarray | None = field(default=None, kw_only=True)
@@ -83,6 +95,8 @@ class Problem:
             checks.fail("losses, update", (self.losses, self.update), "exactly one of the two")
         if not isinstance(self.local, tuple) or (self.local and not self.additive):
             checks.fail("local", self.local, "a tuple of names of parameters, where an `update` is given")
+        if checks.boolean("coupled", self.coupled) and self.additive:
+            checks.fail("coupled", self.coupled, "False where an `update` is given: it is of its whole batch")
 
     def sharded(self, owner: Rule | Sequence[int] | np.ndarray) -> Problem:
         """Returns this problem with data that workers own: every task draws from its own worker's samples.
@@ -114,8 +128,14 @@ class Problem:
         key = found.tobytes()
         if key not in self._sharded:
             rule = str(owner) if isinstance(owner, Rule) else f"{found.max() + 1} shards"
-            self._sharded[key] = dataclasses.replace(self, name=f"{self.name}, {rule}", owner=found)
+            self._sharded[key] = self._changed(name=f"{self.name}, {rule}", owner=found)
         return self._sharded[key]
+
+    def _changed(self, **fields: Any) -> Problem:
+        """Returns this problem with other fields that need no check of its functions."""
+        made = dataclasses.replace(self, **fields)
+        vars(made)["checked"] = self.checked
+        return made
 
     @functools.cached_property
     def _sharded(self) -> dict[bytes, Problem]:
@@ -131,7 +151,7 @@ class Problem:
         if key == self.inner:
             return self
         if key not in self._stepping:
-            self._stepping[key] = dataclasses.replace(self, inner=key)
+            self._stepping[key] = self._changed(inner=key)
         return self._stepping[key]
 
     @functools.cached_property
@@ -147,6 +167,18 @@ class Problem:
     def additive(self) -> bool:
         """Whether a task is an update, not a gradient."""
         return self.update is not None
+
+    @functools.cached_property
+    def keyed(self) -> bool:
+        """Whether `losses` take random keys."""
+        try:
+            given = [*inspect.signature(self.losses).parameters.values()]
+        except (TypeError, ValueError):  # no function of Python, or none at all
+            return False
+        positional = [
+            each for each in given if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+        ]
+        return any(each.default is each.empty or each.name in ("keys", "key") for each in positional[2:3])
 
     def apart(self, params: Params) -> tuple[Params, dict[str, Any]]:
         """Returns what of the parameters travels, and the local ones."""
@@ -197,6 +229,11 @@ class Problem:
     def _travelling(self) -> list[jax.ShapeDtypeStruct]:
         shapes = jax.eval_shape(lambda key: self.apart(self.init(key))[0], jax.random.key(0))
         return jax.tree.leaves(shapes)
+
+    @functools.cached_property
+    def checked(self) -> set[str]:
+        """Real types, such as float32, with which `check_problem` found it sound; copies keep them."""
+        return set()
 
     @functools.cached_property
     def _bytes(self) -> dict[str, int]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlcore.problems.problem import Problem
 
-INIT, BATCHES, PULL_CODES, PUSH_CODES, UPDATES = range(5)  # streams of a run's key
+INIT, BATCHES, PULL_CODES, PUSH_CODES, UPDATES, LOSSES = range(6)  # streams of a run's key
 
 
 class Source(NamedTuple):
@@ -21,6 +21,7 @@ class Source(NamedTuple):
     owners: Any = None  # number of workers, where each takes its own samples in turn; None: they are drawn
     # Where workers draw from their own: samples by owner, (N,), and where each one's begin, (P + 1,).
     shards: Any = None
+    losses: Any = None  # key of the stream of random keys that losses take; None: they take none
 
 
 def run_key(seed: int, stream: int) -> jax.Array:
@@ -33,24 +34,30 @@ def source_of(problem: Problem, seed: int, num_workers: int) -> Source:
     problem.check_workers(num_workers)
     if problem.additive:
         return Source(run_key(seed, UPDATES), jnp.asarray(num_workers, jnp.int32))
+    key, losses = run_key(seed, BATCHES), run_key(seed, LOSSES) if problem.keyed else None
     if problem.owner is None:
-        return Source(run_key(seed, BATCHES))
+        return Source(key, losses=losses)
     ends = np.append(0, np.cumsum(np.bincount(problem.owner)))
     order = np.argsort(problem.owner, kind="stable")
-    return Source(
-        run_key(seed, BATCHES), shards=(jnp.asarray(order, jnp.int32), jnp.asarray(ends, jnp.int32))
-    )
+    shards = jnp.asarray(order, jnp.int32), jnp.asarray(ends, jnp.int32)
+    return Source(key, shards=shards, losses=losses)
 
 
 def task_samples(source: Source, worker: jax.Array, clock: jax.Array, width: int, num_samples: int) -> Any:
-    """Returns the sample numbers of a task, (width,); of an additive one also its random key, (1,)."""
-    if source.shards is not None:
-        order, ends = source.shards
-        own = jnp.minimum(worker, len(ends) - 2)  # rows that fill up are of a worker that is none
-        first, last = ends[own], ends[own + 1]
-        return order[first + task_indices(source.key, worker, clock, width, last - first)]
+    """Returns the sample numbers of a task, (width,), and random keys where it takes some.
+
+    These are its own, (1,), where it is additive, and those of its samples, (width,), where losses take keys.
+    """
     if source.owners is None:
-        return task_indices(source.key, worker, clock, width, num_samples)
+        if source.shards is None:
+            indices = task_indices(source.key, worker, clock, width, num_samples)
+        else:
+            order, ends = source.shards
+            own = jnp.minimum(worker, len(ends) - 2)  # rows that fill up are of a worker that is none
+            first, last = ends[own], ends[own + 1]
+            indices = order[first + task_indices(source.key, worker, clock, width, last - first)]
+        keys = None if source.losses is None else sample_keys(source.losses, worker, clock, width)
+        return indices if keys is None else (indices, keys)
     indices = owned_indices(source.owners, worker, clock, width, num_samples)
     return indices, task_key(source.key, worker, clock)[None]
 
@@ -99,6 +106,19 @@ def task_indices(
     """
     key = task_key(key, worker, clock)
     return jax.random.randint(key, (width,), 0, num_samples, dtype=jnp.int32)
+
+
+def sample_keys(key: jax.Array, worker: jax.Array, clock: jax.Array, width: int) -> jax.Array:
+    """Returns the random keys of `width` samples of a task; one of b <= width samples uses the first b.
+
+    Example:
+        >>> key = run_key(0, LOSSES)
+        >>> a, b = sample_keys(key, 1, 2, 4), sample_keys(key, 1, 2, 8)
+        >>> bool((a == b[:4]).all())
+        True
+    """
+    rows = jnp.arange(width, dtype=jnp.uint32)
+    return jax.vmap(jax.random.fold_in, (None, 0))(task_key(key, worker, clock), rows)
 
 
 def owned_indices(

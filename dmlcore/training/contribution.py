@@ -30,6 +30,7 @@ class Contribution(abc.ABC):
     # All tasks have as many samples as they are filled up to, so that none need be told apart.
     full: bool = dataclasses.field(default=False, kw_only=True)
     fuses: ClassVar[bool]  # whether the tasks of a row, which read one version, can be computed as one
+    fills: ClassVar[bool] = False  # whether a task may be computed with more samples than it has
     weighs: ClassVar[bool]  # whether a task counts with its weight; else as it is, or not at all
 
     @abc.abstractmethod
@@ -77,7 +78,7 @@ class Contribution(abc.ABC):
 class Gradient(Contribution):
     """The gradient of the mean loss of a task's samples."""
 
-    fuses = weighs = True
+    fuses = fills = weighs = True
 
     def width(self, batch_size: int) -> int:
         return padded(batch_size)
@@ -89,7 +90,7 @@ class Gradient(Contribution):
         return params
 
     def of(self, view: Any, local: Any, row: Rows, data: Any) -> tuple[Any, Any]:
-        batch, batch_size, weight = rows_of(data, row.samples), row.batch_size, row.weight
+        batch, batch_size, weight = self._batch(row.samples, data), row.batch_size, row.weight
         if len(weight) > 1:
             counted = jnp.arange(self.widths[-1]) < batch_size[:, None]
             shares = jnp.where(counted, (weight / batch_size.astype(weight.dtype))[:, None], 0).ravel()
@@ -108,9 +109,14 @@ class Gradient(Contribution):
         return local
 
     def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
-        return self._mean(params, rows_of(data, samples), batch_size), kept
+        return self._mean(params, self._batch(samples, data), batch_size), kept
 
-    def _mean(self, params: Any, batch: Any, batch_size: Any) -> Any:
+    def _batch(self, samples: Any, data: Any) -> tuple[Any, ...]:
+        """What losses take after the parameters: the rows, and their random keys where they take some."""
+        indices, *keys = samples if self.problem.keyed else (samples,)
+        return rows_of(data, indices), *keys
+
+    def _mean(self, params: Any, batch: tuple[Any, ...], batch_size: Any) -> Any:
         """The gradient of the mean loss of the first `batch_size` samples of a batch.
 
         Every engine and the replay compute a task's gradient by this function, on a batch that is filled up
@@ -121,8 +127,17 @@ class Gradient(Contribution):
         shares = jnp.where(jnp.arange(width) < batch_size, 1 / jnp.asarray(batch_size, real), 0)
         return self._weighted(params, batch, shares)
 
-    def _weighted(self, params: Any, batch: Any, shares: Any) -> Any:
-        return jax.grad(lambda p: jnp.dot(shares, self.problem.losses(p, batch)))(params)
+    def _weighted(self, params: Any, batch: tuple[Any, ...], shares: Any) -> Any:
+        return jax.grad(lambda p: jnp.dot(shares, self.problem.losses(p, *batch)))(params)
+
+
+class CoupledGradient(Gradient):
+    """The gradient where losses depend on the whole batch: of exactly a task's own samples."""
+
+    fuses = fills = False
+
+    def width(self, batch_size: int) -> int:
+        return batch_size
 
 
 class Local(NamedTuple):

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import optax
 
 from dmlcore.problems.problem import Inner
-from dmlcore.training.batches import rows_of
 from dmlcore.training.contribution import Gradient
 from dmlcore.training.optimizer import fingerprint, hoist
 from dmlcore.training.program import Rows
@@ -77,8 +76,8 @@ class LocalTraining(Gradient):
         def one(number: Any, carried: tuple[Any, Any]) -> tuple[Any, Any]:
             params, state = carried
             first = number * size
-            batch = rows_of(data, jax.lax.dynamic_slice(samples, (first,), (size,)))
-            gradient = self._mean(params, batch, jnp.minimum(batch_size - first, size))
+            own = jax.tree.map(lambda column: jax.lax.dynamic_slice(column, (first,), (size,)), samples)
+            gradient = self._mean(params, self._batch(own, data), jnp.minimum(batch_size - first, size))
             updates, state = inner.optimizer.update(gradient, state, params)
             return optax.apply_updates(params, updates), state
 

@@ -13,7 +13,17 @@ import optax
 
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
-from dmlcore.training.batches import BATCHES, INIT, UPDATES, owned_indices, run_key, task_indices, task_key
+from dmlcore.training.batches import (
+    BATCHES,
+    INIT,
+    LOSSES,
+    UPDATES,
+    owned_indices,
+    run_key,
+    sample_keys,
+    task_indices,
+    task_key,
+)
 from dmlcore.training.coding import coding_of, of, put, received, sent, start
 from dmlcore.training.program import padded
 from dmlcore.training.turns import whole
@@ -39,9 +49,9 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
         return optax.apply_updates(params, updates), optimizer_state
 
     @jax.jit
-    def batch_gradient(params: Any, indices: jax.Array, shares: jax.Array) -> Any:
+    def batch_gradient(params: Any, indices: jax.Array, shares: jax.Array, *keys: jax.Array) -> Any:
         batch = jax.tree.map(lambda column: column[indices], data)
-        return jax.grad(lambda p: jnp.dot(shares, problem.losses(p, batch)))(params)
+        return jax.grad(lambda p: jnp.dot(shares, problem.losses(p, batch, *keys)))(params)
 
     @jax.jit
     def batch_update(params: Any, indices: jax.Array, key: jax.Array) -> Any:
@@ -58,15 +68,16 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
             indices = owned_indices(trace.num_workers, *who, *size)
             return batch_update(params, indices, task_key(run_key(seed, UPDATES), *who))
         # As every engine does it: filled up to a power of two of samples, of which the first count.
-        width = padded(task.batch_size)
         own = np.arange(problem.num_samples)
         if problem.owner is not None:
             own = np.flatnonzero(problem.owner == task.worker)
         if problem.inner is not None:
             return local_steps(params, task, own)
+        width = task.batch_size if problem.coupled else padded(task.batch_size)
         indices = own[task_indices(run_key(seed, BATCHES), *who, width, len(own))]
         shares = jnp.where(jnp.arange(width) < task.batch_size, 1 / task.batch_size, 0.0)
-        return batch_gradient(params, indices, shares)
+        keys = [sample_keys(run_key(seed, LOSSES), *who, width)] if problem.keyed else []
+        return batch_gradient(params, indices, shares, *keys)
 
     states: dict[int, Any] = {}  # of local optimizers, by worker
 
@@ -76,10 +87,13 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
         state = states.get(task.worker) if inner.keep_state else None
         state = inner.optimizer.init(params) if state is None else state
         width = 1 << (task.batch_size - 1).bit_length()
-        drawn = own[task_indices(run_key(seed, BATCHES), task.worker, task.clock, width, len(own))]
+        who = task.worker, task.clock
+        drawn = own[task_indices(run_key(seed, BATCHES), *who, width, len(own))]
+        keys = [sample_keys(run_key(seed, LOSSES), *who, width)] if problem.keyed else []
         for first in range(0, task.batch_size, inner.batch_size):
-            indices = drawn[first : min(first + inner.batch_size, task.batch_size)]
-            gradient = batch_gradient(reached, indices, jnp.full(len(indices), 1 / len(indices)))
+            part = slice(first, min(first + inner.batch_size, task.batch_size))
+            shares = jnp.full(part.stop - first, 1 / (part.stop - first))
+            gradient = batch_gradient(reached, drawn[part], shares, *(each[part] for each in keys))
             updates, state = inner.optimizer.update(gradient, state, reached)
             reached = optax.apply_updates(reached, updates)
         states[task.worker] = state

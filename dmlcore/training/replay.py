@@ -159,7 +159,7 @@ class Replay(Driver):
         )
         single = self._width == 1
         kind = sized(self._plan.contribution, sizes, single, samples)
-        if self.lanes > 1:  # side by side all branches of a switch are computed
+        if self.lanes > 1 and kind.fills:  # side by side all branches of a switch are computed
             kind = dataclasses.replace(kind, widths=kind.widths[-1:])
         weighs = kind.weighs and single and (self._plan.accumulates or bool((weights != 1).any()))
         self._plan = self._plan._replace(contribution=kind, weighs=weighs)

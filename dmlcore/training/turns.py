@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcore import checks
+from dmlcore.calls import keywords
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.trace.record import Task
@@ -91,6 +92,12 @@ def whole(trace: Trace, problem: Problem) -> Trace:
     return dataclasses.replace(trace, tasks=tasks.assign(weight=weights))
 
 
+def void_tasks(trace: Trace, problem: Problem) -> int:
+    """Returns how many tasks in updates of an additive problem did not count, see `Turns`."""
+    tasks = whole(trace, problem).tasks
+    return int(((tasks["update"] >= 0) & (tasks["weight"] == 0)).sum())
+
+
 def check_additive(problem: Problem, metadata: Mapping[str, Any], sizes: Iterable[int]) -> None:
     """Raises ValueError where a run of tasks of such sizes does what additive updates do not allow."""
     given, what = metadata.get, f"for the additive updates of {problem.name}"
@@ -98,6 +105,10 @@ def check_additive(problem: Problem, metadata: Mapping[str, Any], sizes: Iterabl
         checks.fail("compensation", given("compensation"), f"0, {what}")
     if given("changes_values"):
         checks.fail("transport", given("transport"), f"one that sends values as they are, {what}")
+    # What a policy makes of a mean, of samples or of age is ignored, but not what a user has asked for.
+    if keywords(given("policy")).get("weight", 1) not in (None, 1):
+        scale = "`optax.scale` scales every task, where parameters are no whole numbers"
+        checks.fail("policy", given("policy"), f"one with weight=1 or weight=None, {what}: {scale}")
     if given("load", "equal()") != "equal()":
         checks.fail("load", given("load"), f"'equal()', {what}")
     workers, sizes = int(metadata["num_workers"]), set(sizes)

@@ -24,6 +24,7 @@ from dmlcore.cluster.regime import Regime, Sizes, regime_of
 from dmlcore.experiments.runs import Run
 from dmlcore.methods import policies
 from dmlcore.problems.problem import Problem
+from dmlcore.problems.validation import RESERVED, SERVER
 from dmlcore.trace import Trace, metrics
 from dmlcore.types import Policy
 from dmlcore.view.plot import loss_curves, timeline
@@ -76,15 +77,13 @@ def html(item: Any) -> str:
 
 def of_run(run: Run) -> Card:
     """The last metrics, the numbers of the trace, the loss over time and the timeline."""
-    costs = ("update", "time", "samples", "assigned_samples", "uplinks", "downlinks", "bytes")
-    server = ("utilisation", "mean_queue")
     trace = of_trace(run.trace)
     history = run.history.assign(method=trace.name)
     last, (first, final) = run.history.iloc[-1], history["loss"].iloc[[0, -1]]
-    names = [name for name in map(str, run.history) if name not in (*costs, *server)]
+    names = [name for name in map(str, run.history) if name not in RESERVED]
     found = {name.replace("_", " "): f"{last[name]:.4g}" for name in names}
-    if {*server} <= {*run.history}:
-        busy, waiting = (last[name] for name in server)
+    if {*SERVER} <= {*run.history}:
+        busy, waiting = (last[name] for name in SERVER)
         found["server"] = f"busy {busy:.0%} of the time, {waiting:.3g} messages wait on average"
     label = f"Training loss over time: {first:.3g} at the start, {final:.3g} at the end"
     shown = (picture(label, 2.2, lambda ax: loss_curves(history, ax=ax)), *trace.pictures)
@@ -99,6 +98,7 @@ def of_trace(trace: Trace) -> Card:
         "workers": trace.num_workers,
         "updates": len(trace.updates),
         "tasks": len(trace.tasks),
+        "tasks that did not count": trace.metadata.get("void_tasks"),
         "time": f"{whole:.4g} s",
         "mean staleness": f"{late.mean():.3g} updates" if len(late) else None,
         "seed": trace.metadata.get("seed"),

@@ -1,0 +1,285 @@
+"""Checks of a problem, once for each object: what would train silently wrong is refused before training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dmlcore import checks
+from dmlcore.problems.problem import Batch, Params, Problem
+
+HISTORY = ("update", "time", "samples", "assigned_samples", "uplinks", "downlinks", "bytes")
+SERVER = ("utilisation", "mean_queue")  # in a history where the server takes time
+COMPARISON = ("method", "seed", "learning_rate")
+RESERVED = frozenset((*HISTORY, *SERVER, *COMPARISON))
+"""Columns of histories and comparisons: no metric can have one of these names."""
+
+PROBE = 4  # samples of the batch that losses are tried on; two halves of it are tried apart
+
+
+def check_problem(problem: Any) -> None:
+    """Raises ValueError unless `problem` is a `Problem` whose fields are what `Problem` says they are.
+
+    The message names the field, what was found and what is allowed. A problem is checked once in each float
+    mode. `init` is called twice; `losses` and its gradient are compiled for a batch of four samples, on the
+    initial parameters and on some beside them; all else is traced only. Where the losses of a sample in a
+    batch of four and in one of two, at another place, differ by more than the square root of the rounding of
+    the least exact type in between, they depend on the other rows.
+
+    >>> import dataclasses
+    >>> from dmlcore.problems import linear_regression
+    >>> problem = linear_regression(num_samples=20, num_features=3)
+    >>> check_problem(problem)
+    >>> check_problem(dataclasses.replace(problem, losses=lambda p, b: problem.losses(p, b).mean()))
+    Traceback (most recent call last):
+    ValueError: problem 'linear_regression', losses: got 'float32[]', allowed is floating numbers of shape ...
+    """
+    checks.check_kind("problem", problem, Problem)
+    real = str(jax.dtypes.canonicalize_dtype(float))
+    if real in problem.checked:
+        return
+    checks.check_kind("problem.name", problem.name, str)
+    try:
+        _check_data(problem)
+        params = _initial(problem)
+        _check_evaluate(problem, params)
+        if problem.additive:
+            _check_update(problem, params)
+        else:
+            # Matrix products on accelerators would be rounded to 10 bits, those of two shapes differently.
+            with jax.default_matmul_precision("highest"):
+                _check_losses(problem, params)
+    except ValueError as error:
+        raise ValueError(f"problem {problem.name!r}, {error}") from error.__cause__ or error
+    problem.checked.add(real)
+
+
+def _called(name: str, function: Any, *args: Any, on: str = "") -> Any:
+    """Returns what a function of the user returns; what it raises is chained to a ValueError."""
+    if not callable(function):
+        checks.fail(name, function, "a function")
+    try:
+        return function(*args)
+    except Exception as error:
+        raise ValueError(f"{name}: it raised {type(error).__name__}: {error}{on}") from error
+
+
+def _described(leaf: Any) -> str:
+    """What a leaf is, for a message."""
+    if not _is_array(leaf):
+        return repr(leaf)
+    return f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]"
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array | np.ndarray | np.generic)
+
+
+def _is_real(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def _leaves(name: str, tree: Any) -> Iterator[tuple[str, Any]]:
+    """Returns the leaves of a pytree, each with the name by which a message knows it."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        yield name + jax.tree_util.keystr(path), leaf
+
+
+def _check_arrays(name: str, tree: Any, kinds: str, other: type | tuple[type, ...] = ()) -> None:
+    """Raises ValueError unless all leaves are arrays that JAX can hold, or an `other`."""
+    for where, leaf in _leaves(name, tree):
+        if _is_array(leaf) and not isinstance(leaf, jax.Array):
+            try:
+                jax.eval_shape(lambda array: array, leaf)
+            except TypeError:
+                checks.fail(where, _described(leaf), f"{kinds} of numbers or bools")
+        elif not _is_array(leaf) and not isinstance(leaf, other):
+            checks.fail(where, leaf, kinds)
+
+
+def _check_data(problem: Problem) -> None:
+    """Training samples share a leading axis; evaluation data are what JAX can hold."""
+    arrays = "a NumPy or JAX array"
+    _check_arrays("data", problem.data, arrays)
+    _check_arrays("eval_data", problem.eval_data, f"{arrays}, or a number", (bool, int, float, complex))
+    found = dict(_leaves("data", problem.data))
+    if not found:
+        checks.fail("data", problem.data, "a pytree with at least one array")
+    first = next(iter(found))
+    for name, leaf in found.items():
+        if leaf.ndim == 0:
+            checks.fail(name, _described(leaf), "an array with a row for each sample")
+        if len(leaf) != len(found[first]):
+            given = f"{len(leaf)} rows"
+            checks.fail(name, given, f"{len(found[first])}, as in {first}: a row for each sample")
+        if not len(leaf):
+            checks.fail(name, "0 rows", "at least one sample")
+
+
+def _initial(problem: Problem) -> Params:
+    """Returns the parameters that a key gives, checked."""
+    params, again = (_called("init", problem.init, jax.random.key(0)) for _ in range(2))
+    _check_arrays("init", params, "arrays as parameters")
+    found = dict(_leaves("init", params))
+    if not found:
+        checks.fail("init", params, "a pytree with at least one array")
+    for name, leaf in found.items():
+        if not problem.additive and not _is_real(leaf):
+            checks.fail(name, _described(leaf), "floating parameters, where tasks are gradients")
+    trees: list[Any] = [*map(jax.tree.structure, (params, again))]
+    if trees[0] != trees[1] or not all(
+        _described(one) == _described(two) and _same_bits(one, two)
+        for one, two in zip(jax.tree.leaves(params), jax.tree.leaves(again), strict=True)
+    ):
+        checks.fail("init", "other parameters at its second call", "a function of the random key alone")
+    if problem.local:
+        _ = problem.shapes  # which checks them
+    return jax.tree.map(jnp.asarray, params)
+
+
+def _same_bits(one: Any, two: Any) -> bool:
+    return np.asarray(one).tobytes() == np.asarray(two).tobytes()
+
+
+def _check_evaluate(problem: Problem, params: Params) -> None:
+    """Metrics are scalars by name; one of them is the loss."""
+
+    def check(metrics: Any) -> None:
+        if not isinstance(metrics, Mapping):
+            checks.fail("evaluate", metrics, "a dict of metrics by name")
+        for name, value in metrics.items():
+            if not isinstance(name, str):
+                checks.fail("evaluate", name, "a string as the name of each metric")
+            if name in RESERVED:
+                checks.fail("evaluate", name, f"a name of a metric that is none of {_listed(RESERVED)}")
+            array = value if _is_array(value) else np.asarray(value)
+            numeric = jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool
+            if array.shape or not numeric or jnp.issubdtype(array.dtype, jnp.complexfloating):
+                checks.fail(f"evaluate[{name!r}]", _described(array), "a real number: an array of shape ()")
+        if "loss" not in metrics:
+            checks.fail("evaluate", [*metrics], "metrics of which one is 'loss'")
+
+    def evaluated(params: Params, eval_data: Any) -> None:
+        check(_called("evaluate", problem.evaluate, params, eval_data))
+
+    jax.eval_shape(evaluated, params, problem.eval_data)
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(map(repr, sorted(names)))
+
+
+def _rows(problem: Problem, numbers: np.ndarray) -> Batch:
+    return jax.tree.map(lambda leaf: leaf[numbers], problem.data)
+
+
+def _check_update(problem: Problem, params: Params) -> None:
+    """An update is a tree like what the worker sees."""
+    numbers = np.arange(min(2, problem.num_samples))
+    shared, local = problem.apart(params)
+    view = problem.together(shared, jax.tree.map(lambda leaf: np.asarray(leaf)[numbers], local))
+
+    def check(update: Any) -> None:
+        expected = dict(_leaves("update", view))
+        tree: Any = jax.tree.structure(view)
+        found: Any = jax.tree.structure(update)
+        if found != tree:
+            checks.fail("update", found, f"a tree like what it sees: {tree}")
+        for name, leaf in _leaves("update", update):
+            leaf = leaf if _is_array(leaf) else np.asarray(leaf)
+            if _described(leaf) != _described(expected[name]):
+                checks.fail(name, _described(leaf), f"{_described(expected[name])}, like what it sees")
+
+    def updated(view: Params, batch: Batch, key: jax.Array) -> None:
+        check(_called("update", problem.update, view, batch, key))
+
+    jax.eval_shape(updated, view, _rows(problem, numbers), jax.random.key(0))
+
+
+def _check_losses(problem: Problem, params: Params) -> None:
+    """Losses are one for each sample, finite with their gradient, and each of its own sample alone."""
+
+    def losses(params: Params, *drawn: Any) -> Any:
+        size = len(jax.tree.leaves(drawn[0])[0])
+        found = _called("losses", problem.losses, params, *drawn, on=f", on a batch of {size} samples")
+        if not _is_array(found):
+            checks.fail("losses", type(found).__name__, f"an array of shape ({size},)")
+        if found.shape != (size,) or not _is_real(found):
+            allowed = f"floating numbers of shape ({size},), one for each of {size} samples"
+            checks.fail("losses", _described(found), allowed)
+        return found
+
+    batch = _rows(problem, np.linspace(0, problem.num_samples - 1, PROBE).astype(int))
+    drawn: tuple[Any, ...] = (batch,)
+    if problem.keyed:
+        drawn = batch, jax.random.split(jax.random.key(0), PROBE)
+    half, order = PROBE // 2, np.array([3, 1, 2, 0])  # some samples keep their place within a half
+    trace, apart = jax.make_jaxpr(losses)(params, *drawn), not problem.coupled
+    if apart:
+        jax.eval_shape(losses, params, *jax.tree.map(lambda leaf: leaf[:half], drawn))
+
+    @jax.jit
+    def tried(params: Params, drawn: Any) -> Any:
+        halves = jax.tree.map(lambda leaf: leaf[order].reshape(2, half, *leaf.shape[1:]), drawn)
+
+        def mean(params: Params) -> Any:
+            found = losses(params, *drawn)
+            return found.mean(), found
+
+        def each(params: Params) -> Any:
+            (_, whole), gradient = jax.value_and_grad(mean, has_aux=True)(params)
+            joined = jax.lax.map(lambda half: losses(params, *half), halves).ravel() if apart else whole
+            return whole, joined, gradient
+
+        # Where parameters start at zero the losses of all samples may be equal: a second try is beside it.
+        return jax.lax.map(each, jax.tree.map(lambda leaf: jnp.stack([leaf, _moved(leaf)]), params))
+
+    found = _called("losses, its gradient", tried, params, drawn)
+    whole, joined = (np.asarray(part, np.float64) for part in found[:2])
+    if not np.isfinite(whole[0]).all():
+        checks.fail("losses", whole[0].tolist(), "finite numbers, of the parameters that `init` returns")
+    for name, leaf in _leaves("", found[2]):
+        if not np.isfinite(np.asarray(leaf[0], np.float64)).all():
+            given = f"a gradient that is not finite in parameter {name or 'init'}"
+            checks.fail("losses", given, "a finite one, of the parameters that `init` returns")
+    if not apart:
+        return
+    whole = whole[:, order]
+    sound = np.isfinite(whole) & np.isfinite(joined)
+    scale = np.where(sound, np.maximum(abs(whole), abs(joined)), 0).max(1, keepdims=True)
+    wrong = sound & (abs(whole - joined) > _coarsest(trace) ** 0.5 * scale)
+    if wrong.any():
+        at = tuple(np.argwhere(wrong)[0])
+        checks.fail(
+            "losses",
+            f"{whole[at]:g} of a sample in a batch of {PROBE}, {joined[at]:g} in one of {half}",
+            "a loss that depends on its own row alone; `coupled=True` where it is to depend on the batch",
+        )
+
+
+def _moved(leaf: jax.Array) -> jax.Array:
+    """Returns parameters a little beside those given."""
+    waves = jnp.cos(1.0 + jnp.arange(leaf.size)).reshape(leaf.shape)
+    return (leaf + 0.01 * (1 + abs(leaf)) * waves).astype(leaf.dtype)
+
+
+def _coarsest(trace: Any) -> float:
+    """Returns the rounding of the least exact type that a traced function computes in, at least float32's."""
+
+    def types(jaxpr: Any) -> Iterator[Any]:
+        for equation in jaxpr.eqns:
+            yield from (each.aval.dtype for each in equation.outvars if hasattr(each.aval, "dtype"))
+            for inner in jax.tree.leaves([*equation.params.values()], is_leaf=_has_equations):
+                if _has_equations(inner):
+                    yield from types(inner)
+
+    real = [each for each in types(trace) if jnp.issubdtype(each, jnp.floating)]
+    return max([float(jnp.finfo(each).eps) for each in real], default=float(jnp.finfo(jnp.float32).eps))
+
+
+def _has_equations(value: Any) -> bool:
+    return hasattr(value, "eqns")

@@ -1,0 +1,388 @@
+"""Problems that would train silently wrong are refused before training; sound ones of all kinds pass."""
+
+import copy
+import itertools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import linen, nnx
+
+import dmlcore as dml
+from dmlcore.data import Labelled
+from dmlcore.experiments import runs
+from dmlcore.problems import classification, images, validation
+from dmlcore.problems.validation import RESERVED, check_problem
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(10, 3)).astype(np.float32), np.arange(10, dtype=np.float32)
+CLUSTER = dml.Cluster.uniform(2)
+COUNTER = itertools.count()
+
+
+def init(key):
+    return {"w": 0.1 * jax.random.normal(key, (3,)), "b": jnp.zeros(())}
+
+
+def losses(params, batch):
+    return (batch["x"] @ params["w"] + params["b"] - batch["y"]) ** 2
+
+
+def evaluate(params, data):
+    return {"loss": losses(params, data).mean()}
+
+
+def problem(**changes):
+    data = changes.get("data", {"x": X, "y": Y})
+    given = {
+        "init": init,
+        "data": data,
+        "evaluate": evaluate,
+        "eval_data": {"x": X, "y": Y},
+        "losses": losses,
+    }
+    return dml.Problem(**{"name": "mine"} | given | changes)
+
+
+def metrics(**values):
+    return {"evaluate": lambda params, data: evaluate(params, data) | values}
+
+
+def raises(*args):
+    raise KeyError("weights")
+
+
+def raises_backwards(params, batch):
+    @jax.custom_vjp
+    def same(x):
+        return x
+
+    same.defvjp(lambda x: (x, None), raises)
+    return same(losses(params, batch))
+
+
+def additive(update=lambda view, batch, key: view, start=lambda key: jnp.zeros(3), **given):
+    return {"update": update, "losses": None, "init": start, "evaluate": lambda p, _: {"loss": 0.0}} | given
+
+
+def standardised(params, batch):
+    x = batch["x"]
+    return losses(params, batch | {"x": (x - x.mean(0)) / (x.std(0) + 1e-3)})
+
+
+def first_is_special(params, batch):
+    return losses(params, batch) * jnp.arange(1, len(batch["y"]) + 1)
+
+
+MALFORMED = {
+    # The problem and its data
+    "a factory": (lambda: dml.problems.digits_mlp, r"problem: got .*, allowed is a Problem; was it called\?"),
+    "a number as name": ({"name": 3}, r"problem\.name: got 3, allowed is a str"),
+    "other rows": (
+        {"data": {"x": X, "y": Y[:9]}},
+        r"data\['y'\]: got '9 rows', allowed is 10, as in data\['x'\]",
+    ),
+    "no data": ({"data": {}}, r"data: got \{\}, allowed is a pytree with at least one array"),
+    "no samples": (
+        {"data": {"x": X[:0], "y": Y[:0]}},
+        r"data\['x'\]: got '0 rows', allowed is at least one sample",
+    ),
+    "a scalar": (
+        {"data": {"x": X, "y": np.float32(1)}},
+        r"data\['y'\]: got 'float32\[\]', allowed is .* row for each",
+    ),
+    "objects": (
+        {"data": {"x": X, "y": Y.astype(object)}},
+        r"data\['y'\]: got 'object\[10\]', allowed is .* of numbers",
+    ),
+    "text": ({"data": {"x": X, "y": Y.astype(str)}}, r"data\['y'\]: got '<U.*', allowed is .* of numbers"),
+    "lists": ({"data": [[1.0, 2.0]]}, r"data\[0\]\[0\]: got 1\.0, allowed is a NumPy or JAX array"),
+    "text to evaluate on": (
+        {"eval_data": "test.npz"},
+        r"eval_data: got 'test\.npz', allowed is a NumPy or JAX array, or a",
+    ),
+    # Where it begins
+    "whole numbers as parameters": (
+        {"init": lambda key: {"w": jnp.zeros(3, int), "b": jnp.zeros(())}},
+        r"init\['w'\]: got 'int32\[3\]', allowed is floating parameters, where tasks are gradients",
+    ),
+    "complex parameters": (
+        {"init": lambda key: jnp.zeros(3, complex)},
+        r"init: got 'complex64\[3\]', allowed is floating",
+    ),
+    "a number as parameter": (
+        {"init": lambda key: {"w": jnp.zeros(3), "b": 0.0}},
+        r"init\['b'\]: got 0\.0, allowed is arrays",
+    ),
+    "no parameters": (
+        {"init": lambda key: {}},
+        r"init: got \{\}, allowed is a pytree with at least one array",
+    ),
+    "nothing returned": ({"init": lambda key: None}, r"init: got None, allowed is a pytree with"),
+    "hidden randomness": (
+        {"init": lambda key: {"w": np.full(3, next(COUNTER), np.float32), "b": jnp.zeros(())}},
+        r"init: got 'other parameters at its second call', allowed is a function of the random key alone",
+    ),
+    "init raises": ({"init": raises}, r"init: it raised KeyError: 'weights'"),
+    "init is none": ({"init": None}, r"init: got None, allowed is a function"),
+    # Losses
+    "the mean": (
+        {"losses": lambda p, b: losses(p, b).mean()},
+        r"losses: got 'float32\[\]', allowed is .* shape \(4,\), one for",
+    ),
+    "a column": (
+        {"losses": lambda p, b: losses(p, b)[:, None]},
+        r"losses: got 'float32\[4,1\]', allowed is .* one for each of 4",
+    ),
+    "whole losses": (
+        {"losses": lambda p, b: jnp.zeros(4, int)},
+        r"losses: got 'int32\[4\]', allowed is floating numbers",
+    ),
+    "a pair": (
+        {"losses": lambda p, b: (losses(p, b), {})},
+        r"losses: got 'tuple', allowed is an array of shape \(4,\)",
+    ),
+    "losses raise": ({"losses": raises}, r"losses: it raised KeyError: 'weights'"),
+    "their gradient raises": (
+        {"losses": raises_backwards},
+        r"losses, its gradient: it raised KeyError: 'weights'",
+    ),
+    "logarithms of zero": (
+        {"losses": lambda p, b: losses(p, b) + jnp.log(p["b"])},
+        r"losses: got \[-inf, .*allowed is finite",
+    ),
+    "a norm at zero": (
+        {"losses": lambda p, b: losses(p, b) + jnp.sqrt(p["b"] ** 2)},
+        r"losses: got .* not finite in parameter \['b'\]\", allowed is a finite one",
+    ),
+    "the mean for all": (
+        {"losses": lambda p, b: losses(p, b).mean() * jnp.ones_like(b["y"])},
+        r"own row alone",
+    ),
+    "divided by the batch": (
+        {"losses": lambda p, b: losses(p, b) / len(b["y"])},
+        r"losses: got .* in a batch of 4, .* in one of 2",
+    ),
+    "batch statistics": ({"losses": standardised}, r"own row alone; `coupled=True` where"),
+    "places": ({"losses": first_is_special}, r"losses: got .* own row alone"),
+    "only batches of four": (
+        {"losses": lambda p, b: losses(p, b) * jnp.ones(4)},
+        r"losses: it raised TypeError: .*shapes[^$]*, on a batch of 2 samples",
+    ),
+    # Metrics
+    "no loss": (
+        {"evaluate": lambda p, d: {"accuracy": 1.0}},
+        r"evaluate: got \['accuracy'\], allowed is .* 'loss'",
+    ),
+    "a metric named time": (
+        metrics(time=1.0),
+        r"evaluate: got 'time', allowed is a name of a metric that is none of",
+    ),
+    "a metric named seed": (
+        metrics(seed=1.0),
+        r"evaluate: got 'seed', allowed is .*'seed', 'time', 'update'",
+    ),
+    "a number as a metric's name": (
+        {"evaluate": lambda p, d: {"loss": 0.0, 3: 1.0}},
+        r"evaluate: got 3, allowed is a string",
+    ),
+    "a metric of each class": (
+        metrics(recall=jnp.zeros(3)),
+        r"evaluate\['recall'\]: got 'float32\[3\]', allowed is a real",
+    ),
+    "a metric in words": (
+        metrics(verdict="good"),
+        r"evaluate\['verdict'\]: got '<U4\[\]', allowed is a real number",
+    ),
+    "a bare loss": (
+        {"evaluate": lambda p, d: losses(p, d).mean()},
+        r"evaluate: got .*, allowed is a dict of metrics",
+    ),
+    "evaluate raises": ({"evaluate": raises}, r"evaluate: it raised KeyError: 'weights'"),
+    # Updates
+    "another shape": (
+        additive(lambda view, *_: view[:2]),
+        r"update: got 'float32\[2\]', allowed is float32\[3\], like",
+    ),
+    "another type": (
+        additive(lambda view, *_: jnp.zeros(3, int)),
+        r"update: got 'int32\[3\]', allowed is float32\[3\]",
+    ),
+    "another tree": (
+        additive(lambda view, *_: {"w": view}),
+        r"update: got PyTreeDef.*, allowed is a tree like what it sees",
+    ),
+    "update raises": (additive(raises), r"update: it raised KeyError: 'weights'"),
+    "a local parameter of another length": (
+        additive(start=lambda key: {"w": jnp.zeros(3)}, local=("w",)),
+        r"local: got 'w', allowed is names of parameters, in a dict, with a row for each of 10 samples",
+    ),
+}
+
+
+@pytest.fixture
+def untrained(monkeypatch):
+    """No run is begun."""
+
+    def begun(*args, **kwargs):
+        raise AssertionError("a run has begun")
+
+    monkeypatch.setattr(runs, "run", begun)
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed(name, untrained):
+    """One ValueError names the field, what was found and what is allowed; what was raised is its cause."""
+    changes, message = MALFORMED[name]
+    given = changes() if callable(changes) else problem(**changes)
+    optimizer = optax.identity() if getattr(given, "additive", False) else optax.sgd(0.1)
+    for _ in range(2):  # what was refused is not taken for checked
+        with pytest.raises(ValueError, match=message) as caught:
+            dml.train(given, CLUSTER, dml.asp(), optimizer, updates=1, batch_size=2)
+    if "raise" in name:
+        assert isinstance(caught.value.__cause__, KeyError)
+    if isinstance(given, dml.Problem):
+        assert re.match("problem('mine'|.name)", str(caught.value).replace("problem 'mine'", "problem'mine'"))
+
+
+def test_everything_that_trains_checks_first():
+    wrong, sgd = problem(losses=standardised), optax.sgd(0.1)
+    trace = dml.simulate(dml.asp(), CLUSTER, updates=1)
+    calls = [
+        lambda: dml.compare({"A": dml.asp()}, wrong, CLUSTER, sgd, updates=1),
+        lambda: dml.sweep({"A": dml.asp()}, wrong, CLUSTER, optax.sgd, [0.1], updates=1),
+        lambda: dml.tune({"A": dml.asp()}, wrong, CLUSTER, optax.sgd, "loss", 1.0, start=0.1, updates=1),
+        lambda: dml.replay(trace, wrong, sgd),
+        lambda: dml.replay_lanes([trace], wrong, [sgd]),
+        lambda: dml.train(wrong, CLUSTER, dml.asp(), sgd, updates=1, engine="threads"),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="own row alone"):
+            call()
+
+
+def test_a_problem_is_checked_once_in_each_float_mode(monkeypatch):
+    calls = []
+    monkeypatch.setattr(validation, "_check_data", lambda given: calls.append(given))
+    given = problem()
+    for _ in range(2):
+        dml.train(given, CLUSTER, dml.asp(), optax.sgd(0.1), updates=1)
+    dml.compare({"A": dml.asp()}, given, CLUSTER, optax.sgd(0.1), updates=1, seeds=[0, 1])
+    assert len(calls) == 1
+    with jax.enable_x64(True):
+        check_problem(given)
+    assert calls == [given] * 2
+    check_problem(copy.copy(given))  # as it is sent to other processes
+    assert len(calls) == 2
+
+
+def test_no_metric_can_have_the_name_of_a_column():
+    cluster = CLUSTER.with_server(seconds_per_push=0.01)
+    table = dml.sweep({"A": dml.asp()}, problem(), cluster, optax.sgd, [0.1], updates=1, seeds=[0])
+    assert {*table} == RESERVED | {"loss"}
+
+
+# What is sound
+
+
+def of_module(module):
+    """A problem of a flax.linen module, whose parameters are a nested dict."""
+
+    def apply(params, batch):
+        return (module.apply(params, batch["x"])[:, 0] - batch["y"]) ** 2
+
+    return {
+        "init": lambda key: module.init(key, X),
+        "losses": apply,
+        "evaluate": lambda params, data: {"loss": apply(params, data).mean()},
+    }
+
+
+def of_nnx():
+    graph, _ = nnx.split(nnx.eval_shape(lambda: nnx.Linear(3, 1, rngs=nnx.Rngs(0))))
+
+    def apply(params, batch):
+        return (nnx.merge(graph, params)(batch["x"])[:, 0] - batch["y"]) ** 2
+
+    return {
+        "init": lambda key: nnx.to_pure_dict(nnx.state(nnx.Linear(3, 1, rngs=nnx.Rngs(key)))),
+        "losses": apply,
+        "evaluate": lambda params, data: {"loss": apply(params, data).mean()},
+    }
+
+
+def of_type(dtype):
+    return {"init": lambda key: jax.tree.map(lambda leaf: leaf.astype(dtype), init(key))}
+
+
+def nested(key):
+    return [{"w": (jnp.zeros(3), [jnp.ones(2), jnp.ones((1, 1))])}, jnp.zeros(())]
+
+
+def all_at_zero(params, batch):
+    """Softmax regression: before training the losses of all rows are equal."""
+    return optax.softmax_cross_entropy_with_integer_labels(batch["x"] @ params, batch["y"])
+
+
+LABELS = {"x": X, "y": np.arange(10) % 2}
+SOUND = {
+    "plain": {},
+    "jax arrays": {"data": {"x": jnp.asarray(X), "y": jnp.asarray(Y)}},
+    "bfloat16": of_type(jnp.bfloat16),
+    "float16": of_type(jnp.float16),
+    "bfloat16 within": {
+        "losses": lambda p, b: losses(jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), p), b),
+    },
+    "one sample": {"data": {"x": X[:1], "y": Y[:1]}},
+    "no data to evaluate on": {"eval_data": (), "evaluate": lambda p, _: {"loss": p["b"]}},
+    "numbers to evaluate on": {"eval_data": (3, 0.5), "evaluate": lambda p, d: {"loss": p["b"] * d[1]}},
+    "more metrics": metrics(norm=0, right=jnp.bool_(1), time_s=1.0),
+    "nested": {
+        "init": nested,
+        "losses": lambda p, b: b["x"] @ p[0]["w"][0] + p[1] - b["y"] * p[0]["w"][1][1].sum(),
+        "evaluate": lambda p, _: {"loss": p[1]},
+    },
+    "labels": {
+        "data": LABELS,
+        "init": lambda key: jnp.zeros((3, 2)),
+        "losses": all_at_zero,
+        "eval_data": LABELS,
+        "evaluate": lambda p, d: {"loss": all_at_zero(p, d).mean()},
+    },
+    "linen": of_module(linen.Dense(1)),
+    "nnx": of_nnx(),
+    "batch statistics, declared": {"losses": standardised, "coupled": True},
+}
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound(name):
+    run = dml.train(problem(**SOUND[name]), CLUSTER, dml.asp(), optax.sgd(0.01), updates=1, batch_size=2)
+    assert len(run.trace.updates) == 1
+
+
+def test_sound_in_64_bits():
+    with jax.enable_x64(True):
+        check_problem(problem(**of_type(np.float64)))
+        check_problem(dml.problems.digits_mlp(dtype="float64"))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in dml.problems.PROBLEMS if name not in ("mnist_lenet", "cifar10_cnn")]
+)
+def test_our_own_problems_are_sound(name):
+    check_problem(dml.problems.PROBLEMS[name]())
+
+
+@pytest.mark.parametrize(
+    ("network", "shape"), [(images.LeNet, (28, 28)), (images.ThreeConvolutions, (32, 32, 3))]
+)
+def test_networks_of_images_are_sound(network, shape):
+    """Those whose data are fetched, on data of their shape."""
+    start, apply = classification.network(lambda rngs: network("float32", rngs))
+    inputs, labels = RNG.integers(0, 256, size=(6, *shape), dtype=np.uint8), np.arange(6)
+    data = Labelled(inputs, labels, inputs, labels)
+    check_problem(classification.classification("images", start, apply, data, dtype="uint8"))
