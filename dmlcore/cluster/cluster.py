@@ -383,11 +383,11 @@ class Cluster:
         """Returns where a problem on this cluster stands, before any policy: two numbers.
 
         `communication_ratio` is c, the seconds of one task's transfers where nothing queues / those of its
-        computing. `server_load` is rho, the share of the server's time that workers ask for who do not wait
-        for each other: service * sum of 1 / cycle, where a cycle is computing, transfers and being served
-        once, and `service` is that of the busiest of the processor and the two directions of the link. From
-        rho = 1 on the server is saturated; it is 0 where it takes no time. All are means, of the jitter and
-        of slow episodes; changes of speed and faults are left out.
+        computing. `server_load` is rho, the seconds of work that workers who never wait for each other would
+        bring the server in each second: service * sum of 1 / cycle, where a cycle is computing, transfers and
+        being served once, and `service` is that of the busiest of the processor and the two directions of the
+        link. From rho = 1 on the server is saturated; it is 0 where it takes no time. All are means, of the
+        jitter and of slow episodes; changes of speed and faults are left out.
 
         Args:
             problem: whose parameters travel both ways; or how many bytes they are.

@@ -17,8 +17,8 @@ class Regime(NamedTuple):
 
     Args:
         communication_ratio: c, seconds of one task's transfers where nothing queues / those of its computing.
-        server_load: rho, the share of the server's time that workers ask for who never wait for each other;
-            saturated from 1 on. 0: the server takes no time.
+        server_load: rho, the seconds of work that workers who never wait for each other would bring the
+            server in each second; saturated from 1 on. 0: the server takes no time.
     """
 
     communication_ratio: float

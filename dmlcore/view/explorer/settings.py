@@ -76,8 +76,9 @@ class Settings:
         slow_tasks: share of all workers' tasks that are in slow episodes, 0 to 0.5.
         slowdown: how many times longer a task takes in a slow episode, 1 to 10.
         communication_ratio: c, seconds of a task's two transfers / of its computing at full speed, 0 to 4.
-        server_load: rho, the share of the server's time that workers ask for who do not wait for each other,
-            0 to 4 and at most `most_load(workers)`; saturated from 1 on. 0: the server takes no time.
+        server_load: rho, the seconds of work that workers who never wait for each other would bring the
+            server in each second, 0 to 4 and at most `most_load(workers)`; saturated from 1 on. 0: the server
+            takes no time.
         policy: name in `POLICIES`.
         staleness: of SSP and ESSP, and the lower bound of DSSP, whose upper one is 4 more; 0 to 16 clocks.
         k: of the K-sync family, 1 to the number of workers.

@@ -65,7 +65,9 @@ def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = Non
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
     ax.set_xlabel("share of a worker's time (%)" if share else "mean time of a worker (s)")
-    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(shown), borderaxespad=0.2, handlelength=1.2)
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
+    columns = len(shown) if len(shown) <= 4 else -(-len(shown) // 2)
+    ax.legend(ncols=columns, handlelength=1.2, **place)
     return ax
 
 
