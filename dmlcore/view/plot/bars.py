@@ -66,7 +66,7 @@ def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = Non
     ax.spines["left"].set_visible(False)
     ax.set_xlabel("share of a worker's time (%)" if share else "mean time of a worker (s)")
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
-    columns = len(shown) if len(shown) <= 4 else -(-len(shown) // 2)
+    columns = len(shown) if len(shown) <= 5 else 3
     ax.legend(ncols=columns, handlelength=1.2, **place)
     return ax
 
