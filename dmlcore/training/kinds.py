@@ -1,4 +1,4 @@
-"""The kind of contribution that tasks of a problem make: chosen once, here."""
+"""The kind of contribution that tasks of a problem make: every driver asks here."""
 
 from collections.abc import Iterable
 
