@@ -1,7 +1,7 @@
 """What a task contributes to an update: the gradient of its samples, or an update that is added as it is.
 
-`kinds.contribution_of` chooses the kind; a new one is a class like these, or `local_steps.LocalTraining`, in a
-module of its own. What it pushes is a tree like the parameters, since that is what links and slots hold.
+`kinds.contribution_of` chooses the kind; a new one is a class like these, in a module of its own as
+`local_steps.LocalTraining` is. What it pushes is a tree like the parameters, since links and slots hold that.
 Axes: K tasks of a row, B samples of a task.
 """
 
