@@ -71,7 +71,7 @@ class Slots:
         gives = np.argsort(gone, kind="stable")
         gives = gives[gone[gives] < num_rows]
         there = np.searchsorted(gone[gives], born[order], side="right")
-        missing = int(max(0, (np.arange(1, len(born) + 1) - there).max(initial=0)))
+        missing = max(0, int((np.arange(1, len(born) + 1) - there).max(initial=0)))
         known = len(free) + len(before)
         slot = np.concatenate([givers[:known], np.full(len(born), NONE)]).astype(np.int64)
         taken = np.concatenate([np.full(missing, NONE), gives])[: len(born)]
