@@ -39,14 +39,14 @@ def trace_of(policy, workers, updates):
     return dml.simulate(policy, dml.Cluster.uniform(workers, jitter=stats.expon()), updates=updates)
 
 
-def replayed(trace, problem):
+def replayed(trace, problem, optimizer=OPTIMIZER):
     """The whole way from a trace to parameters: schedule, optimizer, loop. Nothing is evaluated."""
-    driver = Replay([trace], problem, [OPTIMIZER])
+    driver = Replay([trace], problem, [optimizer])
     driver.advance(len(trace.updates))
     return jax.block_until_ready(driver.params())
 
 
-def plain_sgd(problem, batches):
+def plain_sgd(problem, batches, optimizer=OPTIMIZER):
     """One compiled scan over batches, from `batches()`: what training costs without a parameter server."""
     data = device_data(problem)[0]
 
@@ -56,10 +56,10 @@ def plain_sgd(problem, batches):
             params, state = carry
             batch = jax.tree.map(lambda column: column[rows], data)
             gradient = jax.grad(lambda p: problem.losses(p, batch).mean())(params)
-            updates, state = OPTIMIZER.update(gradient, state, params)
+            updates, state = optimizer.update(gradient, state, params)
             return (optax.apply_updates(params, updates), state), None
 
-        return jax.lax.scan(step, (params, OPTIMIZER.init(params)), indices)[0][0]
+        return jax.lax.scan(step, (params, optimizer.init(params)), indices)[0][0]
 
     return lambda: jax.block_until_ready(scan(problem.init(run_key(0, INIT)), batches(), data))
 

@@ -15,14 +15,13 @@ from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from replay import BATCH, plain_sgd, replayed
 from timing import race, reported, show_race, verdict
 
 import dmlcore as dml
 from dmlcore.training.batches import INIT, run_key
-from dmlcore.training.evaluation import device_data
-from dmlcore.training.replay import Replay
 
-BATCH, STEPS, UPDATES, REPEATS = 32, 16, 500, 9
+STEPS, UPDATES, REPEATS = 16, 500, 9
 INNER, OUTER = optax.sgd(0.05), optax.sgd(1.0)
 
 
@@ -30,31 +29,10 @@ def trace_of(method, updates):
     return dml.simulate(method, dml.Cluster.uniform(8, jitter=stats.expon()), updates=updates)
 
 
-def replayed(trace, problem, optimizer):
-    """From a trace to parameters; nothing is evaluated."""
-    driver = Replay([trace], problem, [optimizer])
-    driver.advance(len(trace.updates))
-    return jax.block_until_ready(driver.params())
-
-
 def plain_scan(problem, gradients):
-    """One compiled scan of as many gradients and steps of the local optimizer, batches given."""
-    data = device_data(problem)[0]
-
-    @jax.jit
-    def scan(params, key):
-        indices = jax.random.randint(key, (gradients, BATCH), 0, problem.num_samples)
-
-        def step(carry, rows):
-            params, state = carry
-            batch = jax.tree.map(lambda column: column[rows], data)
-            gradient = jax.grad(lambda p: problem.losses(p, batch).mean())(params)
-            updates, state = INNER.update(gradient, state, params)
-            return (optax.apply_updates(params, updates), state), None
-
-        return jax.lax.scan(step, (params, INNER.init(params)), indices)[0][0]
-
-    return lambda: jax.block_until_ready(scan(problem.init(run_key(0, INIT)), run_key(0, INIT)))
+    """As many gradients and steps of the local optimizer, drawn and compiled."""
+    draw = jax.jit(lambda key: jax.random.randint(key, (gradients, BATCH), 0, problem.num_samples))
+    return plain_sgd(problem, lambda: draw(run_key(0, INIT)), INNER)
 
 
 def local_steps():

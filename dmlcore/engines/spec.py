@@ -169,8 +169,20 @@ class RunSpec:
                 "one all of whose tasks pull, with compensation, codecs or a pipeline: only the worker has "
                 "the copy that it keeps, and the server cannot tell what was computed on it",
             )
-        numbers_of = parameter_bytes, sizes, local, step_size
-        return cls(policy, cluster, stop, seed, batch_size, load, transport, compensation, *numbers_of)
+        return cls(
+            policy,
+            cluster,
+            stop,
+            seed,
+            batch_size,
+            load,
+            transport,
+            compensation,
+            parameter_bytes,
+            sizes,
+            local,
+            step_size,
+        )
 
     @property
     def faults(self) -> Faults:

@@ -223,7 +223,7 @@ class Worker:
         self._pace = None if self._links is None else self._links.pace  # None: no changes of speed by time
         self._state: State = self._stepper.start()
         self._coder = job.coder(worker, self._state[0])
-        self._kept = self._stepper.kept()  # from task to task
+        self._kept = self._stepper.kept(self._state[0])  # from task to task
         self._keep_copy, self._pipelined = job.spec.policy.keep_copy, job.spec.transport.pipelined
         self._outbox = Outbox(clock, send)
         self._tasks: deque[Assignment] = deque()  # that it was told to begin

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmlcore import checks, notebook
-from dmlcore.problems.shards import Rule, owners_of
+from dmlcore.problems.shards import Rule, num_samples, owners_of
 from dmlcore.types import LocalSteps
 
 Params = Any
@@ -194,7 +194,7 @@ class Problem:
     @property
     def num_samples(self) -> int:
         """N, the number of training samples."""
-        return jax.tree.leaves(self.data)[0].shape[0]
+        return num_samples(self.data)
 
     @functools.cached_property
     def metrics(self) -> tuple[str, ...]:

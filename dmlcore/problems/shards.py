@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from dmlcore import checks
@@ -100,10 +101,12 @@ def dirichlet(
             found[rows] = np.minimum(
                 np.searchsorted(ends, (np.arange(len(rows)) + 0.5) / len(rows)), num_workers - 1
             )
-        for worker in range(num_workers):
-            sizes = np.bincount(found, minlength=num_workers)
-            if not sizes[worker] and sizes.max() > 1:
-                found[np.flatnonzero(found == sizes.argmax())[0]] = worker
+        sizes = np.bincount(found, minlength=num_workers)
+        for worker in np.flatnonzero(sizes == 0):
+            if sizes[largest := sizes.argmax()] > 1:
+                found[np.flatnonzero(found == largest)[0]] = worker
+                sizes[largest] -= 1
+                sizes[worker] = 1
         return found
 
     return Rule("", num_workers, owners)
@@ -167,8 +170,6 @@ def by_label(
 
 def num_samples(data: Any) -> int:
     """Returns N, the number of rows of data."""
-    import jax
-
     return int(jax.tree.leaves(data)[0].shape[0])
 
 

@@ -43,6 +43,7 @@ def trace_of(
     size = more.get("batch_size") if batch_size is None else batch_size
     names = _complete(frame, size, more)
     table = _checked(frame, names, size, origin)
+    names = {"pull_start": names["compute_start"], "push_end": names["compute_end"], **names}
     if not told:
         _check_start(table, names)
     if num_workers is None and "num_workers" not in more and (least := int(table["worker"].min())):
@@ -165,7 +166,6 @@ def _check_start(table: pd.DataFrame, names: Mapping[str, str]) -> None:
 
 def _check_order(table: pd.DataFrame, names: Mapping[str, str], origin: float) -> None:
     """Raises ValueError where the times of a task do not follow each other."""
-    names = {"pull_start": names["compute_start"], "push_end": names["compute_end"], **names}
 
     def refuse(wrong: pd.Series, late: str, allowed: str, than: str | None) -> None:
         if wrong.any():
@@ -190,7 +190,6 @@ def _check_order(table: pd.DataFrame, names: Mapping[str, str], origin: float) -
 
 def _check_queues(table: pd.DataFrame, names: Mapping[str, str]) -> None:
     """Raises ValueError where a transfer has waited for longer than it took."""
-    names = {"pull_start": names["compute_start"], "push_end": names["compute_end"], **names}
     for queued, early, late in (
         ("pull_queued", "pull_start", "compute_start"),
         ("push_queued", "compute_end", "push_end"),

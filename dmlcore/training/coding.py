@@ -38,6 +38,7 @@ class Memory(NamedTuple):
 
 # What messages ask for, where something may be lost between two tasks of a worker.
 WITHOUT_MEMORY = "one without a memory (error_feedback, difference and own_steps have one)"
+WITHOUT_STATE = "one without keep_state"
 
 
 def coding_of(trace: Trace) -> Coding | None:
@@ -50,7 +51,7 @@ def coding_of(trace: Trace) -> Coding | None:
         return None
     coding = coding_by(resolve(trace.metadata["transport"]))
     if remembers(coding):
-        check_complete(trace, "transport", trace.metadata["transport"], WITHOUT_MEMORY)
+        _check_complete(trace, "transport", trace.metadata["transport"], WITHOUT_MEMORY)
     return coding
 
 
@@ -74,11 +75,16 @@ def memory_of(transport: Transport, local: LocalSteps | None) -> tuple[str, str,
     if remembers(coding_by(transport)):
         return "transport", transport.name, WITHOUT_MEMORY
     if local is not None and local.keep_state:
-        return "local", local.name, "one without keep_state"
+        return "local", local.name, WITHOUT_STATE
     return None
 
 
-def check_complete(trace: Trace, name: str, given: str, allowed: str) -> None:
+def check_kept(trace: Trace) -> None:
+    """Raises ValueError where a worker's local optimizer has seen a task that is in no update."""
+    _check_complete(trace, "local", trace.metadata["local"], WITHOUT_STATE)
+
+
+def _check_complete(trace: Trace, name: str, given: str, allowed: str) -> None:
     """Raises ValueError where a worker's task that is in no update is before one that is, and `given`
     remembers it."""
     tasks = trace.tasks.sort_values(["worker", "clock"])

@@ -67,7 +67,7 @@ class Contribution(abc.ABC):
     def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
         """Returns what a worker on a real clock pushes, which holds all parameters, and what it keeps."""
 
-    def fingerprint(self, params: Any) -> str:
+    def fingerprint(self) -> str:
         """Returns a hash of all that tasks compute with besides the problem."""
         return ""
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from dmlcore.problems.problem import Inner
+from dmlcore.training.batches import INIT, run_key
 from dmlcore.training.contribution import Gradient
 from dmlcore.training.optimizer import fingerprint, hoist
 from dmlcore.training.program import Rows
@@ -33,8 +34,8 @@ class LocalTraining(Gradient):
     def keeps(self) -> bool:
         return bool(self.inner.keep_state)
 
-    def fingerprint(self, params: Any) -> str:
-        optimizer = self.inner.optimizer
+    def fingerprint(self) -> str:
+        optimizer, params = self.inner.optimizer, self.problem.init(run_key(0, INIT))
         return fingerprint(*hoist(optimizer.update, params, optimizer.init(params), params))
 
     def width(self, batch_size: int) -> int:
@@ -83,7 +84,6 @@ class LocalTraining(Gradient):
 
         count = -(-batch_size // size)
         begun = pulled, self.states(pulled) if state is None else state
-        # Copies with a type of their own: what the loop carries must not change it.
-        begun = jax.tree.map(jnp.asarray, begun)
+        begun = jax.tree.map(jnp.asarray, begun)  # a loop carries arrays, each of one type
         reached, state = jax.lax.fori_loop(0, count, one, begun)
         return jax.tree.map(jnp.subtract, pulled, reached), state

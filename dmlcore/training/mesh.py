@@ -119,7 +119,7 @@ class ShardedReplay(Driver):
         kind, code = contribution_of(problem), coding.coding_of(trace)
         trace = whole(trace, problem)
         if kind.keeps:
-            coding.check_complete(trace, "local", trace.metadata["local"], "one without keep_state")
+            coding.check_kept(trace)
         fuse &= kind.fuses and code is None
         program = compile_trace(trace, fuse=fuse)
         self._fuse = fuse and not program.num_slots and not program.accumulates

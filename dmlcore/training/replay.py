@@ -46,8 +46,8 @@ class Driver:
 
     def fingerprint(self) -> str:
         """Returns a hash of the optimizer's update and numbers."""
-        own = self._plan.contribution.fingerprint(self.params())
-        return fingerprint(self._plan.optimizer, self._inputs.numbers) + own
+        tasks = self._plan.contribution.fingerprint()
+        return fingerprint(self._plan.optimizer, self._inputs.numbers) + tasks
 
     def params(self, lane: int = 0) -> Any:
         """Returns a copy of a lane's current parameters."""
@@ -87,9 +87,8 @@ class Replay(Driver):
             checks.fail("traces", names, "those of one transport, side by side")
         traces = [whole(trace, problem) for trace in traces]
         contribution = contribution_of(problem)
-        if contribution.keeps:
-            for trace in traces:
-                coding.check_complete(trace, "local", trace.metadata["local"], "one without keep_state")
+        for trace in traces if contribution.keeps else ():
+            coding.check_kept(trace)
         self._programs = programs = _side_by_side(traces, fuse and contribution.fuses and codings[0] is None)
         in_step = all(np.array_equal(p.first_row, programs[0].first_row) for p in programs)
         self._stretches = [stretch.start for stretch in programs[0].stretches]

@@ -64,7 +64,7 @@ class Stepper:
 
     def fingerprint(self) -> str:
         """Returns a hash of the optimizer's update and numbers."""
-        return fingerprint(self._update, self._numbers) + self._contribution.fingerprint(self.start()[0])
+        return fingerprint(self._update, self._numbers) + self._contribution.fingerprint()
 
     def put(self, tree: Any) -> Any:
         """Returns `tree` on this stepper's device."""
@@ -75,13 +75,13 @@ class Stepper:
         params = self.problem.init(run_key(self._seed, INIT))
         return self.put((params, self._optimizer.init(params)))
 
-    def kept(self) -> Any:
+    def kept(self, params: Any) -> Any:
         """Returns what a worker keeps from task to task, at its start; () where that is nothing."""
-        return self.put(self._contribution.kept_by_worker(self.start()[0]))
+        return self._contribution.kept_by_worker(params)
 
-    def gradient(self, params: Any, worker: int, clock: int, batch_size: int, kept: Any = ()) -> Any:
-        """Returns what a task pushes, computed: its gradient, its additive update, or how far it came."""
-        return self._task(params, worker, clock, batch_size, kept)[0]
+    def gradient(self, params: Any, worker: int, clock: int, batch_size: int) -> Any:
+        """Returns what a task pushes, computed, where its worker keeps nothing."""
+        return self._task(params, worker, clock, batch_size, ())[0]
 
     def task(self, params: Any, worker: int, clock: int, batch_size: int, kept: Any) -> tuple[Any, Any]:
         """Returns what a task pushes, computed, and what its worker keeps then."""
