@@ -343,8 +343,8 @@ def test_on_threads(policy, link):
     check_replay(run, problem, optax.sgd(0.1))
     sizes = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
     meant = dml.simulate(policy, cluster, **options, **sizes)
-    if link == "none" or policy.name != "k_sync(k=4)":
-        # On a shared link, pushes that K-sync cancels slow others down as far as they have come; that varies.
+    if link == "none":
+        # On a shared link a worker that is late leaves the others more of it: the run may end sooner.
         assert run.trace.end_time >= meant.end_time * (1 - 1e-9)
     tasks = run.trace.tasks.dropna(subset="push_end")
     taken = tasks["push_end"].sort_values()

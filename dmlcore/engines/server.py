@@ -103,8 +103,8 @@ class Server:
         self.over = False
         self.journal: list[tuple[Any, ...]] | None = [] if keeps_journal else None
         self.ignored = 0  # arrivals that did not count
-        # Pushes not applied yet, by worker and clock: row of the record, task, samples, what was told.
-        self.pending: dict[tuple[int, int], tuple[int, Order, int, tuple[int, float]]] = {}
+        # Pushes not applied yet, by worker and clock: row of the record, and task.
+        self.pending: dict[tuple[int, int], tuple[int, Order]] = {}
         self.record = bytearray()  # packed rows of `Task`
         # Pending timers, a heap: when each is due, its number in the order of setting, token. The first of
         # all is there from the start.
@@ -174,9 +174,7 @@ class Server:
         push = new(Push, (worker, clock, version, time, computed - begun, size, keeps))
         row = len(record) // ROW
         pulled = since if pull else nan
-        record.extend(
-            pack(worker, clock, size, version, pulled, begun, computed, time, pull_queued, push_queued)
-        )
+        record += pack(worker, clock, size, version, pulled, begun, computed, time, pull_queued, push_queued)
         if self._noted:
             self._note_push(push, begun, computed, pull_queued, push_queued)
         kept: tuple[Order, ...] = ()
@@ -196,7 +194,7 @@ class Server:
             apply, drop, cancel, start, wake = self._read("on_push", answer)
             count = 0
         if count != 1 or first != worker or its_clock != clock or drop or cancel or wake is not None:
-            pending[worker, clock] = row, order, size, told
+            pending[worker, clock] = row, order
             if apply or start or drop or cancel or wake is not None or row >= self._patience:
                 return self._carry_out((apply, drop, cancel, start, wake), time, kept)
             return ((), (), kept) if kept else NOTHING
@@ -275,7 +273,7 @@ class Server:
     def progress(self, time: float) -> Progress:
         """Returns how far the run has come."""
         live = {self.num_updates, *(order.version for orders in self.flight for order in orders)}
-        live.update(order.version for _, order, _, _ in self.pending.values())
+        live.update(order.version for _, order in self.pending.values())
         return Progress(time, self.num_updates, Rows(self.record), self._landed, live, self._looked)
 
     def resume(self, time: float) -> Answer:
@@ -379,10 +377,10 @@ class Server:
                 found = pending.pop((worker, clock), None)
                 if found is None:
                     raise mistakes.not_at_server(self.policy, "applies", (worker, clock))
-                row, order, size, (copy_clock, told) = found
-                if weight != told and keeps is not None and keeps(copy_clock, clock + 1):
+                row, order = found
+                if keeps is not None and weight != order[7][1] and keeps(order[7][0], clock + 1):
                     raise mistakes.other_weight(self.policy, order, weight)
-                samples += size
+                samples += order[2]
                 landed.append((row, number, weight))
             time = self._updated(time)
             self._times.append(time)
@@ -396,10 +394,11 @@ class Server:
         for key in drop:
             if pending.pop(key, None) is None:
                 raise mistakes.not_at_server(self.policy, "drops", key)
+        cut, workers = self._cut, len(self.flight)
         for worker in cancel:
-            if not 0 <= worker < len(self.flight):
+            if not 0 <= worker < workers:
                 raise mistakes.unknown_worker(self.policy, "cancels", worker, time)
-            self._cut(worker, time)
+            cut(worker, time)
         started = self._start(start, time)
         if wake is not None:
             self._set_timer(wake, time)
@@ -520,11 +519,11 @@ class Server:
             free = end
             if end > time:
                 begun, end = begun if begun < time else time, time
-            waited, pulled = min(queued, begun - since), since if pull else nan
-            record.extend(pack(worker, clock, size, version, pulled, begun, end, nan, waited, 0.0))
-            self._num_cut += 1
+            waited, pulled = min(queued, begun - since) if queued else 0.0, since if pull else nan
+            record += pack(worker, clock, size, version, pulled, begun, end, nan, waited, 0.0)
             if clock > last:
                 self._last_cut[worker] = last = clock
+        self._num_cut += len(flight)
 
 
 def _without(flight: tuple[Order, ...], order: Order) -> tuple[Order, ...]:

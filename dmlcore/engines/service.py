@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from dmlcore.cluster.draws import SERVED_PULL, SERVED_PUSH, Draws
+
+# Worker, clock, when its message comes -> when it is through, and how long it has waited in queues, seconds.
+Queue = Callable[[int, int, float], tuple[float, float]]
 
 
 class Service:
@@ -17,53 +20,66 @@ class Service:
     Args:
         seconds: mean ones of what it does, as `ParameterServer.seconds` gives them.
         draws: of the cluster and seed, where they vary; None: they do not.
+
+    Attributes:
+        take: takes a push that has come over its worker's link at a time; it is through when it is read.
+        answer: answers the pull before a task, which was let begin at a time; the copy is through when it has
+            crossed the server's link.
+        pulls_take: whether answers take time; else they leave at once.
+        way_in, processor, way_out: from when each queue is free, seconds.
     """
 
-    __slots__ = ("_draws", "_pull", "_push", "_update", "processor", "pulls_take", "way_in", "way_out")
+    __slots__ = ("_draws", "_update", "answer", "processor", "pulls_take", "take", "way_in", "way_out")
 
     def __init__(self, seconds: Mapping[str, float], draws: Draws | None):
-        self._push = seconds["link_in"], seconds["push"]
-        self._pull = seconds["pull"], seconds["link_out"]
-        self._update, self._draws = seconds["update"], draws
-        self.pulls_take = max(self._pull) > 0  # time; else answers leave at once
+        push, pull = (seconds["link_in"], seconds["push"]), (seconds["pull"], seconds["link_out"])
+        self._update, self._draws, self.pulls_take = seconds["update"], draws, max(pull) > 0
+        self.take, self.answer = self._taker(*push), self._answerer(*pull)
         self.reset()
 
     def reset(self, now: float = 0.0) -> None:
         """Empties all queues: the server starts, or starts again."""
-        self.way_in = self.processor = self.way_out = now  # from when each is free
-
-    def take(self, worker: int, clock: int, time: float) -> tuple[float, float]:
-        """Takes a push that has come over its worker's link at `time`.
-
-        Returns:
-            When the server has read it, and how long it has waited in queues, seconds.
-        """
-        link, work = self._push
-        if self._draws is not None:
-            factor = self._draws.multiplier(SERVED_PUSH, worker, clock)
-            link, work = factor * link, factor * work
-        here, free = time, self.processor
-        if link:
-            here = self.way_in = (time if time > self.way_in else self.way_in) + link
-        taken = self.processor = (here if here > free else free) + work
-        return taken, taken - time - link - work
-
-    def answer(self, worker: int, clock: int, time: float) -> tuple[float, float]:
-        """Answers the pull before a task, which was let begin at `time`.
-
-        Returns:
-            When the copy is through the server's link, and how long that has waited, seconds.
-        """
-        work, link = self._pull
-        if self._draws is not None:
-            factor = self._draws.multiplier(SERVED_PULL, worker, clock)
-            link, work = factor * link, factor * work
-        free = self.processor
-        sent = self.processor = (time if time > free else free) + work
-        if link:
-            sent = self.way_out = (sent if sent > self.way_out else self.way_out) + link
-        return sent, sent - time - link - work
+        self.way_in = self.processor = self.way_out = now
 
     def update(self, time: float) -> None:
         """Makes an update that was decided at `time`."""
         self.processor = max(self.processor, time) + self._update
+
+    # Closures, since they are asked for every task of a run.
+
+    def _taker(self, link: float, work: float) -> Queue:
+        def take(
+            worker: int, clock: int, time: float, link: float = link, work: float = work
+        ) -> tuple[float, float]:
+            here, free = time, self.processor
+            if link:
+                here = self.way_in = (time if time > self.way_in else self.way_in) + link
+            taken = self.processor = (here if here > free else free) + work
+            return taken, taken - time - link - work
+
+        return take if self._draws is None else self._varied(take, SERVED_PUSH, link, work)
+
+    def _answerer(self, work: float, link: float) -> Queue:
+        def answer(
+            worker: int, clock: int, time: float, work: float = work, link: float = link
+        ) -> tuple[float, float]:
+            free = self.processor
+            sent = self.processor = (time if time > free else free) + work
+            if link:
+                sent = self.way_out = (sent if sent > self.way_out else self.way_out) + link
+            return sent, sent - time - link - work
+
+        return answer if self._draws is None else self._varied(answer, SERVED_PULL, work, link)
+
+    def _varied(
+        self, queue: Callable[..., tuple[float, float]], stream: int, first: float, second: float
+    ) -> Queue:
+        """Returns a queue whose two stages take so long on average."""
+        draws = self._draws
+        assert draws is not None
+
+        def varied(worker: int, clock: int, time: float) -> tuple[float, float]:
+            factor = draws.multiplier(stream, worker, clock)
+            return queue(worker, clock, time, factor * first, factor * second)
+
+        return varied

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from typing import Any
 
@@ -72,14 +72,33 @@ class FairService(Service):
     """A server with links that are shared equally; its processor is first come, first served.
 
     `take` is for pushes that are through the link to it; what `answer` answers has still to cross the other.
+
+    Attributes:
+        into, out: the link to the server, and the link back.
+        send_push, send_copy: let the push of a task join the link in at a time, or its copy the link back;
+            what is given besides the task comes out with it.
     """
 
-    __slots__ = ("_link_in", "_link_out", "into", "out")
+    __slots__ = ("into", "out", "send_copy", "send_push")
 
     def __init__(self, seconds: Mapping[str, float], draws: Draws | None):
         self.into, self.out = SharedLink(), SharedLink()
         super().__init__({**seconds, "link_in": 0.0, "link_out": 0.0}, draws)
-        self._link_in, self._link_out, self.pulls_take = seconds["link_in"], seconds["link_out"], True
+        self.pulls_take = True
+        self.send_push = self._sender(self.into, seconds["link_in"], SERVED_PUSH)
+        self.send_copy = self._sender(self.out, seconds["link_out"], SERVED_PULL)
+
+    def _sender(self, link: SharedLink, mean: float, stream: int) -> Callable[..., None]:
+        draws = self._draws
+
+        def send(now: float, order: Any, what: Any = None) -> None:
+            link.join(now, mean, (order, what))
+
+        def send_varied(now: float, order: Any, what: Any = None) -> None:
+            assert draws is not None
+            link.join(now, mean * draws.multiplier(stream, order.worker, order.clock), (order, what))
+
+        return send if draws is None else send_varied
 
     def reset(self, now: float = 0.0) -> None:
         """Empties all queues, and loses what is under way."""
@@ -92,30 +111,14 @@ class FairService(Service):
         """When the next transfer is through, if no other joins."""
         return min(self.into.due, self.out.due)
 
-    def send(self, link: SharedLink, now: float, order: Any, transfer: Any = None) -> None:
-        """Lets the push of a task join the link to the server, or its copy the link back."""
-        mean, stream = (self._link_in, SERVED_PUSH) if link is self.into else (self._link_out, SERVED_PULL)
-        if self._draws is not None:
-            mean *= self._draws.multiplier(stream, order.worker, order.clock)
-        link.join(now, mean, (order, transfer))
-
-
-# Handlers of the virtual clock, which a run with such links has besides its own.
-
-
-def handle_push_joins(clock: Any, event: Any) -> bool:
-    """A push has come over its worker's link to the server's."""
-    order = event[3]
-    if clock.sending[order[0]] is not event:
-        return clock.miss(order, event[0])  # cancelled, lost or put off
-    clock.fair.send(clock.fair.into, event[0], order, event)
-    return False
-
-
-def handle_copy_joins(clock: Any, event: Any) -> bool:
-    """The server has answered a pull, and the copy joins the link back."""
-    clock.fair.send(clock.fair.out, event[0], event[3])
-    return False
+    def leave(self) -> tuple[float, SharedLink, Any, Any, float]:
+        """Returns the next transfer that is through: when, its link, task and what was given with it, and how
+        much longer it took than alone."""
+        into, out = self.into, self.out
+        link = out if out.due < into.due else into
+        time = link.due
+        (order, what), waited = link.leave()
+        return time, link, order, what, waited
 
 
 class Crossings:
@@ -127,7 +130,7 @@ class Crossings:
 
     def __init__(self, service: FairService):
         self._service = service
-        self._joining: list[tuple[float, int, SharedLink, Any, Any]] = []
+        self._joining: list[tuple[float, int, Callable[..., None], Any, Any]] = []
         self._serial = itertools.count()
 
     def reset(self) -> None:
@@ -136,14 +139,14 @@ class Crossings:
 
     def push(self, time: float, arrival: Any) -> None:
         """A push comes over its worker's link at `time`."""
-        self._add(time, self._service.into, arrival, None)
+        self._add(time, self._service.send_push, arrival, None)
 
     def copy(self, time: float, order: Any, answer: Any) -> None:
         """The answer to a pull leaves the server's processor at `time`."""
-        self._add(time, self._service.out, order, answer)
+        self._add(time, self._service.send_copy, order, answer)
 
-    def _add(self, time: float, link: SharedLink, task: Any, answer: Any) -> None:
-        heappush(self._joining, (time, next(self._serial), link, task, answer))
+    def _add(self, time: float, send: Callable[..., None], task: Any, answer: Any) -> None:
+        heappush(self._joining, (time, next(self._serial), send, task, answer))
 
     @property
     def due(self) -> float:
@@ -156,10 +159,9 @@ class Crossings:
         for its push, and how much longer it took than alone. None: none is."""
         while self.due <= now:
             if self._joining and self._joining[0][0] <= self._service.due:
-                time, _, link, task, answer = heappop(self._joining)
-                self._service.send(link, time, task, answer)
+                time, _, send, task, answer = heappop(self._joining)
+                send(time, task, answer)
             else:
-                into, out, time = self._service.into, self._service.out, self._service.due
-                (task, answer), waited = (out if out.due < into.due else into).leave()
+                time, _, task, answer, waited = self._service.leave()
                 return time, task, answer, waited
         return None

@@ -17,9 +17,10 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
 
-from dmlcore.cluster.faults import Incident, incidents
+from dmlcore.engines.crossing import Crossing, handle_push_joins
+from dmlcore.engines.failures import Failures
 from dmlcore.engines.server import NOTHING, Answer, Order, Server
-from dmlcore.engines.sharing import FairService, handle_copy_joins, handle_push_joins
+from dmlcore.engines.sharing import FairService
 from dmlcore.engines.spec import RunSpec
 from dmlcore.trace import Trace
 from dmlcore.types import Watch
@@ -48,14 +49,22 @@ class VirtualClock:
         progress: is told now and then which share of the run is done.
     """
 
+    # In a dictionary they take longer to look up, at every event.
+    __slots__ = (
+        "at_hand", "computing", "crossing", "end", "event", "failures", "handle_arrival", "heap", "limit",
+        "links", "may_look", "now", "num_cancelled", "pace", "pipelined", "plain", "progress", "read",
+        "sending", "serial", "server", "service", "spec", "take", "ticked", "timed", "timers",
+        "updates_take", "watch",
+    )  # fmt: skip
+
     def __init__(
         self, spec: RunSpec, watch: Watch | None = None, progress: Callable[[float], None] | None = None
     ):
         workers = spec.cluster.num_workers
         self.spec, self.watch, self.links, self.service = spec, watch, spec.links(), spec.service()
-        self.faults = spec.faults if spec.faults.events else None
+        self.failures = Failures(self) if spec.faults.events else None
         self.timers = spec.policy.on_wake is not None
-        self.may_look = watch is not None or self.faults is not None or self.timers
+        self.may_look = watch is not None or self.failures is not None or self.timers
         self.pipelined, self.updates_take = spec.transport.pipelined, spec.seconds_per_update > 0
         self.serial = itertools.count()
         self.server = self.new_server()
@@ -67,45 +76,38 @@ class VirtualClock:
         self.limit = inf  # an event before it is handled without another look
         self.event: Any = None  # that is being handled
         self.sending: list[PushEvent | None] = [None] * workers  # the next push of each worker
-        # Copies that each worker will get over a shared link, in order, and how long they have waited before;
-        # attempt -> when one was through, and how long it waited on the link.
-        self.coming: list[list[tuple[Order, float]]] = [[] for _ in range(workers)]
-        self.came: dict[int, tuple[float, float]] = {}
         # A push that the server reads while something else happens: when it is taken, and how long it waited.
         self.read: tuple[PushEvent, float, float] | None = None
         self.computing: list[Computing | None] = [None] * workers
-        # Of each worker, from when until when; only where something can fail.
-        self.frozen: list[list[tuple[float, float]]] = [[] for _ in range(workers if self.faults else 0)]
-        self.away = [0] * workers  # for how many reasons
-        self.log: list[dict[str, Any]] = []
-        self.checkpoint = (0, 0)  # updates, and length of the journal then
-        self.life = 0  # how often the server was restarted
         self.now = 0.0  # when something happened last
         self.pace = self.links.pace  # None: no changes of speed by time
         # Links of the server that are shared equally, of which each transfer is an event.
-        self.fair = self.service if isinstance(self.service, FairService) else None
+        self.crossing = Crossing(self, self.service) if isinstance(self.service, FairService) else None
         # Whether a push is sent when it is computed, and arrives at once.
-        self.plain = not (self.faults or self.pace or self.pipelined or self.links.pushes_take)
+        self.plain = not (self.failures or self.pace or self.pipelined or self.links.pushes_take)
         answers, self.handle_arrival = None, VirtualClock.handle_push
         if self.service is not None:
             self.take, self.handle_arrival = self.service.take, VirtualClock.handle_served
             answers = self.service.answer if self.service.pulls_take else None
         links = self.links, self.links.compute_seconds, self.links.pulls_take
-        plain = self.plain and self.fair is None
-        self.at_hand = self.heap, self.sending, *links, answers, self.handle_arrival, plain
+        how = self.handle_arrival, self.plain and self.crossing is None, self.service is not None
+        self.at_hand = self.heap, self.sending, *links, answers, *how
 
     def run(self) -> Trace:
         """Runs to the end and returns the trace."""
-        heap, last, known = self.heap, self.end, incidents(self.spec.faults)
-        for number, incident in enumerate(known, start=-len(known)):
-            heappush(self.timed, (incident.time, number, VirtualClock.handle_incident, incident))
+        heap, last = self.heap, self.end
+        if self.failures is not None:
+            self.failures.begin()
         self.set_limit()
         over = self.carry_out(self.server.begin(), 0.0)
         if self.timers:
             over = self.carry_out(self.server.wake(0.0), 0.0)
-        first = min(heap[0][0], self.limit)
+        first = min(self.due(), self.end)
         if self.progress is not None and first < inf:
             self.at(first, VirtualClock.handle_tick, first + math.ulp(1.0))
+        if self.crossing is not None:
+            self.crossing.run()
+            over = True
         while not over:
             self.event = event = heap[0]
             if event[0] < self.limit or not self.is_late(event[0]):
@@ -114,7 +116,7 @@ class VirtualClock:
                 over = self.handle_timed()
             if heap[0] is self.event:
                 heappop(heap)
-        more = {"incidents": self.log, "ignored_arrivals": self.server.ignored} if self.faults else {}
+        more = {} if self.failures is None else self.failures.metadata()
         end = last if last < math.inf else max(self.now, self.server.last_update)
         return self.server.trace(end, self.spec.metadata("simulate") | more)
 
@@ -122,86 +124,42 @@ class VirtualClock:
         """Returns when the policy's next timer is due; one that was missed fires now."""
         return max(self.server.due, self.now) if self.timers else inf
 
+    def due(self) -> float:
+        """Returns when something happens next; infinite where nothing will ever happen."""
+        timed = self.timed[0][0] if self.timed else inf
+        crossing = inf if self.crossing is None else self.crossing.service.due
+        return min(self.heap[0][0], timed, crossing, self.timer())
+
     def set_limit(self) -> None:
         """Notes when the next event that is no arrival is due, or else the end."""
-        limit = self.timed[0][0] if self.timed else inf
-        if self.fair is not None and self.fair.due < limit:
-            limit = self.fair.due
-        self.limit = min(limit, self.timer(), self.end)
+        self.limit = min(self.timed[0][0] if self.timed else inf, self.timer(), self.end)
 
     def is_late(self, time: float) -> bool:
         """Whether something else comes before an arrival that is handled at `time`, or the end does."""
         if self.timed and self.timed[0][0] <= time:
             return True
-        if self.fair is not None and self.fair.due <= time and self.fair.due < inf:
-            return True
         return time > self.end or self.timer() < time
 
     def handle_timed(self) -> bool:
-        """Handles what comes before the next arrival, or ends the run; returns whether it is over.
-
-        Where links are shared, something comes before most arrivals: it then goes on to the end of the run.
-        """
+        """Handles what comes before the next arrival, or ends the run; returns whether it is over."""
         self.event = None  # the arrival stays on the heap
-        heap, timed, fair, end, over, timer = self.heap, self.timed, self.fair, self.end, False, inf
-        timers = self.timers
-        if fair is not None:
-            into, out = fair.into, fair.out
+        timed, end, over = self.timed, self.end, False
         while not over:
-            arrival, read = heap[0], self.read
+            arrival, read = self.heap[0], self.read
             taken = read[1] if read is not None and read[0] is arrival else arrival[0]
-            first = event = timed[0][0] if timed else inf
-            if fair is not None:
-                if into.due < first:
-                    first = into.due
-                if out.due < first:
-                    first = out.due
-            if timers:
-                timer = self.timer()
+            first, timer = timed[0][0] if timed else inf, self.timer()
             if (first > taken or first == inf) and timer >= taken:  # nothing comes before the arrival
-                if fair is None or taken > end or arrival is END:
-                    over = taken > end
-                    break
-                if (read is None or read[0] is not arrival) and arrival[2] is self.handle_arrival:
-                    order = arrival[3]
-                    if self.sending[order[0]] is arrival:
-                        taken, waited = fair.take(order[0], order[1], taken)
-                        self.read = arrival, taken, waited
-                        if first <= taken or timer < taken or taken > end:
-                            continue
-                self.limit = inf
-                over = arrival[2](self, arrival)
-                if heap[0] is arrival:
-                    heappop(heap)
-                continue
+                over = taken > end
+                break
             if first > end and timer > end:
                 return True
             if timer < first:
                 over = self.carry_out(self.server.wake(timer), timer)
-            elif event == first:
-                popped = heappop(timed)
-                over = popped[2](self, popped)
             else:
-                self.through(first)
+                event = heappop(timed)
+                over = event[2](self, event)
         self.set_limit()
         return over
-
-    def through(self, now: float) -> None:
-        """A transfer has crossed the server's link, which others shared."""
-        assert self.fair is not None
-        fair = self.fair
-        if fair.out.due < fair.into.due:
-            (order, _), waited = fair.out.leave()
-            self.copy_is_through(order, now, waited)
-            return
-        (order, push), waited = fair.into.leave()
-        if push is not None and self.sending[order[0]] is push:
-            self.push_is_through(push, now, waited)
-        else:  # the server has to read it, and it does not count
-            fair.take(order[0], order[1], now)
-            if push is not None and self.faults is not None:
-                self.copy(order, now)
-                self.server.ignored += 1
 
     def handle_tick(self, event: Any) -> bool:
         """Tells how far the run has come, and when to tell it again."""
@@ -213,14 +171,13 @@ class VirtualClock:
         shares = (now / self.end, server.num_updates / stop.updates, server.samples / stop.samples)
         assert self.progress is not None
         self.progress(min(max(shares), 1.0))
-        fair = inf if self.fair is None else self.fair.due
-        if self.heap[0] is not END or self.timed or min(fair, self.timer()) < inf:  # else it is a deadlock
+        if self.due() < inf:  # else it is a deadlock
             self.at(now + step, VirtualClock.handle_tick, step)
         return False
 
     def new_server(self) -> Server:
         """Returns a server to which nothing has happened."""
-        return Server(self.spec, self.plan, self.serial, keeps_journal=self.faults is not None)
+        return Server(self.spec, self.plan, self.serial, keeps_journal=self.failures is not None)
 
     def carry_out(self, answer: Answer, now: float) -> bool:
         """Carries out what the server answers; returns whether the run is over.
@@ -229,12 +186,15 @@ class VirtualClock:
         """
         self.now = now
         _, cancel, start = answer
-        heap, sending, links, compute_seconds, pulls_take, answers, handle_arrival, plain = self.at_hand
-        if (cancel or self.updates_take) and self.service is not None:
+        heap, sending, links, compute_seconds, pulls_take, answers, handle_arrival, plain, serves = (
+            self.at_hand
+        )
+        if serves and (cancel or self.updates_take):
             self.serve(answer, now)
         if cancel:
+            computing = self.computing
             for worker in cancel:
-                sending[worker] = self.computing[worker] = None
+                sending[worker] = computing[worker] = None
             self.num_cancelled += len(cancel)
             if self.num_cancelled > MANY_CANCELLED and 2 * self.num_cancelled > len(heap):
                 self.sweep()
@@ -246,14 +206,8 @@ class VirtualClock:
             else:
                 if answers is not None:
                     begun, queued = answers(worker, clock, begun)
-                    if self.fair is not None:
-                        self.coming[worker].append((order, queued))
-                        if begun > now:
-                            self.at(begun, handle_copy_joins, order)
-                        else:
-                            self.fair.send(self.fair.out, now, order)
-                            if self.fair.due < self.limit:
-                                self.limit = self.fair.due
+                    if self.crossing is not None:
+                        self.crossing.send_copy(order, begun, now, queued)
                         continue
                 if pulls_take:
                     begun += links.pull_seconds(worker, clock)
@@ -275,7 +229,7 @@ class VirtualClock:
     def sweep(self) -> None:
         """Takes pushes that were cancelled off the heap, where they would stay until their time."""
         self.num_cancelled = 0
-        if self.faults is not None:
+        if self.failures is not None:
             return  # with faults a push is looked at when it arrives
         push, sending, heap = self.handle_arrival, self.sending, self.heap
         heap[:] = [each for each in heap if each[2] is not push or sending[each[3][0]] is each]
@@ -313,8 +267,8 @@ class VirtualClock:
         if self.pace is not None:
             end = self.links.finish(worker, clock, size, begun)
         departs = end
-        if self.faults is not None and self.frozen[worker]:
-            begun, departs = self.thaw(worker, since, begun, end)
+        if self.failures is not None and self.failures.frozen[worker]:
+            begun, departs = self.failures.thaw(worker, since, begun, end)
             end = departs
         if self.pipelined:
             before = self.computing[worker]
@@ -330,14 +284,14 @@ class VirtualClock:
         if self.links.pushes_take:
             arrival += self.links.push_seconds(worker, order.clock)
         # Pushes of one worker arrive in order; on a shared link, when the one before has been taken.
-        ready, alone = arrival, self.event is None or self.fair is not None
+        ready, alone = arrival, self.event is None or self.crossing is not None
         arrival = max(arrival, now if alone else self.event[0])
-        waited = arrival - ready if self.fair is not None else 0.0
-        if self.faults is not None:
-            arrival += self.faults.deliveries(worker, order.clock)[0]
-        handler = handle_push_joins if self.fair is not None else self.handle_arrival
+        waited = arrival - ready if self.crossing is not None else 0.0
+        if self.failures is not None:
+            arrival += self.failures.faults.deliveries(worker, order.clock)[0]
+        handler = handle_push_joins if self.crossing is not None else self.handle_arrival
         event = (arrival, serial, handler, order, begun, end, departs, queued, waited)
-        if arrival < inf and self.fair is None:
+        if arrival < inf and self.crossing is None:
             return event
         self.sending[worker] = event
         self.place(event)
@@ -346,9 +300,7 @@ class VirtualClock:
     def place(self, event: Any) -> None:
         """Places a push where it is handled when it arrives; never, if that is never."""
         if event[0] < inf:
-            heappush(self.timed if self.fair is not None else self.heap, event)
-            if self.fair is not None and event[0] < self.limit:
-                self.limit = event[0]
+            heappush(self.heap if self.crossing is None else self.timed, event)
 
     def at(self, time: float, handler: Callable[[Any, Any], bool], *what: Any) -> None:
         """Lets a handler be called at a time that is not an arrival's."""
@@ -356,61 +308,28 @@ class VirtualClock:
         if time < self.limit:
             self.limit = time
 
-    def push_is_through(self, event: PushEvent, now: float, waited: float) -> None:
-        """The server's processor may take a push."""
-        _, serial, _, order, begun, computed, departs, queued, before = event
-        handler, waited = self.handle_arrival, before + waited
-        arrived = (now, serial, handler, order, begun, computed, departs, queued, waited)
-        self.sending[order.worker] = arrived
-        heappush(self.heap, arrived)
-
-    def copy_is_through(self, order: Order, now: float, waited: float) -> None:
-        """A worker gets its copy, and computes; copies of one worker arrive in order."""
-        coming = self.coming[order.worker]
-        if coming[0][0] is not order:  # it waits for the copies before it
-            self.came[order.attempt] = now, waited
-            return
-        through = now
-        while True:
-            worker, clock, size, _, _, _, attempt, _ = order
-            _, queued = coming.pop(0)
-            if order in self.server.flight[worker]:  # else it was cancelled or lost
-                begun = now + self.links.pull_seconds(worker, clock) if self.links.pulls_take else now
-                end = begun + self.links.compute_seconds(worker, clock, size)
-                queued += waited + now - through
-                if self.plain:
-                    event = (end, attempt, handle_push_joins, order, begun, end, end, queued, 0.0)
-                    self.sending[worker] = event
-                    heappush(self.timed, event)
-                else:
-                    self.sent(order, attempt, begun, end, now, queued)
-            if not coming or coming[0][0].attempt not in self.came:
-                return
-            order = coming[0][0]
-            through, waited = self.came.pop(order.attempt)
-
     def look(self, answer: Answer, now: float) -> None:
         """Shows a watching policy its training, takes the server's checkpoint, and looks at its timers."""
         server = self.server
         if self.timers:
             self.set_limit()
+        life = 0 if self.failures is None else self.failures.life
         if self.watch is not None and server.looks:
-            server.observe(*self.watch(server.progress(now)._replace(life=self.life)))
-        if self.faults is None or not answer[0] or server.pending:
-            return
-        if server.num_updates >= self.checkpoint[0] + self.faults.checkpoint_every:
-            self.checkpoint = (server.num_updates, len(server.journal or ()))
+            server.observe(*self.watch(server.progress(now)._replace(life=life)))
+        if self.failures is not None:
+            self.failures.look(answer)
 
     def plan(self, order: Order) -> tuple[float, float, float]:
         """Returns when a task's computing begins and ends, and how long its pull waits in queues."""
         worker = order.worker
-        sending, computing = self.sending[worker], self.computing[worker]
+        sending = self.sending[worker]
         if sending is not None and sending[3] is order:
             return sending[4], sending[5], sending[7]
+        computing = self.computing[worker]
         if computing is not None and computing[1] is order:
             return computing[2], computing[3], computing[4]
-        if self.fair is not None:  # its copy is under way, unless the server has forgotten it
-            return inf, inf, next((queued for each, queued in self.coming[worker] if each is order), 0.0)
+        if self.crossing is not None:  # its copy is under way, unless the server has forgotten it
+            return inf, inf, self.crossing.queued(order)
         due = self.links.computing(worker, order.clock, order.batch_size, order.pull, order.time)
         return (*due, 0.0)
 
@@ -424,8 +343,8 @@ class VirtualClock:
         if self.sending[order[0]] is not event:
             return self.miss(order, now)
         answer = self.server.push(order, now, begun, computed)
-        if self.faults is not None:
-            self.copy(order, now)
+        if self.failures is not None:
+            self.failures.copy(order, now)
         if answer is not NOTHING:
             return self.carry_out(answer, now)
         self.now = now
@@ -447,8 +366,8 @@ class VirtualClock:
             return self.handle_timed()
         self.sending[worker] = None
         answer = self.server.push(order, now, begun, computed, queued, waited + wait)
-        if self.faults is not None:
-            self.copy(order, arrived)
+        if self.failures is not None:
+            self.failures.copy(order, arrived)
         if answer is not NOTHING:
             return self.carry_out(answer, now)
         self.now = now
@@ -456,28 +375,16 @@ class VirtualClock:
 
     def miss(self, order: Order, now: float) -> bool:
         """What arrives does not count any more."""
-        if self.faults is not None and order not in self.server.flight[order[0]]:
-            self.copy(order, now)
-            self.server.ignored += 1
+        if self.failures is not None and order not in self.server.flight[order[0]]:
+            self.failures.ignore(order, now)
         return False
-
-    def copy(self, order: Order, now: float) -> None:
-        """Lets a push that was sent more than once arrive again."""
-        assert self.faults is not None
-        for later in self.faults.deliveries(order.worker, order.clock)[1:]:
-            self.place((now + later, next(self.serial), VirtualClock.handle_copy, order))
-
-    def handle_copy(self, event: Any) -> bool:
-        """A push arrives again, and does not count."""
-        self.server.ignored += 1
-        return self.handle_stray(event)
 
     def handle_stray(self, event: Any) -> bool:
         """A push arrives that does not count: the server has to read it."""
         if self.service is not None:
             now, _, _, order = event
-            if self.fair is not None:
-                self.fair.send(self.fair.into, now, order)
+            if self.crossing is not None:
+                self.crossing.service.send_push(now, order)
             else:
                 self.handle_read(event)
         return False
@@ -489,134 +396,17 @@ class VirtualClock:
         self.service.take(order[0], order[1], now)
         return False
 
-    def handle_incident(self, event: Any) -> bool:
-        """A worker or the server fails or comes back."""
-        now, _, _, incident = event
-        getattr(self, incident.kind)(incident, now)
-        return self.server.over
-
-    def freeze(self, incident: Incident, now: float) -> None:
-        """A worker does nothing for a while; what it has sent is on its way."""
-        worker, seconds, pace = incident.worker, incident.seconds, self.pace
-        self.note(incident, now)
-        idle = max([now, *(end for _, end in self.frozen[worker])])  # it goes on at this time + seconds
-        self.frozen[worker].append((now, now + seconds))
-
-        def put_off(time: float) -> float:
-            return time if time <= now else time + seconds
-
-        def computed_by(begun: float, computed: float, again: float) -> float:
-            """When computing ends that was to begin and end at these times, and now begins at `again`."""
-            if pace is None or computed <= now:
-                return put_off(computed)
-            stops = (begun, again) if begun > now else (idle, idle + seconds)
-            return pace.resumed(worker, computed, *stops)
-
-        sending, computing = self.sending[worker], self.computing[worker]
-        if sending is not None and sending[6] <= now:
-            sending = None
-        free = leaves = -inf  # when the task that it sends next is computed, and is sent
-        if sending is not None:
-            arrival, _, handler, order, begun, computed, departs, *queued = sending
-            again = put_off(begun)
-            free = leaves = computed_by(begun, computed, again)
-        if computing is not None:
-            serial, its_order, its_begun, its_computed, its_queued = computing
-            leaves = put_off(its_begun)
-            if pace is not None and sending is not None:  # it begins when the task before it is computed
-                leaves = free if its_begun == computed else max(leaves, free)
-            its_end = computed_by(its_begun, its_computed, leaves)
-            self.computing[worker] = (serial, its_order, leaves, its_end, its_queued)
-        if sending is not None:
-            later = seconds if pace is None or leaves == inf else leaves - departs
-            number, (pulled, pushed) = next(self.serial), queued
-            event = (arrival + later, number, handler, order, again, free, leaves, pulled, pushed)
-            self.sending[worker] = event
-            self.place(event)
-
-    def thaw(self, worker: int, since: float, begun: float, computed: float) -> tuple[float, float]:
-        """Returns when a task let begin at `since` begins and ends, its worker's freezes included."""
-        pace = self.pace
-        for start, end in self.frozen[worker]:
-            stopped = max(start, since)
-            delay = end - stopped
-            if delay > 0:
-                if computed >= start and pace is not None:
-                    stops = (begun, begun + delay) if begun >= start else (stopped, end)
-                    computed = pace.resumed(worker, computed, *stops)
-                elif computed >= start:
-                    computed += delay
-                begun += delay if begun >= start else 0.0
-                since = end
-        return begun, computed
-
-    def leave(self, incident: Incident, now: float) -> None:
-        """A worker is gone, with its copy and its tasks."""
-        worker = incident.worker
-        self.away[worker] += 1
-        if self.away[worker] == 1:
-            self.note(incident, now)
-            self.lose(worker, now)
-
-    def lose(self, worker: int, now: float) -> None:
-        """The server hears that a worker is gone."""
-        answer = self.server.leave(worker, now)
-        if self.service is not None:
-            self.stray(worker, now)
-        self.sending[worker] = self.computing[worker] = None
-        self.carry_out(answer, now)
-
-    def join(self, incident: Incident, now: float) -> None:
-        """A worker is back, without a copy."""
-        worker = incident.worker
-        self.away[worker] -= 1
-        if self.away[worker] == 0:
-            self.note(incident, now)
-            self.frozen[worker].clear()
-            self.carry_out(self.server.join(worker, now), now)
-
-    def down(self, incident: Incident, now: float) -> None:
-        """The server is gone for a while: nothing arrives, and it goes on from its last checkpoint."""
-        updates, length = self.checkpoint
-        self.note(incident, now, lost_updates=self.server.num_updates - updates)
-        self.now = back = now + incident.seconds
-        if self.service is not None:
-            self.service.reset(back)
-        ignored, journal = self.server.ignored, (self.server.journal or [])[:length]
-        before, self.server = self.server, self.new_server().restore(journal)
-        if self.service is not None:
-            self.server.recall(before)
-            self.read = None
-        self.server.ignored = ignored
-        self.life += 1
-        workers = range(self.server.num_workers)
-        for worker in workers:
+    def forget(self, back: float, stays: Callable[[Any, Any], bool]) -> None:
+        """Loses all messages and tasks; what `stays` handles still happens, at `back` at the earliest."""
+        for worker in range(len(self.sending)):
             self.sending[worker] = self.computing[worker] = None
-        # What happens to workers meanwhile, the server learns when it is back; what was sent is lost.
         self.heap[:] = [END]
-        self.came.clear()
-        for copies in self.coming:
-            copies.clear()
-        stay = VirtualClock.handle_incident, VirtualClock.handle_tick
-        kept = [each for each in self.timed if each[2] in stay]
+        if self.crossing is not None:
+            self.crossing.forget()
+        kept = [each for each in self.timed if each[2] in (stays, VirtualClock.handle_tick)]
         self.timed[:] = [(max(time, back), *rest) for time, *rest in kept]
         heapify(self.timed)
         self.set_limit()
-        if back >= self.end:
-            self.timed.clear()  # nothing happens any more
-            self.server.timers.clear()
-            return
-        gone = {worker for worker in workers if self.away[worker]}
-        self.carry_out(self.server.resume(back), back)
-        for worker in sorted(self.server.present & gone):
-            self.lose(worker, back)
-        for worker in sorted({*workers} - gone - self.server.present):
-            self.carry_out(self.server.join(worker, back), back)
-
-    def note(self, incident: Incident, now: float, **more: Any) -> None:
-        """Logs what happened, for the trace's metadata."""
-        self.now = now
-        self.log.append(incident._replace(time=now)._asdict() | more)
 
 
 # The last event of every run, if nothing ends it before.
@@ -636,6 +426,7 @@ def make_timeline(
         return clock.run()
     finally:
         if clock is not None:
-            vars(clock).clear()  # the server refers to the clock: a cycle, which holds every task of the run
+            # They refer to the clock: cycles, which hold every task of the run.
+            del clock.server, clock.failures, clock.crossing
         if collects:
             gc.enable()

@@ -83,9 +83,11 @@ class Gate:
         if not self.held and self.slowest < self.next_release:
             return new(Decision, ([(worker, clock, weight)], (), (), start, None))
         apply = self._take_held(push)
-        if keeps_copy:
+        if keeps_copy and weight != apply[0][2]:
             apply = [(w, c, weight if w == worker else share) for w, c, share in apply]
-        return new(Decision, (apply, (), (), sorted([*start, *self._release()]), None))
+        if self.slowest >= self.next_release:
+            start = (*sorted([*start, *self._release()]),)
+        return new(Decision, (apply, (), (), start, None))
 
     def tell(self, worker: int) -> tuple[int, float]:
         """Returns what a worker that pulls is told of its copy, and notes it."""

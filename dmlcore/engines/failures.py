@@ -1,0 +1,187 @@
+"""Faults on the virtual clock: what each kind of incident does to workers, to the server and to messages."""
+
+from __future__ import annotations
+
+from heapq import heappush
+from math import inf
+from typing import Any
+
+from dmlcore.cluster.faults import Incident, incidents
+from dmlcore.engines.server import Answer, Order
+
+
+class Failures:
+    """The faults of one run, and what they leave behind: a method for each kind of incident.
+
+    Args:
+        clock: the `VirtualClock` of the run.
+    """
+
+    def __init__(self, clock: Any):
+        workers = clock.spec.cluster.num_workers
+        self.clock, self.faults = clock, clock.spec.faults
+        self.away = [0] * workers  # for how many reasons each worker is gone
+        # Of each worker, from when until when it did nothing.
+        self.frozen: list[list[tuple[float, float]]] = [[] for _ in range(workers)]
+        self.log: list[dict[str, Any]] = []
+        self.checkpoint = (0, 0)  # updates, and length of the journal then
+        self.life = 0  # how often the server was restarted
+
+    def begin(self) -> None:
+        """Places all incidents; before anything else at the same time."""
+        known = incidents(self.faults)
+        for number, incident in enumerate(known, start=-len(known)):
+            heappush(self.clock.timed, (incident.time, number, handle_incident, incident))
+
+    def metadata(self) -> dict[str, Any]:
+        """Returns what the trace says of them."""
+        return {"incidents": self.log, "ignored_arrivals": self.clock.server.ignored}
+
+    def look(self, answer: Answer) -> None:
+        """Takes the server's checkpoint, if it is time."""
+        server = self.clock.server
+        due = server.num_updates >= self.checkpoint[0] + self.faults.checkpoint_every
+        if due and answer[0] and not server.pending:
+            self.checkpoint = (server.num_updates, len(server.journal or ()))
+
+    def copy(self, order: Order, now: float) -> None:
+        """Lets a push that was sent more than once arrive again."""
+        clock = self.clock
+        for later in self.faults.deliveries(order.worker, order.clock)[1:]:
+            clock.place((now + later, next(clock.serial), handle_copy, order))
+
+    def ignore(self, order: Order, now: float) -> None:
+        """Notes a push that arrives and does not count; it may have been sent more than once."""
+        self.copy(order, now)
+        self.clock.server.ignored += 1
+
+    def freeze(self, incident: Incident, now: float) -> None:
+        """A worker does nothing for a while; what it has sent is on its way."""
+        clock = self.clock
+        worker, seconds, pace = incident.worker, incident.seconds, clock.pace
+        self.note(incident, now)
+        idle = max([now, *(end for _, end in self.frozen[worker])])  # it goes on at this time + seconds
+        self.frozen[worker].append((now, now + seconds))
+
+        def put_off(time: float) -> float:
+            return time if time <= now else time + seconds
+
+        def computed_by(begun: float, computed: float, again: float) -> float:
+            """When computing ends that was to begin and end at these times, and now begins at `again`."""
+            if pace is None or computed <= now:
+                return put_off(computed)
+            stops = (begun, again) if begun > now else (idle, idle + seconds)
+            return pace.resumed(worker, computed, *stops)
+
+        sending, computing = clock.sending[worker], clock.computing[worker]
+        if sending is not None and sending[6] <= now:
+            sending = None
+        free = leaves = -inf  # when the task that it sends next is computed, and is sent
+        if sending is not None:
+            arrival, _, handler, order, begun, computed, departs, *queued = sending
+            again = put_off(begun)
+            free = leaves = computed_by(begun, computed, again)
+        if computing is not None:
+            serial, its_order, its_begun, its_computed, its_queued = computing
+            leaves = put_off(its_begun)
+            if pace is not None and sending is not None:  # it begins when the task before it is computed
+                leaves = free if its_begun == computed else max(leaves, free)
+            its_end = computed_by(its_begun, its_computed, leaves)
+            clock.computing[worker] = (serial, its_order, leaves, its_end, its_queued)
+        if sending is not None:
+            later = seconds if pace is None or leaves == inf else leaves - departs
+            number, (pulled, pushed) = next(clock.serial), queued
+            event = (arrival + later, number, handler, order, again, free, leaves, pulled, pushed)
+            clock.sending[worker] = event
+            clock.place(event)
+
+    def thaw(self, worker: int, since: float, begun: float, computed: float) -> tuple[float, float]:
+        """Returns when a task let begin at `since` begins and ends, its worker's freezes included."""
+        pace = self.clock.pace
+        for start, end in self.frozen[worker]:
+            stopped = max(start, since)
+            delay = end - stopped
+            if delay > 0:
+                if computed >= start and pace is not None:
+                    stops = (begun, begun + delay) if begun >= start else (stopped, end)
+                    computed = pace.resumed(worker, computed, *stops)
+                elif computed >= start:
+                    computed += delay
+                begun += delay if begun >= start else 0.0
+                since = end
+        return begun, computed
+
+    def leave(self, incident: Incident, now: float) -> None:
+        """A worker is gone, with its copy and its tasks."""
+        worker = incident.worker
+        self.away[worker] += 1
+        if self.away[worker] == 1:
+            self.note(incident, now)
+            self.lose(worker, now)
+
+    def lose(self, worker: int, now: float) -> None:
+        """The server hears that a worker is gone."""
+        clock = self.clock
+        answer = clock.server.leave(worker, now)
+        if clock.service is not None:
+            clock.stray(worker, now)
+        clock.sending[worker] = clock.computing[worker] = None
+        clock.carry_out(answer, now)
+
+    def join(self, incident: Incident, now: float) -> None:
+        """A worker is back, without a copy."""
+        clock, worker = self.clock, incident.worker
+        self.away[worker] -= 1
+        if self.away[worker] == 0:
+            self.note(incident, now)
+            self.frozen[worker].clear()
+            clock.carry_out(clock.server.join(worker, now), now)
+
+    def down(self, incident: Incident, now: float) -> None:
+        """The server is gone for a while: nothing arrives, and it goes on from its last checkpoint."""
+        clock, (updates, length) = self.clock, self.checkpoint
+        self.note(incident, now, lost_updates=clock.server.num_updates - updates)
+        clock.now = back = now + incident.seconds
+        if clock.service is not None:
+            clock.service.reset(back)
+        ignored, journal = clock.server.ignored, (clock.server.journal or [])[:length]
+        before, clock.server = clock.server, clock.new_server().restore(journal)
+        if clock.service is not None:
+            clock.server.recall(before)
+            clock.read = None
+        clock.server.ignored = ignored
+        self.life += 1
+        # What happens to workers meanwhile, the server learns when it is back; what was sent is lost.
+        clock.forget(back, handle_incident)
+        if back >= clock.end:
+            clock.timed.clear()  # nothing happens any more
+            clock.server.timers.clear()
+            return
+        workers = range(clock.server.num_workers)
+        gone = {worker for worker in workers if self.away[worker]}
+        clock.carry_out(clock.server.resume(back), back)
+        for worker in sorted(clock.server.present & gone):
+            self.lose(worker, back)
+        for worker in sorted({*workers} - gone - clock.server.present):
+            clock.carry_out(clock.server.join(worker, back), back)
+
+    def note(self, incident: Incident, now: float, **more: Any) -> None:
+        """Logs what happened, for the trace's metadata."""
+        self.clock.now = now
+        self.log.append(incident._replace(time=now)._asdict() | more)
+
+
+# Handlers of the virtual clock, which a run with faults has besides its own.
+
+
+def handle_incident(clock: Any, event: Any) -> bool:
+    """A worker or the server fails or comes back."""
+    now, _, _, incident = event
+    getattr(clock.failures, incident.kind)(incident, now)
+    return clock.server.over
+
+
+def handle_copy(clock: Any, event: Any) -> bool:
+    """A push arrives again, and does not count."""
+    clock.server.ignored += 1
+    return clock.handle_stray(event)
