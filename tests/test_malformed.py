@@ -154,6 +154,17 @@ MALFORMED = {
         {"losses": lambda p, b: losses(p, b) + jnp.log(p["b"])},
         r"losses: got \[-inf, .*allowed is finite",
     ),
+    "a sample that is NaN": (
+        {"data": {"x": np.where(np.arange(10)[:, None] == 7, np.nan, X), "y": Y}},
+        r"losses: got \[.*, nan\], allowed is finite ones of samples \[0, 3, 6, 7\]",
+    ),
+    "a NaN behind a mask, whose gradient is NaN": (
+        {
+            "data": {"x": np.where(np.arange(10)[:, None] == 7, np.nan, X), "y": Y},
+            "losses": lambda p, b: jnp.where(jnp.isnan(b["x"][:, 0]), 0, losses(p, b)),
+        },
+        r"losses: got .* not finite in parameter \['b'\]\", allowed is a finite one",
+    ),
     "a norm at zero": (
         {"losses": lambda p, b: losses(p, b) + jnp.sqrt(p["b"] ** 2)},
         r"losses: got .* not finite in parameter \['b'\]\", allowed is a finite one",
@@ -335,6 +346,10 @@ SOUND = {
     "float16": of_type(jnp.float16),
     "bfloat16 within": {
         "losses": lambda p, b: losses(jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), p), b),
+    },
+    "a NaN that means missing": {
+        "data": {"x": np.where(np.arange(10)[:, None] == 7, np.nan, X), "y": Y},
+        "losses": lambda p, b: losses(p, b | {"x": jnp.nan_to_num(b["x"])}),
     },
     "one sample": {"data": {"x": X[:1], "y": Y[:1]}},
     "no data to evaluate on": {"eval_data": (), "evaluate": lambda p, _: {"loss": p["b"]}},

@@ -5,6 +5,7 @@ import os
 import re
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import optax
 import pytest
@@ -65,6 +66,27 @@ def test_a_new_problem():
     batch = {name: rows[:5] for name, rows in problem.data.items()}
     losses = problem.losses({"weights": weights, "bias": np.zeros(3)}, batch)
     assert losses == pytest.approx(np.full(5, np.log(3)))
+
+
+def test_a_model_of_your_own(tmp_path, monkeypatch, capsys):
+    title = "A model of your own, non-IID shards, DiLoCo against ASP"
+    monkeypatch.chdir(tmp_path)
+    names = run(title)
+    exec(compile(recipe(title, 1), "CONTRIBUTING.md, comparison", "exec"), names)
+    plt.close("all")
+    assert [path.name for path in tmp_path.iterdir()] == ["letters.png"]
+    said = capsys.readouterr().out
+    for number in re.findall(r"# (c = [\d.]+)", recipe(title, 1)):
+        assert number in said, "what the page says of the links"
+
+    problem, runs = names["problem"], names["runs"]
+    shares = np.zeros((8, 8))  # of the languages among each worker's texts
+    np.add.at(shares, (problem.owner, problem.data["language"]), 1)
+    shares /= shares.sum(1, keepdims=True)
+    assert (shares.max(1) > 2 / 8).all(), "no worker has all languages alike"
+    taken = {column: dml.metrics.time_to(runs, "loss", 2.3, column=column) for column in ("time", "bytes")}
+    assert np.isfinite(taken["time"]).all(), "both learn: they begin at 3.3"
+    assert (4 * taken["bytes"]["DiLoCo"] < taken["bytes"]["ASP"]).all(), "it sends once in 16 steps"
 
 
 def test_dropout():

@@ -73,6 +73,12 @@ class TestRules:
         assert DIGITS.sharded(np.arange(1437) % 4).name == "digits_mlp, 4 shards"
         assert DIGITS.owner is None
 
+    def test_another_rule_with_the_same_owners_has_its_own_name(self):
+        one, other = (DIGITS.sharded(dml.shards.iid(1, seed=seed)) for seed in (0, 1))
+        assert np.array_equal(one.owner, other.owner)
+        assert [each.name for each in (one, other)] == ["digits_mlp, iid(1)", "digits_mlp, iid(1, seed=1)"]
+        assert DIGITS.sharded(one.owner).name == "digits_mlp, 1 shards"
+
     def test_labels_of_ones_own(self):
         problem = dml.problems.linear_regression()
         groups = np.arange(problem.num_samples) % 6

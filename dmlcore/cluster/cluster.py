@@ -391,7 +391,7 @@ class Cluster:
 
         Args:
             problem: whose parameters travel both ways; or how many bytes they are.
-            batch_size: samples of a task.
+            batch_size: samples of a task; of H local steps, H times those of a step.
 
         Raises:
             ValueError: an argument is wrong.

@@ -70,7 +70,7 @@ def compare(
             one that is connected or that RAY_ADDRESS names, else a local one. The same frame either way;
             engines with a real clock run on "threads" only, one run after the other.
         **options: as for `train`: one of `updates`, `seconds`, `samples`; `batch_size`, `load`, `transport`,
-            `compensation`, `engine`.
+            `compensation`, `local`, `engine`.
 
     Returns:
         A frame with the columns method, seed and those of `Run.history`.

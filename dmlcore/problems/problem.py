@@ -125,9 +125,9 @@ class Problem:
                 "problem", self, f"one with `losses` that all workers draw from: each of its workers {what}"
             )
         found = frozen(owners_of(owner, self.data), np.int32)
-        key = found.tobytes()
+        rule = str(owner) if isinstance(owner, Rule) else f"{found.max() + 1} shards"
+        key = rule, found.tobytes()  # rules that give the same owners are told apart by their names
         if key not in self._sharded:
-            rule = str(owner) if isinstance(owner, Rule) else f"{found.max() + 1} shards"
             self._sharded[key] = self._changed(name=f"{self.name}, {rule}", owner=found)
         return self._sharded[key]
 
@@ -138,7 +138,7 @@ class Problem:
         return made
 
     @functools.cached_property
-    def _sharded(self) -> dict[bytes, Problem]:
+    def _sharded(self) -> dict[tuple[str, bytes], Problem]:
         return {}
 
     def with_steps(self, local: LocalSteps | None, batch_size: int) -> Problem:

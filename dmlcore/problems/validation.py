@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ COMPARISON = ("method", "seed", "learning_rate")
 RESERVED = frozenset((*HISTORY, *SERVER, *COMPARISON))
 """Columns of histories and comparisons: no metric can have one of these names."""
 
+QUICK = {"xla_backend_optimization_level": 0}  # of XLA: what runs once need not run fast
 PROBE = 4  # samples of the batch that losses are tried on; two halves of it are tried apart
 
 
@@ -26,9 +28,10 @@ def check_problem(problem: Any) -> None:
 
     The message names the field, what was found and what is allowed. A problem is checked once in each float
     mode. `init` is called twice; `losses` and its gradient are compiled for a batch of four samples, on the
-    initial parameters and on some beside them; all else is traced only. Where the losses of a sample in a
-    batch of four and in one of two, at another place, differ by more than the square root of the rounding of
-    the least exact type in between, they depend on the other rows.
+    initial parameters and on some beside them; all else is traced only. One of the four is the first sample
+    with a NaN or an infinity in its data, if there is one. Where the losses of a sample in a batch of four
+    and in one of two, at another place, differ by more than the square root of the rounding of the least
+    exact type in between, they depend on the other rows.
 
     >>> import dataclasses
     >>> from dmlcore.problems import linear_regression
@@ -129,7 +132,8 @@ def _initial(problem: Problem) -> Params:
         checks.fail("init", params, "a pytree with at least one array")
     for name, leaf in found.items():
         if not problem.additive and not _is_real(leaf):
-            checks.fail(name, _described(leaf), "floating parameters, where tasks are gradients")
+            allowed = "floating parameters, where tasks are gradients; numbers that are not trained are data"
+            checks.fail(name, _described(leaf), allowed)
     trees: list[Any] = [*map(jax.tree.structure, (params, again))]
     if trees[0] != trees[1] or not all(
         _described(one) == _described(two) and _same_bits(one, two)
@@ -177,6 +181,18 @@ def _rows(problem: Problem, numbers: np.ndarray) -> Batch:
     return jax.tree.map(lambda leaf: leaf[numbers], problem.data)
 
 
+def _probed(problem: Problem) -> np.ndarray:
+    """Returns the numbers of the samples on which losses are tried, (PROBE,): far apart, or not finite."""
+    numbers = np.linspace(0, problem.num_samples - 1, PROBE).astype(int)
+    sound = np.ones(problem.num_samples, bool)
+    for leaf in jax.tree.leaves(problem.data):
+        if jnp.issubdtype(leaf.dtype, jnp.inexact):
+            sound &= np.isfinite(np.asarray(leaf)).reshape(len(leaf), -1).all(1)
+    if not sound.all():
+        numbers[-1] = sound.argmin()
+    return numbers
+
+
 def _check_update(problem: Problem, params: Params) -> None:
     """An update is a tree like what the worker sees."""
     numbers = np.arange(min(2, problem.num_samples))
@@ -213,7 +229,8 @@ def _check_losses(problem: Problem, params: Params) -> None:
             checks.fail("losses", _described(found), allowed)
         return found
 
-    batch = _rows(problem, np.linspace(0, problem.num_samples - 1, PROBE).astype(int))
+    numbers = _probed(problem)
+    batch = _rows(problem, numbers)
     drawn: tuple[Any, ...] = (batch,)
     if problem.keyed:
         drawn = batch, jax.random.split(jax.random.key(0), PROBE)
@@ -222,7 +239,7 @@ def _check_losses(problem: Problem, params: Params) -> None:
     if apart:
         jax.eval_shape(losses, params, *jax.tree.map(lambda leaf: leaf[:half], drawn))
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=QUICK)
     def tried(params: Params, drawn: Any) -> Any:
         halves = jax.tree.map(lambda leaf: leaf[order].reshape(2, half, *leaf.shape[1:]), drawn)
 
@@ -241,7 +258,8 @@ def _check_losses(problem: Problem, params: Params) -> None:
     found = _called("losses, its gradient", tried, params, drawn)
     whole, joined = (np.asarray(part, np.float64) for part in found[:2])
     if not np.isfinite(whole[0]).all():
-        checks.fail("losses", whole[0].tolist(), "finite numbers, of the parameters that `init` returns")
+        allowed = f"finite ones of samples {numbers.tolist()}, of the parameters that `init` returns"
+        checks.fail("losses", whole[0].tolist(), allowed)
     for name, leaf in _leaves("", found[2]):
         if not np.isfinite(np.asarray(leaf[0], np.float64)).all():
             given = f"a gradient that is not finite in parameter {name or 'init'}"
