@@ -1,7 +1,9 @@
 """Fixtures that several files need, and which tests share a process."""
 
+import collections
 import contextlib
 import re
+import zlib
 
 import hypothesis  # noqa: F401 - else its plugin does it in the summary, too deep for the parser of Python 3.11
 import pytest
@@ -32,21 +34,40 @@ with contextlib.suppress(ImportError):
 ONCE = {"threads", "ray", "bootstrap", "browser", "environment", "checker"}
 ONCE_FIXTURES = {"ray_cluster", "measured"}  # the program of test_devices trains on threads, too
 
+# Tests with these parameters are products of policies, clusters, codecs and the like, over the same lines of
+# code and compiled programs: on the other Pythons one case in five is run, and every test in at least one.
+PRODUCTS = {"trace", "policy", "name", "family", "codec", "transport", "optimizer", "case", "workers", "seed"}
+ONE_IN = (
+    5  # shares no factor with the rows of a policy in the table of engine_runs.py, so that all take turns
+)
+
+# The longest first, so that processes end together: one is at Ray's cluster while the others are at the rest.
+LONGEST = ("-ray-", "test_ray", "test_devices", "with_plain_pip", "mypy", "killed")
+
 
 def on_one_python(item):
     return bool(ONCE & {*re.findall("[a-z]+", item.nodeid)} or ONCE_FIXTURES & {*item.fixturenames})
 
 
-def pytest_collection_modifyitems(items):
-    """Marks what is run on one Python only, and has tests of Ray's shared cluster run first.
-
-    One process is then at Ray's while the others are at all the rest. Not so the tests with clusters of their
-    own: two that start at once may be too much for two cores.
-    """
+def further_cases(items):
+    """The cases of products that one Python is enough for, with the same rows left to all tests of a file."""
+    cases = collections.defaultdict(list)
     for item in items:
-        if isinstance(item, pytest.Function) and on_one_python(item):
-            item.add_marker("real_clock")
-    items.sort(key=lambda item: not ("test_ray" in item.nodeid or "-ray-" in item.nodeid))
+        if hasattr(item, "callspec") and PRODUCTS & {*item.callspec.params}:
+            cases[item.path, item.nodeid.partition("[")[0]].append(item)
+    for (path, _), own in cases.items():
+        first = zlib.crc32(path.name.encode()) % min(ONE_IN, len(own))
+        yield from (item for number, item in enumerate(own) if number % ONE_IN != first)
+
+
+def pytest_collection_modifyitems(items):
+    """Marks what is run on one Python only, and has the longest tests run first."""
+    functions = [item for item in items if isinstance(item, pytest.Function)]
+    once = {item for item in functions if on_one_python(item)}
+    once.update(further_cases([item for item in functions if item not in once]))
+    for item in once:
+        item.add_marker("one_python")
+    items.sort(key=lambda item: [word in item.nodeid for word in LONGEST], reverse=True)
 
 
 @pytest.fixture(scope="session")

@@ -123,7 +123,7 @@ def test_unequal_batches(problem, policy, load):
 @pytest.mark.parametrize("policy", ALL_POLICIES)
 def test_tied_times(problem, policy):
     """Without jitter all workers arrive at once; the order of events still decides who read what."""
-    run = dml.train(problem, LOCK_STEP, ALL_POLICIES[policy](), optax.sgd(0.1), updates=60, seed=4)
+    run = dml.train(problem, LOCK_STEP, ALL_POLICIES[policy](), optax.sgd(0.1), updates=24, seed=4)
     assert run.trace.tasks["push_end"].duplicated().any()
     assert_close(run.params, replay_reference(run.trace, problem, optax.sgd(0.1)))
 
