@@ -2,8 +2,11 @@
 
 import collections
 import contextlib
+import os
 import re
+import sys
 import zlib
+from pathlib import Path
 
 import hypothesis  # noqa: F401 - else its plugin does it in the summary, too deep for the parser of Python 3.11
 import pytest
@@ -28,6 +31,8 @@ with contextlib.suppress(ImportError):
         """Overrides `--dist`."""
         return Together(config, log)
 
+
+collect_ignore = ["without"]
 
 # Words of a test's file, name or parameters, and fixtures, by which it is run on one Python only: it trains
 # on threads or Ray, installs something, or checks files with tools that are the same on every Python.
@@ -67,16 +72,26 @@ def pytest_collection_modifyitems(items):
     once.update(further_cases([item for item in functions if item not in once]))
     for item in once:
         item.add_marker("one_python")
-    items.sort(key=lambda item: [word in item.nodeid for word in LONGEST], reverse=True)
+    items.sort(key=lambda item: next((n for n, word in enumerate(LONGEST) if word in item.nodeid), 99))
 
 
 @pytest.fixture(scope="session")
-def ray_cluster():
-    """One cluster on loopback for all tests that need Ray."""
-    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'dmlcore[ray]'")
-    from dmlcore.engines.on_ray.connection import start_local
+def environment():
+    """Variables for programs that import dmlcore and the tests; what they can do without is not imported."""
+    here = Path(__file__).parent
+    return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (here / "without", here, here.parent)))}
 
-    start_local(num_cpus=5)
+
+@pytest.fixture(scope="session")
+def ray_cluster(environment):
+    """One cluster on loopback for all tests that need Ray."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "rfc3987_syntax", None)
+        patch.setenv("PYTHONPATH", environment["PYTHONPATH"])
+        ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'dmlcore[ray]'")
+        from dmlcore.engines.on_ray.connection import start_local
+
+        start_local(num_cpus=5)
     yield ray
     ray.shutdown()
 

@@ -1,11 +1,9 @@
 """Checkpoints: a run that is killed goes on, to the same parameters; nothing half-written is left."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -17,8 +15,6 @@ from engine_runs import check_replay, relative_error, same_bits
 import dmlcore as dml
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.training.checkpoints import Checkpoints, journal_arrays, journal_entries
-
-HERE = Path(__file__).parent
 
 # Prints when each checkpoint is there; pauses after it where it is to be killed.
 SCRIPT = """
@@ -50,12 +46,10 @@ def long_run(folder, policy, engine, updates):
     np.savez(f"{folder}.npz", *jax.tree.leaves(run.params), **found)
 
 
-def start(*arguments, pause=0.0):
+def start(environment, *arguments, pause=0.0):
     command = [sys.executable, "-c", SCRIPT, *map(str, arguments), str(pause)]
-    found = {"PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)])}
-    return subprocess.Popen(
-        command, env=os.environ | found, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, **pipes)
 
 
 def result(folder):
@@ -67,17 +61,17 @@ def result(folder):
     ("policy", "engine"),
     [("ssp(3)", "simulated()"), ("k_batch_async(3)", "devices()"), ("bsp()", "threads(time_scale=0.05)")],
 )
-def test_a_killed_run_goes_on_to_the_same_parameters(policy, engine, tmp_path, monkeypatch):
+def test_a_killed_run_goes_on_to_the_same_parameters(policy, engine, environment, tmp_path, monkeypatch):
     """To the same bits on a virtual clock; on a real one BSP's parameters depend on rounding alone."""
     updates = 120 if "threads" not in engine else 60
-    process = start(tmp_path / "killed", policy, engine, updates, pause=0.2)
+    process = start(environment, tmp_path / "killed", policy, engine, updates, pause=0.2)
     for line in process.stdout:
         if int(line.split()[1]) >= updates // 3:
             break
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert not (tmp_path / "killed.npz").exists()
-    process = start(tmp_path / "killed", policy, engine, updates)
+    process = start(environment, tmp_path / "killed", policy, engine, updates)
     out, error = process.communicate(timeout=240)
     assert process.returncode == 0, error
     resumed = result(tmp_path / "killed")

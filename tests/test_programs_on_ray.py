@@ -1,11 +1,13 @@
 """Ray where there is no cluster, in a process of its own: others may have one."""
 
+import importlib.util
 import subprocess
 import sys
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'dmlcore[ray]'")
+if importlib.util.find_spec("ray") is None:  # to import it takes long, and each process collects all files
+    pytest.skip("Ray is not installed: pip install 'dmlcore[ray]'", allow_module_level=True)
 
 PROGRAM = """
 import sys, optax
@@ -20,10 +22,10 @@ for address in sys.argv[1:]:
 """
 
 
-def test_an_unreachable_address_is_given_up():
+def test_an_unreachable_address_is_given_up(environment):
     addresses = ["127.0.0.1:1", "ray://127.0.0.1:1"]
     command = [sys.executable, "-c", PROGRAM, *addresses]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     for address, line in zip(addresses, done.stdout.splitlines(), strict=True):
         assert f"address: nobody answers at '{address}'" in line, done.stderr
         assert "gave up within 10 s" in line
