@@ -39,12 +39,11 @@ collect_ignore = ["without"]
 ONCE = {"threads", "ray", "bootstrap", "browser", "environment", "checker"}
 ONCE_FIXTURES = {"ray_cluster", "measured"}  # the program of test_devices trains on threads, too
 
-# Tests with these parameters are products of policies, clusters, codecs and the like, over the same lines of
-# code and compiled programs: on the other Pythons one case in five is run, and every test in at least one.
+# Tests with these parameters are products of policies, clusters, codecs and the like, over the same lines
+# of code and compiled programs: another Python runs one case in five, and every test in at least one. The
+# rows of a policy in the table of engine_runs.py are not a multiple of five, so that all take turns.
 PRODUCTS = {"trace", "policy", "name", "family", "codec", "transport", "optimizer", "case", "workers", "seed"}
-ONE_IN = (
-    5  # shares no factor with the rows of a policy in the table of engine_runs.py, so that all take turns
-)
+ONE_IN = 5
 
 # The longest first, so that processes end together: one is at Ray's cluster while the others are at the rest.
 LONGEST = ("-ray-", "test_ray", "test_devices", "with_plain_pip", "mypy", "killed")

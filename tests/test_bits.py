@@ -94,7 +94,7 @@ def test_a_convolutional_network_and_an_optimizer_with_a_state(policy, optimizer
     parts = [(rng.integers(0, 256, (n, 28, 28), np.uint8), rng.integers(0, 10, n)) for n in (500, 20)]
     init, apply = network(lambda rngs: LeNet("float32", rngs))
     problem = classification("lenet", init, apply, Labelled(*parts[0], *parts[1]), dtype="uint8")
-    check(problem, policy, optimizer, updates=8, load=by_size(3, 7, 24, 5))
+    check(problem, policy, optimizer, updates=8, load=by_size(3, 7, 6, 5))
 
 
 @pytest.mark.parametrize("policy", [dml.asp(), dml.k_batch_async(3)], ids=str)
