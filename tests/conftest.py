@@ -46,7 +46,9 @@ PRODUCTS = {"trace", "policy", "name", "family", "codec", "transport", "optimize
 ONE_IN = 5
 
 # The longest first, so that processes end together: one is at Ray's cluster while the others are at the rest.
-LONGEST = ("-ray-", "test_ray", "test_devices", "with_plain_pip", "mypy", "killed")
+# There, tests that end its actors come last, since new ones take long to start.
+RAY = ("-ray-exponential", "slow_down_too[one-ray-", "test_ray", "-ray-")
+LONGEST = (*RAY, "test_devices", "with_plain_pip", "mypy", "killed")
 
 
 def on_one_python(item):
