@@ -1,7 +1,12 @@
 """Fixtures that several files need, and which tests share a process."""
 
+import collections
 import contextlib
+import os
 import re
+import sys
+import zlib
+from pathlib import Path
 
 import hypothesis  # noqa: F401 - else its plugin does it in the summary, too deep for the parser of Python 3.11
 import pytest
@@ -27,35 +32,67 @@ with contextlib.suppress(ImportError):
         return Together(config, log)
 
 
+collect_ignore = ["without"]
+
 # Words of a test's file, name or parameters, and fixtures, by which it is run on one Python only: it trains
 # on threads or Ray, installs something, or checks files with tools that are the same on every Python.
 ONCE = {"threads", "ray", "bootstrap", "browser", "environment", "checker"}
 ONCE_FIXTURES = {"ray_cluster", "measured"}  # the program of test_devices trains on threads, too
+
+# Tests with these parameters are products of policies, clusters, codecs and the like, over the same lines
+# of code and compiled programs: another Python runs one case in five, and every test in at least one. The
+# rows of a policy in the table of engine_runs.py are not a multiple of five, so that all take turns.
+PRODUCTS = {"trace", "policy", "name", "family", "codec", "transport", "optimizer", "case", "workers", "seed"}
+ONE_IN = 5
+
+# The longest first, so that processes end together: one is at Ray's cluster while the others are at the rest.
+# There, tests that end its actors come last, since new ones take long to start.
+RAY = ("-ray-exponential", "slow_down_too[one-ray-", "test_ray", "-ray-")
+LONGEST = (*RAY, "test_devices", "with_plain_pip", "mypy", "killed")
 
 
 def on_one_python(item):
     return bool(ONCE & {*re.findall("[a-z]+", item.nodeid)} or ONCE_FIXTURES & {*item.fixturenames})
 
 
-def pytest_collection_modifyitems(items):
-    """Marks what is run on one Python only, and has tests of Ray's shared cluster run first.
-
-    One process is then at Ray's while the others are at all the rest. Not so the tests with clusters of their
-    own: two that start at once may be too much for two cores.
-    """
+def further_cases(items):
+    """The cases of products that one Python is enough for, with the same rows left to all tests of a file."""
+    cases = collections.defaultdict(list)
     for item in items:
-        if isinstance(item, pytest.Function) and on_one_python(item):
-            item.add_marker("real_clock")
-    items.sort(key=lambda item: not ("test_ray" in item.nodeid or "-ray-" in item.nodeid))
+        if hasattr(item, "callspec") and PRODUCTS & {*item.callspec.params}:
+            cases[item.path, item.nodeid.partition("[")[0]].append(item)
+    for (path, _), own in cases.items():
+        first = zlib.crc32(path.name.encode()) % min(ONE_IN, len(own))
+        yield from (item for number, item in enumerate(own) if number % ONE_IN != first)
+
+
+def pytest_collection_modifyitems(items):
+    """Marks what is run on one Python only, and has the longest tests run first."""
+    functions = [item for item in items if isinstance(item, pytest.Function)]
+    once = {item for item in functions if on_one_python(item)}
+    once.update(further_cases([item for item in functions if item not in once]))
+    for item in once:
+        item.add_marker("one_python")
+    items.sort(key=lambda item: next((n for n, word in enumerate(LONGEST) if word in item.nodeid), 99))
 
 
 @pytest.fixture(scope="session")
-def ray_cluster():
-    """One cluster on loopback for all tests that need Ray."""
-    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'dmlcore[ray]'")
-    from dmlcore.engines.on_ray.connection import start_local
+def environment():
+    """Variables for programs that import dmlcore and the tests; what they can do without is not imported."""
+    here = Path(__file__).parent
+    return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (here / "without", here, here.parent)))}
 
-    start_local(num_cpus=5)
+
+@pytest.fixture(scope="session")
+def ray_cluster(environment):
+    """One cluster on loopback for all tests that need Ray."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "rfc3987_syntax", None)
+        patch.setenv("PYTHONPATH", environment["PYTHONPATH"])
+        ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'dmlcore[ray]'")
+        from dmlcore.engines.on_ray.connection import start_local
+
+        start_local(num_cpus=5)
     yield ray
     ray.shutdown()
 

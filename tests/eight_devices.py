@@ -37,9 +37,7 @@ COMPENSATED = {
 }
 POLICIES = ALL_POLICIES | COMPENSATED
 SMALL = len(ALL_POLICIES)  # cases on four workers
-FLOAT32 = [(policy, "sgd", "4") for policy in ALL_POLICIES] + [(policy, "sgd", "12") for policy in FEW]
-FLOAT32 += [(policy, optimizer, "12") for optimizer in ("momentum", "adam") for policy in FEW]
-FLOAT32 += [(policy, "sgd", "12") for policy in COMPENSATED]
+FLOAT32 = [(policy, "sgd", "4") for policy in ALL_POLICIES] + [(policy, "adam", "12") for policy in FEW]
 FLOAT64 = [(policy, "momentum", "12") for policy in (*FEW, *COMPENSATED)]
 MARKS = (0, 25, 50, 60)
 
@@ -100,16 +98,13 @@ def coded(problem):
         "pipelined(coded(push=qsgd(levels=8)), own_steps=True)",
     )
     found = {}
-    for policy in ("bsp", "asp"):
-        for transport in transports:
-            options = {"updates": 40, "transport": transport, "seed": 4}
-            runs = [
-                dml.train(
-                    problem, TWELVE, POLICIES[policy](), OPTIMIZERS["momentum"], engine=engine, **options
-                )
-                for engine in ("simulate", "devices")
-            ]
-            found[f"{policy} {transport}"] = relative_error(*(flat(run.params) for run in runs))
+    for policy, transport in (("asp", transports[0]), ("asp", transports[1]), ("bsp", transports[1])):
+        options = {"updates": 40, "transport": transport, "seed": 4}
+        runs = [
+            dml.train(problem, TWELVE, POLICIES[policy](), OPTIMIZERS["momentum"], engine=engine, **options)
+            for engine in ("simulate", "devices")
+        ]
+        found[f"{policy} {transport}"] = relative_error(*(flat(run.params) for run in runs))
     return found
 
 
@@ -200,9 +195,7 @@ def main():
     result = {"float32": table(problem, FLOAT32[:SMALL]), "programs": mesh.contributions._cache_size()}
     result["float32"] |= table(problem, FLOAT32[SMALL:])
     result["shardings"] = shardings(problem)
-    result["fewer"] = {
-        str(count): compare(problem, MIXED, "ssp", "sgd", jax.devices()[:count]) for count in (1, 3)
-    }
+    result["three"] = compare(problem, MIXED, "ssp", "sgd", jax.devices()[:3])
     result["additive"] = additive()
     result["page"] = page()
     result["threads"] = threads(problem)

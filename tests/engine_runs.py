@@ -74,16 +74,22 @@ def run(policy, engine, cluster, seed=3):
     return dml.train(problem, CLUSTERS[cluster], rule, optax.sgd(0.1), **options)
 
 
-# On devices the timeline is that of `simulate`, and processes take long to start.
-ON_FEW_CLUSTERS = {"ray": ("exponential",), "devices": ("mixed", "contended")}
+# On devices the timeline is that of `simulate`, processes take long to start, and real clocks take real time.
+# A few policies, one of each kind of update, are run on every cluster on threads, too.
+ON_FEW_CLUSTERS = {
+    "ray": ("exponential",),
+    "devices": ("mixed", "contended"),
+    "threads": ("mixed", "contended"),
+}
+ON_ALL_CLUSTERS = {("threads", name) for name in ("bsp", "ssp", "asp", "k_sync", "k_batch_async")}
 
 
 def table(policies=ALL_POLICIES, clusters=CLUSTERS, engines=ENGINES):
-    """Rows of (policy, engine, cluster), those on Ray and devices on few clusters."""
+    """Rows of (policy, engine, cluster): every policy on every engine, on few clusters where that is slow."""
     return [
         pytest.param((policy, engine, cluster), id=f"{policy}-{engine}-{cluster}")
         for policy in policies
         for engine in engines
         for cluster in clusters
-        if cluster in ON_FEW_CLUSTERS.get(engine, clusters)
+        if cluster in ON_FEW_CLUSTERS.get(engine, clusters) or (engine, policy) in ON_ALL_CLUSTERS
     ]

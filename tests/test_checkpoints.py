@@ -18,61 +18,68 @@ from dmlcore.training.checkpoints import Checkpoints, journal_arrays, journal_en
 
 # Prints when each checkpoint is there; pauses after it where it is to be killed.
 SCRIPT = """
-import sys, time, jax, numpy as np, optax
-import dmlcore as dml
-from dmlcore.training import checkpoints
-from scipy import stats
+import sys, time
+from test_checkpoints import Checkpoints, long_run
 
-folder, updates, pause = sys.argv[1], int(sys.argv[4]), float(sys.argv[5])
-policy, engine = eval("dml." + sys.argv[2]), eval("dml.engines." + sys.argv[3])
-save = checkpoints.Checkpoints.save
+folder, policy, engine, updates, pause = sys.argv[1:]
+save = Checkpoints.save
 
 def slowly(self, step, *rest):
     save(self, step, *rest)
     print("saved", step, flush=True)
-    time.sleep(pause)
+    time.sleep(float(pause))
 
-checkpoints.Checkpoints.save = slowly
-checkpoints.Checkpoints.due = lambda self: True
-cluster = dml.Cluster.uniform(4, jitter=stats.expon()).with_faults(checkpoint_every=10)
-run = dml.train(dml.problems.digits_mlp(), cluster, policy, optax.adam(1e-3), updates=updates, seed=3,
-                eval_every=50, engine=engine, checkpoint=folder)
-np.savez(folder + ".npz", *jax.tree.leaves(run.params), history=run.history["loss"].to_numpy(),
-         updates=len(run.trace.updates), twice=run.trace.tasks.duplicated(["worker", "clock"]).any())
+Checkpoints.save = slowly
+Checkpoints.due = lambda self: True
+long_run(folder, policy, engine, int(updates))
 """
 
 
-def start(*arguments, pause=0.0):
+def long_run(folder, policy, engine, updates):
+    """A run with a checkpoint every 10 updates; what it led to is in a file beside its folder."""
+    policy, engine = eval(f"dml.{policy}"), eval(f"dml.engines.{engine}")
+    cluster = EXPONENTIAL.with_faults(checkpoint_every=10)
+    options = {"updates": updates, "seed": 3, "eval_every": 50, "engine": engine, "checkpoint": folder}
+    run = dml.train(dml.problems.digits_mlp(), cluster, policy, optax.adam(1e-3), **options)
+    found = {"history": run.history["loss"].to_numpy(), "updates": len(run.trace.updates)}
+    found["twice"] = run.trace.tasks.duplicated(["worker", "clock"]).any()
+    np.savez(f"{folder}.npz", *jax.tree.leaves(run.params), **found)
+
+
+def start(environment, *arguments, pause=0.0):
     command = [sys.executable, "-c", SCRIPT, *map(str, arguments), str(pause)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, **pipes)
 
 
-def finish(*arguments):
-    process = start(*arguments)
-    out, error = process.communicate(timeout=240)
-    assert process.returncode == 0, error
-    with np.load(arguments[0] + ".npz") as found:
-        return {name: found[name] for name in found.files}, out
+def result(folder):
+    with np.load(f"{folder}.npz") as found:
+        return {name: found[name] for name in found.files}
 
 
 @pytest.mark.parametrize(
     ("policy", "engine"),
     [("ssp(3)", "simulated()"), ("k_batch_async(3)", "devices()"), ("bsp()", "threads(time_scale=0.05)")],
 )
-def test_a_killed_run_goes_on_to_the_same_parameters(policy, engine, tmp_path):
+def test_a_killed_run_goes_on_to_the_same_parameters(policy, engine, environment, tmp_path, monkeypatch):
     """To the same bits on a virtual clock; on a real one BSP's parameters depend on rounding alone."""
-    updates = 400 if "threads" not in engine else 60
-    whole, _ = finish(str(tmp_path / "whole"), policy, engine, updates)
-    process = start(tmp_path / "killed", policy, engine, updates, pause=0.2)
+    updates = 120 if "threads" not in engine else 60
+    process = start(environment, tmp_path / "killed", policy, engine, updates, pause=0.2)
     for line in process.stdout:
         if int(line.split()[1]) >= updates // 3:
             break
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.communicate()
     assert not (tmp_path / "killed.npz").exists()
-    resumed, out = finish(str(tmp_path / "killed"), policy, engine, updates)
+    process = start(environment, tmp_path / "killed", policy, engine, updates)
+    out, error = process.communicate(timeout=240)
+    assert process.returncode == 0, error
+    resumed = result(tmp_path / "killed")
     first = int(out.split()[1])
     assert first > updates // 3, "it did not begin anew"
+    monkeypatch.setattr(Checkpoints, "due", lambda self: True)
+    long_run(tmp_path / "whole", policy, engine, updates)
+    whole = result(tmp_path / "whole")
     assert resumed["updates"] == whole["updates"] == updates
     assert not resumed["twice"]
     parts = [name for name in whole if name.startswith("arr_")]

@@ -21,7 +21,7 @@ def test_pushes_and_length_of_a_round(num_workers, deadline):
     """P (1 - exp(-d / m)) pushes by the deadline, and one m / P later where there is none; within 2%."""
     mean = 0.25
     cluster = dml.Cluster.uniform(num_workers, samples_per_second=1 / mean, jitter=stats.expon())
-    due, rounds = deadline * mean, max(2000, 40_000 // num_workers)
+    due, rounds = deadline * mean, max(500, 40_000 // num_workers)
     trace = dml.simulate(dml.deadline(due), cluster, updates=rounds, batch_size=1, seed=1)
     none = math.exp(-num_workers * deadline)
     pushes = num_workers * (1 - math.exp(-deadline)) + none

