@@ -14,7 +14,7 @@ import optax
 
 from dmlcore.methods.aggregate import mean
 from dmlcore.training import aggregation, coding
-from dmlcore.training.aggregation import Aggregation
+from dmlcore.training.aggregation import Aggregation, Gathered
 from dmlcore.training.batches import INIT, Source, run_key, source_of
 from dmlcore.training.coding import Coding
 from dmlcore.training.contribution import Contribution
@@ -153,13 +153,7 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
         slots = store(slots, row.keep, copy)
     if plan.reduces:
         gathered = aggregation.gather(gathered, row.weight[0], push)
-        total = jax.lax.cond(
-            row.last,
-            lambda: weighed(gathered.weight, aggregation.of_all(rule, own, gathered.pushes, gathered.count)),
-            lambda: jax.tree.map(jnp.zeros_like, push),
-        )
-        weight, count = (jnp.where(row.last, 0, number) for number in gathered[1:])
-        gathered = gathered._replace(weight=weight, count=count)
+        total, gathered = reduced(plan.aggregation, own, gathered, row.last)
     else:
         total = add(gathered, gradient) if plan.accumulates else gradient
     info: Any = ()
@@ -183,6 +177,17 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     if not plan.reads_newest:
         slots = store(slots, row.write, plan.version(params, optimizer_state))
     return State(params, optimizer_state, gathered, slots, memory, local, before), info
+
+
+def reduced(rule: Any, numbers: Any, gathered: Gathered, last: Any) -> tuple[Any, Gathered]:
+    """Returns the gradient that gathered pushes become, 0 but after the last of them, and what is left."""
+    pushes, weight, count = gathered
+    total = jax.lax.cond(
+        last,
+        lambda: weighed(weight, aggregation.of_all(rule, numbers, pushes, count)),
+        lambda: jax.tree.map(lambda places: jnp.zeros_like(places[0]), pushes),
+    )
+    return total, Gathered(pushes, *(jnp.where(last, 0, number) for number in (weight, count)))
 
 
 # In `at` and `store` not `slots[slot]` and `slots.at[slot].set(value)`: those check bounds at every step.
