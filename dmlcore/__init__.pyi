@@ -7,7 +7,8 @@ from dmlcore.experiments.comparison import compare as compare, sweep as sweep
 from dmlcore.experiments.runs import Run as Run, replay as replay
 from dmlcore.experiments.runs import replay_lanes as replay_lanes, train as train
 from dmlcore.experiments.tuning import tune as tune
-from dmlcore.methods import codecs as codecs, loads as loads, policies as policies, transport as transport
+from dmlcore.methods import aggregate as aggregate, codecs as codecs, loads as loads
+from dmlcore.methods import policies as policies, transport as transport
 from dmlcore.methods.local import local_steps as local_steps
 from dmlcore.methods.policies.a2s import a2s as a2s
 from dmlcore.methods.policies.adaptive_load import adaptive_load as adaptive_load

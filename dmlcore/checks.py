@@ -50,22 +50,29 @@ def integer(name: str, value: Any, *, low: int, high: int | None = None, why: st
 
 
 def real(
-    name: str, value: Any, *, low: float = -math.inf, above: float = -math.inf, high: float = math.inf
+    name: str,
+    value: Any,
+    *,
+    low: float = -math.inf,
+    above: float = -math.inf,
+    high: float = math.inf,
+    below: float = math.inf,
 ) -> float:
-    """Returns `value` as a float if it is a number in [low, high], greater than `above`, and not NaN.
+    """Returns `value` as a float if it is a number in [low, high], between `above` and `below`, and not NaN.
 
     >>> real("speed", float("nan"), above=0)
     Traceback (most recent call last):
     ValueError: speed: got nan, allowed is a number > 0
     """
-    limits = ((">=", low), (">", above), ("<=", high))
+    limits = ((">=", low), (">", above), ("<=", high), ("<", below))
     bounds = " and ".join(f"{sign} {limit:g}" for sign, limit in limits if math.isfinite(limit))
     allowed = f"a number {bounds}".rstrip()
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         fail(name, value, allowed)
-    if _not_numeric(value) or not (low <= number <= high and (number > above or above == -math.inf)):
+    between = (number > above or above == -math.inf) and (number < below or below == math.inf)
+    if _not_numeric(value) or not (low <= number <= high and between):
         fail(name, value, allowed)
     return number
 

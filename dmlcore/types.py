@@ -50,7 +50,7 @@ class Decision(NamedTuple):
 
     Args:
         apply: `(worker, clock, weight)` of the pushes that form the next update: the optimizer is given
-            `sum weight * gradient`. Empty: no update.
+            `sum weight * gradient`, unless an `Aggregate` says otherwise. Empty: no update.
         drop: `(worker, clock)` of pushes that will never be applied.
         cancel: workers whose task in flight is thrown away.
         start: workers that begin their next task, after the update.
@@ -76,7 +76,7 @@ class Observation(NamedTuple):
         loss: the problem's, of the newest parameters.
         tasks: gradients in each update.
         samples: samples in each update.
-        squared_norms: |g|^2 of each update's weighted sum g of gradients.
+        squared_norms: |g|^2 of each update's gradient g: the weighted sum, or what `Aggregate` makes of it.
         products: g . g' with the sum g' of the update before; 0 for the first of the run.
     """
 
@@ -259,8 +259,41 @@ class LocalSteps(NamedTuple):
         return self.name
 
 
+class Aggregate(NamedTuple):
+    """How the pushes of one update are made into one gradient, which the optimizer is given.
+
+    With pushes g_1, ..., g_m of weights w_1, ..., w_m, those that the policy gives, it is
+    sum_i w_i each(g_i), or (sum_i w_i) reduce(each(g_1), ..., each(g_m)) where there is a `reduce`: each push
+    then has one vote, whatever its weight, and the weights scale the step. A push of weight 0 has no vote.
+    Pushes are what has arrived: decoded, compensated, and with local steps differences of parameters.
+
+    Pure functions of JAX, which are traced once: Python numbers in them, such as a threshold, are inputs of
+    the compiled loop. `dml.aggregate` has factories.
+
+    Args:
+        name: the call that makes this rule, such as `clipped(1.0)`, by which traces know it.
+        each: one push -> what counts of it, a tree like the push; None: all of it.
+        reduce: pushes, present -> one gradient, a tree like one push; None: the weighted sum. Leaves of
+            `pushes` have a leading axis of M places, of which the first m hold pushes, by worker and clock,
+            and the others 0; `present` says which do, bools, (M,). The result must not depend on M.
+    """
+
+    name: str
+    each: Callable[[Any], Any] | None = None
+    reduce: Callable[[Any, Any], Any] | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is the weighted sum of the pushes as they are."""
+        return self.each is None and self.reduce is None
+
+    def __repr__(self) -> str:
+        return self.name
+
+
 class Method(NamedTuple):
-    """A way to train: policy, load, transport, local steps, optimizer. A paper's method is one composition.
+    """A way to train: policy, load, transport, local steps, aggregate, optimizer. A paper's method is one
+    composition.
 
     Args:
         policy: the server's rule.
@@ -271,6 +304,8 @@ class Method(NamedTuple):
             g + lambda g * g * (w - w_read), with w what it has now (DC-ASGD, Zheng et al. 2017); None takes
             that of the comparison, 0 by default.
         local: `local_steps` of a task; None takes those of the comparison, one gradient by default.
+        aggregate: how the pushes of an update are made into one gradient, see `dml.aggregate`; None takes
+            that of the comparison, `mean()` by default.
     """
 
     policy: Policy
@@ -279,3 +314,4 @@ class Method(NamedTuple):
     optimizer: Any = None
     compensation: float | None = None
     local: LocalSteps | None = None
+    aggregate: Aggregate | str | None = None

@@ -129,6 +129,23 @@ def local_steps(problem):
     return found
 
 
+def aggregates(problem):
+    """Errors of aggregates against a replay on one device, in lock-step and in wavefronts."""
+    methods = {
+        "median": dml.Method(dml.bsp(), aggregate="median()"),
+        "trimmed": dml.Method(dml.k_async(5), aggregate="trimmed_mean(0.25)"),
+        "clipped": dml.Method(dml.ssp(3), aggregate="clipped(0.5)"),
+    }
+    found = {}
+    for name, method in methods.items():
+        runs = [
+            dml.train(problem, TWELVE, method, optax.sgd(0.1), updates=20, seed=4, engine=engine)
+            for engine in ("simulate", "devices")
+        ]
+        found[name] = relative_error(*(flat(run.params) for run in runs))
+    return found
+
+
 def shardings(problem):
     """On how many devices gradients lie, and how many of the tasks each device has."""
     found, contributions = [], mesh.contributions
@@ -203,6 +220,7 @@ def main():
         # In 64 bits hardly a value is so near to where codecs round that an error of rounding moves it over.
         result["coded"] = coded(dml.problems.digits_mlp(dtype="float64"))
         result["local_steps"] = local_steps(dml.problems.digits_mlp(dtype="float64"))
+        result["aggregates"] = aggregates(dml.problems.digits_mlp(dtype="float64"))
         result["float64"] = table(dml.problems.digits_mlp(dtype="float64"), FLOAT64)
     print(json.dumps(result))
 

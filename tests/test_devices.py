@@ -116,6 +116,11 @@ def test_local_steps_are_those_of_replay(measured):
     assert max(measured["local_steps"].values()) <= 1e-10
 
 
+def test_aggregates_are_those_of_replay(measured):
+    assert set(measured["aggregates"]) == {"median", "trimmed", "clipped"}
+    assert max(measured["aggregates"].values()) <= 1e-10
+
+
 def test_tasks_are_spread_over_eight_devices(measured):
     devices, tasks, own = np.array(measured["shardings"]).T
     assert (devices == 8).all()

@@ -52,6 +52,15 @@ def test_a_state_of_an_optimizer_travels(ray_cluster):
     check_replay(run, problem, optimizer)
 
 
+@pytest.mark.parametrize(
+    ("policy", "aggregate"), [(dml.fedbuff(3), "median()"), (dml.ssp(2), "clipped(0.5)")], ids=str
+)
+def test_aggregates(policy, aggregate):
+    problem, run = train(policy, updates=50, aggregate=aggregate)
+    assert run.trace.metadata["aggregate"] == aggregate
+    check_replay(run, problem, optax.sgd(0.1))
+
+
 def test_additive_updates(ray_cluster):
     """Counts are whole, and the trace replays to the same bits; a process is killed on the way."""
     problem, adding = dml.problems.lda(num_documents=40, document_length=20), optax.identity()

@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
-from dmlcore.methods import codecs, loads, policies
+from dmlcore.methods import aggregate, codecs, loads, policies
 from dmlcore.reproduce import claims
 from dmlcore.reproduce.papers import PAPERS
 
@@ -65,6 +65,11 @@ def test_every_codec_is_named():
 
 def test_every_load_rule_is_named():
     for name in loads.LOADS:
+        assert f"`{name}(" in README
+
+
+def test_every_aggregate_is_named():
+    for name in aggregate.AGGREGATES:
         assert f"`{name}(" in README
 
 

@@ -5,11 +5,12 @@ import os
 import re
 from pathlib import Path
 
+import jax
 import matplotlib.pyplot as plt
 import numpy as np
 import optax
 import pytest
-from engine_runs import check_replay
+from engine_runs import check_replay, same_bits
 
 import dmlcore as dml
 from dmlcore.reproduce import claims
@@ -43,6 +44,17 @@ def test_a_new_policy():
     calm = dml.Cluster.uniform(8).with_stragglers(9)
     loose, asp = (dml.simulate(policy, calm, updates=300) for policy in (drop_stale(10**6), dml.asp()))
     assert loose.tasks.equals(asp.tasks)
+
+
+def test_a_new_aggregate():
+    rule, problem = run("A new aggregate")["majority"](), dml.problems.digits_mlp()
+    engine = dml.engines.threads(time_scale=0.05)
+    given = problem, dml.Cluster.uniform(3), dml.k_batch_async(2), optax.sgd(0.25)
+    start = dml.train(problem, *given[1:3], optax.sgd(0.0), updates=1).params
+    ran = dml.train(*given, updates=1, engine=engine, aggregate=rule)
+    moved = [np.asarray(a - b) for a, b in zip(*map(jax.tree.leaves, (ran.params, start)), strict=True)]
+    assert {*np.concatenate([leaf.ravel() for leaf in moved]).round(4).tolist()} == {-0.25, 0.0, 0.25}
+    assert same_bits(ran.params, dml.replay(ran.trace, problem, given[3], aggregate=rule).params)
 
 
 @pytest.mark.parametrize("policy", [dml.asp(), dml.k_sync(2)], ids=str)

@@ -54,7 +54,7 @@ class Job:
         """Returns the run's arithmetic, on a device."""
         spec = self.spec
         workers = spec.cluster.num_workers
-        return Stepper(self.problem, self.optimizer, spec.seed, device, workers)
+        return Stepper(self.problem, self.optimizer, spec.seed, device, workers, spec.aggregate)
 
     def coder(self, worker: int, params: Any) -> Coder | None:
         """Returns a worker's end of the links, where they change values."""

@@ -18,7 +18,6 @@ from dmlcore.engines.sharing import Crossings, FairService
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
 from dmlcore.training.checkpoints import Checkpoints, journal_arrays, journal_entries
 from dmlcore.training.coding import memory_of
-from dmlcore.training.step import compensate
 from dmlcore.training.stepper import State, Stepper, widths
 from dmlcore.training.turns import Turn, Turns
 
@@ -176,6 +175,7 @@ class Serving:
                 self._receive(message)
             for worker in self._lost():
                 self._hire(worker)
+        self._stepper.compile(self.server.num_workers)
         if self.server.policy.on_observation is not None:
             self._observer.compile(self._state[0])
 
@@ -304,11 +304,11 @@ class Serving:
             apply = sorted(apply)  # as replay sums them: another order is rounded otherwise
             weights = self._counted(apply)
             gradients, views, orders = zip(*(self._gradients.pop((w, c)) for w, c, _ in apply), strict=True)
-            parts = [*map(self._weighed, weights, gradients, views)]
-            total = self._stepper.total(parts)
+            pushes = [*zip(weights, gradients, views, strict=True)]
+            total = self._stepper.update(pushes, self._state[0], self._compensation)
             self._state = self._stepper.step(total, self._state)
             if server.policy.on_observation is not None:
-                self._observer.update(total, len(parts), sum(order.batch_size for order in orders))
+                self._observer.update(total, len(pushes), sum(order.batch_size for order in orders))
         dropped = len(self._gradients) > len(server.pending)
         if self._memory is not None and (dropped or server.has_cut):
             name, given, allowed = self._memory
@@ -363,13 +363,6 @@ class Serving:
         return self._turns.weights(
             [Turn(order.worker, order.clock, order.version, order.pull, update) for order in orders]
         )
-
-    def _weighed(self, weight: float, gradient: Any, view: Any) -> Any:
-        """A gradient's part in an update."""
-        part = self._stepper.weighed(weight, gradient)
-        if view is None or not weight:
-            return part
-        return compensate(self._compensation / weight, part, self._state[0], view)
 
     def _post(self, worker: int, message: Any) -> None:
         """Sends a worker a message, if it is there."""

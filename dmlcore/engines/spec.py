@@ -15,10 +15,11 @@ from dmlcore.cluster.faults import Faults
 from dmlcore.engines.links import Links
 from dmlcore.engines.service import Service
 from dmlcore.engines.sharing import FairService
+from dmlcore.methods.aggregate import resolve as resolve_aggregate
 from dmlcore.methods.loads import resolve as resolve_load
 from dmlcore.methods.transport import resolve as resolve_transport
 from dmlcore.provenance import versions
-from dmlcore.types import Codec, Load, LocalSteps, Method, Policy, Transport
+from dmlcore.types import Aggregate, Codec, Load, LocalSteps, Method, Policy, Transport
 
 MOST = 2**31 - 1  # clocks, and samples of a task: a trace has so many bits for them
 
@@ -83,6 +84,7 @@ class RunSpec:
         tensor_sizes: numbers in each tensor of the parameters.
         local: the local steps of a task; None: it is one gradient.
         step_size: samples of a local step; of a task, where there are none.
+        aggregate: how the pushes of an update are made into one gradient.
     """
 
     policy: Policy
@@ -97,6 +99,7 @@ class RunSpec:
     tensor_sizes: tuple[int, ...]
     local: LocalSteps | None
     step_size: int
+    aggregate: Aggregate
 
     @classmethod
     def checked(
@@ -115,6 +118,7 @@ class RunSpec:
         parameter_bytes: int = 0,
         tensor_sizes: Sequence[int] | None = None,
         local: LocalSteps | None = None,
+        aggregate: Aggregate | str | None = None,
     ) -> RunSpec:
         """Returns the run that these arguments ask for; what a `Method` brings stands before them.
 
@@ -122,7 +126,8 @@ class RunSpec:
             ValueError: one of them is wrong; the message names it.
         """
         if isinstance(method, Method):
-            policy, own_load, own_transport, _, own_compensation, own_local = method
+            policy, own_load, own_transport, _, own_compensation, own_local, own_aggregate = method
+            aggregate = aggregate if own_aggregate is None else own_aggregate
             local = local if own_local is None else own_local
             load = load if own_load is None else own_load
             transport = transport if own_transport is None else own_transport
@@ -146,6 +151,7 @@ class RunSpec:
             if batch_size > MOST:
                 checks.fail("steps", local.steps, f"at most {MOST // step_size}, of {step_size} samples each")
         load, transport = resolve_load(load), resolve_transport(transport)
+        aggregate = resolve_aggregate(aggregate)
         compensation = checks.real("compensation", compensation, low=0, high=1e300)
         if policy.batch_size is not None:
             load = resolve_load(None)  # the policy sizes all tasks, and no load rule is asked or told
@@ -182,6 +188,7 @@ class RunSpec:
             sizes,
             local,
             step_size,
+            aggregate,
         )
 
     @property
@@ -250,6 +257,7 @@ class RunSpec:
             **({"service_seconds": seconds} if seconds is not None else {}),
             "batch_size": self.batch_size,
             **({"local": self.local.name, "step_size": self.step_size} if self.local is not None else {}),
+            **({} if self.aggregate.plain else {"aggregate": self.aggregate.name}),
             "seed": self.seed,
             "versions": versions(),
         }

@@ -60,7 +60,7 @@ def compare(
     On one seed all methods meet the same stragglers, batches and initial parameters (common random numbers).
 
     Args:
-        methods: name -> policy, or a `Method` with its own load, transport or optimizer.
+        methods: name -> policy, or a `Method` with its own load, transport, aggregate or optimizer.
         problem: what is trained.
         cluster: on what.
         optimizer: for the methods that bring none.
@@ -70,7 +70,7 @@ def compare(
             one that is connected or that RAY_ADDRESS names, else a local one. The same frame either way;
             engines with a real clock run on "threads" only, one run after the other.
         **options: as for `train`: one of `updates`, `seconds`, `samples`; `batch_size`, `load`, `transport`,
-            `compensation`, `local`, `engine`.
+            `compensation`, `local`, `aggregate`, `engine`.
 
     Returns:
         A frame with the columns method, seed and those of `Run.history`.
@@ -209,7 +209,8 @@ def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
     distinct = [own] if own else [*optimizers.values()]
     if _timeline_first(engine, spec):
         trace = timeline(problem, spec, None, engine)
-        found = [histories([trace], problem, [optimizer], until, eval_every)[0] for optimizer in distinct]
+        options = until, eval_every, spec.aggregate
+        found = [histories([trace], problem, [optimizer], *options)[0] for optimizer in distinct]
     else:
         found = [run(problem, spec, optimizer, engine, until, eval_every).history for optimizer in distinct]
     return found * len(optimizers) if own else found
@@ -230,7 +231,7 @@ def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]
     distinct = [own] if own else [*work.optimizers.values()]
     lanes = [(trace, optimizer) for trace in traces for optimizer in distinct]
     of_lanes, optimizers = zip(*lanes, strict=True)
-    found = histories(of_lanes, problem, optimizers, work.until, work.eval_every)
+    found = histories(of_lanes, problem, optimizers, work.until, work.eval_every, first.aggregate)
     by_seed = [found[i : i + len(distinct)] for i in range(0, len(found), len(distinct))]
     return [each * len(work.optimizers) for each in by_seed] if own else by_seed
 

@@ -20,17 +20,19 @@ from dmlcore.cluster import Cluster
 from dmlcore.engines.engine import Engine, resolve
 from dmlcore.engines.job import Job
 from dmlcore.engines.spec import RunSpec
+from dmlcore.methods.aggregate import resolve as resolve_aggregate
 from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import check_problem
 from dmlcore.trace import Trace
 from dmlcore.trace.accounts import accounts
+from dmlcore.training.aggregation import check_aggregate
 from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import coding_by, memory_of
 from dmlcore.training.contribution import factor
 from dmlcore.training.replay import Replay
 from dmlcore.training.segments import TrainingWatch
 from dmlcore.training.turns import check_additive, void_tasks
-from dmlcore.types import Load, LocalSteps, Method, Policy, Transport
+from dmlcore.types import Aggregate, Load, LocalSteps, Method, Policy, Transport
 
 _Evaluations = list[tuple[int, dict[str, Any]]]  # (update, metrics)
 _Trained = tuple[_Evaluations, Any]  # and the final parameters
@@ -76,6 +78,7 @@ def train(
     transport: Transport | str | None = None,
     compensation: float = 0.0,
     local: LocalSteps | None = None,
+    aggregate: Aggregate | str | None = None,
     engine: Any = "simulate",
     seed: int = 0,
     eval_every: int | None = None,
@@ -91,7 +94,7 @@ def train(
         problem: what is trained, from `dmlcore.problems`.
         cluster: on what.
         policy: the server's rule, such as `ssp(staleness=3)`; or a `Method`, with a load, transport,
-            compensation or optimizer of its own.
+            compensation, aggregate or optimizer of its own.
         optimizer: optax optimizer, which the server applies to every update's weighted gradient; for additive
             problems `optax.identity()`, or `optax.scale` where their parameters are no whole numbers.
         updates: stop after so many server updates. Give exactly one of `updates`, `seconds`, `samples`.
@@ -108,6 +111,9 @@ def train(
             takes g + lambda g * g * (w - w_read), with w what it has now (DC-ASGD, Zheng et al. 2017).
         local: `dml.local_steps(steps, optimizer)`: a task makes so many steps of an optimizer of its own, on
             mini-batches of `batch_size` samples, and pushes how far it came. Default: it is one gradient.
+        aggregate: how the pushes of one update are made into one gradient, object or call as text: the
+            weighted sum, or `dml.aggregate.median()`, `trimmed_mean(fraction)` or `clipped(c)`. Default:
+            `mean`. Not for additive problems.
         engine: "simulate", "devices", "threads" or "ray"; or one of `dmlcore.engines` with its own settings,
             such as `dml.engines.threads(time_scale=0.1)`. On a real clock
             (threads, ray) the history is that of the replayed trace, and `until` cuts the run afterwards.
@@ -148,6 +154,7 @@ def train(
         transport=transport,
         compensation=compensation,
         local=local,
+        aggregate=aggregate,
         seed=seed,
     )
     return run(problem, spec, optimizer, resolve(engine), until, eval_every, checkpoint)
@@ -167,6 +174,7 @@ def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **opti
     if memory is not None and spec.faults.forget:
         name, given, allowed = memory
         checks.fail(name, given, f"{allowed}, where a worker or the server crashes: it loses its memory")
+    check_aggregate(spec.aggregate, problem.shapes)
     if problem.additive:
         size = spec.batch_size if spec.policy.batch_size is None else spec.policy.batch_size
         check_additive(problem, spec.metadata(""), [size, *spec.policy.sizes])
@@ -189,7 +197,7 @@ def run(
         checks.integer("eval_every", eval_every, low=1)
     if engine.record is None:
         trace = timeline(problem, spec, optimizer, engine)
-        driver = engine.driver or Replay
+        driver = _with_aggregate(engine.driver or Replay, spec.aggregate)
         trained = _trained([trace], problem, [optimizer], until, eval_every, driver, checkpoint)
         return _runs([trace], problem, trained)[0]
     if spec.transport.own_steps:
@@ -205,7 +213,8 @@ def run(
         checks.fail(name, given, f"{allowed}, for a run on a real clock that can be resumed")
     folder = None if checkpoint is None else os.path.abspath(checkpoint)
     trace, params = engine.record(Job(spec, problem, optimizer, engine.time_scale, folder))
-    ran = replay(trace, problem, optimizer, until=until, eval_every=eval_every, local=spec.local)
+    options: Any = {"local": spec.local, "aggregate": spec.aggregate}
+    ran = replay(trace, problem, optimizer, until=until, eval_every=eval_every, **options)
     cut = len(ran.trace.updates) < len(trace.updates)
     return ran if cut else dataclasses.replace(ran, params=params)
 
@@ -228,10 +237,16 @@ def timeline(
             compensation=spec.compensation,
             code=coding_by(spec.transport),
             keeps_copies=spec.policy.keep_copy is not None,
+            aggregate=spec.aggregate,
         )
     trace = engine.timeline(spec, watch)
     trace.metadata["problem"] = problem.name
     return trace
+
+
+def _with_aggregate(driver: Callable[..., Any], aggregate: Aggregate) -> Callable[..., Any]:
+    """Returns a driver that is told of an aggregate, unless it is the mean."""
+    return driver if aggregate.plain else functools.partial(driver, aggregate=aggregate)
 
 
 def replay(
@@ -243,6 +258,7 @@ def replay(
     eval_every: int | None = None,
     fuse: bool = True,
     local: LocalSteps | None = None,
+    aggregate: Aggregate | str | None = None,
 ) -> Run:
     """Trains along a trace, compiled: the same run again, from the trace alone.
 
@@ -261,6 +277,8 @@ def replay(
         eval_every: updates between evaluations. Default: a fiftieth of the run.
         fuse: whether the tasks of a lock-step update become one gradient, which is faster.
         local: the local steps of a task, where it had some: those of the run.
+        aggregate: how the pushes of one update are made into one gradient, as for `train`; the trace of the
+            run returned says so. Default: that of the trace.
 
     Returns:
         The run.
@@ -269,7 +287,7 @@ def replay(
         ValueError: an argument is wrong, or the trace is of another problem.
     """
     options: Any = {"until": until, "eval_every": eval_every, "fuse": fuse, "local": local}
-    return replay_lanes([trace], problem, [optimizer], **options)[0]
+    return replay_lanes([trace], problem, [optimizer], aggregate=aggregate, **options)[0]
 
 
 def replay_lanes(
@@ -281,6 +299,7 @@ def replay_lanes(
     eval_every: int | None = None,
     fuse: bool = True,
     local: LocalSteps | None = None,
+    aggregate: Aggregate | str | None = None,
 ) -> list[Run]:
     """Trains along several traces side by side, as lanes of one `vmap`: seeds, clusters, learning rates.
 
@@ -294,6 +313,8 @@ def replay_lanes(
         eval_every: updates between evaluations. Default: a fiftieth of the longest run.
         fuse: whether the tasks of a lock-step update become one gradient, which is faster.
         local: the local steps of a task, where it had some: those of the run.
+        aggregate: how the pushes of one update are made into one gradient, as for `train`. Default: that of
+            each trace; they may differ in numbers only.
 
     Returns:
         A run for each lane.
@@ -302,6 +323,12 @@ def replay_lanes(
         ValueError: an argument is wrong, or a trace is of another problem.
     """
     driver = functools.partial(Replay, fuse=checks.boolean("fuse", fuse))
+    if aggregate is not None:
+        rule = resolve_aggregate(aggregate)
+        traces = [_aggregated(trace, rule) for trace in traces]
+        check_problem(problem)
+        check_aggregate(rule, problem.shapes)
+        driver = functools.partial(driver, aggregate=rule)
     if local is not None:
         check_kind("local", local, LocalSteps)
         for trace in traces:
@@ -309,6 +336,14 @@ def replay_lanes(
                 checks.fail("local", local, f"{trace.metadata.get('local')}, as in the trace")
         problem = problem.with_steps(local, int(traces[0].metadata["step_size"]))
     return _runs(traces, problem, _trained(traces, problem, optimizers, until, eval_every, driver))
+
+
+def _aggregated(trace: Trace, aggregate: Aggregate) -> Trace:
+    """Returns the trace, said to be of a run with this aggregate."""
+    check_kind("trace", trace, Trace)
+    metadata = {name: value for name, value in trace.metadata.items() if name != "aggregate"}
+    own = {} if aggregate.plain else {"aggregate": aggregate.name}
+    return dataclasses.replace(trace, metadata=metadata | own)
 
 
 def _runs(traces: Sequence[Trace], problem: Problem, trained: Sequence[_Trained]) -> list[Run]:
@@ -333,9 +368,11 @@ def histories(
     optimizers: Sequence[optax.GradientTransformation],
     until: Mapping[str, float] | None,
     eval_every: int | None,
+    aggregate: Aggregate,
 ) -> list[pd.DataFrame]:
     """Returns the histories of the runs of `replay_lanes`, which costs less: no trace is cut."""
-    trained = _trained(traces, problem, optimizers, until, eval_every)
+    driver = _with_aggregate(Replay, aggregate)
+    trained = _trained(traces, problem, optimizers, until, eval_every, driver)
     return [history(trace, evaluations) for trace, (evaluations, _) in zip(traces, trained, strict=True)]
 
 

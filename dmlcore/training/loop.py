@@ -6,7 +6,7 @@ Axes: S lanes (runs side by side), R rows.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -55,7 +55,7 @@ def advance_one(plan, inputs, state, rows, count, first):
 @functools.partial(jax.jit, static_argnames=("plan",), donate_argnames=("state",))
 def advance_lanes(plan, inputs, state, rows, count, first):
     """`steps`, compiled, for S lanes at once; `count` and the data are shared."""
-    axes = (Inputs(None, 0), 0, 0, None, 0)
+    axes: Any = (Inputs(None, cast(Any, 0)), 0, 0, None, 0)
     return jax.vmap(functools.partial(steps, plan), in_axes=axes)(inputs, state, rows, count, first)
 
 

@@ -19,6 +19,7 @@ from jax.sharding import PartitionSpec as P
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.training import coding
+from dmlcore.training.aggregation import aggregate_of, places_for
 from dmlcore.training.batches import draw
 from dmlcore.training.coding import Coding
 from dmlcore.training.contribution import Contribution
@@ -29,6 +30,7 @@ from dmlcore.training.program import Rows, compile_trace, cut, power_of_two, wav
 from dmlcore.training.replay import Driver, sized, spill
 from dmlcore.training.step import Inputs, Plan, State, at, begin, weighed
 from dmlcore.training.turns import whole
+from dmlcore.types import Aggregate
 
 WORKERS = "workers"  # the axis of the mesh
 
@@ -102,7 +104,8 @@ class ShardedReplay(Driver):
     Guarantee: the parameters are those of `Replay`, up to rounding, on any number of devices.
 
     There is one trace and one optimizer. The problem's data are copied to every device; by default all of
-    them take part. `fuse`: whether lock-step updates are summed by an all-reduce.
+    them take part. `fuse`: whether lock-step updates are summed by an all-reduce. `aggregate`: what pushes
+    become together; None: that of the trace.
     """
 
     def __init__(
@@ -112,19 +115,22 @@ class ShardedReplay(Driver):
         optimizers: Sequence[optax.GradientTransformation],
         devices: Sequence[jax.Device] | None = None,
         fuse: bool = True,
+        aggregate: Aggregate | None = None,
     ):
         (trace,), (optimizer,), self.problem = traces, optimizers, problem
+        aggregate = aggregate_of(trace, aggregate)
         devices = jax.devices() if devices is None else devices
         self._mesh = jax.make_mesh((len(devices),), (WORKERS,), axis_types=(AxisType.Auto,), devices=devices)
         kind, code = contribution_of(problem), coding.coding_of(trace)
         trace = whole(trace, problem)
         if kind.keeps:
             coding.check_kept(trace)
-        fuse &= kind.fuses and code is None
-        program = compile_trace(trace, fuse=fuse)
+        plain = aggregate.plain
+        fuse &= kind.fuses and code is None and plain
+        program = compile_trace(trace, fuse=fuse, weighed=plain)
         self._fuse = fuse and not program.num_slots and not program.accumulates
         if not self._fuse:
-            program = compile_trace(trace, fuse=False, slots=True)
+            program = compile_trace(trace, fuse=False, slots=True, weighed=plain)
         self._program, rows = program, program.rows
         once = coding.remembers(code) or kind.keeps
         self._fronts = program.first_row if self._fuse else wavefronts(program, once=once)
@@ -136,6 +142,8 @@ class ShardedReplay(Driver):
             trace.num_workers,
             self._spill + 1,
             self._nobody,
+            aggregate=aggregate,
+            places=places_for([program], [trace]),
             reads_newest=self._fuse,
             accumulates=program.accumulates,
             keeps_copies=program.keeps_copies,

@@ -39,7 +39,9 @@ class Rows(NamedTuple):
     clock: Any
     batch_size: Any
     weight: Any  # in its update
-    compensation: Any  # lambda over the weight, of rows whose view is not the newest version; else 0, (R,)
+    # Lambda over the weight, of rows whose view is not the newest version; else 0, (R,). Lambda where an
+    # aggregate is told of contributions before they are weighed.
+    compensation: Any
     read: Any  # slot that holds the view on which the row's gradient is taken, (R,)
     write: Any  # slot for the version that the row's update makes, NONE where nothing reads it, (R,)
     keep: Any  # slot for the worker's own copy, moved by its own gradient; NONE where it pulls next, (R,)
@@ -74,11 +76,11 @@ class Program(NamedTuple):
         return bool((self.rows.keep != NONE).any())
 
 
-def compile_trace(trace: Trace, *, fuse: bool = True, slots: bool = False) -> Program:
+def compile_trace(trace: Trace, *, fuse: bool = True, slots: bool = False, weighed: bool = True) -> Program:
     """Turns a valid trace into a program.
 
     `fuse` makes one row of the tasks of an update, where all updates' tasks read one version each; `slots`
-    assigns slots even where every view is the newest version.
+    assigns slots even where every view is the newest version; `weighed` as for `lay_out`.
     """
     tasks, strength = _applied_tasks(trace), trace.metadata.get("compensation", 0.0)
     update, copies, stale = tasks.update, tasks.copy_from >= 0, tasks.version != tasks.update
@@ -90,7 +92,7 @@ def compile_trace(trace: Trace, *, fuse: bool = True, slots: bool = False) -> Pr
     if (counts < width).any():  # another run of the kind may have fewer at most
         width = power_of_two(width, max(width, trace.num_workers))
     allocation = Slots() if slots or stale.any() or copies.any() else None
-    rows = lay_out(tasks, fuse, width, strength, allocation)
+    rows = lay_out(tasks, fuse, width, strength, allocation, weighed=weighed)
     first_row = np.searchsorted(update[first], np.arange(len(trace.updates) + 1))
     return Program(
         rows, first_row, allocation.count if allocation else 0, _stretches(counts, rows.batch_size)
@@ -119,7 +121,13 @@ def _first_tasks(update: np.ndarray, fuse: bool) -> np.ndarray:
 
 
 def lay_out(
-    tasks: Tasks, fuse: bool, width: int, strength: float, slots: Slots | None, live: Any = ()
+    tasks: Tasks,
+    fuse: bool,
+    width: int,
+    strength: float,
+    slots: Slots | None,
+    live: Any = (),
+    weighed: bool = True,
 ) -> Rows:
     """Lays tasks out in rows.
 
@@ -129,6 +137,7 @@ def lay_out(
     Args:
         slots: that hold versions; they are those after these rows, afterwards. None: all read the newest.
         live: versions that tasks after these read.
+        weighed: whether contributions are weighed before they are compensated, or else afterwards.
     """
     update = tasks.update
     first = _first_tasks(update, fuse)
@@ -144,9 +153,9 @@ def lay_out(
     worker, clock, batch_size, weight = map(table, columns, (0, 0, 1, 0))
     update, version, copy_from = update[first], tasks.version[first], tasks.copy_from[first]
     last = np.append(update[1:] != update[:-1], [True] * (len(update) > 0))
-    # lambda over the weight, where the view is not the newest version
-    corrects = (version != update) & (weight[:, 0] > 0)
-    compensation = np.divide(strength, weight[:, 0], out=np.zeros(len(first)), where=corrects)
+    # lambda over the weight that contributions have by then, where the view is not the newest version
+    corrects, over = (version != update) & (weight[:, 0] > 0), weight[:, 0] if weighed else 1.0
+    compensation = np.divide(strength, over, out=np.zeros(len(first)), where=corrects)
     read, write, keep = np.zeros(len(first), np.int64), *np.full((2, len(first)), NONE)
     if slots is not None:
         read, write, keep = slots.allot(update, version, copy_from, last, live)

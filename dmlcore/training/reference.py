@@ -13,6 +13,7 @@ import optax
 
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
+from dmlcore.training.aggregation import aggregate_of
 from dmlcore.training.batches import (
     BATCHES,
     INIT,
@@ -27,13 +28,20 @@ from dmlcore.training.batches import (
 from dmlcore.training.coding import coding_of, of, put, received, sent, start
 from dmlcore.training.program import padded
 from dmlcore.training.turns import whole
+from dmlcore.types import Aggregate
 
 
-def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTransformation) -> Any:
+def replay_reference(
+    trace: Trace,
+    problem: Problem,
+    optimizer: optax.GradientTransformation,
+    aggregate: Aggregate | None = None,
+) -> Any:
     """Trains along a trace, one task after the other, keeping every version; returns the final parameters.
 
     A worker that goes on with its cached copy moves that copy by its own gradient, with the optimizer state
     that it fetched along with the copy; for plain SGD this is Ho et al.'s "snapshot plus own updates".
+    `aggregate`: what the pushes of an update become together; None: that of the trace.
     """
     trace = whole(trace, problem)
     seed = trace.metadata["seed"]
@@ -103,8 +111,24 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
     def weigh(weight: float, gradient: Any) -> Any:
         return jax.tree.map(lambda g: jnp.asarray(weight, g.dtype) * g, gradient)
 
+    aggregate = aggregate_of(trace, aggregate)
+    each = jax.jit(aggregate.each or (lambda push: push))
+
+    @jax.jit
+    def reduce(pushes: list[Any]) -> Any:
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *pushes)
+        assert aggregate.reduce is not None
+        return aggregate.reduce(stacked, jnp.ones(len(pushes), bool))
+
+    def together(weights: list[float], pushes: list[Any], parts: list[Any]) -> Any:
+        if aggregate.reduce is None:
+            return jax.tree.map(lambda *leaves: sum(leaves), *parts)
+        votes = [push for weight, push in zip(weights, pushes, strict=True) if weight]
+        whole = functools.reduce(jnp.add, [jnp.asarray(weight, float) for weight in weights])
+        return weigh(whole, reduce(votes)) if votes else jax.tree.map(jnp.zeros_like, pushes[0])
+
     def one_step(optimizer_state: Any, gradient: Any, params: Any) -> Any:
-        return step((params, optimizer_state), gradient)[0]
+        return step((params, optimizer_state), each(gradient))[0]
 
     strength = trace.metadata.get("compensation", 0.0)
 
@@ -120,7 +144,7 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
 
     applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["update", "worker", "clock"])
     for _, tasks in applied.groupby("update"):
-        gradients = []
+        weights, pushes, parts = [], [], []
         rows: Any = tasks.itertuples()
         for task in rows:
             kept = math.isnan(task.pull_start)
@@ -132,10 +156,15 @@ def replay_reference(trace: Trace, problem: Problem, optimizer: optax.GradientTr
             own = functools.partial(one_step, versions[-1][1])
             gradient, part = sent(coding, part, *who, contribution(view[0], task), view[0], own)
             memory = put(memory, task.worker, part)
-            gradient = weigh(task.weight, gradient)
-            if strength:
+            if strength and not aggregate.plain:  # which is told of what was not weighed
+                gradient = compensated(gradient, 1.0, versions[-1][0], view[0])
+            push = each(gradient)
+            gradient = weigh(task.weight, push)
+            if strength and aggregate.plain:
                 gradient = compensated(gradient, task.weight, versions[-1][0], view[0])
             copies[task.worker] = step(view, gradient)
-            gradients.append(gradient)
-        versions.append(step(versions[-1], jax.tree.map(lambda *parts: sum(parts), *gradients)))
+            weights.append(task.weight)
+            pushes.append(push)
+            parts.append(gradient)
+        versions.append(step(versions[-1], together(weights, pushes, parts)))
     return versions[-1][0]

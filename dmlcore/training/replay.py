@@ -18,6 +18,7 @@ from dmlcore import checks
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.training import coding
+from dmlcore.training.aggregation import aggregate_of, digest, places_for, traced
 from dmlcore.training.batches import draw_lanes, draw_one
 from dmlcore.training.contribution import Contribution
 from dmlcore.training.evaluation import device_data, evaluate
@@ -27,6 +28,7 @@ from dmlcore.training.optimizer import fingerprint
 from dmlcore.training.program import Program, compile_trace, cut, pad, padded, power_of_two
 from dmlcore.training.step import Inputs, Plan, State, begin
 from dmlcore.training.turns import whole
+from dmlcore.types import Aggregate
 
 MANY_TASKS = 2048  # of one call of the loop, and of one drawing of samples; up to a power of two of rows
 
@@ -45,9 +47,10 @@ class Driver:
         return self._state
 
     def fingerprint(self) -> str:
-        """Returns a hash of the optimizer's update and numbers."""
-        tasks = self._plan.contribution.fingerprint()
-        return fingerprint(self._plan.optimizer, self._inputs.numbers) + tasks
+        """Returns a hash of the optimizer's update and numbers, and of all else that is computed."""
+        plan, numbers = self._plan, self._inputs.numbers
+        rest = plan.contribution.fingerprint() + digest(plan.aggregation, numbers.aggregate)
+        return fingerprint(plan.optimizer, numbers.optimizer) + rest
 
     def params(self, lane: int = 0) -> Any:
         """Returns a copy of a lane's current parameters."""
@@ -69,8 +72,9 @@ class Replay(Driver):
     Guarantee: the parameters of one run are those that real workers and a server would compute, bit for bit,
     but where `fuse` makes one gradient of an update; those of lanes are the same up to rounding.
 
-    Clusters and policies of the traces may differ, the lanes' optimizers in numbers (a learning rate) only.
-    `fuse`: whether the tasks of an update become one gradient where they all read the same version.
+    Clusters and policies of the traces may differ, the lanes' optimizers and aggregates in numbers (a
+    learning rate, a threshold) only. `fuse`: whether the tasks of an update become one gradient where they
+    all read the same version. `aggregate`: what pushes become together; None: that of each trace.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class Replay(Driver):
         problem: Problem,
         optimizers: Sequence[optax.GradientTransformation],
         fuse: bool = True,
+        aggregate: Aggregate | None = None,
     ):
         self.problem, self.lanes = problem, len(traces)
         codings = [coding.coding_of(trace) for trace in traces]
@@ -89,7 +94,11 @@ class Replay(Driver):
         contribution = contribution_of(problem)
         for trace in traces if contribution.keeps else ():
             coding.check_kept(trace)
-        self._programs = programs = _side_by_side(traces, fuse and contribution.fuses and codings[0] is None)
+        aggregates = [aggregate_of(trace, aggregate) for trace in traces]
+        self._check_aggregates(aggregates)
+        plain = aggregates[0].plain
+        fuse = fuse and contribution.fuses and codings[0] is None and plain
+        self._programs = programs = _side_by_side(traces, fuse, weighed=plain)
         in_step = all(np.array_equal(p.first_row, programs[0].first_row) for p in programs)
         self._stretches = [stretch.start for stretch in programs[0].stretches]
         reads_newest = not any(p.num_slots for p in programs)
@@ -106,10 +115,15 @@ class Replay(Driver):
             "compensates": any(p.rows.compensation.any() for p in programs),
             "coding": codings[0],
         }
-        room = self._spill + 1, self._nobody
+        room, places = (self._spill + 1, self._nobody), places_for(programs, traces)
         begun = [
-            begin(contribution, optimizer, int(t.metadata["seed"]), t.num_workers, *room, **options)
-            for optimizer, t in zip(optimizers, traces, strict=True)
+            begin(
+                *(contribution, optimizer, int(t.metadata["seed"]), t.num_workers, *room),
+                aggregate=own,
+                places=places,
+                **options,
+            )
+            for optimizer, t, own in zip(optimizers, traces, aggregates, strict=True)
         ]
         plans, numbers, sources, states = zip(*begun, strict=True)
         if any(plan != plans[0] for plan in plans):
@@ -120,6 +134,13 @@ class Replay(Driver):
         self._row = [0] * self.lanes  # that comes next, of each lane
         self._samples: Any = None
         self._begin_stretch()
+
+    def _check_aggregates(self, aggregates: Sequence[Aggregate]) -> None:
+        """Raises ValueError unless the lanes' aggregates differ in numbers only."""
+        kinds = [traced(aggregate, self.problem.shapes, 1)[0] for aggregate in dict.fromkeys(aggregates)]
+        if any(kind != kinds[0] for kind in kinds):
+            names = sorted({str(each) for each in aggregates})
+            checks.fail("traces", names, "those of one kind of aggregate, side by side")
 
     def advance(self, update: int) -> None:
         """Trains up to version `update` (lanes whose trace is shorter, to their end)."""
@@ -186,14 +207,14 @@ class Replay(Driver):
         self._begin_stretch()
 
 
-def _side_by_side(traces: Sequence[Trace], fuse: bool) -> list[Program]:
+def _side_by_side(traces: Sequence[Trace], fuse: bool, weighed: bool) -> list[Program]:
     """Returns programs whose rows have one shape, all with slots if one of them needs any."""
-    programs = [compile_trace(trace, fuse=fuse) for trace in traces]
+    programs = [compile_trace(trace, fuse=fuse, weighed=weighed) for trace in traces]
     alike = len({p.rows.worker.shape[1] for p in programs}) == 1
     fuse &= alike and (len(traces) == 1 or all(len(p.stretches) == 1 for p in programs))
     slots = any(p.num_slots for p in programs)
     if len(traces) > 1 and (not fuse or (slots and not all(p.num_slots for p in programs))):
-        programs = [compile_trace(trace, fuse=fuse, slots=slots) for trace in traces]
+        programs = [compile_trace(trace, fuse=fuse, slots=slots, weighed=weighed) for trace in traces]
     return programs
 
 

@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from dmlcore.methods.aggregate import mean
 from dmlcore.problems.problem import Problem
 from dmlcore.trace.record import Task
+from dmlcore.training.aggregation import nothing_gathered, traced
 from dmlcore.training.batches import draw_one
 from dmlcore.training.coding import Coding
 from dmlcore.training.evaluation import device_data, evaluate
@@ -22,7 +24,7 @@ from dmlcore.training.replay import spill
 from dmlcore.training.slots import NONE, Slots
 from dmlcore.training.step import Inputs, begin
 from dmlcore.training.turns import Turn, Turns
-from dmlcore.types import Observation, Progress
+from dmlcore.types import Aggregate, Observation, Progress
 
 LEAST_ROWS = 32  # of a call: fewer are filled up, so that there are few shapes
 
@@ -42,6 +44,7 @@ class TrainingWatch:
         compensation: lambda of the run's delay compensation.
         code: what happens to values on their way; None: nothing.
         keeps_copies: workers may go on with their own copies. The first slots are for these, one a worker.
+        aggregate: what the pushes of an update become together. Default: `mean`.
     """
 
     def __init__(
@@ -54,10 +57,12 @@ class TrainingWatch:
         compensation: float = 0.0,
         code: Coding | None = None,
         keeps_copies: bool = False,
+        aggregate: Aggregate | None = None,
     ):
-        self._kind, self._code = contribution_of(problem), code
+        self._kind, self._code, self._aggregate = contribution_of(problem), code, aggregate or mean()
         self._optimizer, self._seed, self._num_workers = optimizer, seed, num_workers
         self._fuse = lock_step and self._kind.fuses and code is None and not keeps_copies
+        self._fuse &= self._aggregate.plain
         self._copies = num_workers if keeps_copies else 0
         self._compensation = 0.0 if lock_step else compensation
         self._data, self._eval_data = device_data(problem)
@@ -77,6 +82,8 @@ class TrainingWatch:
             self._num_workers,
             self._spill + 1,
             self._num_workers,
+            aggregate=self._aggregate,
+            places=self._num_workers,
             reads_newest=self._fuse,
             accumulates=not self._fuse,
             keeps_copies=self._copies > 0,
@@ -118,13 +125,14 @@ class TrainingWatch:
 
         tasks = Tasks(update, worker, clock, batch_size, version, weight, copies)
         slots = None if self._fuse else self._slots
-        rows = lay_out(tasks, self._fuse, width, self._compensation, slots, progress.live)
+        plain = self._aggregate.plain
+        rows = lay_out(tasks, self._fuse, width, self._compensation, slots, progress.live, weighed=plain)
         if self._copies:
             kept = np.isnan([task.pull_start for task, _, _ in landed])
             read, write = np.where(kept, worker, rows.read + self._copies), rows.write + self._copies
             rows = rows._replace(read=read, write=np.where(rows.write == NONE, NONE, write), keep=worker)
         num_rows = len(rows.last)
-        self._grow()
+        self._grow(int(counts.max()))
         size = power_of_two(max(num_rows, LEAST_ROWS))
         given = cut(rows, slice(num_rows), size, width, self._spill)
         who = given.worker.ravel(), given.clock.ravel()
@@ -140,8 +148,9 @@ class TrainingWatch:
             "products": product.tolist(),
         }
 
-    def _grow(self) -> None:
-        """Makes room for the slots that were allotted, and the one that takes what nothing reads."""
+    def _grow(self, most: int) -> None:
+        """Makes room for the slots that were allotted, and the one that takes what nothing reads; and for the
+        pushes of an update, `most` of them, where they are kept: between updates there are none."""
         self._spill = max(self._spill, spill(self._copies + self._slots.count, self._num_workers))
 
         def more(slots: Any) -> Any:
@@ -149,3 +158,10 @@ class TrainingWatch:
             return slots if missing <= 0 else jnp.concatenate([slots, jnp.repeat(slots[:1], missing, 0)])
 
         self._state = self._state._replace(slots=jax.tree.map(more, self._state.slots))
+        rule, params = self._plan.aggregation, self._state.params
+        if rule is not None and 0 < rule.places < most:
+            rule, numbers = traced(self._aggregate, params, power_of_two(most))
+            assert rule is not None
+            self._plan = self._plan._replace(aggregation=rule)
+            self._inputs = self._inputs._replace(numbers=self._inputs.numbers._replace(aggregate=numbers))
+            self._state = self._state._replace(gathered=nothing_gathered(rule, params))

@@ -12,12 +12,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from dmlcore.training import coding
+from dmlcore.methods.aggregate import mean
+from dmlcore.training import aggregation, coding
+from dmlcore.training.aggregation import Aggregation, Gathered
 from dmlcore.training.batches import INIT, Source, run_key, source_of
 from dmlcore.training.coding import Coding
 from dmlcore.training.contribution import Contribution
 from dmlcore.training.optimizer import Hoisted, hoist
 from dmlcore.training.program import Rows
+from dmlcore.types import Aggregate
 
 
 class Plan(NamedTuple):
@@ -32,17 +35,30 @@ class Plan(NamedTuple):
     weighs: bool = True  # a row is one task, and some weight is not 1
     watches: bool = False  # a step tells what there is to see of its gradients
     coding: Coding | None = None  # what happens to values on their way; None: nothing
+    aggregation: Aggregation | None = None  # what the pushes of an update become; None: their weighted sum
+
+    @property
+    def reduces(self) -> bool:
+        """Whether the pushes of an update are kept until it is made."""
+        return self.aggregation is not None and self.aggregation.places > 0
 
     def version(self, params: Any, optimizer_state: Any) -> tuple[Any, ...]:
         """Returns what slots hold of a version or a copy."""
         return (params, optimizer_state) if self.keeps_copies else (params,)
 
 
+class Numbers(NamedTuple):
+    """What was taken out of functions that a step is compiled for."""
+
+    optimizer: Any
+    aggregate: Any  # of its `each` and `reduce`
+
+
 class Inputs(NamedTuple):
     """What every step looks up."""
 
     data: Any  # the problem's, on the device
-    numbers: Any  # of the optimizer
+    numbers: Numbers
 
 
 class State(NamedTuple):
@@ -50,7 +66,7 @@ class State(NamedTuple):
 
     params: Any  # the server's, as far as they travel
     optimizer_state: Any  # the server's
-    gathered: Any  # weighted sum of the contributions to the update in hand
+    gathered: Any  # weighted sum of the contributions to the update in hand; or `aggregation.Gathered`
     slots: Any  # versions and copies that are still read
     memory: Any  # of codecs
     local: Any  # what stays with the workers
@@ -71,24 +87,31 @@ def begin(
     num_workers: int,
     num_slots: int,
     nobody: int,
+    aggregate: Aggregate | None = None,
+    places: int = 1,
     **options: Any,
-) -> tuple[Plan, Any, Source, State]:
-    """Returns where a run starts: its plan, the optimizer's numbers, the source of samples, and the state.
+) -> tuple[Plan, Numbers, Source, State]:
+    """Returns where a run starts: its plan and the numbers taken out, the source of samples, and the state.
 
-    `options` are fields of the plan; each slot has version 0, and worker `nobody` has tasks that fill up.
+    `options` are fields of the plan; each slot has version 0, and worker `nobody` has tasks that fill up. An
+    update has at most `places` pushes, where an aggregate reduces them.
     """
     problem = contribution.problem
     params, local = contribution.begin(problem.init(run_key(seed, INIT)), optimizer, nobody + 1)
     optimizer_state = optimizer.init(params)
     update, numbers = hoist(optimizer.update, params, optimizer_state, params)
-    plan = Plan(contribution, update, **options)
+    rule, own = aggregation.traced(aggregate or mean(), params, places)
+    plan = Plan(contribution, update, aggregation=rule, **options)
     slots: Any = () if plan.reads_newest else plan.version(params, optimizer_state)
     slots = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_slots, *jnp.shape(leaf))), slots)
     memory, nothing = coding.start(plan.coding, seed, nobody, params), jax.tree.map(jnp.zeros_like, params)
     gathered, before = (nothing if needed else () for needed in (plan.accumulates, plan.watches))
+    if rule is not None and rule.places:
+        gathered = aggregation.nothing_gathered(rule, params)
     state = State(params, optimizer_state, gathered, slots, memory, local, before)
     # Every leaf has its own buffer, since the state is donated.
-    return plan, numbers, source_of(problem, seed, num_workers), jax.tree.map(jnp.array, state)
+    source = source_of(problem, seed, num_workers)
+    return plan, Numbers(numbers, own), source, jax.tree.map(jnp.array, state)
 
 
 def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None) -> tuple[State, Any]:
@@ -99,10 +122,12 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     Returns:
         The state after, and `Info` where the plan watches, else ().
     """
-    optimize = functools.partial(optimizer_step, plan.optimizer, inputs.numbers)
+    optimize = functools.partial(optimizer_step, plan.optimizer, inputs.numbers.optimizer)
+    rule, own = plan.aggregation, inputs.numbers.aggregate
 
     def own_step(gradient: Any, params: Any) -> Any:
-        return optimize(gradient, (params, state.optimizer_state))[0]
+        alone = gradient if rule is None else aggregation.counted(rule, own, row.weight[0], gradient)
+        return optimize(alone, (params, state.optimizer_state))[0]
 
     params, optimizer_state, gathered, slots, memory, local, before = state
     held = (params, optimizer_state) if plan.reads_newest else at(slots, row.read)
@@ -114,20 +139,31 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     local = plan.contribution.applied(local, row.samples, change)
     gradient, part = coding.sent(plan.coding, part, *who, gradient, view, own_step)
     memory = coding.put(memory, who[0], part)
+    if rule is not None:  # which is for what pushes are, and not for their weights
+        if plan.compensates:
+            gradient = compensate(row.compensation, gradient, params, view)
+        push = gradient = aggregation.counted(rule, own, row.weight[0], gradient)
     if plan.weighs:
         gradient = weighed(row.weight[0], gradient)
-    if plan.compensates:
+    if plan.compensates and rule is None:
         gradient = compensate(row.compensation, gradient, params, view)
     if plan.keeps_copies:
         spilled = jax.tree.leaves(slots)[0].shape[0] - 1  # the slot that takes what nothing reads
         copy = jax.lax.cond(row.keep < spilled, lambda: optimize(gradient, held), lambda: held)
         slots = store(slots, row.keep, copy)
-    total = add(gathered, gradient) if plan.accumulates else gradient
+    if plan.reduces:
+        gathered = aggregation.gather(gathered, row.weight[0], push)
+        total, gathered = reduced(plan.aggregation, own, gathered, row.last)
+    else:
+        total = add(gathered, gradient) if plan.accumulates else gradient
     info: Any = ()
     if plan.watches:
         info = Info(inner(total, total), inner(total, before))
         before = jax.tree.map(functools.partial(jnp.where, row.last), total, before)
-    if plan.accumulates or plan.weighs or not plan.optimizer.only_scales:
+    if plan.reduces:  # not with what is gathered, which a branch would copy
+        current = params, optimizer_state
+        params, optimizer_state = jax.lax.cond(row.last, lambda: optimize(total, current), lambda: current)
+    elif plan.accumulates or plan.weighs or not plan.optimizer.only_scales:
         # A branch also where every row ends its update: the optimizer's step is compiled by itself, as on a
         # server. Compiled with what is before and after it, its products and sums may be rounded otherwise.
         # A gradient that is only scaled and added leaves no choice, and saves the branch.
@@ -141,6 +177,17 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     if not plan.reads_newest:
         slots = store(slots, row.write, plan.version(params, optimizer_state))
     return State(params, optimizer_state, gathered, slots, memory, local, before), info
+
+
+def reduced(rule: Any, numbers: Any, gathered: Gathered, last: Any) -> tuple[Any, Gathered]:
+    """Returns the gradient that gathered pushes become, 0 but after the last of them, and what is left."""
+    pushes, weight, count = gathered
+    total = jax.lax.cond(
+        last,
+        lambda: weighed(weight, aggregation.of_all(rule, numbers, pushes, count)),
+        lambda: jax.tree.map(lambda places: jnp.zeros_like(places[0]), pushes),
+    )
+    return total, Gathered(pushes, *(jnp.where(last, 0, number) for number in (weight, count)))
 
 
 # In `at` and `store` not `slots[slot]` and `slots.at[slot].set(value)`: those check bounds at every step.

@@ -11,14 +11,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
+from dmlcore.methods.aggregate import mean
 from dmlcore.problems.problem import Problem
+from dmlcore.training.aggregation import Aggregation, digest, of_all, of_one, stacked, traced
 from dmlcore.training.batches import INIT, run_key, source_of, task_samples
 from dmlcore.training.kinds import contribution_of
 from dmlcore.training.optimizer import fingerprint, hoist
-from dmlcore.training.program import LEAST_SAMPLES, padded
-from dmlcore.training.step import add, optimizer_step, weigh
+from dmlcore.training.program import LEAST_SAMPLES, padded, power_of_two
+from dmlcore.training.step import add, compensate, optimizer_step, weigh
+from dmlcore.types import Aggregate
 
 State = tuple[Any, Any]  # parameters, optimizer state
 
@@ -44,6 +48,7 @@ class Stepper:
     """A problem, an optimizer and a seed: where a run starts, and each of its steps.
 
     It computes on `device`, by default JAX's. Additive problems share samples out among `num_workers`.
+    `aggregate`: what the pushes of an update become together.
     """
 
     def __init__(
@@ -53,6 +58,7 @@ class Stepper:
         seed: int,
         device: Any = None,
         num_workers: int = 1,
+        aggregate: Aggregate | None = None,
     ):
         self.problem, self._optimizer, self._seed, self._device = problem, optimizer, seed, device
         self._contribution = contribution_of(problem)
@@ -61,10 +67,13 @@ class Stepper:
         params, state = self.start()
         self._update, numbers = hoist(optimizer.update, params, state, params)
         self._numbers = self.put(numbers)
+        self._aggregate, self._params = aggregate or mean(), problem.shapes
+        self._aggregation, self._own = self._aggregated_in(1)
 
     def fingerprint(self) -> str:
         """Returns a hash of the optimizer's update and numbers."""
-        return fingerprint(self._update, self._numbers) + self._contribution.fingerprint()
+        rest = self._contribution.fingerprint() + digest(self._aggregation, self._own)
+        return fingerprint(self._update, self._numbers) + rest
 
     def put(self, tree: Any) -> Any:
         """Returns `tree` on this stepper's device."""
@@ -94,13 +103,68 @@ class Stepper:
         given = params, self._source, worker, clock, self._data, batch_size, kept
         return jax.block_until_ready(pushed_by_worker(kind, width, *given))
 
+    def counted(self, gradient: Any) -> Any:
+        """Returns what the aggregate counts of a push."""
+        gradient = self.put(gradient)
+        if self._aggregation is None or self._aggregation.each is None:
+            return gradient
+        return of_one(self._aggregation, self._own, gradient)
+
     def weighed(self, weight: float, gradient: Any) -> Any:
-        """Returns `weight * gradient`."""
-        return weigh(weight, self.put(gradient))
+        """Returns `weight * gradient`, of what counts of it."""
+        return weigh(weight, self.counted(gradient))
 
     def total(self, parts: Sequence[Any]) -> Any:
         """Returns the sum of weighed gradients, added up in their order."""
         return functools.reduce(add, parts)
+
+    def update(
+        self, pushes: Sequence[tuple[float, Any, Any]], params: Any = None, compensation: float = 0.0
+    ) -> Any:
+        """Returns the gradient that pushes become together: (weight, gradient, view), in their order.
+
+        A view, where it is not None, is what the gradient was taken on: it is compensated with this strength
+        for how far `params` are from there.
+        """
+        if self._aggregation is None:
+            return self.total([self._part(*push, params, compensation) for push in pushes])
+        weights, gradients = [weight for weight, _, _ in pushes], []
+        for weight, gradient, view in pushes:
+            gradient = self.put(gradient)
+            if view is not None and weight:
+                gradient = compensate(compensation, gradient, params, view)
+            gradients.append(gradient)
+        if self._aggregation.reduce is None:
+            return self.total([*map(self.weighed, weights, gradients)])
+        votes = [self.counted(push) for weight, push in zip(weights, gradients, strict=True) if weight]
+        places = power_of_two(len(pushes))
+        aggregation, numbers = self._aggregated_in(places)
+        kept = stacked(votes or [jax.tree.map(jnp.zeros_like, gradients[0])], places)
+        # Added up one by one, in the type that the compiled loop has them in.
+        real = jax.dtypes.canonicalize_dtype(float)
+        whole = functools.reduce(np.add, np.asarray(weights, real), np.zeros((), real))
+        assert aggregation is not None
+        return weigh(whole, of_all(aggregation, numbers, kept, len(votes)))
+
+    def _part(self, weight: float, gradient: Any, view: Any, params: Any, compensation: float) -> Any:
+        """A gradient's part in the sum of an update."""
+        part = self.weighed(weight, gradient)
+        if view is None or not weight:
+            return part
+        return compensate(compensation / weight, part, params, view)
+
+    def compile(self, most: int) -> None:
+        """Gets ready for updates of up to so many pushes, where an aggregate has more to do than to add."""
+        if self._aggregation is None:
+            return
+        nothing = jax.tree.map(jnp.zeros_like, self.start()[0])
+        for count in (1 << power for power in range((most - 1).bit_length() + 1)):
+            jax.block_until_ready(self.update([(1.0, nothing, None)] * count))
+
+    def _aggregated_in(self, places: int) -> tuple[Aggregation | None, Any]:
+        """The aggregate for so many places, and its numbers."""
+        rule, numbers = traced(self._aggregate, self._params, places)
+        return rule, self.put(numbers)
 
     def step(self, gradient: Any, state: State) -> State:
         """Returns the state after one step."""

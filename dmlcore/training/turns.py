@@ -105,6 +105,8 @@ def check_additive(problem: Problem, metadata: Mapping[str, Any], sizes: Iterabl
         checks.fail("compensation", given("compensation"), f"0, {what}")
     if given("changes_values"):
         checks.fail("transport", given("transport"), f"one that sends values as they are, {what}")
+    if given("aggregate"):
+        checks.fail("aggregate", given("aggregate"), f"mean(), {what}: they are added, not voted on")
     # What a policy makes of a mean, of samples or of age is ignored, but not what a user has asked for.
     if keywords(given("policy")).get("weight", 1) not in (None, 1):
         scale = "`optax.scale` scales every task, where parameters are no whole numbers"
