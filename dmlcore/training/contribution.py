@@ -39,6 +39,11 @@ class Contribution(abc.ABC):
         """Returns to how many samples a task of `batch_size` samples is filled up."""
 
     @property
+    def num_gradients(self) -> int:
+        """How many gradients a task computes at most, about: what it costs."""
+        return 1
+
+    @property
     def keeps(self) -> bool:
         """Whether what a worker pushes depends on its tasks before."""
         return False

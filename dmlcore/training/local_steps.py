@@ -31,6 +31,10 @@ class LocalTraining(Gradient):
         return self.problem.inner
 
     @property
+    def num_gradients(self) -> int:
+        return self.widths[-1] // self.inner.batch_size
+
+    @property
     def keeps(self) -> bool:
         return bool(self.inner.keep_state)
 

@@ -183,7 +183,7 @@ class Replay(Driver):
             kind = dataclasses.replace(kind, widths=kind.widths[-1:])
         weighs = kind.weighs and single and (self._plan.accumulates or bool((weights != 1).any()))
         self._plan = self._plan._replace(contribution=kind, weighs=weighs)
-        self._size = power_of_two(max(1, MANY_TASKS // self._width))
+        self._size = power_of_two(max(1, MANY_TASKS // (self._width * kind.num_gradients)))
         self._drawn = [row - self._size for row in self._row]  # whence samples of `_size` rows are drawn
 
     def _draw(self) -> None:
