@@ -1,4 +1,4 @@
-"""Notebook displays of runs, traces, clusters, hardware, policies and problems: a title, facts, small plots.
+"""Notebook displays of runs, traces, clusters, regimes, policies, problems: a title, facts, small plots.
 
 One HTML template renders all of them, so that all text is escaped. Text and tables follow the notebook's
 theme; pictures have a white background, so that they are readable in a dark notebook as well.
@@ -102,7 +102,7 @@ def of_trace(trace: Trace) -> Card:
         "time": f"{whole:.4g} s",
         "mean staleness": f"{late.mean():.3g} updates" if len(late) else None,
         "seed": trace.metadata.get("seed"),
-        **of_regime(regime_of_trace(trace)),
+        **regime_facts(regime_of_trace(trace)),
         "timeline": None if whole > 0 else "none: an empty run, it took no time",
     }
     card = Card(str(trace.metadata.get("policy")), "Trace", found)
@@ -154,9 +154,30 @@ def of_hardware(hardware: Hardware) -> Card:
         "workers": hardware.cluster.num_workers,
         "parameters": f"{hardware.parameter_bytes / 1e6:.4g} MB",
         "batch size": f"{hardware.batch_size} samples a task",
-        **of_regime(hardware.regime),
+        **regime_facts(hardware.regime),
     }
     return card._replace(name=hardware.name, kind="Hardware", facts=found | dict(card.facts))
+
+
+def of_regime(regime: Regime) -> Card:
+    """The two numbers, a sentence on each, and what limits asynchronous workers."""
+    ratio, load = regime
+    if load >= 1:
+        limit = "the server: workers queue for it, and more of them or faster ones add no throughput"
+    elif ratio > 1:
+        limit = "the workers' links: a task's transfers take longer than its computing"
+    else:
+        limit = "computing: a task's transfers take no longer than its computing, and the server keeps up"
+    compared = "the seconds of a task's transfers, without queueing, over those of its computing"
+    offered = (
+        "seconds of work that workers who never wait bring the server each second; it is saturated from 1 on"
+    )
+    found = {
+        "communication ratio c": f"{ratio:.2g}: {compared}.",
+        "server load rho": f"{load:.2g}: {offered}." if load else "0: the server takes no time.",
+        "bottleneck": f"{limit}.",
+    }
+    return Card(str(regime), "Regime", found)
 
 
 def of_policy(policy: Policy) -> Card:
@@ -194,6 +215,7 @@ CARDS: Any = {
     Policy: of_policy,
     Problem: of_problem,
     Hardware: of_hardware,
+    Regime: of_regime,
 }
 
 
@@ -206,7 +228,7 @@ def regime_of_trace(trace: Trace) -> Regime | None:
     return regime_of(known["cluster"], sizes, float(tasks["batch_size"].mean()))
 
 
-def of_regime(regime: Regime | None) -> dict[str, str]:
+def regime_facts(regime: Regime | None) -> dict[str, str]:
     """Returns the two numbers as facts, each with what it means."""
     if regime is None:
         return {}
