@@ -1,12 +1,14 @@
 """Accounts: what a run has computed and sent by each update."""
 
 import numpy as np
+import optax
 import pytest
 from clusters import EXPONENTIAL, MIXED
 from watched import simulate
 
 import dmlcore as dml
 from dmlcore.methods.policies import ALL_POLICIES
+from dmlcore.problems.validation import RESERVED
 from dmlcore.trace import metrics
 
 
@@ -34,3 +36,44 @@ def test_accounts_end_with_all_that_was_begun(name):
     assert last["assigned_samples"] == tasks["batch_size"][begun].sum()
     assert last["uplinks"] == tasks["push_end"].notna().sum()
     assert last["downlinks"] == (tasks["pull_start"] < end).sum()
+
+
+SERVICE = {"seconds_per_push": 0.004, "seconds_per_update": 0.002, "seconds_per_pull": 0.001}
+
+
+def by_part(trace):
+    """Busy shares at the end: link in, processor, link out; and the utilisation."""
+    last = metrics.accounts(trace).iloc[-1]
+    return [last[f"{part}_utilisation"] for part in ("link_in", "processor", "link_out")], last["utilisation"]
+
+
+@pytest.mark.parametrize("policy", ["asp", "bsp"])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_each_part_of_a_server_is_busy_for_its_own_seconds(workers, policy):
+    """Its work for a message times messages a second, of which a lone worker makes 1 / cycle."""
+    cluster = dml.Cluster.uniform(workers, samples_per_second=3200).with_server(bandwidth=1e6, **SERVICE)
+    trace = dml.simulate(ALL_POLICIES[policy](), cluster, updates=500, parameter_bytes=5000)
+    parts, utilisation = by_part(trace)
+    link, processor = 0.005, sum(SERVICE.values())
+    if workers == 1:
+        cycle = 0.01 + 2 * link + processor
+        np.testing.assert_allclose(parts, [link / cycle, processor / cycle, link / cycle], rtol=0.005)
+    rounds, tasks = len(trace.updates), trace.tasks["push_end"].notna().sum()
+    spent = tasks * (SERVICE["seconds_per_push"] + SERVICE["seconds_per_pull"]) + rounds * 0.002
+    np.testing.assert_allclose(parts[:2], np.array([tasks * link, spent]) / trace.end_time, rtol=0.01)
+    assert utilisation == max(parts)
+
+
+def test_a_link_whose_directions_take_turns_is_half_used():
+    """A lone worker that hardly computes: always one direction carries something, and neither is full."""
+    cluster = dml.Cluster.uniform(1, samples_per_second=1e9).with_server(bandwidth=1e6)
+    parts, utilisation = by_part(dml.simulate(dml.asp(), cluster, updates=500, parameter_bytes=5000))
+    assert parts == pytest.approx([0.5, 0.0, 0.5], abs=0.002)
+    assert utilisation == max(parts)
+
+
+def test_columns_of_a_history_are_no_names_of_metrics():
+    problem = dml.problems.linear_regression()
+    cluster = dml.Cluster.uniform(2).with_server(**SERVICE)
+    run = dml.train(problem, cluster, dml.asp(), optax.sgd(1e-4), updates=3)
+    assert {*run.history} - {*problem.metrics} <= RESERVED

@@ -161,8 +161,11 @@ def test_a_run_shows_what_it_was_short_of(bits):
     else:
         assert shown[0] < ratio
     last = run.history.iloc[-1]
-    said = f"busy {last['utilisation']:.0%} of the time, {last['mean_queue']:.3g} messages wait on average"
-    assert facts["server"] == said
+    parts = [
+        (part, last[f"{part.replace(' ', '_')}_utilisation"]) for part in ("processor", "link in", "link out")
+    ]
+    said = ", ".join(f"{part} busy {busy:.0%} of the time" for part, busy in parts)
+    assert facts["server"] == f"{said}; {last['mean_queue']:.3g} messages wait on average"
     assert {*facts} == {*facts_of(run.trace)} | {"loss", "server"}
     free = facts_of(dml.simulate(dml.asp(), CLUSTER, updates=3))
     assert free["server load rho"] == "0, the server takes no time"

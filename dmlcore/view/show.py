@@ -26,6 +26,7 @@ from dmlcore.methods import policies
 from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import RESERVED, SERVER
 from dmlcore.trace import Trace, metrics
+from dmlcore.trace.accounts import PARTS
 from dmlcore.types import Policy
 from dmlcore.view.plot import loss_curves, timeline
 from dmlcore.view.plot.style import PHASE_COLORS, styled
@@ -83,8 +84,8 @@ def of_run(run: Run) -> Card:
     names = [name for name in map(str, run.history) if name not in RESERVED]
     found = {name.replace("_", " "): f"{last[name]:.4g}" for name in names}
     if {*SERVER} <= {*run.history}:
-        busy, waiting = (last[name] for name in SERVER)
-        found["server"] = f"busy {busy:.0%} of the time, {waiting:.3g} messages wait on average"
+        busy = ", ".join(f"{part} busy {last[name]:.0%} of the time" for name, part in PARTS.items())
+        found["server"] = f"{busy}; {last['mean_queue']:.3g} messages wait on average"
     label = f"Training loss over time: {first:.3g} at the start, {final:.3g} at the end"
     shown = (picture(label, 2.2, lambda ax: loss_curves(history, ax=ax)), *trace.pictures)
     return trace._replace(kind="Run", facts=found | dict(trace.facts), pictures=shown)
