@@ -77,8 +77,8 @@ def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = Non
 
 def _where_time_goes(table: pd.DataFrame) -> str:
     """Returns in one or two lines what the mean shares of each method show, by name of the method."""
-    useful = table["compute_share"]
-    most, least = useful.idxmax(), useful.idxmin()
+    useful = {str(name): float(share) for name, share in table["compute_share"].items()}
+    most, least = max(useful, key=useful.__getitem__), min(useful, key=useful.__getitem__)
     high, low = f"{useful[most]:.0%}", f"{useful[least]:.0%}"
     if len(table) == 1:
         rest = table[[f"{kind}_share" for kind in metrics.PHASES[1:]]].iloc[0]
