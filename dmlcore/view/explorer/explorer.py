@@ -125,8 +125,8 @@ def explore(problem: Problem | None = None, **settings: Any) -> Explorer:
     Args:
         problem: what is trained. Default: `digits_mlp()`.
         **settings: to begin with, fields of `dmlcore.view.explorer.Settings`: workers, slowest, jitter,
-            slow_tasks, slowdown, communication_ratio, server_load, policy, staleness, k, learning_rate,
-            seconds, seed.
+            slow_tasks, slowdown, communication_ratio, server_load, policy, staleness, k, deadline,
+            learning_rate, seconds, seed.
 
     Returns:
         The explorer; as the last line of a cell it shows itself.
