@@ -70,7 +70,7 @@ def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = Non
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
     columns = len(shown) if len(shown) <= 5 else 3
     legend = ax.legend(ncols=columns, handlelength=1.2, **place)
-    height = legend.get_window_extent().height * 72 / ax.get_figure(root=True).dpi  # points
+    height = legend.get_window_extent().height * 72 / ax.figure.dpi  # points
     ax.set_title(_where_time_goes(table), fontsize="medium", pad=height + 8)
     return ax
 
