@@ -133,6 +133,7 @@ def of_cluster(cluster: Cluster) -> Card:
         "stragglers": listed(cluster.stragglers) or "none",
         "changes of speed": listed(cluster.changes),
         "faults": listed(cluster.faults.events),
+        "fitted": cluster.fitted or None,
     }
 
     least, most = min(speeds), max(speeds)
