@@ -7,7 +7,7 @@ import math
 import os
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,22 @@ CHANCE = 3  # standard deviations of the simulations, which it may be off as wel
 SEEDS = range(4)
 TASKS = 2000  # of a simulation, at most; about
 FEWEST = 10  # updates of a trace whose rate tells something
+
+
+class Compared(NamedTuple):
+    """A trace and its simulations, see `prediction_errors`."""
+
+    policy: str
+    recorded: float
+    predicted: float
+    error: float
+    spread: float
+
+    def told(self) -> str:
+        """Returns by how much the prediction is off."""
+        more = "more" if self.error > 0 else "fewer"
+        rates = f"{self.predicted:.4g} instead of {self.recorded:.4g}"
+        return f"{self.policy} makes {abs(self.error):.0%} {more} updates a second than recorded ({rates})"
 
 
 def calibrate(trace: Trace, *more: Trace) -> Cluster:
@@ -79,21 +95,17 @@ def calibrate(trace: Trace, *more: Trace) -> Cluster:
 
     Reference: Kaplan and Meier 1958; Buckley and James 1979 for regression with censored times.
     """
-    cluster = fit_cluster(trace, *more)
-    traces = (trace, *more)
-    errors = prediction_errors(cluster, *traces).dropna()
-    if errors.empty:
+    cluster, traces = fit_cluster(trace, *more), (trace, *more)
+    found = [each for each in (_compare(cluster, trace) for trace in traces) if not math.isnan(each.error)]
+    if not found:
         return cluster
-    bad = errors[(errors["error"].abs() > MOST) & (errors["error"].abs() > CHANCE * errors["spread"])]
-    if len(bad):
-        told = "; ".join(_told(row) for row in bad.itertuples())
-        message = f"calibrate: simulated on the fitted cluster, {told}. Likely, {_reason(traces)}."
+    if told := "; ".join(each.told() for each in found if abs(each.error) > max(MOST, CHANCE * each.spread)):
         warnings.warn(
-            f"{message} Predictions for other policies or more workers may be off further", stacklevel=2
+            f"calibrate: simulated on the fitted cluster, {told}. Likely reason: {_reason(traces)}. "
+            "Predictions for other policies or more workers may be off further",
+            stacklevel=2,
         )
-    shares = (
-        f"{row.predicted / row.recorded:.2f}x the updates/s of {row.policy}" for row in errors.itertuples()
-    )
+    shares = [f"{1 + each.error:.2f}x the updates/s of {each.policy}" for each in found]
     return dataclasses.replace(cluster, fitted=f"predicts {', '.join(shares)}")
 
 
@@ -124,35 +136,32 @@ def prediction_errors(cluster: Cluster, *traces: Trace) -> pd.DataFrame:
     >>> prediction_errors(cluster, recorded)["error"].abs().round(1).tolist()
     [0.0]
     """
-    rows = []
     for trace in traces:
         checks.check_kind("trace", trace, Trace)
         if trace.num_workers != cluster.num_workers:
             checks.fail(
                 "trace", f"one of {trace.num_workers} workers", f"one of {cluster.num_workers} workers"
             )
-        rows.append((trace.metadata.get("policy"), *_rates(cluster, trace)))
-    table = pd.DataFrame(rows, columns=["policy", "recorded", "predicted", "spread"])
-    table["spread"] /= table["recorded"]
-    table.insert(3, "error", table["predicted"] / table["recorded"] - 1)
-    return table
+    return pd.DataFrame([_compare(cluster, trace) for trace in traces], columns=Compared._fields)
 
 
-def _rates(cluster: Cluster, trace: Trace) -> tuple[float, float, float]:
-    """Returns updates per second as recorded, as simulated, and the standard deviation of the latter."""
-    found, options = _policy(trace), trace.metadata
-    times = trace.updates["time"].to_numpy()
-    if found is None or len(times) < FEWEST or not times[-1] > 0:
-        return math.nan, math.nan, math.nan
-    again: dict[str, Any] = {"seconds": times[-1] * min(1.0, TASKS / len(trace.tasks))}
-    again["batch_size"] = options.get("batch_size", max(1, round(trace.tasks["batch_size"].mean())))
-    again |= {name: options[name] for name in ("load", "transport", "parameter_bytes") if name in options}
+def _compare(cluster: Cluster, trace: Trace) -> Compared:
+    """Holds a trace against simulations of its policy."""
+    policy, known = _policy(trace), trace.metadata
+    name, times = str(known.get("policy")), trace.updates["time"].to_numpy()
+    unknown = Compared(name, math.nan, math.nan, math.nan, math.nan)
+    if policy is None or len(times) < FEWEST or not times[-1] > 0:
+        return unknown
+    again: dict[str, Any] = {"seconds": float(times[-1]) * min(1.0, TASKS / len(trace.tasks))}
+    again["batch_size"] = known.get("batch_size", max(1, round(trace.tasks["batch_size"].mean())))
+    again |= {each: known[each] for each in ("load", "transport", "parameter_bytes") if each in known}
     try:
-        made = [simulate(found, cluster, seed=seed, **again).updates["time"].to_numpy() for seed in SEEDS]
+        made = [simulate(policy, cluster, seed=seed, **again).updates["time"].to_numpy() for seed in SEEDS]
     except ValueError:  # a load rule or a transport of one's own
-        return math.nan, math.nan, math.nan
-    rates = [len(each) / each[-1] if len(each) else 0.0 for each in made]
-    return len(times) / times[-1], float(np.mean(rates)), float(np.std(rates, ddof=1))
+        return unknown
+    rates = np.array([len(each) / each[-1] if len(each) else 0.0 for each in made])
+    recorded, predicted = len(times) / float(times[-1]), float(rates.mean())
+    return Compared(name, recorded, predicted, predicted / recorded - 1, float(rates.std(ddof=1)) / recorded)
 
 
 def _policy(trace: Trace) -> Policy | None:
@@ -168,23 +177,14 @@ def _policy(trace: Trace) -> Policy | None:
     return found if isinstance(found, Policy) and found.on_observation is None else None
 
 
-def _told(row: Any) -> str:
-    """Returns what a row of `prediction_errors` says."""
-    more = "more" if row.error > 0 else "fewer"
-    rates = f"{row.predicted:.4g} instead of {row.recorded:.4g}"
-    return f"{row.policy} makes {abs(row.error):.0%} {more} updates a second than recorded ({rates})"
-
-
 def _reason(traces: Sequence[Trace]) -> str:
     """Returns why a fit probably predicts these traces badly."""
     clusters = [trace.metadata.get("cluster") or {} for trace in traces]
     if any((each.get("server") or {}).get("bandwidth_bytes_per_second") for each in clusters):
-        return "since workers share the server's link, which is not fitted"
+        return "workers share the server's link, which is not fitted"
     if any(each.get("changes") for each in clusters):
-        return "since speeds change during the run, which is not fitted"
+        return "speeds change during the run, which is not fitted"
     workers, cores = traces[0].num_workers, os.cpu_count() or 1
     if any(trace.metadata.get("engine") == "threads" for trace in traces) and workers > cores:
-        return f"since {workers} workers share the {cores} processors of this machine, which is not fitted"
-    return (
-        "since workers share a link or processors, or their times depend on the policy, which is not fitted"
-    )
+        return f"{workers} workers share the {cores} processors of this machine, which is not fitted"
+    return "workers share a link or processors, or their times depend on the policy, which is not fitted"
