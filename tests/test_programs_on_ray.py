@@ -26,7 +26,7 @@ except ConnectionError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert f"address: nobody answers at '{address}'" in done.stdout, done.stderr
+    assert f"address: nothing answers at '{address}'" in done.stdout, done.stderr
     assert "gave up within 10 s" in done.stdout
 
 
