@@ -185,7 +185,7 @@ def memory(problem):
 
     caption = (
         "In brackets the bytes that the loop allocates for versions: slots for workers + 1 of them and one "
-        "for what nobody reads, padded to a power of two, so that another staleness compiles nothing. "
+        "for what is not read, padded to a power of two, so that another staleness compiles nothing. "
         "0: every view is the server's own copy."
     )
     table = Table(title="Versions held by the loop", title_justify="left", caption=caption)

@@ -20,7 +20,7 @@ console = Console(width=110)
 def race(contenders: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, np.ndarray]:
     """Returns seconds of each contender, `repeats` of them, after one round that does not count.
 
-    Every other round runs backwards, so that nobody always runs in the same one's wake.
+    Every other round runs backwards, so that no contender always runs right after the same other one.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(repeats + 1):

@@ -4,6 +4,7 @@ from dmlcore.problems import shards as shards
 from dmlcore.cluster import Cluster as Cluster, faults as faults, presets as presets
 from dmlcore.engines import simulate as simulate
 from dmlcore.experiments.comparison import compare as compare, sweep as sweep
+from dmlcore.experiments.prediction import calibrate as calibrate, prediction_errors as prediction_errors
 from dmlcore.experiments.runs import Run as Run, replay as replay
 from dmlcore.experiments.runs import replay_lanes as replay_lanes, train as train
 from dmlcore.experiments.tuning import tune as tune
@@ -40,7 +41,6 @@ from dmlcore.methods.policies.sync_switch import sync_switch as sync_switch
 from dmlcore.problems.problem import Problem as Problem
 from dmlcore.reproduce import claims as claims
 from dmlcore.trace import Trace as Trace, metrics as metrics, perfetto as perfetto
-from dmlcore.trace.calibration import calibrate as calibrate
 from dmlcore.trace.calibration import service_times as service_times
 from dmlcore.trace.following import follow as follow
 from dmlcore.types import LocalSteps as LocalSteps, Method as Method, Policy as Policy

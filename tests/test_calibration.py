@@ -304,6 +304,86 @@ class TestServer:
         assert dml.service_times(simulate(asp(), self.BASE, updates=1))["seconds"].isna().all()
 
 
+class TestPrediction:
+    """A fitted cluster is held against the traces that it was fitted to."""
+
+    @pytest.mark.parametrize(
+        ("kind", "policies"),
+        [
+            ("latency", ["asp", "bsp"]),
+            ("server", ["asp", "bsp"]),
+            ("server", ["ssp", "k_sync"]),
+            ("episodes", ["asp"]),
+        ],
+    )
+    def test_what_can_be_fitted_is_predicted(self, kind, policies):
+        """Warnings are errors here: there is none; and the cluster says how well it predicts."""
+        base = TestServer.BASE.resized(8)
+        cluster = {
+            "latency": dataclasses.replace(base, latency_seconds=(0.002,) * 8),
+            "server": base.with_server(**SERVER),
+            "episodes": EPISODES["episodes"],
+        }[kind]
+        traces = TestServer.traces(cluster, policies)
+        found = dml.calibrate(*traces)
+        errors = dml.prediction_errors(found, *traces)
+        assert (errors["error"].abs() < 0.05 + 3 * errors["spread"]).all()
+        assert errors["policy"].tolist() == [POLICIES[name].name for name in policies]
+        shares = [
+            f"{1 + error:.2f}x the updates/s of {name}" for name, error in errors[["policy", "error"]].values
+        ]
+        assert found.fitted == f"predicts {', '.join(shares)}"
+        assert shares[0] in found._repr_html_()
+        assert dml.prediction_errors(found, *traces).equals(errors)
+
+    def test_a_shared_link_is_warned_of(self):
+        """Shared equally, transfers under way slow each other down: no processor with a queue does that."""
+        cluster = TestServer.BASE.resized(8).with_server(bandwidth=4e5, sharing="fair")
+        traces = [
+            simulate(POLICIES[name], cluster, samples=32 * 1000, parameter_bytes=1000, seed=3)
+            for name in ("asp", "bsp")
+        ]
+        with pytest.warns(UserWarning, match="calibrate: simulated on the fitted cluster") as caught:
+            found = dml.calibrate(*traces)
+        message = str(caught[-1].message)
+        errors = dml.prediction_errors(found, *traces)
+        worst = errors.loc[errors["error"].abs().idxmax()]
+        assert abs(worst["error"]) > 0.15
+        assert f"{worst['policy']} makes {abs(worst['error']):.0%} " in message
+        assert "workers share the server's link, which is not fitted" in message
+        assert str(round(1 + worst["error"], 2)) in found.fitted
+
+    def test_contention_of_a_recording_is_warned_of(self):
+        """Times depend on the policy: where all compute at once, under BSP, they do so at half the speed."""
+        fast, slow = (Cluster.uniform(4, samples_per_second=speed, jitter=GAMMA) for speed in (3200, 1600))
+        logs = [simulate(POLICIES["asp"], fast, updates=2000), simulate(POLICIES["bsp"], slow, updates=500)]
+        traces = []
+        for log in logs:
+            known = {name: value for name, value in log.metadata.items() if name != "cluster"}
+            traces.append(Trace(log.tasks, log.updates, known))
+        with pytest.warns(
+            UserWarning, match=r"asp\(\) makes \d\d% fewer .*, which is not fitted\. Predictions"
+        ):
+            dml.calibrate(*traces)
+
+    def test_what_cannot_be_simulated_is_not_compared(self):
+        cluster = TestServer.BASE
+        mine = simulate(asp()._replace(name="mine()"), cluster, updates=200)
+        short = simulate(asp(), cluster, updates=5)
+        watches = simulate(ALL_POLICIES["pflug"](), cluster, updates=100)
+        crash = cluster.with_faults(dml.faults.Hang(worker=0, time=0.1, seconds=0.1), patience=9)
+        errors = dml.prediction_errors(cluster, mine, short, watches, simulate(bsp(), crash, updates=100))
+        assert errors["error"].isna().all()
+        assert dml.calibrate(mine).fitted == ""
+
+    def test_other_clusters_are_compared_too(self):
+        """Of more workers, as long as trace and cluster have as many."""
+        measured = simulate(asp(), TestServer.BASE.resized(16), updates=2000)
+        assert dml.prediction_errors(TestServer.BASE.resized(16), measured)["error"].abs()[0] < 0.05
+        with pytest.raises(ValueError, match="trace: got 'one of 16 workers', allowed is one of 4 workers"):
+            dml.prediction_errors(TestServer.BASE, measured)
+
+
 @cache
 def calibrated_with_server() -> Cluster:
     true = TestServer.BASE.with_server(**SERVER, jitter=GAMMA)

@@ -139,6 +139,38 @@ class TestTimes:
         table = metrics.time_breakdown(simulate(k_sync(2), Cluster.from_speeds([32, 32, 8]), updates=5))
         assert table["cancelled_share"].to_list() == pytest.approx([0, 0, 0.8])  # the last one is in flight
 
+    @pytest.mark.parametrize("sharing", [None, "fifo", "fair"])
+    def test_a_push_that_was_cut_is_cancelled(self, sharing):
+        """Pushes of 1 s on links of their own, or of 0.4 s on a shared one; the third is late each round."""
+        cluster = Cluster.from_speeds(
+            [32, 32, 36 if sharing == "fifo" else 20], latency=0.0 if sharing else 1.0
+        )
+        if sharing:
+            cluster = cluster.with_server(bandwidth=1000.0, sharing=sharing)
+        trace = simulate(k_sync(2), cluster, updates=5, parameter_bytes=400 if sharing else 0)
+        found = metrics.phases(trace)
+        third = found[(found["worker"] == 2) & (found["task"].map(trace.tasks["update"]) < 0)]
+        third = third[third["kind"].isin(["cancelled", "push"])]
+        rounds = third.groupby("task")[["start", "end"]].agg(["min", "max"])
+        computed = trace.tasks["compute_end"]
+        assert len(rounds) >= 3
+        for task, *_ in rounds.iloc[:-1].itertuples():
+            kinds = third[third["task"] == task]
+            assert kinds["kind"].tolist() == ["cancelled", "cancelled"]
+            assert kinds["start"].iloc[1] == computed[task] < kinds["end"].iloc[1]
+
+    @pytest.mark.parametrize("fired", [[], [[3.0, 0, 1]]], ids=["update", "timer"])
+    def test_who_was_cut_while_computing_waits_until_its_next_task(self, fired):
+        """By the update at 5 s, or a timer at 3 s; computed by itself at 3 s, it was pushing."""
+        trace = hand_made()
+        trace.tasks.loc[1, "compute_end"] = 3.0 if fired else 5.0
+        trace.tasks.loc[3, ["pull_start", "compute_start"]] = 6.0
+        trace.metadata["wakes"] = fired
+        seconds = metrics.time_breakdown(trace).loc[1, ["cancelled", "wait", "push", "compute"]]
+        assert seconds.tolist() == ([2.0, 3.0, 0.0, 4.0] if fired else [4.0, 1.0, 0.0, 4.0])
+        trace.tasks.loc[1, "compute_end"] = 2.5
+        assert metrics.time_breakdown(trace).loc[1, "cancelled"] == 5.0
+
     def test_worker_without_a_task_waits(self):
         trace = schedule([(0, 0, 0, 0)], num_workers=3)
         assert metrics.time_breakdown(trace)["wait"].to_list() == [0.0, 1.0, 1.0]

@@ -397,6 +397,8 @@ def test_utilisation_and_queue(workers):
     last = metrics.accounts(trace).iloc[-1]
     throughput = mean_value_analysis(workers, service, THINK)
     assert last["utilisation"] == pytest.approx(throughput * service, rel=0.02)
+    assert last["utilisation"] == last["processor_utilisation"]
+    assert last["link_in_utilisation"] == last["link_out_utilisation"] == 0
     inside = workers - throughput * THINK  # in service or waiting
     assert last["mean_queue"] == pytest.approx(inside - throughput * service, rel=0.05)
 

@@ -56,7 +56,8 @@ def test_the_nesting_test_finds_what_it_should():
 )
 def test_slices_nest_and_times_agree_for_every_policy(policy, seed, latency, speed):
     cluster = Cluster.uniform(4, samples_per_second=speed, latency=latency, jitter=stats.expon())
-    trace = watched.simulate(ALL_POLICIES[policy](), cluster, updates=15, seed=seed)
+    seconds = 10 * (32 / speed + 2 * latency)  # not updates, of which some policies make none on slow links
+    trace = watched.simulate(ALL_POLICIES[policy](), cluster, seconds=seconds, seed=seed)
     tracks = slices(perfetto.to_perfetto(trace))
     for spans in tracks.values():
         assert_nested(spans)
@@ -65,6 +66,21 @@ def test_slices_nest_and_times_agree_for_every_policy(policy, seed, latency, spe
             end - start for (pid, _), spans in tracks.items() if pid == worker + 2 for start, end in spans
         )
         assert busy == round(trace.end_time * 1e9)
+
+
+def test_a_cancelled_push_is_on_the_track_of_transfers():
+    """The third worker's push is cancelled under way in every round, after 0.5 s."""
+    cluster = Cluster.from_speeds([32, 32, 20], latency=1.0)
+    exported = perfetto.to_perfetto(simulate(k_sync(2), cluster, updates=4))
+    names = {
+        event["tid"]: event["args"]["name"]
+        for event in exported["traceEvents"]
+        if event["name"] == "thread_name"
+    }
+    third = [event for event in exported["traceEvents"] if event["ph"] == "X" and event["pid"] == 4]
+    cancelled = [(names[event["tid"]], event["dur"]) for event in third if event["name"] == "cancelled"]
+    assert cancelled == [("compute", pytest.approx(1.6e6)), ("transfer", pytest.approx(0.4e6))] * 3
+    assert "push" not in {event["name"] for event in third[:-1]}
 
 
 def test_round_trip_and_counts(tmp_path):

@@ -160,6 +160,10 @@ class TestLossCurves:
                 plot.loss_curves(runs(), **wrong)
 
 
+def title_of(ax):
+    return " ".join(ax.get_title(loc="left").split("\n"))
+
+
 class TestBars:
     def test_bars_add_up_to_the_run(self, traces):
         ax = plot.time_breakdown(traces)
@@ -169,6 +173,30 @@ class TestBars:
         widths = np.array([[bar.get_width() for bar in container] for container in ax.containers])
         np.testing.assert_allclose(widths.sum(axis=0), 100)
         assert "%" in ax.get_xlabel()
+
+    def test_the_title_says_how_much_computing_is_useful(self, traces):
+        shares = {
+            name: np.mean([metrics.time_breakdown(each)["compute_share"].mean() for each in group])
+            for name, group in traces.items()
+        }
+        least, most = min(shares, key=shares.get), max(shares, key=shares.get)
+        told = (
+            f"Useful computing: {shares[least]:.0%} of the time with {least}, {shares[most]:.0%} with {most}"
+        )
+        ax = plot.time_breakdown(traces)
+        assert title_of(ax) == told
+        figure = ax.figure
+        figure.canvas.draw()
+        title, legend = ax._left_title.get_window_extent(), ax.get_legend().get_window_extent()
+        assert title.y0 >= legend.y1, "above the legend"
+        assert title.x1 <= figure.bbox.x1, "within the figure"
+        alone = {"BSP": traces["BSP"]}
+        waits = np.mean([metrics.time_breakdown(each)["wait_share"].mean() for each in traces["BSP"]])
+        told = f"BSP: {shares['BSP']:.0%} of the time is useful computing, {waits:.0%} wait"
+        assert title_of(plot.time_breakdown(alone)) == told
+        same = {"mine": traces["BSP"], "yours": traces["BSP"]}
+        told = f"Useful computing: {shares['BSP']:.0%} of the time with every method"
+        assert title_of(plot.time_breakdown(same)) == told
 
     def test_histograms_are_scaled_to_their_peak(self, traces):
         for unit in ("versions", "clocks"):

@@ -55,7 +55,7 @@ def items():
     long = dml.simulate(dml.asp(), many.with_faults(*crash), updates=20_000)
     found = {"problem": problem, "run": run, "trace": run.trace, "long": long}
     found |= {"cluster": CLUSTER, "many": many.with_faults(*crash), "busy": BUSY}
-    found |= {"hardware": dml.presets.hardware(workers=4)}
+    found |= {"hardware": dml.presets.hardware(workers=4), "regime": BUSY.regime(problem)}
     return found | {name: make() for name, make in ALL_POLICIES.items()}
 
 
@@ -161,8 +161,11 @@ def test_a_run_shows_what_it_was_short_of(bits):
     else:
         assert shown[0] < ratio
     last = run.history.iloc[-1]
-    said = f"busy {last['utilisation']:.0%} of the time, {last['mean_queue']:.3g} messages wait on average"
-    assert facts["server"] == said
+    parts = [
+        (part, last[f"{part.replace(' ', '_')}_utilisation"]) for part in ("processor", "link in", "link out")
+    ]
+    said = ", ".join(f"{part} busy {busy:.0%} of the time" for part, busy in parts)
+    assert facts["server"] == f"{said}; {last['mean_queue']:.3g} messages wait on average"
     assert {*facts} == {*facts_of(run.trace)} | {"loss", "server"}
     free = facts_of(dml.simulate(dml.asp(), CLUSTER, updates=3))
     assert free["server load rho"] == "0, the server takes no time"
@@ -182,6 +185,23 @@ def test_hardware_shows_its_regime():
     assert facts["parameters"] == "553.4 MB"
     assert facts["speed"] == "154 samples/s"
     assert "vgg16 on 8 p100, 25GbE, 2 servers on 25GbE" in hardware._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("link", "rho", "limit"),
+    [(0.001, None, "computing"), (1.0, 0.5, "the workers' links"), (1.0, 3, "the server")],
+)
+def test_a_regime_says_where_the_bottleneck_is(link, rho, limit):
+    cluster = dml.Cluster.uniform(8, latency=link)
+    if rho is not None:
+        cluster = dml.presets.busy_server(cluster, rho, 0)
+    regime = cluster.regime(0)
+    facts = facts_of(regime)
+    assert [*facts] == ["communication ratio c", "server load rho", "bottleneck"]
+    assert facts["bottleneck"].startswith(f"{limit}: ")
+    assert facts["communication ratio c"].startswith(f"{regime.communication_ratio:.2g}: the seconds")
+    served = f"{rho:.2g}: seconds of work" if rho else "0: the server takes no time."
+    assert facts["server load rho"].startswith(served)
 
 
 def test_a_policy_shows_its_docstring_and_its_bound(items, monkeypatch):

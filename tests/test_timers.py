@@ -102,6 +102,22 @@ def test_every_second_on_threads():
     check_replay(run, problem, SGD)
 
 
+@pytest.mark.parametrize("scale", [pytest.param(0.1, id="on-ray-actors")])  # run with the other tests of Ray
+def test_every_second_on_ray(scale, ray_cluster):
+    """The server process keeps the timers; the trace says when each fired, and after how many pushes."""
+    engine, problem = dml.engines.ray(time_scale=scale, keep=True), dml.problems.digits_mlp()
+    run = dml.train(problem, EXPONENTIAL, ticking([]), SGD, seconds=8.0, engine=engine, eval_every=10**6)
+    times, pushes, numbers = zip(*run.trace.metadata["wakes"], strict=True)
+    assert numbers == (*range(len(numbers)),)
+    assert times[0] == pushes[0] == 0
+    assert 3 <= len(times) <= 9
+    assert (np.diff(times) >= 1.0 - 1e-9).all()
+    arrived = run.trace.tasks["push_end"].dropna().to_numpy()
+    assert [int((arrived <= time).sum()) for time in times] == [*pushes]
+    assert pushes[-1] > 0
+    check_replay(run, problem, SGD)
+
+
 def test_the_order_at_equal_times():
     """Faults, then pushes in the order in which their tasks began, then timers as they were set."""
     log, asp = [], dml.asp()

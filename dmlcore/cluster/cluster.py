@@ -48,6 +48,8 @@ class Cluster:
         changes: of workers' speeds, at known tasks or times.
         server: how long the server's processor and link take, which all workers share; None: no time.
         durations: measured ones, in place of speed, overhead and jitter; None: they are drawn.
+        fitted: how a cluster that `dml.calibrate` has fitted predicts the traces it was fitted to. Clusters
+            that differ in this alone are equal.
     """
 
     samples_per_second: tuple[float, ...]
@@ -62,6 +64,7 @@ class Cluster:
     changes: tuple[SpeedChange | TimedChange, ...] = ()
     server: ParameterServer | None = None
     durations: Durations | None = None
+    fitted: str = dataclasses.field(default="", compare=False)
 
     @classmethod
     def uniform(cls, num_workers: int, samples_per_second: float = 1000.0, **options: Any) -> Cluster:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import optimize
 
-from dmlcore import checks
+from dmlcore import checks, notebook
 from dmlcore.cluster.parameter_server import ParameterServer
 
 
@@ -26,6 +26,9 @@ class Regime(NamedTuple):
 
     def __str__(self) -> str:
         return f"c = {self.communication_ratio:.2g}, rho = {self.server_load:.2g}"
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self)
 
 
 class Sizes(NamedTuple):

@@ -40,6 +40,9 @@ class Crew(Protocol):
     def lost(self) -> Sequence[int]:
         """Returns the workers that died without being told to."""
 
+    def close(self) -> object:
+        """Ends all workers when the run is over or has failed."""
+
 
 class WorkerError(RuntimeError):
     """A worker's gradient raised; the message names worker, clock and cause."""

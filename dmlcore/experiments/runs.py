@@ -46,8 +46,8 @@ class Run:
         trace: which worker computed what, when. Of an additive problem its metadata have `void_tasks`, how
             many tasks in updates did not count, since their worker had not seen its own last change.
         history: one row for each evaluation: update; time (seconds), samples, assigned_samples, uplinks,
-            downlinks and bytes by then, as `metrics.accounts` counts them; loss and the problem's other
-            metrics. Row 0 is the start.
+            downlinks and bytes by then, as `metrics.accounts` counts them, with how busy a server that takes
+            time has been; loss and the problem's other metrics. Row 0 is the start.
         params: the parameters after the last update, a pytree.
     """
 

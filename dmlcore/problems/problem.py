@@ -103,8 +103,8 @@ class Problem:
 
         A task of B samples draws them at random, with replacement, as a function of (seed, worker, clock). So
         BSP minimises the mean of the workers' own mean losses, f = (1/P) sum_w f_w, which is the mean over
-        samples only where shards are of equal size. While a worker is away nobody draws its samples.
-        `evaluate` still looks at all data.
+        samples only where shards are of equal size. While a worker is away its samples are not
+        drawn. `evaluate` still looks at all data.
 
         Args:
             owner: a rule such as `dml.shards.dirichlet(8, 0.1)`, or for each sample the number of the worker

@@ -128,8 +128,8 @@ def by_label(
         labels: whole numbers, shape (N,), or the name of their column where the data are a dict.
 
     Raises:
-        ValueError: a number is out of range; from `sharded`: there is no such column, some label would be
-            nobody's, or a label has fewer samples than workers.
+        ValueError: a number is out of range; from `sharded`: there is no such column, some label would
+            have no owner, or a label has fewer samples than workers.
 
     >>> import dmlcore as dml
     >>> problem = dml.problems.digits_mlp()

@@ -14,7 +14,8 @@ from dmlcore import checks
 from dmlcore.problems.problem import Batch, Params, Problem
 
 HISTORY = ("update", "time", "samples", "assigned_samples", "uplinks", "downlinks", "bytes")
-SERVER = ("utilisation", "mean_queue")  # in a history where the server takes time
+BUSY = tuple(f"{part}_utilisation" for part in ("processor", "link_in", "link_out"))
+SERVER = ("utilisation", "mean_queue", *BUSY)  # in a history where the server takes time
 COMPARISON = ("method", "seed", "learning_rate")
 RESERVED = frozenset((*HISTORY, *SERVER, *COMPARISON))
 """Columns of histories and comparisons: no metric can have one of these names."""

@@ -3,7 +3,14 @@
 import numpy as np
 import pandas as pd
 
-from dmlcore.trace import Trace, starts
+from dmlcore.trace import Trace, cut_computing, starts
+
+# Parts of a server that work at the same time, each with the name of its share of busy time.
+PARTS = {
+    "processor_utilisation": "processor",
+    "link_in_utilisation": "link in",
+    "link_out_utilisation": "link out",
+}
 
 
 def accounts(trace: Trace) -> pd.DataFrame:
@@ -15,9 +22,14 @@ def accounts(trace: Trace) -> pd.DataFrame:
         A frame with one row for each of U + 1 versions: `time`, seconds; `samples`, those in updates;
         `assigned_samples`, those of all tasks begun, also where they were cancelled or lost; `uplinks`,
         gradients that arrived; `downlinks`, pulls begun; `bytes`, of these two. Where the server takes time,
-        `utilisation`, the share of the time in which the busiest of its processor and the two directions of
-        its link was busy, and `mean_queue`, how many messages have waited for them on average; pushes that
-        were read and thrown away are in neither.
+        `processor_utilisation`, `link_in_utilisation` and `link_out_utilisation`, the share of the time from
+        the start in which this part of the server was busy; `utilisation`, the largest of the three, which
+        is the part that saturates first; and `mean_queue`, how many messages have waited for them on average.
+        Parts work at the same time, so the three may add up to more than 1; a server whose link carries
+        pushes half of the time and copies the other half has a utilisation of 0.5, since each direction could
+        carry twice as much. Pushes that were under way when their tasks were cancelled are read in vain: they
+        keep link and processor busy, counted from the moment at which their workers start anew, but are no
+        uplinks, and how long they have waited a trace does not tell. In a pipeline they are not counted.
 
     >>> import dmlcore as dml
     >>> cluster = dml.Cluster.from_speeds([100, 200, 300])
@@ -56,12 +68,35 @@ def accounts(trace: Trace) -> pd.DataFrame:
     if "push_queued" not in tasks:
         return table
     took, made = trace.metadata["service_seconds"], np.arange(len(times))
-    processor = uplinks * took["push"] + made * took["update"] + downlinks * took["pull"]
-    busiest = np.maximum.reduce([processor, uplinks * took["link_in"], downlinks * took["link_out"]])
+    read = uplinks + np.searchsorted(_read_in_vain(trace, took["update"]), times, side="right")
+    processor = read * took["push"] + made * took["update"] + downlinks * took["pull"]
+    parts = [processor, read * took["link_in"], downlinks * took["link_out"]]
     waited = _by_then(times, tasks["push_end"], tasks["push_queued"])
     waited += _by_then(times, tasks["pull_start"], tasks["pull_queued"])
-    share = np.divide([busiest, waited], times, out=np.zeros((2, len(times))), where=times > 0)
-    return table.assign(utilisation=np.minimum(share[0], 1.0), mean_queue=share[1])
+    share = np.divide([*parts, waited], times, out=np.zeros((len(parts) + 1, len(times))), where=times > 0)
+    busy = dict(zip(PARTS, np.minimum(share[:-1], 1.0), strict=True))
+    return table.assign(utilisation=np.maximum.reduce([*busy.values()]), mean_queue=share[-1], **busy)
+
+
+def busiest_part(row: pd.Series) -> str:
+    """Returns the part of the server that the `utilisation` of a row is of: of equal ones, the first.
+
+    >>> busiest_part(pd.Series({name: busy for name, busy in zip(PARTS, (0.2, 0.6, 0.3))}))
+    'link in'
+    """
+    return PARTS[str(row[[*PARTS]].astype(float).idxmax())]
+
+
+def _read_in_vain(trace: Trace, update_seconds: float) -> np.ndarray:
+    """Returns when tasks were given up whose pushes the server had to read all the same, ascending."""
+    if trace.metadata.get("pipelined"):
+        return np.empty(0)
+    tasks = trace.tasks
+    begun = starts(tasks)
+    following = begun.sort_values(kind="stable").groupby(tasks["worker"]).shift(-1).reindex(tasks.index)
+    # Workers are let go when the update is made, but what is sent is sent before it was decided.
+    sent = tasks["compute_end"] < following - update_seconds
+    return np.sort(following[sent & tasks["push_end"].isna() & ~cut_computing(trace)])
 
 
 def _by_then(times: np.ndarray, when: pd.Series, seconds: pd.Series) -> np.ndarray:

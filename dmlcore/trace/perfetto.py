@@ -22,9 +22,10 @@ def to_perfetto(trace: Trace) -> dict[str, Any]:
     """Turns a trace into Chrome trace events: a dictionary of plain values, ready for `json.dump`.
 
     Each worker is a process with the tracks `compute` (compute, cancelled, wait, away) and `transfer` (pull,
-    push, and queue, where they wait for a busy server); the server is one with a slice per update, and
-    counters of its version and of the mean staleness of each update. An arrow leads from the push of each
-    task to the update it is in, from the computation where pushing takes no time.
+    push, cancelled where it was pushing, and queue, where transfers wait for a busy server); the server is
+    one with a slice per update, and counters of its version and of the mean staleness of each update. An
+    arrow leads from the push of each task to the update it is in, from the computation where pushing takes
+    no time.
 
     Guarantees: slices on one track never overlap; times are whole nanoseconds, written in microseconds.
 
@@ -80,7 +81,10 @@ def _slices(trace: Trace) -> pd.DataFrame:
     phases = metrics.phases(trace).rename(columns={"kind": "name"})
     start, end = _nanoseconds(phases["start"]), _nanoseconds(phases["end"])
     pid = phases["worker"] + SERVER + 1
-    tid = 10 * pid + phases["name"].map(TRACKS)  # unique across processes, as Perfetto wants it
+    computed = np.append(trace.tasks["compute_end"].to_numpy(), np.inf)[phases["task"]]
+    pushed = (phases["name"] == "cancelled") & (phases["start"] >= computed)
+    track = phases["name"].map(TRACKS).mask(pushed, TRACKS["push"])
+    tid = 10 * pid + track  # unique across processes, as Perfetto wants it
     arguments = trace.tasks[ARGUMENTS].to_dict("records")
     told = zip(phases["task"], phases["name"], strict=True)
     args = [arguments[task] if task >= 0 and kind != "wait" else {} for task, kind in told]

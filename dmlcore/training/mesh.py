@@ -134,14 +134,14 @@ class ShardedReplay(Driver):
         self._program, rows = program, program.rows
         once = coding.remembers(code) or kind.keeps
         self._fronts = program.first_row if self._fuse else wavefronts(program, once=once)
-        self._spill, self._nobody = spill(program.num_slots, trace.num_workers), trace.num_workers
+        self._spill, self._filler = spill(program.num_slots, trace.num_workers), trace.num_workers
         self._plan, numbers, self._source, state = begin(
             sized(kind, rows.batch_size, single=not self._fuse),
             optimizer,
             int(trace.metadata["seed"]),
             trace.num_workers,
             self._spill + 1,
-            self._nobody,
+            self._filler,
             aggregate=aggregate,
             places=places_for([program], [trace]),
             reads_newest=self._fuse,
@@ -192,7 +192,7 @@ class ShardedReplay(Driver):
             span = slice(0, len(rows.read))
         count = span.stop - span.start
         size = self._mesh.size * power_of_two(-(-count // self._mesh.size))
-        return cut(rows, span, size, 1, self._spill, self._nobody)
+        return cut(rows, span, size, 1, self._spill, self._filler)
 
     def restore(self, update: int, state: Any) -> None:
         """Goes on from a state that was taken at version `update`."""

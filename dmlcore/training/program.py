@@ -162,17 +162,17 @@ def lay_out(
     return Rows(worker, clock, batch_size, weight, compensation, read, write, keep, last)
 
 
-def cut(rows: Rows, span: slice, size: int, width: int, spill: int, nobody: int = 0) -> Rows:
+def cut(rows: Rows, span: slice, size: int, width: int, spill: int, filler: int = 0) -> Rows:
     """Returns a span of rows, filled up to `size` with rows of weight 0 that read slot 0 and end no update.
 
-    Rows have their first `width` tasks; slot `spill` takes what nothing reads, and worker `nobody` has the
-    tasks that fill up.
+    Rows have their first `width` tasks; slot `spill` takes what nothing reads, and worker `filler`, which
+    is none of the cluster, has the tasks that fill up.
     """
     real = jax.dtypes.canonicalize_dtype(np.float64)
     write, keep = (pad(slots[span], size, np.int32, NONE) for slots in (rows.write, rows.keep))
     worker, clock, batch_size, weight = (table[span, :width] for table in rows[:4])
     return Rows(
-        pad(worker, size, np.int32, nobody),
+        pad(worker, size, np.int32, filler),
         pad(clock, size, np.int32),
         pad(batch_size, size, np.int32),
         pad(weight, size, real),

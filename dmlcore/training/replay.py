@@ -107,7 +107,7 @@ class Replay(Driver):
         windowed = not reads_newest and any(t.metadata.get("max_lead") is not None for t in traces)
         most_workers = max(trace.num_workers for trace in traces)
         self._spill = 0 if reads_newest else spill(max(p.num_slots for p in programs), most_workers)
-        self._nobody = power_of_two(most_workers)
+        self._filler = power_of_two(most_workers)
         options: dict[str, Any] = {
             "reads_newest": reads_newest,
             "accumulates": windowed or not in_step or any(p.accumulates for p in programs),
@@ -115,7 +115,7 @@ class Replay(Driver):
             "compensates": any(p.rows.compensation.any() for p in programs),
             "coding": codings[0],
         }
-        room, places = (self._spill + 1, self._nobody), places_for(programs, traces)
+        room, places = (self._spill + 1, self._filler), places_for(programs, traces)
         begun = [
             begin(
                 *(contribution, optimizer, int(t.metadata["seed"]), t.num_workers, *room),
@@ -157,7 +157,7 @@ class Replay(Driver):
             spans = [slice(*span) for span in zip(self._row, stops, strict=True)]
             rows = _stack(
                 [
-                    cut(p.rows, span, self._size, self._width, self._spill, self._nobody)
+                    cut(p.rows, span, self._size, self._width, self._spill, self._filler)
                     for p, span in zip(self._programs, spans, strict=True)
                 ],
                 np.stack,

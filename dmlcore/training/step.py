@@ -86,25 +86,25 @@ def begin(
     seed: int,
     num_workers: int,
     num_slots: int,
-    nobody: int,
+    filler: int,
     aggregate: Aggregate | None = None,
     places: int = 1,
     **options: Any,
 ) -> tuple[Plan, Numbers, Source, State]:
     """Returns where a run starts: its plan and the numbers taken out, the source of samples, and the state.
 
-    `options` are fields of the plan; each slot has version 0, and worker `nobody` has tasks that fill up. An
-    update has at most `places` pushes, where an aggregate reduces them.
+    `options` are fields of the plan; each slot has version 0. Worker `filler`, none of the cluster, has the
+    tasks that fill up a row. An update has at most `places` pushes, where an aggregate reduces them.
     """
     problem = contribution.problem
-    params, local = contribution.begin(problem.init(run_key(seed, INIT)), optimizer, nobody + 1)
+    params, local = contribution.begin(problem.init(run_key(seed, INIT)), optimizer, filler + 1)
     optimizer_state = optimizer.init(params)
     update, numbers = hoist(optimizer.update, params, optimizer_state, params)
     rule, own = aggregation.traced(aggregate or mean(), params, places)
     plan = Plan(contribution, update, aggregation=rule, **options)
     slots: Any = () if plan.reads_newest else plan.version(params, optimizer_state)
     slots = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_slots, *jnp.shape(leaf))), slots)
-    memory, nothing = coding.start(plan.coding, seed, nobody, params), jax.tree.map(jnp.zeros_like, params)
+    memory, nothing = coding.start(plan.coding, seed, filler, params), jax.tree.map(jnp.zeros_like, params)
     gathered, before = (nothing if needed else () for needed in (plan.accumulates, plan.watches))
     if rule is not None and rule.places:
         gathered = aggregation.nothing_gathered(rule, params)

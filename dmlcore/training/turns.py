@@ -83,7 +83,7 @@ def whole(trace: Trace, problem: Problem) -> Trace:
     order = np.lexsort((clock, update, worker))
     again = worker[order[1:]] == worker[order[:-1]]
     if (again & pulled[order[1:]] & (update[order[:-1]] >= version[order[1:]])).any():
-        # Somebody's view lacks the own last update: it is to be seen which samples that took.
+        # Some worker's view lacks its own last update: it is to be seen which samples that took.
         turns = Turns(problem.num_samples, trace.num_workers, int(tasks["batch_size"].iloc[0]))
         columns = (column.tolist() for column in (worker, clock, version, pulled, update))
         counts = np.array(turns.weights([*map(Turn, *columns)]))

@@ -1,4 +1,4 @@
-"""Notebook displays of runs, traces, clusters, hardware, policies and problems: a title, facts, small plots.
+"""Notebook displays of runs, traces, clusters, regimes, policies, problems: a title, facts, small plots.
 
 One HTML template renders all of them, so that all text is escaped. Text and tables follow the notebook's
 theme; pictures have a white background, so that they are readable in a dark notebook as well.
@@ -26,6 +26,7 @@ from dmlcore.methods import policies
 from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import RESERVED, SERVER
 from dmlcore.trace import Trace, metrics
+from dmlcore.trace.accounts import PARTS
 from dmlcore.types import Policy
 from dmlcore.view.plot import loss_curves, timeline
 from dmlcore.view.plot.style import PHASE_COLORS, styled
@@ -83,8 +84,8 @@ def of_run(run: Run) -> Card:
     names = [name for name in map(str, run.history) if name not in RESERVED]
     found = {name.replace("_", " "): f"{last[name]:.4g}" for name in names}
     if {*SERVER} <= {*run.history}:
-        busy, waiting = (last[name] for name in SERVER)
-        found["server"] = f"busy {busy:.0%} of the time, {waiting:.3g} messages wait on average"
+        busy = ", ".join(f"{part} busy {last[name]:.0%} of the time" for name, part in PARTS.items())
+        found["server"] = f"{busy}; {last['mean_queue']:.3g} messages wait on average"
     label = f"Training loss over time: {first:.3g} at the start, {final:.3g} at the end"
     shown = (picture(label, 2.2, lambda ax: loss_curves(history, ax=ax)), *trace.pictures)
     return trace._replace(kind="Run", facts=found | dict(trace.facts), pictures=shown)
@@ -102,7 +103,7 @@ def of_trace(trace: Trace) -> Card:
         "time": f"{whole:.4g} s",
         "mean staleness": f"{late.mean():.3g} updates" if len(late) else None,
         "seed": trace.metadata.get("seed"),
-        **of_regime(regime_of_trace(trace)),
+        **regime_facts(regime_of_trace(trace)),
         "timeline": None if whole > 0 else "none: an empty run, it took no time",
     }
     card = Card(str(trace.metadata.get("policy")), "Trace", found)
@@ -132,6 +133,7 @@ def of_cluster(cluster: Cluster) -> Card:
         "stragglers": listed(cluster.stragglers) or "none",
         "changes of speed": listed(cluster.changes),
         "faults": listed(cluster.faults.events),
+        "fitted": cluster.fitted or None,
     }
 
     least, most = min(speeds), max(speeds)
@@ -154,9 +156,30 @@ def of_hardware(hardware: Hardware) -> Card:
         "workers": hardware.cluster.num_workers,
         "parameters": f"{hardware.parameter_bytes / 1e6:.4g} MB",
         "batch size": f"{hardware.batch_size} samples a task",
-        **of_regime(hardware.regime),
+        **regime_facts(hardware.regime),
     }
     return card._replace(name=hardware.name, kind="Hardware", facts=found | dict(card.facts))
+
+
+def of_regime(regime: Regime) -> Card:
+    """The two numbers, a sentence on each, and what limits asynchronous workers."""
+    ratio, load = regime
+    if load >= 1:
+        limit = "the server: workers queue for it, and more of them or faster ones add no throughput"
+    elif ratio > 1:
+        limit = "the workers' links: a task's transfers take longer than its computing"
+    else:
+        limit = "computing: a task's transfers take no longer than its computing, and the server keeps up"
+    compared = "the seconds of a task's transfers, without queueing, over those of its computing"
+    offered = (
+        "seconds of work that workers who never wait bring the server each second; it is saturated from 1 on"
+    )
+    found = {
+        "communication ratio c": f"{ratio:.2g}: {compared}.",
+        "server load rho": f"{load:.2g}: {offered}." if load else "0: the server takes no time.",
+        "bottleneck": f"{limit}.",
+    }
+    return Card(str(regime), "Regime", found)
 
 
 def of_policy(policy: Policy) -> Card:
@@ -194,6 +217,7 @@ CARDS: Any = {
     Policy: of_policy,
     Problem: of_problem,
     Hardware: of_hardware,
+    Regime: of_regime,
 }
 
 
@@ -206,7 +230,7 @@ def regime_of_trace(trace: Trace) -> Regime | None:
     return regime_of(known["cluster"], sizes, float(tasks["batch_size"].mean()))
 
 
-def of_regime(regime: Regime | None) -> dict[str, str]:
+def regime_facts(regime: Regime | None) -> dict[str, str]:
     """Returns the two numbers as facts, each with what it means."""
     if regime is None:
         return {}

@@ -229,5 +229,5 @@ def reach(address: str) -> None:
         socket.create_connection((host, port), timeout=CONNECT_SECONDS).close()
     except OSError as error:
         raise ConnectionError(
-            f"address: nobody answers at {address!r} ({error}; gave up within {CONNECT_SECONDS:g} s)"
+            f"address: nothing answers at {address!r} ({error}; gave up within {CONNECT_SECONDS:g} s)"
         ) from error

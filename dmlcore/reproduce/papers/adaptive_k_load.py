@@ -125,7 +125,7 @@ PAPER = Paper(
         "mu.png": "Mean length of a round against the number of workers waited for, one line for each batch "
         "size, for three laws of computation times: it rises steeply towards the last worker.",
         "schedule.png": "k, and samples of a task, over time for the joint schedule and adaptive k, which "
-        "are oracles, and for the online scheme, which begins with two rounds of everybody at full load.",
+        "are oracles, and for the online scheme, which begins with two rounds of all workers at full load.",
         "error.png": "Excess loss against time, against samples assigned and against gradients received, for "
         "all methods.",
         "grid.png": "Speed-up, computation and uplinks of the joint schedule relative to adaptive k, both "

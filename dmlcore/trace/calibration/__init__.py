@@ -1,6 +1,6 @@
 """Calibration: the cluster that a recorded trace ran on, for what-if runs under other policies."""
 
-from dmlcore.trace.calibration.fit import calibrate
+from dmlcore.trace.calibration.fit import fit_cluster
 from dmlcore.trace.calibration.server import service_times
 
-__all__ = ["calibrate", "service_times"]
+__all__ = ["fit_cluster", "service_times"]

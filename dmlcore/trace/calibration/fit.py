@@ -18,53 +18,8 @@ NEGLIGIBLE = 1e-9  # share of the run below which a transfer is rounding
 VIRTUAL = "simulate", "devices"  # engines that know what their server takes
 
 
-def calibrate(trace: Trace, *more: Trace) -> Cluster:
-    """Fits a cluster to recorded traces: speeds, overheads, latencies and their jitter, and the server.
-
-    A simulation of any policy on the result predicts that policy on the recorded machines. The fit is maximum
-    likelihood in which cut tasks count as right-censored, so a trace whose policy cancels the slow tasks
-    (K-sync) gives the true speeds. The law of the multipliers, one for all workers, is the exponential,
-    shifted exponential, gamma, lognormal or Weibull law of lowest AIC; where none fits, the multipliers' own
-    quantiles (Kaplan-Meier).
-
-    What a trace cannot tell apart:
-
-    - overhead and speed of a worker whose tasks all have one size: the time is all speed, overhead 0, and
-      right for that size alone;
-    - latency and bandwidth: transfers are all latency, right for these parameters; the difference between
-      pull and push is part of it. Pushes of cached copies are left out, as they may wait for the push before;
-    - the server's processor and its link, which all workers share: what pushes wait for is all processor;
-    - persistent stragglers and slow workers: both are slow workers.
-
-    Where a worker's successive times are correlated, slow episodes are fitted too, of one kind for all that
-    have them. What comes back is what happened in the trace: the share of slow tasks is as uncertain as the
-    episodes were few. A policy that cancels most slow tasks hides them; they are then lost or become jitter.
-    Record under `asp()` where you can choose, and under `bsp()`, too.
-
-    The server takes time as `service_times` finds it, which gives standard errors: what ASP alone shows of
-    it cannot be told apart, so record another policy besides. A link that workers share is not fitted: what
-    it takes is put down to the processor, whose prediction for other policies or more workers is then off;
-    simulate the recorded policy again to see by how much. Where the traces cannot tell, since the server
-    was idle or the links vary more, a warning says so: the server is then free, and what it takes is part of
-    the latencies.
-
-    Args:
-        trace: of any engine. A few hundred tasks for each worker give speeds within a few percent.
-        more: traces of the same machines, under other policies.
-
-    Returns:
-        The cluster, one worker for each of the trace.
-
-    Raises:
-        ValueError: no trace, a worker that finished no task or whose tasks take no time, or traces of
-            different numbers of workers.
-
-    >>> import dmlcore as dml
-    >>> calibrate(dml.simulate(dml.asp(), Cluster.from_speeds([1000, 500], latency=0.01), updates=100))
-    Cluster(2 workers, 500-1000 samples/s, latency 0.01 s)
-
-    Reference: Kaplan and Meier 1958; Buckley and James 1979 for regression with censored times.
-    """
+def fit_cluster(trace: Trace, *more: Trace) -> Cluster:
+    """Fits a cluster to recorded traces, without a look at what it predicts; see `dml.calibrate`."""
     traces = (trace, *more)
     for each in check_traces(traces):
         if each.num_workers != trace.num_workers:
@@ -107,7 +62,7 @@ def _service(traces: Sequence[Trace]) -> Service | None:
         return service
     seen = f"{service.waited} of {service.pushes} pushes seem to have waited"
     why = "too few, or their links vary too much, to tell what the server takes"
-    warnings.warn(f"calibrate: {seen}: {why}; it is part of the latencies", stacklevel=3)
+    warnings.warn(f"calibrate: {seen}: {why}; it is part of the latencies", stacklevel=4)
     return None
 
 

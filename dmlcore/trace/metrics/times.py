@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 
 from dmlcore import checks
-from dmlcore.trace import Trace, starts
+from dmlcore.trace import Trace, cut_computing, starts
 
 PHASES = ("compute", "cancelled", "pull", "push", "queue", "wait", "away")
-"""What a worker can be doing. `cancelled` is computing on a task that was thrown away; in `queue` its pull or
-push waits for a server that is busy with others; `away` is a worker that has crashed, or has hung longer than
-the server's patience."""
+"""What a worker can be doing. `cancelled` is computing or pushing a task that was thrown away, and the queues
+that such a push was in; in `queue` its pull or push waits for a server that is busy with others; `away` is a
+worker that has crashed, or has hung longer than the server's patience."""
 
 
 def makespan(trace: Trace) -> float:
@@ -54,29 +54,35 @@ def phases(trace: Trace) -> pd.DataFrame:
     """
     end, edges = makespan(trace), ["begin", "compute_start", "compute_end", "push_end"]
     tasks = trace.tasks.assign(begin=starts(trace.tasks), task=np.arange(len(trace.tasks)), left=math.nan)
+    tasks["cut"] = cut_computing(trace)
     sequence = ["wait", "pull", "compute", "push"]  # what ends at each edge
     if queues := "push_queued" in tasks:
         tasks["served"] = np.fmin(tasks["begin"] + tasks["pull_queued"], tasks["compute_start"])
         tasks["sent"] = tasks["push_end"] - tasks["push_queued"]
         edges = ["begin", "served", "compute_start", "compute_end", "sent", "push_end"]
         sequence = ["wait", "queue", "pull", "compute", "push", "queue"]
-    columns = ["worker", "task", "left", *edges]
+    columns = ["worker", "task", "left", "cut", *edges]
     # An empty task of each worker at the end of the run turns the last wait into a case like any other; one
     # when a worker leaves ends what it waited till then, and one when it is back, before what it begins then,
     # the time that it was away.
     width = len(edges)
     absent = [
-        (worker, -1, left, *[t] * width) for worker, left, back in _absences(trace) for t in (left, back)
+        (worker, -1, left, False, *[t] * width)
+        for worker, left, back in _absences(trace)
+        for t in (left, back)
     ]
-    last = [(worker, -1, math.nan, *[end] * width) for worker in range(trace.num_workers)]
+    last = [(worker, -1, math.nan, False, *[end] * width) for worker in range(trace.num_workers)]
     parts = [pd.DataFrame(rows, columns=columns) for rows in (absent, tasks[columns], last) if len(rows)]
     tasks = pd.concat(parts).sort_values(["worker", "begin"], kind="stable", ignore_index=True)
 
     after = tasks.groupby("worker").shift(-1)
     cancelled = tasks["push_end"].isna() & ((after["task"] >= 0) | after["left"].notna())
     tasks["push_end"] = np.fmin(tasks["push_end"], after["left"].fillna(after["begin"]))
+    cut = cancelled & tasks["cut"]
+    tasks.loc[cut, "push_end"] = tasks.loc[cut, "compute_end"]  # there was no push
     kinds = np.tile(np.array(sequence, object), (len(tasks), 1))
-    kinds[cancelled, sequence.index("compute")] = "cancelled"
+    for given_up in ("compute", "push"):
+        kinds[cancelled, sequence.index(given_up)] = "cancelled"
     kinds[tasks["begin"] > tasks["left"], 0] = "away"
     if trace.metadata.get("pipelined"):
         kinds[:, sequence.index("push") :] = "wait"

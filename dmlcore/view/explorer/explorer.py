@@ -14,6 +14,7 @@ from dmlcore.experiments.runs import Run
 from dmlcore.problems import digits_mlp
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import metrics
+from dmlcore.trace.accounts import busiest_part
 from dmlcore.view.explorer.settings import Settings
 from dmlcore.view.plot import loss_curves, timeline
 from dmlcore.view.plot.curves import DIVERGED
@@ -30,7 +31,9 @@ def summary(run: Run) -> str:
     late = metrics.staleness(trace).mean() if len(trace.updates) else 0.0
     speed = f"{len(trace.updates)} updates in {trace.end_time:g} s"
     work = f"workers compute {computing:.0%} of the time; mean staleness {late:.3g} updates"
-    busy = f"; the server is busy {last['utilisation']:.0%} of the time" if "utilisation" in last else ""
+    busy = ""
+    if "utilisation" in last:
+        busy = f"; the {busiest_part(last)} of the server is busy {last['utilisation']:.0%} of the time"
     return f"{speed}; {work}{busy}; loss {last['loss']:.3g}"
 
 
@@ -122,8 +125,8 @@ def explore(problem: Problem | None = None, **settings: Any) -> Explorer:
     Args:
         problem: what is trained. Default: `digits_mlp()`.
         **settings: to begin with, fields of `dmlcore.view.explorer.Settings`: workers, slowest, jitter,
-            slow_tasks, slowdown, communication_ratio, server_load, policy, staleness, k, learning_rate,
-            seconds, seed.
+            slow_tasks, slowdown, communication_ratio, server_load, policy, staleness, k, deadline,
+            learning_rate, seconds, seed.
 
     Returns:
         The explorer; as the last line of a cell it shows itself.

@@ -13,13 +13,15 @@ DELAY = 0.05  # seconds; moves that come within are answered once
 
 CLUSTER = ("workers", "slowest", "jitter", "slow_tasks", "slowdown")
 NETWORK = ("communication_ratio", "server_load")
-METHOD = ("policy", "staleness", "k", "learning_rate")
+OWN = ("staleness", "k", "deadline")  # each of some policies alone
+METHOD = ("policy", *OWN, "learning_rate")
 LABELS = {
     "slowest": "speed of worker 0",
     "slow_tasks": "slow episodes",
     "slowdown": "how slow they are",
     "communication_ratio": "transfers / computing",
     "server_load": "server load (1: full)",
+    "deadline": "deadline (tasks)",
 }
 VALUES = {  # of sliders over values that are not evenly spaced
     "learning_rate": [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0],
@@ -60,7 +62,7 @@ class Panel:
         finally:
             self._following = False
         goes_by = POLICIES[settings.policy].goes_by
-        for name in ("staleness", "k"):
+        for name in OWN:
             self.controls[name].disabled = name != goes_by
         self.image.value = svg(self.explorer.figure)
         self.note.value = html.escape(summary(self.explorer.run))

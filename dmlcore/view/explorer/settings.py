@@ -38,6 +38,7 @@ POLICIES: Mapping[str, Choice] = {
     "K-batch-sync": Choice(lambda s: policies.k_batch_sync(s.k), "k"),
     "K-async": Choice(lambda s: policies.k_async(s.k), "k"),
     "K-batch-async": Choice(lambda s: policies.k_batch_async(s.k), "k"),
+    "deadline": Choice(lambda s: policies.deadline(s.deadline_seconds), "deadline"),
 }
 
 RANGES: Mapping[str, tuple[Any, Any]] = {  # whole numbers or not
@@ -50,6 +51,7 @@ RANGES: Mapping[str, tuple[Any, Any]] = {  # whole numbers or not
     "server_load": (0.0, 4.0),
     "staleness": (0, 16),
     "k": (1, 32),
+    "deadline": (0.5, 10.0),
     "learning_rate": (0.001, 10.0),
     "seconds": (0.5, 60.0),
     "seed": (0, 2**31 - 1),
@@ -82,6 +84,8 @@ class Settings:
         policy: name in `POLICIES`.
         staleness: of SSP and ESSP, and the lower bound of DSSP, whose upper one is 4 more; 0 to 16 clocks.
         k: of the K-sync family, 1 to the number of workers.
+        deadline: of `deadline`, the length of a round over the mean time of a task, with its transfers on
+            free links, at full speed, 0.5 to 10.
         learning_rate: of plain SGD, 0.001 to 10; additive problems such as `lasso` have none.
         seconds: length of the run on the virtual clock, 0.5 to 60.
         seed: of everything random.
@@ -106,6 +110,7 @@ class Settings:
     policy: str = "SSP"
     staleness: int = 3
     k: int = 6
+    deadline: float = 1.5
     learning_rate: float = 0.5
     seconds: float = 4.0
     seed: int = 0
@@ -150,6 +155,15 @@ class Settings:
         if self.slow_tasks:
             cluster = cluster.with_stragglers(self.slowdown, fraction=self.slow_tasks, mean_tasks=EPISODE)
         return busy_server(cluster, self.server_load, batch_size=BATCH) if self.server_load else cluster
+
+    @property
+    def deadline_seconds(self) -> float:
+        """Length of a round with a deadline, seconds.
+
+        >>> Settings(deadline=2.0, communication_ratio=0.5).deadline_seconds
+        0.096
+        """
+        return round(self.deadline * (1 + self.communication_ratio) * BATCH / FULL_SPEED, 9)
 
     def method(self) -> Policy:
         """Returns the policy."""

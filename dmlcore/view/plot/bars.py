@@ -15,6 +15,7 @@ from dmlcore.trace import Trace, metrics
 from dmlcore.view.plot.style import HATCHES, PHASE_COLORS, axes, palette, styled
 
 Traces = Mapping[str, Trace | Sequence[Trace]]
+LINE = 52  # characters of a title, which fit in the width of a new figure
 
 
 def _measured(traces: Traces, measure: Callable[[Trace], Any]) -> dict[str, Any]:
@@ -31,9 +32,10 @@ def _measured(traces: Traces, measure: Callable[[Trace], Any]) -> dict[str, Any]
 def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = None) -> Axes:
     """Draws how long a worker computes, transfers and waits, as one bar per method.
 
-    The number in a bar is the share of time spent computing work that counts. What a server does about a
-    message counts with it: reading a push as push, answering a pull as pull, both without their queues; while
-    it makes the update, workers wait.
+    The number in a bar is the share of time spent on useful computing, which was not cancelled. The title
+    names the least and the most of all methods; of one method, also what takes most of the rest. What a
+    server does about a message counts with it: reading a push as push, answering a pull as pull, both without
+    their queues; while it makes the update, workers wait.
 
     Args:
         traces: a trace, or one per seed, by name of the method; the mean over workers and seeds is drawn.
@@ -67,8 +69,27 @@ def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = Non
     ax.set_xlabel("share of a worker's time (%)" if share else "mean time of a worker (s)")
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
     columns = len(shown) if len(shown) <= 5 else 3
-    ax.legend(ncols=columns, handlelength=1.2, **place)
+    legend = ax.legend(ncols=columns, handlelength=1.2, **place)
+    height = legend.get_window_extent().height * 72 / ax.figure.dpi  # points
+    ax.set_title(_where_time_goes(table), fontsize="medium", pad=height + 8)
     return ax
+
+
+def _where_time_goes(table: pd.DataFrame) -> str:
+    """Returns in one or two lines what the mean shares of each method show, by name of the method."""
+    useful = {str(name): float(share) for name, share in table["compute_share"].items()}
+    most, least = max(useful, key=useful.__getitem__), min(useful, key=useful.__getitem__)
+    high, low = f"{useful[most]:.0%}", f"{useful[least]:.0%}"
+    if len(table) == 1:
+        rest = table[[f"{kind}_share" for kind in metrics.PHASES[1:]]].iloc[0]
+        kind = str(rest.idxmax()).removesuffix("_share")
+        parts = [f"{most}: {high} of the time is useful computing", f"{rest.max():.0%} {kind}"]
+    elif high == low:
+        parts = [f"Useful computing: {high} of the time with every method"]
+    else:
+        parts = [f"Useful computing: {low} of the time with {least}", f"{high} with {most}"]
+    line = ", ".join(parts)
+    return line if len(line) <= LINE else ",\n".join(parts)
 
 
 @styled
