@@ -8,7 +8,6 @@ from watched import simulate
 
 import dmlcore as dml
 from dmlcore.engines.service import Service
-from dmlcore.engines.sharing import FairService
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.problems.validation import RESERVED
 from dmlcore.trace import metrics
@@ -95,12 +94,13 @@ def test_pushes_that_are_read_in_vain_keep_the_link_busy(sharing):
 @pytest.mark.parametrize("bandwidth", [1e5, np.inf])
 def test_busy_seconds_are_those_of_what_the_server_took(name, bandwidth, monkeypatch):
     """Counted at the queues themselves; at the end, what is still in them is not read yet."""
-    taken = []
-    for kind in (Service, FairService):
-        take = kind.take
-        monkeypatch.setattr(
-            kind, "take", lambda self, *push, take=take: taken.append(push) or take(self, *push)
-        )
+    taken, taker = [], Service._taker
+
+    def counting(self, *seconds):
+        take = taker(self, *seconds)
+        return lambda *push: taken.append(push) or take(*push)
+
+    monkeypatch.setattr(Service, "_taker", counting)
     cluster = EXPONENTIAL.with_server(bandwidth=bandwidth, **SERVICE)
     trace = dml.simulate(ALL_POLICIES[name](), cluster, updates=300, parameter_bytes=500)
     last = metrics.accounts(trace).iloc[-1]
