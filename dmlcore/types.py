@@ -66,6 +66,9 @@ class Decision(NamedTuple):
     wake: tuple[float, Any] | None = None
 
 
+NOTHING_YET = Decision()  # of most pushes before a barrier; servers know it, so that these cost less
+
+
 class Observation(NamedTuple):
     """What a server has seen of its training since it last looked; lists have an entry for each update since,
     but those on a real clock that came before the server was restarted.

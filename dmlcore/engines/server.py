@@ -17,7 +17,7 @@ from dmlcore.engines import mistakes
 from dmlcore.engines.spec import MOST, RunSpec
 from dmlcore.trace import Trace
 from dmlcore.trace.record import ROW, Rows, pack, tasks_frame, updates_frame
-from dmlcore.types import Decision, Observation, Progress, Push, Start
+from dmlcore.types import NOTHING_YET, Decision, Observation, Progress, Push, Start
 
 MOST_TASKS = 200_000  # without an update, before a run that is to end with updates is given up; or timers
 NOTHING_TOLD = (0, 1.0)  # of its copy, to a worker that does not keep it
@@ -185,7 +185,11 @@ class Server:
         flights[worker] = left
         answer = on_push(self.state, push)
         try:
-            self.state, (apply, drop, cancel, start, wake) = answer
+            self.state, decision = answer
+            if decision is NOTHING_YET and row < self._patience:
+                pending[worker, clock] = row, order
+                return ((), (), kept) if kept else NOTHING
+            apply, drop, cancel, start, wake = decision
             if count := len(apply):
                 first, its_clock, weight = apply[0]
             if len(start):

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmlcore.types import Decision, Policy, Push, Start
+from dmlcore.types import NOTHING_YET, Decision, Policy, Push, Start
 
 new = tuple.__new__  # half the cost of a named tuple's own constructor, on the path of every push
-NOTHING = Decision()
 
 
 @dataclass
@@ -70,7 +69,7 @@ class Gate:
         if until < self.next_release:
             self.next_release = until
         self.held.append((worker, clock, samples))
-        return NOTHING
+        return NOTHING_YET
 
     def proceed(self, push: Push) -> Decision:
         """Applies a push and held ones; its worker, unless it went on by itself, and waiting ones start."""
@@ -113,7 +112,7 @@ class Gate:
         self.look()
         if self.slowest < clock - self.max_lead:
             self._wait(clock - self.max_lead, Start(worker, clock=clock))
-            return NOTHING
+            return NOTHING_YET
         return Decision(start=[Start(worker, clock=clock)])
 
     def _release(self) -> list[Start]:

@@ -13,9 +13,7 @@ from typing import Any
 
 from dmlcore import checks
 from dmlcore.methods.policies._damping import DAMPING
-from dmlcore.types import Decision, Policy, Push, Start
-
-NOTHING = Decision()
+from dmlcore.types import NOTHING_YET, Decision, Policy, Push, Start
 
 
 @dataclass
@@ -89,9 +87,9 @@ def wait_for_k(
         if version is None:
             return state, Decision(wake=timer(state))
         if version != state.version:
-            return state, NOTHING  # all had arrived before this round's deadline
+            return state, NOTHING_YET  # all had arrived before this round's deadline
         state.needed = min(state.needed, state.fewest)
-        return update(state, set(), time) if complete(state) else (state, NOTHING)
+        return update(state, set(), time) if complete(state) else (state, NOTHING_YET)
 
     def on_push(state: Rounds, push: Push) -> tuple[Rounds, Decision]:
         if drops and push.version_read < state.version:
@@ -99,11 +97,11 @@ def wait_for_k(
         state.arrived.append(push)
         if complete(state):
             return update(state, {push.worker}, push.time)
-        return state, Decision(start=(state.starts[push.worker],)) if any_worker else NOTHING
+        return state, Decision(start=(state.starts[push.worker],)) if any_worker else NOTHING_YET
 
     def on_leave(state: Rounds, worker: int, time: float) -> tuple[Rounds, Decision]:
         state.present.remove(worker)
-        return update(state, set(), time) if complete(state) else (state, NOTHING)
+        return update(state, set(), time) if complete(state) else (state, NOTHING_YET)
 
     def on_join(state: Rounds, worker: int, time: float) -> tuple[Rounds, Decision]:
         state.present.add(worker)

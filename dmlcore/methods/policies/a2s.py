@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from dmlcore.calls import named
 from dmlcore.checks import at_least
 from dmlcore.methods.policies._group import Group, answer, join
-from dmlcore.types import Decision, Policy, Push
+from dmlcore.types import NOTHING_YET, Decision, Policy, Push
 
 
 @dataclass
@@ -73,13 +73,13 @@ def a2s(epoch: int, *, patience: int = 5) -> Policy:
         state.group.add(push, state.pushes[worker])
         if state.members <= state.group.waiting or state.group.passed > patience:
             return state, opened(state)
-        return state, Decision()
+        return state, NOTHING_YET
 
     def on_leave(state: A2SState, worker: int, time: float) -> tuple[A2SState, Decision]:
         state.group.leave(worker, state.present, state.members)
         if state.group and state.members <= state.group.waiting:
             return state, opened(state)
-        return state, Decision()
+        return state, NOTHING_YET
 
     def on_join(state: A2SState, worker: int, time: float) -> tuple[A2SState, Decision]:
         join(worker, state.present, state.pushes)
