@@ -11,6 +11,7 @@ tuned ASGD's power of n is that of its bound where the i-th worker takes sqrt(i)
 it takes i; local steps help more on equal shards than on Dirichlet(0.1); asynchronous outer Nesterov needs a
 tenth more samples than DiLoCo, whose loss is higher than that of AdamW in every step, and that of delayed
 Nesterov higher still; and, on other draws of the shards, training ends where the shares predict.
+After the results the control of section 3 was added, runs of four times the length, which judge nothing.
 """
 
 from pydantic import Field
