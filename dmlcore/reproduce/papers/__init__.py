@@ -1,10 +1,11 @@
 """The papers that are reproduced. Light to import, since every command line reads it."""
 
 from dmlcore.reproduce.paper import Paper, Parameters
-from dmlcore.reproduce.papers import adaptive_k_load, adaptive_sync, compare, dbs_sgd, hps, ssp
+from dmlcore.reproduce.papers import adaptive_k_load, adaptive_sync, beyond, compare, dbs_sgd, hps, ssp
 
 PAPERS: dict[str, Paper] = {
-    each.PAPER.key: each.PAPER for each in (ssp, adaptive_sync, adaptive_k_load, hps, dbs_sgd, compare)
+    each.PAPER.key: each.PAPER
+    for each in (ssp, adaptive_sync, adaptive_k_load, hps, dbs_sgd, compare, beyond)
 }
 
 __all__ = ["PAPERS", "Paper", "Parameters"]

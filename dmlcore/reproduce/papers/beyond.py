@@ -1,0 +1,127 @@
+"""Methods beyond the five papers: what their theory promises, and what would show it.
+
+Not a paper: the claims are those of several, and most are ours, since a theorem or an abstract has to be put
+into numbers. `abstract` is the source where an abstract says just that: of Liu et al. 2024 on asynchronous
+local SGD, and of Douillard et al. 2023 on DiLoCo. All others name the theorem that they are made from.
+
+Every expected range was declared before the run that judged it. What came before was exploration on seeds
+that judge nothing (1000 and above): it chose noise, targets, clusters and where the searches begin, and no
+range was changed for it. It had shown, on one or two such seeds: Rennala and Ringmaster do not depend on n;
+tuned ASGD's power of n is that of its bound where the i-th worker takes sqrt(i), and two thirds of it where
+it takes i; local steps help more on equal shards than on Dirichlet(0.1); asynchronous outer Nesterov needs a
+tenth more samples than DiLoCo, whose loss is higher than that of AdamW in every step, and that of delayed
+Nesterov higher still; and, on other draws of the shards, training ends where the shares predict.
+After the results the control of section 3 was added, runs of four times the length, which judge nothing.
+"""
+
+from pydantic import Field
+
+from dmlcore.reproduce.paper import Paper, Parameters, abstract, declare, ours
+
+LAWS = {"i": 1.0, "sqrt(i)": 0.5}  # seconds of the i-th worker's gradient -> the power of i
+SHARDS = ("IID", "Dirichlet(0.1)")
+
+
+class BeyondParameters(Parameters):
+    """Parameters of notebooks/07_beyond.ipynb; `workers` are the most of section 1, a multiple of 100."""
+
+    workers: int = Field(10_000, ge=400, multiple_of=100)
+
+
+CLAIMS = {
+    "B1-flat": ours(
+        "However many slow workers there are, Ringmaster and Rennala take as long (Tyurin and Richtarik "
+        "2023; Maranjyan et al. 2025)",
+        "time to the target: 100 times as many workers / the least number; each tuned",
+        expected=(0.8, 1.25),
+        parts=tuple(f"{name}, tau = {law}" for name in ("Ringmaster", "Rennala") for law in LAWS),
+    ),
+    "B1-asgd": ours(
+        "ASGD's time grows as n / sum 1 / tau_i, its bound (Mishchenko et al. 2022)",
+        "power of n in the time to the target, from least to most workers / that of the bound",
+        expected=(0.75, 1.25),
+        parts=tuple(f"tau = {law}" for law in LAWS),
+    ),
+    "B1-bound": ours(
+        "Gradients of one point take t(R) but for a factor of 2, whichever way (Tyurin and Richtarik 2023)",
+        "measured / t(R), largest or least over all rounds of the tuned methods",
+        expected=(0.5, 2),
+        parts=(
+            "Rennala, shortest round",
+            "Rennala, longest round",
+            "Ringmaster, shortest 2 R updates",
+            "Ringmaster, longest R updates",
+        ),
+    ),
+    "B2-saves": ours(
+        "Where communication is dear, local steps are worth it (Stich 2019)",
+        "time to the target at c = 16: one step / the best H; equal shards",
+        expected=(2, None),
+    ),
+    "B2-grows": ours(
+        "The dearer communication, the more local steps are best",
+        "best H at c = 16 / best H at c = 1/4",
+        expected=(2, None),
+        parts=SHARDS,
+    ),
+    "B2-shards": ours(
+        "What differs between shards is lost again: local optima drift apart (Karimireddy et al. 2020)",
+        "rounds to the target with 16 local steps over those with one: Dirichlet(0.1) / IID",
+        expected=(1.5, None),
+    ),
+    "B3-diloco": abstract(
+        "DiLoCo performs as well as synchronous training that communicates in every step",
+        "held-out loss after as many samples: DiLoCo / AdamW on the mean gradient",
+        expected=(None, 1.05),
+    ),
+    "B3-updates": abstract(
+        "Asynchronous local SGD takes more to converge than synchronous, though it updates more often",
+        "samples to the target: asynchronous Nesterov / DiLoCo",
+        expected=(1, None),
+    ),
+    "B3-delayed": abstract(
+        "Delayed Nesterov with dynamic local steps matches synchronous local SGD in loss per step",
+        "held-out loss after as many samples: delayed Nesterov with dynamic steps / DiLoCo",
+        expected=(None, 1.05),
+    ),
+    "B3-clock": abstract(
+        "And it significantly surpasses it in wall-clock time",
+        "time to the target: DiLoCo / delayed Nesterov with dynamic steps",
+        expected=(1.2, None),
+    ),
+    "B4-joint": ours(
+        "Where every worker counts the same, training ends at the joint optimum (Maranjyan and Richtarik "
+        "2025, of Ringleader)",
+        "distance from the joint optimum / that of the point which ASGD's shares predict",
+        expected=(None, 0.1),
+        parts=("BSP", "Ringleader"),
+    ),
+    "B4-biased": ours(
+        "Else it ends where the workers' shares of the updates predict",
+        "distance from the predicted point / that of the predicted point from the joint optimum",
+        expected=(None, 0.15),
+        parts=("ASGD", "Ringmaster"),
+    ),
+}
+
+PAPER = Paper(
+    key="beyond",
+    title="Beyond the five papers",
+    reference="Ringmaster, Rennala, Ringleader, local SGD, DiLoCo and asynchronous DiLoCo",
+    notebook="07_beyond.ipynb",
+    parameters=BeyondParameters,
+    claims=declare("beyond", CLAIMS, unit="x"),
+    figures={
+        "orders.png": "Time to the target against the number of workers, both logarithmic, for Ringmaster, "
+        "Rennala, delay-adaptive and ASGD, where the i-th worker takes i seconds (left) and sqrt(i) (right); "
+        "dashed, the rounds of Rennala times the bound t(S).",
+        "local_steps.png": "Time to the target over that of one local step, against the communication ratio "
+        "c, for 1 to 16 local steps: equal shards (left) and Dirichlet(0.1) (right).",
+        "diloco.png": "Held-out loss of a small transformer against samples (left) and against time (right), "
+        "for DiLoCo, with dynamic local steps, and three asynchronous versions.",
+        "shards.png": "Left: the plane of the two parameters with the joint loss as contours, where BSP, "
+        "Ringleader, ASGD and Ringmaster end, and where their shares of the updates predict. Right: measured "
+        "against predicted distance from the joint optimum, for all draws of the shards.",
+    },
+    quick_seconds=120,
+)

@@ -1,0 +1,169 @@
+"""Two convex problems of notebooks/07_beyond.ipynb, what theory says of them, and a search of settings."""
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import optimize
+
+from dmlcore import checks, data
+from dmlcore.problems.problem import Batch, Params, Problem, frozen
+
+PENALTY = 0.02  # of `plane`
+
+
+@functools.cache
+def tridiagonal(dimensions: int = 16, noise: float = 0.2) -> Problem:
+    """The test function of Tyurin and Richtarik, with Gaussian noise in every coordinate of a gradient.
+
+    f(x) = x'Ax / 2 - b'x with A = tridiag(-1, 2, -1) / 4 and b = (-1, 0, ..., 0) / 4, so that f is 1-smooth.
+    A sample's loss is f(x) + <xi, x>, xi ~ N(0, noise^2 I), whose gradient is that of f plus xi. It starts
+    at sqrt(d) (1, 0, ..., 0), whatever the key.
+
+    Args:
+        dimensions: d, >= 2.
+        noise: standard deviation of each coordinate; the paper's sigma^2 is d noise^2.
+
+    Returns:
+        The problem. Metrics: `loss` is f(x) - min f, `gradient` is |grad f(x)|^2.
+
+    >>> problem = tridiagonal()
+    >>> start = problem.evaluate(problem.init(jax.random.key(0)), None)
+    >>> round(float(start["loss"]), 3), round(float(start["gradient"]), 3)
+    (5.118, 6.062)
+
+    Reference: Tyurin and Richtarik 2023, "Optimal time complexities of parallel stochastic optimization
+    methods under a fixed computation model", the section on experiments.
+    """
+    matrix = (2 * np.eye(dimensions) - np.eye(dimensions, k=1) - np.eye(dimensions, k=-1)) / 4
+    linear = -np.eye(dimensions)[0] / 4
+    least = -linear @ np.linalg.solve(matrix, linear) / 2
+    a, b = frozen(matrix, np.float32), frozen(linear, np.float32)
+    start = frozen(math.sqrt(dimensions) * np.eye(dimensions)[0], np.float32)
+
+    def value(x: jax.Array) -> jax.Array:
+        return x @ (a @ x) / 2 - b @ x
+
+    def losses(x: Params, batch: Batch, keys: jax.Array) -> jax.Array:
+        draw = functools.partial(jax.random.normal, shape=(dimensions,))
+        return value(x) + noise * jax.vmap(draw)(keys) @ x
+
+    def evaluate(x: Params, _: Any) -> dict[str, jax.Array]:
+        return {"loss": value(x) - least, "gradient": ((a @ x - b) ** 2).sum()}
+
+    rows = frozen(np.zeros((1024, 1)), np.float32)  # a sample is its key: there are no other data
+    return Problem(
+        f"tridiagonal({dimensions})", lambda key: jnp.asarray(start), rows, evaluate, rows, losses=losses
+    )
+
+
+def optimal_seconds(taus: Sequence[float] | np.ndarray, gradients: int) -> float:
+    """Returns t(R), the optimal time of R gradients at one point but for a constant.
+
+    t(R) = min over m of (R + m) / sum_{i <= m} 1 / tau_i, workers in ascending order of tau. Within
+    t(R) / 2 no policy has R gradients of one point; `rennala(R)` has them after 2 t(R) at the latest.
+
+    Args:
+        taus: seconds of a gradient, of each worker.
+        gradients: R, >= 1.
+
+    >>> optimal_seconds([1.0, 1.0, 100.0], 10)
+    6.0
+
+    Reference: Tyurin and Richtarik 2023, the lower bound for the fixed computation model.
+    """
+    m = np.arange(1, len(taus) + 1)
+    return float(((gradients + m) / np.cumsum(1 / np.sort(np.asarray(taus, float)))).min())
+
+
+def descend(
+    cost: Callable[..., float], start: Sequence[int], tries: int
+) -> tuple[tuple[int, ...], dict[tuple[int, ...], float]]:
+    """Searches whole numbers, such as exponents of two: goes to the best neighbour until none is better.
+
+    Args:
+        cost: the numbers -> what is to be small.
+        start: where to begin.
+        tries: most evaluations of `cost`, >= 1.
+
+    Returns:
+        The best that was tried, and the cost of all that was tried.
+
+    >>> descend(lambda x, y: (x - 2) ** 2 + abs(y), (0, 1), tries=20)[0]
+    (2, 0)
+    """
+    checks.integer("tries", tries, low=1)
+    best, found = tuple(start), {tuple(start): cost(*start)}
+    while True:
+        moved = best
+        for place, step in itertools.product(range(len(best)), (1, -1)):
+            near = (*best[:place], best[place] + step, *best[place + 1 :])
+            if near not in found:
+                if len(found) >= tries:
+                    return min(found, key=found.__getitem__), found
+                found[near] = cost(*near)
+        best = min(found, key=found.__getitem__)
+        if best == moved:
+            return best, found
+
+
+@functools.cache
+def plane() -> Problem:
+    """Logistic regression in two numbers, which can be drawn: is a digit at least 5, by two components.
+
+    The features are the first two principal components of scikit-learn's digits, each with variance 1; there
+    is no intercept. losses_i = log(1 + exp(-sign_i <w, z_i>)) + |w|^2 / 100, strongly convex. It starts
+    from zero. Besides `features` and `sign` a row has the digit as `labels`, by which to share out rows.
+
+    Returns:
+        The problem. Metrics: `loss`, and the parameters as `first` and `second`.
+    """
+    digits = data.digits()
+    x = np.asarray(digits.train_inputs, float)
+    x = x - x.mean(0)
+    axes = np.linalg.svd(x, full_matrices=False)[2][:2]
+    axes *= np.sign(axes[np.arange(2), np.abs(axes).argmax(1)])[:, None]  # a singular vector has no sign
+    components = x @ axes.T
+    labels = np.asarray(digits.train_labels)
+    rows = {
+        "features": frozen(components / components.std(0), np.float32),
+        "sign": frozen(np.where(labels >= 5, 1.0, -1.0), np.float32),
+        "labels": frozen(labels, np.int32),
+    }
+
+    def losses(w: Params, batch: Batch) -> jax.Array:
+        return jax.nn.softplus(-batch["sign"] * (batch["features"] @ w)) + PENALTY / 2 * w @ w
+
+    def evaluate(w: Params, batch: Batch) -> dict[str, jax.Array]:
+        return {"loss": losses(w, batch).mean(), "first": w[0], "second": w[1]}
+
+    return Problem("plane", lambda key: jnp.zeros(2), rows, evaluate, rows, losses=losses)
+
+
+def weighted_loss(problem: Problem, shares: Sequence[float]) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns sum_w share_w f_w as a function of points, shape (..., 2): f_w is worker w's own mean loss.
+
+    Args:
+        problem: `plane()`, sharded.
+        shares: of the workers in the updates; their sum is taken as 1.
+    """
+    owner = np.asarray(problem.owner)
+    weights = (np.asarray(shares, float) / np.sum(shares) / np.bincount(owner))[owner]
+    x = problem.data["features"] * problem.data["sign"][:, None].astype(float)
+
+    def loss(points: np.ndarray) -> np.ndarray:
+        points = np.asarray(points)
+        return np.logaddexp(0, -points @ x.T) @ weights + PENALTY / 2 * (points**2).sum(-1)
+
+    return loss
+
+
+def weighted_optimum(problem: Problem, shares: Sequence[float]) -> np.ndarray:
+    """Returns the minimum of `weighted_loss`: where training ends in which workers have these shares."""
+    loss = weighted_loss(problem, shares)
+    return optimize.minimize(loss, np.zeros(2), method="BFGS", options={"gtol": 1e-7}).x

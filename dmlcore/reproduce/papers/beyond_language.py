@@ -1,0 +1,140 @@
+"""The transformer and the outer optimizer of notebooks/07_beyond.ipynb, small enough for a laptop."""
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+from dmlcore import checks
+from dmlcore.problems.classification import network
+from dmlcore.problems.problem import Batch, Params, Problem, frozen
+
+LETTERS = 27  # of the alphabet, and the space
+
+
+def delayed_nesterov(
+    learning_rate: float, momentum: float = 0.9, period: int = 4
+) -> optax.GradientTransformation:
+    """Outer optimizer of asynchronous DiLoCo: the momentum is renewed once in `period` updates only.
+
+    Every push g makes a step of rate g / N, N the period. Each N-th also renews the momentum,
+    m <- beta m + (mean of the last N pushes), and makes a step of rate beta m. So m is that of synchronous
+    Nesterov, with the mean of N pushes as a gradient, and stale pushes are not multiplied by it one by one.
+
+    Guarantee: `period=1` is `optax.sgd(learning_rate, momentum, nesterov=True)`.
+
+    Args:
+        learning_rate: the paper's epsilon.
+        momentum: beta.
+        period: N, pushes between two renewals, >= 1; the number of workers.
+
+    Reference: Liu et al. 2024, "Asynchronous local-SGD training for language modeling", the algorithm of
+    delayed Nesterov updates, with c = 0.
+    """
+    period = checks.integer("period", period, low=1)
+
+    def init(params: Params) -> Any:
+        zeros = optax.tree.zeros_like(params)
+        return jnp.zeros((), jnp.int32), zeros, zeros
+
+    def update(pushed: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        count, velocity, total = state
+        total, due = jax.tree.map(jnp.add, total, pushed), (count + 1) % period == 0
+        velocity = jax.tree.map(
+            lambda m, sums: jnp.where(due, momentum * m + sums / period, m), velocity, total
+        )
+        total = jax.tree.map(lambda sums: jnp.where(due, 0, sums), total)
+        steps = jax.tree.map(
+            lambda g, m: -learning_rate * (g / period + jnp.where(due, momentum * m, 0)), pushed, velocity
+        )
+        return steps, (count + 1, velocity, total)
+
+    return optax.GradientTransformation(init, update)
+
+
+def generated_text(length: int, seed: int = 0, words: int = 60) -> np.ndarray:
+    """Returns text of a Markov chain over made-up words, as numbers: 0 is the space, 1 to 26 are letters.
+
+    A word has 2 to 5 random letters; what follows it is drawn by a row of Dirichlet(0.05), so that a word
+    has few followers. The first characters of a longer text are those of a shorter one.
+
+    >>> "".join(" abcdefghijklmnopqrstuvwxyz"[i] for i in generated_text(30)[:12]).count(" ") > 0
+    True
+    """
+    rng = np.random.default_rng(seed)
+    made = [rng.integers(1, LETTERS, rng.integers(2, 6)).tolist() for _ in range(words)]
+    following = rng.dirichlet(np.full(words, 0.05), size=words)
+    text: list[int] = []
+    word = 0
+    while len(text) < length:
+        text += [*made[word], 0]
+        word = int(rng.choice(words, p=following[word]))
+    return np.array(text[:length], np.int32)
+
+
+class Block(nnx.Module):
+    """Causal self-attention with two heads and a layer of rectified units, (B, T, width) -> the same."""
+
+    def __init__(self, width: int, rngs: nnx.Rngs):
+        self.norm = nnx.LayerNorm(width, use_bias=False, use_scale=False, rngs=rngs)
+        self.qkv, self.out = nnx.Linear(width, 3 * width, rngs=rngs), nnx.Linear(width, width, rngs=rngs)
+        self.up, self.down = (
+            nnx.Linear(*sizes, rngs=rngs) for sizes in ((width, 2 * width), (2 * width, width))
+        )
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        batch, length, _ = x.shape
+        queries, keys, values = jnp.split(self.qkv(self.norm(x)).reshape(batch, length, 2, -1), 3, axis=-1)
+        scores = jnp.einsum("bqhd,bkhd->bhqk", queries, keys) / math.sqrt(queries.shape[-1])
+        seen = jax.nn.softmax(jnp.where(jnp.tril(jnp.ones((length, length), bool)), scores, -1e9))
+        x = x + self.out(jnp.einsum("bhqk,bkhd->bqhd", seen, values).reshape(batch, length, -1))
+        return x + self.down(nnx.relu(self.up(self.norm(x))))
+
+
+class Transformer(nnx.Module):
+    """Letters -> scores of the next letter, (B, context) -> (B, context, 27)."""
+
+    def __init__(self, context: int, width: int, layers: int, rngs: nnx.Rngs):
+        self.letters = nnx.Linear(LETTERS, width, use_bias=False, rngs=rngs)
+        self.places = nnx.Linear(context, width, use_bias=False, rngs=rngs)
+        self.blocks = nnx.List([Block(width, rngs) for _ in range(layers)])
+        self.head = nnx.Linear(width, LETTERS, rngs=rngs)
+
+    def __call__(self, text: jax.Array) -> jax.Array:
+        x = self.letters(jax.nn.one_hot(text, LETTERS)) + self.places(jnp.eye(text.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.blocks[-1].norm(x))
+
+
+@functools.cache
+def language(letters: int = 20_000, context: int = 32, width: int = 32, layers: int = 1) -> Problem:
+    """A small transformer on `generated_text`: the next letter, by up to `context` before it.
+
+    A sample is a window of context + 1 letters, and its loss the mean cross-entropy of its `context`
+    guesses, nats per letter. Metric: `loss` on 250 windows of text that follows the training text.
+    """
+    text = generated_text(letters + 10_000)
+
+    def windows(part: np.ndarray, step: int) -> np.ndarray:
+        return frozen(np.lib.stride_tricks.sliding_window_view(part, context + 1)[::step], np.int32)
+
+    init, scores = network(lambda rngs: Transformer(context, width, layers, rngs))
+
+    def losses(params: Params, batch: Batch) -> jax.Array:
+        guesses = scores(params, batch[:, :-1])
+        return optax.softmax_cross_entropy_with_integer_labels(guesses, batch[:, 1:]).mean(1)
+
+    return Problem(
+        name=f"language({context}, {width}, {layers})",
+        init=init,
+        data=windows(text[:letters], 4),
+        evaluate=lambda params, batch: {"loss": losses(params, batch).mean()},
+        eval_data=windows(text[letters:], 40)[:250],
+        losses=losses,
+    )
