@@ -92,9 +92,9 @@ def more_threads(problem, server: str, base, tasks: int) -> None:
 def servers(problem) -> None:
     """Predictions for more threads, by what limits them.
 
-    With a modelled server its queue does; threads sleep while it works, so the machine's cores have time. With
-    the machine's own server, and tasks of 10 ms, 48 threads also compete for the cores, which no calibration
-    on 4 has seen: a task that K-sync cancels still computes its gradient.
+    With a modelled server its queue does; threads sleep while it works, so the machine's cores have time.
+    With the machine's own server, and tasks of 10 ms, 48 threads also compete for the cores, which no
+    calibration on 4 has seen: a task that K-sync cancels still computes its gradient.
     """
     jitter = stats.gamma(4, scale=0.25)
     modelled = dml.Cluster.uniform(4, samples_per_second=32 / 0.04, jitter=jitter).with_server(
