@@ -11,6 +11,7 @@ from dmlcore.engines.service import Service
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.problems.validation import RESERVED
 from dmlcore.trace import metrics
+from dmlcore.types import Decision, Policy, Start
 
 
 def test_accounts_of_k_sync():
@@ -88,6 +89,25 @@ def test_pushes_that_are_read_in_vain_keep_the_link_busy(sharing):
     assert into == pytest.approx(3 / rounds, rel=0.01)
     assert out == pytest.approx(3 / rounds, rel=0.01)
     assert metrics.accounts(trace)["uplinks"].iloc[-1] == 400
+
+
+def test_workers_that_are_cancelled_without_an_update_were_computing():
+    """A push drops itself and lets all begin anew: what the others computed was not sent, so never read."""
+
+    def on_push(pushes, push):
+        others, everyone = [w for w in range(4) if w != push.worker], [Start(w) for w in range(4)]
+        if pushes % 2:
+            return pushes + 1, Decision([(push.worker, push.clock, 1.0)], start=[Start(push.worker)])
+        return pushes + 1, Decision(drop=[(push.worker, push.clock)], cancel=others, start=everyone)
+
+    policy = Policy("restarts", lambda num_workers: 0, on_push)
+    trace = dml.simulate(policy, EXPONENTIAL.resized(4).with_server(seconds_per_push=1e-5), updates=100)
+    assert trace.tasks["push_end"].isna().sum() > 250
+    last = metrics.accounts(trace).iloc[-1]
+    spent = last["processor_utilisation"] * trace.end_time / 1e-5
+    assert spent == pytest.approx(last["uplinks"], rel=0.02), (
+        "hardly one was on its way when it was cancelled"
+    )
 
 
 @pytest.mark.parametrize("name", ["k_sync", "k_batch_sync", "deadline", "asp", "bsp"])

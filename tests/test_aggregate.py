@@ -18,6 +18,7 @@ from dmlcore.methods.aggregate import Aggregate, clipped, mean, median, resolve,
 from dmlcore.training.loop import compilations
 from dmlcore.training.reference import replay_reference
 from dmlcore.training.replay import Replay
+from dmlcore.training.stepper import Stepper
 
 DIGITS = dml.problems.digits_mlp()
 SGD = optax.sgd(0.1)
@@ -258,6 +259,15 @@ def test_a_push_of_weight_0_has_no_vote(engine):
     lengths = lengths_of_updates(run.trace)
     assert lengths[2] == 0
     assert (np.delete(lengths, 2) > 0).all()
+
+
+def test_a_push_of_weight_0_is_nothing_to_a_server_even_if_it_is_not_finite():
+    problem = dml.problems.digits_mlp()
+    server = Stepper(problem, optax.sgd(0.1), 0, num_workers=2, aggregate=clipped(1.0))
+    whole = jax.tree.map(jnp.ones_like, server.start()[0])
+    broken = jax.tree.map(lambda leaf: jnp.nan * leaf, whole)
+    push = (1.0, whole, None)
+    assert same_bits(server.update([push]), server.update([(0.0, broken, None), push]))
 
 
 def test_numbers_compile_nothing_and_the_mean_keeps_its_program():

@@ -333,6 +333,8 @@ class TestPrediction:
             f"{1 + error:.2f}x the updates/s of {name}" for name, error in errors[["policy", "error"]].values
         ]
         assert found.fitted == f"predicts {', '.join(shares)}"
+        for other in (found.resized(16), found.with_server(seconds_per_push=1.0), found.with_stragglers(2.0)):
+            assert not other.fitted, "of another cluster nothing is known"
         assert shares[0] in found._repr_html_()
         assert dml.prediction_errors(found, *traces).equals(errors)
 

@@ -344,9 +344,9 @@ def test_on_threads(policy, updates, link):
     check_replay(run, problem, optax.sgd(0.1))
     sizes = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
     meant = dml.simulate(policy, cluster, **options, **sizes)
-    if link == "none":
-        # On a shared link a worker that is late leaves the others more of it: the run may end sooner.
-        assert run.trace.end_time >= meant.end_time * (1 - 1e-9)
+    if policy.name != "k_sync(k=4)" or link == "none":
+        # On a shared link a worker that is late leaves the others more of it: the run may end earlier.
+        assert run.trace.end_time >= meant.end_time * (1 - 1e-9 if link == "none" else 0.9)
     tasks = run.trace.tasks.dropna(subset="push_end")
     taken = tasks["push_end"].sort_values()
     # A machine that is late once takes the next in time, so that single distances may be shorter.

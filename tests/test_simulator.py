@@ -1,12 +1,16 @@
 """The simulator refuses what a policy, load or jitter of one's own does wrong, and names who did it when."""
 
+import gc
+
 import numpy as np
 import pytest
 from clusters import EXPONENTIAL, LOCK_STEP, MIXED
 
 import dmlcore as dml
+from dmlcore.engines.server import Order, Server
+from dmlcore.engines.service import Service
 from dmlcore.engines.spec import RunSpec
-from dmlcore.engines.virtual import make_timeline
+from dmlcore.engines.virtual import VirtualClock, make_timeline
 from dmlcore.types import Decision, Load, Policy, Start, Transport
 
 
@@ -171,3 +175,19 @@ def test_a_deadlock_is_found_while_progress_is_shown():
     never = Policy("never()", lambda workers: None, lambda state, push: (state, Decision()))
     with pytest.raises(RuntimeError, match="deadlocks"):
         dml.simulate(never, EXPONENTIAL, updates=5, progress=True)
+
+
+@pytest.mark.parametrize("sharing", ["fifo", "fair"])
+def test_a_run_leaves_no_cycle_behind(sharing):
+    """What it has used is freed at once: a cycle would keep every message until the collector comes."""
+    cluster = dml.Cluster.uniform(4).with_server(bandwidth=1e6, sharing=sharing)
+    gc.collect()
+    gc.disable()
+    try:
+        dml.simulate(dml.asp(), cluster, updates=50, parameter_bytes=1000)
+        kept = [
+            each for each in gc.get_objects() if isinstance(each, VirtualClock | Server | Service | Order)
+        ]
+    finally:
+        gc.enable()
+    assert not kept

@@ -233,7 +233,7 @@ class Cluster:
             allowed = f"a number >= {least:g}, for episodes on {fraction:.0%} of tasks"
             checks.fail("mean_tasks", mean_tasks, allowed)
         episodes = Stragglers(slowdown, fraction, mean_tasks, check_workers(workers, self.num_workers))
-        return dataclasses.replace(self, stragglers=(*self.stragglers, episodes))
+        return self._with(stragglers=(*self.stragglers, episodes))
 
     def with_speed_change(
         self,
@@ -269,7 +269,7 @@ class Cluster:
         Cluster(8 workers, 1000 samples/s, 2x as long from 60 s to 90.5 s)
         """
         change = speed_change(slowdown, clock, at, until, workers, self.num_workers)
-        return dataclasses.replace(self, changes=(*self.changes, change))
+        return self._with(changes=(*self.changes, change))
 
     def with_server(
         self,
@@ -315,7 +315,7 @@ class Cluster:
         )
         if not server.takes_time:
             checks.fail("with_server", "a server that takes no time", "a finite bandwidth, or seconds > 0")
-        return dataclasses.replace(self, server=server)
+        return self._with(server=server)
 
     def resized(self, num_workers: int) -> Cluster:
         """Returns the same kind of cluster with another number of workers.
@@ -353,7 +353,7 @@ class Cluster:
         new |= {name: tuple(map(of, getattr(self, name))) for name in ("stragglers", "changes")}
         if self.durations is not None:
             new["durations"] = self.durations.resized(like)
-        return dataclasses.replace(self, **new)
+        return self._with(**new)
 
     def with_faults(
         self, *faults: Fault, patience: float | None = None, checkpoint_every: int | None = None
@@ -380,7 +380,11 @@ class Cluster:
         endless = [fault for fault in events if isinstance(fault, Hang) and fault.seconds == math.inf]
         if endless and patience == math.inf:
             checks.fail("patience", patience, "finite, where a worker hangs for good")
-        return dataclasses.replace(self, faults=Faults(events, patience, every))
+        return self._with(faults=Faults(events, patience, every))
+
+    def _with(self, **changes: Any) -> Cluster:
+        """Returns this cluster with other fields: what is known of its predictions is then not known."""
+        return dataclasses.replace(self, fitted="", **changes)
 
     def regime(self, problem: Any, batch_size: int = 32) -> Regime:
         """Returns where a problem on this cluster stands, before any policy: two numbers.

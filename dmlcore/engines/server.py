@@ -78,8 +78,8 @@ class Server:
 
     # In a dictionary they take longer to look up, at every push.
     __slots__ = (
-        "_at_push", "_clock", "_depth", "_done", "_free", "_landed", "_last_cut", "_look", "_looked",
-        "_most", "_noted", "_num_cut", "_num_timers", "_patience", "_plan", "_redone", "_serial",
+        "_at_push", "_cancels", "_clock", "_depth", "_done", "_free", "_landed", "_last_cut", "_look",
+        "_looked", "_most", "_noted", "_num_cut", "_num_timers", "_patience", "_plan", "_redone", "_serial",
         "_starting", "_times", "_update_seconds", "_wakes", "_woken", "flight", "ignored",
         "journal", "load", "load_state", "num_updates", "over", "pending", "policy", "present", "record",
         "samples", "spec", "state", "timers",
@@ -119,6 +119,7 @@ class Server:
         self._clock = [-1] * self.num_workers  # and of the last task that it began
         self._last_cut = [-1] * self.num_workers  # highest clock of each worker's tasks that were cut
         self._num_cut = 0  # tasks that were cut, and not redone
+        self._cancels: list[float] = []  # when workers were cancelled by a push that made no update
         self._redone: set[int] = set()  # rows of attempts that were lost and made again
         self._landed: list[tuple[int, int, float]] = []  # row, update, weight
         self._times: list[float] = []  # of updates
@@ -337,6 +338,8 @@ class Server:
         tasks = tasks_frame(self.record, self._landed, self.spec.cluster.server is not None)
         if self.policy.on_wake is not None:
             metadata = metadata | {"wakes": self._wakes_after(tasks["push_end"].notna())}
+        if self._cancels:
+            metadata = metadata | {"cancels": self._cancels}
         if self._redone:
             tasks = tasks.drop(index=sorted(self._redone)).reset_index(drop=True)
         trace = Trace(tasks, updates_frame(self._times, tasks), metadata | {"end_time": time})
@@ -398,6 +401,8 @@ class Server:
         for key in drop:
             if pending.pop(key, None) is None:
                 raise mistakes.not_at_server(self.policy, "drops", key)
+        if cancel and not apply:
+            self._cancels.append(time)
         cut, workers = self._cut, len(self.flight)
         for worker in cancel:
             if not 0 <= worker < workers:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ import pandas as pd
 from dmlcore import calls, checks
 from dmlcore.cluster import Cluster
 from dmlcore.engines import simulate
-from dmlcore.methods import policies
+from dmlcore.methods import loads, policies, transport
 from dmlcore.trace import Trace
 from dmlcore.trace.calibration import fit_cluster
 from dmlcore.types import Policy
@@ -155,10 +154,7 @@ def _compare(cluster: Cluster, trace: Trace) -> Compared:
     again: dict[str, Any] = {"seconds": float(times[-1]) * min(1.0, TASKS / len(trace.tasks))}
     again["batch_size"] = known.get("batch_size", max(1, round(trace.tasks["batch_size"].mean())))
     again |= {each: known[each] for each in ("load", "transport", "parameter_bytes") if each in known}
-    try:
-        made = [simulate(policy, cluster, seed=seed, **again).updates["time"].to_numpy() for seed in SEEDS]
-    except ValueError:  # a load rule or a transport of one's own
-        return unknown
+    made = [simulate(policy, cluster, seed=seed, **again).updates["time"].to_numpy() for seed in SEEDS]
     rates = np.array([len(each) / each[-1] if len(each) else 0.0 for each in made])
     recorded, predicted = len(times) / float(times[-1]), float(rates.mean())
     return Compared(name, recorded, predicted, predicted / recorded - 1, float(rates.std(ddof=1)) / recorded)
@@ -169,12 +165,14 @@ def _policy(trace: Trace) -> Policy | None:
     known = trace.metadata
     if known.get("incidents") or "local" in known:
         return None
-    makers = {name: make for name, make in vars(policies).items() if callable(make)}
+    makers = {name: getattr(policies, name) for name in policies.__all__ if name != "ALL_POLICIES"}
     try:
-        found = calls.made("policy", known.get("policy"), makers)
-    except ValueError:
+        found: Policy = calls.made("policy", known.get("policy"), makers)
+        loads.resolve(known.get("load"))
+        transport.resolve(known.get("transport"))
+    except ValueError:  # the policy, load rule or transport is not of this package
         return None
-    return found if isinstance(found, Policy) and found.on_observation is None else None
+    return found if found.on_observation is None else None
 
 
 def _reason(traces: Sequence[Trace]) -> str:
@@ -184,7 +182,6 @@ def _reason(traces: Sequence[Trace]) -> str:
         return "workers share the server's link, which is not fitted"
     if any(each.get("changes") for each in clusters):
         return "speeds change during the run, which is not fitted"
-    workers, cores = traces[0].num_workers, os.cpu_count() or 1
-    if any(trace.metadata.get("engine") == "threads" for trace in traces) and workers > cores:
-        return f"{workers} workers share the {cores} processors of this machine, which is not fitted"
+    if any(trace.metadata.get("engine") == "threads" for trace in traces):
+        return f"{traces[0].num_workers} threads share the processors of one machine, which is not fitted"
     return "workers share a link or processors, or their times depend on the policy, which is not fitted"

@@ -88,7 +88,10 @@ def busiest_part(row: pd.Series) -> str:
 
 
 def _read_in_vain(trace: Trace, update_seconds: float) -> np.ndarray:
-    """Returns when tasks were given up whose pushes the server had to read all the same, ascending."""
+    """Returns when tasks were given up whose pushes the server had to read all the same, ascending.
+
+    That is when their workers began anew; those of workers that never did are left out.
+    """
     if trace.metadata.get("pipelined"):
         return np.empty(0)
     tasks = trace.tasks

@@ -280,11 +280,11 @@ def starts(tasks: pd.DataFrame) -> pd.Series:
 def cut_computing(trace: Trace) -> pd.Series:
     """Returns whether each task never arrived as it was cut while computed, not while pushed.
 
-    Its computing then ends with the decision to cut it: with an update, a timer, or a fault. Of a push that
-    was cut, a trace tells neither how far it had come nor how long it had waited.
+    Its computing then ends with the decision to cut it: with an update, a push that makes none, a timer, or
+    a fault. Of a push that was cut, a trace tells neither how far it had come nor how long it had waited.
     """
     known, tasks = trace.metadata, trace.tasks
-    others = [time for time, _, _ in known.get("wakes", ())]
+    others = [*known.get("cancels", ()), *(time for time, _, _ in known.get("wakes", ()))]
     others += [float(incident["time"]) for incident in known.get("incidents", ())]
     decided = np.append(trace.updates["time"].to_numpy(), others)
     return tasks["push_end"].isna() & tasks["compute_end"].isin(decided)

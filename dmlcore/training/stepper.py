@@ -135,7 +135,11 @@ class Stepper:
                 gradient = compensate(compensation, gradient, params, view)
             gradients.append(gradient)
         if self._aggregation.reduce is None:
-            return self.total([*map(self.weighed, weights, gradients)])
+            pairs = zip(weights, gradients, strict=True)
+            # As in the compiled loop: of weight 0 a push is 0, also where it is not finite.
+            return self.total(
+                [self.weighed(w, g) if w else jax.tree.map(jnp.zeros_like, g) for w, g in pairs]
+            )
         votes = [self.counted(push) for weight, push in zip(weights, gradients, strict=True) if weight]
         places = power_of_two(len(pushes))
         aggregation, numbers = self._aggregated_in(places)

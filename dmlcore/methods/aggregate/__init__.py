@@ -33,8 +33,9 @@ def mean() -> Aggregate:
 def median() -> Aggregate:
     """Coordinate-wise median: each number of the update is the median of that number over the pushes.
 
-    Guarantees: permuting the pushes changes no bit; of one push it is that push. As long as fewer than half
-    of the pushes are arbitrary, infinite or NaN included, every number stays between two that others pushed.
+    Guarantees: permuting the pushes changes no bit but the sign of a zero; of one push it is that push. As
+    long as fewer than half of the pushes are arbitrary, infinite or NaN included, every number stays between
+    two that others pushed.
 
     Of an even number of pushes it is the mean of the two in the middle. The update is the sum of the weights
     times the median: a push is one vote, whatever its samples or its age, see `Aggregate`.
@@ -60,7 +61,8 @@ def trimmed_mean(fraction: float) -> Aggregate:
     """Coordinate-wise trimmed mean: the least and the largest values of each number are left out.
 
     Of m pushes floor(fraction m) are left out at either end, for each number apart, and the mean of the
-    others is taken. The update is the sum of the weights times that mean, see `Aggregate`.
+    others is taken; a fraction that is k / m but for rounding, 1 in 10^6, leaves out k. The update is the sum
+    of the weights times that mean, see `Aggregate`.
 
     Guarantees: permuting the pushes changes no bit. As long as at most floor(fraction m) pushes are
     arbitrary, infinite or NaN included, every number stays between two that others pushed.
