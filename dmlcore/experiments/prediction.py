@@ -68,9 +68,8 @@ def calibrate(trace: Trace, *more: Trace) -> Cluster:
     The server takes time as `service_times` finds it, which gives standard errors: what ASP alone shows of
     it cannot be told apart, so record another policy besides. A link that workers share is not fitted: what
     it takes is put down to the processor, whose prediction for other policies or more workers is then off.
-    Where the traces cannot tell, since the server
-    was idle or the links vary more, a warning says so: the server is then free, and what it takes is part of
-    the latencies.
+    Where the traces cannot tell, since the server was idle or the links vary more, a warning says so: the
+    server is then free, and what it takes is part of the latencies.
 
     The recorded policies are simulated again on the cluster, as `prediction_errors` does. Where this misses
     the updates per second of a trace by more than 15%, and by more than chance explains, a warning says by

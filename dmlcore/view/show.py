@@ -172,7 +172,7 @@ def of_regime(regime: Regime) -> Card:
         limit = "computing: a task's transfers take no longer than its computing, and the server keeps up"
     compared = "the seconds of a task's transfers, without queueing, over those of its computing"
     offered = (
-        "seconds of work that workers who never wait bring the server each second; it is saturated from 1 on"
+        "seconds of work that workers that never wait bring the server each second; it is saturated from 1 on"
     )
     found = {
         "communication ratio c": f"{ratio:.2g}: {compared}.",
