@@ -24,8 +24,8 @@ from timing import console, race, reported, show_race, verdict
 
 import dmlcore as dml
 from dmlcore.data import Labelled
-from dmlcore.problems.classification import classification, network
-from dmlcore.problems.images import LeNet
+from dmlcore.problems.classification import classification
+from dmlcore.problems.networks import LeNet, network
 from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
 from dmlcore.training.evaluation import device_data
 from dmlcore.training.program import compile_trace

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 import dmlcore as dml
-from dmlcore.problems.classification import network
+from dmlcore.problems.networks import network
 from dmlcore.reproduce.papers.beyond_convex import (
     descend,
     optimal_seconds,

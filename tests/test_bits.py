@@ -11,8 +11,8 @@ from engine_runs import same_bits
 
 import dmlcore as dml
 from dmlcore.data import Labelled
-from dmlcore.problems.classification import classification, network
-from dmlcore.problems.images import LeNet
+from dmlcore.problems.classification import classification
+from dmlcore.problems.networks import LeNet, network
 from dmlcore.training.coding import Coder, coding_of
 from dmlcore.training.reference import replay_reference
 from dmlcore.training.stepper import Stepper

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scipy import stats
+import scipy
 
 from dmlcore import checks, notebook
 from dmlcore.cluster.durations import Durations
@@ -152,7 +152,7 @@ class Cluster:
         if response.scales:
             jitter = quantile(1)
             jitter.__name__ = response.name
-        latency, law = 1 / response.communication_rate, stats.expon()
+        latency, law = 1 / response.communication_rate, scipy.stats.expon()
         options = {"jitter": jitter, "latency": latency, "latency_jitter": law, "pull_latency": 0.0}
         return cls.uniform(num_workers, 1 / seconds, **options)
 

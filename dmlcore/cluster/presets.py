@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
@@ -21,7 +21,7 @@ FULL_SPEED = 1000.0  # samples per second
 
 
 def _of(speeds: Sequence[float]) -> Cluster:
-    return Cluster.from_speeds(speeds, latency=0.002, jitter=stats.gamma(16, scale=1 / 16))
+    return Cluster.from_speeds(speeds, latency=0.002, jitter=scipy.stats.gamma(16, scale=1 / 16))
 
 
 def heterogeneous(num_workers: int = 8) -> Cluster:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from dmlcore import checks, notebook
 from dmlcore.cluster.parameter_server import ParameterServer
@@ -90,7 +90,7 @@ def seconds_per_push(cluster: Any, server_load: float, problem: Any, batch_size:
     def excess(service: float) -> float:
         return float((service / (service + cycles)).sum()) - server_load
 
-    return float(optimize.brentq(excess, low * (1 - 1e-9), high * (1 + 1e-9), xtol=1e-300, rtol=1e-14))
+    return float(scipy.optimize.brentq(excess, low * (1 - 1e-9), high * (1 + 1e-9), xtol=1e-300, rtol=1e-14))
 
 
 def _sizes(problem: Any) -> Sizes:

@@ -1,13 +1,10 @@
 """What all classifiers share: cross-entropy per sample, and an evaluation in pieces that fit in memory."""
 
-import math
 from collections.abc import Callable, Mapping
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
-from flax import nnx
 
 from dmlcore.data import Labelled
 
@@ -61,30 +58,3 @@ def classification(
         eval_data=jax.tree.map(lambda rows: rows[:eval_samples], {"train": train, "test": test}),
         optimum=optimum,
     )
-
-
-def network(
-    build: Callable[[nnx.Rngs], nnx.Module],
-) -> tuple[Callable[[jax.Array], Params], Callable[[Params, jax.Array], jax.Array]]:
-    """Returns a flax network as pure functions: random key -> parameters; parameters, inputs -> outputs.
-
-    Kernels start uniform with variance 1 / (inputs of a unit), biases at 0: LeCun, Bottou, Orr and Müller,
-    Efficient BackProp, 1998, section 4.6.
-    """
-    graph, state = nnx.split(nnx.eval_shape(lambda: build(nnx.Rngs(0))))
-    shapes, tree = jax.tree.flatten(nnx.to_pure_dict(state))
-    ends = np.cumsum([leaf.size for leaf in shapes])
-
-    def init(key: jax.Array) -> Params:
-        # One draw for all layers: flax's, one for each, take seconds to compile.
-        draws = jnp.split(jax.random.uniform(key, (int(ends[-1]),), shapes[0].dtype, -1, 1), ends[:-1])
-        leaves = [
-            draw.reshape(leaf.shape) * (3 / math.prod(leaf.shape[:-1])) ** 0.5 * (leaf.ndim > 1)
-            for draw, leaf in zip(draws, shapes, strict=True)
-        ]
-        return jax.tree.unflatten(tree, leaves)
-
-    def apply(params: Params, inputs: jax.Array) -> jax.Array:
-        return nnx.merge(graph, params)(inputs)
-
-    return init, apply

@@ -5,28 +5,15 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 
 from dmlcore import data
 from dmlcore.calls import memoised
 from dmlcore.checks import at_least, real
 
-from .classification import classification, network
-from .layers import dense
+from .classification import classification
 from .problem import Params, Problem, floating
 
 PIXELS, CLASSES = 64, 10
-
-
-class MLP(nnx.Module):
-    """One hidden layer of rectified units, (B, 64) -> (B, 10)."""
-
-    def __init__(self, hidden: int, dtype: str, rngs: nnx.Rngs):
-        self.hidden = dense(PIXELS, hidden, dtype, rngs)
-        self.out = dense(hidden, CLASSES, dtype, rngs)
-
-    def __call__(self, inputs: jax.Array) -> jax.Array:
-        return self.out(nnx.relu(self.hidden(inputs)))
 
 
 @memoised(hidden=at_least(1), dtype=floating)
@@ -46,7 +33,9 @@ def digits_mlp(hidden: int = 32, dtype: str = "float32") -> Problem:
     >>> digits_mlp()
     Problem(digits_mlp, 1437 samples)
     """
-    init, apply = network(lambda rngs: MLP(hidden, dtype, rngs))
+    from .networks import MLP, network  # flax, which takes half a second to import
+
+    init, apply = network(lambda rngs: MLP(PIXELS, hidden, CLASSES, dtype, rngs))
     return classification("digits_mlp", init, apply, data.digits(), dtype=dtype)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special, stats
+import scipy
 
 from dmlcore import checks
 
@@ -74,7 +74,7 @@ def shifted(communication_rate: float, sample_rate: float, seconds_per_sample: f
     return Response(
         f"shifted({x:g}, {y:g}, {shift:g})",
         x,
-        lambda b: stats.expon(loc=b * shift, scale=b / y),
+        lambda b: scipy.stats.expon(loc=b * shift, scale=b / y),
         lambda t, b: two_exponentials(np.maximum(np.asarray(t) - b * shift, 0), x, y / b),
     )
 
@@ -97,7 +97,9 @@ def erlang(communication_rate: float, sample_rate: float) -> Response:
     def survival(t: Any, b: int) -> np.ndarray:
         return exponential_and_erlang(t, x, b, y)
 
-    return Response(f"erlang({x:g}, {y:g})", x, lambda b: stats.gamma(b, scale=1 / y), survival, scales=False)
+    return Response(
+        f"erlang({x:g}, {y:g})", x, lambda b: scipy.stats.gamma(b, scale=1 / y), survival, scales=False
+    )
 
 
 LAWS: dict[str, Callable[..., Response]] = {law.__name__: law for law in (exponential, erlang, shifted)}
@@ -144,7 +146,7 @@ def two_exponentials(t: Any, one: float, two: float) -> np.ndarray:
     t = np.asarray(t, float)
     if fast == math.inf:
         return np.exp(-slow * t)
-    return np.exp(-slow * t) * (1 + slow * t * special.exprel(-(fast - slow) * t))
+    return np.exp(-slow * t) * (1 + slow * t * scipy.special.exprel(-(fast - slow) * t))
 
 
 def exponential_and_erlang(t: Any, x: float, b: int, y: float) -> np.ndarray:
@@ -155,7 +157,7 @@ def exponential_and_erlang(t: Any, x: float, b: int, y: float) -> np.ndarray:
     """
     t = np.asarray(t, float)
     if x == math.inf:
-        return special.gammaincc(b, y * t)
+        return scipy.special.gammaincc(b, y * t)
     rate = max(x, y)
     most = rate * float(t.max(initial=0.0))
     jumps = np.arange(int(most + 12 * math.sqrt(most) + 40))
@@ -164,7 +166,7 @@ def exponential_and_erlang(t: Any, x: float, b: int, y: float) -> np.ndarray:
     if y > x:
         unfinished = (1 - x / y) ** np.maximum(jumps - b, 0)
     else:
-        unfinished = np.where(jumps > b, special.betainc(np.maximum(jumps - b, 1), b, 1 - y / x), 1.0)
+        unfinished = np.where(jumps > b, scipy.special.betainc(np.maximum(jumps - b, 1), b, 1 - y / x), 1.0)
     mean = rate * t[..., None]
-    poisson = np.exp(special.xlogy(jumps, mean) - mean - special.gammaln(jumps + 1))
+    poisson = np.exp(scipy.special.xlogy(jumps, mean) - mean - scipy.special.gammaln(jumps + 1))
     return np.minimum(poisson @ unfinished, 1.0)  # rounding

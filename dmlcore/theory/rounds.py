@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import integrate, special
+import scipy
 
 from dmlcore import checks
 from dmlcore.theory.response import Response
@@ -43,9 +43,11 @@ def kth_of(survival: Callable[[float], float], n: int, scale: float) -> np.ndarr
             checks.fail("survival", f"{survival(end):g} at t = {end:g} s", "what falls to 0")
 
     def unfinished(t: float) -> np.ndarray:
-        return special.betainc(n - k + 1, k, survival(t))
+        return scipy.special.betainc(n - k + 1, k, survival(t))
 
-    return integrate.quad_vec(unfinished, 0.0, end, epsrel=1e-9, norm="max", points=(scale / n, scale))[0]
+    return scipy.integrate.quad_vec(unfinished, 0.0, end, epsrel=1e-9, norm="max", points=(scale / n, scale))[
+        0
+    ]
 
 
 def mean_round(response: Response, n: int, batch_sizes: Sequence[int]) -> np.ndarray:

@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import orbax.checkpoint as ocp
 
 from dmlcore import checks
 
@@ -33,6 +32,9 @@ class Checkpoints:
         self._run = json.loads(json.dumps(run))
         if self.folder.exists() and not self.folder.is_dir():
             checks.fail("checkpoint", str(folder), "a folder, or a name that is free")
+        import orbax.checkpoint as ocp  # takes half a second
+
+        self._orbax = ocp
         options = ocp.CheckpointManagerOptions(max_to_keep=2, create=True, enable_async_checkpointing=False)
         empty = not self.folder.exists() or not any(self.folder.iterdir())
         self._manager = ocp.CheckpointManager(self.folder, options=options)
@@ -48,8 +50,9 @@ class Checkpoints:
         """Writes a state, a pytree of arrays, and further JSON values."""
         begun = time.monotonic()
         leaves = {f"{n:04d}": leaf for n, leaf in enumerate(plain_leaves(state))}
-        parts = ocp.args.Composite(
-            state=ocp.args.StandardSave(leaves), run=ocp.args.JsonSave({"run": self._run, "more": more})
+        args = self._orbax.args
+        parts = args.Composite(
+            state=args.StandardSave(leaves), run=args.JsonSave({"run": self._run, "more": more})
         )
         self._manager.save(step, args=parts, force=True)
         self._manager.wait_until_finished()
@@ -65,12 +68,13 @@ class Checkpoints:
         step = self._manager.latest_step()
         if step is None:
             return None
-        found = self._manager.restore(step, args=ocp.args.Composite(run=ocp.args.JsonRestore()))["run"]
+        args = self._orbax.args
+        found = self._manager.restore(step, args=args.Composite(run=args.JsonRestore()))["run"]
         if found["run"] != self._run:
             differs = _first_difference(found["run"], self._run)
             checks.fail("checkpoint", f"{self.folder}, of another run ({differs})", "that of the same call")
         target = {f"{n:04d}": np.empty_like(leaf) for n, leaf in enumerate(plain_leaves(like))}
-        parts = ocp.args.Composite(state=ocp.args.StandardRestore(target))
+        parts = args.Composite(state=args.StandardRestore(target))
         read = self._manager.restore(step, args=parts)["state"]
         return step, with_leaves(like, [read[name] for name in sorted(read)]), found["more"]
 

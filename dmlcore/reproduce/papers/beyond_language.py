@@ -11,7 +11,7 @@ import optax
 from flax import nnx
 
 from dmlcore import checks
-from dmlcore.problems.classification import network
+from dmlcore.problems.networks import network
 from dmlcore.problems.problem import Batch, Params, Problem, frozen
 
 LETTERS = 27  # of the alphabet, and the space

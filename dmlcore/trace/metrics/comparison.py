@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import stats
+import scipy
 
 from dmlcore import checks
 
@@ -55,7 +55,7 @@ def interval(samples: npt.ArrayLike, confidence: float = 0.95, seed: int = 0) ->
     huge = np.where(np.isinf(values), 1e150, values)
     with np.errstate(over="ignore"):
         options: Any = {"confidence_level": float(confidence), "rng": np.random.default_rng(seed)}
-        found = stats.bootstrap((huge,), np.median, method="percentile", **options).confidence_interval
+        found = scipy.stats.bootstrap((huge,), np.median, method="percentile", **options).confidence_interval
     low, high = (np.inf if edge > 1e100 else float(edge.clip(finite.min(), finite.max())) for edge in found)
     return Interval(median, low, high)
 

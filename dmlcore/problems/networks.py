@@ -1,0 +1,85 @@
+"""The networks of the problems, which are flax modules, and what makes functions of such modules."""
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from .layers import conv, dense, pooled_relu, standardised
+from .problem import Params
+
+
+class MLP(nnx.Module):
+    """One hidden layer of rectified units, (B, inputs) -> (B, outputs)."""
+
+    def __init__(self, inputs: int, hidden: int, outputs: int, dtype: str, rngs: nnx.Rngs):
+        self.hidden = dense(inputs, hidden, dtype, rngs)
+        self.out = dense(hidden, outputs, dtype, rngs)
+
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        return self.out(nnx.relu(self.hidden(inputs)))
+
+
+class LeNet(nnx.Module):
+    """LeNet-5 for 28 x 28 images with rectified units and maximum pooling, (B, 28, 28) -> (B, 10)."""
+
+    def __init__(self, dtype: str, rngs: nnx.Rngs):
+        self.dtype = dtype
+        self.conv1 = conv(1, 6, "VALID", dtype, rngs)
+        self.conv2 = conv(6, 16, "VALID", dtype, rngs)
+        self.dense1 = dense(4 * 4 * 16, 120, dtype, rngs)
+        self.dense2 = dense(120, 84, dtype, rngs)
+        self.out = dense(84, 10, dtype, rngs)
+
+    def __call__(self, images: jax.Array) -> jax.Array:
+        hidden = standardised(images[..., None], 0.1307, 0.3081, self.dtype)
+        hidden = pooled_relu(self.conv2(pooled_relu(self.conv1(hidden))))
+        hidden = nnx.relu(self.dense1(hidden.reshape(len(images), -1)))
+        return self.out(nnx.relu(self.dense2(hidden)))
+
+
+class ThreeConvolutions(nnx.Module):
+    """Three times convolution and pooling, then one dense layer, (B, 32, 32, 3) -> (B, 10)."""
+
+    def __init__(self, dtype: str, rngs: nnx.Rngs):
+        self.dtype = dtype
+        self.conv1 = conv(3, 32, "SAME", dtype, rngs)
+        self.conv2 = conv(32, 32, "SAME", dtype, rngs)
+        self.conv3 = conv(32, 64, "SAME", dtype, rngs)
+        self.out = dense(4 * 4 * 64, 10, dtype, rngs)
+
+    def __call__(self, images: jax.Array) -> jax.Array:
+        hidden = standardised(images, 0.4734, 0.2516, self.dtype)
+        for layer in (self.conv1, self.conv2, self.conv3):
+            hidden = pooled_relu(layer(hidden))
+        return self.out(hidden.reshape(len(images), -1))
+
+
+def network(
+    build: Callable[[nnx.Rngs], nnx.Module],
+) -> tuple[Callable[[jax.Array], Params], Callable[[Params, jax.Array], jax.Array]]:
+    """Returns a flax network as pure functions: random key -> parameters; parameters, inputs -> outputs.
+
+    Kernels start uniform with variance 1 / (inputs of a unit), biases at 0: LeCun, Bottou, Orr and Müller,
+    Efficient BackProp, 1998, section 4.6.
+    """
+    graph, state = nnx.split(nnx.eval_shape(lambda: build(nnx.Rngs(0))))
+    shapes, tree = jax.tree.flatten(nnx.to_pure_dict(state))
+    ends = np.cumsum([leaf.size for leaf in shapes])
+
+    def init(key: jax.Array) -> Params:
+        # One draw for all layers: flax's, one for each, take seconds to compile.
+        draws = jnp.split(jax.random.uniform(key, (int(ends[-1]),), shapes[0].dtype, -1, 1), ends[:-1])
+        leaves = [
+            draw.reshape(leaf.shape) * (3 / math.prod(leaf.shape[:-1])) ** 0.5 * (leaf.ndim > 1)
+            for draw, leaf in zip(draws, shapes, strict=True)
+        ]
+        return jax.tree.unflatten(tree, leaves)
+
+    def apply(params: Params, inputs: jax.Array) -> jax.Array:
+        return nnx.merge(graph, params)(inputs)
+
+    return init, apply
