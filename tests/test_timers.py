@@ -106,11 +106,11 @@ def test_every_second_on_threads():
 def test_every_second_on_ray(scale, ray_cluster):
     """The server process keeps the timers; the trace says when each fired, and after how many pushes."""
     engine, problem = dml.engines.ray(time_scale=scale, keep=True), dml.problems.digits_mlp()
-    run = dml.train(problem, EXPONENTIAL, ticking([]), SGD, seconds=8.0, engine=engine, eval_every=10**6)
+    # 600 tasks take 2.5 s or more of modelled time, however late the first one comes.
+    run = dml.train(problem, EXPONENTIAL, ticking([]), SGD, updates=600, engine=engine, eval_every=10**6)
     times, pushes, numbers = zip(*run.trace.metadata["wakes"], strict=True)
     assert numbers == (*range(len(numbers)),)
     assert times[0] == pushes[0] == 0
-    assert 3 <= len(times) <= 9
     assert (np.diff(times) >= 1.0 - 1e-9).all()
     arrived = run.trace.tasks["push_end"].dropna().to_numpy()
     assert [int((arrived <= time).sum()) for time in times] == [*pushes]
