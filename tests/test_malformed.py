@@ -14,7 +14,7 @@ from flax import linen, nnx
 import dmlcore as dml
 from dmlcore.data import Labelled
 from dmlcore.experiments import runs
-from dmlcore.problems import classification, images, validation
+from dmlcore.problems import classification, networks, validation
 from dmlcore.problems.validation import RESERVED, check_problem
 
 RNG = np.random.default_rng(0)
@@ -393,11 +393,11 @@ def test_our_own_problems_are_sound(name):
 
 
 @pytest.mark.parametrize(
-    ("network", "shape"), [(images.LeNet, (28, 28)), (images.ThreeConvolutions, (32, 32, 3))]
+    ("network", "shape"), [(networks.LeNet, (28, 28)), (networks.ThreeConvolutions, (32, 32, 3))]
 )
 def test_networks_of_images_are_sound(network, shape):
     """Those whose data are fetched, on data of their shape."""
-    start, apply = classification.network(lambda rngs: network("float32", rngs))
+    start, apply = networks.network(lambda rngs: network("float32", rngs))
     inputs, labels = RNG.integers(0, 256, size=(6, *shape), dtype=np.uint8), np.arange(6)
     data = Labelled(inputs, labels, inputs, labels)
     check_problem(classification.classification("images", start, apply, data, dtype="uint8"))
