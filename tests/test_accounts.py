@@ -114,13 +114,14 @@ def test_workers_that_are_cancelled_without_an_update_were_computing():
 @pytest.mark.parametrize("bandwidth", [1e5, np.inf])
 def test_busy_seconds_are_those_of_what_the_server_took(name, bandwidth, monkeypatch):
     """Counted at the queues themselves; at the end, what is still in them is not read yet."""
-    taken, taker = [], Service._taker
+    taken, made = [], Service.__init__
 
-    def counting(self, *seconds):
-        take = taker(self, *seconds)
-        return lambda *push: taken.append(push) or take(*push)
+    def counting(self, *given):
+        made(self, *given)
+        take = self.take
+        self.take = lambda *push: taken.append(push) or take(*push)
 
-    monkeypatch.setattr(Service, "_taker", counting)
+    monkeypatch.setattr(Service, "__init__", counting)
     cluster = EXPONENTIAL.with_server(bandwidth=bandwidth, **SERVICE)
     trace = dml.simulate(ALL_POLICIES[name](), cluster, updates=300, parameter_bytes=500)
     last = metrics.accounts(trace).iloc[-1]
