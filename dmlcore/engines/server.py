@@ -119,7 +119,7 @@ class Server:
         self._clock = [-1] * self.num_workers  # and of the last task that it began
         self._last_cut = [-1] * self.num_workers  # highest clock of each worker's tasks that were cut
         self._num_cut = 0  # tasks that were cut, and not redone
-        self._cancels: list[float] = []  # when workers were cancelled by a push that made no update
+        self._cancels: list[float] = []  # when workers were cancelled by a decision without an update
         self._redone: set[int] = set()  # rows of attempts that were lost and made again
         self._landed: list[tuple[int, int, float]] = []  # row, update, weight
         self._times: list[float] = []  # of updates

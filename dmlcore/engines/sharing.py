@@ -111,14 +111,14 @@ class FairService(Service):
         """When the next transfer is through, if no other joins."""
         return min(self.into.due, self.out.due)
 
-    def leave(self) -> tuple[float, SharedLink, Any, Any, float]:
-        """Returns the next transfer that is through: when, its link, task and what was given with it, and how
-        much longer it took than alone."""
+    def leave(self) -> tuple[float, Any, Any, float]:
+        """Returns the next transfer that is through: when, its task and what was given with it, and how much
+        longer it took than alone."""
         into, out = self.into, self.out
         link = out if out.due < into.due else into
         time = link.due
         (order, what), waited = link.leave()
-        return time, link, order, what, waited
+        return time, order, what, waited
 
 
 class Crossings:
@@ -162,6 +162,5 @@ class Crossings:
                 time, _, send, task, answer = heappop(self._joining)
                 send(time, task, answer)
             else:
-                time, _, task, answer, waited = self._service.leave()
-                return time, task, answer, waited
+                return self._service.leave()
         return None
