@@ -60,6 +60,7 @@ class Draws:
         # Those by time are no matter of the task alone: see `Pace`.
         self._changes = [each for each in cluster.changes if isinstance(each, SpeedChange)]
         self._overhead = cluster.overhead_seconds
+        self._varied = bool(cluster.stragglers or self._changes)  # the overhead does, from task to task
         self._per_sample = [1.0 / speed for speed in cluster.samples_per_second]
         if cluster.durations is not None:
             self._per_sample = [1.0] * cluster.num_workers  # what is drawn multiplies what was measured
@@ -156,7 +157,8 @@ class Draws:
             if (row, each) not in self._compute:
                 self._draw(self._at_once(row, each))
         fixed, slope = self._compute[row, block]
-        own = self._current[worker] = block * CLOCKS_PER_BLOCK, fixed[lane].tolist(), slope[lane].tolist()
+        seconds = fixed[lane].tolist() if self._varied else [self._overhead[worker]] * CLOCKS_PER_BLOCK
+        own = self._current[worker] = block * CLOCKS_PER_BLOCK, seconds, slope[lane].tolist()
         return own
 
     def _at_once(self, row: int, block: int) -> list[tuple[int, int]]:

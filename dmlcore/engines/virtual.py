@@ -22,6 +22,7 @@ from dmlcore.engines.failures import Failures
 from dmlcore.engines.server import NOTHING, Answer, Order, Server
 from dmlcore.engines.sharing import FairService
 from dmlcore.engines.spec import RunSpec
+from dmlcore.engines.waves import FEWEST, Wave
 from dmlcore.trace import Trace
 from dmlcore.types import Watch
 
@@ -34,7 +35,7 @@ Computing = tuple[int, Order, float, float, float]
 
 inf = math.inf
 TICKS = 0.1, 0.5  # real seconds from one look at how far a run has come to the next, roughly
-MANY_CANCELLED = 1000  # pushes on the heap, from which it is swept as soon as they are half of it
+MANY_CANCELLED = 1000  # pushes, from which they are swept out as soon as they are half of all
 
 
 class VirtualClock:
@@ -54,7 +55,7 @@ class VirtualClock:
         "at_hand", "computing", "crossing", "end", "event", "failures", "handle_arrival", "heap", "limit",
         "links", "may_look", "now", "num_cancelled", "pace", "pipelined", "plain", "progress", "read",
         "sending", "serial", "server", "service", "spec", "take", "ticked", "timed", "timers",
-        "updates_take", "watch",
+        "updates_take", "watch", "waves",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +77,7 @@ class VirtualClock:
         self.limit = inf  # an event before it is handled without another look
         self.event: Any = None  # that is being handled
         self.sending: list[PushEvent | None] = [None] * workers  # the next push of each worker
+        self.waves: list[Wave] = []
         # A push that the server reads while something else happens: when it is taken, and how long it waited.
         self.read: tuple[PushEvent, float, float] | None = None
         self.computing: list[Computing | None] = [None] * workers
@@ -85,13 +87,14 @@ class VirtualClock:
         self.crossing = Crossing(self, self.service) if isinstance(self.service, FairService) else None
         # Whether a push is sent when it is computed, and arrives at once.
         self.plain = not (self.failures or self.pace or self.pipelined or self.links.pushes_take)
-        answers, self.handle_arrival = None, VirtualClock.handle_push
+        answers = None
+        self.handle_arrival: Callable[[Any, Any], bool] = VirtualClock.handle_push
         if self.service is not None:
             self.take, self.handle_arrival = self.service.take, VirtualClock.handle_served
             answers = self.service.answer if self.service.pulls_take else None
         links = self.links, self.links.compute_seconds, self.links.pulls_take
         how = self.handle_arrival, self.plain and self.crossing is None, self.service is not None
-        self.at_hand = self.heap, self.sending, *links, answers, *how
+        self.at_hand: tuple[Any, ...] = (self.heap, self.sending, *links, answers, *how)
 
     def run(self) -> Trace:
         """Runs to the end and returns the trace."""
@@ -196,9 +199,12 @@ class VirtualClock:
             for worker in cancel:
                 sending[worker] = computing[worker] = None
             self.num_cancelled += len(cancel)
-            if self.num_cancelled > MANY_CANCELLED and 2 * self.num_cancelled > len(heap):
+            if self.num_cancelled > max(MANY_CANCELLED, len(sending)):
                 self.sweep()
-        queued = 0.0
+        queued, wave, handle = 0.0, None, handle_arrival
+        if plain and len(start) >= FEWEST:
+            wave = Wave(handle_arrival)
+            handle, together = wave.handle, wave.pushes
         for order in start:
             worker, clock, size, _, pull, begun, serial, _ = order
             if not pull:
@@ -214,14 +220,19 @@ class VirtualClock:
             end = begun + compute_seconds(worker, clock, size)
             event: PushEvent | None
             if plain:
-                event = (end, serial, handle_arrival, order, begun, end, end, queued, 0.0)
+                event = (end, serial, handle, order, begun, end, end, queued, 0.0)
             elif (event := self.sent(order, serial, begun, end, now, queued)) is None:
                 continue
             sending[worker] = event
-            if heap[0] is self.event:
+            if wave is not None:
+                together.append(event)
+            elif heap[0] is self.event:
                 heapreplace(heap, event)  # half the work of pop and push
             else:
                 heappush(heap, event)
+        if wave is not None:
+            wave.begin(heap)
+            self.waves = [wave, *(each for each in self.waves if each.pushes)]
         if self.may_look:
             self.look(answer, now)
         return self.server.over
@@ -234,6 +245,8 @@ class VirtualClock:
         push, sending, heap = self.handle_arrival, self.sending, self.heap
         heap[:] = [each for each in heap if each[2] is not push or sending[each[3][0]] is each]
         heapify(heap)
+        for wave in self.waves:
+            wave.keep(sending)
 
     def serve(self, answer: Answer, now: float) -> None:
         """Lets a server that takes time make an update; what cancelled tasks have sent it will read."""
@@ -253,7 +266,7 @@ class VirtualClock:
         event = self.sending[worker]
         if event is None or event[6] >= now or (self.read is not None and self.read[0] is event):
             return  # not sent yet, or the server is reading it
-        if event[2] is self.handle_arrival:
+        if event[2] is not handle_push_joins:
             heappush(self.heap, (event[0], next(self.serial), VirtualClock.handle_read, event[3]))
         elif event[0] > now:  # not on the server's link yet
             self.at(event[0], VirtualClock.handle_stray, event[3])

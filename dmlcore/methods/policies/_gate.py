@@ -4,10 +4,12 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from dmlcore.types import NOTHING_YET, Decision, Policy, Push, Start
 
+WORKER = itemgetter(0)
 new = tuple.__new__  # half the cost of a named tuple's own constructor, on the path of every push
 
 
@@ -85,7 +87,7 @@ class Gate:
         if keeps_copy and weight != apply[0][2]:
             apply = [(w, c, weight if w == worker else share) for w, c, share in apply]
         if self.slowest >= self.next_release:
-            start = (*sorted([*start, *self._release()]),)
+            start = (*sorted([*start, *self._release()], key=WORKER),)
         return new(Decision, (apply, (), (), start, None))
 
     def tell(self, worker: int) -> tuple[int, float]:
