@@ -11,6 +11,7 @@ from dmlcore.engines.server import Order, Server
 from dmlcore.engines.service import Service
 from dmlcore.engines.spec import RunSpec
 from dmlcore.engines.virtual import VirtualClock, make_timeline
+from dmlcore.engines.waves import Wave
 from dmlcore.types import Decision, Load, Policy, Start, Transport
 
 
@@ -177,16 +178,17 @@ def test_a_deadlock_is_found_while_progress_is_shown():
         dml.simulate(never, EXPONENTIAL, updates=5, progress=True)
 
 
+@pytest.mark.parametrize("workers", [4, 40])
 @pytest.mark.parametrize("sharing", ["fifo", "fair"])
-def test_a_run_leaves_no_cycle_behind(sharing):
+def test_a_run_leaves_no_cycle_behind(sharing, workers):
     """What it has used is freed at once: a cycle would keep every message until the collector comes."""
-    cluster = dml.Cluster.uniform(4).with_server(bandwidth=1e6, sharing=sharing)
+    cluster = EXPONENTIAL.resized(workers).with_server(bandwidth=1e6, sharing=sharing)
     gc.collect()
     gc.disable()
     try:
         dml.simulate(dml.asp(), cluster, updates=50, parameter_bytes=1000)
         kept = [
-            each for each in gc.get_objects() if isinstance(each, VirtualClock | Server | Service | Order)
+            each for each in gc.get_objects() if isinstance(each, VirtualClock | Server | Service | Order | Wave)
         ]
     finally:
         gc.enable()

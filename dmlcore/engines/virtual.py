@@ -439,7 +439,9 @@ def make_timeline(
         return clock.run()
     finally:
         if clock is not None:
-            # They refer to the clock: cycles, which hold every task of the run.
+            # They refer to the clock, and a wave to itself: cycles, which hold every task of the run.
             del clock.server, clock.failures, clock.crossing
+            for wave in clock.waves:
+                wave.pushes.clear()
         if collects:
             gc.enable()
