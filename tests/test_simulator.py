@@ -188,7 +188,9 @@ def test_a_run_leaves_no_cycle_behind(sharing, workers):
     try:
         dml.simulate(dml.asp(), cluster, updates=50, parameter_bytes=1000)
         kept = [
-            each for each in gc.get_objects() if isinstance(each, VirtualClock | Server | Service | Order | Wave)
+            each
+            for each in gc.get_objects()
+            if isinstance(each, VirtualClock | Server | Service | Order | Wave)
         ]
     finally:
         gc.enable()

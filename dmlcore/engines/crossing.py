@@ -6,6 +6,8 @@ through: a run with such links has a loop of its own, since one of these comes b
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from math import inf
 from typing import Any
@@ -28,17 +30,26 @@ class Crossing:
         # one was through, and how long it waited on the link.
         self.coming: list[list[tuple[Order, float]]] = [[] for _ in range(clock.spec.cluster.num_workers)]
         self.came: dict[int, tuple[float, float]] = {}
+        # Copies that leave the server's processor, in that order: when, serial number, task.
+        self.leaving: deque[tuple[float, int, Order]] = deque()
+
+    @property
+    def due(self) -> float:
+        """When the next transfer is through, or the next copy joins the link back."""
+        return min(self.service.due, self.leaving[0][0] if self.leaving else inf)
 
     def run(self) -> None:
         """Handles all that happens, to the end of the run."""
         clock, service = self.clock, self.service
         heap, timed, sending, end, timers = clock.heap, clock.timed, clock.sending, clock.end, clock.timers
         into, out, take, handle_arrival = service.into, service.out, service.take, clock.handle_arrival
-        over, timer = clock.server.over, inf
+        over, timer, leaving = clock.server.over, inf, self.leaving
         while not over:
             arrival, read = heap[0], clock.read
             taken = read[1] if read is not None and read[0] is arrival else arrival[0]
-            first, link = timed[0][0] if timed else inf, None
+            first, link, leaves = timed[0][0] if timed else inf, None, False
+            if leaving and (first == inf or leaving[0] < timed[0]):
+                first, leaves = leaving[0][0], True
             if into.due < first:
                 first, link = into.due, into
             if out.due < first:
@@ -50,11 +61,13 @@ class Crossing:
                     return
                 if timer < first:
                     over = clock.carry_out(clock.server.wake(timer), timer)
+                elif link is None and leaves:
+                    service.out.join(first, leaving.popleft()[2])
                 elif link is None:
                     event = heappop(timed)
                     over = event[2](clock, event)
                 else:
-                    (order, push), waited = link.leave()
+                    order, push, waited = link.leave()
                     if link is out:
                         self.copy_is_through(order, first, waited)
                     else:
@@ -62,25 +75,33 @@ class Crossing:
                 continue
             if taken > end:
                 return
-            if arrival[2] is handle_arrival and (read is None or read[0] is not arrival):
-                worker, clock_number = arrival[3][:2]
-                if sending[worker] is arrival:
-                    taken, waited = take(worker, clock_number, taken)
-                    clock.read = arrival, taken, waited
+            if arrival[2] is handle_arrival and sending[arrival[3][0]] is arrival:
+                if read is None or read[0] is not arrival:
+                    worker, number = arrival[3][:2]
+                    taken, waited = take(worker, number, taken)
+                    clock.read = read = arrival, taken, arrival[8] + waited
                     if first <= taken or timer < taken or taken > end:
                         continue
-            clock.limit = inf  # nothing comes before it
-            over = arrival[2](clock, arrival)
+                over = clock.is_read(*read)
+            else:
+                over = arrival[2](clock, arrival)
             if heap[0] is arrival:
                 heappop(heap)
 
-    def send_copy(self, order: Order, sent: float, now: float, queued: float) -> None:
-        """The server's processor has answered a pull at `sent`, after so long in queues."""
-        self.coming[order.worker].append((order, queued))
-        if sent > now:
-            self.clock.at(sent, handle_copy_joins, order)
-        else:
-            self.service.send_copy(now, order)
+    def send_copies(self, start: Sequence[Order], now: float) -> list[Order]:
+        """Sends the copies that tasks pull which begin now; returns the tasks of workers that keep theirs."""
+        clock, service, kept = self.clock, self.service, []
+        for order in start:
+            if not order.pull:
+                kept.append(order)
+                continue
+            sent, queued = service.answer(order.worker, order.clock, order.time)
+            self.coming[order.worker].append((order, queued))
+            if sent > now:
+                self.leaving.append((sent, next(clock.serial), order))
+            else:
+                service.out.join(now, order)
+        return kept
 
     def push_is_through(self, order: Order, push: Any, now: float, waited: float) -> None:
         """The server's processor may take a push; None: one that does not count."""
@@ -129,11 +150,12 @@ class Crossing:
     def forget(self) -> None:
         """Loses all copies that are under way."""
         self.came.clear()
+        self.leaving.clear()
         for copies in self.coming:
             copies.clear()
 
 
-# Handlers of the virtual clock, which a run with such links has besides its own.
+# A handler of the virtual clock, which a run with such links has besides its own.
 
 
 def handle_push_joins(clock: Any, event: Any) -> bool:
@@ -141,11 +163,5 @@ def handle_push_joins(clock: Any, event: Any) -> bool:
     order = event[3]
     if clock.sending[order[0]] is not event:
         return clock.miss(order, event[0])  # cancelled, lost or put off
-    clock.service.send_push(event[0], order, event)
-    return False
-
-
-def handle_copy_joins(clock: Any, event: Any) -> bool:
-    """The server has answered a pull, and the copy joins the link back."""
-    clock.service.send_copy(event[0], event[3])
+    clock.service.into.join(event[0], order, event)
     return False

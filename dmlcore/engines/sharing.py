@@ -22,31 +22,39 @@ class SharedLink:
     Transfers are ordered by how much each will have got when it is through, and all get the same: so a
     transfer joins, and is through, in O(log n).
 
-    >>> link = SharedLink()
-    >>> link.join(0.0, 2.0, "a"), link.join(1.0, 0.5, "b")
+    Args:
+        seconds: that a transfer takes alone, on average.
+        draws: of the cluster and seed, where they vary; None: they do not.
+        stream: of these draws.
+
+    >>> link = SharedLink(2.0)
+    >>> link.join(0.0, "a", "data"), link.join(1.0, "b")
     (None, None)
     >>> link.due, link.leave()
-    (2.0, ('b', 0.5))
+    (3.0, ('a', 'data', 1.0))
     >>> link.due, link.leave()
-    (2.5, ('a', 0.5))
+    (4.0, ('b', None, 1.0))
     """
 
-    __slots__ = ("_got", "_serial", "_time", "_under_way", "due")
+    __slots__ = ("_draws", "_got", "_seconds", "_serial", "_stream", "_time", "_under_way", "due")
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float, draws: Draws | None = None, stream: int = SERVED_PUSH):
+        self._seconds, self._draws, self._stream = seconds, draws, stream
         self._serial = itertools.count()
         self.reset()
 
     def reset(self) -> None:
         """Loses what is under way."""
-        # What it will have got when it is through, serial number, when it joined, seconds alone, transfer.
-        self._under_way: list[tuple[float, int, float, float, Any]] = []
+        # What it will have got when it is through, serial number, when it joined, seconds alone, task, data.
+        self._under_way: list[tuple[float, int, float, float, Any, Any]] = []
         self._time = self._got = 0.0  # how much each transfer has got since the link was last idle, seconds
         self.due = math.inf  # when the next transfer is through, if no other joins
 
-    def join(self, time: float, seconds: float, transfer: Any) -> None:
-        """A transfer, of so many seconds alone, joins at `time`, or when the last did or left."""
-        under_way = self._under_way
+    def join(self, time: float, task: Any, data: Any = None) -> None:
+        """What a task transfers joins at `time`, or when the last did or left; `data` comes out with it."""
+        under_way, seconds = self._under_way, self._seconds
+        if self._draws is not None:
+            seconds *= self._draws.multiplier(self._stream, task.worker, task.clock)
         if time < self._time:
             time = self._time
         if under_way:
@@ -54,18 +62,18 @@ class SharedLink:
         else:
             self._got = 0.0
         self._time = time
-        heappush(under_way, (self._got + seconds, next(self._serial), time, seconds, transfer))
+        heappush(under_way, (self._got + seconds, next(self._serial), time, seconds, task, data))
         left = under_way[0][0] - self._got
         self.due = time + (left if left > 0 else 0.0) * len(under_way)
 
-    def leave(self) -> tuple[Any, float]:
-        """Returns the transfer that is through when it is `due`, and how much longer it took than alone."""
+    def leave(self) -> tuple[Any, Any, float]:
+        """Returns what is through when it is `due`: task, data, and how much longer it took than alone."""
         under_way, now = self._under_way, self.due
-        self._got, _, joined, seconds, transfer = heappop(under_way)
+        self._got, _, joined, seconds, task, data = heappop(under_way)
         self._time = now
         self.due = now + (under_way[0][0] - self._got) * len(under_way) if under_way else math.inf
         waited = now - joined - seconds
-        return transfer, waited if waited > 0 else 0.0
+        return task, data, waited if waited > 0 else 0.0
 
 
 class FairService(Service):
@@ -75,30 +83,15 @@ class FairService(Service):
 
     Attributes:
         into, out: the link to the server, and the link back.
-        send_push, send_copy: let the push of a task join the link in at a time, or its copy the link back;
-            what is given besides the task comes out with it.
     """
 
-    __slots__ = ("into", "out", "send_copy", "send_push")
+    __slots__ = ("into", "out")
 
     def __init__(self, seconds: Mapping[str, float], draws: Draws | None):
-        self.into, self.out = SharedLink(), SharedLink()
+        self.into = SharedLink(seconds["link_in"], draws, SERVED_PUSH)
+        self.out = SharedLink(seconds["link_out"], draws, SERVED_PULL)
         super().__init__({**seconds, "link_in": 0.0, "link_out": 0.0}, draws)
         self.pulls_take = True
-        self.send_push = self._sender(self.into, seconds["link_in"], SERVED_PUSH)
-        self.send_copy = self._sender(self.out, seconds["link_out"], SERVED_PULL)
-
-    def _sender(self, link: SharedLink, mean: float, stream: int) -> Callable[..., None]:
-        draws = self._draws
-
-        def send(now: float, order: Any, what: Any = None) -> None:
-            link.join(now, mean, (order, what))
-
-        def send_varied(now: float, order: Any, what: Any = None) -> None:
-            assert draws is not None
-            link.join(now, mean * draws.multiplier(stream, order.worker, order.clock), (order, what))
-
-        return send if draws is None else send_varied
 
     def reset(self, now: float = 0.0) -> None:
         """Empties all queues, and loses what is under way."""
@@ -112,13 +105,11 @@ class FairService(Service):
         return min(self.into.due, self.out.due)
 
     def leave(self) -> tuple[float, Any, Any, float]:
-        """Returns the next transfer that is through: when, its task and what was given with it, and how much
-        longer it took than alone."""
+        """Returns what is through next: when, task, data, and how much longer it took than alone."""
         into, out = self.into, self.out
         link = out if out.due < into.due else into
         time = link.due
-        (order, what), waited = link.leave()
-        return time, order, what, waited
+        return time, *link.leave()
 
 
 class Crossings:
@@ -139,14 +130,14 @@ class Crossings:
 
     def push(self, time: float, arrival: Any) -> None:
         """A push comes over its worker's link at `time`."""
-        self._add(time, self._service.send_push, arrival, None)
+        self._add(time, self._service.into.join, arrival, None)
 
     def copy(self, time: float, order: Any, answer: Any) -> None:
         """The answer to a pull leaves the server's processor at `time`."""
-        self._add(time, self._service.send_copy, order, answer)
+        self._add(time, self._service.out.join, order, answer)
 
-    def _add(self, time: float, send: Callable[..., None], task: Any, answer: Any) -> None:
-        heappush(self._joining, (time, next(self._serial), send, task, answer))
+    def _add(self, time: float, join: Callable[..., None], task: Any, answer: Any) -> None:
+        heappush(self._joining, (time, next(self._serial), join, task, answer))
 
     @property
     def due(self) -> float:
@@ -159,8 +150,8 @@ class Crossings:
         for its push, and how much longer it took than alone. None: none is."""
         while self.due <= now:
             if self._joining and self._joining[0][0] <= self._service.due:
-                time, _, send, task, answer = heappop(self._joining)
-                send(time, task, answer)
+                time, _, join, task, answer = heappop(self._joining)
+                join(time, task, answer)
             else:
                 return self._service.leave()
         return None

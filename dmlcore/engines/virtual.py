@@ -13,7 +13,7 @@ import gc
 import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
 
@@ -93,7 +93,8 @@ class VirtualClock:
             self.take, self.handle_arrival = self.service.take, VirtualClock.handle_served
             answers = self.service.answer if self.service.pulls_take else None
         links = self.links, self.links.compute_seconds, self.links.pulls_take
-        how = self.handle_arrival, self.plain and self.crossing is None, self.service is not None
+        serves = self.service is not None, self.updates_take or self.crossing is not None
+        how = self.handle_arrival, self.plain and self.crossing is None, *serves
         self.at_hand: tuple[Any, ...] = (self.heap, self.sending, *links, answers, *how)
 
     def run(self) -> Trace:
@@ -130,7 +131,7 @@ class VirtualClock:
     def due(self) -> float:
         """Returns when something happens next; infinite where nothing will ever happen."""
         timed = self.timed[0][0] if self.timed else inf
-        crossing = inf if self.crossing is None else self.crossing.service.due
+        crossing = inf if self.crossing is None else self.crossing.due
         return min(self.heap[0][0], timed, crossing, self.timer())
 
     def set_limit(self) -> None:
@@ -189,11 +190,11 @@ class VirtualClock:
         """
         self.now = now
         _, cancel, start = answer
-        heap, sending, links, compute_seconds, pulls_take, answers, handle_arrival, plain, serves = (
+        heap, sending, links, compute_seconds, pulls_take, answers, handle_arrival, plain, serves, extra = (
             self.at_hand
         )
-        if serves and (cancel or self.updates_take):
-            self.serve(answer, now)
+        if serves and (cancel or extra):
+            start = self.serve(answer, now)
         if cancel:
             computing = self.computing
             for worker in cancel:
@@ -212,9 +213,6 @@ class VirtualClock:
             else:
                 if answers is not None:
                     begun, queued = answers(worker, clock, begun)
-                    if self.crossing is not None:
-                        self.crossing.send_copy(order, begun, now, queued)
-                        continue
                 if pulls_take:
                     begun += links.pull_seconds(worker, clock)
             end = begun + compute_seconds(worker, clock, size)
@@ -248,10 +246,13 @@ class VirtualClock:
         for wave in self.waves:
             wave.keep(sending)
 
-    def serve(self, answer: Answer, now: float) -> None:
-        """Lets a server that takes time make an update; what cancelled tasks have sent it will read."""
+    def serve(self, answer: Answer, now: float) -> Sequence[Order]:
+        """Lets a server that takes time make an update; what cancelled tasks have sent it will read.
+
+        Returns the tasks that begin, but for those whose copies cross a shared link.
+        """
         assert self.service is not None
-        apply, cancel, _ = answer
+        apply, cancel, start = answer
         if apply:
             self.service.update(now)
             if self.read is not None and self.read[1] > now:  # it goes on reading after the update
@@ -260,6 +261,7 @@ class VirtualClock:
                 self.read = reading, taken + took, waited + took
         for worker in cancel:
             self.stray(worker, now)
+        return start if self.crossing is None else self.crossing.send_copies(start, now)
 
     def stray(self, worker: int, now: float) -> None:
         """Lets the server read what a worker has sent of a task that does not count any more."""
@@ -365,26 +367,40 @@ class VirtualClock:
 
     def handle_served(self, event: PushEvent) -> bool:
         """The same at a server that takes time: the push waits its turn, and is read."""
-        arrived, _, _, order, begun, computed, _, queued, waited = event
+        arrived, _, _, order, begun, computed, _, queued, _ = event
         worker = order[0]
         if self.sending[worker] is not event:
             return self.miss(order, arrived)
-        read = self.read
-        if read is not None and read[0] is event:
-            _, now, wait = read
-        else:
-            now, wait = self.take(worker, order[1], arrived)
-        if now >= self.limit and self.is_late(now):  # so late that something else happens first
-            self.read = event, now, wait
-            return self.handle_timed()
+        now, waited = self.take(worker, order[1], arrived)
+        if now >= self.limit and self.is_late(now):
+            return self.put_off(event, now, waited)
         self.sending[worker] = None
-        answer = self.server.push(order, now, begun, computed, queued, waited + wait)
+        answer = self.server.push(order, now, begun, computed, queued, waited)
         if self.failures is not None:
             self.failures.copy(order, arrived)
         if answer is not NOTHING:
             return self.carry_out(answer, now)
         self.now = now
         return False
+
+    def put_off(self, event: PushEvent, now: float, waited: float) -> bool:
+        """A push is read so late that something else happens first, which may cancel it."""
+        self.read = event, now, waited
+        over = self.handle_timed()
+        if over or self.sending[event[3].worker] is not event:
+            return over
+        self.event = event
+        _, now, waited = self.read
+        return self.is_read(event, now, waited)
+
+    def is_read(self, event: PushEvent, now: float, waited: float) -> bool:
+        """The server has read a push, which has waited for so long in its queues."""
+        arrived, _, _, order, begun, computed, _, queued, _ = event
+        self.sending[order.worker], self.now = None, now
+        answer = self.server.push(order, now, begun, computed, queued, waited)
+        if self.failures is not None:
+            self.failures.copy(order, arrived)
+        return answer is not NOTHING and self.carry_out(answer, now)
 
     def miss(self, order: Order, now: float) -> bool:
         """What arrives does not count any more."""
@@ -397,7 +413,7 @@ class VirtualClock:
         if self.service is not None:
             now, _, _, order = event
             if self.crossing is not None:
-                self.crossing.service.send_push(now, order)
+                self.crossing.service.into.join(now, order)
             else:
                 self.handle_read(event)
         return False
