@@ -128,5 +128,5 @@ PAPER = Paper(
         "Ringleader, ASGD and Ringmaster end, and where their shares of the updates predict. Right: measured "
         "against predicted distance from the joint optimum, for all draws of the shards.",
     },
-    quick_seconds=165,
+    quick_seconds=150,
 )
