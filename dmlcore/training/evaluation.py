@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -10,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from dmlcore.problems.problem import Problem
+from dmlcore.training.compiling import compiled
 
 _on_device: WeakKeyDictionary[Problem, tuple[Any, Any]] = WeakKeyDictionary()
 
@@ -21,7 +21,7 @@ def device_data(problem: Problem) -> tuple[Any, Any]:
     return _on_device[problem]
 
 
-@functools.partial(jax.jit, static_argnames=("problem",))
+@compiled(static_argnames=("problem",))
 def evaluate(problem: Problem, params: Any, eval_data: Any) -> dict[str, jax.Array]:
     """Returns metrics of the parameters as scalars."""
     return dict(problem.evaluate(params, eval_data))

@@ -1,4 +1,4 @@
-"""The compiled loops over steps, of one run and of lanes; JAX's cache of compilations is set here.
+"""The compiled loops over steps, of one run and of lanes.
 
 Axes: S lanes (runs side by side), R rows.
 """
@@ -10,16 +10,10 @@ from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
-import pooch
 
+from dmlcore.training.compiling import compiled
 from dmlcore.training.program import Rows
 from dmlcore.training.step import Info, Inputs, Plan, State, at, step
-
-if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-    # A user's own setting stands; ours is in the user's own folder, since a cache can carry code.
-    jax.config.update("jax_compilation_cache_dir", str(pooch.os_cache("dmlcore") / "jax"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def steps(
@@ -46,13 +40,13 @@ def steps(
     return jax.lax.fori_loop(0, count, work_off, (state, seen))
 
 
-@functools.partial(jax.jit, static_argnames=("plan",), donate_argnames=("state",))
+@compiled(static_argnames=("plan",), donate_argnames=("state",))
 def advance_one(plan, inputs, state, rows, count, first):
     """`steps`, compiled."""
     return steps(plan, inputs, state, rows, count, first)
 
 
-@functools.partial(jax.jit, static_argnames=("plan",), donate_argnames=("state",))
+@compiled(static_argnames=("plan",), donate_argnames=("state",))
 def advance_lanes(plan, inputs, state, rows, count, first):
     """`steps`, compiled, for S lanes at once; `count` and the data are shared."""
     axes: Any = (Inputs(None, cast(Any, 0)), 0, 0, None, 0)
@@ -65,5 +59,4 @@ def compilations() -> int:
     A new seed, learning rate, cluster of the same size or staleness adds none, but for the limits of the
     latter: at s = 0 a loop needs no slots, at infinity ESSP never gathers and SSP never waits.
     """
-    loops: Any = (advance_one, advance_lanes)
-    return sum(loop._cache_size() for loop in loops)
+    return advance_one.programs() + advance_lanes.programs()

@@ -1,0 +1,64 @@
+"""How XLA compiles what a run spends its time in, and where JAX keeps what is compiled."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import pooch
+
+# Of XLA on a CPU: by default it shares the operations of a step out among threads, as far as they do not
+# depend on one another. They take microseconds each in small problems, less than sharing them out costs: with
+# SSP a run keeps two cores busy for as long as it needs one here. Large operations use all cores either way.
+ONE_BY_ONE: dict[str, Any] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+
+if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+    # A user's own setting stands; ours is in the user's own folder, since a cache can carry code.
+    jax.config.update("jax_compilation_cache_dir", str(pooch.os_cache("dmlcore") / "jax"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+@functools.cache
+def options() -> dict[str, Any]:
+    """Returns XLA's options for loops: those of `ONE_BY_ONE`, none where this release does not know them."""
+    try:
+        jax.jit(lambda: 0, compiler_options=ONE_BY_ONE).lower().compile()
+    except jax.errors.JaxRuntimeError:
+        return {}
+    return ONE_BY_ONE
+
+
+class Compiled:
+    """A function compiled by `jax.jit` with `options`, which are asked for when it is first called.
+
+    Args:
+        function: what is compiled.
+        how: options of `jax.jit`.
+    """
+
+    def __init__(self, function: Callable[..., Any], **how: Any):
+        functools.update_wrapper(self, function)
+        self._jitted = functools.cache(lambda: jax.jit(function, compiler_options=options(), **how))
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self._jitted()(*args, **named)
+
+    def programs(self) -> int:
+        """How many programs it was compiled to so far."""
+        jitted: Any = self._jitted()
+        return int(jitted._cache_size())
+
+
+def compiled(**how: Any) -> Callable[[Callable[..., Any]], Compiled]:
+    """Decorates a function as `Compiled`.
+
+    >>> @compiled(static_argnames=("times",))
+    ... def repeated(number, times):
+    ...     return number * times
+    >>> int(repeated(3, times=2)), repeated.programs()
+    (6, 1)
+    """
+    return functools.partial(Compiled, **how)
