@@ -8,6 +8,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import platformdirs
+
+
+def cache() -> Path:
+    """Returns the folder of the user in which datasets and compiled programs are kept."""
+    return platformdirs.user_cache_path("dmlcore")
+
 
 @contextmanager
 def aside(path: Path) -> Iterator[Path]:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import tiny_papers
 
-from dmlcore.data import datasets, fetch
+from dmlcore import files
+from dmlcore.data import datasets
 from dmlcore.reproduce import command
 from dmlcore.reproduce.papers import PAPERS
 
@@ -86,7 +87,7 @@ def test_data_are_here_and_whole_before_anything_runs(root, tmp_path_factory, mo
     homes = tmp_path_factory.mktemp("homes")
     (homes / "mnist").mkdir()
     monkeypatch.setenv("DMLCORE_DATA", str(homes))
-    monkeypatch.setattr(fetch.pooch, "os_cache", lambda name: homes / "cache")
+    monkeypatch.setattr(files, "cache", lambda: homes / "cache")
     message = trouble(homes, monkeypatch)
     papers = {"plain": replace(tiny_papers.PAPERS["plain"], data={"full": ("mnist",)})}
     monkeypatch.setattr(command.runner, "run", lambda jobs, *_, **__: started.extend(jobs) or [])

@@ -14,7 +14,7 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from dmlcore import data
+from dmlcore import data, files
 from dmlcore.data import datasets, fetch, formats
 
 needs_data = pytest.mark.skipif(
@@ -117,7 +117,7 @@ def homes(tmp_path, monkeypatch):
     """DMLCORE_DATA and the cache, as two empty folders."""
     monkeypatch.setenv("DMLCORE_DATA", str(tmp_path / "own"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(fetch.pooch, "os_cache", lambda name: tmp_path / "cache")
+    monkeypatch.setattr(files, "cache", lambda: tmp_path / "cache")
     return tmp_path / "own", tmp_path / "cache"
 
 

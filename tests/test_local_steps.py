@@ -178,7 +178,7 @@ WRONG = {
     "steps: got 2.5": lambda: dml.local_steps(2.5, optax.sgd(1.0)),
     "optimizer: got 0.1, allowed is an optax optimizer": lambda: dml.local_steps(2, 0.1),
     "keep_state: got 1": lambda: dml.local_steps(2, optax.sgd(1.0), 1),
-    "local: got 8, allowed is a LocalSteps": lambda: train(local=8),
+    "local: got 8, allowed is what dml.local_steps(steps, optimizer) returns": lambda: train(local=8),
     "steps: got 1048576, allowed is at most": lambda: train(
         local=dml.local_steps(2**20, optax.sgd(1.0)), batch_size=2**12
     ),

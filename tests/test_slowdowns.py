@@ -225,3 +225,23 @@ def test_real_clocks_slow_down_too(engine, faults, request):
         for row in seen
     ]
     assert min(ratios, default=1.0) > 1 - 1e-6
+
+
+def test_slow_episodes_cost_the_same_however_long_the_run(monkeypatch):
+    """Each block is drawn once, and asked for once a worker: blocks before it are not looked at again."""
+    cluster = dml.Cluster.uniform(2, 1000, jitter=stats.expon()).with_stragglers(
+        4, fraction=0.2, mean_tasks=5
+    )
+    asked = []
+
+    class Asked(dict):
+        def __contains__(self, key):
+            asked.append(key)
+            return super().__contains__(key)
+
+    draws = Draws(cluster, seed=0)
+    monkeypatch.setattr(draws, "_compute", Asked())
+    for clock in range(64 * 32):
+        for worker in range(2):
+            draws.compute_seconds(worker, clock, 32)
+    assert len(asked) <= 2 * 64 + 2

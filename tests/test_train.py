@@ -1,8 +1,10 @@
 """The front door: stopping rules, history, comparisons, and one clear message for each wrong argument."""
 
+import dataclasses
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -41,7 +43,8 @@ def test_stopping_rules(problem):
     assert by_seconds.trace.updates["time"].iloc[-1] <= 0.5
     by_samples = dml.train(problem, EXPONENTIAL, dml.k_sync(2), optax.sgd(0.1), samples=1000)
     assert by_samples.history["samples"].iloc[-1] == 1024
-    nothing = dml.train(problem, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), seconds=1e-6)
+    with pytest.warns(UserWarning, match="no update within 1e-06 s"):
+        nothing = dml.train(problem, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), seconds=1e-6)
     assert list(nothing.history["update"]) == [0]
 
 
@@ -344,3 +347,19 @@ def test_a_policy_that_deadlocks_says_so():
     never = dml.Policy("never()", lambda num_workers: None, lambda state, push: (state, dml.types.Decision()))
     with pytest.raises(RuntimeError, match=r"never.*deadlocks"):
         dml.simulate(never, EXPONENTIAL, updates=5)
+
+
+def test_a_method_may_bring_the_optimizer(problem):
+    methods = {"ASP": dml.Method(dml.asp(), optimizer=optax.sgd(0.1))}
+    own = dml.compare(methods, problem, LOCK_STEP, None, seeds=[0], updates=10)
+    assert own.equals(dml.compare(methods, problem, LOCK_STEP, optax.sgd(9.0), seeds=[0], updates=10))
+    with pytest.raises(ValueError, match="optimizer: got None"):
+        dml.compare({**methods, "BSP": dml.bsp()}, problem, LOCK_STEP, None, seeds=[0], updates=10)
+
+
+def test_a_metric_that_is_no_number_at_the_start_is_named(problem):
+    broken = dataclasses.replace(
+        problem, evaluate=lambda params, data: {**problem.evaluate(params, data), "score": jnp.nan}
+    )
+    with pytest.raises(ValueError, match="evaluate, 'score' of the initial parameters: got nan"):
+        dml.train(broken, LOCK_STEP, dml.asp(), optax.sgd(0.1), updates=10)

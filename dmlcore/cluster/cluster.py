@@ -14,7 +14,7 @@ import scipy
 from dmlcore import checks, notebook
 from dmlcore.cluster.durations import Durations
 from dmlcore.cluster.faults import Fault, Faults, Hang, check_faults, plain
-from dmlcore.cluster.jitter import Quantile, SizedJitter, check_jitter, show_jitter
+from dmlcore.cluster.jitter import Quantile, SizedJitter, resolve_jitter, show_jitter
 from dmlcore.cluster.parameter_server import ParameterServer
 from dmlcore.cluster.regime import Regime, regime
 from dmlcore.cluster.slowdowns import SpeedChange, Stragglers, TimedChange, check_workers, speed_change
@@ -40,8 +40,9 @@ class Cluster:
         overhead_seconds: fixed time of each worker's task, length W.
         latency_seconds: mean delay of each worker's link, one way, length W.
         bandwidth_bytes_per_second: of each worker's link, length W; infinite: transfers take their latency.
-        jitter: multiplier of the compute time: a frozen `scipy.stats` distribution with mean 1, or a quantile
-            function (array of uniforms in [0, 1) -> array of multipliers), or a `SizedJitter`; None: none.
+        jitter: multiplier of the compute time: a law with mean 1 by name, "exponential", "gamma(4)",
+            "lognormal(0.5)" or "pareto(3)"; a frozen `scipy.stats` distribution with mean 1; a quantile
+            function (array of uniforms in [0, 1) -> array of multipliers); a `SizedJitter`; None: none.
         latency_jitter: likewise for the latency.
         stragglers, faults: slow episodes, and what breaks when.
         pull_latency_seconds: mean delay of each worker's link on the way to it; None: as `latency_seconds`.
@@ -75,9 +76,8 @@ class Cluster:
             samples_per_second: speed of every worker, > 0.
             **options: as for `from_speeds`.
 
-        >>> from scipy import stats
-        >>> Cluster.uniform(8, samples_per_second=1000, jitter=stats.expon())
-        Cluster(8 workers, 1000 samples/s, jitter=expon())
+        >>> Cluster.uniform(8, samples_per_second=1000, jitter="exponential")
+        Cluster(8 workers, 1000 samples/s, jitter=exponential())
         """
         num_workers = checks.integer("num_workers", num_workers, low=1)
         return cls.from_speeds([samples_per_second] * num_workers, **options)
@@ -119,8 +119,8 @@ class Cluster:
         def each(name: str, value: float | Sequence[float], **bounds: float) -> tuple[float, ...]:
             return tuple(checks.real(name, v, **bounds) for v in checks.for_each(name, value, len(speeds)))
 
-        check_jitter("jitter", jitter)
-        check_jitter("latency_jitter", latency_jitter)
+        jitter = resolve_jitter("jitter", jitter)
+        latency_jitter = resolve_jitter("latency_jitter", latency_jitter)
         finite = {"low": 0, "high": 1e300}
         overheads, latencies = each("overhead", overhead, **finite), each("latency", latency, **finite)
         links = latencies, each("bandwidth", bandwidth, above=0)

@@ -68,6 +68,9 @@ class Draws:
         # Of each worker's block: its first clock, and for each task fixed seconds and seconds per sample.
         self._current: list[tuple[int, list[float], list[float]]] = [(-1, [], [])] * cluster.num_workers
         self._compute: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
+        self._drawn: dict[
+            int, int
+        ] = {}  # row of workers -> how many of its blocks, where slow episodes go on
         self._blocks: dict[tuple[int, int, int, int], list[list[float]]] = {}
         self.compute_seconds = self._timer()
 
@@ -153,9 +156,10 @@ class Draws:
     def _load(self, worker: int, block: int) -> tuple[int, list[float], list[float]]:
         row, lane = divmod(worker, WORKERS_PER_BLOCK)
         # A slow episode goes on from the block before, which a worker that was sent ahead has not asked for.
-        for each in range(0 if self.cluster.stragglers else block, block + 1):
+        for each in range(self._drawn.get(row, 0) if self.cluster.stragglers else block, block + 1):
             if (row, each) not in self._compute:
                 self._draw(self._at_once(row, each))
+            self._drawn[row] = each + 1
         fixed, slope = self._compute[row, block]
         seconds = fixed[lane].tolist() if self._varied else [self._overhead[worker]] * CLOCKS_PER_BLOCK
         own = self._current[worker] = block * CLOCKS_PER_BLOCK, seconds, slope[lane].tolist()

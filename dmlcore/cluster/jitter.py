@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcore import checks
+from dmlcore.calls import made, named
 
 Quantile = Callable[[np.ndarray], np.ndarray]
 
@@ -24,12 +25,85 @@ class SizedJitter(NamedTuple):
     quantile: Callable[[int], Quantile]  # samples of a task -> quantile function of multipliers with mean 1
 
 
-def check_jitter(name: str, jitter: Any) -> None:
+class Law(NamedTuple):
+    """A law with mean 1 that is known by name: `scipy.stats` has the same, and takes long to import.
+
+    Args:
+        name: the call that makes it.
+        ppf: its quantile function.
+    """
+
+    name: str
+    ppf: Quantile
+
+
+@named()
+def exponential() -> Law:
+    """The exponential law, density exp(-x): a tenth of the tasks take more than 2.3 times the mean."""
+    return Law("", lambda u: -np.log1p(-u))
+
+
+@named(bare=True, shape=checks.positive)
+def gamma(shape: float) -> Law:
+    """The gamma law of this shape k, variance 1 / k: the sum of k exponential stages where k is whole."""
+
+    def quantile(u: np.ndarray) -> np.ndarray:
+        from scipy.special import gammaincinv
+
+        return np.asarray(gammaincinv(shape, u) / shape)
+
+    return Law("", quantile)
+
+
+@named(bare=True, sigma=checks.positive)
+def lognormal(sigma: float) -> Law:
+    """The law of exp(sigma z - sigma^2 / 2), z standard normal: the product of many small causes."""
+
+    def quantile(u: np.ndarray) -> np.ndarray:
+        from scipy.special import ndtri
+
+        return np.asarray(np.exp(sigma * ndtri(u) - sigma**2 / 2))
+
+    return Law("", quantile)
+
+
+@named(bare=True, alpha=lambda name, value: checks.real(name, value, above=1, high=1e300))
+def pareto(alpha: float) -> Law:
+    """The Pareto law, P(more than x) = (x_m / x)^alpha: up to alpha = 2 its variance is infinite."""
+    least = (alpha - 1) / alpha
+    return Law("", lambda u: least * (1 - u) ** (-1 / alpha))
+
+
+LAWS: dict[str, Callable[..., Law]] = {
+    make.__name__: make for make in (exponential, gamma, lognormal, pareto)
+}
+
+
+def resolve_jitter(name: str, jitter: Any) -> Any:
+    """Returns a jitter, checked: None, a law by name, a distribution >= 0 with mean 1, or a callable.
+
+    >>> resolve_jitter("jitter", "gamma(4)").name
+    'gamma(4.0)'
+    """
+    if isinstance(jitter, str):
+        return made(name, jitter, LAWS)
+    _check_jitter(name, jitter)
+    return jitter
+
+
+def _check_jitter(name: str, jitter: Any) -> None:
     """Raises ValueError unless `jitter` is None, a non-negative distribution with mean 1, or a callable."""
-    if jitter is None or isinstance(jitter, SizedJitter) or (callable(jitter) and not hasattr(jitter, "ppf")):
+    if (
+        jitter is None
+        or isinstance(jitter, Law | SizedJitter)
+        or (callable(jitter) and not hasattr(jitter, "ppf"))
+    ):
         return
     if callable(jitter) or not hasattr(jitter, "ppf"):  # a distribution that may be called is not frozen
-        allowed = "a frozen scipy.stats distribution, such as stats.expon(), a quantile function, or None"
+        allowed = (
+            "a law by name, such as 'exponential' or 'gamma(4)', a frozen scipy.stats distribution, such as "
+            "stats.expon(), a quantile function, or None"
+        )
         checks.fail(name, jitter, allowed)
     if jitter.support()[0] < 0:
         checks.fail(name, show_jitter(jitter), "a distribution of numbers >= 0")
@@ -42,7 +116,7 @@ def show_jitter(jitter: Any) -> str | None:
     """Returns how a distribution was made, such as `gamma(4, scale=0.25)`."""
     if jitter is None:
         return None
-    if isinstance(jitter, SizedJitter):
+    if isinstance(jitter, SizedJitter | Law):
         return jitter.name
     if not hasattr(jitter, "dist"):
         return getattr(jitter, "__name__", type(jitter).__name__)

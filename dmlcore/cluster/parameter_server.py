@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlcore import checks
-from dmlcore.cluster.jitter import check_jitter, show_jitter
+from dmlcore.cluster.jitter import resolve_jitter, show_jitter
 
 SHARING = "fifo", "fair"  # how transfers share its link
 
@@ -37,7 +37,7 @@ class ParameterServer:
         jitter: Any,
     ) -> ParameterServer:
         """Returns the server that these arguments describe; ValueError names the one that is wrong."""
-        check_jitter("jitter", jitter)
+        jitter = resolve_jitter("jitter", jitter)
         if sharing not in SHARING:
             checks.fail("sharing", sharing, " or ".join(map(repr, SHARING)))
         if sharing == "fair" and bandwidth == math.inf:

@@ -1,5 +1,6 @@
 """Where the files of a dataset come from: the user's folder, the cache or a download; always checked."""
 
+import hashlib
 import os
 import shutil
 import tarfile
@@ -8,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import pooch
+from dmlcore import files
 
 SILENCE_SECONDS = 20.0  # an address that neither connects nor sends anything for this long is given up
 
@@ -25,7 +26,7 @@ class Source(NamedTuple):
 
 def fetch(source: Source) -> dict[str, Path]:
     """Returns the path of each file of a dataset by name, downloading what is nowhere on this machine."""
-    cache = Path(pooch.os_cache("dmlcore"))
+    cache = files.cache()
     own = os.environ.get("DMLCORE_DATA", "")
     for place in [Path(own).expanduser()] * bool(own) + [cache]:
         paths = {name: place / source.folder / name for name in source.sha256}
@@ -39,7 +40,8 @@ def fetch(source: Source) -> dict[str, Path]:
 def check(paths: Mapping[str, Path], sha256: Mapping[str, str]) -> None:
     """Raises ValueError for the first of `paths` whose content has another checksum than `sha256` states."""
     for name, path in paths.items():
-        found = pooch.file_hash(str(path))
+        with path.open("rb") as content:
+            found = hashlib.file_digest(content, "sha256").hexdigest()
         if found != sha256[name]:
             raise ValueError(
                 f"{path} is damaged or another version: its sha256 is {found}, expected {sha256[name]}. "
@@ -73,6 +75,8 @@ def download(source: Source, cache: Path) -> None:
 
 def _get(url: str, source: Source, aside: Path) -> dict[str, Path]:
     """Downloads from one address into `aside`; returns file name -> path."""
+    import pooch  # with a progress bar's library, which takes a tenth of a second
+
     pooch.get_logger().info("Downloading %s from %s", source.folder, url)
     get = pooch.HTTPDownloader(timeout=SILENCE_SECONDS)
     if url.endswith("/"):

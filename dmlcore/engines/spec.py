@@ -17,6 +17,7 @@ from dmlcore.engines.service import Service
 from dmlcore.engines.sharing import FairService
 from dmlcore.methods.aggregate import resolve as resolve_aggregate
 from dmlcore.methods.loads import resolve as resolve_load
+from dmlcore.methods.local import check_local
 from dmlcore.methods.transport import resolve as resolve_transport
 from dmlcore.provenance import versions
 from dmlcore.types import Aggregate, Codec, Load, LocalSteps, Method, Policy, Transport
@@ -146,7 +147,7 @@ class RunSpec:
         sizes = tuple(checks.integer("tensor_sizes", size, low=0) for size in listed)
         step_size = batch_size = checks.integer("batch_size", batch_size, low=1, high=MOST)
         if local is not None:
-            check_kind("local", local, LocalSteps)
+            check_local(local)
             batch_size = local.steps * step_size
             if batch_size > MOST:
                 checks.fail("steps", local.steps, f"at most {MOST // step_size}, of {step_size} samples each")
@@ -254,6 +255,7 @@ class RunSpec:
             "pipelined": self.transport.pipelined,
             "parameter_bytes": self.parameter_bytes,
             "transfer_bytes": list(self.transferred_bytes()),
+            **({"tensor_sizes": list(self.tensor_sizes)} if self.transport.changes_values else {}),
             **({"service_seconds": seconds} if seconds is not None else {}),
             "batch_size": self.batch_size,
             **({"local": self.local.name, "step_size": self.step_size} if self.local is not None else {}),

@@ -47,7 +47,7 @@ def compare(
     methods: Mapping[str, Policy | Method],
     problem: Problem,
     cluster: Cluster,
-    optimizer: optax.GradientTransformation,
+    optimizer: optax.GradientTransformation | None,
     *,
     seeds: Iterable[int] = range(5),
     until: Mapping[str, float] | None = None,
@@ -63,7 +63,7 @@ def compare(
         methods: name -> policy, or a `Method` with its own load, transport, aggregate or optimizer.
         problem: what is trained.
         cluster: on what.
-        optimizer: for the methods that bring none.
+        optimizer: for the methods that bring none; None where all do.
         seeds: of the runs.
         until, eval_every: as for `train`.
         executor: "threads" of this process, or "ray", which spreads methods and seeds over a Ray cluster: the
@@ -164,8 +164,10 @@ def _run_all(
     problem, optimizers, engine, until, _ = work
     seeds = check_given(function, methods, problem, seeds, options)
     check_kind("cluster", cluster, Cluster)
-    for optimizer in optimizers.values():
-        check_optimizer(optimizer, problem)
+    brought = [given.optimizer for given in methods.values() if isinstance(given, Method)]
+    if len(brought) < len(methods) or None in brought:
+        for optimizer in optimizers.values():
+            check_optimizer(optimizer, problem)
     engine = resolve(engine)
     check_until(until, problem)
     checks.one_of("threads", "ray")("executor", executor)

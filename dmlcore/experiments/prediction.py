@@ -152,7 +152,11 @@ def _compare(cluster: Cluster, trace: Trace) -> Compared:
         return unknown
     again: dict[str, Any] = {"seconds": float(times[-1]) * min(1.0, TASKS / len(trace.tasks))}
     again["batch_size"] = known.get("batch_size", max(1, round(trace.tasks["batch_size"].mean())))
-    again |= {each: known[each] for each in ("load", "transport", "parameter_bytes") if each in known}
+    again |= {
+        each: known[each]
+        for each in ("load", "transport", "parameter_bytes", "tensor_sizes")
+        if each in known
+    }
     made = [simulate(policy, cluster, seed=seed, **again).updates["time"].to_numpy() for seed in SEEDS]
     rates = np.array([len(each) / each[-1] if len(each) else 0.0 for each in made])
     recorded, predicted = len(times) / float(times[-1]), float(rates.mean())

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +23,7 @@ from dmlcore.engines.engine import Engine, resolve
 from dmlcore.engines.job import Job
 from dmlcore.engines.spec import RunSpec
 from dmlcore.methods.aggregate import resolve as resolve_aggregate
+from dmlcore.methods.local import check_local
 from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import check_problem
 from dmlcore.trace import Trace
@@ -67,7 +70,7 @@ def train(
     problem: Problem,
     cluster: Cluster,
     policy: Policy | Method,
-    optimizer: optax.GradientTransformation,
+    optimizer: optax.GradientTransformation | None,
     *,
     updates: int | None = None,
     seconds: float | None = None,
@@ -96,7 +99,8 @@ def train(
         policy: the server's rule, such as `ssp(staleness=3)`; or a `Method`, with a load, transport,
             compensation, aggregate or optimizer of its own.
         optimizer: optax optimizer, which the server applies to every update's weighted gradient; for additive
-            problems `optax.identity()`, or `optax.scale` where their parameters are no whole numbers.
+            problems `optax.identity()`, or `optax.scale` where their parameters are no whole numbers. None
+            where a `Method` brings its own.
         updates: stop after so many server updates. Give exactly one of `updates`, `seconds`, `samples`.
         seconds: stop at this time of the engine's clock.
         samples: stop when so many samples are in applied updates.
@@ -213,6 +217,7 @@ def run(
         checks.fail(name, given, f"{allowed}, for a run on a real clock that can be resumed")
     folder = None if checkpoint is None else os.path.abspath(checkpoint)
     trace, params = engine.record(Job(spec, problem, optimizer, engine.time_scale, folder))
+    _warn_of_no_update(trace)
     options: Any = {"local": spec.local, "aggregate": spec.aggregate}
     ran = replay(trace, problem, optimizer, until=until, eval_every=eval_every, **options)
     cut = len(ran.trace.updates) < len(trace.updates)
@@ -241,7 +246,21 @@ def timeline(
         )
     trace = engine.timeline(spec, watch)
     trace.metadata["problem"] = problem.name
+    _warn_of_no_update(trace)
     return trace
+
+
+def _warn_of_no_update(trace: Trace) -> None:
+    """Warns where a run ended before its first update, so that nothing was trained."""
+    if len(trace.updates):
+        return
+    tasks = trace.tasks
+    arrived = tasks["push_end"].notna().sum()
+    warnings.warn(
+        f"{trace.metadata['policy']}: no update within {trace.end_time:g} s, so nothing was trained; "
+        f"{len(tasks)} tasks were begun, and {arrived} of their pushes arrived. Give it more time",
+        stacklevel=2,
+    )
 
 
 def _with_aggregate(driver: Callable[..., Any], aggregate: Aggregate) -> Callable[..., Any]:
@@ -330,7 +349,7 @@ def replay_lanes(
         check_aggregate(rule, problem.shapes)
         driver = functools.partial(driver, aggregate=rule)
     if local is not None:
-        check_kind("local", local, LocalSteps)
+        check_local(local)
         for trace in traces:
             if trace.metadata.get("local") != local.name:
                 checks.fail("local", local, f"{trace.metadata.get('local')}, as in the trace")
@@ -411,6 +430,9 @@ def _trained(
 
     driver = make_driver(traces, problem, optimizers)
     evaluations = driver.evaluate()
+    for name, value in evaluations[0].items():
+        if math.isnan(float(value)):
+            checks.fail(f"evaluate, {name!r} of the initial parameters", float(value), "a number")
     marks = sorted({0, *range(eval_every, max(lengths), eval_every), *lengths})
     results: list[_Evaluations] = [[(0, metrics)] for metrics in evaluations]
     ends: list[Any] = [None] * len(traces)

@@ -42,3 +42,15 @@ def local_steps(steps: int, optimizer: Any, keep_state: bool = False) -> LocalSt
     keep_state = checks.boolean("keep_state", keep_state)
     name = f"local_steps({steps}{', keep_state=True' if keep_state else ''})"
     return LocalSteps(name, steps, checks.check_optax("optimizer", optimizer), keep_state)
+
+
+def check_local(local: Any) -> LocalSteps:
+    """Returns what `local_steps` has made.
+
+    >>> check_local(8)
+    Traceback (most recent call last):
+    ValueError: local: got 8, allowed is what dml.local_steps(steps, optimizer) returns
+    """
+    if not isinstance(local, LocalSteps):
+        checks.fail("local", local, "what dml.local_steps(steps, optimizer) returns")
+    return local

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import pooch
+
+from dmlcore import files
 
 # Of XLA on a CPU: by default it shares the operations of a step out among threads, as far as they do not
 # depend on one another. They take microseconds each in small problems, less than sharing them out costs: with
@@ -16,7 +17,7 @@ ONE_BY_ONE: dict[str, Any] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMO
 
 if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
     # A user's own setting stands; ours is in the user's own folder, since a cache can carry code.
-    jax.config.update("jax_compilation_cache_dir", str(pooch.os_cache("dmlcore") / "jax"))
+    jax.config.update("jax_compilation_cache_dir", str(files.cache() / "jax"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 

@@ -1,0 +1,66 @@
+"""Laws by name are those of scipy, with mean 1; what is none is refused by one message."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dmlcore as dml
+from dmlcore.cluster.jitter import LAWS, resolve_jitter
+
+SAME = {
+    "exponential": stats.expon(),
+    "gamma(4)": stats.gamma(4, scale=0.25),
+    "gamma(shape=0.5)": stats.gamma(0.5, scale=2),
+    "lognormal(0.5)": stats.lognorm(0.5, scale=np.exp(-0.125)),
+    "pareto(3)": stats.pareto(3, scale=2 / 3),
+}
+UNIFORM = (np.arange(100_000) + 0.5) / 100_000
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_quantiles_are_those_of_scipy(name):
+    np.testing.assert_allclose(
+        resolve_jitter("jitter", name).ppf(UNIFORM), SAME[name].ppf(UNIFORM), rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_mean_is_1(name):
+    assert resolve_jitter("jitter", name).ppf(UNIFORM).mean() == pytest.approx(1, rel=2e-2)
+
+
+def test_every_law_is_held_against_scipy():
+    assert {name.split("(")[0] for name in SAME} == set(LAWS)
+
+
+def test_runs_are_those_of_the_distribution():
+    runs = [
+        dml.simulate(
+            dml.ssp(2),
+            dml.Cluster.uniform(4, latency=0.01, **law).with_server(**law, seconds_per_push=0.01),
+            updates=200,
+        )
+        for law in ({"jitter": "exponential"}, {"jitter": stats.expon()})
+    ]
+    assert runs[0].tasks.equals(runs[1].tasks)
+    assert runs[0].metadata["cluster"]["jitter"] == "exponential()"
+
+
+@pytest.mark.parametrize(
+    ("law", "message"),
+    [
+        ("normal", "jitter: got 'normal', allowed is a call of exponential, gamma, lognormal, pareto"),
+        ("gamma", "jitter: got 'gamma', allowed is a call with the arguments of gamma"),
+        ("gamma(-1)", "shape: got -1"),
+        ("pareto(1)", "alpha: got 1, allowed is a number > 1"),
+        ("lognormal('a')", "sigma: got 'a'"),
+        (3, "jitter: got 3, allowed is a law by name"),
+    ],
+)
+def test_what_is_no_law_is_refused(law, message):
+    for wrong in (
+        lambda: dml.Cluster.uniform(4, jitter=law),
+        lambda: dml.Cluster.uniform(4).with_server(seconds_per_push=1, jitter=law),
+    ):
+        with pytest.raises(ValueError, match="^" + message.replace("(", r"\(")):
+            wrong()
