@@ -10,8 +10,8 @@ from dmlcore.data import Labelled
 
 from .problem import Batch, Params, Problem, frozen
 
-CHUNK = 100
-"""Samples that evaluation looks at in one go: it bounds the memory that activations take."""
+CHUNK_BYTES, LEAST_CHUNK = 2**20, 100
+"""Bytes of inputs that evaluation looks at in one go, and samples at least: they bound its memory."""
 
 
 def classification(
@@ -40,8 +40,11 @@ def classification(
         return losses + penalty(params), scores.argmax(-1) == batch["labels"]
 
     def judge_in_chunks(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
-        one = jax.tree.map(lambda rows: rows[:, None], batch)
-        losses, right = jax.lax.map(lambda sample: judge(params, sample), one, batch_size=CHUNK)
+        one, inputs = jax.tree.map(lambda rows: rows[:, None], batch), batch["inputs"]
+        size = max(LEAST_CHUNK, CHUNK_BYTES * len(inputs) // inputs.nbytes)
+        losses, right = jax.lax.map(
+            lambda sample: judge(params, sample), one, batch_size=min(size, len(inputs))
+        )
         return losses.mean(), right.mean()
 
     def evaluate(params: Params, eval_data: Mapping[str, Batch]) -> dict[str, jax.Array]:

@@ -17,11 +17,18 @@ from dmlcore.training.step import Info, Inputs, Plan, State, at, step
 
 
 def steps(
-    plan: Plan, inputs: Inputs, state: State, rows: Rows, count: Any, first: Any = 0, pushed: Any = None
+    plan: Plan,
+    inputs: Inputs,
+    state: State,
+    rows: Rows,
+    count: Any,
+    first: Any = 0,
+    drawn: Any = 0,
+    pushed: Any = None,
 ) -> tuple[State, Any]:
-    """Works off the first `count` of R rows, traced: another length compiles nothing. See `step`.
+    """Works off `count` of R rows from number `first` on; both are traced. See `step`.
 
-    The rows hold the samples of R tasks or more; those of the first row are number `first`, traced likewise.
+    The rows hold the samples of R rows; those of the first are number `drawn`, traced likewise.
 
     Returns:
         The state after, and the steps' info, (R, ...).
@@ -32,7 +39,7 @@ def steps(
 
     def work_off(i: Any, carried: tuple[State, Any]) -> tuple[State, Any]:
         state, seen = carried
-        row = at(rows, i)._replace(samples=at(samples, first + i))
+        row = at(rows, first + i)._replace(samples=at(samples, drawn + i))
         state, info = step(plan, inputs, state, row, None if pushed is None else at(pushed, i))
         return state, jax.tree.map(lambda column, value: column.at[i].set(value), seen, info)
 
@@ -41,16 +48,16 @@ def steps(
 
 
 @compiled(static_argnames=("plan",), donate_argnames=("state",))
-def advance_one(plan, inputs, state, rows, count, first):
+def advance_one(plan, inputs, state, rows, count, first, drawn):
     """`steps`, compiled."""
-    return steps(plan, inputs, state, rows, count, first)
+    return steps(plan, inputs, state, rows, count, first, drawn)
 
 
 @compiled(static_argnames=("plan",), donate_argnames=("state",))
-def advance_lanes(plan, inputs, state, rows, count, first):
+def advance_lanes(plan, inputs, state, rows, count, first, drawn):
     """`steps`, compiled, for S lanes at once; `count` and the data are shared."""
-    axes: Any = (Inputs(None, cast(Any, 0)), 0, 0, None, 0)
-    return jax.vmap(functools.partial(steps, plan), in_axes=axes)(inputs, state, rows, count, first)
+    axes: Any = (Inputs(None, cast(Any, 0)), 0, 0, None, 0, 0)
+    return jax.vmap(functools.partial(steps, plan), in_axes=axes)(inputs, state, rows, count, first, drawn)
 
 
 def compilations() -> int:

@@ -200,4 +200,4 @@ class ShardedReplay(Driver):
         self._row = int(self._program.first_row[update])
 
     def _leaf(self, lane: int, leaf: Any) -> Any:
-        return jnp.array(leaf.addressable_data(0))  # on the first device
+        return leaf.addressable_data(0)  # on the first device

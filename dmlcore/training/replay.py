@@ -25,7 +25,7 @@ from dmlcore.training.evaluation import device_data, evaluate
 from dmlcore.training.kinds import contribution_of
 from dmlcore.training.loop import advance_lanes, advance_one
 from dmlcore.training.optimizer import fingerprint
-from dmlcore.training.program import Program, compile_trace, cut, pad, padded, power_of_two
+from dmlcore.training.program import Program, Rows, compile_trace, cut, pad, padded, power_of_two
 from dmlcore.training.step import Inputs, Plan, State, begin
 from dmlcore.training.turns import whole
 from dmlcore.types import Aggregate
@@ -54,16 +54,20 @@ class Driver:
 
     def params(self, lane: int = 0) -> Any:
         """Returns a copy of a lane's current parameters."""
+        return jax.tree.map(jnp.array, self._current(lane))
+
+    def _current(self, lane: int) -> Any:
+        """A lane's current parameters, which the next step may take over."""
         params = self._plan.contribution.whole(self._state.params, self._state.local)
         return jax.tree.map(functools.partial(self._leaf, lane), params)
 
     def _leaf(self, lane: int, leaf: Any) -> Any:
-        return jnp.array(leaf) if self.lanes == 1 else leaf[lane]
+        return leaf if self.lanes == 1 else leaf[lane]
 
     def evaluate(self) -> list[dict[str, jax.Array]]:
         """Returns the metrics of every lane's current parameters."""
         _, eval_data = device_data(self.problem)
-        return [evaluate(self.problem, self.params(lane), eval_data) for lane in range(self.lanes)]
+        return [evaluate(self.problem, self._current(lane), eval_data) for lane in range(self.lanes)]
 
 
 class Replay(Driver):
@@ -99,7 +103,7 @@ class Replay(Driver):
         plain = aggregates[0].plain
         fuse = fuse and contribution.fuses and codings[0] is None and plain
         self._programs = programs = _side_by_side(traces, fuse, weighed=plain)
-        in_step = all(np.array_equal(p.first_row, programs[0].first_row) for p in programs)
+        self._in_step = in_step = all(np.array_equal(p.first_row, programs[0].first_row) for p in programs)
         self._stretches = [stretch.start for stretch in programs[0].stretches]
         reads_newest = not any(p.num_slots for p in programs)
         # A window makes workers wait in some runs and not in others: its loop always gathers, so that another
@@ -132,7 +136,8 @@ class Replay(Driver):
         self._inputs = Inputs(device_data(problem)[0], _stack(numbers))
         self._source, self._state = _stack(sources), _stack(states)
         self._row = [0] * self.lanes  # that comes next, of each lane
-        self._samples: Any = None
+        self._samples: Any = None  # of the next `_size` rows
+        self._rows: Any = None  # and those rows, where all lanes have the same ones
         self._begin_stretch()
 
     def _check_aggregates(self, aggregates: Sequence[Aggregate]) -> None:
@@ -154,18 +159,21 @@ class Replay(Driver):
             first = [row - drawn for row, drawn in zip(self._row, self._drawn, strict=True)]
             most = self._size - max(first)
             stops = [min(row + most, end, self._last) for row, end in zip(self._row, ends, strict=True)]
-            spans = [slice(*span) for span in zip(self._row, stops, strict=True)]
-            rows = _stack(
-                [
-                    cut(p.rows, span, self._size, self._width, self._spill, self._filler)
-                    for p, span in zip(self._programs, spans, strict=True)
-                ],
-                np.stack,
-            )._replace(samples=self._samples)
-            count = max(span.stop - span.start for span in spans)
-            first = _stack(first, np.stack)
-            self._state, _ = call(self._plan, self._inputs, self._state, rows, count, first)
+            count = max(stop - row for row, stop in zip(self._row, stops, strict=True))
+            drawn = _stack(first, np.stack)
+            if self._in_step:
+                rows, begin = self._rows, drawn
+            else:  # lanes that have fewer rows now have ones that change nothing
+                rows, begin = self._cut(stops), np.zeros_like(drawn)
+            rows = rows._replace(samples=self._samples)
+            self._state, _ = call(self._plan, self._inputs, self._state, rows, count, begin, drawn)
             self._row = stops
+
+    def _cut(self, stops: Sequence[int]) -> Rows:
+        """Returns the rows of all lanes from the next to these, filled up to `_size`."""
+        shape = self._size, self._width, self._spill, self._filler
+        spans = zip(self._programs, self._row, stops, strict=True)
+        return _stack([cut(p.rows, slice(row, stop), *shape) for p, row, stop in spans], np.stack)
 
     def _begin_stretch(self) -> None:
         """Gets ready for the rows of the stretch that the next row is in; lanes have but one."""
@@ -187,7 +195,7 @@ class Replay(Driver):
         self._drawn = [row - self._size for row in self._row]  # whence samples of `_size` rows are drawn
 
     def _draw(self) -> None:
-        """Draws the samples of every lane's next `_size` rows."""
+        """Draws the samples of every lane's next `_size` rows, and puts the rows on the device."""
         tasks = [
             tuple(
                 pad(table[row : row + self._size, : self._width], self._size, np.int32).ravel()
@@ -199,6 +207,8 @@ class Replay(Driver):
         width = self._plan.contribution.widths[-1]
         self._samples = call(self.problem.num_samples, width, self._source, *_stack(tasks, np.stack))
         self._drawn = self._row
+        if self._in_step:
+            self._rows = jax.device_put(self._cut([row + self._size for row in self._row]))
 
     def restore(self, update: int, state: Any) -> None:
         """Goes on from a state that was taken at version `update`."""

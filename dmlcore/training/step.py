@@ -163,10 +163,11 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     if plan.reduces:  # not with what is gathered, which a branch would copy
         current = params, optimizer_state
         params, optimizer_state = jax.lax.cond(row.last, lambda: optimize(total, current), lambda: current)
-    elif plan.accumulates or plan.weighs or not plan.optimizer.only_scales:
+    elif plan.accumulates or plan.weighs or plan.coding is not None or not plan.optimizer.only_scales:
         # A branch also where every row ends its update: the optimizer's step is compiled by itself, as on a
         # server. Compiled with what is before and after it, its products and sums may be rounded otherwise.
-        # A gradient that is only scaled and added leaves no choice, and saves the branch.
+        # A gradient that is only scaled and added leaves no choice, and saves the branch; not so the product
+        # that a codec makes.
         gathered, params, optimizer_state = jax.lax.cond(
             row.last,
             lambda: (jax.tree.map(jnp.zeros_like, gathered), *optimize(total, (params, optimizer_state))),
