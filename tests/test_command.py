@@ -96,7 +96,7 @@ def test_data_are_here_and_whole_before_anything_runs(root, tmp_path_factory, mo
     assert command.main(["plain", "--scale", "full"], root=root, papers=papers) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert re.match(message, shown.err)
+    assert re.search(f"^{message}", shown.err, re.MULTILINE)
     assert sorted(root.rglob("*")) == before
     assert not started
     assert command.main(["plain"], root=root, papers=papers) == 0  # at quick scale it needs no data

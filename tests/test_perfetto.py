@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 
 import pytest
 import watched
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -55,6 +55,8 @@ def test_the_nesting_test_finds_what_it_should():
     speed=st.sampled_from([32, 3.2e9]),
 )
 def test_slices_nest_and_times_agree_for_every_policy(policy, seed, latency, speed):
+    # A worker that never pulls would compute 30 million tasks while one push is under way.
+    assume(policy != "ssp_unbounded" or latency * speed < 32e6)
     cluster = Cluster.uniform(4, samples_per_second=speed, latency=latency, jitter=stats.expon())
     seconds = 10 * (32 / speed + 2 * latency)  # not updates, of which some policies make none on slow links
     trace = watched.simulate(ALL_POLICIES[policy](), cluster, seconds=seconds, seed=seed)

@@ -327,7 +327,8 @@ def test_an_unknown_option_is_told_all_that_there_are(problem):
         compared(problem, update=3)
     told = str(error.value).partition("one of ")[2].replace("'", "").split(", ")
     assert {*told} == {
-        *("seeds", "until", "eval_every", "executor", "updates", "seconds", "samples", "batch_size"),
+        *("seeds", "until", "eval_every", "executor", "save", "progress"),
+        *("updates", "seconds", "samples", "batch_size"),
         *("load", "transport", "compensation", "engine", "local", "aggregate"),
     }
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import Any, NamedTuple
 
 import jax
@@ -21,9 +23,12 @@ from dmlcore.cluster import Cluster
 from dmlcore.engines.engine import Engine, resolve
 from dmlcore.engines.on_ray.connection import spread
 from dmlcore.engines.spec import RunSpec
+from dmlcore.experiments.journal import Journal, described, digest
 from dmlcore.experiments.runs import check_optimizer, check_until, histories, run, run_spec, timeline, train
 from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import check_problem
+from dmlcore.provenance import versions
+from dmlcore.trace import Trace
 from dmlcore.types import Method, Policy
 
 ELSEWHERE = {"checkpoint": "none: single runs of `train` keep one", "seed": "`seeds`, those to compare over"}
@@ -38,6 +43,15 @@ class Work(NamedTuple):
     engine: Any
     until: Mapping[str, float] | None
     eval_every: int | None
+    journal: Journal | None = None
+
+
+class How(NamedTuple):
+    """How the runs of a comparison are made."""
+
+    executor: Any
+    save: Any
+    progress: Any
 
 
 Item = tuple[RunSpec, Any]  # a run, and its method's own optimizer or None
@@ -53,6 +67,8 @@ def compare(
     until: Mapping[str, float] | None = None,
     eval_every: int | None = None,
     executor: str = "threads",
+    save: str | os.PathLike[str] | None = None,
+    progress: bool = False,
     **options: Any,
 ) -> pd.DataFrame:
     """Trains every method under every seed and returns all histories as one tidy frame.
@@ -69,11 +85,17 @@ def compare(
         executor: "threads" of this process, or "ray", which spreads methods and seeds over a Ray cluster: the
             one that is connected or that RAY_ADDRESS names, else a local one. The same frame either way;
             engines with a real clock run on "threads" only, one run after the other.
+        save: folder in which finished runs are kept; runs of the same call that are there are read instead of
+            made again, after a crash or an interrupt, too. What makes two calls the same: see
+            `dmlcore.experiments.journal.Journal`. With "ray" all its machines need to see the folder.
+        progress: shows a bar, with the time that is left.
         **options: as for `train`: one of `updates`, `seconds`, `samples`; `batch_size`, `load`, `transport`,
             `compensation`, `local`, `aggregate`, `engine`.
 
     Returns:
-        A frame with the columns method, seed and those of `Run.history`.
+        A frame with the columns method, seed and those of `Run.history`. Its `attrs` have the methods in
+        their order, the seeds, the cluster, versions, and how many runs of how many are finished: fewer than
+        all where it was interrupted (Ctrl-C), which a warning tells.
 
     Raises:
         ValueError: an argument is wrong; the message names it.
@@ -86,7 +108,8 @@ def compare(
     (12, ['method', 'seed', 'update', 'time', 'samples'])
     """
     work = Work(problem, {0.0: optimizer}, options.pop("engine", "simulate"), until, eval_every)
-    return _run_all(compare, methods, work, cluster, seeds, executor, options)
+    how = How(executor, save, progress)
+    return _run_all(compare, methods, work, cluster, seeds, how, options)
 
 
 def sweep(
@@ -100,6 +123,8 @@ def sweep(
     until: Mapping[str, float] | None = None,
     eval_every: int | None = None,
     executor: str = "threads",
+    save: str | os.PathLike[str] | None = None,
+    progress: bool = False,
     **options: Any,
 ) -> pd.DataFrame:
     """Compares methods at every learning rate of one shared grid, for a fair choice of each method's own.
@@ -111,10 +136,10 @@ def sweep(
             the same at every rate.
         optimizer: learning rate -> optax optimizer, such as `optax.sgd`.
         learning_rates: the grid.
-        problem, cluster, seeds, until, eval_every, executor, **options: as for `compare`.
+        problem, cluster, seeds, until, eval_every, executor, save, progress, **options: as for `compare`.
 
     Returns:
-        A frame with the columns method, learning_rate, seed and those of `Run.history`.
+        A frame as of `compare`, with a column learning_rate.
 
     Raises:
         ValueError: an argument is wrong; the message names it.
@@ -133,7 +158,8 @@ def sweep(
             allowed = "a function of the learning rate that returns an optax optimizer, such as optax.sgd"
             raise ValueError(f"optimizer: got {optimizer!r}, allowed is {allowed} ({error})") from error
     work = Work(problem, made, options.pop("engine", "simulate"), until, eval_every)
-    return _run_all(sweep, methods, work, cluster, seeds, executor, options)
+    how = How(executor, save, progress)
+    return _run_all(sweep, methods, work, cluster, seeds, how, options)
 
 
 def check_given(function: Any, methods: Any, problem: Any, seeds: Any, options: dict[str, Any]) -> list[int]:
@@ -153,15 +179,15 @@ def check_given(function: Any, methods: Any, problem: Any, seeds: Any, options: 
         if name in options:
             checks.fail(name, options[name], allowed)
     for name in options:
-        known = [*inspect.getfullargspec(function).kwonlyargs, "executor", *OPTIONS]
+        known = [*inspect.getfullargspec(function).kwonlyargs, *How._fields, *OPTIONS]
         checks.choice("argument", name, dict.fromkeys(known))
     return seeds
 
 
 def _run_all(
-    function: Any, methods: Any, work: Work, cluster: Any, seeds: Any, executor: Any, options: dict[str, Any]
+    function: Any, methods: Any, work: Work, cluster: Any, seeds: Any, how: How, options: dict[str, Any]
 ) -> pd.DataFrame:
-    problem, optimizers, engine, until, _ = work
+    problem, optimizers, engine, until, eval_every, _ = work
     seeds = check_given(function, methods, problem, seeds, options)
     check_kind("cluster", cluster, Cluster)
     brought = [given.optimizer for given in methods.values() if isinstance(given, Method)]
@@ -170,9 +196,9 @@ def _run_all(
             check_optimizer(optimizer, problem)
     engine = resolve(engine)
     check_until(until, problem)
-    checks.one_of("threads", "ray")("executor", executor)
-    if executor == "ray" and engine.record is not None:
-        checks.fail("executor", executor, "'threads' for engines with a real clock")
+    checks.one_of("threads", "ray")("executor", how.executor)
+    if how.executor == "ray" and engine.record is not None:
+        checks.fail("executor", how.executor, "'threads' for engines with a real clock")
     each, specs = {}, {}
     for name, given in methods.items():
         each[name] = method = Method(given) if isinstance(given, Policy) else given
@@ -186,35 +212,100 @@ def _run_all(
     runs = [(name, seed) for seed in seeds for name in each]
     items = [(dataclasses.replace(specs[name], seed=seed), each[name].optimizer) for name, seed in runs]
     work = work._replace(engine=engine)
-    if executor == "ray":
-        found = spread(_histories, work, items)
-    elif engine.record is not None or engine.driver is not None:
-        found = [_histories(work, item) for item in items]  # in turn: each has the machine to itself
-    elif jax.default_backend() != "cpu":
-        # `items` has the methods in turn: every len(each)-th is of one method.
-        lanes = [_side_by_side(work, items[first :: len(each)]) for first in range(len(each))]
-        found = [of_run for of_seed in zip(*lanes, strict=True) for of_run in of_seed]
-    else:
-        found = _in_threads(functools.partial(_histories, work), items)
-    by_run = dict(zip(runs, (dict(zip(optimizers, of_run, strict=True)) for of_run in found), strict=True))
-    ordered = itertools.product(each, optimizers, seeds)
-    frames = {(name, rate, seed): by_run[name, seed][rate] for name, rate, seed in ordered}
+    if how.save is not None:
+        about = {"engine": str(engine), "until": until, "eval_every": eval_every, "problem": digest(problem)}
+        work = work._replace(journal=Journal(how.save, about))
+    found: dict[tuple[str, int], list[pd.DataFrame]] = {}
+    per_item = len(optimizers)
+    with _bar(checks.boolean("progress", how.progress), per_item * len(items)) as advance:
+
+        def finished(number: int, of_run: list[pd.DataFrame]) -> None:
+            found[runs[number]] = of_run
+            advance(per_item)
+
+        try:
+            _make(work, items, len(each), how.executor, finished)
+        except KeyboardInterrupt:
+            if not found:
+                raise
+    frames = {
+        (name, rate, seed): dict(zip(optimizers, found[name, seed], strict=True))[rate]
+        for name, rate, seed in itertools.product(each, optimizers, seeds)
+        if (name, seed) in found
+    }
+    if len(found) < len(runs):
+        missing = f"{len(frames)} of {per_item * len(runs)} runs are finished, and in the frame"
+        warnings.warn(f"interrupted: {missing}", stacklevel=3)
     levels = ["method", "learning_rate", "seed"]
     table = pd.concat(frames, names=levels).reset_index(levels).reset_index(drop=True)
-    return table.drop(columns="learning_rate") if 0.0 in optimizers else table
+    table = table.drop(columns="learning_rate") if 0.0 in optimizers else table
+    table.attrs = {
+        "methods": list(each),
+        "seeds": seeds,
+        "cluster": cluster.describe(),
+        "versions": versions(),
+        "finished": [len(frames), per_item * len(runs)],
+    }
+    return table
+
+
+@contextlib.contextmanager
+def _bar(shown: bool, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar of so many runs, if it is to be shown, and what tells it that some more are finished."""
+    if not shown:
+        yield lambda number: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns) as bar:
+        task = bar.add_task("runs", total=total)
+        yield lambda number: bar.advance(task, number)
+
+
+def _make(
+    work: Work,
+    items: Sequence[Item],
+    num_methods: int,
+    executor: str,
+    finished: Callable[[int, list[pd.DataFrame]], None],
+) -> None:
+    """Makes runs, methods in turn, and tells of each that it is finished: its number, and its histories."""
+    engine = work.engine
+    if executor == "ray":
+        for number, of_run in enumerate(spread(_histories, work, items)):
+            finished(number, of_run)
+    elif engine.record is not None or engine.driver is not None:
+        for number, item in enumerate(items):  # in turn: each has the machine to itself
+            finished(number, _histories(work, item))
+    elif jax.default_backend() != "cpu":
+        for first in range(num_methods):  # every `num_methods`-th item is of one method
+            numbers = range(first, len(items), num_methods)
+            for number, of_run in zip(numbers, _side_by_side(work, items[first::num_methods]), strict=True):
+                finished(number, of_run)
+    else:
+        _in_threads(functools.partial(_histories, work), items, finished)
 
 
 def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
     """Histories of a run, one for each optimizer; what does not depend on it is made once."""
-    (spec, own), (problem, optimizers, engine, until, eval_every) = item, work
+    (spec, own), (problem, optimizers, engine, until, eval_every, _) = item, work
     problem = problem.with_steps(spec.local, spec.step_size)
     distinct = [own] if own else [*optimizers.values()]
-    if _timeline_first(engine, spec):
-        trace = timeline(problem, spec, None, engine)
-        options = until, eval_every, spec.aggregate
-        found = [histories([trace], problem, [optimizer], *options)[0] for optimizer in distinct]
-    else:
-        found = [run(problem, spec, optimizer, engine, until, eval_every).history for optimizer in distinct]
+    made_first = _timeline_first(engine, spec)
+    trace: Trace | None = None
+    found = []
+    for optimizer in distinct:
+        history = _kept(work, spec, problem, optimizer)
+        if history is None:
+            if made_first:
+                trace = trace or timeline(problem, spec, None, engine)
+                options = until, eval_every, spec.aggregate
+                history = histories([trace], problem, [optimizer], *options)[0]
+            else:
+                history = run(problem, spec, optimizer, engine, until, eval_every).history
+            _keep(work, spec, problem, optimizer, history)
+        found.append(history)
     return found * len(optimizers) if own else found
 
 
@@ -228,18 +319,39 @@ def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]
     first, own = items[0]
     if not _timeline_first(work.engine, first):
         return [_histories(work, item) for item in items]
-    traces = [timeline(work.problem, spec, None, work.engine) for spec, _ in items]
     problem = work.problem.with_steps(first.local, first.step_size)
     distinct = [own] if own else [*work.optimizers.values()]
-    lanes = [(trace, optimizer) for trace in traces for optimizer in distinct]
-    of_lanes, optimizers = zip(*lanes, strict=True)
-    found = histories(of_lanes, problem, optimizers, work.until, work.eval_every, first.aggregate)
+    lanes = [(spec, optimizer) for spec, _ in items for optimizer in distinct]
+    found: list[Any] = [_kept(work, spec, problem, optimizer) for spec, optimizer in lanes]
+    missing = [number for number, history in enumerate(found) if history is None]
+    if missing:
+        specs, optimizers = zip(*(lanes[number] for number in missing), strict=True)
+        traces = {spec.seed: timeline(work.problem, spec, None, work.engine) for spec in specs}
+        options = work.until, work.eval_every, first.aggregate
+        made = histories([traces[spec.seed] for spec in specs], problem, optimizers, *options)
+        for number, history in zip(missing, made, strict=True):
+            found[number] = history
+            _keep(work, lanes[number][0], problem, lanes[number][1], history)
     by_seed = [found[i : i + len(distinct)] for i in range(0, len(found), len(distinct))]
     return [each * len(work.optimizers) for each in by_seed] if own else by_seed
 
 
-def _in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """Results of `function`, under the caller's settings of JAX that hold in one thread only."""
+def _kept(work: Work, spec: RunSpec, problem: Problem, optimizer: Any) -> pd.DataFrame | None:
+    """The history of a run that is in the journal."""
+    return None if work.journal is None else work.journal.load(described(spec, problem, optimizer))
+
+
+def _keep(work: Work, spec: RunSpec, problem: Problem, optimizer: Any, history: pd.DataFrame) -> None:
+    """Puts the history of a run into the journal, if there is one."""
+    if work.journal is not None:
+        work.journal.save(described(spec, problem, optimizer), history)
+
+
+def _in_threads(
+    function: Callable[[Any], Any], items: Iterable[Any], finished: Callable[[int, Any], None]
+) -> None:
+    """Tells each item's number and result of `function`, under the caller's settings of JAX that hold in one
+    thread only; of those that are under way when something is raised, too."""
     config: Any = jax.config
     x64, device = config.jax_enable_x64, config.jax_default_device
 
@@ -248,4 +360,20 @@ def _in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[An
             return function(item)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(task, items))
+        numbers = {pool.submit(task, item): number for number, item in enumerate(items)}
+        told = set()
+
+        def tell(future: Future[Any]) -> None:
+            if future not in told:
+                told.add(future)
+                finished(numbers[future], future.result())
+
+        try:
+            for future in as_completed(numbers):
+                tell(future)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            for future in numbers:
+                if not future.cancelled() and future.exception() is None:
+                    tell(future)
+            raise

@@ -46,7 +46,7 @@ def tune(
         factor: between rates, > 1.
         steps: most rounds of sweeps; where a best rate is still at an end then, a warning names the method.
             So does one where no run of a method reaches the target.
-        problem, cluster, optimizer, seeds, **options: as for `sweep`.
+        problem, cluster, optimizer, seeds, **options: as for `sweep`, `save` and `progress` too.
 
     Returns:
         All runs, a frame as `sweep` returns it; methods may have different rates.
@@ -86,6 +86,9 @@ def tune(
             together.setdefault(tuple(rates), {})[name] = methods[name]
         for some, each in together.items():
             runs.append(sweep(each, problem, cluster, optimizer, some, seeds=seeds, **options))
+            done, asked = runs[-1].attrs["finished"]
+            if done < asked:  # interrupted
+                return _together(runs, methods)
         best = metrics.best_learning_rate(pd.concat(runs), metric, target, below=below)
         at = {name: tried[name][best[name]] for name in methods}
         around = {name: {at[name] - 1, at[name] + 1} - {*tried[name].values()} for name in methods}
@@ -95,10 +98,18 @@ def tune(
     if untried:
         text = f"tune: after {steps} steps the best rate is at an end of those tried for {', '.join(untried)}"
         warnings.warn(text, stacklevel=2)
-    every = pd.concat(runs, ignore_index=True)
+    every = _together(runs, methods)
     reached = np.isfinite(metrics.time_to(every, metric, target, below=below)).groupby("method").any()
     if not reached.all():
         names = ", ".join(name for name in methods if not reached[name])
         text = f"tune: no run reached a {metric} of {target:g} for {names}; best is what was best at the end"
         warnings.warn(text, stacklevel=2)
+    return every
+
+
+def _together(runs: list[pd.DataFrame], methods: Mapping[str, Any]) -> pd.DataFrame:
+    """One frame of all sweeps, with their attributes."""
+    every = pd.concat(runs, ignore_index=True)
+    finished = [sum(counts) for counts in zip(*(each.attrs["finished"] for each in runs), strict=True)]
+    every.attrs = {**runs[-1].attrs, "methods": list(methods), "finished": finished}
     return every

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -173,4 +174,6 @@ class Settings:
         """Returns what training under these settings leaves; the same settings give the same run."""
         optimizer = optax.identity() if problem.additive else optax.sgd(self.learning_rate)
         options: Any = {"seconds": self.seconds, "seed": self.seed, "batch_size": BATCH}
-        return train(problem, self.cluster(), self.method(), optimizer, **options)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*no update within")  # the explorer counts them
+            return train(problem, self.cluster(), self.method(), optimizer, **options)

@@ -1,0 +1,203 @@
+"""Finished runs are kept, found again by all that they depend on, and never made twice."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import optax
+import pandas as pd
+import pytest
+from clusters import EXPONENTIAL
+
+import dmlcore as dml
+from dmlcore.experiments import comparison
+from dmlcore.experiments.journal import Journal, described, digest
+
+METHODS = {"BSP": dml.bsp(), "SSP": dml.ssp(2), "Adam": dml.Method(dml.asp(), optimizer=optax.adam(0.01))}
+OPTIONS = {"seeds": [0, 1], "updates": 30, "eval_every": 10}
+
+
+def swept(methods=METHODS, rates=(0.1, 0.2), problem=None, **options):
+    problem = problem or dml.problems.digits_mlp(8)
+    return dml.sweep(methods, problem, EXPONENTIAL, optax.sgd, rates, **{**OPTIONS, **options})
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Of each run that is made: its policy and seed."""
+    runs, histories = [], comparison.histories
+
+    def noted(traces, *rest):
+        runs.extend((trace.metadata["policy"], trace.metadata["seed"]) for trace in traces)
+        return histories(traces, *rest)
+
+    monkeypatch.setattr(comparison, "histories", noted)
+    return runs
+
+
+def test_the_frame_is_the_same_and_no_run_is_made_twice(tmp_path, made):
+    plain = swept()
+    made.clear()
+    first = swept(save=tmp_path / "runs")
+    assert len(made) == len({*map(str, (tmp_path / "runs").iterdir())}) == 10
+    again = swept(save=tmp_path / "runs")
+    assert len(made) == 10
+    assert plain.equals(first)
+    assert plain.equals(again)
+    more = swept(save=tmp_path / "runs", seeds=[0, 1, 2], rates=(0.1, 0.2, 0.4))
+    assert len(made) == 10 + 2 * 3 + 2 * 2 + 1  # a seed at all rates, a rate at the other seeds; Adam
+    assert more.equals(swept(seeds=[0, 1, 2], rates=(0.1, 0.2, 0.4)))
+
+
+def test_tune_and_compare_keep_their_runs(tmp_path, made):
+    problem = dml.problems.digits_mlp(8)
+    tuned = {"start": 0.1, "seeds": [0], "updates": 40, "save": tmp_path}
+    one = dml.tune({"BSP": dml.bsp()}, problem, EXPONENTIAL, optax.sgd, "loss", 2.2, **tuned)
+    count = len(made)
+    assert count >= 3
+    two = dml.tune({"BSP": dml.bsp()}, problem, EXPONENTIAL, optax.sgd, "loss", 2.2, **tuned)
+    assert one.equals(two)
+    assert one.attrs["finished"] == [count, count]
+    options = {"seeds": [0], "updates": 40, "save": tmp_path}
+    dml.compare({"BSP": dml.bsp()}, problem, EXPONENTIAL, optax.sgd(0.1), **options)
+    assert len(made) == count  # it is a run of the search
+
+
+OTHERS = {
+    "policy": {"methods": {"BSP": dml.bsp(), "K-sync": dml.k_sync(3)}},
+    "rate": {"rates": (0.1, 0.25)},
+    "seed": {"seeds": [0, 7]},
+    "length": {"updates": 40},
+    "evaluations": {"eval_every": 15},
+    "target": {"until": {"loss": 0.5}},
+    "batch": {"batch_size": 16},
+    "load": {"load": "speed_proportional"},
+    "transport": {"transport": "coded(push=one_bit())"},
+    "local steps": {"local": dml.local_steps(2, optax.sgd(0.1))},
+    "problem": {"problem": dml.problems.digits_mlp(16)},
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_what_a_run_depends_on_tells_it_from_others(tmp_path, other):
+    methods = {"BSP": dml.bsp(), "K-sync": dml.k_sync(2)}
+    swept(methods, save=tmp_path)
+    given = {"methods": methods, **OTHERS[other]}
+    assert swept(**given, save=tmp_path).equals(swept(**given))
+
+
+def test_data_clusters_and_inner_optimizers_do_too():
+    problem = dml.problems.digits_mlp(8)
+    changed = np.array(problem.data["inputs"])
+    changed[3, 5] += 1
+    other = dataclasses.replace(problem, data={**problem.data, "inputs": changed})
+    assert digest(problem) != digest(other)
+
+    def known(cluster=EXPONENTIAL, rate=0.1):
+        local = dml.local_steps(2, optax.sgd(rate))
+        found = comparison.run_spec(problem, dml.Method(dml.asp(), local=local), cluster, updates=10)
+        return described(found, problem.with_steps(local, found.step_size), optax.sgd(1.0))
+
+    def law(scale):
+        def mine(uniform):
+            return 1 + scale * (uniform - 0.5)
+
+        return dml.Cluster.uniform(4, jitter=mine)
+
+    assert known() == known()
+    assert known(rate=0.1) != known(rate=0.2)
+    assert known(law(0.1)) != known(law(0.2))  # of one name
+
+
+def test_a_damaged_file_is_told_and_its_run_made_again(tmp_path, made):
+    plain = swept(save=tmp_path)
+    for path in sorted(tmp_path.iterdir())[:2]:
+        content = bytearray(path.read_bytes())
+        content[len(content) // 3] ^= 0xFF
+        path.write_bytes(bytes(content))
+    made.clear()
+    with pytest.warns(UserWarning, match=r"\.parquet is damaged \(.*\); its run is made again"):
+        again = swept(save=tmp_path)
+    assert 1 <= len(made) <= 2
+    assert plain.equals(again)
+
+
+def test_an_interrupt_leaves_what_is_finished(tmp_path, monkeypatch):
+    histories, count = comparison.histories, []
+
+    def interrupted(*given):
+        count.append(given)
+        if len(count) == 4:
+            raise KeyboardInterrupt
+        return histories(*given)
+
+    monkeypatch.setattr(comparison, "histories", interrupted)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    methods = {"BSP": dml.bsp(), "SSP": dml.ssp(2)}
+    with pytest.warns(UserWarning, match=r"interrupted: \d of 8 runs are finished, and in the frame"):
+        part = swept(methods, save=tmp_path)
+    finished, asked = part.attrs["finished"]
+    assert 2 <= finished < asked == 8
+    assert part.groupby(["method", "learning_rate", "seed"]).ngroups == finished
+    assert swept(methods, save=tmp_path).equals(swept(methods))
+
+
+SCRIPT = """
+import sys, optax, dmlcore as dml
+sys.path.insert(0, sys.argv[2])
+import test_journal
+test_journal.swept(save=sys.argv[1], updates=400, eval_every=1)
+"""
+
+
+def test_a_killed_sweep_goes_on(tmp_path, made):
+    folder = tmp_path / "runs"
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder), str(Path(__file__).parent)])
+    try:
+        limit = time.monotonic() + 120
+        while not folder.exists() or len([*folder.glob("[!.]*.parquet")]) < 2:
+            assert process.poll() is None
+            assert time.monotonic() < limit
+            time.sleep(0.01)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    kept = len([*folder.glob("[!.]*.parquet")])
+    options = {"updates": 400, "eval_every": 1}
+    again = swept(save=folder, **options)
+    assert len(made) == 10 - kept
+    assert again.equals(swept(**options))
+
+
+def test_attributes_and_progress(capsys):
+    frame = swept(progress=True)
+    assert frame.attrs["methods"] == ["BSP", "SSP", "Adam"]
+    assert frame.attrs["seeds"] == [0, 1]
+    assert frame.attrs["finished"] == [12, 12]
+    assert frame.attrs["cluster"] == EXPONENTIAL.describe()
+    assert frame.attrs["versions"]["jax"]
+    assert "12/12" in capsys.readouterr().out
+
+
+def test_wrong_folders_are_named(tmp_path):
+    (tmp_path / "file").write_text("something")
+    with pytest.raises(ValueError, match="save: got 3, allowed is a folder"):
+        swept(save=3)
+    with pytest.raises(ValueError, match=r"save: got '.*file', allowed is a folder, or a name that is free"):
+        swept(save=tmp_path / "file")
+    with pytest.raises(ValueError, match="progress: got 'yes'"):
+        swept(progress="yes")
+
+
+def test_a_history_is_read_as_it_was_written(tmp_path):
+    frame = pd.DataFrame({"update": [0, 1], "time": [0.1, np.nan], "loss": [1 / 3, np.inf]})
+    journal = Journal(tmp_path, {"a": 1})
+    journal.save({"b": (1, 2.0)}, frame)
+    assert journal.load({"b": [1, 2.0]}).equals(frame)
+    assert journal.load({"b": [1, 2.5]}) is None
+    assert Journal(tmp_path, {"a": 2}).load({"b": [1, 2.0]}) is None
