@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # by hand there is a process for each core
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -79,7 +80,7 @@ def one_run(job):
         slowest = min(finished)
         waiting.append(worker)
         if lead > 0 or finished[worker] == slowest:
-            share = np.float32(rate / (WORKERS if lead == 0 else 1) / (1 if lead == 0 else WORKERS))
+            share = np.float32(rate / WORKERS)
             params = [p - share * sum(g) for p, g in zip(params, zip(*pending, strict=True), strict=True)]
             pending = []
             free = [each for each in waiting if finished[each] - slowest <= lead]
@@ -92,11 +93,15 @@ def one_run(job):
     return losses
 
 
-def by_hand(data):
+def by_hand(pool, data):
     """All runs by hand, on all cores."""
     jobs = [(lead, rate, seed, data) for lead in METHODS.values() for rate in RATES for seed in SEEDS]
-    with multiprocessing.get_context("fork").Pool(os.cpu_count()) as pool:
-        return pool.map(one_run, jobs, chunksize=1)
+    return pool.map(one_run, jobs, chunksize=1)
+
+
+def processes():
+    """A process for each core."""
+    return multiprocessing.get_context("fork").Pool(os.cpu_count())
 
 
 def data():
@@ -116,7 +121,7 @@ def new_process(what):
 
 
 def main():
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of NumPy by hand, which has a process for each core
+    pool = processes()  # before JAX is there, whose threads a fork would not have
     seconds = {"a new process": [], "by hand, a new process": []}
     for number in range(REPEATS):
         turns = [("a new process", "ours"), ("by hand, a new process", "hand")]
@@ -130,7 +135,7 @@ def main():
         for number in range(REPEATS):
             for name in ("warm", "by hand, warm")[:: -1 if number % 2 else 1]:
                 begun = time.perf_counter()
-                ours() if name == "warm" else by_hand(given)
+                ours() if name == "warm" else by_hand(pool, given)
                 seconds[name].append(time.perf_counter() - begun)
         seconds = {name: np.array(values) for name, values in seconds.items()}
         work = RUNS * GRADIENTS
@@ -146,6 +151,6 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["ours"]:
         ours()
     elif sys.argv[1:] == ["hand"]:
-        by_hand(data())
+        by_hand(processes(), data())
     else:
         main()

@@ -1,5 +1,6 @@
 """Identities that hold to the last bit, and the compiled replay against the readable one."""
 
+import functools
 import math
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from engine_runs import relative_error, same_bits
 
 import dmlcore as dml
 from dmlcore.methods.policies import ALL_POLICIES
+from dmlcore.training import replay
 from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
 from dmlcore.training.reference import replay_reference
 
@@ -160,6 +162,28 @@ def test_a_lane_without_updates_stays_at_the_start():
 def test_where_evaluations_fall_changes_no_bit(policy):
     often, once = (train(ALL_POLICIES[policy](), eval_every=every) for every in (7, 200))
     assert same_bits(often.params, once.params)
+
+
+@pytest.mark.parametrize("policy", ["asp", "bsp", "ssp", "k_sync", "k_batch_async"])
+def test_where_rows_are_divided_changes_no_bit(policy, monkeypatch):
+    """Samples are drawn, and rows put on the device, for so many tasks at a time."""
+    whole = train(ALL_POLICIES[policy](), eval_every=7)
+    trace, sgd, problem = whole.trace, optax.sgd(0.1), dml.problems.digits_mlp()
+    alone = [dml.replay(trace, problem, optax.sgd(rate), eval_every=7).params for rate in (0.1, 0.2)]
+    monkeypatch.setattr(replay, "MANY_TASKS", 16)
+    parts = train(ALL_POLICIES[policy](), eval_every=7)
+    assert same_bits(whole.params, parts.params)
+    assert whole.history.equals(parts.history)
+    lanes = dml.replay_lanes([trace, trace], problem, [sgd, optax.sgd(0.2)], eval_every=7)  # in step
+    for lane, one in zip(lanes, alone, strict=True):
+        jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), lane.params, one)
+    driver = replay.Replay([trace], problem, [sgd])
+    driver.advance(45)
+    again = replay.Replay([trace], problem, [sgd])
+    again.restore(45, jax.tree.map(np.array, driver.state()))
+    for each in (driver, again):
+        each.advance(len(trace.updates))
+    assert same_bits(driver.params(), again.params())
 
 
 def test_replay_of_a_saved_trace_gives_the_same_bits(tmp_path):

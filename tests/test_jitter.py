@@ -1,5 +1,7 @@
 """Laws by name are those of scipy, with mean 1; what is none is refused by one message."""
 
+import pickle
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -53,6 +55,7 @@ def test_runs_are_those_of_the_distribution():
         ("gamma", "jitter: got 'gamma', allowed is a call with the arguments of gamma"),
         ("gamma(-1)", "shape: got -1"),
         ("pareto(1)", "alpha: got 1, allowed is a number > 1"),
+        ("lognormal(1e200)", "sigma: got 1e"),
         ("lognormal('a')", "sigma: got 'a'"),
         (3, "jitter: got 3, allowed is a law by name"),
     ],
@@ -64,3 +67,10 @@ def test_what_is_no_law_is_refused(law, message):
     ):
         with pytest.raises(ValueError, match="^" + message.replace("(", r"\(")):
             wrong()
+
+
+def test_clusters_with_laws_by_name_are_equal_and_can_be_sent():
+    cluster = dml.Cluster.uniform(4, jitter="gamma(4)", latency_jitter="pareto(3)")
+    assert cluster == dml.Cluster.uniform(4, jitter="gamma(shape=4)", latency_jitter="pareto(3)")
+    assert cluster != dml.Cluster.uniform(4, jitter="gamma(5)", latency_jitter="pareto(3)")
+    assert pickle.loads(pickle.dumps(cluster)) == cluster

@@ -40,9 +40,8 @@ class Cluster:
         overhead_seconds: fixed time of each worker's task, length W.
         latency_seconds: mean delay of each worker's link, one way, length W.
         bandwidth_bytes_per_second: of each worker's link, length W; infinite: transfers take their latency.
-        jitter: multiplier of the compute time: a law with mean 1 by name, "exponential", "gamma(4)",
-            "lognormal(0.5)" or "pareto(3)"; a frozen `scipy.stats` distribution with mean 1; a quantile
-            function (array of uniforms in [0, 1) -> array of multipliers); a `SizedJitter`; None: none.
+        jitter: multiplier of the compute time: a frozen `scipy.stats` distribution with mean 1, or a quantile
+            function (array of uniforms in [0, 1) -> array of multipliers), or a `SizedJitter`; None: none.
         latency_jitter: likewise for the latency.
         stragglers, faults: slow episodes, and what breaks when.
         pull_latency_seconds: mean delay of each worker's link on the way to it; None: as `latency_seconds`.
@@ -101,7 +100,8 @@ class Cluster:
             overhead: fixed seconds of a task, one number or one for each worker.
             latency: mean seconds of a transfer, likewise.
             bandwidth: bytes per second of a link, likewise.
-            jitter, latency_jitter: multipliers of the compute time and of the latency, see the class.
+            jitter, latency_jitter: multipliers of the compute time and of the latency: a law with mean 1 by
+                name, "exponential", "gamma(4)", "lognormal(0.5)" or "pareto(3)"; or as the class has them.
             pull_latency: mean seconds of a transfer to the worker, where it differs from `latency`.
 
         Raises:

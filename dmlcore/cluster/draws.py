@@ -68,9 +68,8 @@ class Draws:
         # Of each worker's block: its first clock, and for each task fixed seconds and seconds per sample.
         self._current: list[tuple[int, list[float], list[float]]] = [(-1, [], [])] * cluster.num_workers
         self._compute: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
-        self._drawn: dict[
-            int, int
-        ] = {}  # row of workers -> how many of its blocks, where slow episodes go on
+        # Row of workers -> how many of its blocks are drawn, where slow episodes go on from block to block.
+        self._drawn: dict[int, int] = {}
         self._blocks: dict[tuple[int, int, int, int], list[list[float]]] = {}
         self.compute_seconds = self._timer()
 

@@ -1,5 +1,6 @@
 """Jitter: what the time of a task or a transfer is multiplied with, task by task."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -30,48 +31,61 @@ class Law(NamedTuple):
 
     Args:
         name: the call that makes it.
-        ppf: its quantile function.
+        quantile: uniforms, and its arguments -> multipliers.
+        arguments: of the law.
     """
 
     name: str
-    ppf: Quantile
+    quantile: Callable[..., np.ndarray]
+    arguments: tuple[float, ...] = ()
+
+    def ppf(self, uniform: np.ndarray) -> np.ndarray:
+        """Returns quantiles, as a distribution of `scipy.stats` does."""
+        return np.asarray(self.quantile(uniform, *self.arguments))
 
 
 @named()
 def exponential() -> Law:
     """The exponential law, density exp(-x): a tenth of the tasks take more than 2.3 times the mean."""
-    return Law("", lambda u: -np.log1p(-u))
+    return Law("", _exponential)
 
 
-@named(bare=True, shape=checks.positive)
+@named(bare=True, shape=functools.partial(checks.real, low=1e-3, high=1e6))
 def gamma(shape: float) -> Law:
     """The gamma law of this shape k, variance 1 / k: the sum of k exponential stages where k is whole."""
-
-    def quantile(u: np.ndarray) -> np.ndarray:
-        from scipy.special import gammaincinv
-
-        return np.asarray(gammaincinv(shape, u) / shape)
-
-    return Law("", quantile)
+    return Law("", _gamma, (shape,))
 
 
-@named(bare=True, sigma=checks.positive)
+@named(bare=True, sigma=functools.partial(checks.real, above=0, high=5))
 def lognormal(sigma: float) -> Law:
     """The law of exp(sigma z - sigma^2 / 2), z standard normal: the product of many small causes."""
-
-    def quantile(u: np.ndarray) -> np.ndarray:
-        from scipy.special import ndtri
-
-        return np.asarray(np.exp(sigma * ndtri(u) - sigma**2 / 2))
-
-    return Law("", quantile)
+    return Law("", _lognormal, (sigma,))
 
 
-@named(bare=True, alpha=lambda name, value: checks.real(name, value, above=1, high=1e300))
+@named(bare=True, alpha=functools.partial(checks.real, above=1, high=1e6))
 def pareto(alpha: float) -> Law:
     """The Pareto law, P(more than x) = (x_m / x)^alpha: up to alpha = 2 its variance is infinite."""
-    least = (alpha - 1) / alpha
-    return Law("", lambda u: least * (1 - u) ** (-1 / alpha))
+    return Law("", _pareto, (alpha,))
+
+
+def _exponential(uniform: np.ndarray) -> np.ndarray:
+    return -np.log1p(-uniform)
+
+
+def _gamma(uniform: np.ndarray, shape: float) -> np.ndarray:
+    from scipy.special import gammaincinv
+
+    return np.asarray(gammaincinv(shape, uniform) / shape)
+
+
+def _lognormal(uniform: np.ndarray, sigma: float) -> np.ndarray:
+    from scipy.special import ndtri
+
+    return np.asarray(np.exp(sigma * ndtri(uniform) - sigma**2 / 2))
+
+
+def _pareto(uniform: np.ndarray, alpha: float) -> np.ndarray:
+    return (alpha - 1) / alpha * (1 - uniform) ** (-1 / alpha)
 
 
 LAWS: dict[str, Callable[..., Law]] = {

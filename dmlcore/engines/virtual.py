@@ -35,7 +35,7 @@ Computing = tuple[int, Order, float, float, float]
 
 inf = math.inf
 TICKS = 0.1, 0.5  # real seconds from one look at how far a run has come to the next, roughly
-MANY_CANCELLED = 1000  # pushes, from which they are swept out as soon as they are half of all
+MANY_CANCELLED = 1000  # pushes, from which they are swept out as soon as they are more than the workers
 
 
 class VirtualClock:
@@ -73,7 +73,7 @@ class VirtualClock:
         self.timed: list[Any] = []  # what else happens when
         self.progress, self.ticked = progress, 0.0
         self.end = spec.stop.seconds
-        self.num_cancelled = 0  # pushes, since the last sweep; at most so many are on the heap
+        self.num_cancelled = 0  # pushes, since the last sweep
         self.limit = inf  # an event before it is handled without another look
         self.event: Any = None  # that is being handled
         self.sending: list[PushEvent | None] = [None] * workers  # the next push of each worker
@@ -236,7 +236,8 @@ class VirtualClock:
         return self.server.over
 
     def sweep(self) -> None:
-        """Takes pushes that were cancelled off the heap, where they would stay until their time."""
+        """Takes pushes that were cancelled off the heap and out of waves, where they would stay until their
+        time."""
         self.num_cancelled = 0
         if self.failures is not None:
             return  # with faults a push is looked at when it arrives
@@ -373,8 +374,8 @@ class VirtualClock:
             return self.miss(order, arrived)
         now, waited = self.take(worker, order[1], arrived)
         if now >= self.limit and self.is_late(now):
-            return self.put_off(event, now, waited)
-        self.sending[worker] = None
+            return self.read_late(event, now, waited)
+        self.sending[worker] = None  # from here on as `is_read`, without a call on the path of every push
         answer = self.server.push(order, now, begun, computed, queued, waited)
         if self.failures is not None:
             self.failures.copy(order, arrived)
@@ -383,7 +384,7 @@ class VirtualClock:
         self.now = now
         return False
 
-    def put_off(self, event: PushEvent, now: float, waited: float) -> bool:
+    def read_late(self, event: PushEvent, now: float, waited: float) -> bool:
         """A push is read so late that something else happens first, which may cancel it."""
         self.read = event, now, waited
         over = self.handle_timed()

@@ -34,7 +34,7 @@ class Wave:
 
         def handle(clock: VirtualClock, event: PushEvent) -> bool:
             over = handle_arrival(clock, event)
-            if pushes and clock.event is event:  # it has not been put off
+            if pushes and clock.event is event:  # it is not waiting to be read
                 heappush(clock.heap, pushes.pop())
             return over
 

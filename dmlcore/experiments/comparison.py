@@ -190,9 +190,9 @@ def _run_all(
     problem, optimizers, engine, until, eval_every, _ = work
     seeds = check_given(function, methods, problem, seeds, options)
     check_kind("cluster", cluster, Cluster)
-    brought = [given.optimizer for given in methods.values() if isinstance(given, Method)]
-    if len(brought) < len(methods) or None in brought:
-        for optimizer in optimizers.values():
+    brought = [isinstance(given, Method) and given.optimizer is not None for given in methods.values()]
+    for optimizer in optimizers.values():
+        if optimizer is not None or not all(brought):
             check_optimizer(optimizer, problem)
     engine = resolve(engine)
     check_until(until, problem)

@@ -11,7 +11,7 @@ from dmlcore.data import Labelled
 from .problem import Batch, Params, Problem, frozen
 
 CHUNK_BYTES, LEAST_CHUNK = 2**20, 100
-"""Bytes of inputs that evaluation looks at in one go, and samples at least: they bound its memory."""
+"""Bytes of inputs that evaluation looks at in one go, and samples at least."""
 
 
 def classification(
@@ -41,7 +41,7 @@ def classification(
 
     def judge_in_chunks(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
         one, inputs = jax.tree.map(lambda rows: rows[:, None], batch), batch["inputs"]
-        size = max(LEAST_CHUNK, CHUNK_BYTES * len(inputs) // inputs.nbytes)
+        size = max(LEAST_CHUNK, CHUNK_BYTES * len(inputs) // max(inputs.nbytes, 1))
         losses, right = jax.lax.map(
             lambda sample: judge(params, sample), one, batch_size=min(size, len(inputs))
         )

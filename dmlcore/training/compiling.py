@@ -35,6 +35,8 @@ def options() -> dict[str, Any]:
 class Compiled:
     """A function compiled by `jax.jit` with `options`, which are asked for when it is first called.
 
+    It cannot be called in a function that is itself compiled: XLA has its options from the outermost one.
+
     Args:
         function: what is compiled.
         how: options of `jax.jit`.
