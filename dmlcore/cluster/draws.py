@@ -95,7 +95,7 @@ class Draws:
             return fixed[offset] + samples * slope[offset] * self.multiplier(COMPUTE, worker, clock, samples)
 
         cluster = self.cluster
-        varies = cluster.jitter is not None or cluster.stragglers or self._changes
+        varies = cluster.jitter is not None or self._varied
         if cluster.durations is not None:
             return self._measured(cluster.durations, drawn if varies else None)
         return drawn_by_size if self._sized else drawn if varies else constant
@@ -179,7 +179,6 @@ class Draws:
 
     def _draw(self, places: Sequence[tuple[int, int]]) -> None:
         """Draws blocks (row, block); those of one row follow one another."""
-        cluster = self.cluster
         multipliers: Any = [1.0] * len(places)
         if self._jitter is not None:
             multipliers = self._multipliers("jitter", self._jitter, COMPUTE, places)
@@ -187,7 +186,7 @@ class Draws:
             members = self._members(row)
             overhead = np.array(self._overhead[members])[:, None]
             per_sample = np.array(self._per_sample[members])[:, None]
-            if cluster.stragglers or self._changes:
+            if self._varied:
                 slowdown = self._slowdown(row, block)
                 overhead, per_sample = overhead * slowdown, per_sample * slowdown
             per_sample = per_sample * multiplier

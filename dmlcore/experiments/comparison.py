@@ -11,7 +11,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import optax
@@ -229,8 +229,8 @@ def _run_all(
             if not found:
                 raise
     frames = {
-        (name, rate, seed): dict(zip(optimizers, found[name, seed], strict=True))[rate]
-        for name, rate, seed in itertools.product(each, optimizers, seeds)
+        (name, rate, seed): found[name, seed][place]
+        for name, (place, rate), seed in itertools.product(each, enumerate(optimizers), seeds)
         if (name, seed) in found
     }
     if len(found) < len(runs):
@@ -289,14 +289,15 @@ def _make(
 
 def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
     """Histories of a run, one for each optimizer; what does not depend on it is made once."""
-    (spec, own), (problem, optimizers, engine, until, eval_every, _) = item, work
+    (spec, own), (problem, optimizers, engine, until, eval_every, journal) = item, work
     problem = problem.with_steps(spec.local, spec.step_size)
     distinct = [own] if own else [*optimizers.values()]
     made_first = _timeline_first(engine, spec)
     trace: Trace | None = None
     found = []
     for optimizer in distinct:
-        history = _kept(work, spec, problem, optimizer)
+        known = {} if journal is None else described(spec, problem, optimizer)
+        history = None if journal is None else journal.load(known)
         if history is None:
             if made_first:
                 trace = trace or timeline(problem, spec, None, engine)
@@ -304,7 +305,8 @@ def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
                 history = histories([trace], problem, [optimizer], *options)[0]
             else:
                 history = run(problem, spec, optimizer, engine, until, eval_every).history
-            _keep(work, spec, problem, optimizer, history)
+            if journal is not None:
+                journal.save(known, history)
         found.append(history)
     return found * len(optimizers) if own else found
 
@@ -322,7 +324,10 @@ def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]
     problem = work.problem.with_steps(first.local, first.step_size)
     distinct = [own] if own else [*work.optimizers.values()]
     lanes = [(spec, optimizer) for spec, _ in items for optimizer in distinct]
-    found: list[Any] = [_kept(work, spec, problem, optimizer) for spec, optimizer in lanes]
+    journal, found = work.journal, cast(list[Any], [None] * len(lanes))
+    known = [] if journal is None else [described(spec, problem, optimizer) for spec, optimizer in lanes]
+    if journal is not None:
+        found = [journal.load(each) for each in known]
     missing = [number for number, history in enumerate(found) if history is None]
     if missing:
         specs, optimizers = zip(*(lanes[number] for number in missing), strict=True)
@@ -331,20 +336,10 @@ def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]
         made = histories([traces[spec.seed] for spec in specs], problem, optimizers, *options)
         for number, history in zip(missing, made, strict=True):
             found[number] = history
-            _keep(work, lanes[number][0], problem, lanes[number][1], history)
+            if journal is not None:
+                journal.save(known[number], history)
     by_seed = [found[i : i + len(distinct)] for i in range(0, len(found), len(distinct))]
     return [each * len(work.optimizers) for each in by_seed] if own else by_seed
-
-
-def _kept(work: Work, spec: RunSpec, problem: Problem, optimizer: Any) -> pd.DataFrame | None:
-    """The history of a run that is in the journal."""
-    return None if work.journal is None else work.journal.load(described(spec, problem, optimizer))
-
-
-def _keep(work: Work, spec: RunSpec, problem: Problem, optimizer: Any, history: pd.DataFrame) -> None:
-    """Puts the history of a run into the journal, if there is one."""
-    if work.journal is not None:
-        work.journal.save(described(spec, problem, optimizer), history)
 
 
 def _in_threads(
