@@ -97,8 +97,7 @@ class Progress(NamedTuple):
 
     time: float  # seconds since the start of the run
     num_updates: int  # made so far
-    record: Any  # each `dmlcore.trace.record.Task` that arrived or was cut; it only grows
-    landed: Sequence[tuple[int, int, float]]  # row of the record, update, weight of those applied; only grows
+    record: Any  # `dmlcore.trace.record.Rows`: each task that arrived or was cut
     live: Collection[int]  # versions that tasks still read which are not applied yet, and the newest
     looked: int = 0  # updates made at the last look
     life: int = 0  # how often the server has gone back to a checkpoint; what it lost, it has never trained

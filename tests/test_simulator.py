@@ -99,6 +99,14 @@ FAULTS = {
         ruled(lambda push: {"apply": [(push.worker, push.clock, np.nan)]}),
         r"mine\(\) on Cluster.*task of worker 0, clock 0 has a weight that is not finite",
     ),
+    "a word as weight": (
+        ruled(lambda push: {"apply": [(push.worker, push.clock, "1")]}),
+        r"mine\(\) applies the push of worker 0, clock 0, with weight '1', allowed is a real number",
+    ),
+    "a word as weight of a push that waited": (
+        ruled(lambda push: {"apply": [(0, 0, "1"), (1, 0, 1.0)]} if push.worker == 1 else {"apply": ()}),
+        r"mine\(\) applies the push of worker 0, clock 0, with weight '1', allowed is a real number",
+    ),
 }
 
 

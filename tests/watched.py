@@ -10,13 +10,13 @@ class RandomWatch:
     """Shows as many updates as were made since it was last called, with numbers that follow from the seed."""
 
     def __init__(self, seed):
-        self._seed, self._life, self._landed = seed, 0, 0
+        self._seed, self._life, self._seen = seed, 0, 0
 
     def __call__(self, progress):
         if progress.life != self._life:
-            self._life, self._landed = progress.life, 0
-        landed, self._landed = progress.landed[self._landed :], len(progress.landed)
-        _, tasks = np.unique([update for _, update, _ in landed], return_counts=True)
+            self._life, self._seen = progress.life, 0
+        landed, self._seen = progress.record.applied(since=self._seen), progress.num_updates
+        _, tasks = np.unique([task.update for task in landed], return_counts=True)
         rng = np.random.default_rng([self._seed, progress.num_updates])
         squares, products = np.ones(len(tasks)), rng.normal(0.3, 0.2, len(tasks))
         samples = (32 * tasks).tolist()

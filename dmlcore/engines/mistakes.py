@@ -36,6 +36,13 @@ def not_at_server(policy: Policy, does: str, key: tuple[int, int]) -> ValueError
     )
 
 
+def no_weight(policy: Policy, key: tuple[int, int], weight: Any) -> ValueError:
+    """A decision applies a push with a weight that is no number."""
+    worker, clock = key
+    given = f"applies the push of worker {worker}, clock {clock}, with weight {weight!r}"
+    return ValueError(f"{policy.name} {given}, allowed is a real number")
+
+
 def unknown_worker(policy: Policy, does: str, worker: int, time: float) -> ValueError:
     """A decision names a worker that does not exist."""
     return ValueError(f"{policy.name} {does} worker {worker}, which is not there, at {time:g} s")

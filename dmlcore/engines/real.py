@@ -353,8 +353,7 @@ class Serving:
             return None
         server = self.server
         turns = Turns(self._stepper.problem.num_samples, server.num_workers, self._spec.batch_size)
-        progress = server.progress(0.0)
-        turns.weights([Turn.of(progress.record[row], update) for row, update, _ in progress.landed])
+        turns.weights([*map(Turn.of, server.progress(0.0).record.applied())])
         return turns
 
     def _counted(self, apply: Sequence[tuple[int, int, float]]) -> list[float]:

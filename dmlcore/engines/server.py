@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from dmlcore import checks
 from dmlcore.engines import mistakes
 from dmlcore.engines.spec import MOST, RunSpec
 from dmlcore.trace import Trace
-from dmlcore.trace.record import ROW, Rows, pack, tasks_frame, updates_frame
+from dmlcore.trace.record import LANDED, ROW, Rows, land, pack, tasks_frame, updates_frame
 from dmlcore.types import NOTHING_YET, Decision, Observation, Progress, Push, Start
 
 MOST_TASKS = 200_000  # without an update, before a run that is to end with updates is given up; or timers
@@ -78,7 +79,7 @@ class Server:
 
     # In a dictionary they take longer to look up, at every push.
     __slots__ = (
-        "_at_push", "_cancels", "_clock", "_depth", "_done", "_free", "_landed", "_last_cut", "_look",
+        "_at_push", "_cancels", "_clock", "_depth", "_done", "_free", "_last_cut", "_look",
         "_looked", "_most", "_noted", "_num_cut", "_num_timers", "_patience", "_plan", "_redone", "_serial",
         "_starting", "_times", "_update_seconds", "_wakes", "_woken", "flight", "ignored",
         "journal", "load", "load_state", "num_updates", "over", "pending", "policy", "present", "record",
@@ -121,7 +122,6 @@ class Server:
         self._num_cut = 0  # tasks that were cut, and not redone
         self._cancels: list[float] = []  # when workers were cancelled by a decision without an update
         self._redone: set[int] = set()  # rows of attempts that were lost and made again
-        self._landed: list[tuple[int, int, float]] = []  # row, update, weight
         self._times: list[float] = []  # of updates
         self._looked = 0
         self._patience = MOST_TASKS  # row of the record by which an update must have been made
@@ -174,8 +174,6 @@ class Server:
         keeps = keep_copy is not None and keep_copy(told[0], clock + 1)
         push = new(Push, (worker, clock, version, time, computed - begun, size, keeps))
         row = len(record) // ROW
-        pulled = since if pull else nan
-        record += pack(worker, clock, size, version, pulled, begun, computed, time, pull_queued, push_queued)
         if self._noted:
             self._note_push(push, begun, computed, pull_queued, push_queued)
         kept: tuple[Order, ...] = ()
@@ -185,32 +183,39 @@ class Server:
             left = (*left, *kept) if left else kept
         flights[worker] = left
         answer = on_push(self.state, push)
+        alone = False  # whether this push is an update, and that is all
         try:
             self.state, decision = answer
-            if decision is NOTHING_YET and row < self._patience:
-                pending[worker, clock] = row, order
-                return ((), (), kept) if kept else NOTHING
-            apply, drop, cancel, start, wake = decision
-            if count := len(apply):
-                first, its_clock, weight = apply[0]
-            if len(start):
-                _, _, _ = start[0]
+            if decision is not NOTHING_YET:
+                apply, drop, cancel, start, wake = decision
+                if count := len(apply):
+                    first, its_clock, weight = apply[0]
+                    alone = count == 1 and first == worker and its_clock == clock and wake is None
+                    alone = alone and not (drop or cancel)
+                if len(start):
+                    _, _, _ = start[0]
         except (TypeError, ValueError, LookupError):
-            apply, drop, cancel, start, wake = self._read("on_push", answer)
-            count = 0
-        if count != 1 or first != worker or its_clock != clock or drop or cancel or wake is not None:
+            decision, alone = self._read("on_push", answer), False
+        number = self.num_updates if alone else -1
+        pulled = since if pull else nan
+        try:
+            record += pack(
+                worker, clock, size, version, pulled, begun, computed, time, pull_queued, push_queued,
+                weight if alone else 0.0, number,
+            )  # fmt: skip
+        except struct.error:
+            raise mistakes.no_weight(self.policy, (worker, clock), weight) from None
+        if not alone:
             pending[worker, clock] = row, order
-            if apply or start or drop or cancel or wake is not None or row >= self._patience:
-                return self._carry_out((apply, drop, cancel, start, wake), time, kept)
+            if decision is not NOTHING_YET or row >= self._patience:
+                return self._carry_out(decision, time, kept)
             return ((), (), kept) if kept else NOTHING
 
         # The short way of most pushes: each is an update.
         if kept and weight != told[1]:
             raise mistakes.other_weight(self.policy, order, weight)
-        number = self.num_updates
         if self._update_seconds:
             time = self._updated(time)
-        self._landed.append((row, number, weight))
         self._times.append(time)
         self.num_updates = number = number + 1
         self.samples = samples = self.samples + size
@@ -279,7 +284,7 @@ class Server:
         """Returns how far the run has come."""
         live = {self.num_updates, *(order.version for orders in self.flight for order in orders)}
         live.update(order.version for _, order in self.pending.values())
-        return Progress(time, self.num_updates, Rows(self.record), self._landed, live, self._looked)
+        return Progress(time, self.num_updates, Rows(self.record), live, self._looked)
 
     def resume(self, time: float) -> Answer:
         """The server is back from a checkpoint: tasks in flight begin again on the version that it has."""
@@ -307,7 +312,7 @@ class Server:
 
     def recall(self, before: Server) -> None:
         """Takes over the record of the server that kept the journal: it knew how cut tasks were planned."""
-        self.record[:] = before.record[: len(self.record)]
+        Rows(self.record).take_times(before.record)
 
     @property
     def has_cut(self) -> bool:
@@ -335,7 +340,7 @@ class Server:
         """Ends the run at `time` and returns its trace."""
         for worker in range(self.num_workers):
             self._cut(worker, time)
-        tasks = tasks_frame(self.record, self._landed, self.spec.cluster.server is not None)
+        tasks = tasks_frame(self.record, self.spec.cluster.server is not None)
         if self.policy.on_wake is not None:
             metadata = metadata | {"wakes": self._wakes_after(tasks["push_end"].notna())}
         if self._cancels:
@@ -379,7 +384,7 @@ class Server:
         apply, drop, cancel, start, wake = decision
         pending, keeps = self.pending, self.policy.keep_copy
         if apply:
-            samples, number, landed = 0, self.num_updates, self._landed
+            samples, number, record = 0, self.num_updates, self.record
             for worker, clock, weight in apply:
                 found = pending.pop((worker, clock), None)
                 if found is None:
@@ -388,7 +393,10 @@ class Server:
                 if keeps is not None and weight != order[7][1] and keeps(order[7][0], clock + 1):
                     raise mistakes.other_weight(self.policy, order, weight)
                 samples += order[2]
-                landed.append((row, number, weight))
+                try:
+                    land(record, row * ROW + LANDED, weight, number)
+                except struct.error:
+                    raise mistakes.no_weight(self.policy, (worker, clock), weight) from None
             time = self._updated(time)
             self._times.append(time)
             self.num_updates = number + 1
@@ -449,7 +457,7 @@ class Server:
 
     def _check_updates(self, time: float) -> None:
         """Raises RuntimeError where a run that is to end with updates makes none."""
-        last = self._landed[-1][0] if self._landed else 0
+        last = Rows(self.record).last_applied()
         rows = len(self.record) // ROW
         if rows > last + MOST_TASKS and self.spec.stop.seconds == math.inf:
             raise mistakes.never_updates(self.policy, time, self.num_updates, MOST_TASKS)
@@ -529,7 +537,7 @@ class Server:
             if end > time:
                 begun, end = begun if begun < time else time, time
             waited, pulled = min(queued, begun - since) if queued else 0.0, since if pull else nan
-            record += pack(worker, clock, size, version, pulled, begun, end, nan, waited, 0.0)
+            record += pack(worker, clock, size, version, pulled, begun, end, nan, waited, 0.0, 0.0, -1)
             if clock > last:
                 self._last_cut[worker] = last = clock
         self._num_cut += len(flight)

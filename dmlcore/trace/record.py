@@ -1,7 +1,6 @@
 """The record of a run, row by row, and the frames that a trace is made of."""
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from struct import Struct
 from typing import NamedTuple
 
@@ -12,9 +11,10 @@ from dmlcore.trace.trace import QUEUE_COLUMNS, TASK_COLUMNS, UPDATE_COLUMNS
 
 
 class Task(NamedTuple):
-    """A task as an engine records it, by the columns of `Trace.tasks`; its update and weight come later.
+    """A task as an engine records it, by the columns of `Trace.tasks`.
 
-    How long it has waited in a server's queues is 0 where the server takes no time.
+    How long it has waited in a server's queues is 0 where the server takes no time. Until it is applied, its
+    update is -1 and its weight 0.
     """
 
     worker: int
@@ -27,13 +27,18 @@ class Task(NamedTuple):
     push_end: float
     pull_queued: float
     push_queued: float
+    weight: float
+    update: int
 
 
 _COLUMNS = [(name, np.dtype((TASK_COLUMNS | QUEUE_COLUMNS)[name])) for name in Task._fields]
-_LAYOUT = Struct("".join(kind.char for _, kind in _COLUMNS))
+_LAYOUT = Struct("=" + "".join(kind.char for _, kind in _COLUMNS))
 # `Task` -> bytes. Engines append them to one array: smaller than tuples, and a frame without a loop.
 pack = _LAYOUT.pack
 ROW = _LAYOUT.size  # bytes
+# (record, row * ROW + LANDED, weight, update): notes that a task is applied, in its last two columns.
+_LANDED = Struct("=di")
+land, LANDED = _LANDED.pack_into, ROW - _LANDED.size
 
 
 class Rows:
@@ -52,23 +57,38 @@ class Rows:
 
     def last(self, worker: int, clock: int) -> int:
         """Returns the last row of a worker's task, -1 where there is none; looks at all of them."""
-        table = np.frombuffer(bytes(self._record), _COLUMNS)
+        table = self._table()
         found = np.flatnonzero((table["worker"] == worker) & (table["clock"] == clock))
         return int(found[-1]) if len(found) else -1
 
+    def applied(self, since: int = 0) -> list[Task]:
+        """Returns the tasks of updates from number `since` on, by update, worker and clock."""
+        table = self._table()
+        found = table[table["update"] >= since]
+        order = np.lexsort((found["clock"], found["worker"], found["update"]))
+        return [Task(*row) for row in found[order].tolist()]
 
-def tasks_frame(
-    record: bytearray, landed: Sequence[tuple[int, int, float]], queues: bool = False
-) -> pd.DataFrame:
-    """Returns a trace's tasks from their record and the (row, update, weight) of those applied; with how long
-    they have waited in queues, where the server has some."""
+    def last_applied(self) -> int:
+        """Returns the last row that is in an update, 0 where none is."""
+        return int(np.flatnonzero(self._table()["update"] >= 0)[-1:].sum())
+
+    def take_times(self, other: bytearray) -> None:
+        """Takes over when everything happened, from a record that begins with the same tasks."""
+        table, others = self._table(), np.frombuffer(other, _COLUMNS, len(self))
+        for name, kind in _COLUMNS:
+            if kind.kind == "f" and name != "weight":
+                table[name] = others[name]
+
+    def _table(self) -> np.ndarray:
+        """The record as a table; as long as somebody holds it, the record cannot grow."""
+        return np.frombuffer(self._record, _COLUMNS)
+
+
+def tasks_frame(record: bytearray, queues: bool = False) -> pd.DataFrame:
+    """Returns a trace's tasks from their record; with how long they have waited in queues, where the server
+    has some."""
     table = np.frombuffer(record, _COLUMNS)
     columns = {name: table[name] for name in Task._fields}
-    columns |= {"update": np.full(len(table), -1), "weight": np.zeros(len(table))}
-    flat = np.fromiter(chain.from_iterable(landed), float, 3 * len(landed))
-    applied, updates, weights = flat.reshape(-1, 3).T
-    rows = applied.astype(np.int64)
-    columns["update"][rows], columns["weight"][rows] = updates, weights
     if not queues:
         return _frame(columns, TASK_COLUMNS)
     columns |= {name: np.maximum(table[name], 0.0) for name in QUEUE_COLUMNS}  # 0 may be rounded below

@@ -70,7 +70,7 @@ class TrainingWatch:
         self._start()
 
     def _start(self) -> None:
-        self._landed = 0
+        self._trained = 0  # updates
         self._widths: set[int] = set()  # of tasks, so far
         self._turns: Turns | None = None
         self._slots = Slots()
@@ -99,24 +99,22 @@ class TrainingWatch:
         if progress.life != self._life:
             self._life = progress.life
             self._start()
-        landed = progress.landed[self._landed :]
-        self._landed = len(progress.landed)
-        tasks = [(progress.record[row], update, weight) for row, update, weight in landed]
-        found = self._train(tasks, progress) if tasks else {}
+        landed = progress.record.applied(since=self._trained)
+        self._trained = progress.num_updates
+        found = self._train(landed, progress) if landed else {}
         params = self._kind.whole(self._state.params, self._state.local)
         loss = evaluate(self._kind.problem, params, self._eval_data)["loss"]
         return Observation(progress.num_updates, progress.time, float(loss), **found)
 
-    def _train(self, landed: list[tuple[Task, int, float]], progress: Progress) -> dict[str, Any]:
-        landed = sorted(landed, key=lambda each: (each[1], each[0].worker, each[0].clock))
-        columns = [(u, t.worker, t.clock, t.batch_size, t.version_read) for t, u, _ in landed]
+    def _train(self, landed: list[Task], progress: Progress) -> dict[str, Any]:
+        columns = [(t.update, t.worker, t.clock, t.batch_size, t.version_read) for t in landed]
         update, worker, clock, batch_size, version = np.array(columns, np.int64).T
-        weight, copies = np.array([each[2] for each in landed], float), np.full(len(landed), NONE)
+        weight, copies = np.array([task.weight for task in landed], float), np.full(len(landed), NONE)
         updates, first, counts = np.unique(update, return_index=True, return_counts=True)
         if not self._kind.weighs:  # of an additive problem, whose tasks have one size
             problem, size = self._kind.problem, int(batch_size[0])
             self._turns = self._turns or Turns(problem.num_samples, self._num_workers, size)
-            weight = np.array(self._turns.weights([Turn.of(task, u) for task, u, _ in landed]))
+            weight = np.array(self._turns.weights([*map(Turn.of, landed)]))
         most = int(counts.max()) if self._fuse else 1
         limit = max(self._num_workers, most) if self._fuse else 1
         width, samples = row_shape(most, int(batch_size.max()), limit, sys.maxsize)
@@ -128,7 +126,7 @@ class TrainingWatch:
         plain = self._aggregate.plain
         rows = lay_out(tasks, self._fuse, width, self._compensation, slots, progress.live, weighed=plain)
         if self._copies:
-            kept = np.isnan([task.pull_start for task, _, _ in landed])
+            kept = np.isnan([task.pull_start for task in landed])
             read, write = np.where(kept, worker, rows.read + self._copies), rows.write + self._copies
             rows = rows._replace(read=read, write=np.where(rows.write == NONE, NONE, write), keep=worker)
         num_rows = len(rows.last)

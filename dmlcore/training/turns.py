@@ -28,9 +28,9 @@ class Turn(NamedTuple):
     update: int  # that it is in
 
     @classmethod
-    def of(cls, task: Task, update: int) -> Turn:
+    def of(cls, task: Task) -> Turn:
         """Returns the turn of a recorded task that is in an update."""
-        return cls(task.worker, task.clock, task.version_read, not math.isnan(task.pull_start), update)
+        return cls(task.worker, task.clock, task.version_read, not math.isnan(task.pull_start), task.update)
 
 
 class Turns:
