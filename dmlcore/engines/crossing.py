@@ -42,81 +42,105 @@ class Crossing:
         """Handles all that happens, to the end of the run."""
         clock, service = self.clock, self.service
         heap, timed, sending, end, timers = clock.heap, clock.timed, clock.sending, clock.end, clock.timers
-        into, out, take, handle_arrival = service.into, service.out, service.take, clock.handle_arrival
-        over, timer, leaving = clock.server.over, inf, self.leaving
+        into, out, handle_arrival = service.into, service.out, clock.handle_arrival
+        over, leaving = clock.server.over, self.leaving
         while not over:
             arrival, read = heap[0], clock.read
-            taken = read[1] if read is not None and read[0] is arrival else arrival[0]
-            first, link, leaves = timed[0][0] if timed else inf, None, False
-            if leaving and (first == inf or leaving[0] < timed[0]):
-                first, leaves = leaving[0][0], True
-            if into.due < first:
-                first, link = into.due, into
-            if out.due < first:
-                first, link = out.due, out
-            if timers:
-                timer = clock.timer()
-            if (first <= taken and first < inf) or timer < taken:
-                if first > end and timer > end:
+            taken = arrival[0] if read is None or read[0] is not arrival else read[1]
+            # What comes first beside it: a push that is through, a copy, or something else that is due.
+            first, due = into.due, out.due
+            is_push = first <= due
+            if not is_push:
+                first = due
+            due = timed[0][0] if timed else inf
+            leaves = leaving and (due == inf or leaving[0] < timed[0])
+            if leaves:
+                due = leaving[0][0]
+            if timers and (timer := clock.timer()) < taken and timer < first and timer < due:
+                if timer > end:
                     return
-                if timer < first:
-                    over = clock.carry_out(clock.server.wake(timer), timer)
-                elif link is None and leaves:
-                    service.out.join(first, leaving.popleft()[2])
-                elif link is None:
-                    event = heappop(timed)
-                    over = event[2](clock, event)
+                over = clock.carry_out(clock.server.wake(timer), timer)
+            elif first < due and first <= taken:
+                if first > end:
+                    return
+                if is_push:
+                    order, push, waited = into.leave()
+                    self.push_is_through(order, push, first, waited)
                 else:
-                    order, push, waited = link.leave()
-                    if link is out:
-                        self.copy_is_through(order, first, waited)
-                    else:
-                        self.push_is_through(order, push, first, waited)
-                continue
-            if taken > end:
+                    order, _, waited = out.leave()
+                    self.copy_is_through(order, first, waited)
+            elif due <= taken and due < inf:
+                if due > end:
+                    return
+                if leaves:
+                    out.join(due, leaving.popleft()[2])
+                    continue
+                event = heappop(timed)
+                if event[2] is handle_push_joins and sending[event[3][0]] is event:
+                    into.join(due, event[3], event)  # without a call more on the path of every push
+                else:
+                    over = event[2](clock, event)
+            elif taken > end:
                 return
-            if arrival[2] is handle_arrival and sending[arrival[3][0]] is arrival:
+            elif arrival[2] is handle_arrival and sending[arrival[3][0]] is arrival:
                 if read is None or read[0] is not arrival:
-                    worker, number = arrival[3][:2]
-                    taken, waited = take(worker, number, taken)
-                    clock.read = read = arrival, taken, arrival[8] + waited
-                    if first <= taken or timer < taken or taken > end:
-                        continue
+                    clock.read = self.take(arrival, taken)
+                    continue
                 over = clock.is_read(*read)
+                if heap[0] is arrival:
+                    heappop(heap)
             else:
                 over = arrival[2](clock, arrival)
-            if heap[0] is arrival:
-                heappop(heap)
+                if heap[0] is arrival:
+                    heappop(heap)
+
+    def take(self, push: Any, now: float) -> tuple[Any, float, float]:
+        """Lets the processor take a push; returns it, when it is read, and how long it has waited."""
+        worker, number, *_ = push[3]
+        taken, waited = self.service.take(worker, number, now)
+        return push, taken, push[8] + waited
 
     def send_copies(self, start: Sequence[Order], now: float) -> list[Order]:
         """Sends the copies that tasks pull which begin now; returns the tasks of workers that keep theirs."""
-        clock, service, kept = self.clock, self.service, []
+        answer, join, coming, kept = self.service.answer, self.service.out.join, self.coming, []
         for order in start:
-            if not order.pull:
+            worker, number, _, _, pull, since, _, _ = order
+            if not pull:
                 kept.append(order)
                 continue
-            sent, queued = service.answer(order.worker, order.clock, order.time)
-            self.coming[order.worker].append((order, queued))
+            sent, queued = answer(worker, number, since)
+            coming[worker].append((order, queued))
             if sent > now:
-                self.leaving.append((sent, next(clock.serial), order))
+                self.leaving.append((sent, next(self.clock.serial), order))
             else:
-                service.out.join(now, order)
+                join(now, order)
         return kept
 
     def push_is_through(self, order: Order, push: Any, now: float, waited: float) -> None:
         """The server's processor may take a push; None: one that does not count."""
         clock = self.clock
-        if push is None or clock.sending[order.worker] is not push:  # the server has to read it nevertheless
+        if push is None or clock.sending[order[0]] is not push:  # the server has to read it nevertheless
             self.service.take(order.worker, order.clock, now)
             if push is not None and clock.failures is not None:
                 clock.failures.ignore(order, now)
             return
         _, serial, _, _, begun, computed, departs, queued, before = push
-        handler, waited = clock.handle_arrival, before + waited
-        clock.sending[order.worker] = arrived = (
-            now, serial, handler, order, begun, computed, departs, queued, waited
-        )  # fmt: skip
-        heappush(clock.heap, arrived)
+        handler, waited, heap = clock.handle_arrival, before + waited, clock.heap
+        clock.sending[order[0]] = arrived = (
+            now,
+            serial,
+            handler,
+            order,
+            begun,
+            computed,
+            departs,
+            queued,
+            waited,
+        )
+        heappush(heap, arrived)
+        if len(heap) == 2 and self.service.into.due > now and not (clock.timed and clock.timed[0][0] <= now):
+            # No push waits before it, and nothing else happens now: the processor takes it.
+            clock.read = self.take(arrived, now)
 
     def copy_is_through(self, order: Order, now: float, waited: float) -> None:
         """A worker gets its copy, and computes; copies of one worker arrive in order."""

@@ -71,20 +71,31 @@ def _queues(
         worker: int, clock: int, time: float, link: float = push[0], work: float = push[1]
     ) -> tuple[float, float]:
         nonlocal way_in, processor
-        here = time
+        waited = 0.0
         if link:
-            here = way_in = (time if time > way_in else way_in) + link
-        taken = processor = (here if here > processor else processor) + work
-        return taken, taken - time - link - work
+            if way_in > time:
+                waited, time = way_in - time, way_in
+            way_in = time = time + link
+        if processor > time:
+            waited += processor - time
+            time = processor
+        processor = time = time + work
+        return time, waited
 
     def answer(
         worker: int, clock: int, time: float, work: float = pull[0], link: float = pull[1]
     ) -> tuple[float, float]:
         nonlocal processor, way_out
-        sent = processor = (time if time > processor else processor) + work
+        waited = 0.0
+        if processor > time:
+            waited, time = processor - time, processor
+        processor = time = time + work
         if link:
-            sent = way_out = (sent if sent > way_out else way_out) + link
-        return sent, sent - time - link - work
+            if way_out > time:
+                waited += way_out - time
+                time = way_out
+            way_out = time = time + link
+        return time, waited
 
     def update(time: float) -> None:
         nonlocal processor

@@ -52,26 +52,24 @@ class SharedLink:
 
     def join(self, time: float, task: Any, data: Any = None) -> None:
         """What a task transfers joins at `time`, or when the last did or left; `data` comes out with it."""
-        under_way, seconds = self._under_way, self._seconds
+        under_way, seconds, last, got = self._under_way, self._seconds, self._time, 0.0
         if self._draws is not None:
             seconds *= self._draws.multiplier(self._stream, task.worker, task.clock)
-        if time < self._time:
-            time = self._time
+        if time < last:
+            time = last
         if under_way:
-            self._got += (time - self._time) / len(under_way)
-        else:
-            self._got = 0.0
-        self._time = time
-        heappush(under_way, (self._got + seconds, next(self._serial), time, seconds, task, data))
-        left = under_way[0][0] - self._got
-        self.due = time + (left if left > 0 else 0.0) * len(under_way)
+            got = self._got + (time - last) / len(under_way)
+        self._got, self._time = got, time
+        heappush(under_way, (got + seconds, next(self._serial), time, seconds, task, data))
+        left = under_way[0][0] - got
+        self.due = time + left * len(under_way) if left > 0 else time
 
     def leave(self) -> tuple[Any, Any, float]:
         """Returns what is through when it is `due`: task, data, and how much longer it took than alone."""
         under_way, now = self._under_way, self.due
-        self._got, _, joined, seconds, task, data = heappop(under_way)
-        self._time = now
-        self.due = now + (under_way[0][0] - self._got) * len(under_way) if under_way else math.inf
+        got, _, joined, seconds, task, data = heappop(under_way)
+        self._got, self._time = got, now
+        self.due = now + (under_way[0][0] - got) * len(under_way) if under_way else math.inf
         waited = now - joined - seconds
         return task, data, waited if waited > 0 else 0.0
 

@@ -13,7 +13,7 @@ import gc
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
 
@@ -93,8 +93,7 @@ class VirtualClock:
             self.take, self.handle_arrival = self.service.take, VirtualClock.handle_served
             answers = self.service.answer if self.service.pulls_take else None
         links = self.links, self.links.compute_seconds, self.links.pulls_take
-        serves = self.service is not None, self.updates_take or self.crossing is not None
-        how = self.handle_arrival, self.plain and self.crossing is None, *serves
+        how = self.handle_arrival, self.plain and self.crossing is None
         self.at_hand: tuple[Any, ...] = (self.heap, self.sending, *links, answers, *how)
 
     def run(self) -> Trace:
@@ -190,11 +189,14 @@ class VirtualClock:
         """
         self.now = now
         _, cancel, start = answer
-        heap, sending, links, compute_seconds, pulls_take, answers, handle_arrival, plain, serves, extra = (
-            self.at_hand
-        )
-        if serves and (cancel or extra):
-            start = self.serve(answer, now)
+        if self.service is not None:
+            if cancel or self.updates_take:
+                self.serve(answer, now)
+            if self.crossing is not None:
+                start = self.crossing.send_copies(start, now)
+                if not (start or cancel or self.may_look):
+                    return self.server.over
+        heap, sending, links, compute_seconds, pulls_take, answers, handle_arrival, plain = self.at_hand
         if cancel:
             computing = self.computing
             for worker in cancel:
@@ -247,14 +249,11 @@ class VirtualClock:
         for wave in self.waves:
             wave.keep(sending)
 
-    def serve(self, answer: Answer, now: float) -> Sequence[Order]:
-        """Lets a server that takes time make an update; what cancelled tasks have sent it will read.
-
-        Returns the tasks that begin, but for those whose copies cross a shared link.
-        """
+    def serve(self, answer: Answer, now: float) -> None:
+        """Lets a server that takes time make an update; what cancelled tasks have sent it will read."""
         assert self.service is not None
-        apply, cancel, start = answer
-        if apply:
+        apply, cancel, _ = answer
+        if apply and self.updates_take:
             self.service.update(now)
             if self.read is not None and self.read[1] > now:  # it goes on reading after the update
                 reading, taken, waited = self.read
@@ -262,7 +261,6 @@ class VirtualClock:
                 self.read = reading, taken + took, waited + took
         for worker in cancel:
             self.stray(worker, now)
-        return start if self.crossing is None else self.crossing.send_copies(start, now)
 
     def stray(self, worker: int, now: float) -> None:
         """Lets the server read what a worker has sent of a task that does not count any more."""
