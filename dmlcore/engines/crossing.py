@@ -30,6 +30,9 @@ class Crossing:
         # one was through, and how long it waited on the link.
         self.coming: list[list[tuple[Order, float]]] = [[] for _ in range(clock.spec.cluster.num_workers)]
         self.came: dict[int, tuple[float, float]] = {}
+        links = clock.links
+        takes = links, links.compute_seconds, links.pulls_take
+        self.at_hand: tuple[Any, ...] = (clock.timed, clock.sending, *takes, clock.plain)
         # Copies that leave the server's processor, in that order: when, serial number, task.
         self.leaving: deque[tuple[float, int, Order]] = deque()
 
@@ -86,7 +89,8 @@ class Crossing:
                 if read is None or read[0] is not arrival:
                     clock.read = self.take(arrival, taken)
                     continue
-                over = clock.is_read(*read)
+                _, taken, waited = read
+                over = clock.is_read(arrival, taken, waited)
                 if heap[0] is arrival:
                     heappop(heap)
             else:
@@ -96,8 +100,8 @@ class Crossing:
 
     def take(self, push: Any, now: float) -> tuple[Any, float, float]:
         """Lets the processor take a push; returns it, when it is read, and how long it has waited."""
-        worker, number, *_ = push[3]
-        taken, waited = self.service.take(worker, number, now)
+        order = push[3]
+        taken, waited = self.service.take(order[0], order[1], now)
         return push, taken, push[8] + waited
 
     def send_copies(self, start: Sequence[Order], now: float) -> list[Order]:
@@ -126,17 +130,8 @@ class Crossing:
             return
         _, serial, _, _, begun, computed, departs, queued, before = push
         handler, waited, heap = clock.handle_arrival, before + waited, clock.heap
-        clock.sending[order[0]] = arrived = (
-            now,
-            serial,
-            handler,
-            order,
-            begun,
-            computed,
-            departs,
-            queued,
-            waited,
-        )
+        arrived = now, serial, handler, order, begun, computed, departs, queued, waited
+        clock.sending[order[0]] = arrived
         heappush(heap, arrived)
         if len(heap) == 2 and self.service.into.due > now and not (clock.timed and clock.timed[0][0] <= now):
             # No push waits before it, and nothing else happens now: the processor takes it.
@@ -144,7 +139,8 @@ class Crossing:
 
     def copy_is_through(self, order: Order, now: float, waited: float) -> None:
         """A worker gets its copy, and computes; copies of one worker arrive in order."""
-        clock, links, coming = self.clock, self.clock.links, self.coming[order[0]]
+        clock, coming = self.clock, self.coming[order[0]]
+        timed, sending, links, compute_seconds, pulls_take, plain = self.at_hand
         if coming[0][0] is not order:  # it waits for the copies before it
             self.came[order.attempt] = now, waited
             return
@@ -153,13 +149,13 @@ class Crossing:
             worker, number, size, _, _, _, attempt, _ = order
             _, queued = coming.pop(0)
             if order in clock.server.flight[worker]:  # else it was cancelled or lost
-                begun = now + links.pull_seconds(worker, number) if links.pulls_take else now
-                end = begun + links.compute_seconds(worker, number, size)
+                begun = now + links.pull_seconds(worker, number) if pulls_take else now
+                end = begun + compute_seconds(worker, number, size)
                 queued += waited + now - through
-                if clock.plain:
+                if plain:
                     event = (end, attempt, handle_push_joins, order, begun, end, end, queued, 0.0)
-                    clock.sending[worker] = event
-                    heappush(clock.timed, event)
+                    sending[worker] = event
+                    heappush(timed, event)
                 else:
                     clock.sent(order, attempt, begun, end, now, queued)
             if not coming or coming[0][0].attempt not in self.came:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import deque
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from typing import Any
@@ -20,7 +21,8 @@ class SharedLink:
     """One direction of a link: each of n transfers under way goes on at 1 / n of its speed.
 
     Transfers are ordered by how much each will have got when it is through, and all get the same: so a
-    transfer joins, and is through, in O(log n).
+    transfer joins, and is through, in O(log n); in O(1) where all take equally long alone, as they are then
+    through in the order in which they joined.
 
     Args:
         seconds: that a transfer takes alone, on average.
@@ -41,33 +43,38 @@ class SharedLink:
     def __init__(self, seconds: float, draws: Draws | None = None, stream: int = SERVED_PUSH):
         self._seconds, self._draws, self._stream = seconds, draws, stream
         self._serial = itertools.count()
+        # What it will have got when it is through, serial number, when it joined, seconds alone, task, data:
+        # in the order in which they joined, where all take equally long; else a heap.
+        self._under_way: Any = deque() if draws is None else []
         self.reset()
 
     def reset(self) -> None:
         """Loses what is under way."""
-        # What it will have got when it is through, serial number, when it joined, seconds alone, task, data.
-        self._under_way: list[tuple[float, int, float, float, Any, Any]] = []
+        self._under_way.clear()
         self._time = self._got = 0.0  # how much each transfer has got since the link was last idle, seconds
         self.due = math.inf  # when the next transfer is through, if no other joins
 
     def join(self, time: float, task: Any, data: Any = None) -> None:
         """What a task transfers joins at `time`, or when the last did or left; `data` comes out with it."""
         under_way, seconds, last, got = self._under_way, self._seconds, self._time, 0.0
-        if self._draws is not None:
-            seconds *= self._draws.multiplier(self._stream, task.worker, task.clock)
         if time < last:
             time = last
         if under_way:
             got = self._got + (time - last) / len(under_way)
         self._got, self._time = got, time
-        heappush(under_way, (got + seconds, next(self._serial), time, seconds, task, data))
+        if self._draws is None:
+            under_way.append((got + seconds, 0, time, seconds, task, data))
+        else:
+            seconds *= self._draws.multiplier(self._stream, task.worker, task.clock)
+            heappush(under_way, (got + seconds, next(self._serial), time, seconds, task, data))
         left = under_way[0][0] - got
         self.due = time + left * len(under_way) if left > 0 else time
 
     def leave(self) -> tuple[Any, Any, float]:
         """Returns what is through when it is `due`: task, data, and how much longer it took than alone."""
         under_way, now = self._under_way, self.due
-        got, _, joined, seconds, task, data = heappop(under_way)
+        first = under_way.popleft() if self._draws is None else heappop(under_way)
+        got, _, joined, seconds, task, data = first
         self._got, self._time = got, now
         self.due = now + (under_way[0][0] - got) * len(under_way) if under_way else math.inf
         waited = now - joined - seconds

@@ -83,10 +83,10 @@ class VirtualClock:
         self.computing: list[Computing | None] = [None] * workers
         self.now = 0.0  # when something happened last
         self.pace = self.links.pace  # None: no changes of speed by time
-        # Links of the server that are shared equally, of which each transfer is an event.
-        self.crossing = Crossing(self, self.service) if isinstance(self.service, FairService) else None
         # Whether a push is sent when it is computed, and arrives at once.
         self.plain = not (self.failures or self.pace or self.pipelined or self.links.pushes_take)
+        # Links of the server that are shared equally, of which each transfer is an event.
+        self.crossing = Crossing(self, self.service) if isinstance(self.service, FairService) else None
         answers = None
         self.handle_arrival: Callable[[Any, Any], bool] = VirtualClock.handle_push
         if self.service is not None:
@@ -395,7 +395,7 @@ class VirtualClock:
     def is_read(self, event: PushEvent, now: float, waited: float) -> bool:
         """The server has read a push, which has waited for so long in its queues."""
         arrived, _, _, order, begun, computed, _, queued, _ = event
-        self.sending[order.worker], self.now = None, now
+        self.sending[order[0]], self.now = None, now
         answer = self.server.push(order, now, begun, computed, queued, waited)
         if self.failures is not None:
             self.failures.copy(order, arrived)
