@@ -24,11 +24,21 @@ from dmlcore.engines.engine import Engine, resolve
 from dmlcore.engines.on_ray.connection import spread
 from dmlcore.engines.spec import RunSpec
 from dmlcore.experiments.journal import Journal, described, digest
-from dmlcore.experiments.runs import check_optimizer, check_until, histories, run, run_spec, timeline, train
+from dmlcore.experiments.runs import (
+    check_optimizer,
+    check_until,
+    histories,
+    run,
+    run_spec,
+    timeline,
+    train,
+    with_aggregate,
+)
 from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import check_problem
 from dmlcore.provenance import versions
 from dmlcore.trace import Trace
+from dmlcore.training.replay import Repeated, Replay
 from dmlcore.types import Method, Policy
 
 ELSEWHERE = {"checkpoint": "none: single runs of `train` keep one", "seed": "`seeds`, those to compare over"}
@@ -294,15 +304,14 @@ def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
     distinct = [own] if own else [*optimizers.values()]
     made_first = _timeline_first(engine, spec)
     trace: Trace | None = None
-    found = []
+    driver, found = Repeated(with_aggregate(Replay, spec.aggregate)), []
     for optimizer in distinct:
         known = {} if journal is None else described(spec, problem, optimizer)
         history = None if journal is None else journal.load(known)
         if history is None:
             if made_first:
                 trace = trace or timeline(problem, spec, None, engine)
-                options = until, eval_every, spec.aggregate
-                history = histories([trace], problem, [optimizer], *options)[0]
+                history = histories([trace], problem, [optimizer], until, eval_every, driver)[0]
             else:
                 history = run(problem, spec, optimizer, engine, until, eval_every).history
             if journal is not None:
@@ -332,7 +341,7 @@ def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]
     if missing:
         specs, optimizers = zip(*(lanes[number] for number in missing), strict=True)
         traces = {spec.seed: timeline(work.problem, spec, None, work.engine) for spec in specs}
-        options = work.until, work.eval_every, first.aggregate
+        options = work.until, work.eval_every, with_aggregate(Replay, first.aggregate)
         made = histories([traces[spec.seed] for spec in specs], problem, optimizers, *options)
         for number, history in zip(missing, made, strict=True):
             found[number] = history

@@ -32,6 +32,7 @@ from dmlcore.training.aggregation import check_aggregate
 from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import coding_by, memory_of
 from dmlcore.training.contribution import factor
+from dmlcore.training.evaluation import reached
 from dmlcore.training.replay import Replay
 from dmlcore.training.segments import TrainingWatch
 from dmlcore.training.turns import check_additive, void_tasks
@@ -201,7 +202,7 @@ def run(
         checks.integer("eval_every", eval_every, low=1)
     if engine.record is None:
         trace = timeline(problem, spec, optimizer, engine)
-        driver = _with_aggregate(engine.driver or Replay, spec.aggregate)
+        driver = with_aggregate(engine.driver or Replay, spec.aggregate)
         trained = _trained([trace], problem, [optimizer], until, eval_every, driver, checkpoint)
         return _runs([trace], problem, trained)[0]
     if spec.transport.own_steps:
@@ -264,7 +265,7 @@ def _warn_of_no_update(trace: Trace) -> None:
     )
 
 
-def _with_aggregate(driver: Callable[..., Any], aggregate: Aggregate) -> Callable[..., Any]:
+def with_aggregate(driver: Callable[..., Any], aggregate: Aggregate) -> Callable[..., Any]:
     """Returns a driver that is told of an aggregate, unless it is the mean."""
     return driver if aggregate.plain else functools.partial(driver, aggregate=aggregate)
 
@@ -388,10 +389,9 @@ def histories(
     optimizers: Sequence[optax.GradientTransformation],
     until: Mapping[str, float] | None,
     eval_every: int | None,
-    aggregate: Aggregate,
+    driver: Callable[..., Any],
 ) -> list[pd.DataFrame]:
     """Returns the histories of the runs of `replay_lanes`, which costs less: no trace is cut."""
-    driver = _with_aggregate(Replay, aggregate)
     trained = _trained(traces, problem, optimizers, until, eval_every, driver)
     return [history(trace, evaluations) for trace, (evaluations, _) in zip(traces, trained, strict=True)]
 
@@ -430,16 +430,9 @@ def _trained(
     eval_every = checks.integer("eval_every", eval_every, low=1)
 
     driver = make_driver(traces, problem, optimizers)
-    evaluations = driver.evaluate()
-    if unknown := {
-        name for of_lane in evaluations for name, value in of_lane.items() if math.isnan(float(value))
-    }:
-        names = ", ".join(sorted(unknown))
-        warnings.warn(f"evaluate: {names} of the initial parameters is no number (NaN)", stacklevel=2)
     marks = sorted({0, *range(eval_every, max(lengths), eval_every), *lengths})
-    results: list[_Evaluations] = [[(0, metrics)] for metrics in evaluations]
+    results: list[_Evaluations] = [[] for _ in traces]
     ends: list[Any] = [None] * len(traces)
-    done = 0
     with contextlib.ExitStack() as stack:
         kept = None
         if checkpoint is not None:
@@ -448,24 +441,35 @@ def _trained(
             if (found := kept.load(driver.state())) is not None:
                 done, state, results[0] = found
                 driver.restore(done, state)
-        for mark in marks[marks.index(done) :]:
-            if mark > done:
-                driver.advance(mark)
-                evaluations = driver.evaluate()
+                marks = marks[marks.index(done) + 1 :]
+                if not marks or reached(results[0][-1][1], until):
+                    marks, ends = [], [driver.params()]
+        looks = driver.looks(marks, until, ahead=kept is None)
+        for mark, evaluations in zip(marks, looks, strict=False):
+            if mark == 0:
+                _warn_of_nan(evaluations)
             for lane, length in enumerate(lengths):
                 if ends[lane] is not None or not (mark == length or mark % eval_every == 0):
                     continue  # it is over, or this is the end of another lane
-                if mark > done:
-                    results[lane].append((mark, evaluations[lane]))
-                if mark == length or _reached(until, results[lane][-1][1]):
+                results[lane].append((mark, evaluations[lane]))
+                seen = {name: float(evaluations[lane][name]) for name in until}
+                if mark == length or reached(seen, until):
                     ends[lane] = driver.params(lane)
             over = all(end is not None for end in ends)
-            if kept is not None and mark > done and (over or kept.due()):
+            if kept is not None and mark > 0 and (over or kept.due()):
                 floats = [(at, {name: float(m) for name, m in found.items()}) for at, found in results[0]]
                 kept.save(mark, driver.state(), floats)
             if over:
                 break
     return list(zip(results, ends, strict=True))
+
+
+def _warn_of_nan(evaluations: Sequence[Mapping[str, Any]]) -> None:
+    """Warns where metrics of the initial parameters are no numbers."""
+    unknown = {name for found in evaluations for name, value in found.items() if math.isnan(float(value))}
+    if unknown:
+        names = ", ".join(sorted(unknown))
+        warnings.warn(f"evaluate: {names} of the initial parameters is no number (NaN)", stacklevel=3)
 
 
 def history(trace: Trace, evaluations: Sequence[tuple[int, Mapping[str, Any]]]) -> pd.DataFrame:
@@ -494,10 +498,3 @@ def check_until(until: Mapping[str, float] | None, problem: Problem) -> dict[str
         if name not in problem.metrics:
             checks.fail("until", name, "a metric of the problem: " + ", ".join(problem.metrics))
     return {name: checks.real(f"until[{name!r}]", target) for name, target in until.items()}
-
-
-def _reached(until: Mapping[str, float], metrics: Mapping[str, Any]) -> bool:
-    return any(
-        float(metrics[name]) >= target if name.endswith("accuracy") else float(metrics[name]) <= target
-        for name, target in until.items()
-    )

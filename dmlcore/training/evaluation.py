@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dmlcore.problems.problem import Problem
 from dmlcore.training.compiling import compiled
@@ -21,7 +25,42 @@ def device_data(problem: Problem) -> tuple[Any, Any]:
     return _on_device[problem]
 
 
-@compiled(static_argnames=("problem",))
-def evaluate(problem: Problem, params: Any, eval_data: Any) -> dict[str, jax.Array]:
+def metrics(problem: Problem, params: Any, eval_data: Any) -> dict[str, jax.Array]:
     """Returns metrics of the parameters as scalars."""
-    return dict(problem.evaluate(params, eval_data))
+    real = jax.dtypes.canonicalize_dtype(np.float64)
+    found = problem.evaluate(params, eval_data)
+    return {name: jnp.asarray(value, real) for name, value in found.items()}
+
+
+evaluate = compiled(static_argnames=("problem",))(metrics)
+
+
+def limits(problem: Problem, until: Mapping[str, float]) -> dict[str, float]:
+    """Returns the target of every metric: NaN, which is never reached, where there is none.
+
+    They are rounded such that a metric of 32 bits reaches them where it reaches the target itself.
+    """
+    real = np.dtype(jax.dtypes.canonicalize_dtype(np.float64))
+
+    def rounded(name: str) -> float:
+        rises, target = _rises(name), until.get(name, np.nan)
+        with np.errstate(over="ignore"):
+            near = real.type(target)
+        if float(near) < target if rises else float(near) > target:
+            near = np.nextafter(near, real.type(np.inf if rises else -np.inf))
+        return float(near)
+
+    return {name: rounded(name) for name in problem.metrics}
+
+
+def reached(found: Mapping[str, Any], until: Mapping[str, Any]) -> Any:
+    """Whether some metric has come to its target: an accuracy from below, anything else from above."""
+    return functools.reduce(
+        operator.or_,
+        (found[name] >= goal if _rises(name) else found[name] <= goal for name, goal in until.items()),
+        False,
+    )
+
+
+def _rises(name: str) -> bool:
+    return name.endswith("accuracy")

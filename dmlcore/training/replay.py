@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -21,15 +22,16 @@ from dmlcore.training import coding
 from dmlcore.training.aggregation import aggregate_of, digest, places_for, traced
 from dmlcore.training.batches import draw_lanes, draw_one
 from dmlcore.training.contribution import Contribution
-from dmlcore.training.evaluation import device_data, evaluate
+from dmlcore.training.evaluation import device_data, evaluate, limits
 from dmlcore.training.kinds import contribution_of
-from dmlcore.training.loop import advance_lanes, advance_one
+from dmlcore.training.loop import advance_lanes, advance_one, advance_to_marks
 from dmlcore.training.optimizer import fingerprint
 from dmlcore.training.program import Program, Rows, compile_trace, cut, pad, padded, power_of_two
 from dmlcore.training.step import Inputs, Plan, State, begin
 from dmlcore.training.turns import whole
 from dmlcore.types import Aggregate
 
+MARKS = 64  # of one call of the loop, at most
 MANY_TASKS = 2048  # of one call of the loop, and of one drawing of samples; up to a power of two of rows
 
 
@@ -68,6 +70,22 @@ class Driver:
         """Returns the metrics of every lane's current parameters."""
         _, eval_data = device_data(self.problem)
         return [evaluate(self.problem, self._current(lane), eval_data) for lane in range(self.lanes)]
+
+    def advance(self, update: int) -> None:
+        """Trains up to version `update` (lanes whose trace is shorter, to their end)."""
+        raise NotImplementedError
+
+    def looks(
+        self, updates: Sequence[int], until: Mapping[str, float], ahead: bool = False
+    ) -> Iterator[list[dict[str, Any]]]:
+        """Trains up to each of these versions and yields every lane's metrics there.
+
+        With `ahead` one lane may have trained further than the version whose metrics it yields: to the last
+        version, or to the first at which a metric has come to its target.
+        """
+        for update in updates:
+            self.advance(update)
+            yield self.evaluate()
 
 
 class Replay(Driver):
@@ -119,26 +137,45 @@ class Replay(Driver):
             "compensates": any(p.rows.compensation.any() for p in programs),
             "coding": codings[0],
         }
-        room, places = (self._spill + 1, self._filler), places_for(programs, traces)
-        begun = [
-            begin(
-                *(contribution, optimizer, int(t.metadata["seed"]), t.num_workers, *room),
+        places = places_for(programs, traces)
+        self._begins = [
+            functools.partial(
+                begin,
+                contribution,
+                seed=int(t.metadata["seed"]),
+                num_workers=t.num_workers,
+                num_slots=self._spill + 1,
+                filler=self._filler,
                 aggregate=own,
                 places=places,
                 **options,
             )
-            for optimizer, t, own in zip(optimizers, traces, aggregates, strict=True)
+            for t, own in zip(traces, aggregates, strict=True)
         ]
+        self._samples: Any = None  # of the next `_size` rows
+        self._rows: Any = None  # and those rows, where all lanes have the same ones
+        self._drawn = [-1] * self.lanes
+        self._start(optimizers)
+
+    def again(self, optimizers: Sequence[optax.GradientTransformation]) -> Replay:
+        """Returns a driver at the start of the same traces, with other optimizers."""
+        other = copy.copy(self)
+        other._start(optimizers)
+        return other
+
+    def _start(self, optimizers: Sequence[optax.GradientTransformation]) -> None:
+        begun = [begin(optimizer=each) for begin, each in zip(self._begins, optimizers, strict=True)]
         plans, numbers, sources, states = zip(*begun, strict=True)
         if any(plan != plans[0] for plan in plans):
             raise ValueError("optimizers: got different kinds, allowed are those that differ in numbers only")
         self._plan: Plan = plans[0]
-        self._inputs = Inputs(device_data(problem)[0], _stack(numbers))
+        self._inputs = Inputs(device_data(self.problem)[0], _stack(numbers))
         self._source, self._state = _stack(sources), _stack(states)
         self._row = [0] * self.lanes  # that comes next, of each lane
-        self._samples: Any = None  # of the next `_size` rows
-        self._rows: Any = None  # and those rows, where all lanes have the same ones
+        drawn = self._drawn
         self._begin_stretch()
+        if drawn == self._row and len(self._stretches) == 1:
+            self._drawn = drawn  # the first rows and their samples are still there
 
     def _check_aggregates(self, aggregates: Sequence[Aggregate]) -> None:
         """Raises ValueError unless the lanes' aggregates differ in numbers only."""
@@ -168,6 +205,64 @@ class Replay(Driver):
             rows = rows._replace(samples=self._samples)
             self._state, _ = call(self._plan, self._inputs, self._state, rows, count, begin, drawn)
             self._row = stops
+
+    def looks(
+        self, updates: Sequence[int], until: Mapping[str, float], ahead: bool = False
+    ) -> Iterator[list[dict[str, Any]]]:
+        """As every driver's; one lane makes few calls of the compiled loop, which evaluates on its way."""
+        if self.lanes > 1:
+            yield from super().looks(updates, until)
+            return
+        goals, rows = limits(self.problem, until), self._programs[0].first_row[list(updates)].tolist()
+        for first in range(0, len(rows), len(rows) if ahead else 1):
+            found = self._look_at(rows[first:] if ahead else rows[first : first + 1], goals, bool(until))
+            for columns, count in found:
+                values = {name: np.asarray(column).tolist() for name, column in columns.items()}
+                for number in range(count):
+                    yield [{name: column[number] for name, column in values.items()}]
+
+    def _look_at(
+        self, marks: Sequence[int], until: Mapping[str, float], stops: bool
+    ) -> list[tuple[dict[str, jax.Array], int]]:
+        """Trains one lane up to each of these rows; `stops` where it may reach a target before the last.
+
+        Returns:
+            Metrics, each (MARKS,), and how many of these there are; of one call of the loop after another.
+        """
+        found: list[tuple[dict[str, jax.Array], int]] = []
+        _, eval_data = device_data(self.problem)
+        while marks:
+            if self._row[0] >= self._last:
+                self._begin_stretch()
+            if self._row[0] - self._drawn[0] == self._size:
+                self._draw()
+            drawn = self._drawn[0]
+            last = min(drawn + self._size, self._last)
+            ends = list(marks[: min(bisect_right(marks, last), MARKS)])
+            num_looks, marks = len(ends), marks[len(ends) :]
+            if marks and num_looks < MARKS and (not ends or ends[-1] < last):  # on to where samples are drawn
+                ends.append(last)
+            places, looks = np.zeros(MARKS, np.int32), np.arange(MARKS) < num_looks
+            places[: len(ends)] = np.array(ends) - drawn
+            self._state, columns, number, over = advance_to_marks(
+                self._plan,
+                self._inputs,
+                self._state,
+                self._rows._replace(samples=self._samples),
+                self._row[0] - drawn,
+                places,
+                looks,
+                len(ends),
+                eval_data,
+                until,
+            )
+            self._row = [ends[-1]]
+            found.append((columns, num_looks))
+            if stops and over:
+                self._row = [ends[int(number) - 1]]
+                found[-1] = columns, int(number)
+                break
+        return found
 
     def _cut(self, stops: Sequence[int]) -> Rows:
         """Returns the rows of all lanes from the next to these, filled up to `_size`."""
@@ -215,6 +310,25 @@ class Replay(Driver):
         self._state = jax.tree.map(jnp.array, state)
         self._row = [int(program.first_row[update]) for program in self._programs]
         self._begin_stretch()
+
+
+class Repeated:
+    """Makes drivers of the same traces, one after the other: what does not depend on optimizers is made once.
+
+    Args:
+        make: traces, problem, optimizers -> `Replay`.
+    """
+
+    def __init__(self, make: Callable[..., Replay]):
+        self._make, self._last = make, cast(Replay | None, None)
+
+    def __call__(
+        self, traces: Sequence[Trace], problem: Problem, optimizers: Sequence[optax.GradientTransformation]
+    ) -> Replay:
+        """Returns a driver at the start."""
+        last = self._last
+        self._last = self._make(traces, problem, optimizers) if last is None else last.again(optimizers)
+        return self._last
 
 
 def _side_by_side(traces: Sequence[Trace], fuse: bool, weighed: bool) -> list[Program]:
