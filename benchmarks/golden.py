@@ -43,6 +43,13 @@ def clusters() -> dict[str, Any]:
     return {"jitter": jittered, "links": linked, "faults": linked.with_faults(*broken, patience=0.1)}
 
 
+def served(sharing: str) -> Any:
+    """A cluster of equal speeds and all kinds of faults with a busy server, whose times fall together."""
+    link = {"bandwidth": 1e6, "seconds_per_push": 0.01, "seconds_per_update": 0.005, "sharing": sharing}
+    cluster = dml.Cluster.from_speeds([1600, 1600, 800, 800]).with_server(**link)
+    return cluster.with_faults(*dml.faults.random_faults(4, 2.0, seed=5), patience=0.1)
+
+
 def scenarios() -> Iterator[tuple[str, Callable[[], Any]]]:
     """The small runs by name. Only public names are used, so that older revisions run them, too."""
     problem, where = dml.problems.digits_mlp(), clusters()
@@ -54,6 +61,28 @@ def scenarios() -> Iterator[tuple[str, Callable[[], Any]]]:
     for name, policy in dml.policies.ALL_POLICIES.items():
         for cluster in where:
             yield f"{name}, {cluster}", run(policy(), cluster)
+    for name, policy in dml.policies.ALL_POLICIES.items():
+        for sharing in ("fifo", "fair"):
+            yield (
+                f"{name}, {sharing} server",
+                lambda policy=policy, sharing=sharing: dml.train(
+                    problem, served(sharing), policy(), optax.sgd(0.1), updates=60, seed=3
+                ),
+            )
+    for policy in (dml.bsp(), dml.asp()):
+        yield f"{policy}, median", run(policy, "links", aggregate="median()")
+        yield (
+            f"{policy}, local",
+            lambda policy=policy: run(
+                policy, "links", updates=30, local=dml.local_steps(3, optax.sgd(0.1))
+            )(),
+        )
+        yield (
+            f"{policy}, shards",
+            lambda policy=policy: dml.train(
+                problem.sharded(dml.shards.dirichlet(4, 0.3)), where["links"], policy, optax.sgd(0.1), updates=60
+            ),
+        )
     for name in ("bsp", "ssp", "k_async", "adasync"):
         yield f"{name}, devices", run(dml.policies.ALL_POLICIES[name](), "links", engine="devices")
     momentum = optax.sgd(0.02, 0.9)
@@ -81,7 +110,7 @@ def record(folder: Path) -> None:
     for name, run in scenarios():
         try:
             made = run()
-        except (ValueError, RuntimeError) as error:
+        except (ValueError, RuntimeError, AttributeError, TypeError) as error:  # or it is not there yet
             (folder / f"{name}.error").write_text(str(error))
             continue
         made.trace.tasks.to_parquet(folder / f"{name}.tasks")

@@ -100,6 +100,7 @@ class Progress(NamedTuple):
     record: Any  # `dmlcore.trace.record.Rows`: each task that arrived or was cut
     live: Collection[int]  # versions that tasks still read which are not applied yet, and the newest
     looked: int = 0  # updates made at the last look
+    oldest: int = 0  # row of the record from which on tasks may still be applied
     life: int = 0  # how often the server has gone back to a checkpoint; what it lost, it has never trained
 
 

@@ -82,6 +82,7 @@ ON_FEW_CLUSTERS = {
     "threads": ("mixed", "contended"),
 }
 ON_ALL_CLUSTERS = {("threads", name) for name in ("bsp", "ssp", "asp", "k_sync", "k_batch_async")}
+ON_ALL_CLUSTERS |= {("ray", "asp")}
 
 
 def table(policies=ALL_POLICIES, clusters=CLUSTERS, engines=ENGINES):

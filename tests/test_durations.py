@@ -223,6 +223,8 @@ def replaced(row, column, value):
             pd.concat([ROWS, ROWS[["worker"]]], axis=1),
             r"frame, columns: got \['worker'\], allowed is each name",
         ),
+        (ROWS.assign(seconds=1e-320), r"frame, worker 0, seconds: got \[1e-320.*allowed is times of real"),
+        (ROWS.assign(seconds=1e308), r"frame, worker 0, seconds: got \[1e\+308.*allowed is times of real"),
         ([1, 2], "frame: got .1, 2., allowed is a DataFrame, or the path of a CSV or Parquet file"),
         ("rows.txt", "frame: got 'rows.txt', allowed is a path that ends in .csv or .parquet"),
     ],

@@ -132,3 +132,17 @@ def test_messages_of_a_busy_server():
             dml.presets.busy_server(UNEVEN, load)
     with pytest.raises(ValueError, match="problem: got 'x'"):
         dml.presets.busy_server(UNEVEN, 1.0, "x")
+
+
+@pytest.mark.parametrize(
+    ("problem", "batch_size", "message"),
+    [
+        (0, 32, "problem: got 0, allowed is more than 0 bytes, where the server's link has a bandwidth"),
+        (2**70, 32, "problem: got 1180591620717411303424, allowed is a whole number from 0"),
+        (4000, 2**40, "batch_size: got 1099511627776, allowed is a whole number from 1"),
+    ],
+)
+def test_a_regime_of_what_cannot_be(problem, batch_size, message):
+    with pytest.raises(ValueError, match="allowed is") as error:
+        dml.Cluster.uniform(2).with_server(bandwidth=1e6).regime(problem, batch_size)
+    assert str(error.value).startswith(message)

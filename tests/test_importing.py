@@ -237,7 +237,10 @@ def replaced(row, column, value):
         ),
         (LOG.assign(update_time=0.0), "is in an update that was made before it arrived"),
         (LOG.assign(version_read=4), "reads a version later than its update"),
-        (LOG.assign(clock=0), "is there twice"),
+        (
+            LOG.assign(clock=[1, 0, 0, 1, 2]),
+            "frame, row 2, worker 0, clock: got 0, allowed is a number > 1, the clock of its task before",
+        ),
         (LOG.assign(batch_size=0), "frame, row 0, column batch_size: got 0"),
         (
             LOG.assign(weight=np.inf),
@@ -248,6 +251,11 @@ def replaced(row, column, value):
 def test_wrong_tables_are_named(frame, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         Trace.from_tasks(frame, **({} if "batch_size" in frame else {"batch_size": 8}))
+
+
+def test_a_column_that_is_nearly_one_of_ours_is_told():
+    with pytest.warns(UserWarning, match="column 'weigth' is not read; is it meant as 'weight'"):
+        Trace.from_tasks(LOG.assign(weigth=2.0, host="a"), batch_size=8)
 
 
 def test_all_that_is_missing_is_one_error():
@@ -325,6 +333,10 @@ def test_workers_that_are_counted_from_1():
         ({"policy": dml.asp()}, "policy: got "),
         ({"metadata": {"x": object()}}, "metadata: got "),
         ({"metadata": {"num_workers": "2"}}, "num_workers: got '2'"),
+        (
+            {"metadata": {"compensation": "a bit"}},
+            "metadata['compensation']: got 'a bit', allowed is a number",
+        ),
     ],
 )
 def test_wrong_arguments_are_named(wrong, message):

@@ -2,18 +2,23 @@
 
 import heapq
 import math
+from collections import deque
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import optax
 import pandas as pd
 import pytest
 from engine_runs import check_counts, check_replay
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 from watched import simulate
 
 import dmlcore as dml
 from dmlcore.cluster.draws import Draws
+from dmlcore.engines.sharing import SharedLink
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.trace import metrics
 
@@ -450,7 +455,7 @@ class TestRegime:
         for wrong in ("digits", 3.5, True, None):
             with pytest.raises(ValueError, match=r"problem: got .*, allowed is a problem.* or the bytes"):
                 RANDOM.regime(wrong)
-        with pytest.raises(ValueError, match=r"problem: got -1, allowed is a whole number >= 0"):
+        with pytest.raises(ValueError, match=r"problem: got -1, allowed is a whole number from 0"):
             RANDOM.regime(-1)
         with pytest.raises(ValueError, match=r"batch_size: got 0"):
             RANDOM.regime(self.PROBLEM, 0)
@@ -474,7 +479,12 @@ def test_traces_keep_their_queues(tmp_path):
         ({"seconds_per_push": -1.0}, "seconds_per_push: got -1.0, allowed is a number >= 0"),
         ({"seconds_per_pull": math.nan}, "seconds_per_pull: got nan"),
         ({"seconds_per_update": "1"}, "seconds_per_update: got '1'"),
-        ({"bandwidth": 0}, "bandwidth: got 0, allowed is a number > 0"),
+        ({"bandwidth": 0}, "bandwidth: got 0, allowed is a number >= 1e-09"),
+        ({"bandwidth": 1e-320}, "bandwidth: got 1e-320, allowed is a number >= 1e-09"),
+        (
+            {"bandwidth": 1e6, "sharing": np.array(["fifo", "fair"])},
+            r"sharing: got array\(.*allowed is 'fifo'",
+        ),
         ({"bandwidth": 1e6, "shards": 0}, "shards: got 0, allowed is a whole number >= 1"),
         ({"bandwidth": 1e6, "sharing": "even"}, "sharing: got 'even', allowed is 'fifo' or 'fair'"),
         ({"seconds_per_push": 1.0, "sharing": "fair"}, "sharing: got 'fair', allowed is 'fifo' where"),
@@ -505,3 +515,49 @@ class TestResized:
             crash.resized(4)
         with pytest.raises(ValueError, match="num_workers: got 0"):
             RANDOM.resized(0)
+
+
+class Ones:
+    """Draws that do not vary, for which a link keeps a heap."""
+
+    def multiplier(self, stream, worker, clock):
+        return 1.0
+
+
+class Sent(NamedTuple):
+    """What crosses a link."""
+
+    worker: int
+    clock: int
+
+
+@given(
+    seconds=st.sampled_from([0.1, 0.3, 1 / 3, 0.7]),
+    start=st.sampled_from([0.0, 10.0, 1000.3]),
+    joins=st.lists(st.tuples(st.sampled_from([0.1, 0.2, 0.3, 0.7, 1 / 3]), st.integers(0, 12)), max_size=30),
+    again=st.lists(st.booleans(), max_size=60),
+)
+def test_a_shared_link_never_goes_back(seconds, start, joins, again):
+    """Also where messages join when others are through, on a grid of times: the same as with a heap."""
+    links = SharedLink(seconds), SharedLink(seconds, Ones())
+    joins = deque(sorted(start + step * number for step, number in joins))
+    count, now, again = 0, 0.0, iter(again)
+
+    def join(time):
+        for link in links:
+            link.join(time, Sent(count, 0))
+
+    while joins or links[0].due < math.inf:
+        if joins and joins[0] <= links[0].due:
+            now = joins.popleft()
+            join(now)
+        else:
+            assert links[0].due >= now
+            now = links[0].due
+            one, two = (link.leave() for link in links)
+            assert one == two
+            if not next(again, False):
+                continue
+            join(now)
+        count += 1
+        assert links[0].due == links[1].due

@@ -1,16 +1,18 @@
 """Traces: their invariants, their files, and what becomes of damaged ones."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from clusters import CLUSTERS, LOCK_STEP, MIXED
+from scipy import stats
 from watched import simulate
 
 import dmlcore as dml
 from dmlcore.methods.policies import ALL_POLICIES
-from dmlcore.trace import TASK_COLUMNS, Trace
+from dmlcore.trace import TASK_COLUMNS, Trace, metrics
 
 
 @pytest.fixture
@@ -158,3 +160,14 @@ def test_until_the_start_and_beyond_the_end():
     assert trace.until(8) is trace
     with pytest.raises(ValueError, match="update: got -1"):
         trace.until(-1)
+
+
+def test_a_trace_of_an_earlier_release_loads():
+    """It was saved before servers, shards and local steps were there; the same run is made today."""
+    old = Trace.load(Path(__file__).parent / "data" / "trace_of_an_earlier_release.parquet")
+    cluster = dml.Cluster.from_speeds([1000, 700, 1300], latency=0.004, jitter=stats.expon())
+    now = dml.simulate(dml.essp(2), cluster, updates=24, seed=7)
+    pd.testing.assert_frame_equal(old.tasks, now.tasks)
+    pd.testing.assert_frame_equal(old.updates, now.updates)
+    assert old.end_time == now.end_time
+    assert len(metrics.accounts(old)) == 25

@@ -364,3 +364,21 @@ def test_a_metric_that_is_no_number_at_the_start_is_told(problem):
     )
     with pytest.warns(UserWarning, match=r"evaluate: score of the initial parameters is no number"):
         dml.train(broken, LOCK_STEP, dml.asp(), optax.sgd(0.1), updates=10)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [optax.lbfgs(), optax.contrib.reduce_on_plateau(), optax.masked(optax.sgd(0.1), {"of another": True})],
+    ids=["a line search", "one that is told the loss", "one of other parameters"],
+)
+def test_an_optimizer_that_needs_more_than_the_server_has(optimizer, problem):
+    message = (
+        r"got one whose update fails: .*, allowed is an optax optimizer that needs a gradient, its state"
+    )
+    with pytest.raises(ValueError, match=f"^optimizer: {message}"):
+        dml.train(problem, MIXED, dml.asp(), optimizer, updates=3)
+    trace = dml.train(problem, MIXED, dml.asp(), optax.sgd(0.1), updates=3).trace
+    with pytest.raises(ValueError, match=f"^optimizer: {message}"):
+        dml.replay(trace, problem, optimizer)
+    with pytest.raises(ValueError, match=f"^local, optimizer: {message}"):
+        dml.train(problem, MIXED, dml.asp(), optax.sgd(0.1), updates=3, local=dml.local_steps(2, optimizer))

@@ -54,6 +54,10 @@ class Durations:
         for number, times in enumerate(times_of):
             if not times.any():
                 checks.fail(f"frame, worker {number}", "tasks that all take 0 seconds", "one that takes time")
+            with np.errstate(over="ignore"):
+                speed = samples_of[number].sum() / times.sum()
+            if not 0 < speed < np.inf:
+                checks.fail(f"frame, worker {number}, seconds", times.tolist()[:3], "times of real tasks")
         rows, sizes = (tuple(tuple(each.tolist()) for each in own) for own in (times_of, samples_of))
         return cls(rows, sizes, beyond)
 

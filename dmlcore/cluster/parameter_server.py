@@ -10,6 +10,7 @@ from typing import Any
 from dmlcore import checks
 from dmlcore.cluster.jitter import resolve_jitter, show_jitter
 
+LEAST_BANDWIDTH = 1e-9  # bytes per second: a transfer takes a time that numbers can hold
 SHARING = "fifo", "fair"  # how transfers share its link
 
 
@@ -38,12 +39,12 @@ class ParameterServer:
     ) -> ParameterServer:
         """Returns the server that these arguments describe; ValueError names the one that is wrong."""
         jitter = resolve_jitter("jitter", jitter)
-        if sharing not in SHARING:
+        if not isinstance(sharing, str) or sharing not in SHARING:
             checks.fail("sharing", sharing, " or ".join(map(repr, SHARING)))
         if sharing == "fair" and bandwidth == math.inf:
             checks.fail("sharing", sharing, "'fifo' where the link has infinite bandwidth; give bandwidth=")
         return cls(
-            checks.real("bandwidth", bandwidth, above=0),
+            checks.real("bandwidth", bandwidth, low=LEAST_BANDWIDTH),
             checks.not_negative("seconds_per_push", seconds_per_push),
             checks.not_negative("seconds_per_pull", seconds_per_pull),
             checks.not_negative("seconds_per_update", seconds_per_update),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -10,6 +11,8 @@ import scipy
 
 from dmlcore import checks, notebook
 from dmlcore.cluster.parameter_server import ParameterServer
+
+MOST, MOST_BYTES = 2**31 - 1, 2**60  # samples of a task; bytes of parameters
 
 
 class Regime(NamedTuple):
@@ -41,9 +44,11 @@ class Sizes(NamedTuple):
 
 def regime(cluster: Any, problem: Any, batch_size: int) -> Regime:
     """Returns the communication ratio and the server load; see `Cluster.regime`."""
-    batch_size = checks.integer("batch_size", batch_size, low=1)
+    batch_size = checks.integer("batch_size", batch_size, low=1, high=MOST)
     sizes, server = _sizes(problem), cluster.server
     if server is not None:
+        if server.bandwidth_bytes_per_second < math.inf and not sizes.pull_bytes:
+            checks.fail("problem", problem, "more than 0 bytes, where the server's link has a bandwidth")
         server.check_shards(sizes.numbers)
     return regime_of(cluster.describe(), sizes, batch_size)
 
@@ -100,7 +105,7 @@ def _sizes(problem: Any) -> Sizes:
     if isinstance(problem, bool | str) or not hasattr(problem, "__index__"):
         allowed = "a problem, such as dml.problems.digits_mlp(), or the bytes of its parameters"
         checks.fail("problem", problem, allowed)
-    nbytes = checks.integer("problem", problem, low=0, why="bytes of parameters")
+    nbytes = checks.integer("problem", problem, low=0, high=MOST_BYTES, why="bytes of parameters")
     return Sizes(-(-nbytes // 4), nbytes, nbytes)
 
 

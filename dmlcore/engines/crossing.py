@@ -45,7 +45,7 @@ class Crossing:
         """Handles all that happens, to the end of the run."""
         clock, service = self.clock, self.service
         heap, timed, sending, end, timers = clock.heap, clock.timed, clock.sending, clock.end, clock.timers
-        into, out, handle_arrival = service.into, service.out, clock.handle_arrival
+        into, out, take, handle_arrival = service.into, service.out, service.take, clock.handle_arrival
         over, leaving = clock.server.over, self.leaving
         while not over:
             arrival, read = heap[0], clock.read
@@ -87,7 +87,8 @@ class Crossing:
                 return
             elif arrival[2] is handle_arrival and sending[arrival[3][0]] is arrival:
                 if read is None or read[0] is not arrival:
-                    clock.read = self.take(arrival, taken)
+                    taken, waited = take(arrival[3][0], arrival[3][1], taken)
+                    clock.read = arrival, taken, arrival[8] + waited
                     continue
                 _, taken, waited = read
                 over = clock.is_read(arrival, taken, waited)
@@ -97,12 +98,6 @@ class Crossing:
                 over = arrival[2](clock, arrival)
                 if heap[0] is arrival:
                     heappop(heap)
-
-    def take(self, push: Any, now: float) -> tuple[Any, float, float]:
-        """Lets the processor take a push; returns it, when it is read, and how long it has waited."""
-        order = push[3]
-        taken, waited = self.service.take(order[0], order[1], now)
-        return push, taken, push[8] + waited
 
     def send_copies(self, start: Sequence[Order], now: float) -> list[Order]:
         """Sends the copies that tasks pull which begin now; returns the tasks of workers that keep theirs."""
@@ -129,13 +124,10 @@ class Crossing:
                 clock.failures.ignore(order, now)
             return
         _, serial, _, _, begun, computed, departs, queued, before = push
-        handler, waited, heap = clock.handle_arrival, before + waited, clock.heap
+        handler, waited = clock.handle_arrival, before + waited
         arrived = now, serial, handler, order, begun, computed, departs, queued, waited
         clock.sending[order[0]] = arrived
-        heappush(heap, arrived)
-        if len(heap) == 2 and self.service.into.due > now and not (clock.timed and clock.timed[0][0] <= now):
-            # No push waits before it, and nothing else happens now: the processor takes it.
-            clock.read = self.take(arrived, now)
+        heappush(clock.heap, arrived)
 
     def copy_is_through(self, order: Order, now: float, waited: float) -> None:
         """A worker gets its copy, and computes; copies of one worker arrive in order."""

@@ -183,7 +183,7 @@ class Server:
             left = (*left, *kept) if left else kept
         flights[worker] = left
         answer = on_push(self.state, push)
-        alone = False  # whether this push is an update, and that is all
+        alone = False  # whether the decision makes an update of this push, and nothing else but starts
         try:
             self.state, decision = answer
             if decision is not NOTHING_YET:
@@ -284,7 +284,9 @@ class Server:
         """Returns how far the run has come."""
         live = {self.num_updates, *(order.version for orders in self.flight for order in orders)}
         live.update(order.version for _, order in self.pending.values())
-        return Progress(time, self.num_updates, Rows(self.record), live, self._looked)
+        rows = Rows(self.record)
+        oldest = min((row for row, _ in self.pending.values()), default=len(rows))
+        return Progress(time, self.num_updates, rows, live, self._looked, oldest)
 
     def resume(self, time: float) -> Answer:
         """The server is back from a checkpoint: tasks in flight begin again on the version that it has."""
@@ -312,7 +314,7 @@ class Server:
 
     def recall(self, before: Server) -> None:
         """Takes over the record of the server that kept the journal: it knew how cut tasks were planned."""
-        Rows(self.record).take_times(before.record)
+        self.record[:] = before.record[: len(self.record)]  # a checkpoint is taken when nothing is pending
 
     @property
     def has_cut(self) -> bool:

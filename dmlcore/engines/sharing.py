@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
+from operator import itemgetter
 from typing import Any
 
 from dmlcore.cluster.draws import SERVED_PULL, SERVED_PUSH, Draws
 from dmlcore.engines.service import Service
+
+GOT = itemgetter(0)
 
 
 class SharedLink:
@@ -22,7 +26,7 @@ class SharedLink:
 
     Transfers are ordered by how much each will have got when it is through, and all get the same: so a
     transfer joins, and is through, in O(log n); in O(1) where all take equally long alone, as they are then
-    through in the order in which they joined.
+    through in the order in which they joined, but for rounding.
 
     Args:
         seconds: that a transfer takes alone, on average.
@@ -44,7 +48,7 @@ class SharedLink:
         self._seconds, self._draws, self._stream = seconds, draws, stream
         self._serial = itertools.count()
         # What it will have got when it is through, serial number, when it joined, seconds alone, task, data:
-        # in the order in which they joined, where all take equally long; else a heap.
+        # sorted, where all take equally long; else a heap.
         self._under_way: Any = deque() if draws is None else []
         self.reset()
 
@@ -63,7 +67,11 @@ class SharedLink:
             got = self._got + (time - last) / len(under_way)
         self._got, self._time = got, time
         if self._draws is None:
-            under_way.append((got + seconds, 0, time, seconds, task, data))
+            each = got + seconds, 0, time, seconds, task, data
+            if under_way and each[0] < under_way[-1][0]:  # by rounding: it joins when another is through
+                insort(under_way, each, key=GOT)
+            else:
+                under_way.append(each)
         else:
             seconds *= self._draws.multiplier(self._stream, task.worker, task.clock)
             heappush(under_way, (got + seconds, next(self._serial), time, seconds, task, data))

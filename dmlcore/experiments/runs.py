@@ -33,6 +33,7 @@ from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import coding_by, memory_of
 from dmlcore.training.contribution import factor
 from dmlcore.training.evaluation import reached
+from dmlcore.training.optimizer import check_update
 from dmlcore.training.replay import Replay
 from dmlcore.training.segments import TrainingWatch
 from dmlcore.training.turns import check_additive, void_tasks
@@ -171,6 +172,8 @@ def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **opti
     spec = RunSpec.checked(method, cluster, **options, **sizes)
     spec.policy.init(spec.cluster.num_workers)  # which raises where the policy is not for so many
     problem.check_workers(spec.cluster.num_workers)
+    if spec.local is not None:
+        check_update("local, optimizer", spec.local.optimizer, problem.shapes)
     sized = spec.load.name != "equal()" or spec.policy.batch_size is not None
     if problem.coupled and spec.local is not None and sized:
         allowed = f"None, where tasks of {problem.name} may end in a smaller batch: its losses are coupled"
@@ -356,6 +359,9 @@ def replay_lanes(
             if trace.metadata.get("local") != local.name:
                 checks.fail("local", local, f"{trace.metadata.get('local')}, as in the trace")
         problem = problem.with_steps(local, int(traces[0].metadata["step_size"]))
+    check_problem(problem)
+    for optimizer in optimizers:
+        check_optimizer(optimizer, problem)
     return _runs(traces, problem, _trained(traces, problem, optimizers, until, eval_every, driver))
 
 
@@ -421,8 +427,6 @@ def _trained(
         if (problem.inner.batch_size if problem.inner else None) != size:
             given = None if problem.inner is None else f"steps of {problem.inner.batch_size} samples"
             checks.fail("local", given, f"{steps}, with steps of {size} samples, as in the trace")
-    for optimizer in optimizers:
-        check_optimizer(optimizer, problem)
     until = check_until(until, problem)
     lengths = [len(trace.updates) for trace in traces]
     if eval_every is None:
@@ -486,6 +490,8 @@ def check_optimizer(optimizer: Any, problem: Problem | None = None) -> None:
     check_optax("optimizer", optimizer)
     if problem is not None and problem.additive:
         factor(problem, optimizer)
+    elif problem is not None:
+        check_update("optimizer", optimizer, problem.shapes)
 
 
 def check_until(until: Mapping[str, float] | None, problem: Problem) -> dict[str, float]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import os
+import warnings
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -52,6 +54,8 @@ def trace_of(
     _check_order(table, names, origin)
     _check_queues(table, names)
     _check_overlaps(table)
+    if "clock" in table:
+        _check_clocks(table)
     table = _by_arrival(table)
     times = _updates(table)
     table["version_read"], table["weight"] = _versions(table, times), _weights(table)
@@ -86,6 +90,8 @@ def trace_of(
         "num_workers", about["num_workers"], low=int(tasks["worker"].max()) + 1, why="those in the frame"
     )
     checks.check_seed("seed", about["seed"])
+    if "compensation" in about:
+        checks.real("metadata['compensation']", about["compensation"], low=0, high=1e300)
     checks.real("end_time", about["end_time"], low=float(last), high=1e300)
     return Trace(tasks, updates_frame(times.tolist(), tasks), about).validate()
 
@@ -113,6 +119,11 @@ def _complete(frame: pd.DataFrame, size: Any, more: Mapping[str, Any]) -> dict[s
     lacking = [BATCH_SIZE] * (size is None and "batch_size" not in frame)
     lacking += [SERVICE] * (any(queues) and not (all(queues) and "service_seconds" in more))
     tables.require("frame", frame, wanted, lacking)
+    known = [*TASK_COLUMNS, *QUEUE_COLUMNS, *WANTED, "update_time"]
+    for name in frame:
+        like = difflib.get_close_matches(str(name), known, n=1, cutoff=0.8)
+        if name not in known and like:
+            warnings.warn(f"frame, column {name!r} is not read; is it meant as {like[0]!r}?", stacklevel=4)
     if any(queues):
         given = more["service_seconds"]
         if not isinstance(given, Mapping) or {*given} != {*SERVED}:
@@ -212,6 +223,17 @@ def _check_overlaps(table: pd.DataFrame) -> None:
         first, second = ordered.index[wrong[0] : wrong[0] + 2]
         given = f"rows {first} and {second}, which overlap by {end[wrong[0]] - start[wrong[0] + 1]:g} s"
         checks.fail(f"frame, worker {worker[wrong[0]]}", given, "tasks that it computes one after the other")
+
+
+def _check_clocks(table: pd.DataFrame) -> None:
+    """Raises ValueError where a worker's clocks do not grow in the order in which it computed its tasks."""
+    by_start = table.sort_values(["worker", "compute_start", "compute_end"], kind="stable")
+    worker, clock = by_start["worker"].to_numpy(), by_start["clock"].to_numpy()
+    wrong = np.flatnonzero((worker[1:] == worker[:-1]) & (clock[1:] <= clock[:-1]))
+    if len(wrong):
+        before, row = clock[wrong[0]], wrong[0] + 1
+        where = f"frame, row {by_start.index[row]}, worker {worker[row]}, clock"
+        checks.fail(where, int(clock[row]), f"a number > {before}, the clock of its task before")
 
 
 def _by_arrival(table: pd.DataFrame) -> pd.DataFrame:

@@ -61,26 +61,21 @@ class Rows:
         found = np.flatnonzero((table["worker"] == worker) & (table["clock"] == clock))
         return int(found[-1]) if len(found) else -1
 
-    def applied(self, since: int = 0) -> list[Task]:
-        """Returns the tasks of updates from number `since` on, by update, worker and clock."""
-        table = self._table()
+    def applied(self, since: int = 0, first: int = 0) -> list[Task]:
+        """Returns the tasks of updates from number `since` on, by update, worker and clock; they are in the
+        rows from `first` on."""
+        table = self._table()[first:]
         found = table[table["update"] >= since]
         order = np.lexsort((found["clock"], found["worker"], found["update"]))
         return [Task(*row) for row in found[order].tolist()]
 
     def last_applied(self) -> int:
         """Returns the last row that is in an update, 0 where none is."""
-        return int(np.flatnonzero(self._table()["update"] >= 0)[-1:].sum())
-
-    def take_times(self, other: bytearray) -> None:
-        """Takes over when everything happened, from a record that begins with the same tasks."""
-        table, others = self._table(), np.frombuffer(other, _COLUMNS, len(self))
-        for name, kind in _COLUMNS:
-            if kind.kind == "f" and name != "weight":
-                table[name] = others[name]
+        rows = np.flatnonzero(self._table()["update"] >= 0)
+        return int(rows[-1]) if len(rows) else 0
 
     def _table(self) -> np.ndarray:
-        """The record as a table; as long as somebody holds it, the record cannot grow."""
+        """The record as an array, a view: while there is one, the record cannot grow."""
         return np.frombuffer(self._record, _COLUMNS)
 
 

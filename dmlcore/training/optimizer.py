@@ -114,6 +114,24 @@ def _hoist(
     )
 
 
+def check_update(name: str, optimizer: Any, shapes: Any) -> None:
+    """Raises ValueError unless an optimizer can be told a gradient, its state and parameters of such shapes.
+
+    >>> import optax
+    >>> check_update("optimizer", optax.contrib.reduce_on_plateau(), jax.ShapeDtypeStruct((3,), "float32"))
+    Traceback (most recent call last):
+    ValueError: optimizer: got one whose update fails: missing 1 required keyword-only argument: 'value', \
+allowed is an optax optimizer that needs a gradient, its state and the parameters alone
+    """
+    try:
+        state = jax.eval_shape(optimizer.init, shapes)
+        hoist(optimizer.update, shapes, state, shapes)
+    except (TypeError, ValueError, AttributeError, LookupError) as error:
+        told = str(error).strip().splitlines()[0].split("() ")[-1]
+        allowed = "an optax optimizer that needs a gradient, its state and the parameters alone"
+        raise ValueError(f"{name}: got one whose update fails: {told}, allowed is {allowed}") from error
+
+
 def fingerprint(hoisted: Hoisted, constants: tuple[Any, ...]) -> str:
     """Returns a hash of a hoisted function and its constants: the same in every process."""
     content = hashlib.sha256(hoisted.text.encode())

@@ -71,6 +71,7 @@ class TrainingWatch:
 
     def _start(self) -> None:
         self._trained = 0  # updates
+        self._first = 0  # row of the record from which on tasks may be in later ones
         self._widths: set[int] = set()  # of tasks, so far
         self._turns: Turns | None = None
         self._slots = Slots()
@@ -99,8 +100,8 @@ class TrainingWatch:
         if progress.life != self._life:
             self._life = progress.life
             self._start()
-        landed = progress.record.applied(since=self._trained)
-        self._trained = progress.num_updates
+        landed = progress.record.applied(since=self._trained, first=self._first)
+        self._trained, self._first = progress.num_updates, progress.oldest
         found = self._train(landed, progress) if landed else {}
         params = self._kind.whole(self._state.params, self._state.local)
         loss = evaluate(self._kind.problem, params, self._eval_data)["loss"]
