@@ -80,7 +80,11 @@ def scenarios() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield (
             f"{policy}, shards",
             lambda policy=policy: dml.train(
-                problem.sharded(dml.shards.dirichlet(4, 0.3)), where["links"], policy, optax.sgd(0.1), updates=60
+                problem.sharded(dml.shards.dirichlet(4, 0.3)),
+                where["links"],
+                policy,
+                optax.sgd(0.1),
+                updates=60,
             ),
         )
     for name in ("bsp", "ssp", "k_async", "adasync"):

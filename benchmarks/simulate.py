@@ -25,6 +25,7 @@ TASKS = {10: 100_000, 1_000: 200_000, 100_000: 400_000}
 POLICIES = {"asp()": dml.asp(), "ssp(3)": dml.ssp(3), "essp(3)": dml.essp(3), "bsp()": dml.bsp()}
 REPEATS = 5
 WORKERS_BEFORE_A_SERVER = 1_000
+CANCELS = "k_sync(P/2)"  # rounds of half the workers, which cancel the other half
 # A server that is busy nine tenths of the time, by how its link is shared; None: it takes no time.
 SERVERS = {None: 0.0, "fifo": 0.9, "fair": 0.5}  # and the least of the speed without it
 
@@ -52,6 +53,27 @@ def timeline(policy: dml.Policy, workers: int, tasks: int, sharing: str | None =
     begun = time.perf_counter()
     trace = dml.simulate(policy, cluster, samples=32 * tasks, parameter_bytes=nbytes)
     return int(trace.tasks["push_end"].notna().sum()) / (time.perf_counter() - begun)
+
+
+def faults() -> None:
+    """What faults cost: crashes, hangs, lost and doubled pushes and a crash of the server, in one run."""
+    measured: dict[tuple[int, bool], list[float]] = {}
+    for number in range(REPEATS):
+        turns = [(workers, broken) for workers in (10, 1_000) for broken in (False, True)]
+        for workers, broken in turns[:: -1 if number % 2 else 1]:
+            cluster, tasks = dml.Cluster.uniform(workers, jitter=stats.expon()), TASKS[workers] // 2
+            if broken:
+                length = 0.032 * tasks / workers
+                cluster = cluster.with_faults(
+                    *dml.faults.random_faults(workers, length, seed=0), patience=0.1
+                )
+            begun = time.perf_counter()
+            trace = dml.simulate(dml.asp(), cluster, samples=32 * tasks)
+            arrived = int(trace.tasks["push_end"].notna().sum())
+            measured.setdefault((workers, broken), []).append(arrived / (time.perf_counter() - begun))
+    for workers in (10, 1_000):
+        ratio = np.array(measured[workers, True]) / np.array(measured[workers, False])
+        verdict(f"asp(), {workers:,} workers, tasks per second with faults / without", ratio, 0.7)
 
 
 def servers() -> None:
@@ -82,31 +104,34 @@ def servers() -> None:
 
 def main() -> None:
     rates: dict[tuple[str, int], list[float]] = {}
+    names = ("bare heap", *POLICIES, CANCELS)
     for number in range(REPEATS):
-        turns = [(name, workers) for workers in TASKS for name in ("bare heap", *POLICIES)]
+        turns = [(name, workers) for workers in TASKS for name in names]
         for name, workers in turns[:: -1 if number % 2 else 1]:
             tasks = TASKS[workers]
-            run = bare_heap if name == "bare heap" else partial(timeline, POLICIES[name])
+            policy = dml.k_sync(workers // 2) if name == CANCELS else POLICIES.get(name)
+            run = bare_heap if policy is None else partial(timeline, policy)
             rates.setdefault((name, workers), []).append(run(workers, tasks))
     measured = {key: np.array(values) for key, values in rates.items()}
     title = "Thousand tasks per second: median (quartiles), and its ratio to a bare heap"
     table = Table(title=title, title_justify="left")
-    for column in ("workers", "bare heap", *POLICIES):
+    for column in ("workers", *names):
         table.add_column(column, justify="right")
     for workers in TASKS:
         heap = measured["bare heap", workers]
         cells = []
-        for name in ("bare heap", *POLICIES):
+        for name in names:
             values = measured[name, workers]
             rate = f"{np.median(values) / 1000:,.0f} ({spread(values / 1000, 0)})"
             cells.append(f"{rate}\n{np.median(values / heap):.2f}")
         table.add_row(f"{workers:,}", *cells, end_section=True)
     console.print(table)
-    for name in POLICIES:
+    for name in names[1:]:
         for workers in (10, 1_000):
             verdict(f"{name}, {workers:,} workers, tasks per second", measured[name, workers], 120_000)
         ratio = measured[name, 100_000] / measured[name, 1_000]
         verdict(f"{name}, speed at 100,000 workers / at 1,000", ratio, 0.25)
+    faults()
     servers()
 
 

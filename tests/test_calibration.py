@@ -355,6 +355,13 @@ class TestPrediction:
         assert "workers share the server's link, which is not fitted" in message
         assert str(round(1 + worst["error"], 2)) in found.fitted
 
+    def test_messages_of_different_sizes_are_told(self):
+        cluster = Cluster.uniform(4, samples_per_second=3200, bandwidth=1e6, jitter=GAMMA)
+        one = simulate(POLICIES["asp"], cluster, updates=800, parameter_bytes=4000)
+        two = simulate(POLICIES["bsp"], cluster, updates=200, parameter_bytes=40_000)
+        with pytest.warns(UserWarning, match="the traces' messages are of different sizes, and one latency"):
+            dml.calibrate(one, two)
+
     def test_contention_of_a_recording_is_warned_of(self):
         """Times depend on the policy: where all compute at once, under BSP, they do so at half the speed."""
         fast, slow = (Cluster.uniform(4, samples_per_second=speed, jitter=GAMMA) for speed in (3200, 1600))

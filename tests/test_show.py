@@ -136,7 +136,11 @@ def test_a_cluster_shows_what_it_was_made_of():
 def test_a_cluster_shows_its_server():
     facts = facts_of(BUSY)
     assert facts["server"] == "1e+09 B/s, 0.02 s a push, 2 shards"
+    assert facts_of(BUSY)["server load"] == "depends on the size of the parameters: regime(problem) tells it"
+    alone = dml.Cluster.uniform(4).with_server(seconds_per_push=0.01)
+    assert facts_of(alone)["server load"] == "rho = 0.95, tasks of 32 samples"  # 4 * 10 / (32 + 10)
     assert facts_of(CLUSTER)["server"] == "takes no time"
+    assert "server load" not in facts_of(CLUSTER)
 
 
 def facts_of(item):

@@ -180,6 +180,9 @@ def _policy(trace: Trace) -> Policy | None:
 
 def _reason(traces: Sequence[Trace]) -> str:
     """Returns why a fit probably predicts these traces badly."""
+    sizes = {tuple(trace.metadata.get("transfer_bytes") or ()) for trace in traces}
+    if len(sizes) > 1:
+        return "the traces' messages are of different sizes, and one latency is fitted to all"
     clusters = [trace.metadata.get("cluster") or {} for trace in traces]
     if any((each.get("server") or {}).get("bandwidth_bytes_per_second") for each in clusters):
         return "workers share the server's link, which is not fitted"

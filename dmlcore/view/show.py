@@ -116,6 +116,17 @@ def of_trace(trace: Trace) -> Card:
     return card._replace(pictures=[drawn])
 
 
+def server_load(cluster: Cluster) -> str | None:
+    """What a card says of rho, which needs a problem where the server has a link; None: no server."""
+    if cluster.server is None:
+        return None
+    if cluster.server.bandwidth_bytes_per_second < math.inf or any(
+        map(math.isfinite, cluster.bandwidth_bytes_per_second)
+    ):
+        return "depends on the size of the parameters: regime(problem) tells it"
+    return f"rho = {cluster.regime(0).server_load:.2g}, tasks of 32 samples"
+
+
 def of_cluster(cluster: Cluster) -> Card:
     """Workers, speeds, jitter, links, the server, and what goes wrong."""
     down, speeds = cluster.pull_latency_seconds, cluster.samples_per_second
@@ -130,6 +141,7 @@ def of_cluster(cluster: Cluster) -> Card:
         "latency jitter": show_jitter(cluster.latency_jitter),
         "bandwidth": f"{spread(cluster.bandwidth_bytes_per_second)} bytes/s" if finite else "unlimited",
         "server": str(cluster.server).removeprefix("server of ") if cluster.server else "takes no time",
+        "server load": server_load(cluster),
         "stragglers": listed(cluster.stragglers) or "none",
         "changes of speed": listed(cluster.changes),
         "faults": listed(cluster.faults.events),
