@@ -54,6 +54,20 @@ def test_the_frame_is_the_same_and_no_run_is_made_twice(tmp_path, made):
     assert more.equals(swept(seeds=[0, 1, 2], rates=(0.1, 0.2, 0.4)))
 
 
+def test_the_environment_names_a_folder(tmp_path, made, monkeypatch):
+    one = {"methods": {"BSP": dml.bsp()}, "rates": [0.1], "problem": dml.problems.digits_mlp(8)}
+    monkeypatch.setenv("DMLCORE_SAVE", str(tmp_path / "all"))
+    plain = swept(**one)
+    assert len([*(tmp_path / "all").iterdir()]) == len(made) == 2
+    assert plain.equals(swept(**one))
+    assert len(made) == 2
+    swept(**one, save=tmp_path / "own")
+    assert len(made) == 4, "an argument stands"
+    monkeypatch.setenv("DMLCORE_SAVE", "")
+    swept(**one)
+    assert len(made) == 6
+
+
 def test_tune_and_compare_keep_their_runs(tmp_path, made):
     problem = dml.problems.digits_mlp(8)
     tuned = {"start": 0.1, "seeds": [0], "updates": 40, "save": tmp_path}

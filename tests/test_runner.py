@@ -162,10 +162,31 @@ def test_killed_halfway_and_started_again(root, call, blow, code):
     wait(lambda: not alive(int((root / "halfway").read_text())))
 
 
+def test_a_notebook_of_full_scale_goes_on_where_it_was_killed(root, call):
+    """The runs that were finished are not made again, and the results are those of a run at one go."""
+    process = start(root, "long", "--scale", "full")
+    wait(lambda: (root / "halfway").exists())
+    process.kill()
+    process.communicate(timeout=30)
+    made_before = (root / "made.txt").read_text().split("\n")[:-1]
+    assert sorted(made_before) == [f"{updates} {seed}" for updates in (4, 5) for seed in range(3)]
+    (root / "again").touch()
+    status, output = call("long", "--scale", "full")
+    assert status == 0, output
+    assert sorted((root / "made.txt").read_text().split("\n")[6:-1]) == ["6 0", "6 1", "6 2"]
+    assert list((root / "runs").iterdir()) == [root / "runs/long"]
+    resumed = (root / "figures/long/frame.csv").read_text()
+    (root / "made.txt").unlink()
+    status, output = call("long")  # of quick scale, which keeps no runs
+    assert status == 0, output
+    assert len((root / "made.txt").read_text().split("\n")[:-1]) == 9
+    assert (root / "figures/long/frame.csv").read_text() == resumed
+
+
 def test_stopped_between_any_two_files(root, call, monkeypatch):
     """A function stands in for the cells, and the k-th move into place kills the run."""
 
-    def execute(job, folders, staging, display):
+    def execute(job, folders, staging, display, journal):
         (staging / "figures").mkdir()
         for name in ("curve.svg", "other.svg"):
             (staging / "figures" / name).write_text(f"{job.parameters.staleness}")

@@ -50,6 +50,7 @@ PAPERS = {
         tiny("slow"),
         tiny("left"),
         tiny("right"),
+        tiny("long"),
     )
 }
 
@@ -67,6 +68,25 @@ if not (root / "again").exists():
     os.replace(root / "halfway.partial", root / "halfway")
     time.sleep(60)""",
 }
+# Three comparisons, of which it notes each run that is made; in the last it waits to be killed.
+CELLS["long"] = """
+import dmlcore as dml, optax, pandas as pd
+from dmlcore.experiments import comparison
+made = comparison.histories
+def noted(traces, *given):
+    with open(root / "made.txt", "a") as file:
+        print(len(traces[0].updates), traces[0].metadata["seed"], file=file)
+    return made(traces, *given)
+comparison.histories = noted
+problem, cluster, frames = dml.problems.digits_mlp(4), dml.Cluster.uniform(2), []
+for updates in (4, 5, 6):
+    if updates == 6 and scale == "full" and not (root / "again").exists():
+        (root / "halfway.partial").write_text(str(os.getpid()))
+        os.replace(root / "halfway.partial", root / "halfway")
+        time.sleep(60)
+    given = {"seeds": range(seeds), "updates": updates}
+    frames.append(dml.compare({"ASP": dml.asp()}, problem, cluster, optax.sgd(0.1), **given))
+pd.concat(frames).to_csv(Path(output, "frame.csv"))"""
 # Each waits for the other: they only end side by side.
 MEET = """
 (root / "{mine}").touch()

@@ -23,7 +23,7 @@ from dmlcore.cluster import Cluster
 from dmlcore.engines.engine import Engine, resolve
 from dmlcore.engines.on_ray.connection import spread
 from dmlcore.engines.spec import RunSpec
-from dmlcore.experiments.journal import Journal, described, digest
+from dmlcore.experiments.journal import SAVE, Journal, described, digest
 from dmlcore.experiments.runs import (
     check_optimizer,
     check_until,
@@ -98,6 +98,7 @@ def compare(
         save: folder in which finished runs are kept; runs of the same call that are there are read instead of
             made again, after a crash or an interrupt, too. What makes two calls the same: see
             `dmlcore.experiments.journal.Journal`. With "ray" all its machines need to see the folder.
+            Default: that which the environment variable DMLCORE_SAVE names, if any.
         progress: shows a bar, with the time that is left.
         **options: as for `train`: one of `updates`, `seconds`, `samples`; `batch_size`, `load`, `transport`,
             `compensation`, `local`, `aggregate`, `engine`.
@@ -222,9 +223,10 @@ def _run_all(
     runs = [(name, seed) for seed in seeds for name in each]
     items = [(dataclasses.replace(specs[name], seed=seed), each[name].optimizer) for name, seed in runs]
     work = work._replace(engine=engine)
-    if how.save is not None:
+    folder = os.environ.get(SAVE) or None if how.save is None else how.save
+    if folder is not None:
         about = {"engine": str(engine), "until": until, "eval_every": eval_every, "problem": digest(problem)}
-        work = work._replace(journal=Journal(how.save, about))
+        work = work._replace(journal=Journal(folder, about))
     found: dict[tuple[str, int], list[pd.DataFrame]] = {}
     per_item = len(optimizers)
     with _bar(checks.boolean("progress", how.progress), per_item * len(items)) as advance:

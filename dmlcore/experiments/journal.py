@@ -24,6 +24,8 @@ from dmlcore.training.batches import INIT, run_key
 from dmlcore.training.kinds import contribution_of
 from dmlcore.training.optimizer import fingerprint, hoist
 
+SAVE = "DMLCORE_SAVE"  # environment variable: the default of `save`
+
 _digests: WeakKeyDictionary[Problem, str] = WeakKeyDictionary()
 
 

@@ -1,5 +1,7 @@
 """A Jupyter kernel of this very interpreter that listens on sockets in a private folder."""
 
+from __future__ import annotations
+
 import os
 import sys
 import tempfile
@@ -8,6 +10,8 @@ from typing import Any
 
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
+
+from dmlcore.experiments.journal import SAVE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,6 +22,13 @@ class LocalKernel(AsyncKernelManager):
     Kernels that start side by side race for free ports, so they get files as sockets instead. The folder lies
     in the system's temporary one: the path of a socket may have 100 characters at most.
     """
+
+    journal: Path | None = None  # folder in which comparisons keep their finished runs
+
+    @classmethod
+    def keeping(cls, journal: Path | None) -> type[LocalKernel]:
+        """Returns this kind of kernel, whose comparisons keep their finished runs in a folder."""
+        return type(cls.__name__, (cls,), {"journal": journal})
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
@@ -34,7 +45,11 @@ class LocalKernel(AsyncKernelManager):
             argv=[sys.executable, "-m", "ipykernel_launcher", "--log-level=50", "-f", "{connection_file}"],
             display_name="Python 3",
             language="python",
-            env={"PYTHONPATH": path, "MPLBACKEND": "module://matplotlib_inline.backend_inline"},
+            env={
+                "PYTHONPATH": path,
+                "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+                **({SAVE: str(self.journal)} if self.journal else {}),
+            },
         )
 
     async def cleanup_resources(self, restart: bool = False) -> None:  # type: ignore[override]

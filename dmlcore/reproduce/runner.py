@@ -2,9 +2,12 @@
 
 A run may be killed at any moment. Until its last cell it only writes below `runs/*.partial-*`, which the next
 call removes; then every file takes its place in one step, last the manifest, which says that all are there.
+A notebook of full scale keeps the finished runs of its comparisons in `runs/*.journal-*`, and goes on there.
 """
 
 import fcntl
+import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -86,11 +89,13 @@ def _attempt(job: PaperJob, folders: Folders, display: Display) -> Outcome:
     made_from = manifest.inputs(job, folders)
     # A name of its own: the kernel of a killed run may still write to the old one for a second.
     staging = Path(tempfile.mkdtemp(prefix=f"{job.key}.partial-", dir=folders.runs))
+    journal = _journal(job, folders, made_from)
     try:
-        cell_seconds = _execute(job, folders, staging, display)
+        cell_seconds = _execute(job, folders, staging, display, journal)
         _examine(job, staging)
         _publish(job, folders, staging)
         manifest.write(job, folders, made_from, cell_seconds)
+        shutil.rmtree(journal or staging, ignore_errors=True)
     except NotebookFailed as failure:
         return Outcome(job.key, "failed", time.monotonic() - start, str(failure))
     finally:
@@ -98,7 +103,24 @@ def _attempt(job: PaperJob, folders: Folders, display: Display) -> Outcome:
     return Outcome(job.key, "done", time.monotonic() - start)
 
 
-def _execute(job: PaperJob, folders: Folders, staging: Path, display: Display) -> list[float]:
+def _journal(job: PaperJob, folders: Folders, made_from: dict[str, Any]) -> Path | None:
+    """Returns where a notebook of full scale keeps its finished runs, so that it goes on after it was killed.
+
+    Those of another notebook, other parameters or other code are removed.
+    """
+    if job.parameters.scale != "full":
+        return None
+    known = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
+    journal = folders.runs / f"{job.key}.journal-{known}"
+    for other in folders.runs.glob(f"{job.key}.journal-*"):
+        if other != journal:
+            shutil.rmtree(other, ignore_errors=True)
+    return journal
+
+
+def _execute(
+    job: PaperJob, folders: Folders, staging: Path, display: Display, journal: Path | None
+) -> list[float]:
     """Runs a notebook; returns how long each code cell took. papermill adds one, with the parameters."""
     import nbformat
     import papermill
@@ -117,7 +139,7 @@ def _execute(job: PaperJob, folders: Folders, staging: Path, display: Display) -
             kernel_name="python3",
             language="python",
             progress_bar=False,
-            kernel_manager_class=LocalKernel,
+            kernel_manager_class=LocalKernel.keeping(journal),
             resources={"metadata": {"path": str(folders.notebooks)}},
             on_cell_executed=lambda **_: display.advanced(job.key),
         )
