@@ -4,6 +4,8 @@ import json
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import jax
 import numpy as np
@@ -14,6 +16,7 @@ from engine_runs import check_replay, relative_error, same_bits
 
 import dmlcore as dml
 from dmlcore.methods.policies import ALL_POLICIES
+from dmlcore.training import checkpoints
 from dmlcore.training.checkpoints import Checkpoints, journal_arrays, journal_entries
 
 # Prints when each checkpoint is there; pauses after it where it is to be killed.
@@ -201,3 +204,21 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     with pytest.raises(ValueError, match=r"checkpoint: got .*allowed is a folder that is empty"):
         train(tmp_path, dml.bsp())
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_folder_belongs_to_one_run_at_a_time(tmp_path, monkeypatch):
+    """The processes of a killed program may still write for a moment: the next run waits for them."""
+    first = Checkpoints(tmp_path / "run", {})
+    first.save(1, np.ones(3))
+    begun = time.monotonic()
+    threading.Timer(0.5, first.close).start()
+    second = Checkpoints(tmp_path / "run", {})
+    assert time.monotonic() - begun >= 0.5
+    assert second.load(np.zeros(3))[0] == 1
+    monkeypatch.setattr(checkpoints, "PATIENCE", 0.2)
+    with pytest.raises(
+        ValueError, match=r"checkpoint: got .*, allowed is a folder that no other run is using"
+    ):
+        Checkpoints(tmp_path / "run", {})
+    second.close()
+    Checkpoints(tmp_path / "run", {}).close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
@@ -14,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmlcore import checks
+
+PATIENCE = 60.0  # seconds, for another run to let go of a folder
 
 
 class Checkpoints:
@@ -36,10 +39,16 @@ class Checkpoints:
 
         self._orbax = ocp
         options = ocp.CheckpointManagerOptions(max_to_keep=2, create=True, enable_async_checkpointing=False)
-        empty = not self.folder.exists() or not any(self.folder.iterdir())
-        self._manager = ocp.CheckpointManager(self.folder, options=options)
-        if not empty and self._manager.latest_step() is None:
-            checks.fail("checkpoint", str(folder), "a folder that is empty, or has a run's checkpoints")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._handle = _held(self.folder)
+        try:
+            empty = not any(self.folder.iterdir())
+            self._manager = ocp.CheckpointManager(self.folder, options=options)
+            if not empty and self._manager.latest_step() is None:
+                checks.fail("checkpoint", str(folder), "a folder that is empty, or has a run's checkpoints")
+        except BaseException:
+            os.close(self._handle)
+            raise
         self._next = 0.0
 
     def due(self) -> bool:
@@ -81,6 +90,28 @@ class Checkpoints:
     def close(self) -> None:
         """Lets go of the folder."""
         self._manager.close()
+        os.close(self._handle)
+
+
+def _held(folder: Path) -> int:
+    """Returns a handle of a folder that no other run has, as long as it is open and its process lives.
+
+    The processes of a program that was killed end a little later, and may write meanwhile: they are waited
+    for.
+    """
+    handle, deadline = os.open(folder, os.O_RDONLY), time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                os.close(handle)
+                checks.fail("checkpoint", str(folder), "a folder that no other run is using")
+            time.sleep(0.05)
+        except OSError:  # a file system without locks
+            return handle
+        else:
+            return handle
 
 
 def plain_leaves(tree: Any) -> list[np.ndarray]:
