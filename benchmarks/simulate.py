@@ -56,24 +56,25 @@ def timeline(policy: dml.Policy, workers: int, tasks: int, sharing: str | None =
 
 
 def faults() -> None:
-    """What faults cost: crashes, hangs, lost and doubled pushes and a crash of the server, in one run."""
-    measured: dict[tuple[int, bool], list[float]] = {}
+    """What faults cost, one to three of each kind in a run."""
+    kinds = {"none": (), "faults of workers and messages": (dml.faults.ServerCrash,), "all faults": ()}
+    measured: dict[tuple[int, str], list[float]] = {}
     for number in range(REPEATS):
-        turns = [(workers, broken) for workers in (10, 1_000) for broken in (False, True)]
-        for workers, broken in turns[:: -1 if number % 2 else 1]:
+        turns = [(workers, kind) for workers in (10, 1_000) for kind in kinds]
+        for workers, kind in turns[:: -1 if number % 2 else 1]:
             cluster, tasks = dml.Cluster.uniform(workers, jitter=stats.expon()), TASKS[workers] // 2
-            if broken:
-                length = 0.032 * tasks / workers
-                cluster = cluster.with_faults(
-                    *dml.faults.random_faults(workers, length, seed=0), patience=0.1
-                )
+            events = dml.faults.random_faults(workers, 0.032 * tasks / workers, seed=0)
+            if kind != "none":
+                chosen = [event for event in events if not isinstance(event, kinds[kind])]
+                cluster = cluster.with_faults(*chosen, patience=0.1)
             begun = time.perf_counter()
             trace = dml.simulate(dml.asp(), cluster, samples=32 * tasks)
             arrived = int(trace.tasks["push_end"].notna().sum())
-            measured.setdefault((workers, broken), []).append(arrived / (time.perf_counter() - begun))
+            measured.setdefault((workers, kind), []).append(arrived / (time.perf_counter() - begun))
     for workers in (10, 1_000):
-        ratio = np.array(measured[workers, True]) / np.array(measured[workers, False])
-        verdict(f"asp(), {workers:,} workers, tasks per second with faults / without", ratio, 0.7)
+        for kind in [*kinds][1:]:
+            ratio = np.array(measured[workers, kind]) / np.array(measured[workers, "none"])
+            verdict(f"asp(), {workers:,} workers, tasks per second with {kind} / without", ratio, 0.7)
 
 
 def servers() -> None:

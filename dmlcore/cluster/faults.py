@@ -104,12 +104,13 @@ class Faults:
         >>> Faults((LostPush(1, 5, 0.2), DoubledPush(1, 6, 0.1))).deliveries(1, 6)
         [0.0, 0.1]
         """
-        wrong = self._of_push.get((worker, clock), ())
+        wrong = self.of_push.get((worker, clock), ())
         delay = sum((fault.seconds for fault in wrong if isinstance(fault, LostPush)), 0.0)
         return [delay, *(fault.seconds for fault in wrong if isinstance(fault, DoubledPush))]
 
     @functools.cached_property
-    def _of_push(self) -> dict[tuple[int, int], list[LostPush | DoubledPush]]:
+    def of_push(self) -> dict[tuple[int, int], list[LostPush | DoubledPush]]:
+        """What goes wrong with pushes, by worker and clock."""
         found = defaultdict(list)
         for fault in self.events:
             if isinstance(fault, LostPush | DoubledPush):

@@ -6,7 +6,7 @@ from heapq import heappush
 from math import inf
 from typing import Any
 
-from dmlcore.cluster.faults import Incident, incidents
+from dmlcore.cluster.faults import Incident, ServerCrash, incidents
 from dmlcore.engines.server import Answer, Order
 
 
@@ -26,6 +26,8 @@ class Failures:
         self.log: list[dict[str, Any]] = []
         self.checkpoint = (0, 0)  # updates, and length of the journal then
         self.life = 0  # how often the server was restarted
+        self.of_push = self.faults.of_push  # what goes wrong with pushes, by worker and clock
+        self.restarts = any(isinstance(fault, ServerCrash) for fault in self.faults.events)
 
     def begin(self) -> None:
         """Places all incidents; before anything else at the same time."""
@@ -46,6 +48,8 @@ class Failures:
 
     def copy(self, order: Order, now: float) -> None:
         """Lets a push that was sent more than once arrive again."""
+        if (order[0], order[1]) not in self.of_push:
+            return
         clock = self.clock
         for later in self.faults.deliveries(order.worker, order.clock)[1:]:
             clock.place((now + later, next(clock.serial), handle_copy, order))

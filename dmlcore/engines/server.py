@@ -302,14 +302,20 @@ class Server:
 
     def restore(self, journal: Sequence[tuple[Any, ...]]) -> Server:
         """Brings a new server to where the one that kept this journal was."""
+        # What it already has is not noted again.
+        self.journal, self._noted = None, self.load.observe is not None
         self.begin()
+        flight, push = self.flight, self.push
         for kind, *happened in journal:
             if kind == "push":
                 worker, clock, *times = happened
-                (order,) = (order for order in self.flight[worker] if order.clock == clock)
-                self.push(order, *times)
+                order = flight[worker][0]
+                if order[1] != clock:
+                    (order,) = (order for order in flight[worker] if order.clock == clock)
+                push(order, *times)
             else:
                 getattr(self, kind)(*happened)
+        self.journal, self._noted = [*journal], True
         return self
 
     def recall(self, before: Server) -> None:
