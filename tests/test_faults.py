@@ -6,8 +6,9 @@ import math
 import jax
 import numpy as np
 import optax
+import pandas as pd
 import pytest
-from clusters import EXPONENTIAL, LOCK_STEP
+from clusters import EXPONENTIAL, LOCK_STEP, MIXED
 from engine_runs import check_counts, check_fused, check_replay
 from watched import simulate
 
@@ -22,6 +23,7 @@ from dmlcore.cluster.faults import (
     incidents,
     random_faults,
 )
+from dmlcore.engines import failures
 from dmlcore.methods.policies import ALL_POLICIES
 
 SEEDS, TRAINED, SAMPLES, SECONDS = 50, 40, 32 * 160, 1.3
@@ -253,3 +255,45 @@ def test_a_wrong_fault_is_one_clear_error(message):
 def test_wrong_options_of_faults(options):
     with pytest.raises(ValueError, match=f"{next(iter(options))}: got"):
         EXPONENTIAL.with_faults(Crash(0, 1.0), **options)
+
+
+@pytest.mark.parametrize("name", ["bsp", "ssp", "asp", "k_sync", "k_batch_async", "deadline", "ringmaster"])
+def test_a_server_goes_on_from_a_copy_as_from_its_journal(name, monkeypatch):
+    """Copies save it going through all that had happened; a state that cannot be copied is no fault."""
+    cluster = MIXED.with_faults(
+        *(dml.faults.ServerCrash(time, 0.1) for time in (0.6, 1.4, 1.5)),
+        *dml.faults.random_faults(MIXED.num_workers, 2.0, seed=4),
+        patience=0.1,
+        checkpoint_every=3,
+    )
+    policy = ALL_POLICIES[name]()
+
+    class Locked:
+        def __init__(self, state):
+            self.state = state
+
+        def __deepcopy__(self, memo):
+            raise TypeError("cannot be copied")
+
+    def inside(function):
+        def called(box, *args):
+            box.state, *rest = function(box.state, *args)
+            return box, *rest
+
+        return called
+
+    hooks = {each: getattr(policy, each) for each in ("on_push", "on_leave", "on_join", "on_wake")}
+    locked = policy._replace(
+        init=lambda workers: Locked(policy.init(workers)),
+        **{each: None if hook is None else inside(hook) for each, hook in hooks.items()},
+        on_pull=policy.on_pull and (lambda box, worker: policy.on_pull(box.state, worker)),
+    )
+    traces = []
+    for rule, first in ((policy, math.inf), (policy, 3), (locked, 3)):
+        monkeypatch.setattr(failures, "SNAPSHOT", first)
+        traces.append(dml.simulate(rule, cluster, seconds=2.5, seed=2))
+    assert sum(each["kind"] == "down" for each in traces[0].metadata["incidents"]) >= 3
+    for trace in traces[1:]:
+        pd.testing.assert_frame_equal(trace.tasks, traces[0].tasks)
+        pd.testing.assert_frame_equal(trace.updates, traces[0].updates)
+        assert trace.metadata == traces[0].metadata

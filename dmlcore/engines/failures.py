@@ -9,6 +9,8 @@ from typing import Any
 from dmlcore.cluster.faults import Incident, ServerCrash, incidents
 from dmlcore.engines.server import Answer, Order
 
+SNAPSHOT = 1000  # calls of the server, from which it is worth a copy
+
 
 class Failures:
     """The faults of one run, and what they leave behind: a method for each kind of incident.
@@ -27,6 +29,9 @@ class Failures:
         self.checkpoint = (0, 0)  # updates, and length of the journal then
         self.life = 0  # how often the server was restarted
         self.of_push = self.faults.of_push  # what goes wrong with pushes, by worker and clock
+        # Length of the journal, and the server, from which to go on; and from which length to take the next.
+        self.snapshot: tuple[int, dict[str, Any]] | None = None
+        self.snapshot_due: float = SNAPSHOT
         self.restarts = any(isinstance(fault, ServerCrash) for fault in self.faults.events)
 
     def begin(self) -> None:
@@ -44,7 +49,18 @@ class Failures:
         server = self.clock.server
         due = server.num_updates >= self.checkpoint[0] + self.faults.checkpoint_every
         if due and answer[0] and not server.pending:
-            self.checkpoint = (server.num_updates, len(server.journal or ()))
+            length = len(server.journal or ())
+            self.checkpoint = (server.num_updates, length)
+            if length >= self.snapshot_due:
+                self.take_snapshot(length)
+
+    def take_snapshot(self, length: int) -> None:
+        """Notes all of the server, so that a crash need not go through the whole journal again."""
+        self.snapshot_due = 1.25 * length  # all copies take some five times as long as the last of them
+        try:
+            self.snapshot = length, self.clock.server.snapshot()
+        except Exception:  # a policy's state may be anything, and need not let itself be copied
+            self.snapshot_due = inf
 
     def copy(self, order: Order, now: float) -> None:
         """Lets a push that was sent more than once arrive again."""
@@ -149,7 +165,7 @@ class Failures:
         if clock.service is not None:
             clock.service.reset(back)
         ignored, journal = clock.server.ignored, (clock.server.journal or [])[:length]
-        before, clock.server = clock.server, clock.new_server().restore(journal)
+        before, clock.server = clock.server, clock.new_server().restore(journal, self.snapshot)
         if clock.service is not None:
             clock.server.recall(before)
             clock.read = None

@@ -6,6 +6,7 @@ state machine runs on a virtual clock, in threads and on a cluster.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 import struct
@@ -21,6 +22,13 @@ from dmlcore.trace.record import LANDED, ROW, Rows, land, pack, tasks_frame, upd
 from dmlcore.types import NOTHING_YET, Decision, Observation, Progress, Push, Start
 
 MOST_TASKS = 200_000  # without an update, before a run that is to end with updates is given up; or timers
+OWN = "state", "load_state"  # of the policy and the load: anything
+# What changes from call to call, but for the journal.
+STATE = (
+    *OWN, "_cancels", "_clock", "_done", "_free", "_last_cut", "_look", "_looked", "_num_cut", "_num_timers",
+    "_patience", "_redone", "_times", "_wakes", "_woken", "flight", "ignored", "num_updates", "over",
+    "pending", "present", "record", "samples", "timers",
+)  # fmt: skip
 NOTHING_TOLD = (0, 1.0)  # of its copy, to a worker that does not keep it
 nan = math.nan
 new = tuple.__new__  # half the cost of a named tuple's own constructor, on the path of every push
@@ -300,13 +308,43 @@ class Server:
                 again += self._start([Start(worker, size, clock)], time, depth)
         return (), (), again
 
-    def restore(self, journal: Sequence[tuple[Any, ...]]) -> Server:
-        """Brings a new server to where the one that kept this journal was."""
+    def snapshot(self) -> dict[str, Any]:
+        """Returns all that happens to a server between calls, in copies; nothing may be pending.
+
+        Raises:
+            Exception: as `copy.deepcopy` of a policy's state or a load's.
+        """
+        found = {name: getattr(self, name) for name in STATE}
+        return {
+            name: copy.deepcopy(value) if name in OWN else copy.copy(value) for name, value in found.items()
+        }
+
+    def restore(
+        self, journal: Sequence[tuple[Any, ...]], since: tuple[int, dict[str, Any]] | None = None
+    ) -> Server:
+        """Brings a new server to where the one that kept this journal was.
+
+        `since`: how long the journal was when a snapshot was taken, and the snapshot; what came before is not
+        gone through again.
+        """
         # What it already has is not noted again.
         self.journal, self._noted = None, self.load.observe is not None
-        self.begin()
+        first = 0
+        if since is None:
+            self.begin()
+        else:
+            first, before = since
+            for name, value in before.items():
+                own = getattr(self, name)
+                if isinstance(own, list | bytearray) and name not in OWN:  # others refer to it
+                    own[:] = value
+                elif isinstance(own, set | dict) and name not in OWN:
+                    own.clear()
+                    own.update(value)
+                else:
+                    setattr(self, name, copy.deepcopy(value) if name in OWN else value)
         flight, push = self.flight, self.push
-        for kind, *happened in journal:
+        for kind, *happened in itertools.islice(journal, first, None):
             if kind == "push":
                 worker, clock, *times = happened
                 order = flight[worker][0]
