@@ -16,7 +16,7 @@ from dmlcore.reproduce import command
 from dmlcore.reproduce.papers import PAPERS
 
 ROOT = Path(__file__).parents[1]
-KEYS = "swift, plain, broken, slow, left, right"
+KEYS = "swift, plain, broken, slow, left, right, long"
 NAMES = "scale, seeds, staleness"
 
 
