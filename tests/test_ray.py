@@ -3,9 +3,11 @@
 Processes of actors take seconds to start: tests that end many of them come last.
 """
 
+import dataclasses
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import hello
@@ -21,7 +23,10 @@ from wheels import check_topics
 import dmlcore as dml
 from dmlcore.cluster.faults import Crash, ServerCrash, random_faults
 from dmlcore.engines.on_ray import actors as on_ray
+from dmlcore.engines.on_ray import messages
+from dmlcore.engines.on_ray.connection import kept_actors
 from dmlcore.engines.real import WorkerError
+from dmlcore.engines.spec import StopRule
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 FAST = dml.engines.ray(time_scale=0.02, keep=True)
@@ -155,6 +160,56 @@ def test_an_error_in_a_gradient_names_worker_clock_and_cause(ray_cluster):
     while ray_cluster.available_resources().get("CPU") != 5:
         assert time.monotonic() < deadline, "every actor ends"
         time.sleep(0.1)
+
+
+class Disordered(on_ray.ServerActor):
+    """A server whose every third message comes late, so that others overtake it, as they may in Ray."""
+
+    received = 0
+
+    def receive(self, *message):
+        self.received += 1
+        if self.received % 3:
+            super().receive(*message)
+        else:
+            threading.Timer(0.03, super().receive, message).start()
+
+
+def test_pushes_that_overtake_others_count(ray_cluster, monkeypatch):
+    """A worker that keeps its copy sends pushes without waiting; one taken before its turn would be lost."""
+    ray_cluster.cloudpickle.register_pickle_by_value(hello)
+    ray_cluster.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    kept_actors(ray_cluster).end(ray_cluster)
+    monkeypatch.setattr(on_ray, "ServerActor", Disordered)
+    policy = dml.ssp(3, weight=1.0)
+    job = hello.job(policy)
+    stop = StopRule(seconds=4.0)  # it ends even where all wait for each other
+    spec = dataclasses.replace(job.spec, stop=stop)
+    recording = on_ray.record(hello.HelloJob(spec, job.problem, job.optimizer, job.time_scale), None, False)
+    hello.check(recording, policy)
+    assert recording.trace.metadata["ignored_arrivals"] == 0
+    assert len(recording.trace.tasks.query("push_end.notna()")) > hello.WORKERS * (policy.max_lead + 1)
+
+
+def test_messages_are_taken_in_the_order_they_were_sent_in():
+    """Of each sender, in whatever order they come; those of another run are not taken."""
+
+    class Plain:
+        unpack = staticmethod(lambda message: message)
+
+    inbox = messages.Inbox(Plain(), (7,))
+    letters = [
+        messages.Letter((life, hire), number, (life, hire, number))
+        for life in (6, 7)
+        for hire in (1, 2)
+        for number in range(50)
+    ]
+    for place in np.random.default_rng(0).permutation(len(letters)):
+        inbox.take(letters[place])
+    taken = [inbox.get_nowait() for _ in range(100)]
+    assert inbox.empty()
+    for hire in (1, 2):
+        assert [m for m in taken if m[1] == hire] == [(7, hire, number) for number in range(50)]
 
 
 def test_too_few_cpus_are_counted_at_once():

@@ -1,4 +1,4 @@
-"""The server and each worker an actor on a Ray cluster; what travels is one flat NumPy buffer a message."""
+"""The server and each worker an actor on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import itertools
 import os
-import queue
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,42 +17,14 @@ from jax.flatten_util import ravel_pytree
 from dmlcore.cluster.faults import incidents
 from dmlcore.engines.job import Job, Recording
 from dmlcore.engines.on_ray.connection import Actors, actors_for, adopt, connection, installed, settings
+from dmlcore.engines.on_ray.messages import Inbox, Letter, Wire, sender
 from dmlcore.engines.real import Serving, WorkerError
-from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Stop, Worker
+from dmlcore.engines.worker import Clock, Failure, Stop, Worker
 from dmlcore.trace import Trace
-from dmlcore.training.checkpoints import plain_leaves, with_leaves
-from dmlcore.training.stepper import Stepper
 
 END_SECONDS = 5.0  # for workers to end when they are told to
 LIVES = itertools.count()  # of servers: no attempt has the number of one of another life
 ATTEMPTS_PER_LIFE = 2**32
-
-
-class Wire:
-    """Messages with parameters and gradients as flat buffers, an optimizer's state leaf by leaf; and back."""
-
-    def __init__(self, stepper: Stepper):
-        params, self._optimizer_state = stepper.start()
-        self._unravel = ravel_pytree(params)[1]
-
-    def pack(self, message: Any) -> Any:
-        """Returns a message that travels."""
-        if isinstance(message, Arrival):
-            return message._replace(gradient=np.asarray(ravel_pytree(message.gradient)[0]))
-        if isinstance(message, Assignment) and message.state is not None:
-            params, optimizer_state = message.state
-            flat = np.asarray(ravel_pytree(params)[0])
-            return message._replace(state=(flat, plain_leaves(optimizer_state)))
-        return message
-
-    def unpack(self, message: Any) -> Any:
-        """Returns the message that was packed."""
-        if isinstance(message, Arrival):
-            return message._replace(gradient=self._unravel(message.gradient))
-        if isinstance(message, Assignment) and message.state is not None:
-            flat, leaves = message.state
-            return message._replace(state=(self._unravel(flat), with_leaves(self._optimizer_state, leaves)))
-        return message
 
 
 class Task(NamedTuple):
@@ -84,60 +55,55 @@ class Receiver:
     """An actor: its method `run` has one thread, messages come in on the other."""
 
     def __init__(self) -> None:
-        self._inbox: queue.Queue = queue.Queue()
-        self._wire: Any = None
+        self._inbox: Inbox | None = None
 
-    def receive(self, message: Any) -> None:
-        """Takes a message."""
-        self._inbox.put(self._wire.unpack(message))
+    def receive(self, letter: Letter) -> None:
+        """Takes a message; before the first run there is none to take."""
+        if self._inbox is not None:
+            self._inbox.take(letter)
 
 
 class WorkerActor(Receiver):
     """A worker as an actor; its clock follows the server's."""
 
-    def receive(self, message: Any) -> None:
-        """Takes a message, whose way counts as no time."""
-        message = self._wire.unpack(message)
-        if isinstance(message, Assignment):
-            self._clock.set(message.sent)
-        self._inbox.put(message)
-
-    def run(self, task: Task, worker: int, server: Any, sizes: tuple[int, ...], hire: int) -> None:
+    def run(
+        self, task: Task, worker: int, server: Any, sizes: tuple[int, ...], start: tuple[int, int]
+    ) -> None:
         """Works until it is told to stop."""
-        inbox = queue.Queue[Any]()
-
-        def send(message: Any) -> None:
-            server.receive.remote(self._wire.pack(message))
-
         try:
             job = task.unpack()
             clock = Clock(job.time_scale or 1.0)
             stepper = job.stepper()
-            working = Worker(worker, inbox, send, job, clock, sizes, hire, stepper)
-            self._wire, self._inbox, self._clock = Wire(stepper), inbox, clock
+            wire = Wire(stepper)
+            inbox, send = Inbox(wire, start, clock), sender(server, start, wire)
+            working = Worker(worker, inbox, send, job, clock, sizes, start[1], stepper)
+            self._inbox = inbox
         except Exception as error:
-            server.receive.remote(Failure.of(worker, -1, error))
+            server.receive.remote(Letter(start, 0, Failure.of(worker, -1, error)))
         else:
             working.run()
 
 
 class RayCrew:
-    """Workers as actors, as the server's actor reaches them; `idle` are actors of an earlier run."""
+    """Workers as actors, as the server's actor reaches them in a life; `idle` are those of an earlier run."""
 
-    def __init__(self, task: Task, server: Any, wire: Wire, idle: list[Any]):
-        self._task, self._server, self._wire, self._idle = task, server, wire, idle
+    def __init__(self, task: Task, server: Any, wire: Wire, idle: list[Any], life: int):
+        self._task, self._server, self._wire, self._idle, self._life = task, server, wire, idle, life
         self._workers: dict[int, Any] = {}
+        self._senders: dict[int, Callable[[Any], None]] = {}
         self._running: dict[Any, int] = {}
 
     def hire(self, worker: int, sizes: tuple[int, ...], hire: int) -> None:
         """Starts a worker, in an actor that has nothing to do or a new one."""
         actor = self._idle.pop() if self._idle else new_actor(WorkerActor)
         self._workers[worker] = actor
-        self._running[actor.run.remote(self._task, worker, self._server, sizes, hire)] = worker
+        start = self._life, hire
+        self._senders[worker] = sender(actor, start, self._wire)
+        self._running[actor.run.remote(self._task, worker, self._server, sizes, start)] = worker
 
     def post(self, worker: int, message: Any) -> None:
         """Sends a worker a message."""
-        self._workers[worker].receive.remote(self._wire.pack(message))
+        self._senders[worker](message)
 
     def dismiss(self, worker: int, starting: bool) -> None:
         """Ends a worker, which forgets all it knows; its process is kept, a new one takes long to start.
@@ -190,9 +156,9 @@ class ServerActor(Receiver):
         """Runs to the end; returns the trace's parts, the parameters, flat, and the workers' actors."""
         job = task.unpack()
         stepper = job.stepper()
-        self._wire, self._inbox = Wire(stepper), queue.Queue()
-        clock = Clock(job.time_scale or 1.0)
-        crew = RayCrew(task, installed().get_runtime_context().current_actor, self._wire, idle)
+        wire, clock = Wire(stepper), Clock(job.time_scale or 1.0)
+        inbox = self._inbox = Inbox(wire, (life,))
+        crew = RayCrew(task, installed().get_runtime_context().current_actor, wire, idle, life)
 
         def die() -> None:
             os._exit(1)
@@ -200,7 +166,7 @@ class ServerActor(Receiver):
         try:
             with job.checkpoints("ray") as kept:
                 attempts = itertools.count(life * ATTEMPTS_PER_LIFE)
-                serving = Serving(job, self._inbox, crew, clock, kept, stepper, serial=attempts, kill=die)
+                serving = Serving(job, inbox, crew, clock, kept, stepper, serial=attempts, kill=die)
                 trace, params = serving.run(job.metadata("ray"), since, log)
         finally:
             actors = crew.close()
