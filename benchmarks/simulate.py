@@ -23,7 +23,9 @@ import dmlcore as dml
 
 TASKS = {10: 100_000, 1_000: 200_000, 100_000: 400_000}
 POLICIES = {"asp()": dml.asp(), "ssp(3)": dml.ssp(3), "essp(3)": dml.essp(3), "bsp()": dml.bsp()}
+LENGTHS = 200_000, 2_000_000  # tasks of a short and of a long run with slow episodes
 REPEATS = 5
+MEAN, NBYTES = 0.032, 40_000  # seconds of a task, on average, and the size of the parameters
 WORKERS_BEFORE_A_SERVER = 1_000
 CANCELS = "k_sync(P/2)"  # rounds of half the workers, which cancel the other half
 # A server that is busy nine tenths of the time, by how its link is shared; None: it takes no time.
@@ -43,15 +45,20 @@ def bare_heap(workers: int, tasks: int) -> float:
 
 
 def timeline(policy: dml.Policy, workers: int, tasks: int, sharing: str | None = None) -> float:
-    """Tasks per second that arrive in a simulated run, the trace's frames included."""
-    cluster, nbytes = dml.Cluster.uniform(workers, jitter=stats.expon()), 40_000
+    """Tasks per second of a simulated run, with a server whose link is shared so, or one that is free."""
+    cluster = dml.Cluster.uniform(workers, jitter=stats.expon())
     if sharing is not None:
-        transfer = 0.9 * 0.032 / workers  # 32 ms are the mean of a task
+        transfer = 0.9 * MEAN / workers
         cluster = cluster.with_server(
-            bandwidth=nbytes / transfer, seconds_per_push=transfer / 2, sharing=sharing
+            bandwidth=NBYTES / transfer, seconds_per_push=transfer / 2, sharing=sharing
         )
+    return speed(policy, cluster, tasks)
+
+
+def speed(policy: dml.Policy, cluster: dml.Cluster, tasks: int) -> float:
+    """Tasks per second that arrive in a simulated run, the trace's frames included."""
     begun = time.perf_counter()
-    trace = dml.simulate(policy, cluster, samples=32 * tasks, parameter_bytes=nbytes)
+    trace = dml.simulate(policy, cluster, samples=32 * tasks, parameter_bytes=NBYTES)
     return int(trace.tasks["push_end"].notna().sum()) / (time.perf_counter() - begun)
 
 
@@ -63,18 +70,27 @@ def faults() -> None:
         turns = [(workers, kind) for workers in (10, 1_000) for kind in kinds]
         for workers, kind in turns[:: -1 if number % 2 else 1]:
             cluster, tasks = dml.Cluster.uniform(workers, jitter=stats.expon()), TASKS[workers] // 2
-            events = dml.faults.random_faults(workers, 0.032 * tasks / workers, seed=0)
+            events = dml.faults.random_faults(workers, MEAN * tasks / workers, seed=0)
             if kind != "none":
                 chosen = [event for event in events if not isinstance(event, kinds[kind])]
                 cluster = cluster.with_faults(*chosen, patience=0.1)
-            begun = time.perf_counter()
-            trace = dml.simulate(dml.asp(), cluster, samples=32 * tasks)
-            arrived = int(trace.tasks["push_end"].notna().sum())
-            measured.setdefault((workers, kind), []).append(arrived / (time.perf_counter() - begun))
+            measured.setdefault((workers, kind), []).append(speed(dml.asp(), cluster, tasks))
     for workers in (10, 1_000):
         for kind in [*kinds][1:]:
             ratio = np.array(measured[workers, kind]) / np.array(measured[workers, "none"])
             verdict(f"asp(), {workers:,} workers, tasks per second with {kind} / without", ratio, 0.7)
+
+
+def length() -> None:
+    """Whether a task of a long run with slow episodes takes as long as one of a short run."""
+    for workers in (10, 1_000):
+        cluster, measured = dml.Cluster.uniform(workers, jitter="exponential").with_stragglers(5), {}
+        for number in range(REPEATS):
+            for tasks in LENGTHS[:: -1 if number % 2 else 1]:
+                measured.setdefault(tasks, []).append(speed(dml.ssp(3), cluster, tasks))
+        short, long = (np.array(measured[tasks]) for tasks in LENGTHS)
+        console.print(f"{workers:,} workers, {LENGTHS[1]:,} tasks: {1e6 / np.median(long):.2f} us a task")
+        verdict(f"ssp(3), {workers:,} workers, tasks per second: 2 million / 200,000", long / short, 0.9)
 
 
 def servers() -> None:
@@ -132,6 +148,7 @@ def main() -> None:
             verdict(f"{name}, {workers:,} workers, tasks per second", measured[name, workers], 120_000)
         ratio = measured[name, 100_000] / measured[name, 1_000]
         verdict(f"{name}, speed at 100,000 workers / at 1,000", ratio, 0.25)
+    length()
     faults()
     servers()
 

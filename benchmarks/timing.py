@@ -17,16 +17,20 @@ from dmlcore.reproduce import claims
 console = Console(width=110)
 
 
-def race(contenders: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, np.ndarray]:
+def race(
+    contenders: Mapping[str, Callable[[], Any]], repeats: int, prepared: bool = False
+) -> dict[str, np.ndarray]:
     """Returns seconds of each contender, `repeats` of them, after one round that does not count.
 
-    Every other round runs backwards, so that no contender always runs right after the same other one.
+    Every other round runs backwards, so that no contender always runs right after the same other one. With
+    `prepared` a contender returns the function that is timed.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(repeats + 1):
         for name, run in list(contenders.items())[:: -1 if number % 2 else 1]:
+            timed = run() if prepared else run
             begun = time.perf_counter()
-            run()
+            timed()
             seconds[name].append(time.perf_counter() - begun)
     return {name: np.array(values[1:]) for name, values in seconds.items()}
 

@@ -10,9 +10,10 @@ import numpy as np
 import scipy
 
 from dmlcore import checks, notebook
+from dmlcore.cluster.durations import MOST
 from dmlcore.cluster.parameter_server import ParameterServer
 
-MOST, MOST_BYTES = 2**31 - 1, 2**60  # samples of a task; bytes of parameters
+MOST_BYTES = 2**60  # of parameters
 
 
 class Regime(NamedTuple):

@@ -85,17 +85,15 @@ class Crossing:
                     over = event[2](clock, event)
             elif taken > end:
                 return
-            elif arrival[2] is handle_arrival and sending[arrival[3][0]] is arrival:
-                if read is None or read[0] is not arrival:
+            else:
+                if arrival[2] is not handle_arrival or sending[arrival[3][0]] is not arrival:
+                    over = arrival[2](clock, arrival)
+                elif read is None or read[0] is not arrival:
                     taken, waited = take(arrival[3][0], arrival[3][1], taken)
                     clock.read = arrival, taken, arrival[8] + waited
                     continue
-                _, taken, waited = read
-                over = clock.is_read(arrival, taken, waited)
-                if heap[0] is arrival:
-                    heappop(heap)
-            else:
-                over = arrival[2](clock, arrival)
+                else:
+                    over = clock.is_read(arrival, read[1], read[2])
                 if heap[0] is arrival:
                     heappop(heap)
 

@@ -64,8 +64,6 @@ class Failures:
 
     def copy(self, order: Order, now: float) -> None:
         """Lets a push that was sent more than once arrive again."""
-        if (order[0], order[1]) not in self.of_push:
-            return
         clock = self.clock
         for later in self.faults.deliveries(order.worker, order.clock)[1:]:
             clock.place((now + later, next(clock.serial), handle_copy, order))

@@ -309,7 +309,7 @@ class Server:
         return (), (), again
 
     def snapshot(self) -> dict[str, Any]:
-        """Returns all that happens to a server between calls, in copies; nothing may be pending.
+        """Returns all that changes in a server from call to call, in copies.
 
         Raises:
             Exception: as `copy.deepcopy` of a policy's state or a load's.
@@ -336,13 +336,15 @@ class Server:
             first, before = since
             for name, value in before.items():
                 own = getattr(self, name)
-                if isinstance(own, list | bytearray) and name not in OWN:  # others refer to it
+                if name in OWN:
+                    setattr(self, name, copy.deepcopy(value))
+                elif isinstance(own, list | bytearray):  # others refer to it
                     own[:] = value
-                elif isinstance(own, set | dict) and name not in OWN:
+                elif isinstance(own, set | dict):
                     own.clear()
                     own.update(value)
                 else:
-                    setattr(self, name, copy.deepcopy(value) if name in OWN else value)
+                    setattr(self, name, value)
         flight, push = self.flight, self.push
         for kind, *happened in itertools.islice(journal, first, None):
             if kind == "push":

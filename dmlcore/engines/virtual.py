@@ -52,7 +52,7 @@ class VirtualClock:
 
     # In a dictionary they take longer to look up, at every event.
     __slots__ = (
-        "at_hand", "computing", "copies", "crossing", "end", "event", "failures", "handle_arrival", "heap",
+        "at_hand", "computing", "crossing", "end", "event", "failures", "handle_arrival", "heap",
         "limit", "links", "may_look", "now", "num_cancelled", "pace", "pipelined", "plain", "progress",
         "read", "restarts", "sending", "serial", "server", "service", "spec", "take", "ticked", "timed",
         "timers", "updates_take", "watch", "waves",
@@ -63,10 +63,9 @@ class VirtualClock:
     ):
         workers = spec.cluster.num_workers
         self.spec, self.watch, self.links, self.service = spec, watch, spec.links(), spec.service()
-        self.failures: Any = Failures(self) if spec.faults.events else None
+        self.failures = Failures(self) if spec.faults.events else None
         self.timers = spec.policy.on_wake is not None
-        self.restarts = self.failures is not None and self.failures.restarts
-        self.copies = self.failures is not None and len(self.failures.of_push) > 0
+        self.restarts = self.failures is not None and self.failures.restarts  # whether the server ever does
         self.may_look = watch is not None or self.restarts or self.timers
         self.pipelined, self.updates_take = spec.transport.pipelined, spec.seconds_per_update > 0
         self.serial = itertools.count()
@@ -303,7 +302,7 @@ class VirtualClock:
         ready, alone = arrival, self.event is None or self.crossing is not None
         arrival = max(arrival, now if alone else self.event[0])
         waited = arrival - ready if self.crossing is not None else 0.0
-        if self.failures is not None and (worker, order[1]) in self.failures.of_push:
+        if self.failures is not None and order[:2] in self.failures.of_push:
             arrival += self.failures.faults.deliveries(worker, order[1])[0]
         handler = handle_push_joins if self.crossing is not None else self.handle_arrival
         event = (arrival, serial, handler, order, begun, end, departs, queued, waited)
@@ -332,7 +331,7 @@ class VirtualClock:
         life = 0 if self.failures is None else self.failures.life
         if self.watch is not None and server.looks:
             server.observe(*self.watch(server.progress(now)._replace(life=life)))
-        if self.restarts:
+        if self.failures is not None and self.failures.restarts:
             self.failures.look(answer)
 
     def plan(self, order: Order) -> tuple[float, float, float]:
@@ -359,7 +358,7 @@ class VirtualClock:
         if self.sending[order[0]] is not event:
             return self.miss(order, now)
         answer = self.server.push(order, now, begun, computed)
-        if self.copies:
+        if self.failures is not None and order[:2] in self.failures.of_push:
             self.failures.copy(order, now)
         if answer is not NOTHING:
             return self.carry_out(answer, now)
@@ -377,7 +376,7 @@ class VirtualClock:
             return self.read_late(event, now, waited)
         self.sending[worker] = None  # from here on as `is_read`, without a call on the path of every push
         answer = self.server.push(order, now, begun, computed, queued, waited)
-        if self.copies:
+        if self.failures is not None and order[:2] in self.failures.of_push:
             self.failures.copy(order, arrived)
         if answer is not NOTHING:
             return self.carry_out(answer, now)
@@ -399,7 +398,7 @@ class VirtualClock:
         arrived, _, _, order, begun, computed, _, queued, _ = event
         self.sending[order[0]], self.now = None, now
         answer = self.server.push(order, now, begun, computed, queued, waited)
-        if self.copies:
+        if self.failures is not None and order[:2] in self.failures.of_push:
             self.failures.copy(order, arrived)
         return answer is not NOTHING and self.carry_out(answer, now)
 
