@@ -2,7 +2,9 @@
 
 import asyncio
 import dataclasses
+import gc
 import re
+import weakref
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -255,3 +257,20 @@ def test_widgets_are_imported_for_sliders_only():
         path for path in package.rglob("*.py") if "import ipywidgets" in path.read_text(encoding="utf-8")
     ]
     assert found == [package / "view" / "explorer" / "panel.py"]
+
+
+def test_sliders_let_go_of_what_was_there(explorer):
+    """Moves may put off the collection of cycles, but what the user has made is freed when it is let go."""
+
+    class Own:
+        pass
+
+    own = Own()
+    own.itself = own
+    gone = weakref.ref(own)
+    panel = explorer.panel
+    panel.controls["staleness"].value = 5
+    assert gc.isenabled()
+    del own
+    gc.collect()
+    assert gone() is None

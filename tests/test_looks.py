@@ -5,7 +5,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dmlcore as dml
@@ -44,7 +44,7 @@ def test_one_call_is_as_many_steps_with_looks_between(policy, marks, window, pro
     """However the rows are cut into calls: the same parameters and metrics, to the bit."""
     monkeypatch.setattr(replay, "MANY_TASKS", window)
     trace, ahead = made(POLICIES[policy], problem)
-    found = [metrics for (metrics,) in ahead.looks([*MARKS[marks]], {}, ahead=True)]
+    found = [metrics for (metrics,) in ahead.looks([[*MARKS[marks]]], {}, ahead=True)]
     step = Replay([trace], problem, [optax.sgd(0.1)])
     assert len(found) == len(MARKS[marks])
     for mark, metrics in zip(MARKS[marks], found, strict=True):
@@ -58,7 +58,7 @@ def test_one_call_is_as_many_steps_with_looks_between(policy, marks, window, pro
 def test_a_target_ends_a_run_where_it_is_reached(policy, problem):
     """A metric that equals its target has reached it; what comes later is not trained."""
     trace, whole = made(POLICIES[policy], problem)
-    losses = [metrics["loss"] for (metrics,) in whole.looks(range(121), {}, ahead=True)]
+    losses = [metrics["loss"] for (metrics,) in whole.looks([range(121)], {}, ahead=True)]
     for target in (losses[0], losses[5], min(losses), np.nextafter(min(losses), 0)):
         run = dml.replay(trace, problem, optax.sgd(0.1), until={"loss": target}, eval_every=1)
         end = next((number for number, loss in enumerate(losses) if loss <= target), 120)
@@ -71,12 +71,15 @@ def test_a_target_ends_a_run_where_it_is_reached(policy, problem):
 
 def test_an_accuracy_is_reached_from_below(problem):
     trace, whole = made(dml.asp(), problem)
-    seen = [metrics["accuracy"] for (metrics,) in whole.looks(range(121), {}, ahead=True)]
+    seen = [metrics["accuracy"] for (metrics,) in whole.looks([range(121)], {}, ahead=True)]
     target = max(seen[:60])
     run = dml.replay(trace, problem, optax.sgd(0.1), until={"accuracy": target}, eval_every=1)
     assert run.history["accuracy"].tolist() == seen[: seen.index(target) + 1]
 
 
+@settings(deadline=None)
+@example(-3.402823364973241e38, -1, "loss")
+@example(3.402823364973241e38, 1, "accuracy")
 @given(
     st.floats(allow_nan=False, allow_infinity=False),
     st.integers(-2, 2),
@@ -88,8 +91,8 @@ def test_targets_are_rounded_such_that_they_are_reached_as_before(target, ulps, 
     limit = evaluation.limits(problem, {name: target})[name]
     with np.errstate(over="ignore"):
         metric = np.float32(target)
-    for _ in range(abs(ulps)):
-        metric = np.nextafter(metric, np.float32(np.copysign(np.inf, ulps)))
+        for _ in range(abs(ulps)):
+            metric = np.nextafter(metric, np.float32(np.copysign(np.inf, ulps)))
     exact = evaluation.reached({name: float(metric)}, {name: target})
     assert bool(evaluation.reached({name: metric}, {name: np.float32(limit)})) == exact
 
@@ -107,7 +110,7 @@ def test_drivers_of_one_trace_are_those_made_anew(policy, problem):
     make = Repeated(Replay)
     for optimizer in (optax.sgd(0.1), optax.sgd(0.3), optax.adam(0.01), optax.sgd(0.1)):
         drivers = [each([trace], problem, [optimizer]) for each in (make, Replay)]
-        found = [[*driver.looks([0, 60, 120], {}, ahead=True)] for driver in drivers]
+        found = [[*driver.looks([[0, 60, 120]], {}, ahead=True)] for driver in drivers]
         assert found[0] == found[1]
         assert bits(drivers[0].params()) == bits(drivers[1].params())
 

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -386,14 +387,19 @@ def test_sound_in_64_bits():
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in dml.problems.PROBLEMS if name not in ("mnist_lenet", "cifar10_cnn")]
+    "name", [name for name in dml.problems.PROBLEMS if not name.startswith(("mnist", "cifar10"))]
 )
 def test_our_own_problems_are_sound(name):
     check_problem(dml.problems.PROBLEMS[name]())
 
 
 @pytest.mark.parametrize(
-    ("network", "shape"), [(networks.LeNet, (28, 28)), (networks.ThreeConvolutions, (32, 32, 3))]
+    ("network", "shape"),
+    [
+        (networks.LeNet, (28, 28)),
+        (partial(networks.LeNet, colour=True), (32, 32, 3)),
+        (networks.ThreeConvolutions, (32, 32, 3)),
+    ],
 )
 def test_networks_of_images_are_sound(network, shape):
     """Those whose data are fetched, on data of their shape."""

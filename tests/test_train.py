@@ -71,6 +71,51 @@ def test_compare_is_train_for_every_method_and_seed(problem):
     assert rows.equals(alone.history)
 
 
+KINDS = {  # of methods, by what is special about their training
+    "plain": dml.ssp(2),
+    "load": dml.Method(dml.asp(), load=dml.loads.speed_proportional()),
+    "codec": dml.Method(dml.asp(), transport="coded(push=error_feedback(one_bit()))"),
+    "pipelined": dml.Method(dml.bsp(), transport="pipelined(plain)"),
+    "own steps": dml.Method(dml.bsp(), transport="pipelined(plain, own_steps=True)"),
+    "compensated": dml.Method(dml.asp(), compensation=0.5),
+    "local steps": dml.Method(dml.bsp(), local=dml.local_steps(3, optax.sgd(0.05))),
+    "median": dml.Method(dml.k_sync(3), aggregate="median"),
+    "optimizer": dml.Method(dml.ssp(2), optimizer=optax.adam(1e-3)),
+    "watching": dml.adaptive_sync(),
+    "timers": dml.deadline(0.05),
+}
+
+
+@pytest.mark.parametrize("stops", [False, True], ids=["whole", "until"])
+@pytest.mark.parametrize("kind", [*KINDS, "shards", "additive"])
+def test_a_sweep_is_train_for_every_kind_of_method(problem, kind, stops):
+    """Metrics are equal to the bit at every evaluation, so the parameters that they look at are, too."""
+    method, make, rates = KINDS.get(kind, dml.ssp(2)), optax.sgd, [0.1, 0.4]
+    if kind == "shards":
+        problem = problem.sharded(dml.shards.by_label(MIXED.num_workers, 3))
+    elif kind == "additive":
+        problem, make, rates = dml.problems.lasso(), lambda rate: optax.scale(1.0), [1.0]
+    options = {"updates": 40, "eval_every": 5}
+    alone = {
+        (rate, seed): dml.train(problem, MIXED, method, make(rate), seed=seed, **options).history
+        for rate in rates
+        for seed in (3, 7)
+    }
+    if stops:
+        options["until"] = {"loss": float(alone[rates[0], 3]["loss"].iloc[4])}
+        ended = {
+            (rate, seed): dml.train(problem, MIXED, method, make(rate), seed=seed, **options).history
+            for rate, seed in alone
+        }
+        assert len(ended[rates[0], 3]) < len(alone[rates[0], 3])
+        alone = ended
+    table = dml.sweep({kind: method}, problem, MIXED, make, rates, seeds=[3, 7], **options)
+    for (rate, seed), rows in table.groupby(["learning_rate", "seed"]):
+        own = rows.drop(columns=["method", "learning_rate", "seed"]).reset_index(drop=True)
+        assert own.equals(alone.pop((rate, seed))), (rate, seed)
+    assert not alone
+
+
 def test_sweep_shares_timelines(problem):
     runs = dml.sweep({"BSP": dml.bsp()}, problem, MIXED, optax.sgd, [0.1, 0.3], seeds=[0, 1], updates=20)
     assert (

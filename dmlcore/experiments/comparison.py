@@ -45,6 +45,10 @@ ELSEWHERE = {"checkpoint": "none: single runs of `train` keep one", "seed": "`se
 OPTIONS = [name for name in inspect.getfullargspec(train).kwonlyargs if name not in ELSEWHERE]
 
 
+# On an accelerator, of one method: what is kept and told of, and lies in memory, at a time.
+LANES_AT_ONCE = 256
+
+
 class Work(NamedTuple):
     """What all runs of a comparison share."""
 
@@ -291,10 +295,13 @@ def _make(
         for number, item in enumerate(items):  # in turn: each has the machine to itself
             finished(number, _histories(work, item))
     elif jax.default_backend() != "cpu":
+        seeds = max(1, LANES_AT_ONCE // len(work.optimizers))
         for first in range(num_methods):  # every `num_methods`-th item is of one method
-            numbers = range(first, len(items), num_methods)
-            for number, of_run in zip(numbers, _side_by_side(work, items[first::num_methods]), strict=True):
-                finished(number, of_run)
+            of_method = range(first, len(items), num_methods)
+            for numbers in (of_method[start : start + seeds] for start in range(0, len(of_method), seeds)):
+                made = _side_by_side(work, [items[number] for number in numbers])
+                for number, of_run in zip(numbers, made, strict=True):
+                    finished(number, of_run)
     else:
         _in_threads(functools.partial(_histories, work), items, finished)
 

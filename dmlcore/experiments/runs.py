@@ -334,7 +334,7 @@ def replay_lanes(
         problem: what is trained.
         optimizers: one for each lane; they may differ in numbers only.
         until: a lane's run ends at the first evaluation where a metric is reached.
-        eval_every: updates between evaluations. Default: a fiftieth of the longest run.
+        eval_every: updates between evaluations. Default: a fiftieth of each lane's run.
         fuse: whether the tasks of a lock-step update become one gradient, which is faster.
         local: the local steps of a task, where it had some: those of the run.
         aggregate: how the pushes of one update are made into one gradient, as for `train`. Default: that of
@@ -347,10 +347,11 @@ def replay_lanes(
         ValueError: an argument is wrong, or a trace is of another problem.
     """
     driver = functools.partial(Replay, fuse=checks.boolean("fuse", fuse))
+    check_problem(problem)
     if aggregate is not None:
         rule = resolve_aggregate(aggregate)
-        traces = [_aggregated(trace, rule) for trace in traces]
-        check_problem(problem)
+        own = {id(trace): _aggregated(trace, rule) for trace in traces}  # lanes go on sharing their traces
+        traces = [own[id(trace)] for trace in traces]
         check_aggregate(rule, problem.shapes)
         driver = functools.partial(driver, aggregate=rule)
     if local is not None:
@@ -359,7 +360,6 @@ def replay_lanes(
             if trace.metadata.get("local") != local.name:
                 checks.fail("local", local, f"{trace.metadata.get('local')}, as in the trace")
         problem = problem.with_steps(local, int(traces[0].metadata["step_size"]))
-    check_problem(problem)
     for optimizer in optimizers:
         check_optimizer(optimizer, problem)
     return _runs(traces, problem, _trained(traces, problem, optimizers, until, eval_every, driver))
@@ -429,43 +429,35 @@ def _trained(
             checks.fail("local", given, f"{steps}, with steps of {size} samples, as in the trace")
     until = check_until(until, problem)
     lengths = [len(trace.updates) for trace in traces]
-    if eval_every is None:
-        eval_every = max(1, -(-max(lengths) // 50))
-    eval_every = checks.integer("eval_every", eval_every, low=1)
+    if eval_every is not None:
+        eval_every = checks.integer("eval_every", eval_every, low=1)
+    between = [eval_every or max(1, -(-length // 50)) for length in lengths]
 
     driver = make_driver(traces, problem, optimizers)
-    marks = sorted({0, *range(eval_every, max(lengths), eval_every), *lengths})
+    marks = [sorted({*range(0, end, every), end}) for end, every in zip(lengths, between, strict=True)]
     results: list[_Evaluations] = [[] for _ in traces]
-    ends: list[Any] = [None] * len(traces)
     with contextlib.ExitStack() as stack:
         kept = None
         if checkpoint is not None:
-            call = traces[0].metadata | {"eval_every": eval_every, "optimizer": driver.fingerprint()}
+            about = {"eval_every": between[0], "until": dict(until), "optimizer": driver.fingerprint()}
+            call = traces[0].metadata | about
             kept = stack.enter_context(contextlib.closing(Checkpoints(checkpoint, call)))
             if (found := kept.load(driver.state())) is not None:
                 done, state, results[0] = found
                 driver.restore(done, state)
-                marks = marks[marks.index(done) + 1 :]
-                if not marks or reached(results[0][-1][1], until):
-                    marks, ends = [], [driver.params()]
-        looks = driver.looks(marks, until, ahead=kept is None)
-        for mark, evaluations in zip(marks, looks, strict=False):
-            if mark == 0:
-                _warn_of_nan(evaluations)
-            for lane, length in enumerate(lengths):
-                if ends[lane] is not None or not (mark == length or mark % eval_every == 0):
-                    continue  # it is over, or this is the end of another lane
-                results[lane].append((mark, evaluations[lane]))
-                seen = {name: float(evaluations[lane][name]) for name in until}
-                if mark == length or reached(seen, until):
-                    ends[lane] = driver.params(lane)
-            over = all(end is not None for end in ends)
-            if kept is not None and mark > 0 and (over or kept.due()):
+                over = reached(results[0][-1][1], until)
+                marks = [[] if over else marks[0][marks[0].index(done) + 1 :]]
+        for number, looked in enumerate(driver.looks(marks, until, ahead=kept is None)):
+            for updates, result, metrics in zip(marks, results, looked, strict=True):
+                if metrics is not None:
+                    result.append((updates[number], metrics))
+            mark, seen = results[0][-1]
+            if number == 0 and mark == 0:
+                _warn_of_nan(looked)
+            if kept is not None and mark > 0 and (mark == lengths[0] or reached(seen, until) or kept.due()):
                 floats = [(at, {name: float(m) for name, m in found.items()}) for at, found in results[0]]
                 kept.save(mark, driver.state(), floats)
-            if over:
-                break
-    return list(zip(results, ends, strict=True))
+    return [(result, driver.params(lane)) for lane, result in enumerate(results)]
 
 
 def _warn_of_nan(evaluations: Sequence[Mapping[str, Any]]) -> None:

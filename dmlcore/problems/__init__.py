@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from . import shards
 from .digits import digits_mlp, logistic_regression
-from .images import cifar10_cnn, mnist_lenet
+from .images import cifar10_cnn, cifar10_lenet, mnist_lenet
 from .lasso import lasso
 from .lda import lda, topics_of
 from .linear_regression import linear_regression
@@ -21,6 +21,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
         lasso,
         mnist_lenet,
         cifar10_cnn,
+        cifar10_lenet,
         matrix_factorization,
         lda,
     )

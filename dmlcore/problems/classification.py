@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -34,30 +35,43 @@ def classification(
     train = {"inputs": frozen(data.train_inputs, dtype), "labels": frozen(data.train_labels, np.int32)}
     test = {"inputs": frozen(data.test_inputs, dtype), "labels": frozen(data.test_labels, np.int32)}
 
-    def judge(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
-        scores = logits(params, batch["inputs"])
-        losses = optax.softmax_cross_entropy_with_integer_labels(scores, batch["labels"])
-        return losses + penalty(params), scores.argmax(-1) == batch["labels"]
+    def losses(params: Params, batch: Batch, scores: jax.Array) -> jax.Array:
+        return optax.softmax_cross_entropy_with_integer_labels(scores, batch["labels"]) + penalty(params)
 
-    def judge_in_chunks(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
-        one, inputs = jax.tree.map(lambda rows: rows[:, None], batch), batch["inputs"]
-        size = max(LEAST_CHUNK, CHUNK_BYTES * len(inputs) // max(inputs.nbytes, 1))
-        losses, right = jax.lax.map(
-            lambda sample: judge(params, sample), one, batch_size=min(size, len(inputs))
-        )
-        return losses.mean(), right.mean()
+    def right(params: Params, batch: Batch, scores: jax.Array) -> jax.Array:
+        return scores.argmax(-1) == batch["labels"]
+
+    def means(params: Params, batch: Batch, *judges: Callable[..., jax.Array]) -> list[jax.Array]:
+        def judge(piece: Batch) -> list[jax.Array]:
+            scores = logits(params, piece["inputs"])
+            return [each(params, piece, scores) for each in judges]
+
+        return [found.mean() for found in in_pieces(judge, batch)]
 
     def evaluate(params: Params, eval_data: Mapping[str, Batch]) -> dict[str, jax.Array]:
-        loss, _ = judge_in_chunks(params, eval_data["train"])
-        test_loss, accuracy = judge_in_chunks(params, eval_data["test"])
+        (loss,) = means(params, eval_data["train"], losses)
+        test_loss, accuracy = means(params, eval_data["test"], losses, right)
         return {"loss": loss, "test_loss": test_loss, "accuracy": accuracy}
 
     return Problem(
         name=name,
         init=init,
-        losses=lambda params, batch: judge(params, batch)[0],
+        losses=lambda params, batch: losses(params, batch, logits(params, batch["inputs"])),
         data=train,
         evaluate=evaluate,
         eval_data=jax.tree.map(lambda rows: rows[:eval_samples], {"train": train, "test": test}),
         optimum=optimum,
     )
+
+
+def in_pieces(judge: Callable[[Batch], list[jax.Array]], batch: Batch) -> list[jax.Array]:
+    """Returns what `judge` says of each sample, having looked at no more than a piece of them at once."""
+    inputs = batch["inputs"]
+    size = min(len(inputs), max(LEAST_CHUNK, CHUNK_BYTES * len(inputs) // max(inputs.nbytes, 1)))
+    whole = len(inputs) // size * size
+    pieces = jax.tree.map(lambda rows: rows[:whole].reshape(-1, size, *rows.shape[1:]), batch)
+    found = [each.reshape(-1) for each in jax.lax.map(judge, pieces)]
+    if whole == len(inputs):
+        return found
+    rest = judge(jax.tree.map(lambda rows: rows[whole:], batch))
+    return [jnp.concatenate(parts) for parts in zip(found, rest, strict=True)]

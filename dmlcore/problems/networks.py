@@ -24,18 +24,20 @@ class MLP(nnx.Module):
 
 
 class LeNet(nnx.Module):
-    """LeNet-5 for 28 x 28 images with rectified units and maximum pooling, (B, 28, 28) -> (B, 10)."""
+    """LeNet-5 with rectified units and maximum pooling, (B, 28, 28) or (B, 32, 32, 3) -> (B, 10)."""
 
-    def __init__(self, dtype: str, rngs: nnx.Rngs):
+    def __init__(self, dtype: str, rngs: nnx.Rngs, *, colour: bool = False):
         self.dtype = dtype
-        self.conv1 = conv(1, 6, "VALID", dtype, rngs)
+        self.standard = (0.4734, 0.2516) if colour else (0.1307, 0.3081)  # mean and deviation of the data
+        self.conv1 = conv(3 if colour else 1, 6, "VALID", dtype, rngs)
         self.conv2 = conv(6, 16, "VALID", dtype, rngs)
-        self.dense1 = dense(4 * 4 * 16, 120, dtype, rngs)
+        self.dense1 = dense((5 * 5 if colour else 4 * 4) * 16, 120, dtype, rngs)
         self.dense2 = dense(120, 84, dtype, rngs)
         self.out = dense(84, 10, dtype, rngs)
 
     def __call__(self, images: jax.Array) -> jax.Array:
-        hidden = standardised(images[..., None], 0.1307, 0.3081, self.dtype)
+        images = images if images.ndim == 4 else images[..., None]
+        hidden = standardised(images, *self.standard, self.dtype)
         hidden = pooled_relu(self.conv2(pooled_relu(self.conv1(hidden))))
         hidden = nnx.relu(self.dense1(hidden.reshape(len(images), -1)))
         return self.out(nnx.relu(self.dense2(hidden)))

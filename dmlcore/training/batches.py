@@ -79,7 +79,7 @@ def draw_one(num_samples, width, source, worker, clock):
 
 @functools.partial(jax.jit, static_argnames=("num_samples", "width"))
 def draw_lanes(num_samples, width, source, worker, clock):
-    """`draw`, compiled, for S lanes at once."""
+    """`draw`, compiled, for S traces at once."""
     return jax.vmap(functools.partial(draw, num_samples, width))(source, worker, clock)
 
 

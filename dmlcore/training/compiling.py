@@ -15,6 +15,8 @@ from dmlcore import files
 # SSP a run keeps two cores busy for as long as it needs one here. Large operations use all cores either way.
 ONE_BY_ONE: dict[str, Any] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
+UNROLLED = 4  # steps in a turn of a loop, on an accelerator
+
 if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
     # A user's own setting stands; ours is in the user's own folder, since a cache can carry code.
     jax.config.update("jax_compilation_cache_dir", str(files.cache() / "jax"))
@@ -30,6 +32,15 @@ def options() -> dict[str, Any]:
     except jax.errors.JaxRuntimeError:
         return {}
     return ONE_BY_ONE
+
+
+def unrolled() -> int:
+    """Returns how many steps are compiled as one turn of a loop.
+
+    Each iteration evaluates the loop's condition, for which an accelerator may need the host; on a CPU that
+    costs next to nothing, and more steps take longer to compile.
+    """
+    return 1 if jax.default_backend() == "cpu" else UNROLLED
 
 
 class Compiled:
@@ -48,6 +59,10 @@ class Compiled:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self._jitted()(*args, **named)
+
+    def compile(self, *args: Any, **named: Any) -> Any:
+        """Returns the program for such arguments, compiled and not run: its text and the memory it needs."""
+        return self._jitted().lower(*args, **named).compile()
 
     def programs(self) -> int:
         """How many programs it was compiled to so far."""

@@ -46,8 +46,8 @@ def limits(problem: Problem, until: Mapping[str, float]) -> dict[str, float]:
         rises, target = _rises(name), until.get(name, np.nan)
         with np.errstate(over="ignore"):
             near = real.type(target)
-        if float(near) < target if rises else float(near) > target:
-            near = np.nextafter(near, real.type(np.inf if rises else -np.inf))
+            if float(near) < target if rises else float(near) > target:
+                near = np.nextafter(near, real.type(np.inf if rises else -np.inf))
         return float(near)
 
     return {name: rounded(name) for name in problem.metrics}

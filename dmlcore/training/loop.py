@@ -1,107 +1,185 @@
 """The compiled loops over steps, of one run and of lanes.
 
-Axes: S lanes (runs side by side), R rows.
+Axes: S traces and O optimizers of lanes (runs side by side), R rows, M marks.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 
 from dmlcore.training.compiling import compiled
+from dmlcore.training.contribution import Contribution
 from dmlcore.training.evaluation import metrics, reached
 from dmlcore.training.program import Rows
-from dmlcore.training.step import Info, Inputs, Plan, State, at, step
+from dmlcore.training.step import Info, Inputs, Plan, State, at, step, step_if
+from dmlcore.training.wavefront import advance_in_waves
+
+TRACES, OPTIMIZERS = "traces", "optimizers"  # axes of lanes
+
+
+class Course(NamedTuple):
+    """How a loop goes over rows: what it is compiled for besides the plan."""
+
+    axes: tuple[str, ...] = ()  # of lanes, from the outermost: TRACES, OPTIMIZERS, both; (): one lane
+    unroll: int = 1  # steps in a turn of the loop
+    wave: int = 0  # rows whose contributions are computed at once, at most; 0: one row after the other
+    judged: int = 1  # lanes that are evaluated at once
 
 
 def steps(
-    plan: Plan,
-    inputs: Inputs,
-    state: State,
-    rows: Rows,
-    count: Any,
-    first: Any = 0,
-    drawn: Any = 0,
-    pushed: Any = None,
+    plan: Plan, inputs: Inputs, state: State, rows: Rows, count: Any, pushed: Any = None
 ) -> tuple[State, Any]:
-    """Works off `count` of R rows from number `first` on; both are traced. See `step`.
+    """Works off the first `count` of R rows, traced. See `step`.
 
-    The rows hold the samples of R rows; those of the first are number `drawn`, traced likewise.
+    The rows hold their samples; `pushed` is what they contribute, (R, ...), where it is known already.
 
     Returns:
         The state after, and the steps' info, (R, ...).
     """
-    num_rows = len(rows.read)
-    samples = jax.tree.map(lambda leaf: leaf.reshape(num_rows, -1), rows.samples)
-    rows = rows._replace(samples=())
+    rows = rows._replace(samples=by_row(rows))
 
     def work_off(i: Any, carried: tuple[State, Any]) -> tuple[State, Any]:
         state, seen = carried
-        row = at(rows, first + i)._replace(samples=at(samples, drawn + i))
-        state, info = step(plan, inputs, state, row, None if pushed is None else at(pushed, i))
+        state, info = step(plan, inputs, state, at(rows, i), None if pushed is None else at(pushed, i))
         return state, jax.tree.map(lambda column, value: column.at[i].set(value), seen, info)
 
+    num_rows = len(rows.read)
     seen = Info(jnp.zeros(num_rows), jnp.zeros(num_rows)) if plan.watches else ()
     return jax.lax.fori_loop(0, count, work_off, (state, seen))
 
 
-@compiled(static_argnames=("plan",), donate_argnames=("state",))
-def advance_to_marks(plan, inputs, state, rows, first, ends, looks, count, eval_data, until):
+def by_row(rows: Rows) -> Any:
+    """The samples of R rows, (R, ...); of several traces (S, R, ...)."""
+    return jax.tree.map(lambda leaf: leaf.reshape(*rows.read.shape, -1), rows.samples)
+
+
+def repeat(unroll: int, first: Any, end: Any, turn: Callable[[Any, Any], Any], carried: Any) -> Any:
+    """`jax.lax.fori_loop` with traced ends, of which `unroll` turns are compiled as one."""
+    if unroll > 1:
+
+        def several(number: Any, carried: Any) -> Any:
+            for place in range(unroll):
+                carried = turn(first + unroll * number + place, carried)
+            return carried
+
+        whole = jnp.maximum(end - first, 0) // unroll
+        carried = jax.lax.fori_loop(0, whole, several, carried)
+        first = first + unroll * whole
+    return jax.lax.fori_loop(first, end, turn, carried)
+
+
+@compiled(static_argnames=("plan", "course"), donate_argnames=("state",))
+def advance_to_marks(
+    plan, course, inputs, state, over, rows, first, ends, looks, count, eval_data, until, waves=()
+):
     """Works off rows up to each of `count` marks, and evaluates the parameters there.
 
-    It goes no further where a metric has come to its target in `until`, see `limits`.
+    A lane goes no further where a metric has come to its target in `until`, see `limits`; none does where
+    all lanes have. Lanes go to their marks of one number together: those that are there wait for the others.
+    Arguments and results of lanes have the axes of the course in front, those without an axis of optimizers
+    (`rows` to `looks`) that of traces only.
 
     Args:
-        plan, inputs, state: of `step`.
-        rows: R rows, with their samples; the first to work off is number `first`.
+        plan: of `step`.
+        course: how to go over the rows.
+        inputs, state: of `step`; the data are shared.
+        over: whether a lane has come to a target before.
+        rows: R rows, with their samples; the first to work off is number `first`. The last of lanes' rows is
+            one that fills up: see `cut`.
         ends: number of the row behind each of M marks, (M,).
         looks: whether there is anything to evaluate at each mark, (M,).
         count: of the marks that there are, at most M.
         eval_data: of the problem.
         until: metric -> target.
+        waves: how many rows from each on are in its wavefront, (R,), where the course has waves.
 
     Returns:
-        The state after; every metric at each mark, each (M,); at how many marks it has been; and whether it
-        has stopped at a target.
+        The state after; every metric at each mark, each (M,); at how many marks it has been until it was
+        over; and whether it has stopped at a target.
     """
-    problem = plan.contribution.problem
-    samples = jax.tree.map(lambda leaf: leaf.reshape(len(rows.read), -1), rows.samples)
-    rows = rows._replace(samples=samples)
+    rows = rows._replace(samples=by_row(rows))
+    look = functools.partial(evaluated, plan.contribution, course, eval_data)
 
-    def look(state: State) -> dict[str, Any]:
-        return metrics(problem, plan.contribution.whole(state.params, state.local), eval_data)
+    def work_off(state: State, over: Any, row: Any, end: Any) -> State:
+        if course.wave:
+            return advance_in_waves(plan, course.wave, inputs, rows, waves, state, row, end)
+        if course.axes:
+            return lanes_to(plan, course, inputs, rows, state, over, row, end)
+        turn = lambda i, state: step(plan, inputs, state, at(rows, i))[0]  # noqa: E731
+        return repeat(course.unroll, row, end, turn, state)
 
     def to_mark(carried: Any) -> Any:
-        number, row, state, found, _ = carried
-        end = ends[number]
-        state = jax.lax.fori_loop(row, end, lambda i, state: step(plan, inputs, state, at(rows, i))[0], state)
-        nothing = jax.tree.map(lambda column: jnp.zeros((), column.dtype), found)
-        seen = jax.lax.cond(looks[number], look, lambda _: nothing, state)
-        found = {name: column.at[number].set(seen[name]) for name, column in found.items()}
-        return number + 1, end, state, found, looks[number] & reached(seen, until)
+        number, row, state, found, over, done = carried
+        end, wanted = ends[..., number], looks[..., number]
+        state = work_off(state, over, row, end)
+        nothing = jax.tree.map(lambda column: jnp.zeros(jnp.shape(over), column.dtype), found)
+        seen = jax.lax.cond(wanted.any(), look, lambda _: nothing, state)
+        found = {name: column.at[..., number].set(seen[name]) for name, column in found.items()}
+        done = jnp.where(over, done, number + 1)
+        return number + 1, end, state, found, over | (of_lanes(course, wanted) & reached(seen, until)), done
 
-    found = {name: jnp.zeros(len(ends), value.dtype) for name, value in jax.eval_shape(look, state).items()}
-    begun = 0, first, state, found, False
-    number, _, state, found, over = jax.lax.while_loop(
-        lambda carried: (carried[0] < count) & ~carried[4], to_mark, begun
+    kinds = jax.eval_shape(look, state).items()
+    found = {name: jnp.zeros((*value.shape, ends.shape[-1]), value.dtype) for name, value in kinds}
+    begun = 0, first, state, found, over, jnp.zeros_like(over, int)
+    _, _, state, found, over, done = jax.lax.while_loop(
+        lambda carried: (carried[0] < count) & ~carried[4].all(), to_mark, begun
     )
-    return state, found, number, over
+    return state, found, done, over
+
+
+def lanes_to(
+    plan: Plan, course: Course, inputs: Inputs, rows: Rows, state: State, over: Any, row: Any, end: Any
+) -> State:
+    """Works off lanes' rows from `row` up to `end`, as many turns as the lane with the most has.
+
+    A lane that has fewer, or is over, does not change. Rows without an axis of optimizers are looked up once.
+    """
+
+    def one(inputs: Inputs, state: State, rows: Rows, place: Any, active: Any) -> State:
+        return step_if(active, plan, inputs, state, at(rows, place))
+
+    for axis in reversed(course.axes):
+        shared: Any = 0 if axis == TRACES else None
+        one = jax.vmap(one, in_axes=(Inputs(None, cast(Any, 0)), 0, shared, shared, 0))
+    fills_up = rows.last.shape[-1] - 1
+
+    def turn(i: Any, state: State) -> State:
+        going = row + i < end
+        place = jnp.where(going, row + i, fills_up)
+        return one(inputs, state, rows, place, of_lanes(course, going) & ~over)
+
+    return repeat(course.unroll, 0, (end - row).max(), turn, state)
+
+
+def evaluated(kind: Contribution, course: Course, eval_data: Any, state: State) -> dict[str, Any]:
+    """Returns metrics of every lane's parameters, of as many lanes at once as the course says."""
+
+    def judge(own: tuple[Any, Any]) -> dict[str, Any]:
+        return metrics(kind.problem, kind.whole(*own), eval_data)
+
+    own, depth = (state.params, state.local), len(course.axes)
+    if not depth:
+        return judge(own)
+    shape = jax.tree.leaves(state.params)[0].shape[:depth]
+    lanes = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[depth:]), own)
+    found = jax.lax.map(judge, lanes, batch_size=course.judged)
+    return {name: value.reshape(shape) for name, value in found.items()}
+
+
+def of_lanes(course: Course, value: Any) -> Any:
+    """A value of every trace, such that it goes with those of every lane."""
+    return value[..., None] if OPTIMIZERS in course.axes else value
 
 
 @compiled(static_argnames=("plan",), donate_argnames=("state",))
-def advance_one(plan, inputs, state, rows, count, first, drawn):
+def advance_one(plan, inputs, state, rows, count):
     """`steps`, compiled."""
-    return steps(plan, inputs, state, rows, count, first, drawn)
-
-
-@compiled(static_argnames=("plan",), donate_argnames=("state",))
-def advance_lanes(plan, inputs, state, rows, count, first, drawn):
-    """`steps`, compiled, for S lanes at once; `count` and the data are shared."""
-    axes: Any = (Inputs(None, cast(Any, 0)), 0, 0, None, 0, 0)
-    return jax.vmap(functools.partial(steps, plan), in_axes=axes)(inputs, state, rows, count, first, drawn)
+    return steps(plan, inputs, state, rows, count)
 
 
 def compilations() -> int:
@@ -110,4 +188,4 @@ def compilations() -> int:
     A new seed, learning rate, cluster of the same size or staleness adds none, but for the limits of the
     latter: at s = 0 a loop needs no slots, at infinity ESSP never gathers and SSP never waits.
     """
-    return sum(loop.programs() for loop in (advance_to_marks, advance_one, advance_lanes))
+    return sum(loop.programs() for loop in (advance_to_marks, advance_one))

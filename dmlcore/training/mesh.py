@@ -23,13 +23,14 @@ from dmlcore.training.aggregation import aggregate_of, places_for
 from dmlcore.training.batches import draw
 from dmlcore.training.coding import Coding
 from dmlcore.training.contribution import Contribution
+from dmlcore.training.driver import Driver, sized, spill
 from dmlcore.training.evaluation import device_data
 from dmlcore.training.kinds import contribution_of
 from dmlcore.training.loop import steps
 from dmlcore.training.program import Rows, compile_trace, cut, power_of_two, wavefronts
-from dmlcore.training.replay import Driver, sized, spill
 from dmlcore.training.step import Inputs, Plan, State, at, begin, weighed
 from dmlcore.training.turns import whole
+from dmlcore.training.wavefront import contributed
 from dmlcore.types import Aggregate
 
 WORKERS = "workers"  # the axis of the mesh
@@ -69,9 +70,7 @@ def contributions(
 
     def each(views: Any, kept: Any, source: Any, tasks: Rows, data: Any) -> Any:
         def one(row: Rows) -> Any:
-            who = row.worker[0], row.clock[0]
-            view, _ = coding.received(code, coding.of(kept[0], who[0]), *who, at(views, row.read))
-            return kind.of(view, kept[1], row, data)
+            return contributed(kind, code, kept, row, at(views, row.read), data)
 
         # Not `vmap`: a task is the same arithmetic whatever else its device computes.
         own = sampled(source, tasks)

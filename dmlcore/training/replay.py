@@ -1,14 +1,13 @@
-"""The drivers of one run and of lanes: they feed traces to the compiled loop."""
+"""The driver of one run and of lanes: it feeds traces to the compiled loop."""
 
 from __future__ import annotations
 
 import copy
-import dataclasses
 import functools
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -19,84 +18,50 @@ from dmlcore import checks
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.training import coding
-from dmlcore.training.aggregation import aggregate_of, digest, places_for, traced
+from dmlcore.training.aggregation import aggregate_of, places_for, traced
 from dmlcore.training.batches import draw_lanes, draw_one
-from dmlcore.training.contribution import Contribution
-from dmlcore.training.evaluation import device_data, evaluate, limits
+from dmlcore.training.compiling import unrolled
+from dmlcore.training.driver import Driver, sized, spill
+from dmlcore.training.evaluation import device_data, limits
 from dmlcore.training.kinds import contribution_of
-from dmlcore.training.loop import advance_lanes, advance_one, advance_to_marks
-from dmlcore.training.optimizer import fingerprint
-from dmlcore.training.program import Program, Rows, compile_trace, cut, pad, padded, power_of_two
-from dmlcore.training.step import Inputs, Plan, State, begin
+from dmlcore.training.lanes import Grid, judged_at_once, programs_of
+from dmlcore.training.loop import TRACES, Course, advance_to_marks
+from dmlcore.training.program import cut, pad, power_of_two
+from dmlcore.training.step import Inputs, Plan, begin
 from dmlcore.training.turns import whole
+from dmlcore.training.wavefront import rest_of_wave
 from dmlcore.types import Aggregate
 
 MARKS = 64  # of one call of the loop, at most
 MANY_TASKS = 2048  # of one call of the loop, and of one drawing of samples; up to a power of two of rows
 
 
-class Driver:
-    """What drivers along traces have in common: a plan, its inputs, and the state of training."""
+class Found(NamedTuple):
+    """What a call of the loop has found; axes as those of the lanes, M marks."""
 
-    lanes = 1
-    problem: Problem
-    _plan: Plan
-    _inputs: Inputs
-    _state: State
-
-    def state(self) -> Any:
-        """Returns all that what follows depends on, a pytree of arrays."""
-        return self._state
-
-    def fingerprint(self) -> str:
-        """Returns a hash of the optimizer's update and numbers, and of all else that is computed."""
-        plan, numbers = self._plan, self._inputs.numbers
-        rest = plan.contribution.fingerprint() + digest(plan.aggregation, numbers.aggregate)
-        return fingerprint(plan.optimizer, numbers.optimizer) + rest
-
-    def params(self, lane: int = 0) -> Any:
-        """Returns a copy of a lane's current parameters."""
-        return jax.tree.map(jnp.array, self._current(lane))
-
-    def _current(self, lane: int) -> Any:
-        """A lane's current parameters, which the next step may take over."""
-        params = self._plan.contribution.whole(self._state.params, self._state.local)
-        return jax.tree.map(functools.partial(self._leaf, lane), params)
-
-    def _leaf(self, lane: int, leaf: Any) -> Any:
-        return leaf if self.lanes == 1 else leaf[lane]
-
-    def evaluate(self) -> list[dict[str, jax.Array]]:
-        """Returns the metrics of every lane's current parameters."""
-        _, eval_data = device_data(self.problem)
-        return [evaluate(self.problem, self._current(lane), eval_data) for lane in range(self.lanes)]
-
-    def advance(self, update: int) -> None:
-        """Trains up to version `update` (lanes whose trace is shorter, to their end)."""
-        raise NotImplementedError
-
-    def looks(
-        self, updates: Sequence[int], until: Mapping[str, float], ahead: bool = False
-    ) -> Iterator[list[dict[str, Any]]]:
-        """Trains up to each of these versions and yields every lane's metrics there.
-
-        With `ahead` one lane may have trained further than the version whose metrics it yields: to the last
-        version, or to the first at which a metric has come to its target.
-        """
-        for update in updates:
-            self.advance(update)
-            yield self.evaluate()
+    columns: dict[str, jax.Array]  # every metric at each mark, (..., M)
+    looks: np.ndarray  # whether there was anything to evaluate at each mark, of every trace, (S, M)
+    done: jax.Array  # at how many marks each lane has been until it was over, (...)
 
 
 class Replay(Driver):
     """Trains one or more runs (lanes) along their traces, side by side under `vmap` where there are several.
 
     Guarantee: the parameters of one run are those that real workers and a server would compute, bit for bit,
-    but where `fuse` makes one gradient of an update; those of lanes are the same up to rounding.
+    but where `fuse` makes one gradient of an update; those of lanes are the same up to rounding, and so are
+    those of a run in wavefronts.
 
-    Clusters and policies of the traces may differ, the lanes' optimizers and aggregates in numbers (a
-    learning rate, a threshold) only. `fuse`: whether the tasks of an update become one gradient where they
-    all read the same version. `aggregate`: what pushes become together; None: that of each trace.
+    Args:
+        traces: one for each lane; clusters and policies may differ. What lanes of the same trace share is
+            computed once where they are neighbours and all traces have as many: see `Grid`.
+        problem: what is trained.
+        optimizers: one for each lane; they, and the aggregates of traces, may differ in numbers (a learning
+            rate, a threshold) only.
+        fuse: whether the tasks of an update become one gradient where they all read the same version.
+        aggregate: what pushes become together. Default: that of each trace.
+        wavefront: whether the gradients of tasks that do not depend on one another are computed as a batch,
+            for an accelerator that one gradient leaves idle; of one lane.
+        unroll: steps in a turn of the compiled loop. Default: 1 on a CPU, more on an accelerator.
     """
 
     def __init__(
@@ -106,8 +71,13 @@ class Replay(Driver):
         optimizers: Sequence[optax.GradientTransformation],
         fuse: bool = True,
         aggregate: Aggregate | None = None,
+        wavefront: bool = False,
+        unroll: int | None = None,
     ):
-        self.problem, self.lanes = problem, len(traces)
+        self.problem, self.lanes, self._grid = problem, len(traces), Grid(traces)
+        if wavefront and self.lanes > 1:
+            checks.fail("wavefront", wavefront, f"False, with {self.lanes} runs side by side")
+        traces = self._grid.traces
         codings = [coding.coding_of(trace) for trace in traces]
         if any(each != codings[0] for each in codings):
             names = sorted({str(trace.metadata.get("transport")) for trace in traces})
@@ -119,9 +89,9 @@ class Replay(Driver):
         aggregates = [aggregate_of(trace, aggregate) for trace in traces]
         self._check_aggregates(aggregates)
         plain = aggregates[0].plain
-        fuse = fuse and contribution.fuses and codings[0] is None and plain
-        self._programs = programs = _side_by_side(traces, fuse, weighed=plain)
-        self._in_step = in_step = all(np.array_equal(p.first_row, programs[0].first_row) for p in programs)
+        fuse = fuse and contribution.fuses and codings[0] is None and plain and not wavefront
+        self._programs = programs = programs_of(traces, fuse, slots=wavefront, weighed=plain)
+        in_step = all(np.array_equal(p.first_row, programs[0].first_row) for p in programs)
         self._stretches = [stretch.start for stretch in programs[0].stretches]
         reads_newest = not any(p.num_slots for p in programs)
         # A window makes workers wait in some runs and not in others: its loop always gathers, so that another
@@ -144,7 +114,7 @@ class Replay(Driver):
                 contribution,
                 seed=int(t.metadata["seed"]),
                 num_workers=t.num_workers,
-                num_slots=self._spill + 1,
+                num_slots=1,
                 filler=self._filler,
                 aggregate=own,
                 places=places,
@@ -152,9 +122,15 @@ class Replay(Driver):
             )
             for t, own in zip(traces, aggregates, strict=True)
         ]
-        self._samples: Any = None  # of the next `_size` rows
-        self._rows: Any = None  # and those rows, where all lanes have the same ones
-        self._drawn = [-1] * self.lanes
+        self._rest, wave = np.zeros(0, int), 0  # of the wavefront from each row on
+        if wavefront:
+            once = coding.remembers(codings[0]) or contribution.keeps
+            self._rest, wave = rest_of_wave(programs[0], once)
+        judged = judged_at_once(problem.eval_data) if self.lanes > 1 else 1
+        self._course = Course(self._grid.axes, unroll or unrolled(), wave, judged)
+        self._rows: Any = None  # the next `_size` of every trace, with their samples
+        self._waves: Any = ()  # what they are of `_rest`
+        self._drawn = [-1] * len(traces)
         self._start(optimizers)
 
     def again(self, optimizers: Sequence[optax.GradientTransformation]) -> Replay:
@@ -164,14 +140,24 @@ class Replay(Driver):
         return other
 
     def _start(self, optimizers: Sequence[optax.GradientTransformation]) -> None:
-        begun = [begin(optimizer=each) for begin, each in zip(self._begins, optimizers, strict=True)]
+        begun = [
+            self._begins[self._grid.trace_of(lane)](optimizer=each) for lane, each in enumerate(optimizers)
+        ]
         plans, numbers, sources, states = zip(*begun, strict=True)
         if any(plan != plans[0] for plan in plans):
             raise ValueError("optimizers: got different kinds, allowed are those that differ in numbers only")
         self._plan: Plan = plans[0]
-        self._inputs = Inputs(device_data(self.problem)[0], _stack(numbers))
-        self._source, self._state = _stack(sources), _stack(states)
-        self._row = [0] * self.lanes  # that comes next, of each lane
+        stack = self._grid.stack
+        self._inputs = Inputs(device_data(self.problem)[0], stack(numbers))
+        self._source, self._state = stack(sources[:: self._grid.optimizers]), stack(states)
+        depth = len(self._grid.shape)
+        shape = self._grid.shape, self._spill + 1
+
+        def filled(slot: jax.Array) -> jax.Array:  # every slot holds version 0
+            return jnp.broadcast_to(slot, (*shape[0], shape[1], *slot.shape[depth + 1 :]))
+
+        self._state = self._state._replace(slots=jax.tree.map(filled, self._state.slots))
+        self._row = [0] * len(self._programs)  # that comes next, of each trace
         drawn = self._drawn
         self._begin_stretch()
         if drawn == self._row and len(self._stretches) == 1:
@@ -187,91 +173,94 @@ class Replay(Driver):
     def advance(self, update: int) -> None:
         """Trains up to version `update` (lanes whose trace is shorter, to their end)."""
         ends = [int(p.first_row[min(update, len(p.first_row) - 1)]) for p in self._programs]
-        call = advance_one if self.lanes == 1 else advance_lanes
-        while self._row != ends:
-            if self._row[0] >= self._last:
-                self._begin_stretch()
-            if max(row - drawn for row, drawn in zip(self._row, self._drawn, strict=True)) == self._size:
-                self._draw()
-            first = [row - drawn for row, drawn in zip(self._row, self._drawn, strict=True)]
-            most = self._size - max(first)
-            stops = [min(row + most, end, self._last) for row, end in zip(self._row, ends, strict=True)]
-            count = max(stop - row for row, stop in zip(self._row, stops, strict=True))
-            drawn = _stack(first, np.stack)
-            if self._in_step:
-                rows, begin = self._rows, drawn
-            else:  # lanes that have fewer rows now have ones that change nothing
-                rows, begin = self._cut(stops), np.zeros_like(drawn)
-            rows = rows._replace(samples=self._samples)
-            self._state, _ = call(self._plan, self._inputs, self._state, rows, count, begin, drawn)
-            self._row = stops
+        self._go([[end] * (end > row) for row, end in zip(self._row, ends, strict=True)], {}, looking=False)
 
     def looks(
-        self, updates: Sequence[int], until: Mapping[str, float], ahead: bool = False
-    ) -> Iterator[list[dict[str, Any]]]:
-        """As every driver's; one lane makes few calls of the compiled loop, which evaluates on its way."""
-        if self.lanes > 1:
+        self, updates: Sequence[Sequence[int]], until: Mapping[str, float], ahead: bool = False
+    ) -> Iterator[list[dict[str, Any] | None]]:
+        """As every driver's: in few calls of the compiled loop, which evaluates on its way.
+
+        Lanes of one trace have the same versions. Unless there are targets, nothing waits for the device
+        until all calls are under way.
+        """
+        if self.lanes == 1 and not ahead:
             yield from super().looks(updates, until)
             return
-        goals, rows = limits(self.problem, until), self._programs[0].first_row[list(updates)].tolist()
-        for first in range(0, len(rows), len(rows) if ahead else 1):
-            found = self._look_at(rows[first:] if ahead else rows[first : first + 1], goals, bool(until))
-            for columns, count in found:
-                values = {name: np.asarray(column).tolist() for name, column in columns.items()}
-                for number in range(count):
-                    yield [{name: column[number] for name, column in values.items()}]
+        of_traces = zip(self._programs, updates[:: self._grid.optimizers], strict=True)
+        found = self._go([p.first_row[[*own]].tolist() for p, own in of_traces], until, looking=True)
+        lanes = self._read(found)
+        for number in range(max(map(len, lanes))):
+            yield [own[number] if number < len(own) else None for own in lanes]
 
-    def _look_at(
-        self, marks: Sequence[int], until: Mapping[str, float], stops: bool
-    ) -> list[tuple[dict[str, jax.Array], int]]:
-        """Trains one lane up to each of these rows; `stops` where it may reach a target before the last.
+    def _go(self, marks: Sequence[Sequence[int]], until: Mapping[str, float], looking: bool) -> list[Found]:
+        """Trains every trace's lanes up to each of its marks, rows in ascending order, or to a target.
 
         Returns:
-            Metrics, each (MARKS,), and how many of these there are; of one call of the loop after another.
+            What was found by one call of the loop after another.
         """
-        found: list[tuple[dict[str, jax.Array], int]] = []
-        _, eval_data = device_data(self.problem)
-        while marks:
-            if self._row[0] >= self._last:
+        found: list[Found] = []
+        (_, eval_data), goals = device_data(self.problem), limits(self.problem, until)
+        over: Any = jnp.zeros(self._grid.shape, bool)
+        left = [*marks]
+        while any(left):
+            if self._row[0] >= self._last:  # of a stretch; several traces have but one
                 self._begin_stretch()
-            if self._row[0] - self._drawn[0] == self._size:
+            done = [row - drawn == self._size for row, drawn in zip(self._row, self._drawn, strict=True)]
+            if any(own and all_done for own, all_done in zip(left, done, strict=True)):
                 self._draw()
-            drawn = self._drawn[0]
-            last = min(drawn + self._size, self._last)
-            ends = list(marks[: min(bisect_right(marks, last), MARKS)])
-            num_looks, marks = len(ends), marks[len(ends) :]
-            if marks and num_looks < MARKS and (not ends or ends[-1] < last):  # on to where samples are drawn
-                ends.append(last)
-            places, looks = np.zeros(MARKS, np.int32), np.arange(MARKS) < num_looks
-            places[: len(ends)] = np.array(ends) - drawn
+            ends, looks = [], np.zeros((len(left), MARKS), bool)
+            for trace, own in enumerate(left):
+                last = min(self._drawn[trace] + self._size, self._last)
+                here = [*own[: min(bisect_right(own, last), MARKS)]]
+                looks[trace, : len(here)], left[trace] = looking, own[len(here) :]
+                if left[trace] and len(here) < MARKS and (not here or here[-1] < last):
+                    here.append(last)  # on to where samples are drawn
+                ends.append(here or [self._row[trace]])
+            drawn = np.array(self._drawn)
+            # A trace that has fewer marks stays at its last one.
+            places = np.stack([np.pad(own, (0, MARKS - len(own)), "edge") for own in ends])
             self._state, columns, number, over = advance_to_marks(
                 self._plan,
+                self._course,
                 self._inputs,
                 self._state,
-                self._rows._replace(samples=self._samples),
-                self._row[0] - drawn,
-                places,
-                looks,
-                len(ends),
+                over,
+                self._rows,
+                self._of_traces(np.array(self._row) - drawn),
+                self._of_traces(places - drawn[:, None]),
+                self._of_traces(looks, bool),
+                max(map(len, ends)),
                 eval_data,
-                until,
+                goals,
+                self._waves,
             )
-            self._row = [ends[-1]]
-            found.append((columns, num_looks))
-            if stops and over:
-                self._row = [ends[int(number) - 1]]
-                found[-1] = columns, int(number)
+            found.append(Found(columns, looks, number))
+            self._row = [own[-1] for own in ends]
+            if until and over.all():
+                if self.lanes == 1:
+                    self._row = [ends[0][int(number) - 1]]
                 break
         return found
 
-    def _cut(self, stops: Sequence[int]) -> Rows:
-        """Returns the rows of all lanes from the next to these, filled up to `_size`."""
-        shape = self._size, self._width, self._spill, self._filler
-        spans = zip(self._programs, self._row, stops, strict=True)
-        return _stack([cut(p.rows, slice(row, stop), *shape) for p, row, stop in spans], np.stack)
+    def _of_traces(self, values: np.ndarray, dtype: Any = np.int32) -> np.ndarray:
+        """Values with an axis of traces in front, as the loop takes them."""
+        return np.asarray(values if TRACES in self._course.axes else values[0], dtype)
+
+    def _read(self, found: Sequence[Found]) -> list[list[dict[str, Any]]]:
+        """Returns every lane's metrics at its marks, until it was over."""
+        lanes: list[list[dict[str, Any]]] = [[] for _ in range(self.lanes)]
+        for columns, looks, done in found:
+            values = {name: np.asarray(each).reshape(-1, MARKS).tolist() for name, each in columns.items()}
+            for lane, number in enumerate(np.ravel(done)):
+                for mark in np.flatnonzero(looks[self._grid.trace_of(lane), :number]):
+                    lanes[lane].append({name: column[lane][mark] for name, column in values.items()})
+        return lanes
+
+    def _leaf(self, lane: int, leaf: Any) -> Any:
+        return leaf[self._grid.place(lane)] if self._grid.shape else leaf
 
     def _begin_stretch(self) -> None:
-        """Gets ready for the rows of the stretch that the next row is in; lanes have but one."""
+        """Gets ready for the rows of the stretch that the next row is in."""
         index = bisect_right(self._stretches, self._row[0]) - 1
         start, self._width, samples = self._programs[0].stretches[index]
         self._last = self._stretches[index + 1] if index + 1 < len(self._stretches) else sys.maxsize
@@ -280,30 +269,30 @@ class Replay(Driver):
             np.concatenate([getattr(p.rows, name)[span, : self._width].ravel() for p in self._programs])
             for name in ("batch_size", "weight")
         )
-        single = self._width == 1
-        kind = sized(self._plan.contribution, sizes, single, samples)
-        if self.lanes > 1 and kind.fills:  # side by side all branches of a switch are computed
-            kind = dataclasses.replace(kind, widths=kind.widths[-1:])
+        single, batched = self._width == 1, self.lanes > 1 or self._course.wave > 0
+        kind = sized(self._plan.contribution, sizes, single, samples, batched)
         weighs = kind.weighs and single and (self._plan.accumulates or bool((weights != 1).any()))
         self._plan = self._plan._replace(contribution=kind, weighs=weighs)
         self._size = power_of_two(max(1, MANY_TASKS // (self._width * kind.num_gradients)))
-        self._drawn = [row - self._size for row in self._row]  # whence samples of `_size` rows are drawn
+        self._drawn = [row - self._size for row in self._row]  # whence `_size` rows are on the device
 
     def _draw(self) -> None:
-        """Draws the samples of every lane's next `_size` rows, and puts the rows on the device."""
-        tasks = [
-            tuple(
-                pad(table[row : row + self._size, : self._width], self._size, np.int32).ravel()
-                for table in (p.rows.worker, p.rows.clock)
-            )
-            for p, row in zip(self._programs, self._row, strict=True)
-        ]
-        call = draw_one if self.lanes == 1 else draw_lanes
-        width = self._plan.contribution.widths[-1]
-        self._samples = call(self.problem.num_samples, width, self._source, *_stack(tasks, np.stack))
+        """Draws the samples of every trace's next `_size` rows, and puts the rows on the device.
+
+        Behind those of lanes is one that fills up, for lanes that wait.
+        """
+        size = self._size + (self.lanes > 1)
+        spans = [slice(row, row + self._size) for row in self._row]
+        shape = size, self._width, self._spill, self._filler
+        rows = [cut(p.rows, span, *shape) for p, span in zip(self._programs, spans, strict=True)]
+        rows = self._grid.stack(rows)
+        tasks = (table.reshape(*table.shape[:-2], -1) for table in (rows.worker, rows.clock))
+        call = draw_lanes if TRACES in self._course.axes else draw_one
+        samples = call(self.problem.num_samples, self._plan.contribution.widths[-1], self._source, *tasks)
+        self._rows = jax.device_put(rows)._replace(samples=samples)
+        if self._course.wave:
+            self._waves = jax.device_put(pad(self._rest[spans[0]], size, np.int32, 1))
         self._drawn = self._row
-        if self._in_step:
-            self._rows = jax.device_put(self._cut([row + self._size for row in self._row]))
 
     def restore(self, update: int, state: Any) -> None:
         """Goes on from a state that was taken at version `update`."""
@@ -329,42 +318,3 @@ class Repeated:
         last = self._last
         self._last = self._make(traces, problem, optimizers) if last is None else last.again(optimizers)
         return self._last
-
-
-def _side_by_side(traces: Sequence[Trace], fuse: bool, weighed: bool) -> list[Program]:
-    """Returns programs whose rows have one shape, all with slots if one of them needs any."""
-    programs = [compile_trace(trace, fuse=fuse, weighed=weighed) for trace in traces]
-    alike = len({p.rows.worker.shape[1] for p in programs}) == 1
-    fuse &= alike and (len(traces) == 1 or all(len(p.stretches) == 1 for p in programs))
-    slots = any(p.num_slots for p in programs)
-    if len(traces) > 1 and (not fuse or (slots and not all(p.num_slots for p in programs))):
-        programs = [compile_trace(trace, fuse=fuse, slots=slots, weighed=weighed) for trace in traces]
-    return programs
-
-
-def spill(num_slots: int, num_workers: int) -> int:
-    """Returns the slot that takes what nothing reads, behind all others: with it there is a power of two of
-    slots, so that another staleness compiles nothing."""
-    return power_of_two(max(num_slots, num_workers + 1) + 1) - 1
-
-
-def sized(kind: Contribution, sizes: np.ndarray, single: bool, least: int = 1) -> Contribution:
-    """Returns a contribution with the widths of tasks of these sizes.
-
-    A task that is a row of its own is filled up as its worker does it. Tasks that become one gradient have
-    one width, at least `least`, a power of two where sizes differ: another run compiles nothing.
-    """
-    full = False
-    if single:
-        widths = {kind.width(size) for size in np.flatnonzero(np.bincount(sizes.ravel())).tolist() or [least]}
-        full = len(widths) == 1 and bool((sizes == max(widths)).all())
-    else:
-        most = int(sizes.max(initial=least))
-        widths = {padded(most) if (sizes != most).any() else most}
-    return contribution_of(kind.problem, sorted(widths), full)
-
-
-def _stack(trees: Sequence[Any], stack: Callable[[Any], Any] = jnp.stack) -> Any:
-    if len(trees) == 1:
-        return trees[0]
-    return jax.tree.map(lambda *leaves: stack(leaves), *trees)

@@ -16,11 +16,11 @@ from dmlcore.trace.record import Task
 from dmlcore.training.aggregation import nothing_gathered, traced
 from dmlcore.training.batches import draw_one
 from dmlcore.training.coding import Coding
+from dmlcore.training.driver import spill
 from dmlcore.training.evaluation import device_data, evaluate
 from dmlcore.training.kinds import contribution_of
 from dmlcore.training.loop import advance_one
 from dmlcore.training.program import Tasks, cut, lay_out, power_of_two, row_shape
-from dmlcore.training.replay import spill
 from dmlcore.training.slots import NONE, Slots
 from dmlcore.training.step import Inputs, begin
 from dmlcore.training.turns import Turn, Turns
@@ -137,7 +137,7 @@ class TrainingWatch:
         who = given.worker.ravel(), given.clock.ravel()
         drawn = draw_one(kind.problem.num_samples, kind.widths[-1], self._source, *who)
         plan, given = self._plan._replace(contribution=kind), given._replace(samples=drawn)
-        self._state, info = advance_one(plan, self._inputs, self._state, given, num_rows, 0, 0)
+        self._state, info = advance_one(plan, self._inputs, self._state, given, num_rows)
         new = updates >= progress.looked  # after a crash it has trained again what was seen before
         square, product = (np.asarray(column)[:num_rows][rows.last].astype(float)[new] for column in info)
         return {

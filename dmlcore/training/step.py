@@ -180,6 +180,28 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     return State(params, optimizer_state, gathered, slots, memory, local, before), info
 
 
+def step_if(active: Any, plan: Plan, inputs: Inputs, state: State, row: Rows) -> State:
+    """Returns the state after a row, or as it was where this is not `active`; a plan that does not watch.
+
+    For a lane under `vmap` which waits for others. It has come to its end, and the row is one that fills up;
+    or it is over for good, and of its state only `params` and `local` still count. Such a lane reads and
+    stores to the slot that nothing reads, so that slots are written in place and never selected from. Since
+    each lane then has indices of its own, slots are gathered and scattered: slices that lanes have in common
+    would be fused into what reads them, some of it after the store, for which XLA copies all slots.
+    """
+    if not plan.contribution.weighs:  # such a row changes `local`
+        row = row._replace(weight=jnp.where(active, row.weight, 0))
+    if not plan.reads_newest:
+        spilled = jax.tree.leaves(state.slots)[0].shape[0] - 1
+        read, write, keep = (jnp.where(active, slot, spilled) for slot in (row.read, row.write, row.keep))
+        row = row._replace(read=read, write=write, keep=keep)
+    after, _ = step(plan, inputs, state, row)
+    names = ["params", "optimizer_state", *([] if plan.reduces else ["gathered"])]
+    kept = [getattr(state, name) for name in names], [getattr(after, name) for name in names]
+    chosen = jax.tree.map(lambda old, new: jnp.where(active, new, old), *kept)
+    return after._replace(**dict(zip(names, chosen, strict=True)))
+
+
 def reduced(rule: Any, numbers: Any, gathered: Gathered, last: Any) -> tuple[Any, Gathered]:
     """Returns the gradient that gathered pushes become, 0 but after the last of them, and what is left."""
     pushes, weight, count = gathered

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from dmlcore.checks import check_kind
@@ -41,8 +42,8 @@ def summary(run: Run) -> str:
 def draw(run: Run, before: Run | None = None) -> Figure:
     """Draws the timeline of the first eighth of a run, and its loss; that of the run before in grey."""
     # The margins are fixed: to fit them to the text takes as long as all the rest, and pictures would jump.
-    figure = Figure(figsize=(10, 6.4))
-    figure.set_layout_engine("none")
+    layout: Any = "none"  # a name that the types of matplotlib lack
+    figure = Figure(figsize=(10, 6.4), layout=layout)
     margins = {"left": 0.13, "right": 0.98, "bottom": 0.1, "top": 0.93, "hspace": 0.4}
     lanes, curves = figure.subplots(2, 1, height_ratios=[3, 2], gridspec_kw=margins)
     end = run.trace.end_time
@@ -64,7 +65,9 @@ def draw(run: Run, before: Run | None = None) -> Figure:
 def svg(figure: Figure) -> bytes:
     """Returns a figure as the bytes of an SVG file: sharp at any size, and faster to make than a PNG."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    # After saving, matplotlib gives a figure without a layout engine that of the settings.
+    with mpl.rc_context({"figure.constrained_layout.use": False}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
 
 

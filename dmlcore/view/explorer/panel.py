@@ -1,6 +1,7 @@
 """The explorer's sliders. A move is answered by the kernel's event loop; of several the latest wins."""
 
 import asyncio
+import gc
 import html
 from typing import Any
 
@@ -10,6 +11,7 @@ from dmlcore.view.explorer.explorer import Explorer, summary, svg
 from dmlcore.view.explorer.settings import POLICIES, RANGES, most_load
 
 DELAY = 0.05  # seconds; moves that come within are answered once
+PAUSE = 2.0  # seconds without a move, after which there is time to free what moves have left
 
 CLUSTER = ("workers", "slowest", "jitter", "slow_tasks", "slowdown")
 NETWORK = ("communication_ratio", "server_load")
@@ -45,6 +47,7 @@ class Panel:
         self.box = widgets.VBox([rows, self.note, self.image])
         self._waiting: asyncio.TimerHandle | None = None
         self._following = False
+        self._collecting: asyncio.TimerHandle | None = None
         self.follow()
         for control in self.controls.values():
             control.observe(self._moved, names="value")
@@ -84,13 +87,21 @@ class Panel:
             self._answer()
         else:
             self._waiting = self._waiting or loop.call_later(DELAY, self._answer)
+            if self._collecting is not None:
+                self._collecting.cancel()
+            self._collecting = loop.call_later(PAUSE, gc.collect)
 
     def _answer(self) -> None:
         self._waiting = None
+        collects = gc.isenabled()
+        gc.disable()  # a search for cycles among all objects takes longer than a move: it waits for a pause
         try:
             self.explorer.update(**{name: control.value for name, control in self.controls.items()})
         except ValueError as error:
             self.note.value = html.escape(str(error))
+        finally:
+            if collects:
+                gc.enable()
 
 
 def _options(name: str, *more: float) -> list[tuple[str, float]]:

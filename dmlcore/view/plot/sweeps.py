@@ -9,7 +9,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from dmlcore import checks
-from dmlcore.trace import metrics
 from dmlcore.view.plot.style import dashes, label, log_axis, markers, palette, styled
 
 
@@ -23,7 +22,7 @@ def sweep(
     logy: bool = False,
     ax: Axes | None = None,
 ) -> Any:
-    """Draws a quantity against a parameter: the median over seeds and its bootstrap interval.
+    """Draws a quantity against a parameter: the median over seeds, with bars from the least to the most.
 
     Args:
         data: tidy, one row per run.
@@ -36,10 +35,11 @@ def sweep(
 
     Returns:
         The Axes; an array of them for several quantities. A triangle at the top is a median of infinity; a
-        small one ends an interval that reaches infinity.
+        small one ends a bar that reaches infinity.
 
     Raises:
-        ValueError: where the frame lacks a column, or `ax` is given with several quantities.
+        ValueError: where the frame lacks a column, a quantity is NaN or -inf, or `ax` is given with several
+            quantities.
 
     >>> data = pd.DataFrame({"staleness": [0, 0, 1, 1], "clocks_per_second": [1.0, 1.1, 1.6, 1.5]})
     >>> sweep(data, x="staleness", y="clocks_per_second").get_ylabel()
@@ -59,6 +59,14 @@ def sweep(
     return drawn if several else drawn[0]
 
 
+def _spread(samples: Sequence[float]) -> tuple[float, float, float]:
+    """Returns (median, least, most); infinity, never reached, is larger than any number."""
+    values = np.asarray(samples, dtype=float)
+    if np.isnan(values).any() or (values == -np.inf).any():
+        checks.fail("samples", values.tolist(), "one or more numbers or +inf, without NaN")
+    return float(np.median(values)), float(values.min()), float(values.max())
+
+
 def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: bool) -> None:
     values = data[x].unique().tolist()
     named = any(isinstance(value, str) for value in values)
@@ -66,7 +74,7 @@ def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: 
     ticks = [str(value) if named else "∞" if value == np.inf else f"{value:g}" for value in values]
     groups = {label(y): data} if hue is None else dict(list(data.groupby(hue, sort=False)))
     colors, styles, shapes = palette(groups), dashes(groups), markers(groups)
-    found = {name: part.groupby(x)[y].agg(list).map(metrics.interval) for name, part in groups.items()}
+    found = {name: part.groupby(x)[y].agg(list).map(_spread) for name, part in groups.items()}
     every = np.concatenate([np.ravel(part.tolist()) for part in found.values()])
     # What was never reached stands above everything that was.
     ceiling = 1.15 * max([value for value in every if np.isfinite(value)], default=1.0)

@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
 from dmlcore import checks
@@ -85,9 +86,11 @@ def _draw(ax: Axes, trace: Trace, start: float, end: float, lanes: int) -> set[s
     """Fills the lanes and returns the kinds of phases that occurred."""
     workers = np.linspace(0, trace.num_workers - 1, lanes).round().astype(int).tolist()
     cut = _phases(trace, workers, end).query("start < @end and end > @start and worker in @workers")
-    for (worker, kind), part in cut.groupby(["worker", "kind"]):
-        spans = np.column_stack([part["start"], part["end"] - part["start"]])
-        ax.broken_barh(spans.tolist(), (workers.index(worker) - 0.4, 0.8), **_look(str(kind)))
+    for kind, part in cut.groupby("kind"):  # one collection each: a figure of few parts is drawn sooner
+        middles = part["worker"].map(workers.index).to_numpy()
+        x = part[["start", "start", "end", "end"]].to_numpy()
+        y = middles[:, None] + np.array([-0.4, 0.4, 0.4, -0.4])
+        ax.add_collection(PolyCollection([*np.stack([x, y], axis=2)], **_look(str(kind))), autolim=False)
     times = trace.updates["time"]
     times = times[times.between(start, end)].drop_duplicates()
     server = lanes + 0.4
