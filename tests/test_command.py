@@ -12,7 +12,8 @@ import tiny_papers
 
 from dmlcore import files
 from dmlcore.data import datasets
-from dmlcore.reproduce import command
+from dmlcore.reproduce import claims, command
+from dmlcore.reproduce.paper import TUNING_SEEDS, Comparison, declare
 from dmlcore.reproduce.papers import PAPERS
 
 ROOT = Path(__file__).parents[1]
@@ -112,7 +113,7 @@ def test_data_are_declared_by_known_names():
 
 def judged(root):
     parameters = tiny_papers.Tiny(output=str(root / "figures/swift"))
-    tiny_papers.PAPERS["swift"].conclude({"swift-1": [1.5, 2.5, 3.5]}, parameters)
+    tiny_papers.PAPERS["swift"].conclude({"swift-1": [1.5, 2.5, 3.5]}, parameters, data="toys")
     return root / "figures/swift/claims.json"
 
 
@@ -120,9 +121,9 @@ def test_check(tmp_path, capsys):
     ledger = judged(tmp_path)
     assert command.main(["check"], root=tmp_path, papers=tiny_papers.PAPERS) == 0
     assert capsys.readouterr().out == "1 files checked, no disagreements\n"
-    ledger.write_text(ledger.read_text().replace('"reproduced"', '"partly"'))
+    ledger.write_text(ledger.read_text().replace('"reproduced"', '"mixed"'))
     assert command.main(["check"], root=tmp_path, papers=tiny_papers.PAPERS) == 1
-    assert "swift-1: verdict is 'partly', but its samples give 'reproduced'" in capsys.readouterr().err
+    assert "swift-1: verdict is 'mixed', but its samples give 'reproduced'" in capsys.readouterr().err
     ledger.write_text("{")
     assert command.main(["check"], root=tmp_path, papers=tiny_papers.PAPERS) == 1
 
@@ -131,6 +132,49 @@ def test_an_unknown_claim_is_refused(tmp_path):
     parameters = tiny_papers.Tiny(output=str(tmp_path))
     with pytest.raises(ValueError, match=re.escape("claim: got 'swift-2', allowed is one of 'swift-1'")):
         tiny_papers.PAPERS["swift"].conclude({"swift-2": [1.0]}, parameters)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"data": {"swift-2": "toys"}}, "claim: got 'swift-2', allowed is one of 'swift-1'"),
+        ({"data": {}}, "data of swift-1: got None, allowed is the name of the data set"),
+        ({}, "data of swift-1: got '', allowed is the name of the data set"),
+        ({"data": "toys", "tuned_on": [2, 1000]}, "tuned_on: got [2], allowed is seeds that do not judge"),
+    ],
+)
+def test_what_was_measured_on_what_is_told(tmp_path, given, message):
+    parameters = tiny_papers.Tiny(output=str(tmp_path))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        tiny_papers.PAPERS["swift"].conclude({"swift-1": [1.0]}, parameters, **given)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_last_cell_shows_findings_whole_and_keeps_the_tuning_seeds(tmp_path):
+    finding = "The paper says so, and we measured so, " * 4
+    claim = tiny_papers.CLAIM.model_copy(update={"finding": finding})
+    paper = replace(tiny_papers.PAPERS["swift"], claims=(claim,))
+    parameters = tiny_papers.Tiny(output=str(tmp_path))
+    given = {"data": {"swift-1": "toys"}, "tuned_on": TUNING_SEEDS}
+    shown = paper.conclude({"swift-1": [1.5, 2.5, 3.5]}, parameters, **given)
+    assert finding in shown.to_html()
+    ledger = claims.read(tmp_path / "claims.json")
+    assert (ledger.tuned_on, ledger.claims[0].measured_on) == ((1000, 1001, 1002), "toys")
+    assert finding not in (tmp_path / "claims.json").read_text()  # so that it can be mended without a run
+
+
+def test_a_comparison_that_differs_says_why():
+    Comparison("Figure 1", "a.png", "same")
+    with pytest.raises(
+        ValueError, match="because: got '', allowed is the reason where the verdict is 'differs'"
+    ):
+        Comparison("Figure 1", "a.png", "differs")
+    with pytest.raises(
+        ValueError, match="verdict: got 'partly', allowed is one of 'same', 'differs', 'not made'"
+    ):
+        Comparison("Figure 1", "a.png", "partly", "so")
+    with pytest.raises(ValueError, match="claim with a finding: got 'E2', allowed is one of 'E1'"):
+        declare("p", {"E1": {}}, findings={"E2": "So."})
 
 
 @pytest.mark.parametrize(

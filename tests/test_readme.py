@@ -26,17 +26,31 @@ def test_the_example_runs_as_written(tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.iterdir()} == {"curves.png", "timeline.png"}
 
 
-@pytest.mark.parametrize("key", PAPERS)
-def test_the_claims_are_those_of_the_committed_ledger(key, tmp_path):
-    """As committed: a run of one's own does not count. `dmlcore.reproduce.claims` prints the table."""
+def committed(key):
+    """The results of a paper as committed: a run of one's own does not count."""
     if shutil.which("git") is None:
         pytest.skip("no git")
-    words = ["git", "show", f"HEAD:./figures/{key}/claims.json"]
-    show = subprocess.run(words, cwd=ROOT, capture_output=True)
-    if show.returncode:
+    if (found := in_head(key)) is None:
         pytest.skip("not a git checkout with this ledger")
-    (tmp_path / "claims.json").write_bytes(show.stdout)
-    assert table(key) == claims.markdown(claims.read(tmp_path / "claims.json").claims)
+    return found
+
+
+def in_head(place):
+    path = f"figures/{place}/claims.json"
+    show = subprocess.run(["git", "show", f"HEAD:./{path}"], cwd=ROOT, capture_output=True)
+    return None if show.returncode else claims.parse(show.stdout, Path(path))
+
+
+@pytest.mark.parametrize("key", PAPERS)
+def test_the_claims_are_those_of_the_committed_ledger(key):
+    """`python -m dmlcore.reproduce.claims figures/*/claims.json` prints the tables."""
+    assert table(key) == claims.markdown(committed(key).claims)
+
+
+def test_the_tally_is_that_of_the_committed_ledgers():
+    (shown,) = re.findall(r"<!-- tally -->\n(.*?)<!-- end -->", README, re.DOTALL)
+    full = [in_head(f"full/{key}") for key in PAPERS]
+    assert shown == claims.tally(claims.standing([*map(committed, PAPERS), *filter(None, full)]))
 
 
 @pytest.mark.parametrize("key", PAPERS)
@@ -46,6 +60,14 @@ def test_every_claim_is_in_the_table(key):
     )
     first = [[line.split(" | ")[:3] for line in lines.splitlines()] for lines in (table(key), declared)]
     assert first[0] == first[1]
+
+
+@pytest.mark.parametrize("key", PAPERS)
+def test_every_claim_that_was_measured_has_a_finding(key):
+    for result in committed(key).claims:
+        finding = PAPERS[key].findings.get(result.id, "")
+        if result.measured_on is not None:
+            assert 1 <= len(re.findall(r"(?<!et al)[.?!](?= |$)", finding)) <= 3, result.id
 
 
 def table(key):

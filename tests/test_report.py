@@ -10,6 +10,7 @@ import tiny_papers
 
 from dmlcore.reproduce import claims, manifest, report
 from dmlcore.reproduce.manifest import Folders, PaperJob
+from dmlcore.reproduce.paper import Comparison
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452") + (900).to_bytes(4, "big") + (300).to_bytes(4, "big")
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
@@ -32,7 +33,11 @@ class Page(HTMLParser):
 
 PARAMETERS = tiny_papers.Tiny(output="")
 FIGURES = {"curve.svg": "A curve, <i>falling</i>.", "wide.png": 'Two "panels".'}
-PAPERS = {"swift": replace(tiny_papers.PAPERS["swift"], figures=FIGURES)}
+COMPARED = Comparison("Figure 1: speed", "curve.svg", "differs", "their cluster was faster")
+CLAIM = tiny_papers.CLAIM.model_copy(update={"finding": "It pays."})
+PAPERS = {
+    "swift": replace(tiny_papers.PAPERS["swift"], figures=FIGURES, comparisons=(COMPARED,), claims=(CLAIM,))
+}
 
 
 @pytest.fixture
@@ -41,21 +46,27 @@ def folders(tmp_path):
     folders = Folders.below(tmp_path)
     output = folders.figures / "swift"
     PAPERS["swift"].conclude(
-        {"swift-1": [1.5, 2.5, 3.5]}, PARAMETERS.model_copy(update={"output": str(output)})
+        {"swift-1": [1.5, 2.5, 3.5]}, PARAMETERS.model_copy(update={"output": str(output)}), data="toys"
     )
     (output / "curve.svg").write_bytes(SVG)
     (output / "wide.png").write_bytes(PNG)
     return folders
 
 
-def written(folders):
-    text = report.write(folders, PAPERS).read_text(encoding="utf-8")
+def written(folders, committed=False):
+    """The complete page, or the one beside the figures."""
+    path = report.write(folders, PAPERS)
+    assert path == folders.runs / "report.html"
+    if committed:
+        path = folders.figures / "report.html"
+    text = path.read_text(encoding="utf-8")
     return text, Page(text)
 
 
 def test_nothing_is_fetched_and_the_same_files_give_the_same_page(folders):
     text, page = written(folders)
     assert text == written(folders)[0]
+    assert written(folders, committed=True)[0] == written(folders, committed=True)[0]
     addresses = [a[key] for _, a in page.tags for key in ("src", "href", "srcset", "data") if key in a]
     assert addresses
     assert all(address.startswith(("data:image/", "#")) for address in addresses)
@@ -72,15 +83,36 @@ def test_every_picture_has_a_text_and_keeps_its_place(folders):
     assert [a.get("tabindex") for tag, a in page.tags if a.get("class") == "wide"] == ["0"]
 
 
-def test_claims_are_there_with_verdict_interval_command_and_hardware(folders):
+def test_claims_are_there_with_verdict_spread_finding_and_command(folders):
     text, page = written(folders)
     ledger = claims.read(folders.figures / "swift" / "claims.json")
     assert "It is &lt;b&gt;fast&lt;/b&gt;" in text
     assert "swift &amp; co" in text
-    for said in ("swift-1", ">= 1x", "2.5x", "[1.5, 3.5]", "1 reproduced", ledger.command):
+    told = (
+        "swift-1",
+        ">= 1x",
+        "2.5x",
+        "1.5 to 3.5x",
+        "1 our own: 1 reproduced",
+        "data: toys",
+        ledger.command,
+    )
+    for said in (*told, "It pays.", "Figure 1", "differs", "their cluster"):
         assert said in page.text
-    assert f"{ledger.hardware['cores']} cores of {ledger.hardware['cpu']}" in page.text
-    assert all(f"{name} {version}" in page.text for name, version in ledger.versions.items())
+        assert said in written(folders, committed=True)[1].text
+
+
+def test_machine_and_time_of_a_run_are_in_the_page_that_is_not_committed(folders):
+    before, _ = written(folders, committed=True)
+    job = PaperJob(PAPERS["swift"], PARAMETERS)
+    machine = {"hardware": {"cores": 7, "cpu": "Abacus", "device": "beads"}, "versions": {"jax": "0.0.1"}}
+    manifest.path("swift", folders).parent.mkdir(parents=True)
+    manifest.write(job, folders, {}, [60.0, 14.6], machine)
+    _, page = written(folders)
+    for said in ("7 cores of Abacus; device: beads", "jax 0.0.1", "1 min 15 s"):
+        assert said in page.text
+    assert written(folders, committed=True)[0] == before
+    assert "Abacus" not in before
 
 
 def test_the_run_time_is_that_of_the_run_that_made_the_figures(folders):
@@ -92,9 +124,17 @@ def test_the_run_time_is_that_of_the_run_that_made_the_figures(folders):
     assert "1 min 15 s" in written(folders)[1].text
     (folders.figures / "swift" / "curve.svg").write_bytes(SVG + b" ")  # of another run
     assert declared in written(folders)[1].text
-    path = folders.figures / "swift" / "claims.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"scale": "full"}))
-    assert "not recorded" in written(folders)[1].text
+    path = folders.figures / "full/swift/claims.json"
+    path.parent.mkdir(parents=True)
+    quick = json.loads((folders.figures / "swift/claims.json").read_text())
+    path.write_text(json.dumps(quick | {"scale": "full"}))
+    (path.parent / "curve.svg").write_bytes(SVG)
+    _, page = written(folders)
+    assert "not recorded" in page.text
+    headings = [a["id"] for tag, a in page.tags if tag == "h2"]
+    assert headings == ["swift", "full-swift"]
+    assert page.text.count("swift & co (full scale)") == 2
+    assert sum(tag == "img" for tag, _ in page.tags) == 3
 
 
 def test_light_and_dark_phone_and_print(folders):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,9 +53,12 @@ def start(root, *arguments):
 
 
 def made(root):
-    """All files that runs have made, apart from the report."""
+    """All files that runs have made, apart from the reports."""
     found = files.tree(root / "figures") + files.tree(root / "runs")
-    return {path.relative_to(root).as_posix() for path in found} - {"figures/report.html"}
+    return {path.relative_to(root).as_posix() for path in found} - {"figures/report.html", "runs/report.html"}
+
+
+OWN = "runs/swift/claims.json"  # of the newest run, whatever is published
 
 
 def whole(key, *more):
@@ -65,7 +69,7 @@ def whole(key, *more):
 def test_a_run_and_its_resume(root, call):
     code, output = call("swift", "plain", "--seeds", "2", "-p", "staleness=5")
     assert code == 0, output
-    assert made(root) == whole("swift", "claims.json") | whole("plain", "kernel.txt")
+    assert made(root) == whole("swift", "claims.json") | whole("plain", "kernel.txt") | {OWN}
     assert (root / "figures/plain/kernel.txt").read_text() == sys.executable
     assert "swift-1" in output
     assert "reproduced" in output
@@ -74,12 +78,183 @@ def test_a_run_and_its_resume(root, call):
     assert ledger.command == "python3 paper_repro.py swift --scale quick --seeds 2 -p staleness=5"
     assert ledger.claims[0].samples == (1.5, 2.5)
     assert str(root) not in (root / "figures/swift/claims.json").read_text()
+    machine = json.loads((root / "runs/swift/manifest.json").read_text())["machine"]
+    assert machine["versions"] == claims.versions()
+    assert machine["hardware"]["cpu"] == claims.hardware()["cpu"]
+    assert machine["hardware"]["cpu"] not in (root / "figures/report.html").read_text()
+    assert machine["hardware"]["cpu"] in (root / "runs/report.html").read_text()
 
     before = files.digests(files.tree(root), root)
     code, output = call("swift", "plain", "--seeds", "2", "-p", "staleness=5")
     assert code == 0
     assert output.count("skipped") == 2
     assert files.digests(files.tree(root), root) == before  # the report too: same files, same bytes
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """A function stands in for the cells of `swift`."""
+
+    def execute(job, folders, staging, display, journal):
+        output = staging / "figures"
+        output.mkdir()
+        (output / "curve.svg").write_text("<svg/>")
+        (staging / job.paper.notebook).write_text("copy")
+        samples = [1.5 + seed for seed in range(job.parameters.seeds)]
+        parameters = job.parameters.model_copy(update={"output": str(output)})
+        job.paper.conclude({"swift-1": samples}, parameters, data="toys")
+        return [1.0]
+
+    monkeypatch.setattr(runner, "_execute", execute)
+
+
+def test_a_run_that_gives_the_same_changes_no_file(root, call, quick):
+    """Numbers by the rule of `agreement.same`, pictures by what they show; `--force` writes all again."""
+    path, curve = root / "figures/swift/claims.json", root / "figures/swift/curve.svg"
+
+    def publish(text):
+        shutil.rmtree(root / "runs")
+        path.write_text(text)
+
+    call("swift")
+    published = path.read_text().replace("1.5", "1.50001").replace("3.5", "3.49999")
+    publish(published)
+    before = files.digests(files.tree(root / "figures"), root)
+    code, output = call("swift")
+    assert (code, "done" in output) == (0, True)
+    assert "your machine reproduces 3 of 3 published numbers, 1 of 1 verdicts" in output
+    assert files.digests(files.tree(root / "figures"), root) == before
+    assert claims.read(root / OWN).claims[0].samples == (1.5, 2.5, 3.5)  # what was measured is not lost
+    _, output = call("swift")
+    assert "skipped" in output
+    assert "your machine reproduces 3 of 3 published numbers, 1 of 1 verdicts" in output
+
+    publish(published.replace("2.5", "0.5").replace('"reproduced"', '"mixed"'))
+    curve.write_text("of another run")
+    _, output = call("swift")
+    assert "your machine reproduces 2 of 3 published numbers, 0 of 1 verdicts" in output
+    assert "\n  swift swift-1, seed 1: published 0.5, here 2.5\n" in output
+    assert "\n  swift swift-1: published mixed, here reproduced\n" in output
+    assert claims.read(path).claims[0].samples == (1.5, 2.5, 3.5)
+    assert "<svg" in curve.read_text()
+    for _ in range(2):  # also after a run that has taken its place, what was published is compared with
+        _, output = call("swift")
+        assert "skipped" in output
+        assert "your machine reproduces 2 of 3 published numbers, 0 of 1 verdicts" in output
+
+    publish(published)
+    call("swift", "--force")
+    assert claims.read(path).claims[0].samples == (1.5, 2.5, 3.5)
+
+
+def test_where_nothing_is_published_a_run_is_not_compared_with_itself(root, call, quick):
+    for _ in range(2):
+        for scale in ("quick", "full"):
+            _, output = call("swift", "--scale", scale)
+            assert "nothing is published to compare with" in output
+            assert "your machine" not in output
+    _, output = call("swift", "--seeds", "2")  # so that it takes its place in figures/
+    assert "nothing is published" in output
+    assert claims.read(root / "figures/swift/claims.json").seeds == 2
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_a_run_with_other_parameters_stays_in_runs(root, call, quick, git, versioned):
+    call("swift")
+    shutil.rmtree(root / "runs")
+    if versioned:
+        git("init", "-q")
+        git("add", "-A")
+        git("commit", "-qm", "published")
+    published = files.digests(files.tree(root / "figures/swift"), root)
+    for other in (("--seeds", "2"), ("-p", "staleness=8")):
+        code, output = call("swift", *other)
+        assert code == 0
+        assert "swift: run with other parameters than the published results" in output
+        assert str(root / "runs/swift/figures") in output
+        assert files.digests(files.tree(root / "figures/swift"), root) == published
+        own = claims.read(root / "runs/swift/figures/claims.json")
+        assert own == claims.read(root / OWN)
+        assert (root / "runs/swift/figures/curve.svg").is_file()
+        assert own.command in (root / "runs/report.html").read_text()
+        assert own.command not in (root / "figures/report.html").read_text()
+        _, output = call("swift", *other)
+        assert "skipped" in output
+        assert str(root / "runs/swift/figures") in output
+    _, output = call("swift")
+    assert "your machine reproduces 3 of 3 published numbers" in output
+    assert not (root / "runs/swift/figures").exists()
+    assert files.digests(files.tree(root / "figures/swift"), root) == published
+    call("swift", "--seeds", "2", "--force")
+    assert claims.read(root / "figures/swift/claims.json").seeds == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (OWN, "{"),
+        (OWN, '{"versions": {}, "claims": 1}'),
+        ("runs/swift/manifest.json", "[]"),
+        ("runs/swift/manifest.json", "{}"),
+        ("runs/swift/manifest.json", '{"inputs": [], "figures": {}, "cell_seconds": []}'),
+    ],
+)
+def test_a_damaged_file_of_a_run_is_a_reason_to_run_again(root, call, quick, name, text):
+    call("swift")
+    before = (root / OWN).read_text()
+    (root / name).write_text(text)
+    code, output = call("swift")
+    assert (code, "done" in output) == (0, True)
+    assert (root / OWN).read_text() == before
+
+
+@pytest.fixture
+def git(root):
+    if shutil.which("git") is None:
+        pytest.skip("no git")
+
+    def git(*words):
+        words = ("git", "-c", "user.name=t", "-c", "user.email=t@t", *words)
+        return subprocess.run(words, cwd=root, check=True, capture_output=True, text=True).stdout
+
+    (root / ".gitignore").write_text("runs/\nfigures/report.html\n")
+    return git
+
+
+def test_a_clean_reproduction_leaves_a_checkout_clean(root, call, quick, git):
+    call("swift")
+    path = root / "figures/swift/claims.json"
+    path.write_text(path.read_text().replace("1.5", "1.50001"))
+    (root / ".gitignore").write_text("runs/\n")
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "published")):
+        git(*words)
+    shutil.rmtree(root / "runs")
+    code, output = call("swift")
+    assert code == 0, output
+    assert "your machine reproduces 3 of 3 published numbers, 1 of 1 verdicts" in output
+    assert git("status", "--porcelain") == ""
+    # A result of one's own in the tree is not what was published.
+    path.write_text(path.read_text().replace("2.5", "7.5"))
+    _, output = call("swift")
+    assert "your machine reproduces 3 of 3 published numbers" in output
+    assert git("status", "--porcelain") == ""
+    # Nor are results in the tree that were forced, or damaged.
+    call("swift", "--force", "--seeds", "2")
+    (root / "figures/swift/curve.svg").write_text("damaged")
+    (root / "figures/swift/extra.svg").write_text("of another run")
+    call("swift")
+    assert git("status", "--porcelain") == ""
+    # What is not in HEAD is not published.
+    for _ in range(2):
+        _, output = call("swift", "--scale", "full")
+        assert "full/swift: nothing is published to compare with" in output
+    shutil.rmtree(root / "figures/full")
+    # Whoever edits a notebook gets what it gives.
+    git("checkout", "figures")
+    notebook = root / "notebooks/swift.ipynb"
+    notebook.write_text(notebook.read_text() + "\n")
+    call("swift")
+    assert claims.read(path).claims[0].samples == (1.5, 2.5, 3.5)
 
 
 def test_reasons_to_run_again(root, call):
@@ -123,7 +298,7 @@ def test_a_notebook_that_does_not_keep_its_word(root, call):
 def test_only_the_claims_of_what_was_asked_for_are_shown(root, call):
     _, output = call("swift")
     assert "swift-1" in output
-    assert "verdicts: 1 reproduced" in output
+    assert "1 our own: 1 reproduced" in output
     code, output = call("plain")
     assert code == 0
     assert "swift-1" not in output
@@ -158,7 +333,7 @@ def test_killed_halfway_and_started_again(root, call, blow, code):
     status, output = call("slow")
     assert status == 0, output
     assert made(root) == whole("slow")
-    assert list((root / "runs").iterdir()) == [root / "runs/slow"]
+    assert {path.name for path in (root / "runs").iterdir()} == {"slow", "published"}
     wait(lambda: not alive(int((root / "halfway").read_text())))
 
 
@@ -174,13 +349,17 @@ def test_a_notebook_of_full_scale_goes_on_where_it_was_killed(root, call):
     status, output = call("long", "--scale", "full")
     assert status == 0, output
     assert sorted((root / "made.txt").read_text().split("\n")[6:-1]) == ["6 0", "6 1", "6 2"]
-    assert list((root / "runs").iterdir()) == [root / "runs/long"]
-    resumed = (root / "figures/long/frame.csv").read_text()
+    assert {path.name for path in (root / "runs").iterdir()} == {"full", "published"}
+    resumed = (root / "figures/full/long/frame.csv").read_text()
+    full = made(root)
     (root / "made.txt").unlink()
     status, output = call("long")  # of quick scale, which keeps no runs
     assert status == 0, output
     assert len((root / "made.txt").read_text().split("\n")[:-1]) == 9
     assert (root / "figures/long/frame.csv").read_text() == resumed
+    assert full == {name.replace("/", "/full/", 1) for name in made(root) - full}, (
+        "neither scale touches the other"
+    )
 
 
 def test_stopped_between_any_two_files(root, call, monkeypatch):
@@ -213,7 +392,8 @@ def test_stopped_between_any_two_files(root, call, monkeypatch):
         assert (code, "done" in output) == (0, True)
         assert made(root) == whole("plain", "other.svg")
         assert (root / "figures/plain/other.svg").read_text() == f"{stop}"
-        assert len(moves) == stop + 4  # two figures, the copy and the manifest
+        again = 2 - min(stop - 1, 2)  # of two figures, those that were not in place yet
+        assert len(moves) == stop + again + 2  # and the copy and the manifest
 
 
 class Killed(BaseException):

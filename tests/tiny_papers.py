@@ -37,6 +37,7 @@ CLAIM = claims.Claim(
     paper="swift",
     statement="It is <b>fast</b>",
     source="ours",
+    data="any",
     metric="speed",
     expected=(1, None),
     unit="x",
@@ -58,7 +59,7 @@ CELLS = {
     "swift": """
 from tiny_papers import PAPERS, Tiny
 parameters = Tiny(scale=scale, seeds=seeds, staleness=staleness, output=output)
-PAPERS["swift"].conclude({"swift-1": [1.5 + seed for seed in range(seeds)]}, parameters)""",
+PAPERS["swift"].conclude({"swift-1": [1.5 + seed for seed in range(seeds)]}, parameters, data="toys")""",
     "plain": "Path(output, 'kernel.txt').write_text(sys.executable)",
     "broken": "raise ValueError('out of luck')",
     # Halfway through it waits to be killed, unless this is the second time.

@@ -12,17 +12,19 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from dmlcore.reproduce import claims, manifest, report, runner
+from dmlcore.reproduce import agreement, claims, manifest, published, report, runner
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.papers import PAPERS, Paper, Parameters
 from dmlcore.reproduce.progress import Display, Outcome, seconds
 
+# A notebook keeps all cores busy while it trains, and one while it compiles, simulates and draws.
+JOBS = min(2, os.cpu_count() or 1)
 TOUR = "00_tour.ipynb"  # belongs to no paper: JupyterLab opens on it
 NAME = "paper_repro.py"
 OTHERS = """\
 other commands:
   list                      papers, their parameters, claims and run times
-  check                     hold every figures/*/claims.json against its rule
+  check                     hold every claims.json in figures/ against its rule
   test [pytest arguments]   the test suite
   lab [jupyter arguments]   JupyterLab on the notebooks, on this machine only
 """
@@ -69,7 +71,8 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(
         prog=f"python3 {NAME}",
-        description="Runs the papers' notebooks, judges their claims and writes figures/report.html.",
+        description="Runs the papers' notebooks, judges their claims, compares them with the published "
+        "ones and writes runs/report.html.",
         epilog=OTHERS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -77,10 +80,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("papers", nargs="*", metavar="PAPER", help="keys as `list` shows them (default: all)")
     parser.add_argument("--scale", help="quick (default) or full")
     parser.add_argument("--seeds", help="number of seeds")
-    parser.add_argument("--jobs", type=_positive, default=1, metavar="N", help="notebooks at a time (1)")
+    parser.add_argument("--jobs", type=_positive, default=JOBS, metavar="N",
+                        help="notebooks at a time (default: 2, on a single core 1)")  # fmt: skip
     parser.add_argument("-p", dest="pairs", action="append", default=[], metavar="NAME=VALUE",
                         help="a parameter, for the papers that have it; may be repeated")  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="run again what is finished and unchanged")
+    parser.add_argument(
+        "--force", action="store_true", help="run again what is finished, and write all of figures/ again"
+    )
     return parser.parse_args(arguments)
 
 
@@ -144,16 +150,18 @@ def reproduce(
         for job in jobs:
             if job not in todo:
                 display.ended(Outcome(job.key, "skipped"))
-        outcomes = runner.run(todo, folders, display, parallel=given.jobs)
-    ledgers, faults = report.ledgers(folders.figures, papers)
+        outcomes = runner.run(todo, folders, display, parallel=given.jobs, rewrite=given.force)
+    ledgers, faults = report.ledgers(folders, papers, local=True)
     failed = [outcome.key for outcome in outcomes if outcome.status == "failed"]
-    asked = {job.key for job in jobs} - {*failed}
-    if results := [result for ledger in ledgers if ledger.paper in asked for result in ledger.claims]:
+    asked = {job.place for job in jobs if job.key not in failed}
+    shown = [ledger for ledger in ledgers if manifest.place(ledger.paper, ledger.scale) in asked]
+    if results := [result for ledger in shown for result in ledger.claims]:
         console.print(claims.table(results))
-        told = ", ".join(f"{count} {verdict}" for verdict, count in report.counts(results))
-        console.print(f"verdicts: {told}", highlight=False)
+        for line in claims.told(results):
+            console.print(line, highlight=False)
+        compare(console, sorted(asked), folders)
     if ledgers:
-        path = report.write(folders, papers, failed)
+        path = report.write(folders, papers, [job.place for job in jobs if job.key in failed])
         console.print(f"report: {path}", highlight=False, soft_wrap=True)
     for fault in faults:
         console.print(fault, style="red", markup=False, soft_wrap=True)
@@ -161,6 +169,32 @@ def reproduce(
         told = f"failed: {', '.join(failed)}; the report shows their runs before, where there are some"
         console.print(told, style="red", markup=False, soft_wrap=True)
     return int(bool(faults or failed))
+
+
+def compare(console: Console, places: Iterable[str], folders: Folders) -> None:
+    """Tells how many of the published numbers and verdicts the runs made here give, and lists the others."""
+    found = []
+    for place in places:
+        own = manifest.own(place, folders)
+        if own is None:
+            continue
+        old = published.ledger(place, folders)
+        if old is None:
+            console.print(f"{place}: nothing is published to compare with", highlight=False)
+            continue
+        agrees = agreement.agreement(old, own)
+        if agrees is None:
+            told = f"{place}: run with other parameters than the published results"
+            if (results := manifest.results(place, folders)) != folders.figures / place:
+                told += f"; it is in {results}, and figures/{place} is as it was (--force writes it)"
+            console.print(told, highlight=False, soft_wrap=True)
+        else:
+            found.append(agrees)
+    if found:
+        whole = agreement.total(found)
+        console.print(f"your machine reproduces {whole}", highlight=False)
+        for difference in whole.differences:
+            console.print(f"  {difference}", markup=False, highlight=False, soft_wrap=True)
 
 
 def obtain(job: PaperJob) -> None:
@@ -193,12 +227,15 @@ def overview(console: Console, papers: Mapping[str, Paper]) -> int:
 
 def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> int:
     """Holds every ledger against its rule and against the claims that the code declares."""
-    paths = sorted(folders.figures.glob("*/claims.json"))
+    paths = report.ledger_paths(folders.figures)
     faults = []
     for path in paths:
         paper = papers.get(path.parent.name)
         try:
             faults += claims.recheck(path, paper.claims if paper else None)
+            if claims.earlier(path):
+                told = f"{path}: of an earlier format; its verdicts follow the rule of that time"
+                console.print(told, markup=False, highlight=False, soft_wrap=True)
         except ValueError as error:
             faults.append(str(error))
     sys.stderr.writelines(f"{fault}\n" for fault in faults)

@@ -9,7 +9,7 @@ from typing import Any
 
 from dmlcore import files
 from dmlcore.reproduce import claims
-from dmlcore.reproduce.paper import Paper, Parameters
+from dmlcore.reproduce.paper import FULL, Paper, Parameters
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Folders:
 
     package: Path  # the code that notebooks import; a change there is a reason to run them again
     notebooks: Path  # templates, without outputs
-    figures: Path  # figures and claims.json, one folder for each paper
-    runs: Path  # executed copies and manifests; whatever is unfinished is here too
+    figures: Path  # figures and claims.json, one folder for each paper, `full` with those of full scale
+    runs: Path  # executed copies and manifests, likewise; whatever is unfinished is here too
 
     @classmethod
     def below(cls, root: Path) -> Folders:
@@ -38,10 +38,37 @@ class PaperJob:
     def key(self) -> str:
         return self.paper.key
 
+    @property
+    def place(self) -> str:
+        """The folder of its results, below those of figures and of runs."""
+        return place(self.key, self.parameters.scale)
 
-def path(key: str, folders: Folders) -> Path:
-    """Returns where the manifest of a paper's last finished run is."""
-    return folders.runs / key / "manifest.json"
+
+def place(key: str, scale: str | None) -> str:
+    """Returns the folder of a paper's results at a scale, so that one scale leaves those of the other alone.
+
+    >>> place("ssp", "quick"), place("ssp", "full")
+    ('ssp', 'full/ssp')
+    """
+    return f"{FULL}/{key}" if scale == FULL else key
+
+
+def path(place: str, folders: Folders) -> Path:
+    """Returns where the manifest of the last finished run with this place is."""
+    return folders.runs / place / "manifest.json"
+
+
+def results(place: str, folders: Folders) -> Path:
+    """Returns where figures and ledger of the last finished run with this place are.
+
+    They are in the folder of figures, or in that of runs where its parameters are not the published ones.
+    """
+    return private(place, folders) if read(place, folders).get("private") else folders.figures / place
+
+
+def private(place: str, folders: Folders) -> Path:
+    """Returns where a run with other parameters than the published one leaves its figures."""
+    return folders.runs / place / "figures"
 
 
 def inputs(job: PaperJob, folders: Folders) -> dict[str, Any]:
@@ -55,42 +82,75 @@ def inputs(job: PaperJob, folders: Folders) -> dict[str, Any]:
     }
 
 
-def write(job: PaperJob, folders: Folders, made_from: dict[str, Any], cell_seconds: list[float]) -> None:
-    """Writes the manifest of a finished run, whose figures are in place."""
-    content = {"inputs": made_from, "figures": _present(job.key, folders), "cell_seconds": cell_seconds}
-    files.write(path(job.key, folders), json.dumps(content, indent=2) + "\n")
+def write(
+    job: PaperJob,
+    folders: Folders,
+    made_from: dict[str, Any],
+    cell_seconds: list[float],
+    machine: dict[str, Any] | None = None,
+    *,
+    private: bool = False,
+) -> None:
+    """Writes the manifest of a finished run, whose figures are in place; `machine` is what it ran on.
+
+    With `private` they are below `runs/`.
+    """
+    content = {
+        "inputs": made_from,
+        "private": private,
+        "figures": _present(job.place, folders, private),
+        "cell_seconds": cell_seconds,
+        "machine": machine or {"hardware": claims.hardware(), "versions": claims.versions()},
+    }
+    files.write(path(job.place, folders), json.dumps(content, indent=2) + "\n")
 
 
-def read(key: str, folders: Folders) -> dict[str, Any]:
-    """Returns the manifest of a paper's last finished run, empty if there is none that can be read."""
+def read(place: str, folders: Folders) -> dict[str, Any]:
+    """Returns the manifest of the last finished run with this place, empty if there is none to be read."""
     try:
-        return json.loads(path(key, folders).read_bytes())
+        content = json.loads(path(place, folders).read_bytes())
     except (OSError, ValueError):
         return {}
+    kinds = {"inputs": dict, "figures": dict, "cell_seconds": list}
+    whole = isinstance(content, dict) and all(
+        isinstance(content.get(name), kind) for name, kind in kinds.items()
+    )
+    return content if whole and isinstance(content["inputs"].get("parameters", {}), dict) else {}
 
 
-def seconds(key: str, folders: Folders) -> float | None:
-    """Returns how long the run took that made a paper's figures, or None where that was not recorded here."""
-    old = read(key, folders)
-    return sum(old["cell_seconds"]) if old and old["figures"] == _present(key, folders) else None
+def latest(place: str, folders: Folders) -> dict[str, Any]:
+    """Returns the manifest of the run that made or confirmed these figures, empty if there is none."""
+    old = read(place, folders)
+    return old if old and old["figures"] == _present(place, folders, bool(old.get("private"))) else {}
 
 
-def _present(key: str, folders: Folders) -> dict[str, str]:
+def _present(place: str, folders: Folders, stays: bool) -> dict[str, str]:
     """Returns the fingerprints of the figures that are there."""
-    return files.digests(files.tree(folders.figures / key), folders.figures)
+    if stays:
+        return files.digests(files.tree(private(place, folders)), folders.runs)
+    return files.digests(files.tree(folders.figures / place), folders.figures)
 
 
 def finished(job: PaperJob, folders: Folders) -> bool:
     """Returns whether the last run was this one, and all it made is still there, unchanged."""
-    old = read(job.key, folders)
-    copy = folders.runs / job.key / job.paper.notebook
-    unchanged = bool(old) and copy.exists() and old["figures"] == _present(job.key, folders)
-    return unchanged and old["inputs"] == inputs(job, folders)
+    old = latest(job.place, folders)
+    copy = folders.runs / job.place / job.paper.notebook
+    if not old or not copy.exists() or old["inputs"] != inputs(job, folders):
+        return False
+    return not job.paper.claims or own(job.place, folders) is not None
+
+
+def own(place: str, folders: Folders) -> claims.Ledger | None:
+    """Returns the ledger of the last run with this place, None where there is none that can be read."""
+    try:
+        return claims.read(folders.runs / place / "claims.json")
+    except (OSError, ValueError):
+        return None
 
 
 def expected_seconds(job: PaperJob, folders: Folders, cells: int) -> list[float] | None:
     """Returns how long each code cell should take: as last time, or an equal share of what is declared."""
-    old, parameters = read(job.key, folders), job.parameters.model_dump(mode="json")
-    if old and len(old["cell_seconds"]) == cells and old["inputs"]["parameters"] == parameters:
+    old, parameters = read(job.place, folders), job.parameters.model_dump(mode="json")
+    if old and len(old["cell_seconds"]) == cells and old["inputs"].get("parameters") == parameters:
         return old["cell_seconds"]
     return [job.paper.quick_seconds / cells] * cells if job.parameters.scale == "quick" else None

@@ -2,25 +2,38 @@
 
 import base64
 import struct
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from dmlcore import files
 from dmlcore.reproduce import claims, manifest
 from dmlcore.reproduce.claims import show
 from dmlcore.reproduce.manifest import Folders
-from dmlcore.reproduce.paper import Paper
+from dmlcore.reproduce.paper import FULL, Paper
 from dmlcore.reproduce.progress import seconds
 
+SOURCES = {
+    "abstract": "from the abstract",
+    "ours": "our own claim",
+    "theory": "check of theory",
+    "conformance": "conformance check",
+}
 TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 
 
-def ledgers(figures: Path, papers: Mapping[str, Paper]) -> tuple[list[claims.Ledger], list[str]]:
-    """Returns all ledgers below a folder, in the order of the registry, and what is wrong with the rest."""
+def ledgers(
+    folders: Folders, papers: Mapping[str, Paper], *, local: bool = False
+) -> tuple[list[claims.Ledger], list[str]]:
+    """Returns all ledgers below the folder of figures, and what is wrong with the rest.
+
+    They come in the order of the registry, a paper's quick scale before its full one. With `local`, one of
+    the last run made here takes the place of the published one that has other parameters.
+    """
     found, faults = [], []
-    for path in sorted(figures.glob("*/claims.json")):
+    for path in ledger_paths(folders.figures):
+        if local:
+            path = manifest.results(path.parent.relative_to(folders.figures).as_posix(), folders) / path.name
         try:
             found.append(claims.read(path))
         except ValueError as error:
@@ -30,53 +43,73 @@ def ledgers(figures: Path, papers: Mapping[str, Paper]) -> tuple[list[claims.Led
     return found, faults
 
 
-def write(folders: Folders, papers: Mapping[str, Paper], failed: Iterable[str] = ()) -> Path:
-    """Writes `report.html` from what the folders hold: the same files give the same bytes.
+def ledger_paths(figures: Path) -> list[Path]:
+    """Returns every claims.json of both scales, those of full scale last."""
+    return [*sorted(figures.glob("*/claims.json")), *sorted(figures.glob(f"{FULL}/*/claims.json"))]
 
-    Of papers that have `failed` it says that what they show is of the run before.
+
+def write(folders: Folders, papers: Mapping[str, Paper], failed: Iterable[str] = ()) -> Path:
+    """Writes two pages from what the folders hold, and returns where the complete one is.
+
+    `figures/report.html` says nothing of the machine: the same figures and ledgers give the same bytes.
+    `runs/report.html` also tells processor, versions and time of the runs made here; of those that
+    have `failed`, named by the place of their results, it says that what they show is of the run before.
     """
+    _page(folders.figures / "report.html", folders, papers, [], local=False)
+    return _page(folders.runs / "report.html", folders, papers, [*failed], local=True)
+
+
+def _page(
+    path: Path, folders: Folders, papers: Mapping[str, Paper], failed: list[str], *, local: bool
+) -> Path:
     import jinja2
 
-    found, _ = ledgers(folders.figures, papers)
+    found, _ = ledgers(folders, papers, local=local)
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
     source = Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
     page = environment.from_string(source).render(
         show=show,
-        failed=[*failed],
-        counts=counts,
-        claims=[result for ledger in found for result in ledger.claims],
-        sections=[_section(ledger, folders, papers.get(ledger.paper)) for ledger in found],
+        failed=failed,
+        tallies=claims.tallies,
+        sources=SOURCES,
+        claims=claims.standing(found),
+        sections=[_section(ledger, folders, papers.get(ledger.paper), local) for ledger in found],
     )
-    path = folders.figures / "report.html"
     files.write(path, page)
     return path
 
 
-def counts(results: Iterable[claims.Result]) -> list[tuple[str, int]]:
-    """Returns how many claims have each verdict, without the verdicts that none has."""
-    counted = Counter(result.verdict for result in results)
-    return [(verdict, counted[verdict]) for verdict in get_args(claims.Verdict) if counted[verdict]]
-
-
-def _section(ledger: claims.Ledger, folders: Folders, paper: Paper | None) -> dict[str, Any]:
-    captions = paper.figures if paper else {}
+def _section(ledger: claims.Ledger, folders: Folders, paper: Paper | None, local: bool) -> dict[str, Any]:
+    captions = paper.captions(ledger.scale) if paper else {}
     names = list(captions)
-    pictures = [path for path in files.tree(folders.figures / ledger.paper) if path.suffix in TYPES]
+    place = manifest.place(ledger.paper, ledger.scale)
+    here = manifest.results(place, folders) if local else folders.figures / place
+    pictures = [path for path in files.tree(here) if path.suffix in TYPES]
     pictures.sort(key=lambda path: names.index(path.name) if path.name in captions else len(names))
+    scale = " (full scale)" if ledger.scale == FULL else ""
     return {
         "ledger": ledger,
-        "title": paper.title if paper else ledger.paper,
+        "place": place,
+        "title": (paper.title if paper else ledger.paper) + scale,
         "reference": paper.reference if paper else "",
-        "run_time": _run_time(ledger, folders, paper),
+        "findings": paper.findings if paper else {},
+        "comparisons": paper.comparisons if paper else (),
+        "repeats": claims.repeats(ledger.claims),
+        "run_time": _declared_time(ledger, paper),
+        "machine": None,
+        **(_run(ledger, folders) if local else {}),
         "figures": [_picture(path, captions.get(path.name, path.stem)) for path in pictures],
     }
 
 
-def _run_time(ledger: claims.Ledger, folders: Folders, paper: Paper | None) -> str:
-    """Returns how long the run took, or should take where that was not recorded."""
-    took = manifest.seconds(ledger.paper, folders)
-    if took is not None:
-        return seconds(took)
+def _run(ledger: claims.Ledger, folders: Folders) -> dict[str, Any]:
+    """Returns how long the run made here took and what it ran on, or nothing where there was none."""
+    made = manifest.latest(manifest.place(ledger.paper, ledger.scale), folders)
+    return {"run_time": seconds(sum(made["cell_seconds"])), "machine": made.get("machine")} if made else {}
+
+
+def _declared_time(ledger: claims.Ledger, paper: Paper | None) -> str:
+    """Returns how long a run should take."""
     if paper and ledger.scale == "quick":
         return f"about {seconds(paper.quick_seconds)} on two CPU cores"
     return "not recorded"

@@ -1,5 +1,7 @@
 """Runs notebooks: executed aside by papermill, put in place when all is well, skipped when nothing changed.
 
+What shows the same as published stays as published (`published.kept`); the run's own ledger is in `runs/`.
+A run with other parameters than the published one stays in `runs/`, with its figures.
 A run may be killed at any moment. Until its last cell it only writes below `runs/*.partial-*`, which the next
 call removes; then every file takes its place in one step, last the manifest, which says that all are there.
 A notebook of full scale keeps the finished runs of its comparisons in `runs/*.journal-*`, and goes on there.
@@ -19,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from dmlcore import files
-from dmlcore.reproduce import claims, manifest
+from dmlcore.reproduce import agreement, claims, manifest, published
 from dmlcore.reproduce.manifest import Folders, PaperJob
+from dmlcore.reproduce.paper import MACHINE
 from dmlcore.reproduce.progress import Display, Outcome
 
 
@@ -46,16 +49,28 @@ def disagreements(job: PaperJob, folders: Folders) -> str:
     return f"{notebook}: its parameters cell {' and '.join(faults)}" if faults else ""
 
 
-def run(jobs: Sequence[PaperJob], folders: Folders, display: Display, *, parallel: int = 1) -> list[Outcome]:
-    """Runs jobs, `parallel` notebooks at a time, and returns the outcome of each.
+def run(
+    jobs: Sequence[PaperJob],
+    folders: Folders,
+    display: Display,
+    *,
+    parallel: int = 1,
+    rewrite: bool = False,
+) -> list[Outcome]:
+    """Runs jobs, `parallel` notebooks at a time, those first that take longest; returns the outcome of each.
 
-    Nothing below `folders.figures` is ever half written, and a job that fails changes nothing there.
+    Nothing below `folders.figures` is ever half written, and a job that fails changes nothing there. One that
+    succeeds changes what shows something else than what is published, or all of it with `rewrite`; with other
+    parameters than the published run it changes nothing there without `rewrite`.
     BlockingIOError: another run is using these folders.
     """
     with _alone(folders.runs):
         _clean(folders)
+        for job in jobs:
+            published.keep_aside(job.place, folders)
         pool = ThreadPoolExecutor(parallel)  # no `with`: on Ctrl-C it would wait for the notebooks
-        futures = [pool.submit(_attempt, job, folders, display) for job in jobs]
+        longest_first = sorted(jobs, key=lambda job: -job.paper.quick_seconds)
+        futures = [pool.submit(_attempt, job, folders, display, rewrite) for job in longest_first]
         for future in as_completed(futures):
             display.ended(future.result())
         return [future.result() for future in futures]
@@ -84,7 +99,7 @@ def _clean(folders: Folders) -> None:
             partial.unlink(missing_ok=True)
 
 
-def _attempt(job: PaperJob, folders: Folders, display: Display) -> Outcome:
+def _attempt(job: PaperJob, folders: Folders, display: Display, rewrite: bool) -> Outcome:
     start = time.monotonic()
     made_from = manifest.inputs(job, folders)
     # A name of its own: the kernel of a killed run may still write to the old one for a second.
@@ -92,10 +107,18 @@ def _attempt(job: PaperJob, folders: Folders, display: Display) -> Outcome:
     journal = _journal(job, folders, made_from)
     try:
         cell_seconds = _execute(job, folders, staging, display, journal)
+        machine = _machine(staging)
         _examine(job, staging)
-        _publish(job, folders, staging)
-        manifest.write(job, folders, made_from, cell_seconds)
-        shutil.rmtree(journal or staging, ignore_errors=True)
+        private = not rewrite and _differs(job, folders, staging)
+        if private:
+            _stay(job, folders, staging)
+        else:
+            everything = rewrite or published.edited(folders.notebooks / job.paper.notebook)
+            _publish(job, folders, staging, everything)
+        _finish(job, folders, staging)
+        manifest.write(job, folders, made_from, cell_seconds, machine, private=private)
+        if journal is not None:
+            shutil.rmtree(journal, ignore_errors=True)
     except NotebookFailed as failure:
         return Outcome(job.key, "failed", time.monotonic() - start, str(failure))
     finally:
@@ -160,10 +183,20 @@ def _code(notebook: Any) -> list[Any]:
     return [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
 
 
+def _machine(staging: Path) -> dict[str, Any] | None:
+    """Takes out what a notebook wrote of its machine, which belongs to the run and not to its figures."""
+    path = staging / "figures" / MACHINE
+    if not path.is_file():
+        return None
+    told = json.loads(path.read_bytes())
+    path.unlink()
+    return told
+
+
 def _examine(job: PaperJob, staging: Path) -> None:
     """Holds what a notebook wrote against what its paper declares."""
     figures = staging / "figures"
-    missing = [name for name in job.paper.figures if not (figures / name).is_file()]
+    missing = [name for name in job.paper.captions(job.parameters.scale) if not (figures / name).is_file()]
     ledger = figures / "claims.json"
     if job.paper.claims and not ledger.is_file():
         missing.append("claims.json")
@@ -173,16 +206,50 @@ def _examine(job: PaperJob, staging: Path) -> None:
         raise NotebookFailed("\n  ".join(faults))
 
 
-def _publish(job: PaperJob, folders: Folders, staging: Path) -> None:
-    """Moves the results into place, each file in one step, and removes those of earlier runs."""
-    source, target, copies = staging / "figures", folders.figures / job.key, folders.runs / job.key
-    made = files.tree(source)
-    for path in sorted(made, key=lambda path: path.name == "claims.json"):  # ledger last
-        place = target / path.relative_to(source)
+def _differs(job: PaperJob, folders: Folders, staging: Path) -> bool:
+    """Returns whether a run has other parameters, or another number of seeds, than the published one."""
+    own, old = staging / "figures" / "claims.json", published.ledger(job.place, folders)
+    return old is not None and own.is_file() and agreement.agreement(old, claims.read(own)) is None
+
+
+def _publish(job: PaperJob, folders: Folders, staging: Path, everything: bool) -> None:
+    """Moves the results into place, each file in one step, and removes those of earlier runs.
+
+    Of files that show what is published, the published ones are put back, unless `everything` is to be of
+    this run.
+    """
+    source, target = staging / "figures", folders.figures / job.place
+    made = [path.relative_to(source) for path in files.tree(source)]
+    _keep_ledger(job, folders, staging)
+    if not everything:
+        old = published.copied(job.place, folders, staging / "published")
+        for kept in published.kept(source, old):
+            shutil.copyfile(old / kept, source / kept)
+    for name in sorted(made, key=lambda name: name.name == "claims.json"):  # ledger last
+        place = target / name
+        if place.is_file() and place.read_bytes() == (source / name).read_bytes():
+            continue
         place.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(path, place)
-    for path in set(files.tree(target)) - {target / path.relative_to(source) for path in made}:
+        os.replace(source / name, place)
+    for path in {*files.tree(target)} - {target / name for name in made}:
         path.unlink()
-    copies.mkdir(exist_ok=True)
-    os.replace(staging / job.paper.notebook, copies / job.paper.notebook)
+    shutil.rmtree(manifest.private(job.place, folders), ignore_errors=True)
+
+
+def _stay(job: PaperJob, folders: Folders, staging: Path) -> None:
+    """Leaves the results below `runs/`, and those in the folder of figures as they are."""
+    place = manifest.private(job.place, folders)
+    _keep_ledger(job, folders, staging)
+    shutil.rmtree(place, ignore_errors=True)
+    os.replace(staging / "figures", place)
+
+
+def _keep_ledger(job: PaperJob, folders: Folders, staging: Path) -> None:
+    (folders.runs / job.place).mkdir(parents=True, exist_ok=True)
+    if (own := staging / "figures" / "claims.json").is_file():
+        files.write(folders.runs / job.place / "claims.json", own.read_text(encoding="utf-8"))
+
+
+def _finish(job: PaperJob, folders: Folders, staging: Path) -> None:
+    os.replace(staging / job.paper.notebook, folders.runs / job.place / job.paper.notebook)
     (folders.runs / f"{job.key}.failed.ipynb").unlink(missing_ok=True)

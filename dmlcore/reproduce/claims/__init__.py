@@ -1,21 +1,23 @@
 """The claims ledger: what a paper says, declared before the run, and the verdict that follows by rule.
 
-A claim names a metric and the range it must fall in. Runs with several seeds give samples of the metric;
-their median and its bootstrap interval are held against the range.
+A claim names a metric, the data that it is about, and the range that the metric must fall in. Runs with
+several seeds give samples: all inside the range is `reproduced`, none `not reproduced`, else `mixed`.
 
->>> claim = Claim(id="ssp-1", paper="ssp", statement="SSP is faster than BSP", source="abstract",
+>>> claim = Claim(id="ssp-1", paper="ssp", statement="SSP is faster than BSP", source="abstract", data="any",
 ...               metric="time of BSP / time of SSP", expected=(1, None), unit="x")
->>> result = judge(claim, [1.3, 1.5, 1.4])
->>> result.measured, result.interval, result.verdict
+>>> result = judge(claim, [1.3, 1.5, 1.4], measured_on="digits")
+>>> result.measured, result.spread, result.verdict
 (1.4, (1.3, 1.5), 'reproduced')
 """
 
 from dmlcore.provenance import hardware, versions
-from dmlcore.reproduce.claims.ledger import read, recheck, write
-from dmlcore.reproduce.claims.model import Claim, Ledger, Part, Result, Verdict
+from dmlcore.reproduce.claims.ledger import earlier, parse, read, recheck, write
+from dmlcore.reproduce.claims.model import ANY, NONE, Claim, Ledger, Part, Result, Source, Verdict
 from dmlcore.reproduce.claims.rules import combine, judge, rule
-from dmlcore.reproduce.claims.show import expectation, frame, interval, markdown, table
+from dmlcore.reproduce.claims.show import expectation, frame, markdown, remark, spread, table, tally
+from dmlcore.reproduce.claims.tally import repeats, standing, tallies, told
 
-__all__ = ["Claim", "Ledger", "Part", "Result", "Verdict", "combine", "expectation", "frame",
-           "hardware", "interval", "judge", "markdown", "read", "recheck", "rule", "table",
+__all__ = ["ANY", "NONE", "Claim", "Ledger", "Part", "Result", "Source", "Verdict", "combine",
+           "earlier", "expectation", "frame", "hardware", "judge", "markdown", "parse", "read",
+           "recheck", "remark", "repeats", "rule", "spread", "standing", "table", "tallies", "tally", "told",
            "versions", "write"]  # fmt: skip

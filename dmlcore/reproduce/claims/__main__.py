@@ -1,10 +1,12 @@
-"""`python -m dmlcore.reproduce.claims figures/ssp/claims.json` prints a ledger's table, as in README.md."""
+"""`python -m dmlcore.reproduce.claims figures/*/claims.json` prints tables and tally, as in README.md."""
 
 import sys
 from pathlib import Path
 
-from dmlcore.reproduce.claims import markdown, read
+from dmlcore.reproduce.claims import markdown, read, standing, tally
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        sys.stdout.write(markdown(read(Path(name)).claims))
+    ledgers = [read(Path(name)) for name in sys.argv[1:]]
+    for ledger in ledgers:
+        sys.stdout.write(f"{markdown(ledger.claims)}\n")
+    sys.stdout.write(tally(standing(ledgers)))

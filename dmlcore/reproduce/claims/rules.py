@@ -1,107 +1,176 @@
 """From numbers to verdicts: the rule is code, no verdict is chosen by hand."""
 
 import math
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any
 
 from dmlcore import checks
-from dmlcore.reproduce.claims.model import Claim, Part, Range, Result, Verdict
+from dmlcore.reproduce.claims.model import ANY, NONE, Claim, Part, Range, Result, Verdict
 
+SEPARATOR = ", "  # between the data sets of a claim
 Samples = Sequence[float | None] | None
 
 
-def rule(interval: tuple[float, float] | None, expected: Range) -> Verdict:
-    """Returns the verdict: the interval lies inside the expected range, apart from it, or across its edge.
+def rule(samples: Sequence[float | None], expected: Range, *, deterministic: bool = False) -> Verdict:
+    """Returns the verdict on samples: every one inside the expected range, some, or none.
 
-    Both ends of both are inclusive. No interval: nothing was measured; None leaves an end of a range open.
+    Both ends of the range are inclusive; None leaves one open. `reproduced` needs every seed measured, and at
+    least two of them, or one where the number is `deterministic`. Without any measurement: `not run`.
 
-    >>> rule((1.2, 1.4), (1.0, None)), rule((0.9, 1.4), (1.0, None)), rule((0.7, 0.9), (1.0, None))
-    ('reproduced', 'partly', 'not reproduced')
+    >>> rule([1.2, 1.4], (1.0, None)), rule([0.9, 1.4], (1.0, None)), rule([0.7, 0.9], (1.0, None))
+    ('reproduced', 'mixed', 'not reproduced')
+    >>> rule([1.2], (1.0, None)), rule([1.2, None], (1.0, None)), rule([None], (1.0, None))
+    ('mixed', 'mixed', 'not run')
     """
-    if interval is None:
+    values = [value for value in samples if value is not None]
+    if not values:
         return "not run"
-    (least, most), (low, high) = interval, _bounds(expected)
-    if low <= least and most <= high:
-        return "reproduced"
-    return "not reproduced" if most < low or high < least else "partly"
+    inside = within(values, expected)
+    if not inside:
+        return "not reproduced"
+    enough = len(samples) > 1 or deterministic
+    return "reproduced" if enough and inside == len(samples) else "mixed"
+
+
+def within(samples: Sequence[float | None], expected: Range) -> int:
+    """Returns how many samples lie inside the expected range; None, a seed not measured, does not."""
+    low, high = expected
+    least, most = (-math.inf if low is None else low), (math.inf if high is None else high)
+    return sum(value is not None and least <= value <= most for value in samples)
 
 
 def combine(verdicts: Sequence[Verdict]) -> Verdict:
-    """Returns the verdict on a claim from those on its parts.
+    """Returns the verdict on a claim from those on its parts, decided over the parts that were run.
 
-    All reproduced: reproduced. None even partly: not reproduced. Otherwise partly, as where one was not run.
+    `reproduced` needs every part run and reproduced. Where each part that was run is `not reproduced`, so is
+    the claim. Where none was run, the claim was `not run`. All else is `mixed`.
 
-    >>> combine(["reproduced", "not reproduced"])
-    'partly'
+    >>> combine(["reproduced", "reproduced"]), combine(["reproduced", "not run"])
+    ('reproduced', 'mixed')
+    >>> combine(["not reproduced", "not run"]), combine(["not reproduced", "mixed"])
+    ('not reproduced', 'mixed')
     """
-    for uniform in ("reproduced", "not run"):
-        if all(verdict == uniform for verdict in verdicts):
-            return uniform
-    return "partly" if {"reproduced", "partly"} & set(verdicts) else "not reproduced"
+    found = {*verdicts} - {"not run"}
+    if not found:
+        return "not run"
+    if found == {"not reproduced"}:
+        return "not reproduced"
+    return "reproduced" if {*verdicts} == {"reproduced"} else "mixed"
 
 
-def judge(claim: Claim, samples: Samples | Mapping[str, Samples]) -> Result:
+def comparable(claim: Claim | Result, measured_on: str | None) -> bool:
+    """Returns whether samples from these data say something about the claim; other data do not.
+
+    A claim with parts may be about several data sets, separated by commas: each that was measured on must be
+    one of them.
+    """
+    if claim.data in (ANY, NONE, measured_on):
+        return True
+    return bool(claim.parts and measured_on) and {*_names(measured_on)} <= {*_names(claim.data)}
+
+
+def _names(data: str | None) -> list[str]:
+    return (data or "").split(SEPARATOR)
+
+
+def judge(
+    claim: Claim,
+    samples: Samples | Mapping[str, Samples],
+    measured_on: str | Mapping[str, str] | None = None,
+) -> Result:
     """Returns the outcome of a claim from one sample per seed.
 
-    Guarantees: the same samples give the same result, kept to six significant digits. The interval is the 95%
-    percentile bootstrap of the median over seeds; with a single seed it has no width.
+    Guarantees: the same samples give the same result, kept to six significant digits. `measured` is their
+    median, `spread` the least and the most. Samples from other data than the claim is about are kept, and the
+    claim counts as not run.
 
     `inf` is a measurement, the largest: a target that is never reached takes `inf` seconds. None and NaN say
-    that a seed was not measured: the claim is then at best `partly`, since what is missing might have spoken
-    against it, and without any measurement it was not run. A ratio of two infinities is NaN: decide before
-    what it counts as.
+    that a seed was not measured. A ratio of two infinities is NaN: decide before what it counts as.
 
-    A claim with parts shows the numbers of its weakest, which is farthest toward failing; its verdict
-    combines theirs.
+    A claim with parts has the verdict that `combine` makes of theirs, and the spread of their medians.
 
     Args:
         claim: declared before the run.
         samples: one number per seed; for a claim with parts, these by label. What is missing was not run.
+        measured_on: the data set that the samples come from, compared with `claim.data`; may be left out
+            where that is `none`. For a claim with parts it may be a mapping by label: then the result names
+            the data sets of the parts that have samples, and no other.
 
     Raises:
-        ValueError: labels that the claim does not declare, or a sample that is no number.
+        ValueError: labels that the claim does not declare, a sample that is no number, or data not named.
     """
-    stated = claim.model_dump(exclude={"parts"})
+    stated = claim.model_dump(exclude={"parts", "finding"})
     if not claim.parts:
+        if isinstance(measured_on, Mapping):
+            checks.fail(f"data of {claim.id}", measured_on, "one name: this claim declares no parts")
         if isinstance(samples, Mapping):
             checks.fail(f"samples of {claim.id}", list(samples), "a sequence: this claim declares no parts")
-        return Result(**stated, **_measured(claim, samples))
+        source = _source(claim, samples, measured_on)
+        return Result(**stated, measured_on=source, **_measured(claim, samples, source))
     samples = {} if samples is None else samples
     if not isinstance(samples, Mapping) or set(samples) - set(claim.parts):
         given = list(samples) if isinstance(samples, Mapping) else samples
         checks.fail(f"samples of {claim.id}", given, f"a mapping with the labels {list(claim.parts)}")
-    parts = tuple(Part(label=label, **_measured(claim, samples.get(label))) for label in claim.parts)
-    return Result(**stated, **summary(parts, claim.expected), parts=parts)
+    if isinstance(measured_on, Mapping):
+        measured_on = _measured_on(claim, samples, measured_on)
+    source = _source(claim, samples, measured_on)
+    parts = tuple(Part(label=label, **_measured(claim, samples.get(label), source)) for label in claim.parts)
+    return Result(**stated, measured_on=source, **summary(parts), parts=parts)
 
 
-def summary(parts: Sequence[Part], expected: Range) -> dict[str, Any]:
-    """Returns the outcome of a claim from its parts: the numbers of the weakest, the combined verdict."""
-    weakest = min(parts, key=lambda part: _strength(part, expected))
-    verdict = combine([part.verdict for part in parts])
-    return {"measured": weakest.measured, "interval": weakest.interval, "verdict": verdict}
+def summary(parts: Sequence[Part]) -> dict[str, Any]:
+    """Returns the outcome of a claim from its parts: the spread of their medians, the combined verdict."""
+    medians = [part.measured for part in parts if part.measured is not None]
+    spread = (min(medians), max(medians)) if medians else None
+    return {"measured": None, "spread": spread, "verdict": combine([part.verdict for part in parts])}
 
 
-def outcome(samples: Sequence[float | None], expected: Range) -> dict[str, Any]:
-    """Returns what follows from the samples of a claim, or of one of its parts, as a ledger keeps them.
-
-    >>> outcome([1.5, None, 2.0], (1.0, None))
-    {'measured': 1.75, 'interval': (1.5, 2.0), 'verdict': 'partly'}
-    """
+def outcome(
+    samples: Sequence[float | None], claim: Claim | Result, measured_on: str | None
+) -> dict[str, Any]:
+    """Returns what follows from the samples of a claim, or of one of its parts, as a ledger keeps them."""
     values = [value for value in samples if value is not None]
     if not values:
-        return {"measured": None, "interval": None, "verdict": "not run"}
-    from dmlcore.trace.metrics import interval  # not above: the command line reads ledgers without numerics
+        return {"measured": None, "spread": None, "verdict": "not run"}
+    verdict = rule(samples, claim.expected, deterministic=claim.deterministic)
+    return {
+        "measured": rounded(statistics.median(values)),
+        "spread": (min(values), max(values)),
+        "verdict": verdict if comparable(claim, measured_on) else "not run",
+    }
 
-    measured, low, high = map(rounded, interval(values))
-    verdict = rule((low, high), expected)
-    if verdict == "reproduced" and len(values) < len(samples):
-        verdict = "partly"
-    return {"measured": measured, "interval": (low, high), "verdict": verdict}
+
+def _measured_on(claim: Claim, samples: Mapping[str, Samples], data: Mapping[str, str]) -> str:
+    """Returns the data sets of the parts that have samples, each once, in the order of the parts."""
+    for label in data:
+        checks.choice(f"part of {claim.id} in the data", label, dict.fromkeys(claim.parts))
+    found = []
+    for label in claim.parts:
+        given = samples.get(label)
+        if given is None or not any(_sample(claim, value) is not None for value in given):
+            continue
+        if not data.get(label):
+            named = f"data of {claim.id}, {label}"
+            checks.fail(named, data.get(label), "the name of the data set that was measured on")
+        found += _names(data[label])
+    return SEPARATOR.join(dict.fromkeys(found))
 
 
-def _measured(claim: Claim, samples: Samples) -> dict[str, Any]:
+def _source(claim: Claim, samples: Sized | None, measured_on: str | None) -> str | None:
+    """Returns the data that samples come from; None without samples, NONE where the claim involves none."""
+    if samples is None or not len(samples):
+        return None
+    if claim.data == NONE:
+        return NONE
+    if not measured_on:
+        checks.fail(f"data of {claim.id}", measured_on, "the name of the data set that was measured on")
+    return measured_on
+
+
+def _measured(claim: Claim, samples: Samples, measured_on: str | None) -> dict[str, Any]:
     kept = tuple(_sample(claim, value) for value in (() if samples is None else samples))
-    return {"samples": kept, **outcome(kept, claim.expected)}
+    return {"samples": kept, **outcome(kept, claim, measured_on)}
 
 
 def _sample(claim: Claim, value: Any) -> float | None:
@@ -117,17 +186,3 @@ def _sample(claim: Claim, value: Any) -> float | None:
 def rounded(number: float) -> float:
     """Returns a number to six significant digits, so that the last bits of a platform leave no mark."""
     return float(f"{number:.6g}")
-
-
-def _bounds(expected: Range) -> tuple[float, float]:
-    low, high = expected
-    return (-math.inf if low is None else low), (math.inf if high is None else high)
-
-
-def _strength(part: Part, expected: Range) -> tuple[int, float]:
-    """Smallest for the part that is farthest toward failing; parts that were not run come last."""
-    rank = ("not reproduced", "partly", "reproduced", "not run").index(part.verdict)
-    if part.interval is None:
-        return rank, 0.0
-    (least, most), (low, high) = part.interval, _bounds(expected)
-    return rank, min(least - low, math.inf if high == math.inf else high - most)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dmlcore.reproduce.claims.model import Part, Range, Result
+from dmlcore.reproduce.claims.rules import comparable, within
+from dmlcore.reproduce.claims.tally import told
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-COLORS = {"reproduced": "green", "partly": "yellow", "not reproduced": "red", "not run": "dim"}
+COLORS = {"reproduced": "green", "mixed": "yellow", "not reproduced": "red", "not run": "dim"}
 
 
 def number(value: float | None, unit: str = "") -> str:
@@ -40,13 +42,60 @@ def expectation(expected: Range, unit: str = "") -> str:
     return f"<= {number(high, unit)}" if low is None else f"{number(low)} to {number(high, unit)}"
 
 
-def interval(ends: tuple[float, float] | None) -> str:
-    """Returns an interval in brackets.
+def spread(ends: tuple[float, float] | None, unit: str = "") -> str:
+    """Returns the least and the most in words.
 
-    >>> interval((0.5, float("inf")))
-    '[0.5, ∞]'
+    >>> spread((0.5, float("inf")), "s"), spread((1.0, 1.0), "x"), spread(None)
+    ('0.5 to ∞ s', '1x', '-')
     """
-    return "-" if ends is None else f"[{number(ends[0])}, {number(ends[1])}]"
+    if ends is None:
+        return "-"
+    low, high = ends
+    return number(low, unit) if low == high else f"{number(low)} to {number(high, unit)}"
+
+
+def measured(result: Result, part: Part | None = None) -> str:
+    """Returns the median over the seeds; for a claim with parts, in how many settings it was reproduced."""
+    if part is None and result.parts:
+        if all(each.measured is None for each in result.parts):
+            return "-"
+        if result.verdict == "not run":  # measured on other data
+            return f"{len(result.parts)} settings"
+        good = sum(each.verdict == "reproduced" for each in result.parts)
+        return f"{good} of {len(result.parts)} settings"
+    return number((part or result).measured, result.unit)
+
+
+def spread_of(result: Result, part: Part | None = None) -> str:
+    """Returns the spread over the seeds; for a claim with parts, that of the medians of its parts."""
+    told = spread((part or result).spread, result.unit)
+    return f"medians {told}" if part is None and result.parts and result.spread else told
+
+
+def remark(result: Result, part: Part | None = None) -> str:
+    """Returns what the verdict leaves open in a few words, or nothing: why it is mixed, or was not given.
+
+    A claim with parts has a remark of its own where its data decide, and where some parts were not run.
+    """
+    outcome = part or result
+    if outcome.spread is not None and not comparable(result, result.measured_on):
+        return f"measured on {result.measured_on}, not on {result.data}"
+    if part is None and result.parts:
+        run = sum(each.verdict != "not run" for each in result.parts)
+        return f"{run} of {len(result.parts)} parts run" if 0 < run < len(result.parts) else ""
+    if outcome.verdict != "mixed":
+        return ""
+    known = sum(value is not None for value in outcome.samples)
+    if known < len(outcome.samples):
+        return f"{known} of {len(outcome.samples)} seeds measured"
+    inside = within(outcome.samples, result.expected)
+    return "one seed" if len(outcome.samples) == 1 else f"{inside} of {known} seeds"
+
+
+def verdict(result: Result, part: Part | None = None) -> str:
+    """Returns the verdict, with its remark in parentheses."""
+    told = remark(result, part)
+    return (part or result).verdict + (f" ({told})" if told else "")
 
 
 def rows(results: Sequence[Result]) -> list[tuple[Result, Part | None]]:
@@ -61,21 +110,28 @@ def _records(results: Sequence[Result]) -> list[dict[str, str]]:
             "part": part.label if part else "",
             "statement": result.statement,
             "source": result.source,
+            "data": result.measured_on or result.data,
             "metric": result.metric,
             "expected": expectation(result.expected, result.unit),
-            "measured": number((part or result).measured, result.unit),
-            "interval": interval((part or result).interval),
-            "verdict": (part or result).verdict,
+            "measured": measured(result, part),
+            "spread": spread_of(result, part),
+            "verdict": verdict(result, part),
         }
         for result, part in rows(results)
     ]
 
 
-def frame(results: Sequence[Result]) -> pd.DataFrame:
-    """Returns results as a data frame indexed by claim and part, for the last cell of a notebook."""
+def frame(results: Sequence[Result], findings: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """Returns results as a data frame indexed by claim and part, for the last cell of a notebook.
+
+    `findings`, by id of the claim, become a column, which is empty for parts.
+    """
     import pandas as pd
 
-    return pd.DataFrame(_records(results)).set_index(["claim", "part"])
+    records = _records(results)
+    for record in records if findings else ():
+        record["finding"] = "" if record["part"] else (findings or {}).get(record["claim"], "")
+    return pd.DataFrame(records).set_index(["claim", "part"])
 
 
 def table(results: Sequence[Result]) -> Table:
@@ -86,30 +142,35 @@ def table(results: Sequence[Result]) -> Table:
     grid = Table(title="Claims", title_justify="left", header_style="bold")
     grid.add_column("claim", no_wrap=True)
     grid.add_column("statement")
-    for name in ("expected", "measured", "95% interval"):
+    for name in ("expected", "measured", "spread"):
         grid.add_column(name, justify="right")
     grid.add_column("verdict")
-    for row in _records(results):
+    for (result, part), row in zip(rows(results), _records(results), strict=True):
         words = (
             ("", f"  {row['part']}", "") if row["part"] else (row["claim"], row["statement"], row["expected"])
         )
-        verdict = f"[{COLORS[row['verdict']]}]{row['verdict']}[/]"
-        grid.add_row(*map(escape, words), row["measured"], row["interval"].replace("[", r"\["), verdict)
+        color = COLORS[(part or result).verdict]
+        said = f"[{color}]{escape(row['verdict'])}[/]"
+        grid.add_row(*map(escape, words), row["measured"], row["spread"], said)
     return grid
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """Returns results as the table in README.md; a claim with parts shows its weakest.
+    """Returns results as the table in README.md; a claim with parts shows in how many settings it holds.
 
     `python -m dmlcore.reproduce.claims figures/ssp/claims.json` prints it.
     """
-    lines = ["| claim | statement | expected | measured (95% interval) | verdict |", "|---|---|---|---|---|"]
+    lines = ["| claim | statement | expected | measured (spread) | verdict |", "|---|---|---|---|---|"]
     for result in results:
-        measured = number(result.measured, result.unit)
-        if result.interval is not None:
-            low, high = map(number, result.interval)
-            measured = f"{'weakest part: ' if result.parts else ''}{measured} ({low} to {high})"
+        found = measured(result)
+        if result.spread is not None:
+            found = f"{found} ({spread_of(result)})"
         expected = expectation(result.expected, result.unit)
-        cells = (result.id, result.statement, expected, measured, result.verdict)
+        cells = (result.id, result.statement, expected, found, verdict(result))
         lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def tally(results: Sequence[Result]) -> str:
+    """Returns the counts by source as the list in README.md."""
+    return "".join(f"- {line}\n" for line in told(results))

@@ -30,12 +30,13 @@ class AdaptiveSyncParameters(Parameters):
 
 SOONER = "time to the target accuracy: rival / adaptive sync, cluster with both troubles"
 GAINED = "accuracy at the end of the run, minus the rival's, cluster with both troubles"
+SHARED = "all at the rate that suits adaptive sync"
 LEAST = 1 / (1 - 0.0961)  # times sooner, that the abstract reports
 
 CLAIMS = {
     "A1-paper": abstract(
-        "Convergence takes 9.61% to 41.15% less time: all at the rate that suits adaptive sync",
-        SOONER,
+        "Convergence takes 9.61% to 41.15% less time",
+        f"{SOONER}; {SHARED}",
         parts=RIVALS,
     ),
     "A1-fair": ours(FAIR, SOONER, parts=RIVALS),
@@ -51,13 +52,45 @@ CLAIMS = {
         expected=(1, None),
     ),
     "A2-paper": abstract(
-        "Accuracy is up to 3.29 points better: all at the rate that suits adaptive sync",
-        GAINED,
+        "Accuracy is up to 3.29 points better",
+        f"{GAINED}; {SHARED}",
         expected=(0, None),
         unit="points",
         parts=RIVALS,
     ),
     "A2-fair": ours(FAIR, GAINED, expected=(0, None), unit="points", parts=RIVALS),
+}
+
+# What was found, by claim; written after the run.
+FINDINGS = {
+    "A1-paper": (
+        "The paper reports 9.61% to 41.15% less time than other strategies. At its own best rate adaptive "
+        "sync is that much faster than BSP, which misses the target at this rate, and than a late Sync-"
+        "Switch; ASP and A2S are faster than it, and against the others seeds disagree. Its rules and its "
+        "threshold are a reconstruction from the abstract, and the threshold was not tuned."
+    ),
+    "A1-fair": (
+        "With each method at its best rate, adaptive sync is still faster than BSP and than a late Sync-"
+        "Switch, and slower than ASP and A2S. Waiting in groups costs it more time than fresher gradients "
+        "save."
+    ),
+    "A1-clusters": (
+        "The fastest rival is faster than adaptive sync under slow episodes and with both troubles; where "
+        "speeds only differ, seeds disagree. A worker in a slow episode is known as a straggler only after it"
+        " has pushed late, and until then the others wait for it."
+    ),
+    "A1-rate": (
+        "ASP with the same mean weight per push is faster on every seed, so the rules of adaptive sync gain "
+        "nothing beyond a smaller step here."
+    ),
+    "A2-paper": (
+        "The paper reports up to 3.29 points more accuracy. Only BSP ends below adaptive sync on every seed, "
+        "since it is far from trained at this rate; against the others seeds disagree."
+    ),
+    "A2-fair": (
+        "With each method at its best rate, the accuracy is no worse than BSP's on every seed; against the "
+        "others seeds disagree. The test set is too small to tell a point from chance."
+    ),
 }
 
 PAPER = Paper(
@@ -66,7 +99,7 @@ PAPER = Paper(
     reference="Wang, Zhu, Journal of Liaodong University 2024",
     notebook="02_adaptive_sync.ipynb",
     parameters=AdaptiveSyncParameters,
-    claims=declare("adaptive_sync", CLAIMS, unit="x", expected=(LEAST, None)),
+    claims=declare("adaptive_sync", CLAIMS, findings=FINDINGS, unit="x", expected=(LEAST, None), data="any"),
     figures={
         "states.png": "Above, eight workers as lanes of time, coloured by the state that each task's push "
         "had: normal, lagging or fast; grey where the worker waits. Below, the shares of the states.",

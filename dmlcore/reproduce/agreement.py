@@ -1,0 +1,120 @@
+"""Does a run give the numbers that were published? One rule, for what is told and for what is rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from dmlcore.reproduce.claims import Ledger, Result
+
+RELATIVE = 1e-4  # two numbers are the same where they differ by at most this share of the larger
+
+
+def same(one: float | None, other: float | None) -> bool:
+    """Returns whether two numbers agree: |a - b| <= 1e-4 max(|a|, |b|), or both infinite, or both missing.
+
+    >>> same(2.0, 2.0001), same(2.0, 2.001), same(0.0, 1e-9), same(None, None), same(None, 1.0)
+    (True, False, False, True, False)
+    """
+    if one is None or other is None or one == other:
+        return one == other
+    return abs(one - other) <= RELATIVE * max(abs(one), abs(other)) < float("inf")
+
+
+class Difference(NamedTuple):
+    """One published number or verdict that a run does not give."""
+
+    where: str  # paper, claim, label of the part, seed
+    published: str
+    here: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: published {self.published}, here {self.here}"
+
+
+class Agreement(NamedTuple):
+    """How much of what was published a run gives again."""
+
+    numbers: int  # published samples, one per claim, part and seed
+    same_numbers: int
+    verdicts: int  # published verdicts, one per claim
+    same_verdicts: int
+    differences: tuple[Difference, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.same_numbers} of {self.numbers} published numbers, "
+            f"{self.same_verdicts} of {self.verdicts} verdicts"
+        )
+
+
+def agreement(published: Ledger, here: Ledger) -> Agreement | None:
+    """Returns how a run agrees with the published one, or None where its scale, seeds or parameters differ.
+
+    Every published sample is looked up by claim, part and seed, and compared by `same`; claims that are new
+    here are not counted.
+    """
+    if _run(published) != _run(here):
+        return None
+    numbers, made = dict(_samples(published)), dict(_samples(here))
+    wrong = [
+        Difference(where, _shown(value), _shown(made[where]) if where in made else "missing")
+        for where, value in numbers.items()
+        if where not in made or not same(value, made[where])
+    ]
+    verdicts, judged = (
+        {f"{ledger.paper} {result.id}": str(result.verdict) for result in ledger.claims}
+        for ledger in (published, here)
+    )
+    other = [
+        Difference(where, verdict, judged.get(where, "missing"))
+        for where, verdict in verdicts.items()
+        if judged.get(where) != verdict
+    ]
+    counts = (len(numbers), len(numbers) - len(wrong), len(verdicts), len(verdicts) - len(other))
+    return Agreement(*counts, (*wrong, *other))
+
+
+def total(agreements: Iterable[Agreement]) -> Agreement:
+    """Returns the sum over papers."""
+    found = list(agreements)
+    return Agreement(
+        sum(each.numbers for each in found),
+        sum(each.same_numbers for each in found),
+        sum(each.verdicts for each in found),
+        sum(each.same_verdicts for each in found),
+        tuple(difference for each in found for difference in each.differences),
+    )
+
+
+def unchanged(old: Ledger, new: Ledger) -> bool:
+    """Returns whether a ledger says the same as another: numbers by `same`, all else word for word."""
+    found = agreement(old, new)
+    return found is not None and not found.differences and _stated(old) == _stated(new)
+
+
+def _run(ledger: Ledger) -> tuple[Any, ...]:
+    return ledger.paper, ledger.scale, ledger.seeds, ledger.parameters
+
+
+def _samples(ledger: Ledger) -> Iterator[tuple[str, float | None]]:
+    for result in ledger.claims:
+        for label, samples in [("", result.samples), *((part.label, part.samples) for part in result.parts)]:
+            named = ", ".join(filter(None, (f"{ledger.paper} {result.id}", label)))
+            for seed, value in enumerate(samples):
+                yield f"{named}, seed {seed}", value
+
+
+def _stated(ledger: Ledger) -> dict[str, Any]:
+    """What a ledger says apart from numbers: words, verdicts, and how many samples there are."""
+    return ledger.model_dump(exclude={"claims"}) | {"claims": [_words(each) for each in ledger.claims]}
+
+
+def _words(result: Result) -> dict[str, Any]:
+    parts = [(part.label, part.verdict, len(part.samples)) for part in result.parts]
+    numbers = {"measured", "spread", "samples", "parts"}
+    return result.model_dump(exclude=numbers) | {"parts": parts, "samples": len(result.samples)}
+
+
+def _shown(value: float | None) -> str:
+    return "nothing" if value is None else f"{value:.6g}"

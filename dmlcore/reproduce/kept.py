@@ -1,0 +1,66 @@
+"""runs.parquet: the histories behind the results of full scale, small enough to be kept with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dmlcore import checks, files
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAME = "runs.parquet"
+DIGITS = 5  # significant digits that numbers are rounded to
+MOST_BYTES = 5_000_000
+
+
+def table(runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Returns all histories as one frame with a column `experiment` in front, numbers rounded to five digits.
+
+    Args:
+        runs: frames of `dml.compare` or `dml.sweep`, by name of the experiment; their columns may differ.
+
+    Raises:
+        ValueError: there is none, or one has such a column already.
+
+    >>> import pandas as pd
+    >>> table({"digits": pd.DataFrame({"method": ["BSP"], "loss": [1.2345678]})})
+      experiment method    loss
+    0     digits    BSP  1.2346
+    """
+    import numpy as np
+    import pandas as pd
+
+    if not isinstance(runs, Mapping) or not runs:
+        checks.fail("runs", runs, "frames such as `dml.compare` returns, by name of the experiment")
+    named = []
+    for name, frame in runs.items():
+        if "experiment" in frame:
+            checks.fail(f"runs[{name!r}]", list(frame), "a frame without a column `experiment`")
+        named.append(frame.assign(experiment=name))
+    found = pd.concat(named, ignore_index=True)
+    for column in found.select_dtypes("float"):
+        values = found[column].to_numpy(np.float64)
+        size = np.abs(np.where(np.isfinite(values) & (values != 0), values, 1.0))
+        scale = 10.0 ** (DIGITS - 1 - np.floor(np.log10(size)))
+        found[column] = np.where(np.isfinite(values), np.round(values * scale) / scale, values)
+    return found[["experiment", *(column for column in found if column != "experiment")]]
+
+
+def write(runs: Mapping[str, pd.DataFrame], folder: str | os.PathLike[str]) -> Path:
+    """Writes `table(runs)` to runs.parquet in a folder, whole or not at all, and returns its path.
+
+    Raises:
+        ValueError: as for `table`, or the file would have more than 5 MB.
+    """
+    path = Path(folder) / NAME
+    found = table(runs)
+    found.attrs = {}  # they may hold what JSON does not
+    with files.aside(path) as partial:
+        found.to_parquet(partial, engine="pyarrow", compression="zstd", index=False)
+        if (size := partial.stat().st_size) > MOST_BYTES:
+            checks.fail("runs", f"{size / 1e6:.1f} MB", f"at most {MOST_BYTES / 1e6:g} MB; keep fewer runs")
+    return path

@@ -1,0 +1,69 @@
+"""Where SSP overtakes ASP: claims over the load of the server, and real clusters on that axis.
+
+The docstring of `ssp` says what was explored before.
+"""
+
+from typing import NamedTuple
+
+from dmlcore.reproduce.paper import ours, theory
+
+PROBLEMS = ("matrix factorization", "digits")
+CHEAP, EQUAL = "cheap pushes", "equally dear"  # pushes, against pulls
+PUSHES = {CHEAP: 0.1, EQUAL: 0.5}  # share of the server's time for a push and a pull that is the push
+CROSSOVER = "server load from which on SSP, with the best s from other seeds, is 5% faster than ASP"
+
+
+class Place(NamedTuple):
+    """A real cluster on the map: a clock pulls and pushes all bytes. Sizes and speeds are assumptions."""
+
+    name: str
+    machines: int
+    servers: int  # that hold equal parts of the parameters
+    megabytes: float  # of the parameters
+    clock_seconds: float  # of computing
+    gigabits: float  # per second, of a server's link
+
+
+PLACES = (
+    Place("LDA, NY Times, a pass", 32, 32, 40, 3.1, 10),
+    Place("LDA, a tenth of a pass", 32, 32, 40, 0.31, 10),
+    Place("LDA, a tenth, one server", 32, 1, 40, 0.31, 10),
+    Place("factorization, Netflix, a pass", 32, 32, 199, 3.1, 10),
+    Place("factorization, a tenth of a pass", 32, 32, 199, 0.31, 10),
+    Place("factorization, a tenth, 1 Gb/s", 32, 32, 199, 0.31, 1),
+    Place("ResNet-50, one batch, 16 servers", 16, 16, 102, 0.1, 10),
+    Place("ResNet-50, one batch, one server", 16, 1, 102, 0.1, 10),
+)
+
+MAP = {
+    "S9-crossover": ours(
+        "SSP overtakes ASP where asynchronous workers saturate the server, at a load of about 1",
+        f"{CROSSOVER}; cheap pushes",
+        expected=(1 / 1.5, 1.5),
+        unit="",
+        parts=PROBLEMS,
+    ),
+    "S9-theory": theory(
+        "SSP overtakes ASP where mean-value analysis slows ASP by its lead on the free server",
+        "load of the crossover / load that the theory predicts; cheap pushes",
+        expected=(1 / 1.5, 1.5),
+        parts=PROBLEMS,
+    ),
+    "S9-dear": ours(
+        "SSP overtakes ASP by a load of 4 where pushes are as dear as pulls, too (full scale)",
+        f"{CROSSOVER}; equally dear pushes",
+        expected=(None, 4),
+        unit="",
+        parts=PROBLEMS,
+    ),
+    "S9-saturated-BSP": ours(
+        "At four times the load that saturates the server SSP is faster than BSP",
+        "time to the target: BSP / SSP with the best s from other seeds; cheap pushes",
+        parts=PROBLEMS,
+    ),
+    "S9-saturated-ASP": ours(
+        "At four times the load that saturates the server SSP is faster than ASP",
+        "time to the target: ASP / SSP with the best s from other seeds; cheap pushes",
+        parts=PROBLEMS,
+    ),
+}
