@@ -43,7 +43,7 @@ def source_of(problem: Problem, seed: int, num_workers: int) -> Source:
     return Source(key, shards=shards, losses=losses)
 
 
-def task_samples(source: Source, worker: jax.Array, clock: jax.Array, width: int, num_samples: int) -> Any:
+def task_samples(source: Source, worker: jax.Array, clock: jax.Array, width: int, num_samples: Any) -> Any:
     """Returns the sample numbers of a task, (width,), and random keys where it takes some.
 
     These are its own, (1,), where it is additive, and those of its samples, (width,), where losses take keys.
@@ -62,7 +62,7 @@ def task_samples(source: Source, worker: jax.Array, clock: jax.Array, width: int
     return indices, task_key(source.key, worker, clock)[None]
 
 
-def draw(num_samples: int, width: int, source: Source, worker: jax.Array, clock: jax.Array) -> Any:
+def draw(num_samples: Any, width: int, source: Source, worker: jax.Array, clock: jax.Array) -> Any:
     """Returns the samples of many tasks, (tasks, width), from their workers and clocks.
 
     This is not part of the compiled loop: to draw for many tasks at once is cheap. The number of tasks is
@@ -71,13 +71,13 @@ def draw(num_samples: int, width: int, source: Source, worker: jax.Array, clock:
     return jax.vmap(lambda w, c: task_samples(source, w, c, width, num_samples))(worker, clock)
 
 
-@functools.partial(jax.jit, static_argnames=("num_samples", "width"))
+@functools.partial(jax.jit, static_argnames=("width",))
 def draw_one(num_samples, width, source, worker, clock):
     """`draw`, compiled."""
     return draw(num_samples, width, source, worker, clock)
 
 
-@functools.partial(jax.jit, static_argnames=("num_samples", "width"))
+@functools.partial(jax.jit, static_argnames=("width",))
 def draw_lanes(num_samples, width, source, worker, clock):
     """`draw`, compiled, for S traces at once."""
     return jax.vmap(functools.partial(draw, num_samples, width))(source, worker, clock)
@@ -122,7 +122,7 @@ def sample_keys(key: jax.Array, worker: jax.Array, clock: jax.Array, width: int)
 
 
 def owned_indices(
-    owners: Any, worker: jax.Array, clock: jax.Array, width: int, num_samples: int
+    owners: Any, worker: jax.Array, clock: jax.Array, width: int, num_samples: Any
 ) -> jax.Array:
     """Returns the sample numbers that a worker comes to at a clock, taking its own in turn.
 
@@ -133,7 +133,7 @@ def owned_indices(
         >>> [owned_indices(3, 1, clock, 2, 10).tolist() for clock in range(3)]
         [[1, 4], [7, 1], [4, 7]]
     """
-    worker, owners = (jnp.asarray(number, jnp.uint32) for number in (worker, owners))
+    worker, owners, num_samples = (jnp.asarray(n, jnp.uint32) for n in (worker, owners, num_samples))
     owned = (num_samples - worker + owners - 1) // owners
     turn = jnp.asarray(clock, jnp.uint32) % owned
     first = jnp.zeros_like(turn)
