@@ -11,7 +11,6 @@ import optax
 from flax import nnx
 
 from dmlcore import checks
-from dmlcore.problems.classification import cross_entropy
 from dmlcore.problems.networks import network
 from dmlcore.problems.problem import Batch, Params, Problem, frozen
 
@@ -129,7 +128,7 @@ def language(letters: int = 20_000, context: int = 32, width: int = 32, layers: 
 
     def losses(params: Params, batch: Batch) -> jax.Array:
         guesses = scores(params, batch[:, :-1])
-        return cross_entropy(guesses, batch[:, 1:]).mean(1)
+        return optax.softmax_cross_entropy_with_integer_labels(guesses, batch[:, 1:]).mean(1)
 
     return Problem(
         name=f"language({context}, {width}, {layers})",
