@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,10 +21,11 @@ def cache() -> Path:
 def aside(path: Path) -> Iterator[Path]:
     """Lends a path to write to; when the block ends well, that file takes the place of `path` in one step.
 
-    It is `.NAME.PID.partial` in the same folder, which is made if it is missing; removed if the block raises.
+    It is `.NAME.*.partial` in the same folder, which is made if it is missing; removed if the block raises.
+    Its name is nobody else's: threads, and machines that share the folder, may write the same file at a time.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
     try:
         yield partial
         os.replace(partial, path)

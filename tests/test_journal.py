@@ -1,6 +1,5 @@
 """Finished runs are kept, found again by all that they depend on, and never made twice."""
 
-import dataclasses
 import os
 import signal
 import subprocess
@@ -15,8 +14,10 @@ import pytest
 from clusters import EXPONENTIAL
 
 import dmlcore as dml
-from dmlcore.experiments import comparison
-from dmlcore.experiments.journal import Journal, described, digest
+from dmlcore import files
+from dmlcore.experiments import comparison, tuning
+from dmlcore.experiments.journal import Journal, described
+from dmlcore.types import Aggregate
 
 METHODS = {"BSP": dml.bsp(), "SSP": dml.ssp(2), "Adam": dml.Method(dml.asp(), optimizer=optax.adam(0.01))}
 OPTIONS = {"seeds": [0, 1], "updates": 30, "eval_every": 10}
@@ -105,12 +106,30 @@ def test_what_a_run_depends_on_tells_it_from_others(tmp_path, other):
     assert swept(**given, save=tmp_path).equals(swept(**given))
 
 
-def test_data_clusters_and_inner_optimizers_do_too():
+def injected(rate):
+    """Plain SGD whose rate is in its state alone."""
+    return optax.inject_hyperparams(optax.sgd)(learning_rate=rate)
+
+
+def test_a_rate_in_the_initial_state_tells_runs_apart(tmp_path):
+    given = {"BSP": dml.bsp()}, dml.problems.digits_mlp(8), EXPONENTIAL, injected, (0.1, 0.4)
+    assert dml.sweep(*given, **OPTIONS, save=tmp_path).equals(plain := dml.sweep(*given, **OPTIONS))
+    assert plain.groupby("learning_rate")["loss"].last().nunique() == 2
+
+
+def test_clusters_inner_optimizers_and_aggregates_of_ones_own_do_too():
     problem = dml.problems.digits_mlp(8)
-    changed = np.array(problem.data["inputs"])
-    changed[3, 5] += 1
-    other = dataclasses.replace(problem, data={**problem.data, "inputs": changed})
-    assert digest(problem) != digest(other)
+
+    def scaled(factor):
+        given = dml.Method(
+            dml.bsp(), aggregate=Aggregate("own", each=lambda push: optax.tree.scale(factor, push))
+        )
+        return described(
+            comparison.run_spec(problem, given, EXPONENTIAL, updates=10), problem, optax.sgd(1.0)
+        )
+
+    assert scaled(2.0) == scaled(2.0)
+    assert scaled(2.0) != scaled(3.0)
 
     def known(cluster=EXPONENTIAL, rate=0.1):
         local = dml.local_steps(2, optax.sgd(rate))
@@ -132,13 +151,45 @@ def test_a_damaged_file_is_told_and_its_run_made_again(tmp_path, made):
     plain = swept(save=tmp_path)
     for path in sorted(tmp_path.iterdir())[:2]:
         content = bytearray(path.read_bytes())
-        content[len(content) // 3] ^= 0xFF
+        content[: len(content) // 2] = bytes(len(content) // 2)
         path.write_bytes(bytes(content))
     made.clear()
-    with pytest.warns(UserWarning, match=r"\.parquet is damaged \(.*\); its run is made again"):
+    with pytest.warns(UserWarning, match=r"\.parquet is damaged \(.*\); its run is made again") as told:
         again = swept(save=tmp_path)
-    assert 1 <= len(made) <= 2
+    assert len(made) == len(told) == 2
     assert plain.equals(again)
+
+
+@pytest.mark.filterwarnings("ignore:save. .* is damaged")
+def test_a_damaged_history_is_never_another_one(tmp_path):
+    """Whichever bit flips: numbers, names of columns, the file's own directory."""
+    frame = pd.DataFrame({"update": [0, 1], "time": [0.1, np.nan], "loss": [1 / 3, np.inf]})
+    journal = Journal(tmp_path, {})
+    journal.save({}, frame)
+    (path,) = tmp_path.iterdir()
+    whole, random, found = path.read_bytes(), np.random.default_rng(0), []
+    for place in random.integers(8 * len(whole), size=1000):
+        content = bytearray(whole)
+        content[place // 8] ^= 1 << place % 8
+        path.write_bytes(bytes(content))
+        found.append(journal.load({}))
+    assert all(each is None or each.equals(frame) for each in found)
+    assert sum(each is None for each in found) > 500
+
+
+def test_the_same_run_twice_at_a_time(tmp_path):
+    """Two threads that write one file do not write into one another's."""
+    path = tmp_path / "one"
+    with files.aside(path) as first:
+        first.write_text("first")
+        with files.aside(path) as second:
+            second.write_text("second")
+        assert path.read_text() == "second"
+    assert path.read_text() == "first"
+    assert [*tmp_path.iterdir()] == [path]
+    same = {str(number): dml.bsp() for number in range(4)}
+    frame = swept(same, save=tmp_path / "runs")
+    assert frame.equals(swept(same))
 
 
 def test_an_interrupt_leaves_what_is_finished(tmp_path, monkeypatch):
@@ -159,6 +210,23 @@ def test_an_interrupt_leaves_what_is_finished(tmp_path, monkeypatch):
     assert 2 <= finished < asked == 8
     assert part.groupby(["method", "learning_rate", "seed"]).ngroups == finished
     assert swept(methods, save=tmp_path).equals(swept(methods))
+
+
+def test_an_interrupted_search_keeps_its_rounds(monkeypatch):
+    sweep, count = tuning.sweep, []
+
+    def interrupted(*given, **options):
+        count.append(given)
+        if len(count) == 2:
+            raise KeyboardInterrupt
+        return sweep(*given, **options)
+
+    monkeypatch.setattr(tuning, "sweep", interrupted)
+    given = {"BSP": dml.bsp()}, dml.problems.digits_mlp(8), EXPONENTIAL, optax.sgd, "loss", 0.5
+    with pytest.warns(UserWarning, match="interrupted: what was finished before is in the frame"):
+        part = dml.tune(*given, start=1e-3, seeds=[0], updates=20)
+    assert part.attrs["finished"] == [3, 3]
+    assert part["learning_rate"].nunique() == 3
 
 
 SCRIPT = """

@@ -11,6 +11,7 @@ from clusters import EXPONENTIAL, MIXED
 from wheels import wheels
 
 import dmlcore as dml
+from dmlcore.experiments import comparison
 from dmlcore.training import replay
 from dmlcore.training.lanes import Grid
 from dmlcore.training.replay import Replay
@@ -216,6 +217,25 @@ def test_a_sweep_on_an_accelerator_trains_lanes(monkeypatch):
     metrics = [*PROBLEM.metrics]
     assert beside.drop(columns=metrics).equals(alone.drop(columns=metrics))
     np.testing.assert_allclose(beside[metrics], alone[metrics], rtol=1e-3)
+
+
+def test_lanes_at_once_are_bounded_and_kept(monkeypatch, tmp_path):
+    """However many rates there are; what is kept is not made again."""
+    given = {"SSP": dml.ssp(1)}, PROBLEM, EXPONENTIAL, optax.sgd, [0.05, 0.1, 0.2, 0.3, 0.4]
+    alone = dml.sweep(*given, seeds=range(1), updates=20)
+    lanes, make = [], replay.Grid
+    monkeypatch.setattr(replay, "Grid", lambda traces: lanes.append(len(traces)) or make(traces))
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(comparison, "LANES_AT_ONCE", 3)
+    first = dml.sweep(*given, seeds=range(1), updates=20, save=tmp_path)
+    assert lanes == [3, 2]
+    metrics = [*PROBLEM.metrics]
+    np.testing.assert_allclose(first[metrics], alone[metrics], rtol=1e-3)
+    assert dml.sweep(*given, seeds=range(1), updates=20, save=tmp_path).equals(first)
+    more = dml.sweep(*given, seeds=range(2), updates=20, save=tmp_path)
+    assert lanes[2:] == [3, 2]
+    old = more[more["seed"] < 1].sort_values(["learning_rate", "seed", "update"], ignore_index=True)
+    assert old.equals(first.sort_values(["learning_rate", "seed", "update"], ignore_index=True))
 
 
 WAVES = {

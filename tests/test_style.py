@@ -22,7 +22,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LAYERS = (
     {"notebook"},
     {"types", "checks", "files", "provenance"},
-    {"calls", "tables", "theory"},
+    {"calls", "sealed", "tables", "theory"},
     {"cluster", "data"},
     {"methods", "problems"},
     {"trace"},

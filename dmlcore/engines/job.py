@@ -17,6 +17,7 @@ from dmlcore.engines.spec import RunSpec
 from dmlcore.trace import Trace
 from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import Coder, coding_by
+from dmlcore.training.identity import of_training
 from dmlcore.training.stepper import Stepper
 
 
@@ -110,6 +111,10 @@ class Job:
             yield None
             return
         stop = {name: str(value) for name, value in self.spec.stop._asdict().items()}
-        run = self.metadata(engine) | {"stop": stop, "optimizer": self.stepper().fingerprint()}
+        run = self.metadata(engine) | {
+            "stop": stop,
+            **of_training(self.problem, self.optimizer),
+            "rest": self.stepper().fingerprint(),
+        }
         with contextlib.closing(Checkpoints(self.checkpoint, run)) as kept:
             yield kept

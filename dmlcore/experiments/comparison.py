@@ -23,7 +23,7 @@ from dmlcore.cluster import Cluster
 from dmlcore.engines.engine import Engine, resolve
 from dmlcore.engines.on_ray.connection import spread
 from dmlcore.engines.spec import RunSpec
-from dmlcore.experiments.journal import SAVE, Journal, described, digest
+from dmlcore.experiments.journal import SAVE, Journal, described
 from dmlcore.experiments.runs import (
     check_optimizer,
     check_until,
@@ -229,7 +229,7 @@ def _run_all(
     work = work._replace(engine=engine)
     folder = os.environ.get(SAVE) or None if how.save is None else how.save
     if folder is not None:
-        about = {"engine": str(engine), "until": until, "eval_every": eval_every, "problem": digest(problem)}
+        about = {"engine": str(engine), "until": until, "eval_every": eval_every}
         work = work._replace(journal=Journal(folder, about))
     found: dict[tuple[str, int], list[pd.DataFrame]] = {}
     per_item = len(optimizers)
@@ -346,8 +346,8 @@ def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]
     known = [] if journal is None else [described(spec, problem, optimizer) for spec, optimizer in lanes]
     if journal is not None:
         found = [journal.load(each) for each in known]
-    missing = [number for number, history in enumerate(found) if history is None]
-    if missing:
+    every = [number for number, history in enumerate(found) if history is None]
+    for missing in (every[start : start + LANES_AT_ONCE] for start in range(0, len(every), LANES_AT_ONCE)):
         specs, optimizers = zip(*(lanes[number] for number in missing), strict=True)
         traces = {spec.seed: timeline(work.problem, spec, None, work.engine) for spec in specs}
         options = work.until, work.eval_every, with_aggregate(Replay, first.aggregate)

@@ -33,6 +33,7 @@ from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import coding_by, memory_of
 from dmlcore.training.contribution import factor
 from dmlcore.training.evaluation import reached
+from dmlcore.training.identity import of_training
 from dmlcore.training.optimizer import check_update
 from dmlcore.training.replay import Replay
 from dmlcore.training.segments import TrainingWatch
@@ -439,7 +440,12 @@ def _trained(
     with contextlib.ExitStack() as stack:
         kept = None
         if checkpoint is not None:
-            about = {"eval_every": between[0], "until": dict(until), "optimizer": driver.fingerprint()}
+            about = {
+                "eval_every": between[0],
+                "until": dict(until),
+                **of_training(problem, optimizers[0]),
+                "rest": driver.fingerprint(),
+            }
             call = traces[0].metadata | about
             kept = stack.enter_context(contextlib.closing(Checkpoints(checkpoint, call)))
             if (found := kept.load(driver.state())) is not None:

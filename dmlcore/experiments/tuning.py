@@ -85,7 +85,13 @@ def tune(
             tried[name] |= rates
             together.setdefault(tuple(rates), {})[name] = methods[name]
         for some, each in together.items():
-            runs.append(sweep(each, problem, cluster, optimizer, some, seeds=seeds, **options))
+            try:
+                runs.append(sweep(each, problem, cluster, optimizer, some, seeds=seeds, **options))
+            except KeyboardInterrupt:  # before the first run of this sweep is finished
+                if not runs:
+                    raise
+                warnings.warn("interrupted: what was finished before is in the frame", stacklevel=2)
+                return _together(runs, methods)
             done, asked = runs[-1].attrs["finished"]
             if done < asked:  # interrupted
                 return _together(runs, methods)

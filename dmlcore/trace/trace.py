@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -12,10 +11,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from dmlcore import checks, files, notebook
+from dmlcore import checks, notebook, sealed
 
 TASK_COLUMNS: dict[str, type] = {
     **dict.fromkeys(("worker", "clock", "batch_size", "version_read"), np.int32),
@@ -26,7 +23,7 @@ TASK_COLUMNS: dict[str, type] = {
 # Further ones, where the server takes time: how long pull and push have waited in its queues, seconds.
 QUEUE_COLUMNS: dict[str, type] = {"pull_queued": np.float64, "push_queued": np.float64}
 UPDATE_COLUMNS: dict[str, type] = {"time": np.float64, "num_tasks": np.int32, "samples": np.int64}
-METADATA_KEY, DIGEST_KEY = b"dmlcore.trace", b"dmlcore.digest"
+METADATA_KEY = b"dmlcore.trace"
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,11 +212,7 @@ class Trace:
         """
         times = np.append(self.updates["time"].to_numpy(), np.nan)
         tasks = self.tasks.assign(update_time=times[self.tasks["update"]])
-        table = pa.Table.from_pandas(tasks, preserve_index=False)
-        metadata = json.dumps(self.metadata, sort_keys=True).encode()
-        table = table.replace_schema_metadata({METADATA_KEY: metadata, DIGEST_KEY: _digest(table, metadata)})
-        with files.aside(Path(path)) as partial:
-            pq.write_table(table, partial, compression="zstd")
+        sealed.write(Path(path), tasks, METADATA_KEY, json.dumps(self.metadata, sort_keys=True).encode())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trace:
@@ -233,24 +226,18 @@ class Trace:
         if not path.is_file():
             raise FileNotFoundError(f"path: got {str(path)!r}, allowed is a trace file that exists")
         try:
-            table = pq.read_table(path)
-            written = table.schema.metadata or {}
-            if METADATA_KEY not in written:
-                raise ValueError("there is no trace in it")
-            if written.get(DIGEST_KEY) != _digest(table, written[METADATA_KEY]):
-                raise ValueError("it is not as it was written")
-            metadata = json.loads(written[METADATA_KEY])
+            frame, written = sealed.read(path, METADATA_KEY)
+            metadata = json.loads(written)
             checks.integer("num_workers", metadata["num_workers"], low=1)
             checks.integer("seed", metadata["seed"], low=0)
             checks.real("end_time", metadata["end_time"], low=0)
-            frame = table.replace_schema_metadata(None).to_pandas()
             further = [name for name in QUEUE_COLUMNS if name in frame]
             tasks = frame[[*TASK_COLUMNS, *further]].astype(TASK_COLUMNS)
             applied = frame[frame["update"] >= 0].groupby("update")
             counts = {"num_tasks": ("worker", "size"), "samples": ("batch_size", "sum")}
             updates = applied.agg(time=("update_time", "first"), **counts)
             return cls(tasks, updates.astype(UPDATE_COLUMNS).reset_index(drop=True), metadata).validate()
-        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             cause = kind + " ".join(str(error).split())
             allowed = "allowed is an undamaged file written by Trace.save"
@@ -262,14 +249,6 @@ class Trace:
     def __repr__(self) -> str:
         policy, tasks, updates = self.metadata.get("policy", "?"), len(self.tasks), len(self.updates)
         return f"Trace({policy}, {self.num_workers} workers, {tasks} tasks, {updates} updates)"
-
-
-def _digest(table: pa.Table, metadata: bytes) -> bytes:
-    """Returns a hash of a trace's file: a bit that flips in a time or a version may leave a valid trace."""
-    digest = hashlib.sha256(metadata)
-    for name in table.column_names:
-        digest.update(name.encode() + table[name].to_numpy().tobytes())
-    return digest.hexdigest().encode()
 
 
 def starts(tasks: pd.DataFrame) -> pd.Series:

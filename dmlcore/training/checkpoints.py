@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmlcore import checks
+from dmlcore.training.optimizer import is_key, plain
 
 PATIENCE = 60.0  # seconds, for another run to let go of a folder
 
@@ -117,22 +118,18 @@ def _held(folder: Path) -> int:
 def plain_leaves(tree: Any) -> list[np.ndarray]:
     """Returns the leaves of a pytree as NumPy arrays, random keys as their data."""
     leaves = jax.tree.leaves(tree)
-    return [np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf) for leaf in leaves]
+    return [plain(leaf) for leaf in leaves]
 
 
 def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:
     """Returns a pytree like `like` with the leaves that `plain_leaves` made of another one."""
 
     def typed(kind: Any, leaf: Any) -> Any:
-        impl = jax.random.key_impl(kind) if _is_key(kind) else None
+        impl = jax.random.key_impl(kind) if is_key(kind) else None
         return leaf if impl is None else jax.random.wrap_key_data(jnp.asarray(leaf), impl=impl)
 
     kinds, tree = jax.tree.flatten(like)
     return jax.tree.unflatten(tree, [typed(*pair) for pair in zip(kinds, leaves, strict=True)])
-
-
-def _is_key(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def journal_arrays(journal: Sequence[tuple[Any, ...]]) -> dict[str, list[Any]]:

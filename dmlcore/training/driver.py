@@ -15,7 +15,6 @@ from dmlcore.training.aggregation import digest
 from dmlcore.training.contribution import Contribution
 from dmlcore.training.evaluation import device_data, evaluate, reached
 from dmlcore.training.kinds import contribution_of
-from dmlcore.training.optimizer import fingerprint
 from dmlcore.training.program import padded, power_of_two
 from dmlcore.training.step import Inputs, Plan, State
 
@@ -34,10 +33,9 @@ class Driver:
         return self._state
 
     def fingerprint(self) -> str:
-        """Returns a hash of the optimizer's update and numbers, and of all else that is computed."""
-        plan, numbers = self._plan, self._inputs.numbers
-        rest = plan.contribution.fingerprint() + digest(plan.aggregation, numbers.aggregate)
-        return fingerprint(plan.optimizer, numbers.optimizer) + rest
+        """Returns a hash of the local steps and the aggregate; `identity` has those of all else."""
+        plan = self._plan
+        return plan.contribution.fingerprint() + digest(plan.aggregation, self._inputs.numbers.aggregate)
 
     def params(self, lane: int = 0) -> Any:
         """Returns a copy of a lane's current parameters."""

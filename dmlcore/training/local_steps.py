@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import optax
 
 from dmlcore.problems.problem import Inner
-from dmlcore.training.batches import INIT, run_key
 from dmlcore.training.contribution import Gradient
-from dmlcore.training.optimizer import fingerprint, hoist
+from dmlcore.training.identity import of_optimizer
 from dmlcore.training.program import Rows
 
 
@@ -39,8 +38,7 @@ class LocalTraining(Gradient):
         return bool(self.inner.keep_state)
 
     def fingerprint(self) -> str:
-        optimizer, params = self.inner.optimizer, self.problem.init(run_key(0, INIT))
-        return fingerprint(*hoist(optimizer.update, params, optimizer.init(params), params))
+        return of_optimizer(self.inner.optimizer, self.problem.shapes)
 
     def width(self, batch_size: int) -> int:
         size = self.inner.batch_size

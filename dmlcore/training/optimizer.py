@@ -53,9 +53,19 @@ def captured(parameters: Any) -> list[str]:
     found = []
     for value in jax.tree.leaves(parameters, is_leaf=lambda leaf: hasattr(leaf, "eqns")):
         if hasattr(value, "eqns"):
-            found += [np.asarray(const).tobytes().hex() for const in getattr(value, "consts", ())]
+            found += [plain(const).tobytes().hex() for const in getattr(value, "consts", ())]
             found += [text for equation in value.eqns for text in captured(equation.params)]
     return found
+
+
+def is_key(array: Any) -> bool:
+    """Whether these are random keys of JAX, which are no numbers."""
+    return isinstance(array, jax.Array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
+
+
+def plain(array: Any) -> np.ndarray:
+    """Returns an array, or what random keys consist of, as one of NumPy."""
+    return np.asarray(jax.random.key_data(array) if is_key(array) else array)
 
 
 def is_hoisted(atom: Any) -> bool:
@@ -85,6 +95,12 @@ def hoist(function: Callable[..., Any], *args: Any) -> tuple[Hoisted, tuple[np.n
     return _hoist(function, structure, shapes, real)
 
 
+def traced(function: Callable[..., Any], *args: Any) -> tuple[Hoisted, tuple[np.ndarray, ...]]:
+    """Does what `hoist` does, for a function that is traced once: nothing is kept."""
+    leaves, structure = jax.tree.flatten(args)
+    return _hoist.__wrapped__(function, structure, tuple(jax.typeof(leaf) for leaf in leaves), "")
+
+
 @functools.lru_cache(maxsize=128)  # to trace an optimizer takes longer than to run it for a hundred steps
 def _hoist(
     function: Callable[..., Any], structure: Any, shapes: tuple[Any, ...], real: str
@@ -109,7 +125,7 @@ def _hoist(
     invars = [*jaxpr.constvars, *literals, *jaxpr.invars]
     jaxpr = jaxpr.replace(constvars=[], invars=invars, outvars=outputs, eqns=equations)
     return Hoisted(jaxpr, structure, jax.tree.structure(shape)), (
-        *map(np.asarray, closed.consts),
+        *(const if is_key(const) else np.asarray(const) for const in closed.consts),
         *literals.values(),
     )
 
@@ -136,5 +152,5 @@ def fingerprint(hoisted: Hoisted, constants: tuple[Any, ...]) -> str:
     """Returns a hash of a hoisted function and its constants: the same in every process."""
     content = hashlib.sha256(hoisted.text.encode())
     for constant in constants:
-        content.update(np.asarray(constant).tobytes())
+        content.update(plain(constant).tobytes())
     return content.hexdigest()

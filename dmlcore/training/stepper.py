@@ -19,7 +19,7 @@ from dmlcore.problems.problem import Problem
 from dmlcore.training.aggregation import Aggregation, digest, of_all, of_one, stacked, traced
 from dmlcore.training.batches import INIT, run_key, source_of, task_samples
 from dmlcore.training.kinds import contribution_of
-from dmlcore.training.optimizer import fingerprint, hoist
+from dmlcore.training.optimizer import hoist
 from dmlcore.training.program import LEAST_SAMPLES, padded, power_of_two
 from dmlcore.training.step import add, compensate, optimizer_step, weigh
 from dmlcore.types import Aggregate
@@ -71,9 +71,8 @@ class Stepper:
         self._aggregation, self._own = self._aggregated_in(1)
 
     def fingerprint(self) -> str:
-        """Returns a hash of the optimizer's update and numbers."""
-        rest = self._contribution.fingerprint() + digest(self._aggregation, self._own)
-        return fingerprint(self._update, self._numbers) + rest
+        """Returns a hash of the local steps and the aggregate; `identity` has those of all else."""
+        return self._contribution.fingerprint() + digest(self._aggregation, self._own)
 
     def put(self, tree: Any) -> Any:
         """Returns `tree` on this stepper's device."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import queue
 import threading
 from collections import defaultdict
@@ -96,10 +95,13 @@ class Inbox(queue.Queue):
 
 def sender(actor: Any, start: tuple[int, int], wire: Wire) -> Callable[[Any], None]:
     """Returns what sends an actor the messages of a worker's start, numbered."""
-    numbers = itertools.count()
+    number, sending = 0, threading.Lock()
 
     def send(message: Any) -> None:
-        packed = wire.pack(message)  # where this raises, no number is missing
-        actor.receive.remote(Letter(start, next(numbers), packed))
+        nonlocal number
+        packed = wire.pack(message)
+        with sending:  # where one of the two raises, no number is missing
+            actor.receive.remote(Letter(start, number, packed))
+            number += 1
 
     return send

@@ -1,0 +1,113 @@
+"""What is trained, and how, is told from all else by what is computed."""
+
+import dataclasses
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import optax
+import pytest
+from clusters import EXPONENTIAL
+
+import dmlcore as dml
+from dmlcore.training.identity import of_optimizer, of_problem
+
+problems = dml.problems
+DIGITS = problems.digits_mlp(8)
+
+
+def changed_data():
+    inputs = np.array(DIGITS.data["inputs"])
+    inputs[3, 5] += 1
+    return dataclasses.replace(DIGITS, data={**DIGITS.data, "inputs": inputs})
+
+
+def loss_of(params, eval_data):
+    return DIGITS.evaluate(params, eval_data)["loss"]
+
+
+def with_gradient(scale):
+    """Its losses are the same whatever the scale; their gradients are of one's own."""
+
+    @jax.custom_vjp
+    def losses(params, batch):
+        return DIGITS.losses(params, batch)
+
+    def forward(params, batch):
+        return losses(params, batch), jax.grad(lambda given: DIGITS.losses(given, batch).sum())(params)
+
+    def backward(gradient, _):
+        return optax.tree.scale(scale, gradient), None
+
+    losses.defvjp(forward, backward)
+    return dataclasses.replace(DIGITS, losses=lambda params, batch: losses(params, batch))
+
+
+PAIRS = {
+    "data": lambda: (DIGITS, changed_data()),
+    "penalty": lambda: tuple(problems.logistic_regression(l2=each) for each in (0.1, 0.2)),
+    "penalty of factors": lambda: tuple(problems.matrix_factorization(l2=each) for each in (0.0, 0.1)),
+    "l1": lambda: tuple(problems.lasso(l1=each) for each in (0.1, 0.2)),
+    "priors": lambda: tuple(problems.lda(alpha=each) for each in (0.1, 0.2)),
+    "start": lambda: (DIGITS, dataclasses.replace(DIGITS, init=lambda key: DIGITS.init(jax.random.key(5)))),
+    "gradient": lambda: (with_gradient(1.0), with_gradient(2.0)),
+    "metric": lambda: tuple(
+        dataclasses.replace(DIGITS, evaluate=lambda *given, by=by: {"loss": by * loss_of(*given)})
+        for by in (1.0, 2.0)
+    ),
+    "owners": lambda: tuple(
+        problems.logistic_regression().sharded(np.roll(np.arange(1437) % 4, by)) for by in (0, 1)
+    ),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_problems_that_differ_are_told_apart(pair):
+    one, two = PAIRS[pair]()
+    assert of_problem(one) == of_problem(dataclasses.replace(one))
+    assert of_problem(one) != of_problem(two)
+
+
+SOME = {
+    "inject_hyperparams": lambda by: optax.inject_hyperparams(optax.sgd)(learning_rate=by),
+    "adagrad": lambda by: optax.adagrad(0.1, initial_accumulator_value=by),
+    "noise": lambda by: optax.add_noise(0.1, 0.5, seed=int(10 * by)),
+    "schedule": lambda by: optax.sgd(optax.linear_schedule(0.1, by, 10)),
+    "decay": lambda by: optax.adamw(0.1, weight_decay=by),
+}
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_optimizers_that_differ_are_told_apart(name):
+    one, again, two = (of_optimizer(SOME[name](by), DIGITS.shapes) for by in (0.1, 0.1, 0.2))
+    assert one == again != two
+
+
+SCRIPT = """
+import optax, dmlcore as dml
+from dmlcore.training.identity import of_training
+print(of_training(dml.problems.digits_mlp(8), optax.adam(0.1)))
+"""
+
+
+def test_every_process_says_the_same():
+    command, options = [sys.executable, "-c", SCRIPT], {"capture_output": True, "text": True, "check": True}
+    assert len({subprocess.run(command, timeout=300, **options).stdout for _ in range(2)}) == 1
+
+
+OTHERS = {
+    "problem": (problems.logistic_regression(l2=1.0), optax.sgd(0.1)),
+    "optimizer": (problems.logistic_regression(l2=0.1), SOME["inject_hyperparams"](0.5)),
+}
+
+
+@pytest.mark.parametrize("engine", ["simulate", "threads"])
+@pytest.mark.parametrize("what", OTHERS)
+def test_a_checkpoint_of_another_training_is_refused(what, engine, tmp_path):
+    options = {"updates": 10, "checkpoint": tmp_path, "engine": engine}
+    optimizer = SOME["inject_hyperparams"](0.1) if what == "optimizer" else optax.sgd(0.1)
+    dml.train(problems.logistic_regression(l2=0.1), EXPONENTIAL, dml.bsp(), optimizer, **options)
+    problem, optimizer = OTHERS[what]
+    with pytest.raises(ValueError, match=f"of another run .*{what}_sha256"):
+        dml.train(problem, EXPONENTIAL, dml.bsp(), optimizer, **options)
