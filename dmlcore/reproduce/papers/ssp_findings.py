@@ -10,8 +10,8 @@ FINDINGS = {
     "turns, see S9.",
     "S2-BSP-data": "As on the small problems, and by more: BSP takes two to two and a half times as long on "
     "MovieLens, MNIST and a corpus of speeches, on every seed.",
-    "S2-ASP-data": "On a free server ASP is ahead on these data, too, but for one seed of MNIST. On MovieLens, "
-    "with the best s of 16, it is a tie within 5% in the median.",
+    "S2-ASP-data": "On a free server ASP is ahead on these data, too, but for one seed of MNIST. On "
+    "MovieLens, with the best s of 16, it is a tie within 5% in the median.",
     "S2-clock-BSP": "Where a clock is a mini-batch SSP is faster on most seeds. Where it is a pass, a view "
     "that lacks one clock lacks 21 updates of a worker, so SSP gains little, and on some seeds loses.",
     "S2-clock-ASP": "SSP is slower for either reading, on every seed, and more so where a clock is a pass.",
@@ -34,8 +34,8 @@ FINDINGS = {
     "S9-theory": "In the medians SSP overtakes later than predicted on matrix factorization and earlier on "
     "digits. The prediction takes ASP's lead on the free server from the tuning seeds: smaller on "
     "factorization and larger on digits than on the seeds that judge.",
-    "S9-dear": "SSP's own pushes saturate the server at twice the load, and updates that wait there are stale. "
-    "So SSP overtakes at a load of about 3.4, in the medians of both problems, and on three seeds of ten not "
+    "S9-dear": "SSP's own pushes saturate the server at twice the load, and updates that wait there are "
+    "stale. So SSP overtakes at a load of about 3.4, in the medians of both problems, and on three seeds of ten not "
     "by a load of 4; s must then be small.",
     "S9-saturated-BSP": "SSP is faster, and more than on a free server, but for one seed of matrix "
     "factorization on which the s and rate of the tuning seeds do not reach the target.",
