@@ -35,8 +35,8 @@ FINDINGS = {
     "digits. The prediction takes ASP's lead on the free server from the tuning seeds: smaller on "
     "factorization and larger on digits than on the seeds that judge.",
     "S9-dear": "SSP's own pushes saturate the server at twice the load, and updates that wait there are "
-    "stale. So SSP overtakes at a load of about 3.4, in the medians of both problems, and on three seeds of ten not "
-    "by a load of 4; s must then be small.",
+    "stale. So SSP overtakes at a load of about 3.4, in the medians of both problems, and on three seeds "
+    "of ten not by a load of 4; s must then be small.",
     "S9-saturated-BSP": "SSP is faster, and more than on a free server, but for one seed of matrix "
     "factorization on which the s and rate of the tuning seeds do not reach the target.",
     "S9-saturated-ASP": "SSP is faster, since its cached reads cost the server nothing, but for the same "
