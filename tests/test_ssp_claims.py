@@ -1,24 +1,18 @@
 """Settings in which the claims of `papers/ssp.py` come out the other way: none holds by construction."""
 
 import math
-import re
 
 import numpy as np
 import optax
 import pytest
+from opposing import Opposition
 from scipy import stats
 
 import dmlcore as dml
 from dmlcore.reproduce.papers import ssp as paper
 
 EXPONENTIAL = dml.Cluster.uniform(4, jitter=stats.expon())
-TRIED: set[str] = set()
-
-
-def opposes(*claims):
-    """Notes that a test computes a setting in which these claims come out the other way."""
-    TRIED.update(claims)
-    return lambda test: test
+opposes = Opposition()
 
 
 def lead(problem, cluster, optimizer, target, rival, staleness=3, **options):
@@ -178,8 +172,4 @@ def test_equal_workers_gain_nothing_over_bsp_on_a_server_that_only_pushes_load()
 
 
 def test_every_claim_says_what_would_show_the_opposite():
-    """The docstring of the declarations names each claim, and a test above computes a setting."""
-    lines = re.findall(r"^- ((?:S[\w-]+,? )*S[\w-]+):", paper.__doc__, re.MULTILINE)
-    named = [name for line in lines for name in line.split(", ")]
-    assert len(named) == len({*named})
-    assert {*named} == TRIED == {*paper.CLAIMS}
+    opposes.check(paper)

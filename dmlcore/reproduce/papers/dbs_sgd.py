@@ -12,6 +12,22 @@ D1, D2 and D4 are about MNIST and CIFAR-10, and judged at full scale alone. Rang
 run that judges them; what was tried before, on other seeds, is said in the notebook. D5-nodes and D5-maximum
 asked for 0.9 at most when their samples were first seen. They are about the direction since, which is 0.98 at
 most, and D5-model is about the size: at 0.9, speeds of 1 to 1.5 would fall short in both.
+
+What would make each claim come out the other way, tried in `tests/test_dbs_sgd.py`:
+
+- D1, D1-lower, D1-fair, D2-loss: a rate far below the best, at which all losses are alike, and a rival
+  whose steps are too small to move it.
+- D2, D2-relative, D2-fair: the same for accuracies.
+- D3: fast workers beside the server and slow ones on slow links.
+- D3-model: the formula without jitter, which forgets that the slowest task ends a round.
+- D4, D4-closer: curves five points from those of BSP, whose own seeds are half a point apart.
+- D5-nodes, D5-maximum, D6-limit: even speeds, on which there is no staleness to lower.
+- D5-model: equal batches, which leave staleness where it was.
+- D5-gradients: updates of two pushes, and workers that wait.
+- D5-samples: batches that are the smaller, the faster the worker.
+- D6-ratio: a rate far below the best ones, at which speeds make no difference.
+- D6-shared: a rival whose steps are divided by their staleness.
+- D6-bsp: even speeds without jitter, on which no worker waits.
 """
 
 from typing import Any
