@@ -32,10 +32,12 @@ class SyncState:
     group: Group = field(default_factory=Group)  # workers behind the barrier
     version: int = 0  # updates made
 
-    def late(self, worker: int, tau: int, slow: float) -> bool:
-        """Whether a worker is a straggler."""
+    def identify(self, worker: int, tau: int, slow: float) -> None:
+        """Notes whether a worker is a straggler: late by version and by time."""
         known = [self.seconds[w] for w in self.present if self.seconds[w] > 0]
-        return tau >= self.behind and self.seconds[worker] > slow * median(known or [0.0])
+        self.stragglers.discard(worker)
+        if tau >= self.behind and self.seconds[worker] > slow * median(known or [0.0]):
+            self.stragglers.add(worker)
 
     def complete(self) -> bool:
         """Whether all workers that are no stragglers are in the group."""
@@ -139,6 +141,7 @@ def adaptive_sync(
         return max(found) - min(found) <= state.threshold
 
     def decide(state: SyncState, time: float, apply: list[Task], start: set[int], opens: bool) -> Decision:
+        """Adds the group to the update where the barrier opens, and starts workers on the new version."""
         if opens and state.group:
             tasks, free = state.group.open()
             apply, start = sorted(apply + tasks), start | free
@@ -152,14 +155,16 @@ def adaptive_sync(
         state.clocks[worker] += 1
         state.group.passed += bool(state.group)
         state.measure(push)
-        late = state.late(worker, tau, slow)
-        (state.stragglers.add if late else state.stragglers.discard)(worker)
-        kind = state.kind[worker] = "normal" if close(state) else "lagging" if late else "fast"
+        state.identify(worker, tau, slow)
         apply: list[Task] = []
-        if kind == "fast":
-            state.group.add(push, SHARES[shares](state, push, tau))
+        if close(state):
+            kind, apply = "normal", [(worker, push.clock, 1.0)]
+        elif worker in state.stragglers:
+            kind, apply = "lagging", [(worker, push.clock, DAMPING[damping](tau))]
         else:
-            apply = [(worker, push.clock, DAMPING[damping](tau) if kind == "lagging" else 1.0)]
+            kind = "fast"
+            state.group.add(push, SHARES[shares](state, push, tau))
+        state.kind[worker] = kind
         opens = kind == "normal" or state.group.passed >= state.patience or state.complete()
         return state, decide(state, push.time, apply, {worker} if apply else set(), opens)
 
