@@ -1,0 +1,57 @@
+"""The places on the map of notebooks/02_adaptive_sync.ipynb: clusters that differ in three ways.
+
+Apart from `adaptive_sync_map`, since claims name places, and the command line reads them without numerics.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Communication(NamedTuple):
+    """What sending costs: c, rho, and which share of the server's work is done once an update, not a push."""
+
+    ratio: float
+    server_load: float = 0.0
+    update_share: float = 0.0
+
+
+COMMUNICATION: Mapping[str, Communication] = {
+    "cheap": Communication(1 / 8),
+    "slow links": Communication(1.0),
+    **{f"server load {load:g}": Communication(1 / 8, load, 0.5) for load in (1.4, 2, 2.8, 4)},
+    "dear": Communication(1.0, 2.0, 0.5),  # slow links and a busy server
+}
+
+
+class Place(NamedTuple):
+    """A cluster on the map.
+
+    Args:
+        speeds: speed of the fastest worker / speed of the slowest; the others are between, evenly in the log.
+        slow: share of the tasks that are in slow episodes, 4 times slower, 10 tasks long on average.
+        communication: of `COMMUNICATION`.
+
+    >>> print(Place(4, 0.1, "dear"))
+    speeds 4x, 10% slow, dear
+    """
+
+    speeds: float
+    slow: float
+    communication: str
+
+    def __str__(self) -> str:
+        return f"{self.workers}, {self.communication}"
+
+    @property
+    def workers(self) -> str:
+        """What its workers are like."""
+        speeds = "equal speeds" if self.speeds == 1 else f"speeds {self.speeds:g}x"
+        return f"{speeds}, {f'{self.slow:.0%} slow' if self.slow else 'steady'}"
+
+
+KINDS = ((1, 0.2), (4, 0.0), (4, 0.2))  # unstable, heterogeneous, and both: Place.speeds and .slow
+PLACES = tuple(Place(*kind, cost) for cost in ("cheap", "dear") for kind in KINDS)  # those that are judged
+TROUBLED = tuple(place for place in PLACES if place[:2] == KINDS[-1])  # all rivals are tried on these
+ATLAS = tuple(  # of full scale
+    Place(speeds, slow, cost) for cost in COMMUNICATION for speeds in (1, 2, 4) for slow in (0.0, 0.2)
+)

@@ -1,0 +1,137 @@
+"""Settings in which claims of `papers/adaptive_sync.py` come out the other way, and how methods are tuned."""
+
+import itertools
+import re
+
+import numpy as np
+import optax
+import pytest
+
+import dmlcore as dml
+from dmlcore.reproduce.papers import adaptive_sync as paper
+from dmlcore.reproduce.papers.adaptive_sync_map import OURS, cluster_of, family
+from dmlcore.reproduce.papers.adaptive_sync_places import ATLAS, COMMUNICATION, PLACES, TROUBLED, Place
+from dmlcore.reproduce.papers.adaptive_sync_tuning import Goal, ranked, tuned
+
+DIGITS = dml.problems.digits_mlp()
+EVEN, BUSY = Place(1, 0.0, "cheap"), Place(4, 0.0, "server load 4")
+DECLARED = {claim.id: claim for claim in paper.PAPER.claims}
+TRIED: set[str] = set()
+
+
+def opposes(*claims):
+    """Notes that a test computes a setting in which these claims come out the other way."""
+    TRIED.update(claims)
+    return lambda test: test
+
+
+def inside(name, value):
+    """Whether a sample lies in the range of a claim."""
+    low, high = DECLARED[name].expected
+    return value >= low and (high is None or value <= high)
+
+
+def lead(place, threshold, rate, rival, rival_rate):
+    """Time of a rival to a loss of 0.5 / time of adaptive sync, on one seed."""
+    methods = {
+        "mine": dml.Method(dml.adaptive_sync(threshold), optimizer=optax.sgd(rate)),
+        "rival": dml.Method(rival, optimizer=optax.sgd(rival_rate)),
+    }
+    runs = dml.compare(
+        methods, DIGITS, cluster_of(place, DIGITS), None, seeds=[100], samples=20_000, until={"loss": 0.5}
+    )
+    return dml.metrics.speedup(dml.metrics.time_to(runs, "loss", 0.5), "rival")["mine", 100]
+
+
+@opposes("A1", "A1-faster", "A1-fastest", "A1-best", "A1-worst", "A1-data", "A1-data-faster")
+def test_the_threshold_decides_where_the_server_is_busy():
+    """A small one leads ASP by more than the paper says; with a large one BSP is the faster."""
+    ahead = lead(BUSY, 2, 0.4, dml.asp(), 0.1)
+    behind = lead(BUSY, 32, 0.1, dml.bsp(), 1.0)
+    for name in ("A1", "A1-faster", "A1-fastest", "A1-best", "A1-worst", "A1-data", "A1-data-faster"):
+        assert inside(name, ahead)
+        assert not inside(name, behind)
+
+
+@opposes("A1-shared", "A2", "A2-better", "A2-shared", "A2-data", "A2-data-better")
+def test_one_learning_rate_decides_who_is_ahead():
+    for rate, ahead in ((0.05, True), (1.0, False)):
+        methods = {"mine": dml.adaptive_sync(32), "BSP": dml.bsp()}
+        runs = dml.compare(
+            methods, DIGITS, cluster_of(EVEN, DIGITS), optax.sgd(rate), seeds=[100], seconds=3.0
+        )
+        accuracy = 100 * runs.groupby("method")["accuracy"].last()
+        gain = accuracy["mine"] - accuracy["BSP"]
+        for name in ("A2", "A2-better", "A2-shared", "A2-data", "A2-data-better"):
+            assert inside(name, gain) == ahead
+        assert inside("A1-shared", lead(EVEN, 32, rate, dml.bsp(), rate)) == ahead
+
+
+@opposes("A1-rate")
+@pytest.mark.parametrize(
+    ("place", "threshold", "rate", "helps"), [(BUSY, 2, 0.4, True), (EVEN, 64, 0.1, False)]
+)
+def test_groups_help_where_updates_cost_the_server_time(place, threshold, rate, helps):
+    """Where no push is fast or lagging, adaptive sync is ASP."""
+    tasks = dml.simulate(dml.adaptive_sync(threshold), cluster_of(place, DIGITS), samples=20_000).tasks
+    weight = tasks.loc[tasks["update"] >= 0, "weight"].sum() / tasks["push_end"].notna().sum()
+    assert (weight < 1) == helps
+    assert inside("A1-rate", lead(place, threshold, rate, dml.asp(weight=weight), rate)) == helps
+
+
+@opposes("A1-acts")
+@pytest.mark.parametrize(("threshold", "acts"), [(32, False), (2, True)])
+def test_the_rules_act_where_the_threshold_is_small(threshold, acts):
+    policy = dml.adaptive_sync(threshold)
+    trace = dml.simulate(policy, cluster_of(EVEN, DIGITS), samples=10_000)
+    kinds = [step.state.kind[step.push.worker] for step in dml.follow(policy, trace)]
+    assert inside("A1-acts", np.mean([kind != "normal" for kind in kinds])) == acts
+
+
+def test_every_claim_says_what_would_show_the_opposite():
+    """The docstring of the declarations names each claim, and a test above computes a setting."""
+    told = paper.__doc__[paper.__doc__.index("tried in") :]
+    named = re.findall(r"A[12](?:-[a-z]+)*(?=[,:])", told)
+    assert len(named) == len({*named})
+    assert {*named} == TRIED == {*paper.CLAIMS}
+
+
+@pytest.mark.parametrize("place", ATLAS, ids=str)
+def test_places_have_the_regime_that_they_name(place):
+    found, cost = cluster_of(place, DIGITS).regime(DIGITS), COMMUNICATION[place.communication]
+    assert found == pytest.approx((cost.ratio, cost.server_load))
+
+
+def test_places_are_on_the_map():
+    assert {*TROUBLED} < {*PLACES} < {*ATLAS}
+    assert len({str(place) for place in ATLAS}) == len(ATLAS)
+
+
+@pytest.mark.parametrize("name", [OURS, *paper.RIVALS])
+def test_every_value_of_a_knob_is_a_policy_of_its_own(name):
+    made = family(name, 8, 100, values=5)
+    assert len({policy.name for policy in made.policies.values()}) == (1 if name in ("BSP", "ASP") else 5)
+    assert {*made.policies} == {*made.rates}
+
+
+@pytest.mark.parametrize(("name", "start", "budget"), [("ASP", 0.1, 8), ("ASP", 0.01, 8), ("SSP", 0.1, 12)])
+def test_a_budget_is_spent_and_the_best_rate_is_interior(name, start, budget):
+    """Begun ten times too low, the rates go on until the best one has a worse one on either side."""
+    goal = Goal("loss", 1.0)
+    options = {"start": start, "budget": budget, "seeds": [100], "samples": 6_000}
+    found = tuned(family(name, 8, 23), DIGITS, cluster_of(EVEN, DIGITS), goal, **options)
+    assert len(found.settings) == budget
+    rates = found.settings.loc[found.settings["method"] == found.label, "learning_rate"]
+    assert rates.min() < found.rate < rates.max()
+    assert found.time == found.by_knob[found.label] == found.settings["time"].min()
+
+
+def test_settings_that_never_arrive_are_ranked_by_how_far_they_get():
+    runs = dml.sweep(
+        {"ASP": dml.asp()}, DIGITS, cluster_of(EVEN, DIGITS), optax.sgd, [0.001, 0.01], seeds=[0], updates=50
+    )
+    for goal in (Goal("loss", 0.0), Goal("accuracy", 1.0)):
+        settings = ranked(runs, goal)
+        assert np.isinf(settings["time"]).all()
+        assert settings["learning_rate"].tolist() == [0.01, 0.001]
+        assert all(low <= high for low, high in itertools.pairwise(settings["last"]))
