@@ -1,11 +1,11 @@
 """Settings in which claims of `papers/adaptive_sync.py` come out the other way, and how methods are tuned."""
 
 import itertools
-import re
 
 import numpy as np
 import optax
 import pytest
+from opposing import Opposition
 
 import dmlcore as dml
 from dmlcore.reproduce.papers import adaptive_sync as paper
@@ -16,13 +16,7 @@ from dmlcore.reproduce.papers.adaptive_sync_tuning import Goal, ranked, tuned
 DIGITS = dml.problems.digits_mlp()
 EVEN, BUSY = Place(1, 0.0, "cheap"), Place(4, 0.0, "server load 4")
 DECLARED = {claim.id: claim for claim in paper.PAPER.claims}
-TRIED: set[str] = set()
-
-
-def opposes(*claims):
-    """Notes that a test computes a setting in which these claims come out the other way."""
-    TRIED.update(claims)
-    return lambda test: test
+opposes = Opposition()
 
 
 def inside(name, value):
@@ -89,11 +83,7 @@ def test_the_rules_act_where_the_threshold_is_small(threshold, acts):
 
 
 def test_every_claim_says_what_would_show_the_opposite():
-    """The docstring of the declarations names each claim, and a test above computes a setting."""
-    told = paper.__doc__[paper.__doc__.index("tried in") :]
-    named = re.findall(r"A[12](?:-[a-z]+)*(?=[,:])", told)
-    assert len(named) == len({*named})
-    assert {*named} == TRIED == {*paper.CLAIMS}
+    opposes.check(paper)
 
 
 @pytest.mark.parametrize("place", ATLAS, ids=str)
