@@ -1,0 +1,188 @@
+"""What notebooks/04_hps.ipynb measures: times of rounds from one timeline, finish times, shares of a gain."""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dmlcore import checks
+from dmlcore.methods.loads.sharing import share_out
+from dmlcore.trace import Trace
+from dmlcore.types import Load, Push
+
+
+def computing(trace: Trace) -> np.ndarray:
+    """Returns how long each worker computed its task of each update, seconds, (U, W).
+
+    For policies under which every worker has one task in each update, such as `bsp`.
+
+    >>> import dmlcore as dml
+    >>> computing(dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=2))
+    array([[1., 2.],
+           [1., 2.]])
+    """
+    tasks = trace.tasks[trace.tasks["update"] >= 0]
+    seconds = (tasks["compute_end"] - tasks["compute_start"]).rename("seconds")
+    table = tasks.join(seconds).pivot(index="update", columns="worker", values="seconds")
+    return table.to_numpy(float)
+
+
+def round_ends(seconds: npt.ArrayLike, transfer: float, *, pipelined: bool = False) -> np.ndarray:
+    """Returns when each update of a lock-step run is made, from how long its tasks are computed.
+
+    Without a pipeline a round is a pull, the longest task and a push. With one, a worker pushes task k and
+    begins task k + 1 as soon as it has computed task k and has the answer to task k - 1. This is the
+    simulator's arithmetic where links are the workers' own and the server takes no time: one timeline gives
+    the times for every bandwidth.
+
+    Args:
+        seconds: of each worker's task of each update, (U, W).
+        transfer: seconds of a pull, and of a push.
+        pipelined: whether workers compute during transfers.
+
+    Returns:
+        Seconds from the start of the run, (U,).
+
+    >>> round_ends([[1.0, 2.0], [1.0, 2.0]], 0.5)
+    array([3., 6.])
+    >>> round_ends([[1.0, 2.0], [1.0, 2.0]], 0.5, pipelined=True)
+    array([3., 5.])
+    """
+    tasks = np.asarray(seconds, float)
+    if not pipelined:
+        return np.cumsum(tasks.max(axis=1) + 2 * transfer)
+    ends, answer = np.empty(len(tasks)), transfer
+    begun = np.full(tasks.shape[1], transfer)
+    for k, lasted in enumerate(tasks):
+        begun = np.maximum(begun + lasted, answer)  # of task k + 1, and when the push of task k departs
+        ends[k] = begun.max() + transfer
+        answer = ends[k] + transfer
+    return ends
+
+
+def retimed(run: pd.DataFrame, ends: npt.ArrayLike) -> pd.DataFrame:
+    """Returns the history of a run with the times that its updates have elsewhere.
+
+    Args:
+        run: history of one run, with the columns `update` and `time`.
+        ends: when each update is made, seconds, at least as many as the run has.
+
+    >>> run = pd.DataFrame({"update": [0, 2, 3], "time": [0.0, 1.0, 1.5], "loss": [3.0, 2.0, 1.0]})
+    >>> retimed(run, [2.0, 4.0, 6.0])["time"].tolist()
+    [0.0, 4.0, 6.0]
+    """
+    times = np.concatenate([[0.0], np.asarray(ends, float)])
+    return run.assign(time=times[run["update"].to_numpy()])
+
+
+def carried(runs: pd.DataFrame, push_seconds: float, workers: int) -> pd.DataFrame:
+    """Returns histories none of which is faster than its links can carry what was pushed.
+
+    In the simulator the pushes of a worker that keeps its copy (SSP) overlap on its own link, as if that had
+    room for all of them side by side. A link that is always busy takes `push_seconds` for each: a time before
+    that is put off until then. The staleness that this would add is left out, in favour of SSP.
+
+    Args:
+        runs: what `compare` returns, with the column `uplinks`: pushes of all workers so far.
+        push_seconds: that a push takes on its link.
+        workers: W, which have pushed about as often as each other.
+
+    >>> runs = pd.DataFrame({"time": [0.0, 2.0, 3.0], "uplinks": [0, 8, 8]})
+    >>> carried(runs, 0.5, workers=2)["time"].tolist(), carried(runs, 1.0, workers=2)["time"].tolist()
+    ([0.0, 2.0, 3.0], [0.0, 4.0, 4.0])
+    """
+    return runs.assign(time=np.maximum(runs["time"], runs["uplinks"] / workers * push_seconds))
+
+
+def best_setting(times: pd.Series) -> tuple[str, float]:
+    """Returns the method and learning rate that reach the target on most seeds, and of those the fastest.
+
+    By the median over seeds; one at which a seed does not arrive is taken only where all such settings are
+    like that.
+
+    Args:
+        times: what `metrics.time_to` returns, by method, learning rate and seed.
+
+    >>> index = pd.MultiIndex.from_product([["SSP 2"], [0.1, 0.2], [0, 1, 2]],
+    ...                                    names=["method", "learning_rate", "seed"])
+    >>> best_setting(pd.Series([3.0, 3.5, 4.0, 2.0, 2.0, math.inf], index))
+    ('SSP 2', 0.1)
+    """
+    each = times.groupby(["method", "learning_rate"])
+    table = pd.DataFrame({"missed": each.agg(lambda found: np.isinf(found).sum()), "median": each.median()})
+    name, rate = table.sort_values(["missed", "median"], kind="stable").index[0]
+    return str(name), float(rate)
+
+
+def spread(trace: Trace) -> pd.Series:
+    """Returns how far apart the workers finish each round: last minus first, in percent of its computing.
+
+    >>> import dmlcore as dml
+    >>> spread(dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=2)).tolist()
+    [50.0, 50.0]
+    """
+    rounds = trace.tasks[trace.tasks["update"] >= 0].groupby("update")
+    finish, start = rounds["compute_end"], rounds["compute_start"]
+    return 100 * (finish.max() - finish.min()) / (finish.max() - start.max())
+
+
+def perfect(speeds_at: Callable[[int], Sequence[float]]) -> Load:
+    """Returns the load rule of a scheduler that knows each worker's mean speed at every moment.
+
+    It shares the batch out in proportion to what the speeds are in the round that begins. What is left of the
+    spread of finish times is chance: no scheduler can know how long a single task will take.
+
+    Args:
+        speeds_at: number of a round, from 0 -> mean samples per second of each worker in it.
+
+    >>> rule = perfect(lambda clock: [3, 1] if clock == 0 else [1, 1])
+    >>> rounds = rule.init(2, 64)
+    >>> [rule.size(rounds, worker) for worker in (0, 1)]
+    [48, 16]
+    >>> rounds = rule.observe(rounds, Push(0, 0, 0, 1.0, 1.0, 48))
+    >>> rule.size(rounds, 0)
+    32
+    """
+
+    def size(state: tuple[int, list[int]], worker: int) -> int:
+        total, finished = state
+        return share_out(list(speeds_at(finished[worker])), total)[worker]
+
+    def observe(state: tuple[int, list[int]], push: Push) -> tuple[int, list[int]]:
+        state[1][push.worker] = push.clock + 1
+        return state
+
+    return Load("perfect()", lambda workers, total: (total, [0] * workers), size, observe)
+
+
+def shares(seconds: Mapping[frozenset[str], float]) -> dict[str, float]:
+    """Returns each mechanism's share of the gain of all of them together.
+
+    The gain is log(time without any / time with all). A mechanism's part is what it adds to the gain of those
+    before it, averaged over all orders in which they may be added (its Shapley value), so that the shares sum
+    to 1. One that costs time has a share below 0. Where all together gain nothing, shares are NaN.
+
+    Args:
+        seconds: time to the target, by the set of mechanisms that are used: one for each subset.
+
+    Raises:
+        ValueError: a subset is missing.
+
+    >>> times = {frozenset(): 8.0, frozenset("a"): 4.0, frozenset("b"): 8.0, frozenset("ab"): 2.0}
+    >>> {name: round(share, 2) for name, share in sorted(shares(times).items())}
+    {'a': 0.75, 'b': 0.25}
+    """
+    names = sorted(frozenset().union(*seconds))
+    if len(seconds) != 2 ** len(names):
+        checks.fail("seconds", list(map(sorted, seconds)), f"each subset of {names}")
+    gain = math.log(seconds[frozenset()] / seconds[frozenset(names)])
+    parts = dict.fromkeys(names, 0.0)
+    orders = list(itertools.permutations(names))
+    for order in orders:
+        for i, name in enumerate(order):
+            before = frozenset(order[:i])
+            parts[name] += math.log(seconds[before] / seconds[before | {name}]) / len(orders)
+    return {name: part / gain if gain > 0 else math.nan for name, part in parts.items()}
