@@ -206,7 +206,7 @@ PAPER = Paper(
             "Overall training time against existing methods: 1.4 to 3.5 times less",
             "speedup.png, server.png, H1-size",
             "differs",
-            "so at communication ratios of 2 and 4 (late by one) or 2 (own steps); less below, more above",
+            "so at a communication ratio of 4 (late by one) or 2 (own steps); less below, more above",
         ),
         Comparison("Workers complete their tasks at the same time", "scheduling.png, H2", "same"),
         Comparison("Workers compute during transfers", "timelines.png, H3", "same"),

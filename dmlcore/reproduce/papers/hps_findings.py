@@ -15,9 +15,9 @@ FINDINGS = {
         "every seed; below, transfers cost ASP too little."
     ),
     "H1-size": (
-        "The paper reports 1.4 to 3.5 times. Every rival is within that range at c = 2 and 4 late by one, "
-        "and at c = 2 with own steps, but there not on every seed; below, H-PS is not the fastest, and "
-        "above it is up to 7 times as fast. So the range is one of links."
+        "The paper reports 1.4 to 3.5 times. Every rival is within that range late by one at c = 4, on "
+        "every seed, and with own steps at c = 2, on four of five. At a smaller c SSP is faster than H-PS, "
+        "at a larger one H-PS is up to 7 times as fast, so that the range is one of links."
     ),
     "H1-server": (
         "On a shared link H-PS is faster where the link is saturated, at loads of 1.4 and 2.7, because "
