@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import optax
@@ -474,12 +475,18 @@ def _warn_of_nan(evaluations: Sequence[Mapping[str, Any]]) -> None:
         warnings.warn(f"evaluate: {names} of the initial parameters is no number (NaN)", stacklevel=3)
 
 
+# What each trace has cost, as long as it is there: all learning rates of a sweep share their timeline.
+_ACCOUNTS: WeakKeyDictionary[Trace, pd.DataFrame] = WeakKeyDictionary()
+
+
 def history(trace: Trace, evaluations: Sequence[tuple[int, Mapping[str, Any]]]) -> pd.DataFrame:
     """Returns evaluations (update, metrics) as a tidy frame, with what each update had cost."""
     at = np.array([update for update, _ in evaluations])
     names = sorted(evaluations[0][1], key=lambda name: (name != "loss", name))
     metrics = {name: np.array([float(m[name]) for _, m in evaluations]) for name in names}
-    costs = accounts(trace).iloc[at].reset_index(drop=True)
+    if trace not in _ACCOUNTS:
+        _ACCOUNTS[trace] = accounts(trace)
+    costs = _ACCOUNTS[trace].iloc[at].reset_index(drop=True)
     return pd.concat([pd.DataFrame({"update": at}), costs, pd.DataFrame(metrics)], axis=1)
 
 
