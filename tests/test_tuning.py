@@ -38,6 +38,23 @@ def test_runs_are_those_of_a_sweep():
     np.testing.assert_array_equal(again["loss"], expected["loss"])
 
 
+def test_a_method_may_be_told_its_rate():
+    """At each rate it is the method for that rate, and its best is interior like any other's."""
+    problem = dml.problems.linear_regression(num_samples=64, num_features=3)
+    options = {"seeds": [0, 1], "updates": 40}
+    methods = {"DBW": dml.dbw, "BSP": dml.bsp()}
+    runs = dml.tune(methods, problem, CLUSTER, optax.sgd, "loss", TARGET, start=1e-4, **options)
+    best = dml.metrics.best_learning_rate(runs, "loss", TARGET)
+    for name, own in runs.groupby("method"):
+        rates = sorted(own["learning_rate"].unique())
+        assert rates[0] < best[name] < rates[-1]
+    for rate, part in runs[runs["method"] == "DBW"].groupby("learning_rate"):
+        told = dml.compare({"DBW": dml.dbw(rate)}, problem, CLUSTER, optax.sgd(rate), **options)
+        np.testing.assert_array_equal(part["loss"], told["loss"])
+    with pytest.raises(ValueError, match=r"methods\['BSP'\]: got .*was it called"):
+        dml.tune({"BSP": dml.bsp}, problem, CLUSTER, optax.sgd, "loss", TARGET, start=1e-4, **options)
+
+
 def test_an_end_is_told():
     with pytest.warns(
         UserWarning, match="after 1 steps the best rate is at an end of those tried for BSP, ASP"

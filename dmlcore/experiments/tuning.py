@@ -17,9 +17,11 @@ from dmlcore.problems.problem import Problem
 from dmlcore.trace import metrics
 from dmlcore.types import Method, Policy
 
+Told = Callable[[float], Policy | Method]  # learning rate -> a method that is told it
+
 
 def tune(
-    methods: Mapping[str, Policy | Method],
+    methods: Mapping[str, Policy | Method | Told],
     problem: Problem,
     cluster: Cluster,
     optimizer: Callable[[float], optax.GradientTransformation],
@@ -39,7 +41,8 @@ def tune(
     far apart the methods' rates are.
 
     Args:
-        methods: name -> policy, or a `Method` without an optimizer.
+        methods: name -> policy, or a `Method` without an optimizer; or a function of the learning rate that
+            returns one, for methods that are told it, such as `dml.dbw`.
         metric: column of the history, such as `loss`; accuracies are to be large, all else small.
         target: value of the metric; the best rate has the least median time to it.
         start: learning rate to begin with, > 0, or one for each method.
@@ -62,19 +65,20 @@ def tune(
     >>> bool(rates[0] < metrics.best_learning_rate(runs, "loss", 2.0)["BSP"] < rates[-1])
     True
     """
-    seeds = check_given(tune, methods, problem, seeds, options)
-    for name, method in methods.items():
-        if isinstance(method, Method) and method.optimizer is not None:
-            checks.fail(f"methods[{name!r}]", method, "one without an optimizer of its own")
     begin = start if isinstance(start, Mapping) else dict.fromkeys(methods, start)
     if set(begin) != set(methods):
         checks.fail("start", start, "a learning rate, or one for each of the methods")
+    first = {name: checks.positive("start", each) for name, each in begin.items()}
+    given = {name: _at(name, method, first[name]) for name, method in methods.items()}
+    seeds = check_given(tune, given, problem, seeds, options)
+    for name, method in given.items():
+        if isinstance(method, Method) and method.optimizer is not None:
+            checks.fail(f"methods[{name!r}]", method, "one without an optimizer of its own")
     factor = checks.real("factor", factor, above=1, high=1e300)
     target = checks.real("target", target)
     checks.choice("metric", metric, dict.fromkeys(problem.metrics))
     below = not metric.endswith("accuracy")
     # Powers of the factor from where a method begins: by rounding a rate might be tried twice.
-    first = {name: checks.positive("start", each) for name, each in begin.items()}
     tried: dict[str, dict[float, int]] = {name: {} for name in methods}  # rate -> power
     untried: dict[str, list[int]] = {name: [-1, 0, 1] for name in methods}
     runs: list[pd.DataFrame] = []
@@ -83,7 +87,9 @@ def tune(
         for name, powers in untried.items():
             rates = {first[name] * factor**power: power for power in powers}
             tried[name] |= rates
-            together.setdefault(tuple(rates), {})[name] = methods[name]
+            told = given[name] is not methods[name]
+            for some in [(rate,) for rate in rates] if told else [tuple(rates)]:
+                together.setdefault(some, {})[name] = _at(name, methods[name], some[0])
         for some, each in together.items():
             try:
                 runs.append(sweep(each, problem, cluster, optimizer, some, seeds=seeds, **options))
@@ -111,6 +117,17 @@ def tune(
         text = f"tune: no run reached a {metric} of {target:g} for {names}; best is what was best at the end"
         warnings.warn(text, stacklevel=2)
     return every
+
+
+def _at(name: str, method: Policy | Method | Told, rate: float) -> Any:
+    """The method, of one that is told the learning rate at this one."""
+    if isinstance(method, Policy | Method) or not callable(method):
+        return method
+    try:
+        return method(rate)
+    except TypeError as error:
+        allowed = "a Policy, a Method, or a function of the learning rate; was it called?"
+        raise ValueError(f"methods[{name!r}]: got {method!r}, allowed is {allowed} ({error})") from error
 
 
 def _together(runs: list[pd.DataFrame], methods: Mapping[str, Any]) -> pd.DataFrame:
