@@ -161,23 +161,63 @@ def test_adasync_solves_its_equation():
     assert drive(dml.adasync(3, batch_async=True), 20, odd)[-1] == 20
 
 
-def test_by_gain_finds_what_it_measures():
-    """Numbers of a known G, V and q: the choice is the best of the formula, tried one by one."""
-    eta, G, V, q, sizes = 0.1, 4.0, 200.0, 0.05, [1, 4, 16]
+def best_gain(mu, sizes, G, V, q):
+    """The (k, b) with the largest gain a second, tried one by one."""
+    return max(
+        ((G - q * (G + V / (k * b))) / mu[k - 1, i], k, b)
+        for k in range(1, len(mu) + 1)
+        for i, b in enumerate(sizes)
+    )[1:]
+
+
+def measured(policy, sizes):
+    """A state of the policy that has measured how long rounds of five workers take, and these seconds."""
+    state, rng = policy.init(5), np.random.default_rng(0)
+    state.explore, state.measured_size = 0, sizes[-1]
+    state.round_seconds = np.sort(rng.uniform(0.1, 1, (5, 1)), axis=0) + np.linspace(0.1, 1, len(sizes))
+    return state
+
+
+@pytest.mark.parametrize("q", [0.01, 0.2])
+def test_by_gain_finds_what_it_measures(q):
+    """Numbers of a known G, V and q: the choice is the best of the formula."""
+    eta, G, V, sizes = 0.1, 4.0, 200.0, [1, 4, 16]
     policy = dml.adaptive_load(eta, sizes)
-    state = policy.init(5)
-    rng = np.random.default_rng(0)
-    state.loss, state.explore, state.measured_size = 10.0, 0, 16
-    state.round_seconds = mu = np.sort(rng.uniform(0.1, 1, (5, 1)), axis=0) + np.array([[0.1, 0.3, 1.0]])
-    used = 5 * 16
+    state, used = measured(policy, sizes), 5 * 16
     square = G + V / used
-    seen = Observation(2, 0.0, 10.0 - eta * (G - q * square), [5], [used], [square], [G])
-    policy.on_observation(state, seen)
-    best = max(
-        ((G - q * (G + V / (k * b))) / mu[k - 1, i], k, b) for k in range(1, 6) for i, b in enumerate(sizes)
-    )
-    assert state.curvature == pytest.approx(q)
-    assert (state.k, state.batch_size) == best[1:]
+    loss = 100.0
+    policy.on_observation(state, Observation(0, 0.0, loss))
+    for update in range(1, 400):
+        state.k, state.batch_size, state.chosen = 5, 16, False  # it is shown the same once more
+        loss -= eta * (G - q * square)
+        product = 0.0 if update == 1 else G - 2 * q * square
+        seen = Observation(update, 0.0, loss, [5], [used], [square], [product])
+        policy.on_observation(state, seen)
+    assert state.q == pytest.approx(q, rel=0.2)
+    assert (state.k, state.batch_size) == best_gain(state.round_seconds, sizes, G, V, state.q)
+
+
+def test_from_gradients_it_never_looks_at_the_loss():
+    """The product of successive gradients says what the fall of the loss would, for the q that is assumed."""
+    G, V, sizes, q = 4.0, 200.0, [1, 4, 16], 0.05
+    policy = dml.adaptive_load(0.1, sizes, estimate_from="gradients")
+    state, used = measured(policy, sizes), 5 * 16
+    square = G + V / used
+    for loss in (1.0, 1e9, -5.0):
+        state.k, state.batch_size, state.chosen = 5, 16, False
+        seen = Observation(1, 0.0, loss, [5], [used], [square], [G - 2 * q * square])
+        policy.on_observation(state, seen)
+        assert state.gain == pytest.approx((G - q * square) / square)
+        assert (state.k, state.batch_size) == best_gain(state.round_seconds, sizes, G, V, q)
+
+
+def test_what_has_diverged_is_no_observation():
+    for source in ("loss", "gradients"):
+        policy = dml.adaptive_load(0.1, [1, 4], estimate_from=source)
+        state = measured(policy, [1, 4])
+        before = (state.k, state.batch_size)
+        policy.on_observation(state, Observation(1, 0.0, math.inf, [5], [20], [math.nan], [math.nan]))
+        assert (state.k, state.batch_size, state.gain) == (*before, None)
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -194,21 +234,22 @@ def test_a_law_is_fitted_from_answers(law):
 
 def test_a_small_grid_is_walked_step_by_step():
     """Where no k b is within a factor of 2, the next one is."""
-    policy = dml.adaptive_load(0.1, [1, 100])
+    policy = dml.adaptive_load(0.1, [1, 100], estimate_from="gradients")
     state = policy.init(2)
-    state.loss, state.explore, state.curvature = 1.0, 0, 0.5
+    state.explore, state.chosen = 0, True
     (state.k, state.batch_size), state.round_seconds = (2, 1), np.array([[0.1, 1.0], [0.2, 1.005]])
     for wanted in ((1, 100), (2, 100), (2, 100)):
-        seen = Observation(1, 0.0, 1.0, [2], [2], [1.0], [0.0])
+        seen = Observation(1, 0.0, 1.0, [2], [2], [1.0], [-0.1])  # all noise
         policy.on_observation(state, seen)
         assert (state.k, state.batch_size) == wanted
 
 
-def test_online_needs_fewer_samples_and_less_time_than_everybody():
+@pytest.mark.parametrize("source", ["loss", "gradients"])
+def test_online_needs_fewer_samples_and_less_time_than_waiting_for_all(source):
     """Against waiting for all at full load, on the group's data: to the same excess loss."""
     problem = dml.problems.linear_regression(num_features=20, standardize=True)
     cluster = dml.Cluster.from_response(10, LAWS["exponential"])
-    methods = {"online": dml.adaptive_load(0.05, [4, 16, 40]), "all": dml.bsp()}
+    methods = {"online": dml.adaptive_load(0.05, [4, 16, 40], estimate_from=source), "all": dml.bsp()}
     options = {"seeds": range(2), "seconds": 600.0, "batch_size": 40, "eval_every": 5}
     runs = dml.compare(methods, problem, cluster, optax.sgd(0.05), **options)
     for column in ("time", "assigned_samples"):
@@ -237,6 +278,7 @@ WRONG = {
     "law: got 'normal'": lambda: dml.dbw(0.1, law="normal"),
     "explore: got 1": lambda: dml.dbw(0.1, explore=1),
     "learning_rate: got 0": lambda: dml.adaptive_load(0, [1]),
+    "estimate_from: got 'guess'": lambda: dml.adaptive_load(0.1, [1], estimate_from="guess"),
     "batch_sizes: got": lambda: dml.adaptive_load(0.1, []),
     "most: got 1": lambda: dml.pflug(2, most=1),
     "k: got 4": lambda: simulate(dml.adasync(4), LOCK_STEP, updates=1),

@@ -16,7 +16,8 @@ from dmlcore.trace import metrics, predecessors
 from dmlcore.types import Decision, Policy, Start
 
 BYTES = 9_640  # of the digits' parameters
-K_SYNC = ("k_sync", "k_sync_schedule", "pflug", "adaptive_load", "dbw", "deadline", "backup")
+K_SYNC = ("k_sync", "k_sync_schedule", "pflug", "adaptive_load", "adaptive_load_gradients", "dbw")
+K_SYNC += ("deadline", "backup")
 LOCK_STEP = ("bsp", "k_batch_sync", "rennala", "mindflayer", *K_SYNC)
 # Staleness -> weight, of the policies in the table in which it follows from that alone.
 DAMPED = {

@@ -53,6 +53,7 @@ ALL_POLICIES: dict[str, Callable[[], Policy]] = {
     "pflug": lambda: pflug(3, burn_in=5, threshold=2),
     "adasync": lambda: adasync(1, batch_async=True),
     "adaptive_load": lambda: adaptive_load(0.1, [32]),
+    "adaptive_load_gradients": lambda: adaptive_load(0.1, [16, 32], estimate_from="gradients"),
     "dbw": lambda: dbw(0.1),
     "adaptive_sync": lambda: adaptive_sync(4, behind=4),
     "a2s": lambda: a2s(epoch=2),

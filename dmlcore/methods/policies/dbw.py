@@ -1,7 +1,7 @@
 """Dynamic backup workers."""
 
 from dmlcore.calls import named
-from dmlcore.methods.policies.adaptive_load import CHECKS, largest_gain, rate
+from dmlcore.methods.policies._gain import CHECKS, largest_gain, rate
 from dmlcore.types import Policy
 
 
