@@ -43,7 +43,7 @@ class Look(NamedTuple):
     fell: float  # fall of the loss / eta
     products: float  # sum of g . g' over the updates but the last, g' being the gradient of the next one
     squares: float  # sum of |g|^2
-    count: int  # updates
+    updates: int
 
 
 @dataclass
@@ -79,8 +79,8 @@ def estimate(state: GainRounds, seen: Observation, eta: float, from_loss: bool) 
         fell, before, state.loss = (state.loss - seen.loss) / eta, state.look, seen.loss
         if before is not None:
             q = (before.fell - before.products - seen.products[0]) / before.squares
-            state.known = min(state.known + before.count, MEMORY)
-            state.curvature += before.count / state.known * (q - state.curvature)
+            state.known = min(state.known + before.updates, MEMORY)
+            state.curvature += before.updates / state.known * (q - state.curvature)
         state.look = Look(fell, sum(seen.products[1:]), square * count, count)
         gain = fell / count / square
     else:  # the loss is not seen
