@@ -130,25 +130,26 @@ def greedy_schedule(
     mu = np.asarray(round_seconds, float)
     if mu.ndim != 2 or mu.shape[1] != len(batch_sizes):
         checks.fail("round_seconds, shape", mu.shape, f"(workers, {len(batch_sizes)} batch sizes)")
-    alpha = decay(constants.checked())
     k, b = np.arange(1, len(mu) + 1)[:, None], np.asarray(batch_sizes)
-    phi = floor(constants, k, b)
-    option = np.unravel_index(np.argmax((error - phi) / mu), mu.shape)
+    return _fall_fastest(mu, floor(constants, k, b), decay(constants), b, error)
+
+
+def _fall_fastest(mu: np.ndarray, phi: np.ndarray, alpha: float, b: np.ndarray, error: float) -> Schedule:
+    """Begins with the (k, b) whose bound falls fastest, and goes to the next where that one falls faster."""
+    now = np.unravel_index(np.argmax((error - phi) / mu), mu.shape)
     time, phases = 0.0, []
     while True:
-        row, column = (int(index) for index in option)
-        seconds, end = float(mu[option]), float(phi[option])
-        phases.append(Phase(time, row + 1, int(b[column]), seconds, end, error))
-        # Where the line of another option crosses from below as the error falls.
-        better = (mu > seconds) & (phi < end)
-        if not better.any():
+        row, column = (int(index) for index in now)
+        phases.append(Phase(time, row + 1, int(b[column]), float(mu[now]), float(phi[now]), error))
+        later = (mu > mu[now]) & (phi < phi[now])  # longer rounds with a lower floor
+        if not later.any():
             return Schedule(tuple(phases), len(mu), alpha)
-        crossing = np.where(better, (mu * end - seconds * phi) / np.where(better, mu - seconds, 1), -np.inf)
-        # The highest first; of those that cross at once, the one that is best below.
-        crossing = np.minimum(crossing, error)
-        option = np.unravel_index(np.lexsort((mu.ravel(), crossing.ravel()))[-1], mu.shape)
-        time += _lasts(phases[-1], float(crossing[option]), alpha)
-        error = float(crossing[option])
+        # E*, at which both fall as fast; the highest comes first.
+        switch = np.where(later, (mu * phi[now] - mu[now] * phi) / np.where(later, mu - mu[now], 1), -np.inf)
+        switch = np.minimum(switch, error)
+        now = np.unravel_index(np.lexsort((mu.ravel(), switch.ravel()))[-1], mu.shape)  # the best below
+        time += _lasts(phases[-1], float(switch[now]), alpha)
+        error = float(switch[now])
 
 
 def switching_times(
