@@ -1,4 +1,4 @@
-"""What notebooks/03_adaptive_k_load.ipynb measures: the paper's algorithm, fitted constants, costs of runs."""
+"""What notebooks/03_adaptive_k_load.ipynb measures: the paper's algorithm, fitted constants, costs."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
