@@ -2,7 +2,7 @@
 
 The abstract claims directions only: faster, with much less computation, at slightly more communication. That
 is K1 to K3; all sizes are ours. They are judged where the rival, adaptive k, really adapts, which K0 checks:
-on data with so much noise that the target lies near the lowest floor. The target, 1/1200 of the first excess
+on data with so much noise that the target lies near the lowest floor. The target, 1/1300 of the first excess
 loss, the noise and the constants' fit were chosen by exploration on seeds from 100 on, and so were the
 settings of the rivals. Explored, too, was why the online scheme used to fail on half of its runs: it measured
 the curvature once, from two noisy gradients; now it goes on measuring. Ranges were declared before the run
@@ -17,6 +17,7 @@ from dmlcore.reproduce.paper import Paper, Parameters, abstract, declare, ours, 
 
 RATIOS = (0.2, 1.0, 5.0)
 LAWS = ("exponential", "erlang", "shifted")
+MORE = 1.001  # faster, and not a tie
 JUDGED = ("exponential", "shifted")  # laws of the comparison without an oracle, at ratio 1
 ONLINE_RIVALS = ("fixed k", "fixed (k, b)", "Pflug", "AdaSync", "DBW")
 RIVALS = (*ONLINE_RIVALS, "adaptive k (oracle)")
@@ -49,6 +50,7 @@ def labels(first: Any, second: Any) -> tuple[str, ...]:
 
 
 CELLS = tuple(cell(law, ratio) for law in LAWS for ratio in RATIOS)
+OWN = tuple(cell(law, 1.0) for law in JUDGED)  # where the joint schedule is tuned, too
 BOUND = tuple(cell("exponential", ratio) for ratio in RATIOS)
 LINKS = ("uplinks", "downlinks")
 AGAINST = labels(["exponential"], RIVALS[-2:]) + labels(["shifted"], RIVALS)
@@ -100,8 +102,7 @@ CLAIMS = {
     "K1-own": ours(
         "It is faster with each at its own best learning rate, too",
         f"{FASTER}: adaptive k (oracle) / joint (oracle), linear regression, each at its best learning rate",
-        parts=CELLS,
-        repeats="K1",
+        parts=OWN,
     ),
     "K2": abstract(
         "It significantly reduces the computation load",
@@ -135,19 +136,18 @@ CLAIMS = {
     "K1-priced": ours(
         "It is faster even if it sees no loss, and estimates from the received gradients alone",
         f"{FASTER}: rival / joint (received), {ONLINE}",
-        parts=AGAINST,
+        parts=labels(["shifted"], RIVALS),
     ),
     "K1-price": ours(
         "Not seeing the loss costs a quarter of the time at most",
         f"{FASTER}: joint (received) / joint (online), {ONLINE}",
         expected=(None, 1.25),
-        parts=JUDGED,
     ),
     "K1-law": ours(
-        "Being told a wrong law, exponential, costs a quarter of the time at most",
-        f"{FASTER}: joint (online) told exponential / told the law; linear regression, ratio 1, one rate",
+        "Being told a wrong law costs a quarter of the time at most",
+        f"{FASTER}: joint (online), told a wrong law / told the law; shifted times, ratio 1, one rate",
         expected=(None, 1.25),
-        parts=("erlang", "shifted"),
+        parts=("told exponential", "told erlang"),
     ),
     "K1-spread": ours(
         f"It is faster than the best fixed (k, b) however far curvatures spread ({SEES})",
@@ -184,7 +184,7 @@ PAPER = Paper(
     reference="Egger, Kas Hanna, Bitar, ISIT 2023",
     notebook="03_adaptive_k_load.ipynb",
     parameters=AdaptiveKLoadParameters,
-    claims=declare("adaptive_k_load", CLAIMS, findings=FINDINGS, unit="x", expected=(1, None), data="any"),
+    claims=declare("adaptive_k_load", CLAIMS, findings=FINDINGS, unit="x", expected=(MORE, None), data="any"),
     figures={
         "model.png": "Rounds of eight workers as timelines: each computes b samples and sends its "
         "gradient; the server waits for the k fastest and cancels the rest. Below fewer samples each, "
@@ -195,7 +195,7 @@ PAPER = Paper(
         "both oracles, over the ratio of communication to computation, for three laws; where the three "
         "statements of the abstract hold together is marked.",
         "depth.png": "The same at ratio 1 against the target, from a tenth of the first error down to "
-        "1/1200, and the mean k of adaptive k until then.",
+        "1/1300, and the mean k of adaptive k until then.",
         "small_batches.png": "Excess loss over rounds of steps on few and on many samples: with few it falls "
         "more slowly than the bound says, or not at all, because noise grows with the error.",
         "error.png": "Excess loss against time and against samples assigned, for all methods at their best.",
