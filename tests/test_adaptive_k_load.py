@@ -1,0 +1,121 @@
+"""What 03_adaptive_k_load.ipynb measures, and for its claims a setting in which they fail."""
+
+import numpy as np
+import optax
+import pytest
+
+import dmlcore as dml
+from dmlcore import theory
+from dmlcore.reproduce import claims
+from dmlcore.reproduce.papers import adaptive_k_load_measures as measures
+from dmlcore.reproduce.papers.adaptive_k_load import CELLS, PAPER
+
+WORKERS, FULL, LOADS = 20, 40, [2, 4, 8, 16, 40]
+DECLARED = {claim.id: claim for claim in PAPER.claims}
+PROBLEM = dml.problems.linear_regression(num_features=20, noise=1000, standardize=True)
+RATE = 0.05
+
+
+def response(law, ratio):
+    if law == "shifted":
+        return theory.shifted(1 / ratio, 2 * FULL, 1 / (2 * FULL))
+    return {"exponential": theory.exponential, "erlang": theory.erlang}[law](1 / ratio, FULL)
+
+
+def constants(target, first=1e6, floor=100.0):
+    """A bound whose lowest floor is this many times below the first error."""
+    variance = floor * 2 * FULL * WORKERS / RATE
+    return theory.Constants(RATE, 1.0, 1.0, variance), first, target * floor
+
+
+def by_bound(law, ratio, target, first=1e6):
+    """Speed-up, computation and uplinks of the joint schedule, and the mean k of adaptive k, by the bound."""
+    mu = theory.mean_round(response(law, ratio), WORKERS, LOADS)
+    known, error, goal = constants(target, first)
+    joint = theory.greedy_schedule(mu, LOADS, known, error).account(goal)
+    only_k = theory.greedy_schedule(mu[:, -1:], LOADS[-1:], known, error).account(goal)
+    return {
+        "K1": only_k.seconds / joint.seconds,
+        "K2": joint.assigned_samples / only_k.assigned_samples,
+        "K3": joint.uplinks / only_k.uplinks,
+        "K0": only_k.uplinks / only_k.rounds,
+    }
+
+
+def verdict(name, value):
+    return claims.rule([value, value], DECLARED[name].expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "holds", "fails"),
+    [
+        ("K0", ("erlang", 0.2, 1.5), ("exponential", 1.0, 100.0)),  # an easy target: one worker suffices
+        ("K2", ("exponential", 1.0, 1.5), ("exponential", 1.0, 1.2, 200.0)),  # all the way near the floor
+        ("K3", ("exponential", 1.0, 1.5), ("erlang", 0.2, 1.5)),  # more workers with fewer samples each
+    ],
+)
+def test_claims_come_out_either_way(name, holds, fails):
+    assert verdict(name, by_bound(*holds)[name]) == "reproduced"
+    assert verdict(name, by_bound(*fails)[name]) == "not reproduced"
+
+
+def test_equal_loads_are_not_faster():
+    """K1: with one batch size to choose from, both schedules are the same, and a tie is not faster."""
+    mu = theory.mean_round(response("shifted", 1.0), WORKERS, [FULL])
+    known, error, goal = constants(2.0)
+    one = theory.greedy_schedule(mu, [FULL], known, error).account(goal)
+    assert verdict("K1", one.seconds / one.seconds) == "not reproduced"
+
+
+def test_the_papers_algorithm_is_what_the_cluster_runs():
+    """Written out, with draws of its own, it takes as long to the same loss as the policy on a cluster."""
+    law = response("shifted", 1.0)
+    mu = theory.mean_round(law, 8, LOADS)
+    schedule = theory.greedy_schedule(mu, LOADS, theory.Constants(RATE, 2.0, 2.0, 4e7), 3e5)
+    goal = PROBLEM.optimum + 3e3
+    x, y = (PROBLEM.data[name].astype(float) for name in "xy")
+    rng = np.random.default_rng(0)
+
+    def gradient(w, b):
+        rows = rng.integers(0, len(x), b)
+        return x[rows].T @ (x[rows] @ w - y[rows]) / b
+
+    def reached(w):
+        return np.mean((x @ w - y) ** 2) / 2 <= goal
+
+    start = np.zeros(20)
+    own = [
+        measures.joint_sgd(
+            gradient, lambda b: law.sample(b, (8,), rng), schedule.phases, start, RATE, reached
+        )
+        for _ in range(20)
+    ]
+    runs = dml.compare(
+        {"joint": dml.k_sync_schedule(schedule)}, PROBLEM, dml.Cluster.from_response(8, law), optax.sgd(RATE),
+        seeds=range(20), seconds=200.0, until={"loss": goal}, eval_every=1,
+    )  # fmt: skip
+    times = measures.spent(runs, goal)["time"]
+    assert np.mean(own) == pytest.approx(times.mean(), rel=0.15)
+
+
+def test_fitted_constants_are_those_of_the_problem():
+    """c is twice the mean curvature, 1, and the floor that of SGD on isotropic data."""
+    one = dml.Cluster.uniform(1)
+    many, few = (
+        dml.train(
+            PROBLEM, one, dml.bsp(), optax.sgd(RATE), updates=u, batch_size=b, seed=5, eval_every=5
+        ).history
+        for b, u in ((800, 200), (FULL, 1000))
+    )
+    known, error = measures.fitted(many, few, FULL, PROBLEM.optimum, RATE)
+    first = many["loss"].iloc[0] - PROBLEM.optimum
+    assert known.strong_convexity == pytest.approx(2.0, rel=0.15)
+    assert error == pytest.approx(first, rel=0.2)
+    floor = RATE * 20 * 1000**2 / (4 * FULL)
+    assert float(theory.floor(known, 1, FULL)) == pytest.approx(floor, rel=0.35)
+
+
+def test_nine_cells_are_three_laws_and_three_ratios():
+    assert len(set(CELLS)) == 9
+    assert set(DECLARED["K1"].parts) == set(CELLS)
+    assert len(DECLARED["K3"].parts) == 18
