@@ -1,0 +1,131 @@
+"""The table of notebooks/06_compare.ipynb: which methods are marked, and what it says in sentences."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+RATIO = "relative to BSP"  # median of the seeds' ratios of times to the target
+OTHER = "another optimizer"  # group of rows that are not marked: their optimizer is not that of the others
+FEW = 4  # tied methods that are named one by one
+
+
+def marks(seconds: pd.DataFrame) -> pd.Series:
+    """Returns which methods are fastest, as far as seeds tell: those that none beats on every seed.
+
+    A method is beaten where another one's slowest seed is faster than its own fastest: their ranges over the
+    seeds do not overlap; or where it does not reach the target in the median. If all but one are "beaten", it is the "best"; several that are not are "tied", none
+    of them marked above another.
+
+    Args:
+        seconds: to the target, by method (rows) and seed; inf where it was not reached.
+
+    >>> frame = pd.DataFrame({0: [1.0, 2.0, 5.0], 1: [1.5, 1.4, 6.0]}, index=["A", "B", "C"])
+    >>> marks(frame).to_dict(), marks(frame.drop("B")).to_dict()
+    ({'A': 'tied', 'B': 'tied', 'C': 'beaten'}, {'A': 'best', 'C': 'beaten'})
+    """
+    least, most = seconds.min(axis=1), seconds.max(axis=1)
+    left = (least <= most.min()) & np.isfinite(seconds.median(axis=1))
+    found = np.where(left, "tied" if left.sum() > 1 else "best", "beaten")
+    return pd.Series(found, seconds.index, name="mark")
+
+
+def rows(seconds: pd.DataFrame, groups: Sequence[str]) -> pd.DataFrame:
+    """Returns the rows of one column of the table: by method, its group, seconds, ratio to BSP and mark.
+
+    Args:
+        seconds: to the target, by method and seed, with a row BSP.
+        groups: of the methods, in their order.
+    """
+    middle = seconds.median(axis=1)
+    table = pd.DataFrame({"group": groups, "seconds": middle}, seconds.index)
+    table["least"], table["most"] = seconds.min(axis=1), seconds.max(axis=1)
+    table["reached"] = np.isfinite(seconds).sum(axis=1)
+    table[RATIO] = (seconds / seconds.loc["BSP"]).fillna(np.inf).median(axis=1)
+    return table.join(marks(seconds[table["group"] != OTHER])).fillna({"mark": "not compared"})
+
+
+def told(names: Sequence[str]) -> str:
+    """Returns names as a list in words.
+
+    >>> told(["BSP"]), told(["BSP", "SSP", "ASP"])
+    ('BSP', 'BSP, SSP and ASP')
+    """
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def fastest(column: pd.DataFrame) -> str:
+    """Returns a sentence that says who is fastest in one column of the table."""
+    about = column.iloc[0]
+    numbers = f"straggling {about['straggling']:.2g}, c = {about['c']:.2g}, ρ = {about['rho']:.2g}"
+    where = f"**{about['regime']}** ({numbers})"
+    marked = column[column["mark"].isin(["best", "tied"])].sort_values(RATIO)
+    low, high = marked[RATIO].iloc[0], marked[RATIO].iloc[-1]
+    if len(marked) == 1:
+        return f"{where}: {marked['method'].iloc[0]} is the fastest, in {low:.2g} of BSP's time."
+    names = told([*marked["method"]])
+    if len(marked) > FEW:
+        with_bsp = "BSP among them" if "BSP" in set(marked["method"]) else "not BSP"
+        first = ", ".join(marked["method"].iloc[:FEW])
+        names = f"{len(marked)} methods, {with_bsp} ({first} are first)"
+    return f"{where}: {names} tie, in {low:.2g} to {high:.2g} of BSP's time."
+
+
+def headline(table: pd.DataFrame) -> str:
+    """Returns the title of the picture: how ASP compares with BSP, and what is fastest where ASP is not."""
+    own = table[table["problem"] == table["problem"].iloc[0]]
+    asp = own[own["method"] == "ASP"].set_index("regime")[RATIO]
+    there = own[(own["regime"] == asp.idxmax()) & (own["group"] != OTHER)].sort_values(RATIO).iloc[0]
+    return (
+        f"ASP takes {asp.min():.2g} ({asp.idxmin()}) to {asp.max():.2g} ({asp.idxmax()}) times as long "
+        "as BSP;\n"
+        f"on the latter {there['method']} is the fastest, {there[RATIO]:.2g} times"
+    )
+
+
+def conclusions(table: pd.DataFrame) -> list[str]:
+    """Returns what the table says, in sentences made from its numbers.
+
+    Args:
+        table: columns problem, regime, straggling, c, rho, method and those of `rows`; one row for each
+            problem, regime and method. The first problem has all methods and regimes.
+    """
+    first, *others = table["problem"].unique()
+    own = table[table["problem"] == first]
+    found = [fastest(column) for _, column in own.groupby("regime", sort=False)]
+    ratio = own.pivot(index="method", columns="regime", values=RATIO)[own["regime"].unique()]
+    asp = ratio.loc["ASP"]
+    parts = [f"{regime} {value:.2g}" for regime, value in asp.items()]
+    found.append(
+        f"ASP differs from BSP in not waiting alone. It takes this share of BSP's time: {', '.join(parts)}."
+    )
+    medians = own[own["group"] != OTHER].pivot(index="method", columns="regime", values="seconds")
+    worst = (medians / medians.min()).max(axis=1)
+    safe = worst.idxmin()
+    found.append(
+        f"Where the cluster is not known, {safe} is the safest choice: on none does it take more than "
+        f"{worst[safe]:.2g} times as long as the fastest there (by medians); BSP takes up to "
+        f"{worst['BSP']:.2g} times as long."
+    )
+    if "BSP, AdamW" in ratio.index:
+        low, high = ratio.loc["BSP, AdamW"].min(), ratio.loc["BSP, AdamW"].max()
+        found.append(
+            "The optimizer matters as much as the policy: BSP with AdamW in place of SGD takes "
+            f"{low:.2g} to {high:.2g} of its time."
+        )
+    for problem in others:
+        found.append(elsewhere(own, table[table["problem"] == problem], problem))
+    return found
+
+
+def elsewhere(own: pd.DataFrame, other: pd.DataFrame, problem: str) -> str:
+    """Returns a sentence on how those that are fastest on the first problem do on another."""
+    parts = []
+    for regime, column in other.groupby("regime", sort=False):
+        there = own[(own["regime"] == regime) & own["method"].isin(column["method"])]
+        there = there[there["group"] != OTHER]
+        name = there.sort_values(RATIO)["method"].iloc[0]
+        value = column.set_index("method")[RATIO][name]
+        share = f"takes {value:.2g} of BSP's time" if np.isfinite(value) else "does not reach the target"
+        parts.append(f"{name}, fastest on {regime}, {share}")
+    return f"On {problem}, of the methods that were run on both: {'; '.join(parts)}."
