@@ -13,9 +13,9 @@ FEW = 4  # tied methods that are named one by one
 def marks(seconds: pd.DataFrame) -> pd.Series:
     """Returns which methods are fastest, as far as seeds tell: those that none beats on every seed.
 
-    A method is beaten where another one's slowest seed is faster than its own fastest: their ranges over the
-    seeds do not overlap; or where it does not reach the target in the median. If all but one are "beaten", it is the "best"; several that are not are "tied", none
-    of them marked above another.
+    A method is beaten where another one's slowest seed is faster than its own fastest, so that their ranges
+    over the seeds do not overlap, or where it does not reach the target in the median. If all but one are
+    "beaten", it is the "best"; several that are not are "tied", none of them marked above another.
 
     Args:
         seconds: to the target, by method (rows) and seed; inf where it was not reached.
