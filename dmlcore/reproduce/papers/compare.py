@@ -82,7 +82,37 @@ CLAIMS = {
 }
 
 # What was found, by claim; written after the run.
-FINDINGS: dict[str, str] = {}
+FINDINGS = {
+    "W1": (
+        "BSP is not hard to beat even where machines are even. Its rival here, adaptive load, begins with "
+        "few workers and few samples: it saves gradients that this modest target does not need, more than "
+        "it saves waiting."
+    ),
+    "W2": (
+        "Where workers are slow, a method that waits for none is faster on every seed than the best of those "
+        "that wait for all. A load rule alone gains a part of it: it evens out speeds that last, and slow "
+        "episodes only after they have begun."
+    ),
+    "W3": (
+        "Where links or the server are what is waited for, sending less helps more than any rule about who "
+        "waits. On slow links fewer bytes or fewer messages do; the saturated server takes time for every "
+        "message, so that only local steps help there, and rounding values does not."
+    ),
+    "W4": (
+        "SSP saves reads, but its pushes are staler, and here they load the server as much as the reads that "
+        "it saves. Notebook 01 has the map of where SSP overtakes ASP: where pushes are cheap."
+    ),
+    "W5": (
+        "Adaptive load is the faster one where computing is what takes the time, though not on every seed "
+        "with slow episodes. Where every message costs as much as several tasks, its small early updates are "
+        "what loses: a fixed k with whole mini-batches is faster."
+    ),
+    "W6": (
+        "What is fastest on digits carries over to matrix factorization where links or the server decide, "
+        "and not with slow episodes: adaptive load, whose noisy early updates digits tolerate, is slower "
+        "than BSP there. Such a choice has to be tried on the problem itself."
+    ),
+}
 
 PAPER = Paper(
     key="compare",

@@ -96,9 +96,7 @@ def conclusions(table: pd.DataFrame) -> list[str]:
     ratio = own.pivot(index="method", columns="regime", values=RATIO)[own["regime"].unique()]
     asp = ratio.loc["ASP"]
     parts = [f"{regime} {value:.2g}" for regime, value in asp.items()]
-    found.append(
-        f"ASP differs from BSP in not waiting alone. It takes this share of BSP's time: {', '.join(parts)}."
-    )
+    found.append(f"ASP, whose workers wait for none, takes this share of BSP's time: {', '.join(parts)}.")
     medians = own[own["group"] != OTHER].pivot(index="method", columns="regime", values="seconds")
     worst = (medians / medians.min()).max(axis=1)
     safe = worst.idxmin()
