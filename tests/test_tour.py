@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 
 import dmlcore as dml
 from dmlcore.reproduce.command import TOUR
+from dmlcore.reproduce.papers.compare import REGIMES
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 TEXT = (FOLDER / TOUR).read_text(encoding="utf-8")
@@ -34,7 +35,9 @@ def test_every_cell_runs_but_the_slow_ones(tmp_path, monkeypatch):
     plt.close("all")
     assert json.loads((tmp_path / "ssp.json").read_text())["traceEvents"]
     assert names["mine"](3).name == "mine(bound=3)"
-    assert len(names["table"]) == len(set(names["table"]["method"])) * 8  # four clusters, two problems
+    table = names["table"]
+    assert len(table) == len(set(zip(table["problem"], table["regime"], table["method"], strict=True)))
+    assert set(table["regime"]) == set(REGIMES)
 
 
 def test_what_the_slow_cells_name_is_there():
