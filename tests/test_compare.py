@@ -171,3 +171,6 @@ def test_conclusions_name_ties_and_what_was_not_reached():
     tied = one.assign(mark=["tied", "tied", "not compared"])
     assert "ASP and BSP tie" in tables.conclusions(tied)[0]
     assert tables.headline(one).startswith("ASP takes 0.52 (even)")
+    marked = ["best", "beaten", "not compared"]
+    never = one.assign(mark=marked, **{tables.RATIO: [1.0, np.inf, np.inf]})
+    assert " inf" not in " ".join(tables.conclusions(never)).replace("infinity", "")

@@ -54,6 +54,15 @@ def told(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
+def amount(ratio: float) -> str:
+    """Returns a ratio of times in words.
+
+    >>> amount(0.456), amount(np.inf)
+    ('0.46', 'infinity (the target is not reached)')
+    """
+    return f"{ratio:.2g}" if np.isfinite(ratio) else "infinity (the target is not reached)"
+
+
 def fastest(column: pd.DataFrame) -> str:
     """Returns a sentence that says who is fastest in one column of the table."""
     about = column.iloc[0]
@@ -77,7 +86,7 @@ def headline(table: pd.DataFrame) -> str:
     asp = own[own["method"] == "ASP"].set_index("regime")[RATIO]
     there = own[(own["regime"] == asp.idxmax()) & (own["group"] != OTHER)].sort_values(RATIO).iloc[0]
     return (
-        f"ASP takes {asp.min():.2g} ({asp.idxmin()}) to {asp.max():.2g} ({asp.idxmax()}) times as long "
+        f"ASP takes {asp.min():.2g} ({asp.idxmin()}) to {amount(asp.max())} ({asp.idxmax()}) times as long "
         "as BSP;\n"
         f"on the latter {there['method']} is the fastest, {there[RATIO]:.2g} times"
     )
@@ -95,7 +104,7 @@ def conclusions(table: pd.DataFrame) -> list[str]:
     found = [fastest(column) for _, column in own.groupby("regime", sort=False)]
     ratio = own.pivot(index="method", columns="regime", values=RATIO)[own["regime"].unique()]
     asp = ratio.loc["ASP"]
-    parts = [f"{regime} {value:.2g}" for regime, value in asp.items()]
+    parts = [f"{regime} {amount(value)}" for regime, value in asp.items()]
     found.append(f"ASP, whose workers wait for none, takes this share of BSP's time: {', '.join(parts)}.")
     medians = own[own["group"] != OTHER].pivot(index="method", columns="regime", values="seconds")
     worst = (medians / medians.min()).max(axis=1)
@@ -109,7 +118,7 @@ def conclusions(table: pd.DataFrame) -> list[str]:
         low, high = ratio.loc["BSP, AdamW"].min(), ratio.loc["BSP, AdamW"].max()
         found.append(
             "The optimizer matters as much as the policy: BSP with AdamW in place of SGD takes "
-            f"{low:.2g} to {high:.2g} of its time."
+            f"{amount(low)} to {amount(high)} of its time."
         )
     for problem in others:
         found.append(elsewhere(own, table[table["problem"] == problem], problem))
