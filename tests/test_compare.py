@@ -93,7 +93,7 @@ def test_adaptive_load_leads_only_where_fewer_samples_take_less_time(samples_per
     jitter = stats.gamma(16, scale=1 / 16)
     cluster = dml.Cluster.uniform(8, samples_per_second, overhead=overhead, latency=0.002, jitter=jitter)
     front = dml.Method(dml.adaptive_load(0.4, [8, 32]), optimizer=optax.sgd(0.4))
-    found = ratios(DIGITS, cluster, front, dml.Method(dml.k_sync(4), optimizer=optax.sgd(0.8)))
+    found = ratios(DIGITS, cluster, front, dml.Method(dml.k_sync(6), optimizer=optax.sgd(0.8)))
     assert verdict("W5", found) == ("reproduced" if faster else "not reproduced")
 
 
