@@ -4,8 +4,8 @@ Only the abstract is known: 9.61% to 41.15% less time to converge than other str
 1.699 times as fast, and up to 3.29 points more accuracy, with workers of different or unstable speed. Which
 strategies, clusters and learning rates, is not said; the rivals are those of the closest published relative,
 A2S, and A2S itself. A reduction counts as the paper's from the least that it reports. Less time and less time
-by that much are claims of their own. "Faster" asks for 2%, because an adaptive sync whose threshold is so
-large that its rules never act is ASP, to the last bit.
+by that much are claims of their own, but one measurement, which counts once. "Faster" asks for 2%, because an
+adaptive sync whose threshold is so large that its rules never act is ASP, to the last bit.
 
 Every method has one budget of settings: its knob and the learning rate are tuned together, on seeds that
 judge nothing (`adaptive_sync_tuning`). Every range was declared before the run that judges it. Explored
@@ -19,6 +19,14 @@ speaks of, with and without that.
 
 An earlier version of this notebook had a server that takes no time, the thresholds of the rivals and of
 adaptive sync at their defaults, and tuned on seeds that also judged.
+
+Changed after results had been seen, each before the run that judges it anew. A1-worst took the threshold that
+is tuned on each cluster, and was reproduced. That could hardly fail: with a large threshold adaptive sync is
+ASP, and with a small one it is close to BSP. It asks now for one value of the knob on all six clusters, of
+every method; its range stayed. A1 said "9.61% to 41.15% less" over a range without an upper end, and says "at
+least 9.61% less" now. A1-faster has the samples of A1 and A1-data-faster those of A1-data: neither is counted
+again. The rival of A2-data, which has no result yet, is the least accurate on a tuning seed, as its metric
+says; it was the one of the largest loss there.
 
 What would make each claim come out the other way, tried in `tests/test_adaptive_sync_claims.py`:
 
@@ -67,7 +75,7 @@ LEAST_ACCURATE = "with the least on a tuning seed"
 
 CLAIMS = {
     "A1": abstract(
-        "Convergence takes 9.61% to 41.15% less time than with other strategies",
+        "Convergence takes at least 9.61% less time than with other strategies",
         f"{TIME}; {TUNED}",
         parts=TROUBLES,
     ),
@@ -76,6 +84,7 @@ CLAIMS = {
         f"{TIME}; {TUNED}",
         expected=(FASTER, None),
         parts=TROUBLES,
+        repeats="A1",
     ),
     "A1-fastest": ours(
         "With both troubles and dear communication it takes at least 9.61% less time than the fastest rival",
@@ -88,8 +97,9 @@ CLAIMS = {
         parts=tuple(map(str, PLACES)),
     ),
     "A1-worst": ours(
-        "Its worst case among six clusters is less bad than that of BSP, ASP and SSP",
-        "largest time / time of the fastest of the four methods on that cluster: rival / adaptive sync",
+        "With one threshold for six clusters, its worst case is less bad than that of BSP, ASP and SSP",
+        "largest time / time of the fastest of the four, as tuned on that cluster: rival / adaptive sync; "
+        "each with the value of its knob that is best for all six on the tuning seeds, and a rate for each",
         expected=(FASTER, None),
         parts=MAIN,
     ),
@@ -141,6 +151,7 @@ CLAIMS = {
         ON_DATA_TIME,
         expected=(FASTER, None),
         parts=ON_DATA,
+        repeats="A1-data",
     ),
     "A2-data": ours(
         "Accuracy on MNIST and CIFAR-10 is up to 3.29 points better (full scale)",
@@ -181,8 +192,8 @@ PAPER = Paper(
         "paper's range as a band.",
         "accuracy.png": "Test accuracy against time of seven methods where both troubles meet and "
         "communication is dear, each at its own best settings, and all at one learning rate.",
-        "parts.png": "Time of adaptive sync with one of its rules changed over its time as tuned, and of ASP "
-        "at the same mean weight per push.",
+        "parts.png": "Time of adaptive sync with one of its rules changed over its time as tuned, on the two "
+        "tuning seeds, and of ASP at the same mean weight per push, on the ten seeds that judge.",
     },
     full_figures={
         "load.png": "Time of BSP, ASP and SSP over that of adaptive sync against the server load, for "

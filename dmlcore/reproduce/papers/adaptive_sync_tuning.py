@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,15 +69,20 @@ class Tuned(NamedTuple):
 
     Args:
         label: which value of its knob is best, in words.
-        policy: with that value.
+        policies: at each value of the knob, by label.
         rate: its best learning rate.
         settings: all that were tried, as `ranked` returns them.
     """
 
     label: str
-    policy: Policy
+    policies: Mapping[str, Policy]
     rate: float
     settings: pd.DataFrame
+
+    @property
+    def policy(self) -> Policy:
+        """With the best value of its knob."""
+        return self.policies[self.label]
 
     @property
     def method(self) -> Method:
@@ -86,12 +92,42 @@ class Tuned(NamedTuple):
     @property
     def time(self) -> float:
         """Median seconds to the target on the tuning seeds."""
-        return float(self.settings["time"][0])
+        return float(self.by_knob[self.label])
+
+    @property
+    def interior(self) -> bool:
+        """Whether rates on both sides of the best one were tried."""
+        rates = self.settings.loc[self.settings["method"] == self.label, "learning_rate"]
+        return bool(rates.min() < self.rate < rates.max())
 
     @property
     def by_knob(self) -> pd.Series:
         """Time on the tuning seeds of each value of the knob, at its best rate of those tried."""
         return self.settings.groupby("method", sort=False)["time"].min()
+
+    def at(self, label: str) -> Tuned:
+        """Returns the method at another value of its knob and the best rate of those tried for it."""
+        tried = self.settings[self.settings["method"] == label]  # the best first
+        return self._replace(label=label, rate=float(tried["learning_rate"].iloc[0]))
+
+
+def for_all(found: Sequence[Tuned], least: Sequence[float]) -> str:
+    """Returns the label of the one value of a knob that is best for several clusters.
+
+    It is the value whose worst case is the best: the largest time on the tuning seeds over the least time of
+    any method there.
+
+    Args:
+        found: the method as tuned on each cluster.
+        least: on each, the least time of any method.
+
+    >>> settings = {"method": ["S = 2", "S = 8"], "learning_rate": [0.1, 0.2]}
+    >>> found = [Tuned("", {}, 0.1, pd.DataFrame(settings | {"time": time})) for time in ([1, 2], [9, 4])]
+    >>> for_all(found, [1.0, 3.0])
+    'S = 8'
+    """
+    behind = [each.by_knob / time for each, time in zip(found, least, strict=True)]
+    return str(pd.concat(behind, axis=1).max(axis=1).idxmin())
 
 
 def tuned(
@@ -104,8 +140,8 @@ def tuned(
     goes to rates around the best one, evenly between its neighbours: a method without a knob has a finer grid
     of rates.
 
-    Guarantees: `budget` settings, if it is at least three for each value of the knob; the best setting has
-    rates on both sides that are worse, if the budget was large enough to find it.
+    Guarantees: `budget` settings, if it is at least three for each value of the knob. Whether the budget was
+    large enough to try rates on both sides of the best one, `interior` says.
 
     Args:
         family: the method.
@@ -134,7 +170,7 @@ def tuned(
         settings = ranked(pd.concat(runs, ignore_index=True), goal)
         label, best = settings["method"][0], float(settings["learning_rate"][0])
         if (left := budget - len(settings)) <= 0:
-            return Tuned(label, family.policies[label], best, settings)
+            return Tuned(label, family.policies, best, settings)
         rates = settings.loc[settings["method"] == label, "learning_rate"]
         if best in (rates.min(), rates.max()):
             more = [best / FACTOR if best == rates.min() else best * FACTOR]
