@@ -192,18 +192,18 @@ PAPER = Paper(
         "plane.png": "Speed-up of a round over the plane of heterogeneity and communication: the model as "
         "colour, with the paper's 1.4 and 3.5 as lines, and simulated clusters as points.",
         "speedup.png": "Time to the target loss of BSP, SSP and ASP over that of H-PS, against the "
-        "communication ratio c, for both readings of the pipeline; the abstract's 1.4 to 3.5 is a band. "
-        "Ticks at the bottom name real pairs of model and link.",
+        "communication ratio c, for both readings of the pipeline: medians, and ranges of the seeds. The "
+        "abstract's 1.4 to 3.5 is a band.",
         "places.png": "Communication ratios of four models on links of 1, 10 and 100 Gb/s, from assumed "
         "sizes and step times, above what the sweep says about H-PS there.",
         "curves.png": "Training loss against time of BSP, SSP, ASP and both readings of H-PS at the least "
         "and the largest communication ratio.",
         "server.png": "The same ratios of times as in speedup.png where all workers share the server's link, "
         "against the server load.",
-        "widths.png": "Time to the target with 32, 8 and 4 bits over that of the best width, against the "
-        "communication ratio, and which width the rule chooses.",
-        "ablations.png": "Time to the target of BSP, each mechanism, each pair, and all three, at the least "
-        "and the largest communication ratio.",
+        "widths.png": "Time to the target with 32, 8 and 4 bits over that of the best width on the same seed, "
+        "against the communication ratio, and which width the rule chooses.",
+        "ablations.png": "Time to the target of BSP, each mechanism and each pair over that of all three on the "
+        "same seed, at the least and the largest communication ratio.",
     },
     full_figures={
         "data.png": "Time to the target loss of BSP, SSP and ASP over that of H-PS on MNIST and CIFAR-10, "
