@@ -48,7 +48,7 @@ def test_the_threshold_decides_where_the_server_is_busy():
 
 
 @opposes("A1-shared", "A2", "A2-better", "A2-shared", "A2-data", "A2-data-better")
-def test_one_learning_rate_decides_who_is_ahead():
+def test_one_learning_rate_decides_which_is_ahead():
     for rate, ahead in ((0.05, True), (1.0, False)):
         methods = {"mine": dml.adaptive_sync(32), "BSP": dml.bsp()}
         runs = dml.compare(
@@ -111,9 +111,14 @@ def test_a_budget_is_spent_and_the_best_rate_is_interior(name, start, budget):
     options = {"start": start, "budget": budget, "seeds": [100], "samples": 6_000}
     found = tuned(family(name, 8, 23), DIGITS, cluster_of(EVEN, DIGITS), goal, **options)
     assert len(found.settings) == budget
+    assert found.interior
+    assert found.time == found.settings["time"].min()
+    for label in found.policies:
+        other = found.at(label)
+        assert other.time == found.by_knob[label] >= found.time
+        assert other.policy is found.policies[label]
     rates = found.settings.loc[found.settings["method"] == found.label, "learning_rate"]
-    assert rates.min() < found.rate < rates.max()
-    assert found.time == found.by_knob[found.label] == found.settings["time"].min()
+    assert not found._replace(rate=float(rates.max())).interior
 
 
 def test_settings_that_never_arrive_are_ranked_by_how_far_they_get():

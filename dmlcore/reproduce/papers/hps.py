@@ -190,7 +190,7 @@ PAPER = Paper(
         "Right: the spread of finish times, in percent of the round, for three load rules and a perfect "
         "scheduler.",
         "plane.png": "Speed-up of a round over the plane of heterogeneity and communication: the model as "
-        "colour, with the paper's 1.4 and 3.5 as lines, and simulated clusters as points.",
+        "colour, with the paper's 1.4 (dashed) and 3.5 as lines, and simulated clusters as points.",
         "speedup.png": "Time to the target loss of BSP, SSP and ASP over that of H-PS, against the "
         "communication ratio c, for both readings of the pipeline: medians, and ranges of the seeds. The "
         "abstract's 1.4 to 3.5 is a band.",
@@ -200,10 +200,10 @@ PAPER = Paper(
         "and the largest communication ratio.",
         "server.png": "The same ratios of times as in speedup.png where all workers share the server's link, "
         "against the server load.",
-        "widths.png": "Time to the target with 32, 8 and 4 bits over that of the best width on the same seed, "
-        "against the communication ratio, and which width the rule chooses.",
-        "ablations.png": "Time to the target of BSP, each mechanism and each pair over that of all three on the "
-        "same seed, at the least and the largest communication ratio.",
+        "widths.png": "Time to the target with 32, 8 and 4 bits over that of the best width on the same "
+        "seed, against the communication ratio, and which width the rule chooses.",
+        "ablations.png": "Time to the target of BSP, each mechanism and each pair over that of all three "
+        "on the same seed, at the least and the largest communication ratio.",
     },
     full_figures={
         "data.png": "Time to the target loss of BSP, SSP and ASP over that of H-PS on MNIST and CIFAR-10, "
@@ -214,7 +214,8 @@ PAPER = Paper(
             "Overall training time against existing methods: 1.4 to 3.5 times less",
             "speedup.png, server.png, H1-size",
             "differs",
-            "so at a communication ratio of 4 (late by one) or 2 (own steps); less below, more above",
+            "so at a communication ratio of 4 (late by one), or 2 (own steps, on four seeds of five); less "
+            "below, more above",
         ),
         Comparison("Workers complete their tasks at the same time", "scheduling.png, H2", "same"),
         Comparison("Workers compute during transfers", "timelines.png, H3", "same"),
