@@ -1,4 +1,4 @@
-"""How notebooks/06_compare.ipynb tunes every method with one budget, and then times it on other seeds."""
+"""How notebooks/06_compare.ipynb tunes every method by the same search, and then times it on other seeds."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ import pandas as pd
 
 import dmlcore as dml
 
-Told = Callable[[float], dml.Method]  # learning rate -> method, with an optimizer of its own
+Optimizer = Callable[[float], optax.GradientTransformation]  # of the server, by learning rate
 SEPARATOR = " | "  # between a method and its setting
 
 
@@ -19,18 +19,26 @@ class Entry(NamedTuple):
     Args:
         group: what its workers wait for: the rows that it stands with.
         start: learning rate at which its search begins.
-        settings: the method by value of its main setting, as text: one, or two to choose from. Where the
-            learning rate is part of a method, a function of it.
+        settings: the method by value of its main setting, as text: one, or up to three to choose from. Where
+            the learning rate is part of a method, a function of it.
         every: updates between two looks at the metric. Times to a target depend on it, so that it should be
             about as many samples for all methods, those of a round of BSP or somewhat fewer.
         sends_less: whether it sends fewer bytes than a gradient and the parameters for every mini-batch.
+        optimizer: of the server.
     """
 
     group: str
     start: float
-    settings: Mapping[str, dml.Method | Told]
+    settings: Mapping[str, dml.Method | Callable[[float], dml.Method]]
     every: int = 1
     sends_less: bool = False
+    optimizer: Optimizer = optax.sgd
+
+    def at(self, setting: str, rate: float) -> dml.Method:
+        """Returns the method with a setting, at a learning rate."""
+        each = self.settings[setting]
+        method = each if isinstance(each, dml.Method) else each(rate)
+        return method._replace(optimizer=self.optimizer(rate))
 
 
 class Task(NamedTuple):
@@ -61,53 +69,6 @@ class Task(NamedTuple):
         return dml.metrics.best_learning_rate(runs, self.metric, self.target, below=self.below)
 
 
-def tune_told(
-    task: Task,
-    methods: Mapping[str, Told],
-    start: Mapping[str, float],
-    seeds: Iterable[int],
-    every: int = 1,
-    steps: int = 8,
-) -> pd.DataFrame:
-    """Does what `dml.tune` does for methods that are built for each learning rate, which is part of them.
-
-    Args:
-        task: what they are to do.
-        methods: name -> what builds the method for a rate.
-        start: rate to begin with, by name.
-        seeds: of the runs.
-        every: updates between two looks at the metric.
-        steps: most rounds; each tries the neighbours of the best rates, a factor of 2 away.
-
-    Returns:
-        All runs, with a column learning_rate.
-
-    >>> task = Task(dml.problems.digits_mlp(), dml.Cluster.uniform(4), "loss", 2.0, 1.0)
-    >>> sgd = {"BSP": lambda rate: dml.Method(dml.bsp(), optimizer=optax.sgd(rate))}
-    >>> runs = tune_told(task, sgd, {"BSP": 0.1}, seeds=[1000])
-    >>> rates = sorted(runs["learning_rate"].unique())
-    >>> bool(rates[0] < task.best_rates(runs)["BSP"] < rates[-1])
-    True
-    """
-    tried: dict[str, set[int]] = {name: set() for name in methods}  # powers of 2, over the start
-    untried, runs = {name: {-1, 0, 1} for name in methods}, []
-    for _ in range(steps):
-        pairs = [(name, start[name] * 2.0**power) for name in untried for power in sorted(untried[name])]
-        built = {str(number): methods[name](rate) for number, (name, rate) in enumerate(pairs)}
-        made = dml.compare(built, task.problem, task.cluster, None, **task.options(seeds, every))
-        of = [pairs[int(number)] for number in made["method"]]
-        runs.append(made.assign(method=[name for name, _ in of], learning_rate=[rate for _, rate in of]))
-        best = task.best_rates(pd.concat(runs))
-        for name, powers in untried.items():
-            tried[name] |= powers
-        at = {name: round(float(np.log2(best[name] / start[name]))) for name in untried}
-        near = {name: {power - 1, power + 1} - tried[name] for name, power in at.items()}
-        untried = {name: powers for name, powers in near.items() if powers}
-        if not untried:
-            break
-    return pd.concat(runs, ignore_index=True)
-
-
 def tuned(task: Task, entries: Mapping[str, Entry], seeds: Iterable[int]) -> pd.DataFrame:
     """Runs every setting of every method at the learning rates around its best, in factors of 2.
 
@@ -115,21 +76,17 @@ def tuned(task: Task, entries: Mapping[str, Entry], seeds: Iterable[int]) -> pd.
         All runs. The column method names method and setting.
     """
     runs = []
-    for every in {entry.every for entry in entries.values()}:
+    for every, optimizer in dict.fromkeys((each.every, each.optimizer) for each in entries.values()):
         some = {
-            f"{name}{SEPARATOR}{text}": (entry.start, each)
+            f"{name}{SEPARATOR}{text}": (each, entry.start)
             for name, entry in entries.items()
             for text, each in entry.settings.items()
-            if entry.every == every
+            if (entry.every, entry.optimizer) == (every, optimizer)
         }
-        plain = {name: each for name, (_, each) in some.items() if isinstance(each, dml.Method)}
-        told = {name: each for name, (_, each) in some.items() if not isinstance(each, dml.Method)}
-        if plain:
-            goal = task.problem, task.cluster, optax.sgd, task.metric, task.target
-            start = {name: some[name][0] for name in plain}
-            runs.append(dml.tune(plain, *goal, start=start, **task.options(seeds, every)))
-        if told:
-            runs.append(tune_told(task, told, {name: some[name][0] for name in told}, seeds, every))
+        methods = {name: each for name, (each, _) in some.items()}
+        start = {name: rate for name, (_, rate) in some.items()}
+        goal = task.problem, task.cluster, optimizer, task.metric, task.target
+        runs.append(dml.tune(methods, *goal, start=start, **task.options(seeds, every)))
     return pd.concat(runs, ignore_index=True)
 
 
@@ -172,13 +129,9 @@ def timed(
     Returns:
         Seconds to the target by method and seed, and all runs.
     """
-    methods = {}
-    for name, entry in entries.items():
-        each, rate = entry.settings[best["setting"][name]], best["learning_rate"][name]
-        if isinstance(each, dml.Method):
-            methods[name] = each._replace(optimizer=optax.sgd(rate))
-        else:
-            methods[name] = each(rate)
+    methods = {
+        name: entry.at(best["setting"][name], best["learning_rate"][name]) for name, entry in entries.items()
+    }
     parts = []
     for every in {entry.every for entry in entries.values()}:
         some = {name: method for name, method in methods.items() if entries[name].every == every}
