@@ -19,8 +19,8 @@ class Entry(NamedTuple):
     Args:
         group: what its workers wait for: the rows that it stands with.
         start: learning rate at which its search begins.
-        settings: the method by value of its main setting, as text: one, or up to three to choose from. Where
-            the learning rate is part of a method, a function of it.
+        settings: the method by value of its main setting, as text: one, or several to choose from. Where the
+            learning rate is part of a method, a function of it.
         every: updates between two looks at the metric. Times to a target depend on it, so that it should be
             about as many samples for all methods, those of a round of BSP or somewhat fewer.
         sends_less: whether it sends fewer bytes than a gradient and the parameters for every mini-batch.

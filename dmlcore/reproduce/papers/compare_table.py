@@ -80,7 +80,7 @@ def fastest(column: pd.DataFrame) -> str:
         with_bsp = "BSP among them" if "BSP" in set(marked["method"]) else "not BSP"
         first = ", ".join(marked["method"].iloc[:FEW])
         names = f"{len(marked)} methods, {with_bsp} ({first} are first)"
-    return f"{where}: {names} tie, as their seeds overlap, in {low:.2g} to {high:.2g} of BSP's time."
+    return f"{where}: {names} tie (their seeds overlap), in {low:.2g} to {high:.2g} of BSP's time."
 
 
 def headline(table: pd.DataFrame) -> str:
@@ -133,11 +133,12 @@ def conclusions(table: pd.DataFrame) -> list[str]:
         f"{amount(worst['BSP'])} times as long."
     )
     found += [each for each in [alike(own)] if each]
-    for method, column in own[own["group"] == OTHER].groupby("method", sort=False):
-        low, high = column[RATIO].min(), column[RATIO].max()
+    spans = own[own["group"] == OTHER].groupby("method", sort=False)[RATIO].agg(["min", "max"])
+    if len(spans):
+        each = [f"{name} takes {amount(low)} to {amount(high)}" for name, low, high in spans.itertuples()]
         found.append(
-            f"{method} takes {amount(low)} to {amount(high)} of BSP's time. It is not marked, since its "
-            "optimizer is another one: what it gains is not the policy's alone."
+            f"{told(each)} of BSP's time. They are not marked, since their optimizer is another one: what is "
+            "gained is not the policy's alone."
         )
     for problem in others:
         found.append(elsewhere(own, table[table["problem"] == problem], problem))
@@ -145,7 +146,7 @@ def conclusions(table: pd.DataFrame) -> list[str]:
 
 
 def elsewhere(own: pd.DataFrame, other: pd.DataFrame, problem: str) -> str:
-    """Returns a sentence on how those that are fastest on the first problem do on another."""
+    """Returns a sentence on how those with the least median on the first problem do on another."""
     parts = []
     for regime, column in other.groupby("regime", sort=False):
         there = own[(own["regime"] == regime) & own["method"].isin(column["method"])]
@@ -153,7 +154,7 @@ def elsewhere(own: pd.DataFrame, other: pd.DataFrame, problem: str) -> str:
         name = there.sort_values(RATIO)["method"].iloc[0]
         value = column.set_index("method")[RATIO][name]
         share = f"takes {value:.2g} of BSP's time" if np.isfinite(value) else "does not reach the target"
-        parts.append(f"{name}, fastest on {regime}, {share}")
+        parts.append(f"{name}, first on {regime}, {share}")
     worst = behind(other)
     return (
         f"On {problem}, of the methods that were run on both: {'; '.join(parts)}. There {worst.idxmin()} is "
