@@ -104,12 +104,12 @@ FINDINGS = {
         "last, and slow episodes only after they have begun."
     ),
     "W3": (
-        "Where links or the server are what is waited for, sending less helps more than any rule on which "
-        "workers to wait for. On slow links fewer bytes or fewer messages do, most of all in H-PS, whose "
-        "pipeline hides computing, too. The saturated server takes time for every message, whatever its "
-        "bytes: only local steps help there, and H-PS, whose round takes as long as that of BSP and whose "
-        "gradients are a round late, is slower than BSP. In notebook 04 it is the server's link that is "
-        "saturated, which fewer bytes relieve."
+        "Where links or the server are what is waited for, sending less helps more than any rule on "
+        "which workers to wait for: on slow links fewer bytes or fewer messages, most of all in H-PS, "
+        "whose pipeline hides computing, too. The saturated server takes time for every message, "
+        "whatever its bytes, so that only local steps help there, and H-PS, whose gradients are a round"
+        " late, is slower than BSP. In notebook 04 it is the server's link that is saturated, which "
+        "fewer bytes relieve."
     ),
     "W4": (
         "With the smallest s, SSP and ASP are level: SSP saves reads, but its pushes are staler, and load "
@@ -124,10 +124,10 @@ FINDINGS = {
         "small early updates are what loses: a fixed k with whole mini-batches is faster."
     ),
     "W6": (
-        "Quantization and local steps, fastest on digits of the methods run on both, carry over to matrix "
-        "factorization on every seed. With slow episodes K-sync, the choice on digits, is level with BSP, "
-        "and only because k is tuned again: 6 there, 2 on digits. Adaptive load, which ties with it on "
-        "digits, takes 3.8 times as long as BSP. Such a choice has to be tried on the problem itself."
+        "Quantization and local steps, fastest on digits of the methods run on both, carry over to "
+        "matrix factorization on every seed. With slow episodes K-sync, the choice on digits, is level "
+        "with BSP, and only because k is tuned again: 6 there, 2 on digits. Adaptive load, which ties "
+        "with it on digits, takes 3.8 times as long as BSP."
     ),
 }
 
