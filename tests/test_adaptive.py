@@ -178,21 +178,29 @@ def measured(policy, sizes):
     return state
 
 
+def same(update, count, used, square, product, loss):
+    """An observation of `count` updates that are alike."""
+    first = 0.0 if update == count else product
+    products = [first, *[product] * (count - 1)]
+    return Observation(update, 0.0, loss, [5] * count, [used] * count, [square] * count, products)
+
+
+@pytest.mark.parametrize("count", [1, 10, 1000])  # between two looks; more than are averaged, too
 @pytest.mark.parametrize("q", [0.01, 0.2])
-def test_by_gain_finds_what_it_measures(q):
+def test_by_gain_finds_what_it_measures(q, count):
     """Numbers of a known G, V and q: the choice is the best of the formula."""
     eta, G, V, sizes = 0.1, 4.0, 200.0, [1, 4, 16]
     policy = dml.adaptive_load(eta, sizes)
     state, used = measured(policy, sizes), 5 * 16
     square = G + V / used
-    loss = 100.0
+    loss, found = 100.0, []
     policy.on_observation(state, Observation(0, 0.0, loss))
-    for update in range(1, 400):
+    for look in range(1, max(400 // count, 12)):
         state.k, state.batch_size, state.chosen = 5, 16, False  # it is shown the same once more
-        loss -= eta * (G - q * square)
-        product = 0.0 if update == 1 else G - 2 * q * square
-        seen = Observation(update, 0.0, loss, [5], [used], [square], [product])
-        policy.on_observation(state, seen)
+        loss -= count * eta * (G - q * square)
+        policy.on_observation(state, same(look * count, count, used, square, G - 2 * q * square, loss))
+        found.append(abs(state.q - q))
+    assert found == sorted(found, reverse=True) or max(found[1:]) < 1e-6  # it comes closer at every look
     assert state.q == pytest.approx(q, rel=0.2)
     assert (state.k, state.batch_size) == best_gain(state.round_seconds, sizes, G, V, state.q)
 
@@ -218,6 +226,32 @@ def test_what_has_diverged_is_no_observation():
         before = (state.k, state.batch_size)
         policy.on_observation(state, Observation(1, 0.0, math.inf, [5], [20], [math.nan], [math.nan]))
         assert (state.k, state.batch_size, state.gain) == (*before, None)
+
+
+def test_after_a_look_that_is_left_out_no_fall_reaches_back():
+    """The loss fell by 1 during each look: the one with an infinite gradient is neither seen nor counted."""
+    policy = dml.adaptive_load(1.0, [1, 4])
+    state = measured(policy, [1, 4])
+    before = state.known
+    policy.on_observation(state, Observation(0, 0.0, 10.0))
+    for update, loss, square in ((1, 9.0, 2.0), (2, 8.0, math.inf), (3, 7.0, 2.0)):
+        policy.on_observation(state, Observation(update, 0.0, loss, [5], [20], [square], [0.0]))
+        assert state.gain == pytest.approx(0.5)
+    assert state.known == before  # q needs two looks in a row
+    for loss, gain in (
+        (math.inf, 0.5),
+        (6.0, 0.5),
+        (5.0, 0.5),
+    ):  # the first finite loss says only where it is
+        policy.on_observation(state, Observation(4, 0.0, loss, [5], [20], [2.0], [0.0]))
+        assert state.gain == pytest.approx(gain)
+
+
+def test_from_gradients_an_infinite_loss_is_not_seen():
+    policy = dml.adaptive_load(0.1, [1, 4], estimate_from="gradients")
+    state = measured(policy, [1, 4])
+    policy.on_observation(state, Observation(1, 0.0, math.inf, [5], [20], [2.0], [1.0]))
+    assert state.gain is not None
 
 
 @pytest.mark.parametrize("law", LAWS)

@@ -18,7 +18,7 @@ from dmlcore.types import Observation, Policy
 
 NEWEST = 0.3  # weight of the last observation in the running mean of the gain
 CURVATURE, KNOWN = 0.05, 20  # q before it is measured, and for how many updates that counts
-MEMORY = 200  # updates over which q is averaged
+MEMORY = 200  # updates over which q is averaged; of more between two looks, those alone count
 LEAST, MOST = 1e-3, 0.5  # of q; with more than 1/2 steps overshoot, however large the batch
 
 
@@ -59,7 +59,7 @@ class GainRounds(Rounds):
     loss: float = float("nan")  # at the last observation
     look: Look | None = None  # the last one
     curvature: float = CURVATURE  # q, a running mean
-    known: float = KNOWN  # updates in that mean
+    known: float = KNOWN  # updates in that mean, those of the last look at least
     gain: float | None = None  # running mean of (G - q |g|^2) / |g|^2; None before the first observation
     chosen: bool = False  # whether a (k, b) was chosen before
 
@@ -77,9 +77,11 @@ def estimate(state: GainRounds, seen: Observation, eta: float, from_loss: bool) 
     square, count = float(np.mean(seen.squared_norms)), len(seen.tasks)
     if from_loss:  # an update lowers the loss by eta (G - q |g|^2)
         fell, before, state.loss = (state.loss - seen.loss) / eta, state.look, seen.loss
+        if not np.isfinite(fell):  # the first look after the training has diverged, and recovered
+            return
         if before is not None:
             q = (before.fell - before.products - seen.products[0]) / before.squares
-            state.known = min(state.known + before.updates, MEMORY)
+            state.known = max(before.updates, min(state.known + before.updates, MEMORY))
             state.curvature += before.updates / state.known * (q - state.curvature)
         state.look = Look(fell, sum(seen.products[1:]), square * count, count)
         gain = fell / count / square
@@ -128,9 +130,13 @@ def largest_gain(
 
     def on_observation(state: GainRounds, seen: Observation) -> GainRounds:
         squares = np.asarray(seen.squared_norms, float)
+        measured = [*squares, *seen.products, *([seen.loss] if from_loss else ())]
         if not squares.size:
             state.loss = seen.loss
-        elif np.isfinite([seen.loss, *squares]).all() and squares.mean() > 0:  # else it has diverged
+        elif not np.isfinite(measured).all() or not squares.mean() > 0:
+            # It has diverged, or stands still: nothing is estimated, and no later look reaches back over it.
+            state.loss, state.look = seen.loss, None
+        else:
             estimate(state, seen, eta, from_loss)
             if state.round_seconds is not None:
                 state.k, column = choose(state, seen, sizes or [state.measured_size])

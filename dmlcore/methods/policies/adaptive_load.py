@@ -58,7 +58,8 @@ def adaptive_load(
         explore: rounds that wait for all workers, >= 2.
         observe_every: most updates between two choices.
         estimate_from: "loss", the problem's own, of all its data, which the engine shows free of charge; or
-            "gradients", those that were received.
+            "gradients", those that were received: then q stays 0.05, and where curvatures spread it can fail
+            (in notebook 03 no seed reached the target of a logistic regression).
 
     Raises:
         ValueError: a number is out of range, or there is no such law or source.
