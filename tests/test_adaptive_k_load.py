@@ -3,10 +3,12 @@
 import numpy as np
 import optax
 import pytest
+from opposing import Opposition
 
 import dmlcore as dml
 from dmlcore import theory
 from dmlcore.reproduce import claims
+from dmlcore.reproduce.papers import adaptive_k_load as paper
 from dmlcore.reproduce.papers import adaptive_k_load_measures as measures
 from dmlcore.reproduce.papers.adaptive_k_load import CELLS, PAPER
 
@@ -14,6 +16,8 @@ WORKERS, FULL, LOADS = 20, 40, [2, 4, 8, 16, 40]
 DECLARED = {claim.id: claim for claim in PAPER.claims}
 PROBLEM = dml.problems.linear_regression(num_features=20, noise=1000, standardize=True)
 RATE = 0.05
+FIRST = float(np.mean(PROBLEM.data["y"].astype(float) ** 2) / 2 - PROBLEM.optimum)  # excess loss at the start
+opposes = Opposition()
 
 
 def response(law, ratio):
@@ -46,6 +50,7 @@ def verdict(name, value):
     return claims.rule([value, value], DECLARED[name].expected)
 
 
+@opposes("K0", "K2", "K3")
 @pytest.mark.parametrize(
     ("name", "holds", "fails"),
     [
@@ -59,12 +64,82 @@ def test_claims_come_out_either_way(name, holds, fails):
     assert verdict(name, by_bound(*fails)[name]) == "not reproduced"
 
 
-def test_equal_loads_are_not_faster():
-    """K1: with one batch size to choose from, both schedules are the same, and a tie is not faster."""
-    mu = theory.mean_round(response("shifted", 1.0), WORKERS, [FULL])
-    known, error, goal = constants(2.0)
-    one = theory.greedy_schedule(mu, [FULL], known, error).account(goal)
-    assert verdict("K1", one.seconds / one.seconds) == "not reproduced"
+@opposes("K1", "K1-own")
+@pytest.mark.parametrize(("ratio", "expected"), [(1.0, "reproduced"), (1e4, "not reproduced")])
+def test_small_loads_are_not_faster_where_communication_takes_all_the_time(ratio, expected):
+    for name in ("K1", "K1-own"):
+        assert verdict(name, by_bound("exponential", ratio, 1.5)["K1"]) == expected
+
+
+@opposes("K1-bound", "K2-bound", "K3-bound")
+@pytest.mark.parametrize(("law", "expected"), [("exponential", "reproduced"), ("erlang", "not reproduced")])
+def test_the_bounds_numbers_are_those_of_exponential_times(law, expected):
+    sizes, known = [1, 2, 4, 8, 16, 32, FULL], theory.Constants(0.001, 2.0, 1.0, 10.0)
+    mu = theory.mean_round(response(law, 1.0), 50, sizes)
+    joint = theory.greedy_schedule(mu, sizes, known, 100.0).account(1e-5)
+    only_k = theory.greedy_schedule(mu[:, -1:], sizes[-1:], known, 100.0).account(1e-5)
+    assert verdict("K1-bound", only_k.seconds / joint.seconds) == expected
+    assert verdict("K2-bound", joint.assigned_samples / only_k.assigned_samples) == expected
+    assert verdict("K3-bound", joint.uplinks / only_k.uplinks) == expected
+
+
+def costs(rival, depth, law="shifted", ratio=1.0, rate=RATE, **options):
+    """What the online scheme and a rival spend until the excess loss is at a part of the first one."""
+    scheme = dml.adaptive_load(rate, LOADS, **{"law": law} | options)
+    goal, cluster = PROBLEM.optimum + depth * FIRST, dml.Cluster.from_response(WORKERS, response(law, ratio))
+    runs = dml.compare(
+        {"joint": scheme, "rival": rival}, PROBLEM, cluster, optax.sgd(rate), seeds=[100], seconds=900.0,
+        batch_size=FULL, until={"loss": goal}, eval_every=5,
+    )  # fmt: skip
+    return measures.bounded(measures.spent(runs, goal), runs, "joint")
+
+
+@opposes("K1-fair", "K2-fair", "K3-fair", "K1-spread", "K1-digits", "K1-images", "K2-images", "K1-priced")
+@pytest.mark.parametrize("source", ["loss", "gradients"])
+@pytest.mark.parametrize(
+    ("rival", "depth", "expected"),
+    [((16, FULL), 1 / 100, "reproduced"), ((1, 2), 0.8, "not reproduced")],
+)
+def test_an_easy_target_is_reached_before_the_scheme_has_measured(rival, depth, expected, source):
+    found = costs(dml.k_sync_schedule([(0, *rival)]), depth, estimate_from=source)
+    (time,) = measures.ratios(found, "rival", "joint", "time")
+    (computation,) = measures.ratios(found, "joint", "rival", "computation")
+    (uplinks,) = measures.ratios(found, "joint", "rival", "uplinks")
+    for name in ("K1-fair", "K1-spread", "K1-digits", "K1-images") if source == "loss" else ("K1-priced",):
+        assert verdict(name, time) == expected
+    for name in ("K2-fair", "K2-images"):
+        assert verdict(name, computation) == expected
+    assert verdict("K3-fair", uplinks) == expected
+
+
+@opposes("K1-price")
+@pytest.mark.parametrize(("rate", "expected"), [(0.2, "reproduced"), (0.05, "not reproduced")])
+def test_what_not_seeing_the_loss_costs_depends_on_the_rate(rate, expected):
+    """q is half the curvature times the rate: at a larger one the 0.05 that it assumes misleads less."""
+    blind = dml.adaptive_load(rate, LOADS, law="shifted", estimate_from="gradients")
+    found = costs(blind, 1 / 100, rate=rate)
+    assert verdict("K1-price", *measures.ratios(found, "rival", "joint", "time")) == expected
+
+
+@opposes("K1-law")
+@pytest.mark.parametrize(
+    ("law", "told", "expected"),
+    [("exponential", "shifted", "reproduced"), ("erlang", "exponential", "not reproduced")],
+)
+def test_a_wrong_law_costs_time_where_it_hides_what_small_batches_save(law, told, expected):
+    found = costs(dml.adaptive_load(RATE, LOADS, law=told), 1 / 300, law, 0.02)
+    assert verdict("K1-law", *measures.ratios(found, "rival", "joint", "time")) == expected
+
+
+def test_every_claim_has_a_setting_in_which_it_comes_out_the_other_way():
+    opposes.check(paper)
+
+
+def test_a_rival_that_misses_the_target_counts_with_what_it_spent():
+    """Where the scheme misses it, too, nothing is measured; where it alone does, it has lost."""
+    never = costs(dml.k_sync_schedule([(0, 1, 2)]), 1 / 300)
+    assert np.isfinite(never["time"]["rival"]).all()
+    assert verdict("K2-fair", *measures.ratios(never, "joint", "rival", "computation")) == "reproduced"
 
 
 def test_the_papers_algorithm_is_what_the_cluster_runs():

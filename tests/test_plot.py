@@ -115,6 +115,10 @@ class TestTimeline:
 
 
 class TestLossCurves:
+    def test_a_colour_can_be_given(self):
+        lines = plot.loss_curves(runs(), colors={"SSP (s=3)": "black"}).lines
+        assert "black" in [line.get_color() for line in lines]
+
     def test_the_line_is_the_median_and_the_band_the_range(self):
         ax = plot.loss_curves(runs())
         time = ax.lines[0].get_xdata()

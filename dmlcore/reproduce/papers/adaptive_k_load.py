@@ -7,6 +7,27 @@ loss, the noise and the constants' fit were chosen by exploration on seeds from 
 settings of the rivals. Explored, too, was why the online scheme used to fail on half of its runs: it measured
 the curvature once, from two noisy gradients; now it goes on measuring. Ranges were declared before the run
 that judges them.
+
+Changed after results had been seen, because a review found it wanting; no range was moved. A rival that does
+not reach the target counts with what it had spent by its time limit, and no longer as infinite: this can only
+be worse for the scheme. K1-priced is measured on digits, too, where the scheme that sees no loss had failed
+and no claim said so. K1-own no longer counts runs of K1 again: a cell in which both have the same best rate
+is left out. That a slight increase is a tenth at most is ours, and stands in the metric of K3; the cells in
+which all three statements hold are counted with downlinks, as K3 is judged. Among the rivals' settings are
+again k = 5 and (5, 16), which had been removed before the last run, and settings beyond those that had won.
+How many seeds tuned a claim is told where it was one.
+
+What would make each claim come out the other way, tried in `tests/test_adaptive_k_load.py`:
+
+- K1-bound, K2-bound, K3-bound: Erlang times, of which small batches take a smaller part.
+- K0: an easy target, for which one worker suffices.
+- K1, K1-own: communication that takes all the time, so that small batches save none.
+- K2: a start near the lowest floor, where full batches of many workers are needed at once.
+- K3: Erlang times with fast links, where more workers with fewer samples each are waited for.
+- K1-fair, K2-fair, K3-fair, K1-priced, K1-spread, K1-digits, K1-images, K2-images: a target so easy that a
+  fixed k = 1, b = 2 is there before the scheme has measured its rounds, as against a deep one.
+- K1-price: a learning rate of which q is far below what is assumed, as against one four times as large.
+- K1-law: Erlang times said to be exponential, as against exponential ones said to be shifted.
 """
 
 from typing import Any
@@ -60,6 +81,10 @@ COMPUTED = "samples assigned until the target error"
 RECEIVED = "gradients received until the target error"
 ORACLES = "linear regression, both at the best learning rate of adaptive k"
 ONLINE = "linear regression, ratio 1, each at its best rate and setting"
+CUT = (
+    "a rival that does not get there counts with what it spent until its time limit; 0x: the scheme does not"
+)
+ONE_SEED = "each at its best by one tuning seed"
 SEES = "it sees the loss of all data free of charge and is told the law"
 
 CLAIMS = {
@@ -101,42 +126,44 @@ CLAIMS = {
     ),
     "K1-own": ours(
         "It is faster with each at its own best learning rate, too",
-        f"{FASTER}: adaptive k (oracle) / joint (oracle), linear regression, each at its best learning rate",
+        f"{FASTER}: adaptive k (oracle) / joint (oracle), linear regression, each at its best learning rate, "
+        "in cells where these differ",
         parts=OWN,
     ),
     "K2": abstract(
         "It significantly reduces the computation load",
-        f"{COMPUTED}: joint (oracle) / adaptive k (oracle), {ORACLES}",
+        f"{COMPUTED}: joint (oracle) / adaptive k (oracle), {ORACLES}; significant, as we put it, is a fifth",
         expected=(None, 0.8),
         parts=CELLS,
     ),
     "K3": abstract(
-        "At the expense of a slight increase in communication load: at most a tenth",
-        f"messages until the target error: joint (oracle) / adaptive k (oracle), {ORACLES}",
+        "At the expense of a slight increase in communication load",
+        f"messages until the target error: joint (oracle) / adaptive k (oracle), {ORACLES}; slight, as we "
+        "put it, is a tenth",
         expected=(None, 1.1),
         parts=labels(LINKS, CELLS),
     ),
     "K1-fair": ours(
         f"Without an oracle, adapting k and b is faster ({SEES})",
-        f"{FASTER}: rival / joint (online), {ONLINE}",
+        f"{FASTER}: rival / joint (online), {ONLINE}; {CUT}",
         parts=AGAINST,
     ),
     "K2-fair": ours(
         f"Without an oracle, it takes less computation ({SEES})",
-        f"{COMPUTED}: joint (online) / rival, {ONLINE}",
+        f"{COMPUTED}: joint (online) / rival, {ONLINE}; {CUT}",
         expected=(None, 1),
         parts=AGAINST,
     ),
     "K3-fair": ours(
         f"Without an oracle, it receives at most a tenth more gradients ({SEES})",
-        f"{RECEIVED}: joint (online) / rival, {ONLINE}",
+        f"{RECEIVED}: joint (online) / rival, {ONLINE}; {CUT}",
         expected=(None, 1.1),
         parts=AGAINST,
     ),
     "K1-priced": ours(
         "It is faster even if it sees no loss, and estimates from the received gradients alone",
-        f"{FASTER}: rival / joint (received), {ONLINE}",
-        parts=labels(["shifted"], RIVALS),
+        f"{FASTER}: rival / joint (received), {ONLINE}; on digits that of K1-digits; {CUT}",
+        parts=labels(["shifted"], RIVALS) + labels(["digits"], ONLINE_RIVALS),
     ),
     "K1-price": ours(
         "Not seeing the loss costs a quarter of the time at most",
@@ -151,24 +178,24 @@ CLAIMS = {
     ),
     "K1-spread": ours(
         f"It is faster than the best fixed (k, b) however far curvatures spread ({SEES})",
-        f"{FASTER}: best fixed (k, b) / joint (online), by largest over least curvature, each at its best",
+        f"{FASTER}: best fixed (k, b) / joint (online), by largest over least curvature, {ONE_SEED}; {CUT}",
         parts=tuple(f"curvatures 1 to {spread}" for spread in SPREADS),
     ),
     "K1-digits": ours(
         f"It is faster on a problem whose constants are not known ({SEES})",
-        "time to the target loss: rival / joint (online), logistic regression, each at its best",
+        f"time to the target loss: rival / joint (online), logistic regression, {ONE_SEED}; {CUT}",
         parts=ONLINE_RIVALS,
         data="digits",
     ),
     "K1-images": ours(
         f"It is faster on networks ({SEES})",
-        "time to the target loss: rival / joint (online), each at its best",
+        f"time to the target loss: rival / joint (online), {ONE_SEED}; {CUT}",
         parts=labels(IMAGES, ONLINE_RIVALS),
         data="MNIST, CIFAR-10",
     ),
     "K2-images": ours(
         f"It takes less computation on networks ({SEES})",
-        "samples assigned until the target loss: joint (online) / rival, each at its best",
+        f"samples assigned until the target loss: joint (online) / rival, {ONE_SEED}; {CUT}",
         expected=(None, 1),
         parts=labels(IMAGES, ONLINE_RIVALS),
         data="MNIST, CIFAR-10",
@@ -271,8 +298,8 @@ PAPER = Paper(
         "schedule.png": "k, and samples of a task, over time, for all methods at their best.",
         "limits.png": "Left: time of the best fixed (k, b) over that of the online scheme, against how far "
         "curvatures spread. Right: samples of an update that both take.",
-        "digits.png": "Logistic regression on digits: time to the target of every method, and the k and b "
-        "that it took.",
+        "digits.png": "Logistic regression on digits: time to the target of every method, and the samples "
+        "of an update that it took, on average.",
     },
     full_figures={"images.png": "MNIST and CIFAR-10: training loss against time, each method at its best."},
     comparisons=(  # of the abstract, which is all that is known

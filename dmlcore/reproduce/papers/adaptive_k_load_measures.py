@@ -115,6 +115,32 @@ def spent(runs: pd.DataFrame, goal: float) -> pd.DataFrame:
     return found.drop(columns=["update", "samples"])
 
 
+def bounded(cost: pd.DataFrame, runs: pd.DataFrame, method: str) -> pd.DataFrame:
+    """Returns costs with which a method is compared with rivals, some of which do not reach the target.
+
+    On seeds on which the method gets there, such a rival counts with what it had spent when its run ended:
+    it would have spent more, so that the method is at least that much cheaper. All else stays as it is.
+
+    Args:
+        cost: of `spent`.
+        runs: that `cost` was made of.
+        method: name of the method; its own costs stay infinite where it does not get there.
+
+    >>> runs = pd.DataFrame({"method": ["a", "b"], "seed": 0, "time": [3.0, 8.0],
+    ...     "assigned_samples": [30.0, 80.0], "uplinks": [3.0, 8.0], "downlinks": [6.0, 16.0]})
+    >>> cost = runs.set_index(["method", "seed"]).rename(columns={"assigned_samples": "computation"})
+    >>> cost.loc["b"] = np.inf
+    >>> bounded(cost, runs, "a").loc["b"].iloc[0].to_dict()
+    {'time': 8.0, 'computation': 80.0, 'uplinks': 8.0, 'downlinks': 16.0}
+    """
+    last = runs.groupby(["method", "seed"])[[*COSTS.values()]].last().set_axis([*COSTS], axis=1)
+    there = cost["time"][method][lambda times: np.isfinite(times)].index
+    found = cost.astype(float)
+    cut = found.index[~np.isfinite(found["time"]) & found.index.get_level_values("seed").isin(there)]
+    found.loc[cut, [*COSTS]] = last.loc[cut].astype(float)
+    return found
+
+
 def best_settings(runs: pd.DataFrame, families: Mapping[str, Sequence[str]], goal: float) -> pd.DataFrame:
     """Returns, of each family of methods, the setting and the rate with the least median time to a loss.
 

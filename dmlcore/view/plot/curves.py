@@ -1,5 +1,6 @@
 """How fast methods learn: a median line and a band over seeds."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ def loss_curves(
     logx: bool = False,
     logy: bool = False,
     target: float | None = None,
+    colors: Mapping[Any, str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draws a quantity against time, updates or samples: the median over seeds, and a band around it.
@@ -45,6 +47,7 @@ def loss_curves(
         logx: whether the horizontal axis is logarithmic.
         logy: whether the vertical axis is.
         target: a level to mark, such as the loss that `time_to` asks for.
+        colors: of some values of `hue`, in place of those of `style.palette`.
         ax: where to draw; None makes a figure.
 
     Raises:
@@ -68,7 +71,7 @@ def loss_curves(
     curves = {name: _by_seed(name, runs[runs[hue] == name]) for name in names}
     first = max(float(curve[y].iloc[0]) for group in curves.values() for curve in group)
     ax = axes(ax)
-    colors, styles = palette(names), dashes(names)
+    colors, styles = palette(names) | dict(colors or {}), dashes(names)
     lost: list[tuple[str, pd.DataFrame]] = []
     for name, group in curves.items():
         sound = [curve for curve in group if abs(curve[y].iloc[-1]) <= DIVERGED * abs(first)]
