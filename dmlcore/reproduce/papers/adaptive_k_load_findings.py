@@ -61,8 +61,8 @@ FINDINGS = {
         "and at least 1.7 times as a fixed (k, b) and AdaSync, level with adaptive k, which is an oracle, "
         "and 0.86 times as fast as DBW, which sees the loss. On digits it fails: none of five seeds reached "
         "the target within the time limit, and every rival did (0x). On another seed it soon waited there "
-        "for nearly all workers at full load, since it cannot tell curvature from noise, and made a third to half "
-        "as many updates as with the loss."
+        "for nearly all workers at full load, since it cannot tell curvature from noise, and made a third to "
+        "half as many updates as with the loss."
     ),
     "K1-price": (
         "Not seeing the loss costs 27% of the time in the median, from 13% less to 85% more: from what is "
