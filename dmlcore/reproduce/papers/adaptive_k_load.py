@@ -14,8 +14,9 @@ be worse for the scheme. K1-priced is measured on digits, too, where the scheme 
 and no claim said so. K1-own no longer counts runs of K1 again: a cell in which both have the same best rate
 is left out. That a slight increase is a tenth at most is ours, and stands in the metric of K3; the cells in
 which all three statements hold are counted with downlinks, as K3 is judged. Among the rivals' settings are
-again k = 5 and (5, 16), which had been removed before the last run, and settings beyond those that had won:
-in two steps, since after the first one AdaSync, and on digits Pflug and (k, b), still had their best at an end.
+again k = 5 and (5, 16), which had been removed before the last run, and settings beyond those that had won;
+those beyond AdaSync's, and on digits Pflug's and (k, b)'s, came after a first run of all this, and changed no
+number.
 How many seeds tuned a claim is told where it was one.
 
 What would make each claim come out the other way, tried in `tests/test_adaptive_k_load.py`:

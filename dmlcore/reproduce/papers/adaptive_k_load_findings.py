@@ -43,9 +43,8 @@ FINDINGS = {
         "adaptive k, 1.9 times as a fixed k, and at least 2.2 times as a fixed (k, b) and AdaSync, most of "
         "whose runs were cut; Pflug's test did not fire, so that it is the fixed k, and its part was not "
         "run. DBW, which sees as much and adapts k alone, is level: 1.01 and 1.06 times. With exponential "
-        "times adaptive k is faster on four seeds of five: in the median of the seeds' ratios the scheme "
-        "takes 1.13 times as long (medians of the times: 335 and 301 s), since adaptive k is given what the "
-        "scheme has to measure."
+        "times adaptive k is level, too: its median time is the longer one (335 and 301 s), but it is faster "
+        "on four seeds of five, 1.13 times in the median of these ratios."
     ),
     "K2-fair": (
         "It sees the loss free of charge and is told the law. It computes 0.38 to 0.76 times as much as its "
@@ -60,9 +59,9 @@ FINDINGS = {
         "With shifted times it is, without seeing the loss, 1.5 times as fast as a fixed k in the median "
         "and at least 1.7 times as a fixed (k, b) and AdaSync, level with adaptive k, which is an oracle, "
         "and 0.86 times as fast as DBW, which sees the loss. On digits it fails: none of five seeds reached "
-        "the target within the time limit, and every rival did (0x). On another seed it soon waited there "
-        "for nearly all workers at full load, since it cannot tell curvature from noise, and made a third to "
-        "half as many updates as with the loss."
+        "the target within the time limit, and every rival did (0x). On another seed, at the rates "
+        "that suit it with the loss, it waited for nearly all workers at full load from the start and made a "
+        "third to half as many updates, since it takes steps that overshoot for noise."
     ),
     "K1-price": (
         "Not seeing the loss costs 27% of the time in the median, from 13% less to 85% more: from what is "
