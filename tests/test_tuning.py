@@ -51,8 +51,26 @@ def test_a_method_may_be_told_its_rate():
     for rate, part in runs[runs["method"] == "DBW"].groupby("learning_rate"):
         told = dml.compare({"DBW": dml.dbw(rate)}, problem, CLUSTER, optax.sgd(rate), **options)
         np.testing.assert_array_equal(part["loss"], told["loss"])
-    with pytest.raises(ValueError, match=r"methods\['BSP'\]: got .*was it called"):
-        dml.tune({"BSP": dml.bsp}, problem, CLUSTER, optax.sgd, "loss", TARGET, start=1e-4, **options)
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ({"x": dml.bsp}, r"methods\['x'\]: got .*was it called"),
+        ({"x": dml.ringmaster}, r"methods\['x'\]: got .*was it called"),  # its knob is no rate
+        ({"x": dml.fedasync}, r"methods\['x'\]: got .*was it called"),
+        ({"x": lambda rate: dml.ssp(rate)}, r"methods\['x'\], staleness: got "),
+        ({"x": lambda rate: None}, r"methods\['x'\]: got None"),
+        (dml.bsp(), "methods: got .*a mapping"),
+        ([dml.bsp()], "methods: got .*a mapping"),
+        (None, "methods: got None.*a mapping"),
+        ({}, "methods: got {}.*a mapping"),
+    ],
+)
+def test_what_is_no_method_is_refused(methods, message):
+    problem = dml.problems.linear_regression(num_samples=64, num_features=3)
+    with pytest.raises(ValueError, match=message):
+        dml.tune(methods, problem, CLUSTER, optax.sgd, "loss", TARGET, start=0.03, updates=9)
 
 
 def test_an_end_is_told():

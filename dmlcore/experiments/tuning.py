@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -65,6 +66,8 @@ def tune(
     >>> bool(rates[0] < metrics.best_learning_rate(runs, "loss", 2.0)["BSP"] < rates[-1])
     True
     """
+    if not isinstance(methods, Mapping):
+        checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")
     begin = start if isinstance(start, Mapping) else dict.fromkeys(methods, start)
     if set(begin) != set(methods):
         checks.fail("start", start, "a learning rate, or one for each of the methods")
@@ -123,11 +126,16 @@ def _at(name: str, method: Policy | Method | Told, rate: float) -> Any:
     """The method, of one that is told the learning rate at this one."""
     if isinstance(method, Policy | Method) or not callable(method):
         return method
+    argument, allowed = f"methods[{name!r}]", "a Policy, a Method, or a function of the learning rate"
+    own = getattr(method, "__module__", "").startswith("dmlcore.methods.")
+    if own and "learning_rate" not in inspect.signature(method).parameters:  # else the rate is its first knob
+        checks.fail(argument, method, f"{allowed}; was it called?")
     try:
-        return method(rate)
+        with checks.within(argument):
+            return method(rate)
     except TypeError as error:
-        allowed = "a Policy, a Method, or a function of the learning rate; was it called?"
-        raise ValueError(f"methods[{name!r}]: got {method!r}, allowed is {allowed} ({error})") from error
+        text = f"{argument}: got {method!r}, allowed is {allowed}; was it called? ({error})"
+        raise ValueError(text) from error
 
 
 def _together(runs: list[pd.DataFrame], methods: Mapping[str, Any]) -> pd.DataFrame:
