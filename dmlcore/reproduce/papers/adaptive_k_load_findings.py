@@ -39,12 +39,12 @@ FINDINGS = {
         "fewer samples each; downlinks rise by 8% to 32%."
     ),
     "K1-fair": (
-        "It sees the loss free of charge and is told the law. With shifted times it is 1.3 times as fast as "
-        "adaptive k, 1.9 times as a fixed k, and at least 2.2 times as a fixed (k, b) and AdaSync, most of "
-        "whose runs were cut; Pflug's test did not fire, so that it is the fixed k, and its part was not "
-        "run. DBW, which sees as much and adapts k alone, is level: 1.01 and 1.06 times. With exponential "
-        "times adaptive k is level, too: its median time is the longer one (335 and 301 s), but it is faster "
-        "on four seeds of five, 1.13 times in the median of these ratios."
+        "With shifted times it is 1.3 times as fast as adaptive k, 1.9 times as a fixed k, and at least 2.2 "
+        "times as a fixed (k, b) and AdaSync, most of whose runs were cut; Pflug's test did not fire, so "
+        "that it is the fixed k, and its part was not run. DBW, which sees as much and adapts k alone, is "
+        "level: 1.01 and 1.06 times. With exponential times adaptive k is level, too: its median time is "
+        "the longer one (335 and 301 s), but it is faster on four seeds of five, 1.13 times in the median "
+        "of these ratios."
     ),
     "K2-fair": (
         "It sees the loss free of charge and is told the law. It computes 0.38 to 0.76 times as much as its "
