@@ -4,6 +4,7 @@ import math
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -145,6 +146,41 @@ def test_a_table_is_kept_by_its_cells(folders, text, alike):
     (old / "a.csv").write_text("method,time\nSSP,1.0\n")
     (new / "a.csv").write_text(text)
     assert published.kept(new, old) == ({"a.csv"} if alike else set())
+
+
+@pytest.mark.parametrize(
+    ("change", "alike"),
+    [
+        ({"time": [0.0, 1.00001, np.inf, np.nan]}, True),  # other bytes
+        ({"time": [0.0, 1.001, np.inf, np.nan]}, False),
+        ({"time": [0.0, 1.0, np.inf, 1.0]}, False),  # a number where none was
+        ({"time": [0.0, 1.0, 9.0, np.nan]}, False),
+        ({"seed": [0, 1, 2, 4]}, False),
+        ({"method": ["SSP", "SSP", "BSP", "ASP"]}, False),
+        ({"method": ["SSP", "SSP", "BSP", None]}, False),
+        ({"bytes": [1, 1, 1, 1]}, False),  # another column
+        ({"seed": [0.0, 1.0, 2.0, 3.0]}, False),  # of another kind
+    ],
+)
+def test_histories_are_kept_by_their_numbers(folders, change, alike):
+    """runs.parquet of full scale, whose last digit may depend on the machine."""
+    old, new = folders
+    frame = {"method": ["SSP", "SSP", "BSP", "BSP"], "seed": [0, 1, 2, 3], "time": [0.0, 1.0, np.inf, np.nan]}
+    pd.DataFrame(frame).to_parquet(old / "runs.parquet")
+    pd.DataFrame(frame | change).to_parquet(new / "runs.parquet")
+    assert (old / "runs.parquet").read_bytes() != (new / "runs.parquet").read_bytes()
+    assert published.kept(new, old) == ({"runs.parquet"} if alike else set())
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_histories_of_other_lengths_are_replaced_and_damaged_ones_too(folders, rows):
+    old, new = folders
+    frame = pd.DataFrame({"time": [0.0, 1.0]})
+    frame.to_parquet(new / "runs.parquet")
+    pd.DataFrame({"time": [0.0] * rows}).to_parquet(old / "runs.parquet")
+    assert published.kept(new, old) == set()
+    (old / "runs.parquet").write_bytes((new / "runs.parquet").read_bytes()[:100])
+    assert published.kept(new, old) == set()
 
 
 def test_numbers_and_pictures_are_of_one_run(folders):

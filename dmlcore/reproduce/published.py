@@ -88,9 +88,9 @@ def kept(made: Path, place: Path) -> set[str]:
     """Returns which files of a run, relative to the folder `made`, show what those in `place` show.
 
     A ledger does by `agreement.unchanged`, a picture where no pixel differs by more than LEVELS of 255 and
-    at most a share MOST_PIXELS of them by more than FEW_LEVELS, a table where its cells agree by
-    `agreement.same`, another file byte for byte. Where the ledger differs
-    none does: numbers and pictures of a paper are of one run.
+    at most a share MOST_PIXELS of them by more than FEW_LEVELS, a table (CSV or Parquet) where its cells
+    agree by `agreement.same`, another file byte for byte. Where the ledger differs none does: numbers and
+    pictures of a paper are of one run.
     """
     old, new = place / "claims.json", made / "claims.json"
     if (old.is_file() or new.is_file()) and not _alike(old, new):
@@ -107,7 +107,7 @@ def _alike(old: Path, new: Path) -> bool:
     try:
         if old.name == "claims.json":
             return not claims.earlier(old) and unchanged(claims.read(old), claims.read(new))
-        compare = {".png": _pictures, ".csv": _tables}.get(old.suffix)
+        compare = {".png": _pictures, ".csv": _tables, ".parquet": _frames}.get(old.suffix)
         return compare is not None and compare(old, new)
     except (OSError, ValueError, SyntaxError):  # damaged; Pillow raises SyntaxError for a broken PNG
         return False
@@ -131,6 +131,26 @@ def _tables(old: Path, new: Path) -> bool:
     if [len(row) for row in one] != [len(row) for row in other]:
         return False
     return all(_cells(a, b) for rows in zip(one, other, strict=True) for a, b in zip(*rows, strict=True))
+
+
+def _frames(old: Path, new: Path) -> bool:
+    import numpy as np
+    import pandas as pd
+
+    one, other = pd.read_parquet(old), pd.read_parquet(new)
+    if len(one) != len(other) or [*one.dtypes.items()] != [*other.dtypes.items()]:
+        return False
+    for name, column in one.items():
+        if not pd.api.types.is_numeric_dtype(column):
+            if not column.equals(other[name]):
+                return False
+            continue
+        a, b = (frame[name].to_numpy(np.float64, na_value=np.nan) for frame in (one, other))
+        # Where both are missing a number is the same, as for None in `agreement.same`.
+        unequal = np.flatnonzero((a != b) & ~(np.isnan(a) & np.isnan(b)))
+        if not all(same(a[i], b[i]) for i in unequal.tolist()):
+            return False
+    return True
 
 
 def _cells(one: str, other: str) -> bool:
