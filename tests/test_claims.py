@@ -239,6 +239,22 @@ def test_a_claim_that_declares_so_repeats_one_with_another_range(tmp_path):
     assert claims.recheck(tmp_path / "claims.json", [claim(id="a"), again]) == []
 
 
+def test_a_claim_that_divides_another_by_a_constant_repeats_it_where_it_says_so():
+    parts = ("A", "B")
+    loads = {"A": [1.23457, 2.34568, math.inf], "B": [0.0, 1.5, None]}
+    first = claims.judge(claim(id="a", parts=parts), loads)
+    divided = {"A": [value / 1.3 for value in loads["A"]], "B": [0.0, 3.0, None]}
+    for samples, repeats, found in (
+        (divided, "a", {"b": "a"}),
+        (divided, "", {}),
+        (divided | {"A": [1.0, 2.34568, math.inf]}, "a", {}),
+        (divided | {"A": [value / 1.3 for value in loads["A"][:2]]}, "a", {}),
+        (divided | {"B": [0.5, 3.0, None]}, "a", {}),
+    ):
+        again = claims.judge(claim(id="b", parts=parts, repeats=repeats), samples)
+        assert claims.repeats([first, again]) == found
+
+
 @pytest.mark.parametrize(
     ("parts", "samples", "message"),
     [

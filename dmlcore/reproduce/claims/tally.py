@@ -1,5 +1,6 @@
 """How many claims have each verdict: those of the papers' abstracts first, and the others apart."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, get_args
@@ -12,6 +13,8 @@ GROUPS: dict[Source, str] = {
     "theory": "against theory",
     "conformance": "of conformance",
 }
+
+ROUNDING = 1e-5  # ratios of samples, which have six significant digits, that differ by less are the same
 
 
 class Tally(NamedTuple):
@@ -64,20 +67,43 @@ def told(results: Iterable[Result]) -> list[str]:
 def repeats(results: Sequence[Result]) -> dict[str, str]:
     """Returns, by claim, an earlier claim with the same samples and labels that it tells again.
 
-    It has the same expected range, as where two ways to choose learning rates chose the same ones; or it
-    declares with `repeats` that it tells that claim again, with a range of its own.
+    It has the same expected range and unit, as where two ways to choose learning rates chose the same ones;
+    or it declares with `repeats` that it tells that claim again, with a range of its own, or its samples
+    divided by a constant, which may be another for each part.
     """
     first: dict[tuple, str] = {}
-    measured: dict[str, tuple] = {}
+    measured: dict[str, Result] = {}
     again = {}
     for result in results:
         parts = tuple((part.label, part.samples) for part in result.parts)
         if result.measured_on is None:
             continue
-        measured[result.id] = experiment = (result.paper, result.samples, parts, result.unit)
-        known = first.setdefault((*experiment, result.expected), result.id)
-        if measured.get(result.repeats) == experiment:
-            known = result.repeats
+        measured[result.id] = result
+        experiment = (result.paper, result.samples, parts, result.unit, result.expected)
+        known = first.setdefault(experiment, result.id)
+        if (declared := measured.get(result.repeats)) and _scaled(declared, result):
+            known = declared.id
         if known != result.id:
             again[result.id] = known
     return again
+
+
+def _scaled(one: Result, other: Result) -> bool:
+    """Whether two claims of a paper have the same samples, but for a constant factor of each part."""
+    if (one.paper, [part.label for part in one.parts]) != (other.paper, [part.label for part in other.parts]):
+        return False
+    pairs = [(one.samples, other.samples)]
+    pairs += [(a.samples, b.samples) for a, b in zip(one.parts, other.parts, strict=True)]
+    return all(_proportional(a, b) for a, b in pairs)
+
+
+def _proportional(one: Sequence[float | None], other: Sequence[float | None]) -> bool:
+    ratios = []
+    for a, b in zip(one, other, strict=False):
+        if a in (None, 0, math.inf) or b in (None, 0, math.inf):
+            if a != b:
+                return False
+        else:
+            ratios.append(b / a)
+    same = all(math.isclose(ratio, ratios[0], rel_tol=ROUNDING) for ratio in ratios)
+    return len(one) == len(other) and same
