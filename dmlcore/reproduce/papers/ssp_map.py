@@ -8,9 +8,12 @@ from typing import NamedTuple
 from dmlcore.reproduce.paper import ours, theory
 
 PROBLEMS = ("matrix factorization", "digits")
-CHEAP, EQUAL = "cheap pushes", "equally dear"  # pushes, against pulls
+CHEAP, EQUAL = "cheap pushes", "pushes as costly as pulls"
 PUSHES = {CHEAP: 0.1, EQUAL: 0.5}  # share of the server's time for a push and a pull that is the push
-CROSSOVER = "server load from which on SSP, with the best s from other seeds, is 5% faster than ASP"
+CROSSOVER = (
+    "first server load at which SSP, with the best s from other seeds, is 5% faster than ASP; 0: on the free "
+    "server, inf: at none up to 4"
+)
 
 
 class Place(NamedTuple):
@@ -38,7 +41,7 @@ PLACES = (
 MAP = {
     "S9-crossover": ours(
         "SSP overtakes ASP where asynchronous workers saturate the server, at a load of about 1",
-        f"{CROSSOVER}; cheap pushes",
+        f"{CROSSOVER}; {CHEAP}",
         expected=(1 / 1.5, 1.5),
         unit="",
         parts=PROBLEMS,
@@ -48,10 +51,11 @@ MAP = {
         "load of the crossover / load that the theory predicts; cheap pushes",
         expected=(1 / 1.5, 1.5),
         parts=PROBLEMS,
+        repeats="S9-crossover",  # divided by a constant per problem
     ),
     "S9-dear": ours(
-        "SSP overtakes ASP by a load of 4 where pushes are as dear as pulls, too (full scale)",
-        f"{CROSSOVER}; equally dear pushes",
+        "SSP overtakes ASP by a load of 4 also where pushes are as costly as pulls (full scale)",
+        f"{CROSSOVER}; {EQUAL}",
         expected=(None, 4),
         unit="",
         parts=PROBLEMS,

@@ -1,0 +1,95 @@
+"""At which load of the server SSP overtakes ASP: measured, and by theory."""
+
+import math
+from collections.abc import Mapping
+
+import pandas as pd
+from scipy import optimize
+
+import dmlcore as dml
+from dmlcore.cluster.regime import seconds_per_push
+from dmlcore.reproduce.papers.ssp_study import SHARE, SLOWER, Study, transient
+
+LEAST = 1.05  # lead of SSP over ASP from which on it counts as ahead
+CYCLE = 0.032 * (1 + SHARE * (SLOWER - 1))  # mean seconds of a task, slow episodes among them
+MOST = 10.0  # a larger ratio, or its inverse, counts as this where a crossover is interpolated
+
+
+def busy(num_workers: int, load: float, push: float, problem: object = 0) -> dml.Cluster:
+    """Returns a cluster on free links whose server has this load under ASP, of which pushes are a share."""
+    cluster = transient(num_workers, latency=0.0)
+    if not load:
+        return cluster
+    service = seconds_per_push(cluster, load, problem, 32)
+    return cluster.with_server(seconds_per_push=push * service, seconds_per_pull=(1 - push) * service)
+
+
+def overtakes(leads: Mapping[float, float], least: float = LEAST) -> float | None:
+    """Returns the load at which SSP gets ahead of ASP: the first change of sign of log(lead / least).
+
+    Between the two loads it is interpolated: the logarithm of the lead, linearly in the logarithm of the
+    load, or in the load itself where the first of both is 0.
+
+    Args:
+        leads: time of ASP / time of SSP by load, of one seed. NaN, where neither reaches the target, says
+            that this load was not measured; inf, where only SSP does, is ahead, and 0 is behind.
+        least: the lead from which on SSP counts as ahead.
+
+    Returns:
+        The load; 0.0, below the sweep, where SSP is ahead at the first load that was measured; inf, above the
+        sweep, where it is at none; None where no load was measured.
+
+    >>> overtakes({0.0: 0.8, 1.0: 0.9, 2.0: 1.1, 4.0: 0.7}, least=1.0)
+    1.438975333787894
+    >>> overtakes({0.0: 1.2, 1.0: 0.9}), overtakes({0.0: 0.8, 1.0: 0.9}), overtakes({0.0: math.nan})
+    (0.0, inf, None)
+    """
+    known = [(load, lead) for load, lead in sorted(leads.items()) if not math.isnan(lead)]
+    if not known:
+        return None
+    first = next((i for i, (_, lead) in enumerate(known) if lead >= least), None)
+    if first is None:
+        return math.inf
+    if first == 0:
+        return 0.0
+    (a, behind), (b, ahead) = known[first - 1 : first + 1]
+    x, y = (math.log(min(max(lead, 1 / MOST), MOST) / least) for lead in (behind, ahead))
+    share = x / (x - y)
+    return a * (b / a) ** share if a else b * share
+
+
+def leads_by_load(cells: Mapping[float, Study], target: float) -> pd.DataFrame:
+    """Returns time of ASP / time of SSP with the best s, loads by seeds that judge, from a study per load."""
+    return pd.DataFrame([cells[load].lead(target, "ASP") for load in cells], index=[*cells])
+
+
+def crossovers(cells: Mapping[float, Study], target: float) -> list[float | None]:
+    """Returns the load at which SSP overtakes ASP, one per seed that judges."""
+    table = leads_by_load(cells, target)
+    return [overtakes(dict(zip(cells, table[seed], strict=True))) for seed in table]
+
+
+def predicted(free: Study, target: float, num_workers: int) -> float:
+    """Returns the load at which mean-value analysis slows ASP by its lead on the free server, and 5% more.
+
+    The lead is that of the medians of the tuning seeds. Only ASP queues here: SSP's clocks per second are
+    those of the free server, so the prediction is for pushes that cost the server little.
+    """
+    times = free.median_times(target)
+    needed = LEAST * times[free.ssp] / times["ASP"]
+
+    def excess(load: float) -> float:
+        service = load * CYCLE / (num_workers - load)
+        rate = dml.theory.queueing.mean_value_analysis(num_workers, service, CYCLE)[-1]
+        return num_workers / CYCLE / rate - needed
+
+    return optimize.brentq(excess, 1e-3, num_workers - 1e-3)
+
+
+def relative(loads: list[float | None], theory: float) -> list[float | None]:
+    """Returns loads / the one that theory says; 0 and inf, below and above the sweep, stay what they are.
+
+    >>> relative([3.0, 0.0, math.inf, None], 1.5)
+    [2.0, 0.0, inf, None]
+    """
+    return [None if load is None else load / theory for load in loads]

@@ -1,0 +1,145 @@
+"""What notebooks/01_ssp.ipynb measures on timelines: windows, shares, makespans, reads, regret, topics."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import optimize
+
+import dmlcore as dml
+from dmlcore.reproduce.papers.ssp_study import Study
+
+BOUNDS = (0, 1, 3, 8)  # s of timelines, clocks
+DIAMETER, LIPSCHITZ = math.sqrt(2), 1.0  # F and L of theorem 1, for distances to points of the unit ball
+CREW = 4  # workers of the runs for theorem 1
+MULTIPLES = np.array([1, 4, 16, 32, 64, 128])  # of 16 (s + 1) P updates
+
+
+def violations(policy: Any, s: int, clusters: Iterable[dml.Cluster], seed: int, seconds: float = 4.0) -> int:
+    """Returns how many reads lie outside the window of s, plus clocks of lead beyond s, on all clusters."""
+    traces = [dml.simulate(policy, each, seconds=seconds, seed=seed) for each in clusters]
+    return sum(
+        len(dml.metrics.read_window_violations(trace, s)) + max(0, dml.metrics.clock_gap(trace) - s)
+        for trace in traces
+    )
+
+
+def computing_rise(runs: Mapping[str, Sequence[dml.Trace]]) -> list[float]:
+    """Returns the least rise of the computing share from one s to the next, one per seed.
+
+    Args:
+        runs: a trace per seed, by s in rising order.
+    """
+    share = pd.DataFrame(
+        {
+            name: [dml.metrics.time_breakdown(trace)["compute_share"].mean() for trace in traces]
+            for name, traces in runs.items()
+        }
+    )
+    return share.diff(axis=1).min(axis=1).tolist()
+
+
+def makespan(cluster: dml.Cluster, s: int, seed: int = 0, clocks: int = 200) -> float:
+    """Returns when the slowest worker has done so many clocks under SSP, seconds."""
+    enough = 32 * cluster.num_workers * (clocks + s + 1)  # samples by which the slowest has done them
+    tasks = dml.simulate(dml.ssp(s), cluster, samples=enough, seed=seed).tasks
+    return tasks.loc[tasks["clock"] == clocks - 1, "push_end"].max()
+
+
+def farthest(makespans: Mapping[int, float]) -> float:
+    """Returns makespan of BSP / of SSP: of the ratios for s > 0, the one that is farthest from 1.
+
+    >>> farthest({0: 1.0, 1: 1.0, 3: 0.8, 8: 1.25})
+    1.25
+    >>> farthest({0: 1.0, 1: 1.0, 3: 0.8, 8: 1.6})
+    0.625
+    """
+    ratios = [makespans[0] / lasted for s, lasted in makespans.items() if s]
+    return max(ratios, key=lambda ratio: abs(math.log(ratio)))
+
+
+def lag(trace: dml.Trace) -> float:
+    """Returns by how many clocks a read lags behind, in the mean."""
+    counts = dml.metrics.clock_staleness(trace)
+    return -np.average(counts.index, weights=counts)
+
+
+def growth(many: Study, few: Study, target: float, rival: str = "BSP") -> list[float]:
+    """Returns SSP's lead over a rival with many workers / that with few, by seed; NaN if undefined."""
+    more, less = (np.array(each.lead(target, rival)) for each in (many, few))
+    with np.errstate(all="ignore"):
+        return (more / less).tolist()
+
+
+def cosine(params: Any, truth: np.ndarray) -> float:
+    """Returns the mean cosine of the true topics and those that a run has found, matched one to one."""
+    return dml.problems.match_topics(np.asarray(dml.problems.topics_of(params)), truth)[1]
+
+
+def regrets(
+    cluster: dml.Cluster,
+    s: int,
+    seed: int,
+    *,
+    step: Callable[[np.ndarray], np.ndarray] = lambda rates: rates,
+    policy: Any = None,
+    multiples: np.ndarray = MULTIPLES,
+) -> pd.DataFrame:
+    """Returns the regret of stale reads after so many multiples of 16 (s + 1) P updates, and its bound.
+
+    A term of the objective is the distance to a point, drawn from the unit ball of four dimensions. The
+    column `out_of_turn` is the most updates that are missing from a read or in it early, over the bound of
+    lemma 1; NaN for s = 0, of which the lemma says nothing.
+
+    Args:
+        cluster: of P workers.
+        s: of SSP and of the bounds.
+        seed: of the schedule and the points.
+        step: the steps that are taken, from those of theorem 1.
+        policy: another than SSP.
+        multiples: of 16 (s + 1) P updates, rising.
+    """
+    crew = cluster.num_workers
+    every = 16 * (s + 1) * crew * multiples
+    steps = int(every[-1])
+    trace = dml.simulate(policy or dml.ssp(s), cluster, samples=32 * (steps + crew * s), seed=seed)
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(steps, 4))
+    points *= rng.random((steps, 1)) ** (1 / 4) / np.linalg.norm(points, axis=1, keepdims=True)
+
+    def distance(t: int, x: np.ndarray) -> tuple[float, np.ndarray]:
+        length = math.sqrt((x - points[t]) @ (x - points[t]))
+        return length, (x - points[t]) / length if length else 0 * x
+
+    rates = dml.theory.regret_rates(DIAMETER, LIPSCHITZ, s, crew, steps)
+    walk = dml.metrics.walk(trace, distance, np.eye(4)[0], step(rates))
+    found = [walk.losses[:number].sum() - _least(points[:number]) for number in every.tolist()]
+    bounds = [dml.theory.regret_bound(DIAMETER, LIPSCHITZ, s, crew, number) for number in every.tolist()]
+    most = dml.theory.most_out_of_turn(s, crew)
+    lemma = dml.metrics.out_of_turn(trace.until(2000)).sum(axis=1).max() / most if most else math.nan
+    frame = pd.DataFrame({"T": every, "regret": found, "bound": bounds})
+    return frame.assign(s=s, seed=seed, out_of_turn=lemma)
+
+
+def _least(points: np.ndarray) -> float:
+    """The least sum of distances to the points, over all places."""
+
+    def total(x: np.ndarray) -> tuple[float, np.ndarray]:
+        lengths = np.linalg.norm(x - points, axis=1)
+        return lengths.sum(), ((x - points) / lengths[:, None]).sum(axis=0)
+
+    return optimize.minimize(total, points.mean(axis=0), jac=True).fun
+
+
+def slope(run: pd.DataFrame) -> float:
+    """Returns the slope of log regret over log T, from 16 times the first T on."""
+    late = run[run["T"] >= 16 * run["T"].min()]
+    return np.polyfit(np.log(late["T"]), np.log(late["regret"]), 1)[0]
+
+
+def of_bound(run: pd.DataFrame) -> float:
+    """Returns the largest regret / bound, from 16 times the T up to which none can be above 1."""
+    late = run[run["T"] >= 16 * run["T"].min()]
+    return (late["regret"] / late["bound"]).max()
