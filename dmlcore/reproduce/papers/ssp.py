@@ -57,10 +57,10 @@ What would make each claim come out the other way, tried in `tests/test_ssp_clai
 the notebook uses:
 
 - S1: ASP breaks the window.
-- S2-BSP, S2-BSP-data: equal workers without jitter, who do not wait under BSP either.
-- S2-clock-BSP: the same, with a pass over own data as a clock.
-- S2-ASP: holds where a server is saturated and pushes are cheap, and not where it is free.
-- S2-ASP-data: the same for Gibbs sampling.
+- S2-BSP: equal workers without jitter, who do not wait under BSP either.
+- S2-BSP-data: a server that pushes saturate, and whose pulls cost nothing; Lasso with 320 features.
+- S2-clock-BSP: equal workers without jitter, with a pass over own data as a clock.
+- S2-ASP, S2-ASP-data: the free server; they hold where it is saturated and pushes are cheap.
 - S2-clock-ASP: the same, with a pass over own data as a clock.
 - S2-topics: SSP with a bound of a million, so that workers never read.
 - S3: a persistent straggler, for which no s raises the share.
@@ -68,10 +68,10 @@ the notebook uses:
 - S5-bound: large steps; for lemma 1, the reads of ASP.
 - S6: transient stragglers.
 - S7-staleness: s = 0, where both read the same.
-- S8: holds with rare stragglers, of which few workers seldom have one and many always; fails where the server
-  is saturated by many.
+- S8: a server that the larger crowd saturates; it holds with stragglers so rare that the smaller crowd seldom
+  has one.
 - S9-crossover, S9-theory, S9-dear, S9-saturated-ASP: pulls that cost the server nothing, so that no cached
-  read saves any.
+  read saves any; they hold on digits with small steps.
 - S9-saturated-BSP: equal workers without jitter, pulls that cost nothing.
 """
 

@@ -84,27 +84,25 @@ def regrets(
     seed: int,
     *,
     step: Callable[[np.ndarray], np.ndarray] = lambda rates: rates,
-    policy: Any = None,
     multiples: np.ndarray = MULTIPLES,
 ) -> pd.DataFrame:
     """Returns the regret of stale reads after so many multiples of 16 (s + 1) P updates, and its bound.
 
     A term of the objective is the distance to a point, drawn from the unit ball of four dimensions. The
-    column `out_of_turn` is the most updates that are missing from a read or in it early, over the bound of
-    lemma 1; NaN for s = 0, of which the lemma says nothing.
+    column `out_of_turn` is that of `of_lemma` on the first 2000 updates; NaN for s = 0, of which the lemma
+    says nothing.
 
     Args:
         cluster: of P workers.
         s: of SSP and of the bounds.
         seed: of the schedule and the points.
         step: the steps that are taken, from those of theorem 1.
-        policy: another than SSP.
         multiples: of 16 (s + 1) P updates, rising.
     """
     crew = cluster.num_workers
     every = 16 * (s + 1) * crew * multiples
     steps = int(every[-1])
-    trace = dml.simulate(policy or dml.ssp(s), cluster, samples=32 * (steps + crew * s), seed=seed)
+    trace = dml.simulate(dml.ssp(s), cluster, samples=32 * (steps + crew * s), seed=seed)
     rng = np.random.default_rng(seed)
     points = rng.normal(size=(steps, 4))
     points *= rng.random((steps, 1)) ** (1 / 4) / np.linalg.norm(points, axis=1, keepdims=True)
@@ -117,10 +115,14 @@ def regrets(
     walk = dml.metrics.walk(trace, distance, np.eye(4)[0], step(rates))
     found = [walk.losses[:number].sum() - _least(points[:number]) for number in every.tolist()]
     bounds = [dml.theory.regret_bound(DIAMETER, LIPSCHITZ, s, crew, number) for number in every.tolist()]
-    most = dml.theory.most_out_of_turn(s, crew)
-    lemma = dml.metrics.out_of_turn(trace.until(2000)).sum(axis=1).max() / most if most else math.nan
     frame = pd.DataFrame({"T": every, "regret": found, "bound": bounds})
-    return frame.assign(s=s, seed=seed, out_of_turn=lemma)
+    return frame.assign(s=s, seed=seed, out_of_turn=of_lemma(trace.until(2000), s) if s else math.nan)
+
+
+def of_lemma(trace: dml.Trace, s: int) -> float:
+    """Returns the most updates that are missing from a read or in it early / the bound of lemma 1, s > 0."""
+    most = dml.theory.most_out_of_turn(s, trace.num_workers)
+    return dml.metrics.out_of_turn(trace).sum(axis=1).max() / most
 
 
 def _least(points: np.ndarray) -> float:
