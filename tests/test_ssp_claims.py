@@ -218,6 +218,20 @@ def test_asynchronous_workers_break_the_window():
     }
 
 
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"S3": ([0.1, 0.1], [0.1, 0.1])},  # holds in both settings
+        {"S3": ([0.1, 0.1], [0.1, -0.1])},  # fails on one seed alone
+        {"S3": ([0.1], [-0.1, -0.1])},  # one seed is never enough
+        {"S8": ([2.0, 2.0], [0.5, 0.5])},  # another claim
+    ],
+)
+def test_settings_that_do_not_decide_are_refused(found):
+    with pytest.raises(AssertionError):
+        Opposition().judged(paper, "S3")(lambda: found)()
+
+
 def test_every_claim_says_what_would_show_the_opposite():
     opposes.check(paper)
 
