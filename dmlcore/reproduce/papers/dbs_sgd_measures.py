@@ -1,6 +1,10 @@
-"""What notebooks/05_dbs_sgd.ipynb measures, and what theory predicts for it."""
+"""What notebooks/05_dbs_sgd.ipynb measures, and what theory predicts for it.
 
-from collections.abc import Sequence
+Each claim's metric is a function of traces or runs here: the notebook and the tests of opposite settings call
+the same one.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +54,67 @@ def round_seconds(seconds: Sequence[float], law: Any, transfers: float = 0.0) ->
     return float(found) + transfers
 
 
+class Episodes:
+    """Law of a task's time over its mean where a share of the tasks takes several times as long.
+
+    Args:
+        law: of the other tasks, a frozen distribution of scipy on [0, inf).
+        share: of the slow tasks, in [0, 1).
+        factor: on their time, >= 1.
+
+    >>> round(float(Episodes(scipy.stats.uniform(0, 2), 0.2, 3).cdf(3.0)), 6)
+    0.9
+    """
+
+    def __init__(self, law: Any, share: float, factor: float) -> None:
+        self.law, self.share, self.factor = law, share, factor
+
+    def cdf(self, z: npt.ArrayLike) -> Any:
+        """Returns the probability of at most z."""
+        fast, slow = self.law.cdf(z), self.law.cdf(np.asarray(z) / self.factor)
+        return (1 - self.share) * fast + self.share * slow
+
+    def ppf(self, p: float) -> float:
+        """Returns a time that is exceeded with a probability of at most 1 - p."""
+        return self.factor * float(self.law.ppf(p))
+
+
+def speedup_over_bsp(speeds: Sequence[float], law: Any, *, batch: int = 32, transfers: float = 0.0) -> float:
+    """Returns samples per second of DBS-SGD over those of BSP, as predicted.
+
+    A round of BSP takes as long as its slowest worker. Under DBS-SGD all iterations take equally long and no
+    worker waits; with slow episodes batches shrink at once, so that a share of the time is slow.
+
+    Args:
+        speeds: samples per second of each worker, outside of episodes.
+        law: of a task's time over its mean: a frozen distribution of scipy with mean 1, or `Episodes` of one.
+        batch: samples of a worker's task on average.
+        transfers: seconds of a pull and a push.
+
+    >>> round(speedup_over_bsp([2000, 1000], scipy.stats.uniform(0.999, 0.002)), 2)
+    1.5
+    """
+    power = float(np.sum(speeds))
+    if isinstance(law, Episodes):
+        power *= 1 - law.share + law.share / law.factor
+    own = batch * len(speeds) / power + transfers
+    return round_seconds([batch / speed for speed in speeds], law, transfers) / own
+
+
+def samples_per_second(trace: Trace) -> float:
+    """Returns the samples in updates over the time of the last one."""
+    return float(trace.updates["samples"].sum() / trace.updates["time"].iloc[-1])
+
+
+def deviation(measured: npt.ArrayLike, predicted: float) -> list[float]:
+    """Returns by how much measurements are off a prediction, %.
+
+    >>> [round(found, 6) for found in deviation([1.1, 0.98], 1.0)]
+    [10.0, 2.0]
+    """
+    return (100 * np.abs(np.asarray(measured, float) / predicted - 1)).tolist()
+
+
 def averages(trace: Trace, warm: int) -> dict[str, float]:
     """Returns the staleness in four averages, without that of the first `warm` updates: versions.
 
@@ -67,7 +132,13 @@ def averages(trace: Trace, warm: int) -> dict[str, float]:
     }
 
 
-def largest_stable_step(ages: Sequence[int], momentum: float = 0.0) -> float:
+def ages(trace: Trace, warm: int) -> npt.NDArray[np.int64]:
+    """Returns the staleness of gradients in the order of their updates, from update `warm` on: versions."""
+    order = trace.tasks["update"].sort_values()
+    return metrics.staleness(trace).loc[order[order >= warm].index].to_numpy(np.int64)
+
+
+def largest_stable_step(ages: Sequence[int] | npt.NDArray[np.int64], momentum: float = 0.0) -> float:
     """Returns the largest step on a parabola, of a grid in steps of 2%, for which distances fall.
 
     x_{t+1} = x_t - a v_t with v_t = momentum v_{t-1} + x_{t - tau_t}, for all steps a side by side: stable
@@ -124,3 +195,93 @@ def apart(runs: pd.DataFrame, method: str, *, baseline: str = "BSP", column: str
     mine, theirs = curves(method), curves(baseline)
     gaps = {seed: mine[seed] - theirs.drop(columns=seed).median(axis=1) for seed in mine}
     return (pd.DataFrame(gaps) ** 2).mean() ** 0.5
+
+
+def distance(runs: pd.DataFrame, method: str) -> pd.Series:
+    """Returns how far each seed's accuracies are from BSP's median curve, over BSP's own median distance.
+
+    Args:
+        runs: as for `apart`.
+        method: whose curves.
+    """
+    return apart(runs, method) / apart(runs, "BSP").median()
+
+
+def finals(runs: pd.DataFrame) -> pd.DataFrame:
+    """Returns loss and accuracy at the end of each run, by method and seed.
+
+    A loss that is not finite counts as infinite, an accuracy that is not a number as 0.
+
+    >>> runs = pd.DataFrame({"method": "BSP", "seed": 0, "loss": [2.0, np.nan], "accuracy": [0.1, np.nan]})
+    >>> finals(runs).loc["BSP", 0].tolist()
+    [inf, 0.0]
+    """
+    ends = runs.groupby(["method", "seed"]).tail(1).set_index(["method", "seed"]).sort_index()
+    return ends[["loss", "accuracy"]].fillna({"loss": np.inf, "accuracy": 0.0})
+
+
+def against(
+    runs: pd.DataFrame, rivals: Iterable[str], how: Callable[[pd.DataFrame, pd.DataFrame], pd.Series]
+) -> dict[str, list[float]]:
+    """Returns DBS-SGD compared with each rival at the end, one number per seed.
+
+    Args:
+        runs: what `compare` returns, with DBS-SGD and the rivals.
+        rivals: their names.
+        how: `loss_ratio`, `points` or `accuracy_ratio`.
+    """
+    ends = {str(name): part.droplevel("method") for name, part in finals(runs).groupby("method")}
+    return {rival: how(ends["DBS-SGD"], ends[rival]).tolist() for rival in rivals}
+
+
+def loss_ratio(own: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
+    """Returns the loss over that of the other, infinite where the own loss is."""
+    return (own["loss"] / other["loss"]).where(np.isfinite(own["loss"]), np.inf)
+
+
+def points(own: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
+    """Returns the accuracy minus that of the other, percentage points."""
+    return 100 * (own["accuracy"] - other["accuracy"])
+
+
+def accuracy_ratio(own: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
+    """Returns the accuracy over that of the other."""
+    return own["accuracy"] / other["accuracy"]
+
+
+def ahead_of_bsp(runs: pd.DataFrame, target: float = 0.25) -> pd.Series:
+    """Returns the time of BSP to a training loss over that of DBS-SGD, by seed."""
+    return metrics.speedup(metrics.time_to(runs, "loss", target), "BSP")["DBS-SGD"]
+
+
+def map_ratios(atlas: pd.DataFrame) -> pd.DataFrame:
+    """Returns what the map shows, by setting, ratio of speeds and seed.
+
+    Args:
+        atlas: runs of ASGD and DBS-SGD, and of BSP or not, with the columns `setting`, `ratio` and `at`:
+            "own" for runs at a method's own best learning rate, "shared" for ASGD at that of DBS-SGD.
+
+    Returns:
+        A frame with `shared` and `own`, the loss of DBS-SGD over that of ASGD at the end, and where BSP has
+        runs `time`, as of `ahead_of_bsp`.
+    """
+    keys = ["setting", "ratio", "at", "method", "seed"]
+    ends = atlas.groupby(keys)["loss"].last().fillna(np.inf).unstack("method")
+    mine = ends["DBS-SGD"].xs("own", level="at")
+    found = {at: mine / ends["ASGD"].xs(at, level="at") for at in ("shared", "own")}
+    if "BSP" in ends:
+        owns = atlas[atlas["at"] == "own"].groupby(["setting", "ratio"])
+        times = {key: ahead_of_bsp(part) for key, part in owns}
+        found["time"] = pd.concat(times, names=["setting", "ratio"])
+    return pd.DataFrame(found)
+
+
+def growth(ratios: pd.DataFrame, setting: str) -> pd.Series:
+    """Returns the loss ratio at own rates at speeds of 1 to 10 over that at equal speeds, by seed."""
+    own = ratios["own"][setting].unstack("seed")
+    return own.loc[10] / own.loc[1]
+
+
+def least_shared(ratios: pd.DataFrame, setting: str) -> pd.Series:
+    """Returns the least loss ratio at one learning rate of all ratios of speeds, by seed."""
+    return ratios["shared"][setting].unstack("seed").min()
