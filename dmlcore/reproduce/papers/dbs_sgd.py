@@ -8,25 +8,39 @@ The trap is the word average. With constant iteration times t_i and an update fo
 staleness t_i R - 1, R = sum 1 / t_i. Over gradients the mean is then P - 1 whatever the speeds, so that no
 batch sizes change it; over nodes it is P mean(t) / harmonic mean(t) - 1, and falls to P - 1.
 
-D1, D2 and D4 are about MNIST and CIFAR-10, and judged at full scale alone. Ranges were declared before the
-run that judges them; what was tried before, on other seeds, is said in the notebook. D5-nodes and D5-maximum
-asked for 0.9 at most when their samples were first seen. They are about the direction since, which is 0.98 at
-most, and D5-model is about the size: at 0.9, speeds of 1 to 1.5 would fall short in both.
+D1, D2 and D4 are about MNIST and CIFAR-10, and judged at full scale alone. Learning rates of all claims are
+chosen on two tuning seeds, by the loss at the end. On MNIST and digits a tuning run has all the samples of a
+run that judges, on CIFAR-10 two thirds of them. D1-lower, D1-fair, D2-relative and D2-fair are other readings
+of the runs of D1 and D2.
 
-What would make each claim come out the other way, tried in `tests/test_dbs_sgd.py`:
+What was changed after results had been seen:
 
-- D1, D1-lower, D1-fair, D2-loss: a rate far below the best, at which all losses are alike, and a rival
-  whose steps are too small to move it.
-- D2, D2-relative, D2-fair: the same for accuracies.
+- D5-nodes and D5-maximum asked for 0.9 at most at first. They are about the direction since, which is 0.98 at
+  most, and D5-model is about the size: at 0.9, speeds of 1 to 1.5 would fall short in both. So these two are
+  judged on seeds from 200 on, which were not used before.
+- The other ranges were committed 18 seconds before their first results, out of one piece of work: the history
+  does not show that they came first. They have stayed since.
+- In the first run at full scale no batch had more than 64 samples in any part, rates were chosen on one seed
+  after half of the samples, and both data sets had five epochs. Since then the cap is on LeNet-5 alone, where
+  it keeps the compiled task small and equals the share of the fastest workers; MNIST has three epochs and
+  CIFAR-10 six.
+- D5-gradients is conformance since then: with an update for each push the closed form leaves no other value.
+- D1-lower is declared to repeat D1, whose samples it has.
+
+What would make each claim come out the other way, and a setting in which it is reproduced, are computed in
+`tests/test_dbs_sgd.py` with the functions that the notebook calls. *Sharded digits*: each worker draws from
+its own labels, and slow workers own most labels. ASGD neglects these, since it takes few gradients of them.
+
+- D1, D1-lower, D1-fair, D2, D2-relative, D2-fair, D2-loss: reproduced on sharded digits and speeds of 1 to
+  100. Where all workers draw from all digits, tuned rivals have the lower loss and the higher accuracy. At
+  one rate softmax regression, which is convex, has about the same loss and accuracy with all methods.
 - D3: fast workers beside the server and slow ones on slow links.
-- D3-model: the formula without jitter, which forgets that the slowest task ends a round.
-- D4, D4-closer: curves five points from those of BSP, whose own seeds are half a point apart.
+- D3-model, D5-model, D5-samples: slow episodes, to which batches adapt late, and memory that holds 64
+  samples where the fastest workers should have 84.
+- D4, D4-closer: momentum 0.9 on speeds of 1 to 10, with which BSP tolerates eight times the rate of DBS-SGD.
 - D5-nodes, D5-maximum, D6-limit: even speeds, on which there is no staleness to lower.
-- D5-model: equal batches, which leave staleness where it was.
-- D5-gradients: updates of two pushes, and workers that wait.
-- D5-samples: batches that are the smaller, the faster the worker.
-- D6-ratio: a rate far below the best ones, at which speeds make no difference.
-- D6-shared: a rival whose steps are divided by their staleness.
+- D5-gradients: workers that wait, under SSP.
+- D6-ratio, D6-shared: sharded digits, on which uneven speeds harm ASGD.
 - D6-bsp: even speeds without jitter, on which no worker waits.
 """
 
@@ -34,8 +48,20 @@ from typing import Any
 
 from pydantic import Field
 
-from dmlcore.reproduce.paper import Comparison, Paper, Parameters, abstract, declare, ours, theory
+from dmlcore.reproduce.paper import (
+    Comparison,
+    Paper,
+    Parameters,
+    abstract,
+    conformance,
+    declare,
+    ours,
+    theory,
+)
+from dmlcore.reproduce.papers.dbs_sgd_findings import FINDINGS
 
+FIRST_FRESH = 200  # of the seeds that judge D5-nodes and D5-maximum
+CAP = 64  # most samples of a task of LeNet-5
 RIVALS = ("ASGD", "n-softsync", "n-softsync, 1/tau")
 PROFILES = ("mild", "4x", "10x", "fluctuating")
 SETTINGS = {  # of the map: momentum, and the factor on the rate in the last third
@@ -53,11 +79,12 @@ class DbsSgdParameters(Parameters):
 
     workers: int = Field(8, ge=4, multiple_of=4)
     softsync: int = Field(4, ge=1)
-    epochs: float = Field(5.0, gt=0)  # of MNIST and of CIFAR-10, at full scale
+    epochs: float = Field(3.0, gt=0)  # of MNIST at full scale; CIFAR-10 has twice as many
 
 
 SHARED = "after equal samples, all at the best learning rate of DBS-SGD"
 OWN = "after equal samples, each at its own best learning rate"
+FRESH = ", on seeds that did not set the range"
 
 
 def _staleness(source: Any, statement: str, average: str, expected: Any) -> dict[str, Any]:
@@ -79,6 +106,7 @@ CLAIMS = {
         expected=(None, 1),
         parts=RIVALS,
         data="MNIST",
+        repeats="D1",
     ),
     "D1-fair": ours(
         "The loss on MNIST is lower, with tuned rivals",
@@ -147,7 +175,9 @@ CLAIMS = {
         parts=("MNIST", "CIFAR-10"),
         data=BOTH,
     ),
-    "D5-nodes": _staleness(abstract, "The nodes' average staleness falls", "mean over nodes", (None, 0.98)),
+    "D5-nodes": _staleness(
+        abstract, "The nodes' average staleness falls", f"mean over nodes{FRESH}", (None, 0.98)
+    ),
     "D5-model": theory(
         "It falls as much as the closed form says for the profile's mean iteration times",
         "deviation of the measured DBS-SGD / ASGD from (P - 1) / (P mean(t) / harmonic mean(t) - 1)",
@@ -156,9 +186,11 @@ CLAIMS = {
         parts=PROFILES,
         data="none",
     ),
-    "D5-gradients": _staleness(theory, "The mean over gradients stays", "mean over gradients", (0.98, 1.02)),
+    "D5-gradients": _staleness(
+        conformance, "The mean over gradients stays", "mean over gradients", (0.98, 1.02)
+    ),
     "D5-samples": _staleness(theory, "The mean over samples stays", "mean over samples", (0.98, 1.02)),
-    "D5-maximum": _staleness(ours, "The largest staleness falls", "maximum", (None, 0.98)),
+    "D5-maximum": _staleness(ours, "The largest staleness falls", f"maximum{FRESH}", (None, 0.98)),
     "D6-limit": theory(
         "Gradients of mixed staleness tolerate larger steps than equally stale ones of the same mean",
         "largest stable step on a parabola, with the staleness of the runs: ASGD / DBS-SGD",
@@ -186,104 +218,6 @@ CLAIMS = {
         expected=(1, None),
         parts=("4x, constant rate", "10x, constant rate", "4x, momentum", "10x, momentum"),
         data="digits",
-    ),
-}
-
-# What was found, by claim; written after the run.
-FINDINGS = {
-    "D1": (
-        "The paper reports 60% less loss on MNIST. After five epochs at one rate DBS-SGD has 1.4 times "
-        "the loss of ASGD, the same as n-softsync, and 38% less than n-softsync with rates by age. Only"
-        " that rival loses by much, because so small a rate, divided by the staleness, hardly moves it."
-    ),
-    "D1-lower": (
-        "On MNIST, at one rate, the loss is lower than that of n-softsync with rates by age on every "
-        "seed; against n-softsync seeds disagree, and ASGD has the lower loss on four of five. "
-        "n-softsync takes the mean of two pushes for a step of the same rate; at twice the rate its "
-        "loss is the lower one."
-    ),
-    "D1-fair": (
-        "With each method at its best rate ASGD has the lower loss on MNIST on every seed, because it "
-        "tolerates twice the rate of DBS-SGD. Against both kinds of n-softsync seeds disagree."
-    ),
-    "D2": (
-        "The paper reports about 10% more accuracy on CIFAR-10. After five epochs at one rate DBS-SGD "
-        "is 3 points below ASGD and half a point below n-softsync. It is 4 points above n-softsync with"
-        " rates by age, whose steps are too small there."
-    ),
-    "D2-relative": (
-        "Read as a ratio, the accuracy on CIFAR-10 is 8% above that of n-softsync with rates by age in "
-        "the median, and below those of ASGD and n-softsync."
-    ),
-    "D2-fair": (
-        "With each method at its best rate DBS-SGD is 1 to 3 points below its rivals on CIFAR-10, in "
-        "the medians; it is above n-softsync on one seed."
-    ),
-    "D2-loss": (
-        "The paper reports 10% less loss on CIFAR-10. At one rate it is 10% less than that of "
-        "n-softsync with rates by age in the median; it equals that of n-softsync, and is 9% more than "
-        "that of ASGD."
-    ),
-    "D3": (
-        "As the paper says, the speed-up is not lower: no worker waits, and larger batches on fast workers "
-        "need fewer transfers. It would be lower if the fast workers sat beside the server and the slow "
-        "ones on slow links."
-    ),
-    "D3-model": (
-        "The gain over BSP, 1.5x to 4.1x, is within 1% of the closed form where speeds are steady and "
-        "batches free, and within 2% with at most 64 samples. With slow episodes it is 5% to 15% less "
-        "than predicted, because batches follow a change some tasks late."
-    ),
-    "D4": (
-        "As the paper says, the curve is close to the synchronous one: on MNIST on every seed, on "
-        "CIFAR-10 on four of five, about as close as BSP is on another seed. Tuned rivals are about as "
-        "close, too."
-    ),
-    "D4-closer": (
-        "In the median the curve is closer to that of BSP than the curve of ASGD, but not on every "
-        "seed: seeds of BSP differ by as much."
-    ),
-    "D5-nodes": (
-        "As the paper says, the nodes' average staleness falls: by 3% on speeds of 1 to 1.5, by a quarter "
-        "on 1 to 4 and by half on 1 to 10. On even speeds there is nothing to lower."
-    ),
-    "D5-model": (
-        "Each steady profile falls by what its mean iteration times predict, within 1.3%, as long as "
-        "batches may be as large as they should. At full scale none exceeds 64 samples, so on speeds of"
-        " 1 to 10 the fastest workers stay ahead, and the fall is 6% less. With slow episodes one seed "
-        "of five is above the 3% allowed."
-    ),
-    "D5-gradients": (
-        "Over gradients the mean staleness is P - 1 whatever the batches, as the closed form t R - 1 says. "
-        "The paper's average must be one over nodes, and it is gradients that move the parameters."
-    ),
-    "D5-samples": (
-        "The mean over samples hardly changes where batches are free; with slow episodes one seed of "
-        "five is a little above the range. At full scale no batch exceeds 64 samples: the fastest "
-        "workers then push fresher gradients, and the mean falls by 15% on speeds of 1 to 10."
-    ),
-    "D5-maximum": (
-        "The more uneven the speeds, the more the largest staleness falls; on speeds of 1 to 1.5 it does not "
-        "on every seed."
-    ),
-    "D6-limit": (
-        "ASGD mixes many fresh gradients with a few old ones, DBS-SGD makes all equally old at the same"
-        " mean. On a parabola the mixture tolerates 1.6 times the step on speeds of 1 to 4, and more "
-        "than twice the step on 1 to 10."
-    ),
-    "D6-ratio": (
-        "On digits DBS-SGD has 0.8 to 1 times the loss of a tuned ASGD at equal speeds, and 1.4 to 2 times "
-        "at speeds of 1 to 10. With momentum at a constant rate one seed of five is below the range."
-    ),
-    "D6-shared": (
-        "At the rate that suits DBS-SGD both have about the same loss at every ratio of speeds, with or "
-        "without momentum and rate decay: the staleness of nodes that the method lowers is not what costs "
-        "ASGD."
-    ),
-    "D6-bsp": (
-        "Without momentum DBS-SGD reaches the loss about twice and three times as fast as BSP, which "
-        "waits. With momentum BSP needs far fewer samples, and DBS-SGD is ahead on speeds of 1 to 10 "
-        "alone."
     ),
 }
 
