@@ -34,9 +34,10 @@ its own labels, and slow workers own most labels. ASGD neglects these, since it 
 - D1, D1-lower, D1-fair, D2, D2-relative, D2-fair, D2-loss: reproduced on sharded digits and speeds of 1 to
   100. Where all workers draw from all digits, tuned rivals have the lower loss and the higher accuracy. At
   one rate softmax regression, which is convex, has about the same loss and accuracy with all methods.
+  D1-lower and D2-loss fail at twice the best rate of DBS-SGD, which its rivals tolerate.
 - D3: fast workers beside the server and slow ones on slow links.
-- D3-model, D5-model, D5-samples: slow episodes, to which batches adapt late, and memory that holds 64
-  samples where the fastest workers should have 84.
+- D3-model: slow episodes, to which batches adapt late.
+- D5-model, D5-samples: at most 64 samples in a batch, on speeds of 1 to 10, where the fastest should have 84.
 - D4, D4-closer: momentum 0.9 on speeds of 1 to 10, with which BSP tolerates eight times the rate of DBS-SGD.
 - D5-nodes, D5-maximum, D6-limit: even speeds, on which there is no staleness to lower.
 - D5-gradients: workers that wait, under SSP.
