@@ -246,7 +246,8 @@ PAPER = Paper(
         "curves.png": "Training loss and test accuracy against samples, and loss against time, each method "
         "at its best learning rate.",
         "rates.png": "Training loss after equal samples against the learning rate, for each method.",
-        "apart.png": "Distance of each method's test accuracy from the median curve of BSP, over BSP's own.",
+        "apart.png": "Distance of each method's test accuracy from the median curve of BSP, over BSP's own; "
+        "hollow: rivals at the learning rate of DBS-SGD.",
     },
     comparisons=(  # of the abstract, which is all that is known
         Comparison(
