@@ -165,16 +165,26 @@ def sweep(
     >>> runs.groupby("learning_rate").size().to_dict()
     {0.1: 2, 0.2: 2}
     """
-    made: dict[float, Any] = {}
-    for rate in several("learning_rates", learning_rates, checks.positive):
-        try:
-            check_optimizer(made.setdefault(rate, optimizer(rate)))
-        except (TypeError, ValueError) as error:
-            allowed = "a function of the learning rate that returns an optax optimizer, such as optax.sgd"
-            raise ValueError(f"optimizer: got {optimizer!r}, allowed is {allowed} ({error})") from error
+    rates = several("learning_rates", learning_rates, checks.positive)
+    made = {rate: check_factory(optimizer, rate) for rate in rates}
     work = Work(problem, made, options.pop("engine", "simulate"), until, eval_every)
     how = How(executor, save, progress)
     return _run_all(sweep, methods, work, cluster, seeds, how, options)
+
+
+def check_factory(optimizer: Any, rate: float = 0.1) -> optax.GradientTransformation:
+    """Returns the optimizer that a function of the learning rate makes.
+
+    Raises:
+        ValueError: it is no such function.
+    """
+    try:
+        made: optax.GradientTransformation = optimizer(rate)
+        check_optimizer(made)
+    except (TypeError, ValueError) as error:
+        allowed = "a function of the learning rate that returns an optax optimizer, such as optax.sgd"
+        raise ValueError(f"optimizer: got {optimizer!r}, allowed is {allowed} ({error})") from error
+    return made
 
 
 def check_given(function: Any, methods: Any, problem: Any, seeds: Any, options: dict[str, Any]) -> list[int]:
@@ -233,7 +243,7 @@ def _run_all(
         work = work._replace(journal=Journal(folder, about))
     found: dict[tuple[str, int], list[pd.DataFrame]] = {}
     per_item = len(optimizers)
-    with _bar(checks.boolean("progress", how.progress), per_item * len(items)) as advance:
+    with bar(checks.boolean("progress", how.progress), per_item * len(items)) as advance:
 
         def finished(number: int, of_run: list[pd.DataFrame]) -> None:
             found[runs[number]] = of_run
@@ -266,8 +276,11 @@ def _run_all(
 
 
 @contextlib.contextmanager
-def _bar(shown: bool, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar of so many runs, if it is to be shown, and what tells it that some more are finished."""
+def bar(shown: bool, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar of so many runs, if it is to be shown, and what tells it that some more are finished.
+
+    A total of None is not known: the bar counts.
+    """
     if not shown:
         yield lambda number: None
         return

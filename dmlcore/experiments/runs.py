@@ -499,13 +499,15 @@ def check_optimizer(optimizer: Any, problem: Problem | None = None) -> None:
         check_update("optimizer", optimizer, problem.shapes)
 
 
-def check_until(until: Mapping[str, float] | None, problem: Problem) -> dict[str, float]:
-    """Returns targets by metric, checked."""
+def check_until(
+    until: Mapping[str, float] | None, problem: Problem, argument: str = "until"
+) -> dict[str, float]:
+    """Returns targets by metric, checked; `argument` names them."""
     if until is None:
         return {}
     if not isinstance(until, Mapping) or not until:
-        checks.fail("until", until, "a metric and its target, such as dict(loss=0.1)")
+        checks.fail(argument, until, "a metric and its target, such as dict(loss=0.1)")
     for name in until:
         if name not in problem.metrics:
-            checks.fail("until", name, "a metric of the problem: " + ", ".join(problem.metrics))
-    return {name: checks.real(f"until[{name!r}]", target) for name, target in until.items()}
+            checks.fail(argument, name, "a metric of the problem: " + ", ".join(problem.metrics))
+    return {name: checks.real(f"{argument}[{name!r}]", target) for name, target in until.items()}

@@ -72,7 +72,7 @@ def tune(
     if set(begin) != set(methods):
         checks.fail("start", start, "a learning rate, or one for each of the methods")
     first = {name: checks.positive("start", each) for name, each in begin.items()}
-    given = {name: _at(name, method, first[name]) for name, method in methods.items()}
+    given = {name: at_rate(name, method, first[name]) for name, method in methods.items()}
     seeds = check_given(tune, given, problem, seeds, options)
     for name, method in given.items():
         if isinstance(method, Method) and method.optimizer is not None:
@@ -92,7 +92,7 @@ def tune(
             tried[name] |= rates
             told = given[name] is not methods[name]
             for some in [(rate,) for rate in rates] if told else [tuple(rates)]:
-                together.setdefault(some, {})[name] = _at(name, methods[name], some[0])
+                together.setdefault(some, {})[name] = at_rate(name, methods[name], some[0])
         for some, each in together.items():
             try:
                 runs.append(sweep(each, problem, cluster, optimizer, some, seeds=seeds, **options))
@@ -122,20 +122,34 @@ def tune(
     return every
 
 
-def _at(name: str, method: Policy | Method | Told, rate: float) -> Any:
-    """The method, of one that is told the learning rate at this one."""
-    if isinstance(method, Policy | Method) or not callable(method):
+def at_rate(name: str, method: Policy | Method | Told, rate: float) -> Any:
+    """Returns a method at a learning rate: itself, or what a function of the rate returns.
+
+    Args:
+        name: of the method, for messages.
+        method: a `Policy` or a `Method`, whatever the rate, or a function of the rate that returns one.
+        rate: the learning rate.
+
+    Raises:
+        ValueError: it is neither; a method of the library that was not called is none.
+    """
+    if isinstance(method, Policy | Method):
         return method
     argument, allowed = f"methods[{name!r}]", "a Policy, a Method, or a function of the learning rate"
+    if not callable(method):
+        checks.fail(argument, method, allowed)
     own = getattr(method, "__module__", "").startswith("dmlcore.methods.")
     if own and "learning_rate" not in inspect.signature(method).parameters:  # else the rate is its first knob
         checks.fail(argument, method, f"{allowed}; was it called?")
     try:
         with checks.within(argument):
-            return method(rate)
+            made = method(rate)
     except TypeError as error:
         text = f"{argument}: got {method!r}, allowed is {allowed}; was it called? ({error})"
         raise ValueError(text) from error
+    if not isinstance(made, Policy | Method):
+        checks.fail(argument, made, f"{allowed} that returns one of them")
+    return made
 
 
 def _together(runs: list[pd.DataFrame], methods: Mapping[str, Any]) -> pd.DataFrame:

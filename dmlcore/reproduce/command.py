@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from dmlcore.reproduce import agreement, claims, manifest, published, report, runner
+from dmlcore.reproduce import agreement, claims, manifest, published, recommending, report, runner
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.papers import PAPERS, Paper, Parameters
 from dmlcore.reproduce.progress import Display, Outcome, seconds
@@ -25,6 +25,8 @@ OTHERS = """\
 other commands:
   list                      papers, their parameters, claims and run times
   check                     hold every claims.json in figures/ against its rule
+  recommend TRACE --target METRIC=VALUE
+                            which method for a recorded cluster; `recommend --help` says more
   test [pytest arguments]   the test suite
   lab [jupyter arguments]   JupyterLab on the notebooks, on this machine only
 """
@@ -48,6 +50,8 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
                 return test(rest, root)
             case ["lab", *rest]:
                 return lab(rest, root)
+            case ["recommend", *rest]:
+                return advise(console, rest, root)
             case ["list"]:
                 return overview(console, papers)
             case ["check"]:
@@ -241,6 +245,16 @@ def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> in
     sys.stderr.writelines(f"{fault}\n" for fault in faults)
     console.print(f"{len(paths)} files checked, {len(faults) or 'no'} disagreements", highlight=False)
     return int(bool(faults))
+
+
+def advise(console: Console, arguments: Sequence[str], root: Path) -> int:
+    """Recommends a method for a recorded cluster; UsageError for a wrong argument or record."""
+    given = recommending.parser(_Parser, NAME).parse_args(arguments)
+    try:
+        recommending.recommend(console, given, root)
+    except (ValueError, FileNotFoundError) as error:
+        raise UsageError(str(error)) from None
+    return 0
 
 
 def test(arguments: Sequence[str], root: Path) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jinja2
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -21,6 +22,7 @@ from dmlcore.cluster import Cluster
 from dmlcore.cluster.hardware import Hardware
 from dmlcore.cluster.jitter import show_jitter
 from dmlcore.cluster.regime import Regime, Sizes, regime_of
+from dmlcore.experiments.recommendation import Recommendation
 from dmlcore.experiments.runs import Run
 from dmlcore.methods import policies
 from dmlcore.problems.problem import Problem
@@ -29,6 +31,7 @@ from dmlcore.trace import Trace, metrics
 from dmlcore.trace.accounts import PARTS
 from dmlcore.types import Policy
 from dmlcore.view.plot import loss_curves, timeline
+from dmlcore.view.plot import recommendation as plot_recommendation
 from dmlcore.view.plot.style import PHASE_COLORS, styled
 from dmlcore.view.plot.timelines import default_end
 
@@ -41,12 +44,17 @@ PAGE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
 {% set left = "text-align:left;vertical-align:top;padding:0.1em 1.2em 0.1em 0" %}
 <div>
 <div><strong>{{ name | string | truncate(400, true, "...", 0) }}</strong> · {{ kind }}</div>
+{% if text %}<p style="max-width:46em">{{ text }}</p>{% endif %}
+
 <table style="margin:0.4em 0"><tbody>
 {% for fact, value in facts.items() if value is not none %}
 <tr><th scope="row" style="{{ left }};white-space:nowrap">{{ fact }}</th>
 <td style="{{ left }}">{{ value | string | truncate(400, true, "...", 0) }}</td></tr>
 {% endfor %}
 </tbody></table>
+{% if table is not none %}
+<div style="overflow-x:auto">{{ table.to_html(border=0, index_names=false) | safe }}</div>
+{% endif %}
 {% for label, source in pictures %}
 <div><img src="{{ source }}" alt="{{ label }}" style="width:100%;max-width:640px"/></div>
 <div style="font-size:smaller">{{ label }}</div>
@@ -66,6 +74,8 @@ class Card(NamedTuple):
     kind: str
     facts: Mapping[str, Any]  # by name
     pictures: Sequence[Picture] = ()  # below the facts
+    table: pd.DataFrame | None = None  # between the two
+    text: str = ""  # above the facts
 
 
 def html(item: Any) -> str:
@@ -222,7 +232,47 @@ def of_problem(problem: Problem) -> Card:
     return Card(problem.name, "Problem", found)
 
 
+def of_recommendation(found: Recommendation) -> Card:
+    """The best method, the reason, all methods in a table, and their times."""
+    table, best = found.table, found.table.iloc[0]
+    told = {
+        "setting": best["setting"] or None,
+        "learning rate": f"{best['learning_rate']:.3g}",
+        "time to the target": f"{best['seconds']:.3g} s, median of {found.seconds.shape[1]} seeds",
+        "cluster": str(found.cluster),
+        "tuned by": f"{found.runs_each} runs of each method",
+        "notes": "; ".join(found.notes) or None,
+    }
+    label = f"Time to {found.goal} of each method, by seed"
+    drawn = picture(label, 1.4 + 0.34 * len(table), lambda ax: plot_recommendation(found, ax=ax))
+    return Card(
+        str(table.index[0]), f"Recommendation for {found.goal}", told, [drawn], readable(table), found.why
+    )
+
+
+def readable(table: pd.DataFrame) -> pd.DataFrame:
+    """Returns a recommendation's table with rounded numbers and units, as text."""
+    rounded = {
+        name: table[name].map("{:.3g}".format) for name in ("learning_rate", "seconds", "ratio", "samples")
+    }
+    spread = table["least"].map("{:.3g}".format) + " to " + table["most"].map("{:.3g}".format)
+    return pd.DataFrame(
+        {
+            "setting": table["setting"],
+            "learning rate": rounded["learning_rate"],
+            "time (s)": rounded["seconds"],
+            "by seed": spread,
+            "times the best": rounded["ratio"],
+            "fastest on": table["fastest"].map("{:.0%}".format),
+            "samples": table["samples"].map("{:,.0f}".format),
+            "MB sent": (table["bytes"] / 1e6).map("{:.3g}".format),
+            "": table["verdict"],
+        }
+    )
+
+
 CARDS: Any = {
+    Recommendation: of_recommendation,
     Run: of_run,
     Trace: of_trace,
     Cluster: of_cluster,

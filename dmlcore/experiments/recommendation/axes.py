@@ -1,0 +1,86 @@
+"""Clusters along an axis of choice: the same cluster with more workers, slower links or a busier server."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dmlcore import checks
+from dmlcore.cluster import Cluster, presets
+from dmlcore.experiments.recommendation.goal import Goal
+
+FRACTION, TASKS = 0.1, 10  # of slow episodes: the share of tasks, and their number in a row
+
+
+def _workers(goal: Goal, value: Any) -> Cluster:
+    return goal.cluster.resized(value)
+
+
+def _ratio(goal: Goal, value: Any) -> Cluster:
+    """Scales the workers' own links until the ratio is c; where there are none, adds equal latencies."""
+    cluster, aim = goal.cluster, checks.real("c", value, low=0)
+    ratio = goal.problem, goal.batch_size
+    free = dataclasses.replace(
+        cluster,
+        latency_seconds=(0.0,) * cluster.num_workers,
+        pull_latency_seconds=None,
+        bandwidth_bytes_per_second=(math.inf,) * cluster.num_workers,
+    )
+    server = free.regime(*ratio).communication_ratio  # what its link takes
+    if aim < server:
+        checks.fail("c", value, f"at least {server:.3g}, which the server's link takes by itself")
+    own = cluster.regime(*ratio).communication_ratio - server
+    if own > 0:
+        factor = (aim - server) / own
+        if factor == 0:
+            return free
+        down = cluster.pull_latency_seconds
+        return dataclasses.replace(
+            cluster,
+            latency_seconds=tuple(each * factor for each in cluster.latency_seconds),
+            pull_latency_seconds=None if down is None else tuple(each * factor for each in down),
+            bandwidth_bytes_per_second=tuple(each / factor for each in cluster.bandwidth_bytes_per_second),
+        )
+    one = dataclasses.replace(free, latency_seconds=(1.0,) * cluster.num_workers)
+    latency = (aim - server) / (one.regime(*ratio).communication_ratio - server)
+    return dataclasses.replace(free, latency_seconds=(latency,) * cluster.num_workers)
+
+
+def _load(goal: Goal, value: Any) -> Cluster:
+    free = dataclasses.replace(goal.cluster, server=None)
+    return presets.busy_server(free, value, goal.problem, goal.batch_size) if value else free
+
+
+def _slowdown(goal: Goal, value: Any) -> Cluster:
+    even = dataclasses.replace(goal.cluster, stragglers=())
+    value = checks.real("slowdown", value, low=1)
+    return even.with_stragglers(value, fraction=FRACTION, mean_tasks=TASKS) if value > 1 else even
+
+
+AXES: Mapping[str, Callable[[Goal, Any], Cluster]] = {
+    "workers": _workers,
+    "c": _ratio,
+    "rho": _load,
+    "slowdown": _slowdown,
+}
+
+
+def along(goal: Goal, values: Mapping[str, Any]) -> Cluster:
+    """Returns a goal's cluster, changed along some axes, in the order of `AXES`.
+
+    Args:
+        goal: whose cluster it is, with its problem and batch size.
+        values: by axis: `workers`; `c`, the communication ratio; `rho`, the load of the server's processor;
+            `slowdown`, of a tenth of the tasks, ten in a row.
+
+    Raises:
+        ValueError: an unknown axis, or a value that is not possible.
+    """
+    for name in values:
+        checks.choice("axis", name, AXES)
+    for name, change in AXES.items():
+        if name in values:
+            goal = dataclasses.replace(goal, cluster=change(goal, values[name]))
+    return goal.cluster

@@ -1,0 +1,211 @@
+"""`recommend`: which method for a cluster, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import optax
+
+from dmlcore import checks
+from dmlcore.checks import check_seed, several
+from dmlcore.cluster import Cluster
+from dmlcore.engines import simulate
+from dmlcore.experiments.comparison import bar, check_factory
+from dmlcore.experiments.recommendation import trials as halving
+from dmlcore.experiments.recommendation.clusters import as_cluster
+from dmlcore.experiments.recommendation.goal import Clock, Goal, Outcome, Runner
+from dmlcore.experiments.recommendation.library import Family, Scale, chosen
+from dmlcore.experiments.recommendation.result import Recommendation, judge
+from dmlcore.experiments.recommendation.scouts import Scouted, affordable, scout
+from dmlcore.experiments.recommendation.trials import Found, Trial
+from dmlcore.experiments.runs import check_until
+from dmlcore.methods.policies import bsp
+from dmlcore.problems.problem import Problem
+from dmlcore.problems.validation import check_problem
+
+ROUNDS = 32  # of BSP, on which the mean time of a task is measured
+
+
+def recommend(
+    problem: Problem,
+    cluster: Any,
+    target: Mapping[str, float],
+    *,
+    methods: Any = None,
+    optimizer: Callable[[float], optax.GradientTransformation] = optax.sgd,
+    batch_size: int = 32,
+    budget: float = 60.0,
+    seeds: Iterable[int] = range(5),
+    trials: int | None = None,
+    save: Any = None,
+    progress: bool = True,
+) -> Recommendation:
+    """Finds the method that reaches a target first on a cluster: all tuned alike, and judged on new seeds.
+
+    BSP and ASP show at which learning rates, and how soon, the target can be reached. Then every method has
+    the same number of runs, on the same tuning seeds: in the first rung its settings at rates spread over a
+    range, on one seed; in each later rung half as many trials, the best and new rates beside the very best,
+    on twice as many seeds. No run lasts longer than 4 times the best so far. The best trial of each method is
+    then run on `seeds`, which chose nothing.
+
+    Guarantee: all methods have equally many runs in each rung. How many there are depends on the machine,
+    since `budget` is its time. With `trials`, and a budget that is large enough, every machine gives the same
+    answer, up to the last bits of its arithmetic.
+
+    Args:
+        problem: what is trained.
+        cluster: on what: a `Cluster`; or a recorded `Trace`, or measured tasks (a DataFrame or the path of a
+            CSV or Parquet file, with the columns worker, samples and seconds, or those of
+            `Trace.from_tasks`), to which a cluster is fitted by `calibrate`.
+        target: a metric and the value to reach, such as `{"loss": 0.1}`.
+        methods: None for those of the library; names of it, such as `["BSP", "SSP"]`; or by name a policy, a
+            `Method`, a function of the learning rate that returns one, or, for a method of the library, the
+            values of its knobs to try, such as `{"SSP": {"staleness": [1, 4]}}`.
+        optimizer: learning rate -> optax optimizer, of all methods.
+        batch_size: samples of a task.
+        budget: seconds of computing on this machine, > 0, about; the least that is done may take longer.
+        seeds: that judge. The tuning seeds are others.
+        trials: of each method in the first rung, >= 3. Default: as many as the budget is likely to allow.
+        save: folder of finished runs, as for `compare`: the same call goes on from there.
+        progress: whether to show a bar.
+
+    Returns:
+        The methods in a table, the best, ready for `train`, and the reason. After an interrupt (Ctrl-C), what
+        was known by then.
+
+    Raises:
+        ValueError: an argument is wrong; neither BSP nor ASP reaches the target within a third of the budget,
+            and the message says what they did reach; or a record is too short, and the message says how long
+            it should be.
+
+    >>> import dmlcore as dml
+    >>> cluster, problem = dml.Cluster.from_speeds([1000, 1000, 250]), dml.problems.digits_mlp()
+    >>> found = recommend(problem, cluster, {"loss": 1.0}, methods=["BSP", "ASP"], seeds=[0, 1], budget=1,
+    ...                   progress=False)
+    >>> list(found.table.index)
+    ['ASP', 'BSP']
+
+    Source: Karnin et al. 2013 for the halving; see `dmlcore.experiments.recommendation.trials`.
+    """
+    check_problem(problem)
+    if problem.additive:
+        checks.fail("problem", problem, "one that is trained by gradients, at a learning rate")
+    judging = several("seeds", seeds, check_seed)
+    clock = Clock(checks.real("budget", budget, above=0))
+    check_factory(optimizer)
+    goal_of = check_target(target, problem)
+    batch_size = checks.integer("batch_size", batch_size, low=1)
+    if trials is not None:
+        checks.integer("trials", trials, low=halving.FEWEST, high=halving.MOST)
+    fitted, untold = as_cluster(cluster)
+    goal = Goal(problem, fitted, *goal_of, batch_size, save)
+    task_seconds = mean_task_seconds(goal)
+    scale = Scale(fitted.num_workers, batch_size, task_seconds, 1.0, 1.0, optimizer)
+    usable(chosen(methods, scale), goal, methods is not None)  # before anything is run
+    tuning = [
+        *itertools.islice((seed for seed in itertools.count(1000) if seed not in judging), halving.MOST)
+    ]
+    with bar(checks.boolean("progress", progress), None) as advance:
+        scouted = scout(goal, optimizer, tuning[0], clock, advance)
+        scale = scale._replace(together=scouted.rates["BSP"], alone=scouted.rates["ASP"])
+        families, left_out = usable(chosen(methods, scale), goal, methods is not None)
+        runner = Runner(goal, clock, scouted.seconds, tuning[0], advance)
+        first = trials or affordable(families, len(judging), scouted, clock)
+        found = tune_all(runner, families, first, tuning, len(judging), scouted)
+        answered = judge(runner, families, found, judging, [*untold, *left_out])
+
+    def again(cluster: Cluster, budget: float) -> Recommendation:
+        kept: Any = {
+            "trials": trials,
+            "methods": methods,
+            "optimizer": optimizer,
+            "batch_size": batch_size,
+            "save": save,
+        }
+        return recommend(problem, cluster, target, budget=budget, seeds=judging, progress=progress, **kept)
+
+    return dataclasses.replace(answered, again=again)
+
+
+def check_target(target: Any, problem: Problem) -> tuple[str, float]:
+    """Returns metric and value of a target."""
+    if not isinstance(target, Mapping) or len(target) != 1:
+        checks.fail("target", target, "one metric and its value, such as {'loss': 0.1}")
+    ((metric, value),) = check_until(target, problem, "target").items()
+    return metric, value
+
+
+def mean_task_seconds(goal: Goal) -> float:
+    """Returns the mean time of a task's computing."""
+    tasks = simulate(bsp(), goal.cluster, updates=ROUNDS, batch_size=goal.batch_size).tasks
+    return float((tasks["compute_end"] - tasks["compute_start"]).mean())
+
+
+def usable(
+    families: Mapping[str, Family], goal: Goal, all_of_them: bool
+) -> tuple[dict[str, Family], list[str]]:
+    """Returns the families that this problem and cluster allow, and in sentences why others are left out.
+
+    Args:
+        families: by name.
+        goal: problem and cluster.
+        all_of_them: whether every setting must be allowed, since the caller has asked for it.
+    """
+    left, reasons = {}, []
+    for name, family in families.items():
+        settings, why = [], ""
+        for setting in family.settings:
+            try:
+                method = family.at(setting, family.rate)
+                goal.check(method)
+                settings.append(setting)
+            except ValueError as error:
+                why = str(error)
+                if all_of_them:
+                    raise ValueError(f"methods[{name!r}], {why}") from error
+        if settings:
+            left[name] = family._replace(settings=settings)
+        else:
+            reasons.append(f"{name} is left out ({why})")
+    return left, reasons
+
+
+def tune_all(
+    runner: Runner,
+    families: Mapping[str, Family],
+    first: int,
+    tuning: list[int],
+    judging: int,
+    scouted: Scouted,
+) -> Found:
+    """Tunes every method by successive halving, as far as the budget goes."""
+    clock, began, made = runner.clock, runner.clock.spent, 0
+
+    def measure(pairs: Any, limit: float) -> dict[tuple[Trial, int], Outcome]:
+        nonlocal made
+        seeds: dict[Trial, list[int]] = {}
+        for trial, seed in pairs:
+            seeds.setdefault(trial, []).append(seed)
+        names = {f"{trial.method}, setting {trial.setting}, rate {trial.rate!r}": trial for trial in seeds}
+        methods = {
+            name: families[trial.method].at(families[trial.method].settings[trial.setting], trial.rate)
+            for name, trial in names.items()
+        }
+        runs = runner.runs(methods, {name: seeds[trial] for name, trial in names.items()}, limit)
+        made += len(pairs)
+        if runs is None:
+            return {}
+        measured = runner.goal.measured(runs)
+        return {
+            (names[name], seed): Outcome(*row)
+            for (name, seed), row in zip(measured.index, measured.itertuples(index=False), strict=True)
+        }
+
+    def enough(runs: int) -> bool:
+        per_run = (clock.spent - began) / max(made, 1)
+        return clock.interrupted or (runs + judging * len(families)) * per_run > clock.left
+
+    return halving.halve(families, first, tuning, measure, halving.RANGE * scouted.seconds, enough)

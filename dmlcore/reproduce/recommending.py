@@ -1,0 +1,130 @@
+"""`paper_repro.py recommend TRACE --target loss=0.1`: which method for a recorded cluster, as a page."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from dmlcore import calls, files
+
+PROBLEMS = ("digits_mlp", "logistic_regression", "linear_regression", "matrix_factorization", "mnist_lenet",
+            "cifar10_cnn", "cifar10_lenet")  # fmt: skip
+PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>dmlcore: which method for this cluster</title>
+<style>
+body {{ margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 64rem; font: 16px/1.55 system-ui, sans-serif; }}
+table {{ border-collapse: collapse; font-size: .95em; font-variant-numeric: tabular-nums; }}
+th, td {{ text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid #d0d7de; }}
+img {{ background: #ffffff; }}
+</style>
+</head>
+<body>
+<h1>Which method for this cluster?</h1>
+{body}
+</body>
+</html>
+"""
+
+
+OPTIONS = {
+    "target": ("METRIC=VALUE", None, "what is to be reached, such as loss=0.1"),
+    "problem": ("CALL", "digits_mlp", "what is trained, such as linear_regression(num_features=20)"),
+    "methods": ("NAMES", None, "of the library, separated by commas; all where none are given"),
+    "batch-size": ("N", "32", "samples of a task"),
+    "budget": ("SECONDS", "60", "of computing, about"),
+    "seeds": ("N", "5", "how many judge"),
+    "save": ("FOLDER", None, "keeps finished runs; the same call goes on from there"),
+    "output": ("FILE", "runs/recommend.html", "the page"),
+}
+
+
+def parser(make: Callable[..., argparse.ArgumentParser], name: str) -> argparse.ArgumentParser:
+    """Returns the parser of the command's arguments."""
+    found = make(
+        prog=f"python3 {name} recommend",
+        description="Fits a cluster to a trace or to measured tasks, tunes all methods on it with one "
+        "budget, and says which reaches the target first, and why.",
+        allow_abbrev=False,
+    )
+    columns = "with the columns worker, samples and seconds, or those of dml.Trace.from_tasks"
+    told = f"a trace (.parquet), or a table of tasks (.csv, .parquet) {columns}"
+    found.add_argument("trace", metavar="TRACE", help=told)
+    for option, (shown, default, told) in OPTIONS.items():
+        if default is not None:
+            told += f" (default: {default})"
+        required = option == "target"
+        found.add_argument(f"--{option}", metavar=shown, default=default, required=required, help=told)
+    return found
+
+
+def recommend(console: Console, given: argparse.Namespace, root: Path) -> None:
+    """Answers, and writes the page.
+
+    Raises:
+        ValueError: an argument is wrong; the message names it.
+        OSError: there is no such file, or the page cannot be written.
+    """
+    target = _target(given.target)
+    number = {name: _number(name, getattr(given, name)) for name in ("batch_size", "budget", "seeds")}
+    from dmlcore import problems  # slow to import: after what the command line itself can refuse
+    from dmlcore.experiments.recommendation import recommend as find
+    from dmlcore.view.show import html, readable
+
+    problem = calls.made("--problem", given.problem, {name: getattr(problems, name) for name in PROBLEMS})
+    methods = None if given.methods is None else [name.strip() for name in given.methods.split(",")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what a fit could not tell is among the notes
+        found = find(
+            problem,
+            given.trace,
+            target,
+            methods=methods,
+            batch_size=int(number["batch_size"]),
+            budget=number["budget"],
+            seeds=range(int(number["seeds"])),
+            save=given.save,
+            progress=console.is_terminal,
+        )
+    table = readable(found.table)
+    shown = Table("method", *table.columns, header_style="bold")
+    for name, *cells in table.itertuples():
+        shown.add_row(str(name), *map(str, cells))
+    console.print(shown)
+    console.print(found.why, highlight=False, markup=False)
+    for note in found.notes:
+        console.print(f"- {note}", highlight=False, markup=False)
+    path = root / given.output
+    files.write(path, PAGE.format(body=html(found)))
+    console.print(f"page: {path}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _target(text: str) -> dict[str, float]:
+    metric, equals, value = text.partition("=")
+    try:
+        if not equals or not metric:
+            raise ValueError
+        return {metric: float(value)}
+    except ValueError:
+        raise ValueError(f"--target: got {text!r}, allowed is METRIC=VALUE, such as loss=0.1") from None
+
+
+def _number(name: str, text: str) -> float:
+    whole = name != "budget"
+    try:
+        value = int(text) if whole else float(text)
+    except ValueError:
+        value = 0
+    if not value > 0 or value > 1e9:
+        allowed = "a whole number >= 1" if whole else "a number > 0"
+        raise ValueError(f"--{name.replace('_', '-')}: got {text!r}, allowed is {allowed}")
+    return value

@@ -1,0 +1,122 @@
+"""Which method is first: times to a target by method, and the best method over two axes of choice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from dmlcore import checks
+from dmlcore.experiments.recommendation.ranking import BEST, level
+from dmlcore.view.plot.style import axes, label, palette, styled
+
+
+@styled
+def recommendation(found: Any, *, ax: Axes | None = None) -> Axes:
+    """Draws when each method reached the target: a point for each seed, and a line at the median.
+
+    Methods that seeds do not tell from the best are filled, slower ones hollow.
+
+    Args:
+        found: what `dml.recommend` returns.
+        ax: where to draw; None makes a figure.
+
+    Raises:
+        ValueError: it is no recommendation.
+    """
+    for name in ("table", "seconds", "goal"):
+        if not hasattr(found, name):
+            checks.fail("found", found, "what dml.recommend returns")
+    table, colors = found.table, palette(found.table.index)
+    ax = axes(ax, height=1.4 + 0.34 * len(table))
+    for place, (name, row) in enumerate(table.iterrows()):
+        times = found.seconds.loc[name].to_numpy(float)
+        times, color = times[np.isfinite(times)], colors[name]
+        inside = color if name in (table.index[0], *level(table)) else "white"
+        ax.scatter(times, np.full(len(times), place), s=46, facecolor=inside, edgecolor=color)
+        if np.isfinite(row["seconds"]):
+            ax.vlines(row["seconds"], place - 0.34, place + 0.34, color=color, linewidth=3)
+        if len(times) < len(found.seconds.columns):
+            text = f"{len(times)} of {len(found.seconds.columns)} seeds reach it"
+            ax.annotate(text, (1, place), (-4, 0), xycoords=("axes fraction", "data"),
+                        textcoords="offset points", ha="right", va="center", fontsize="small")  # fmt: skip
+    ax.set_yticks(range(len(table)), table.index)
+    ax.set_ylim(len(table) - 0.4, -0.6)
+    if np.isfinite(found.seconds.to_numpy(float)).any():
+        ax.set_xscale("log")
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        ax.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
+    ax.set_xlabel(f"time to {found.goal} (s)")
+    ax.set_title(_headline(table), fontsize="medium")
+    return ax
+
+
+def _headline(table: pd.DataFrame) -> str:
+    first = table.iloc[0]
+    if first["verdict"] != BEST:
+        return "no method reaches the target on most seeds"
+    count = len(level(table))
+    others = f"; seeds do not tell it from {count} other{'s' * (count > 1)}" if count else ", on every seed"
+    return f"{table.index[0]} is first, in {first['seconds']:.3g} s{others}"
+
+
+@styled
+def regimes(frame: pd.DataFrame, x: str, y: str, *, ax: Axes | None = None) -> Axes:
+    """Draws the best method over two axes of choice, such as workers and the communication ratio.
+
+    A cell has the colour and the name of the method with the least median. It is hatched where seeds do not
+    tell that method from another one.
+
+    Args:
+        frame: what `Recommendation.over` returns.
+        x: the column along the horizontal axis.
+        y: the column along the vertical axis.
+        ax: where to draw; None makes a figure.
+
+    Raises:
+        ValueError: a column is missing, or there are two rows for one cell.
+
+    >>> frame = pd.DataFrame({"workers": [4, 8], "c": [1.0, 1.0], "method": ["BSP", "ASP"],
+    ...                       "seconds": [2.0, 1.0], "uncertain": [False, True]})
+    >>> regimes(frame, "workers", "c").get_xlabel()
+    'workers'
+    """
+    for column in (x, y, "method", "uncertain", "seconds"):
+        checks.choice("column of the frame", column, dict.fromkeys(frame.columns))
+    if frame.duplicated([x, y]).any():
+        checks.fail("frame", frame[[x, y]].values.tolist(), f"one row for each pair of {x} and {y}")
+    xs, ys = sorted(frame[x].unique()), sorted(frame[y].unique())
+    names = [*dict.fromkeys(frame["method"])]
+    colors = palette(names)
+    if ax is None:
+        ax = plt.subplots(figsize=(2.2 + 1.7 * len(xs), 1.6 + 0.9 * len(ys)))[1]
+    for row in frame.to_dict("records"):
+        left, low = xs.index(row[x]), ys.index(row[y])
+        look: dict[str, Any] = {"facecolor": colors[row["method"]], "edgecolor": "white", "linewidth": 2}
+        hatch = "//" if row["uncertain"] else None
+        ax.add_patch(Rectangle((left - 0.5, low - 0.5), 1, 1, alpha=0.85, hatch=hatch, **look))
+        text = row["method"].replace(" ", "\n") if np.isfinite(row["seconds"]) else "not reached"
+        ax.text(left, low, text, ha="center", va="center", fontsize="small", color="black",
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 2})  # fmt: skip
+    ax.set_xticks(range(len(xs)), [f"{value:g}" for value in xs])
+    ax.set_yticks(range(len(ys)), [f"{value:g}" for value in ys])
+    ax.set(xlim=(-0.5, len(xs) - 0.5), ylim=(-0.5, len(ys) - 0.5))
+    ax.set_xlabel(AXES.get(x, label(x)))
+    ax.set_ylabel(AXES.get(y, label(y)))
+    count, open_cells = len(names), int(frame["uncertain"].sum())
+    told = f"{count} methods are best somewhere" if count > 1 else f"{names[0]} is best everywhere"
+    hatched = f"hatched: seeds do not tell it from another ({open_cells} of {len(frame)})"
+    ax.set_title(f"{told};\n{hatched}" if open_cells else f"{told}, on every seed", fontsize="medium")
+    return ax
+
+
+AXES = {
+    "workers": "workers",
+    "c": "communication ratio c",
+    "rho": "server load ρ",
+    "slowdown": "slow episodes, times slower",
+}

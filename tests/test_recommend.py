@@ -1,0 +1,452 @@
+"""recommend: one equal budget for all methods, judged on seeds that chose nothing; the reason adds up."""
+
+import math
+import re
+
+import matplotlib.pyplot as plt
+import numpy as np
+import optax
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dmlcore as dml
+from dmlcore.experiments.recommendation import axes, clusters, goal, library, ranking, trials
+from dmlcore.experiments.recommendation.goal import Goal, Outcome
+
+PROBLEM = dml.problems.linear_regression(num_samples=64, num_features=3)
+TARGET = {"loss": 30.0}
+SLOW = dml.Cluster.from_speeds([1000, 1000, 250], latency=0.001)  # a worker that BSP waits for
+OPTIONS = {"budget": 1e6, "trials": 6, "progress": False, "seeds": [0, 1, 2], "batch_size": 8}
+DIGITS = dml.problems.digits_mlp()
+SCALE = library.Scale(8, 32, 0.032, 0.8, 0.1, optax.sgd)
+
+
+def asked(**options):
+    given = {"cluster": SLOW, "target": TARGET, "methods": ["BSP", "ASP"]} | OPTIONS | options
+    return dml.recommend(PROBLEM, given.pop("cluster"), given.pop("target"), **given)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return asked()
+
+
+FAMILIES = {
+    name: library.Family(dml.asp, 1.0, [{"knob": i} for i in range(knobs)], optax.sgd)
+    for name, knobs in (("none", 1), ("few", 2), ("many", 9))
+}
+
+
+class TestHalving:
+    def run(self, first, best=1.3, calls=None, stop=math.inf):
+        """Halving where a run takes 1 + the distance of its rate from the best, and a little for its seed."""
+
+        def measure(pairs, limit):
+            if calls is not None:
+                calls.append((pairs, limit))
+            whole = pairs if len(calls or ()) < stop else pairs[: len(pairs) // 2]
+            far = {pair: abs(math.log(pair[0].rate / best)) + 0.2 * pair[0].setting for pair in whole}
+            return {
+                pair: Outcome((1 + far[pair]) * (1 + 0.01 * (pair[1] % 3)), far[pair], 1.0, 1.0)
+                for pair in whole
+            }
+
+        return trials.halve(FAMILIES, first, range(5000, 6000), measure, 8.0, lambda runs: False)
+
+    @pytest.mark.parametrize("first", [3, 6, 12, 24])
+    def test_every_method_has_equally_many_runs_in_every_rung(self, first):
+        calls = []
+        self.run(first, calls=calls)
+        for pairs, _ in calls:
+            counts = pd.Series([trial.method for trial, _ in pairs]).value_counts()
+            assert counts.nunique() == 1
+            assert {*counts.index} == {*FAMILIES}
+            assert len({*pairs}) == len(pairs)
+        assert sum(len(pairs) for pairs, _ in calls) == trials.runs_of(first) * len(FAMILIES)
+
+    def test_a_rung_has_half_of_the_trials_on_twice_the_seeds(self):
+        found = self.run(24)
+        for name in FAMILIES:
+            seeds = pd.Series([len(found.outcomes[trial]) for trial in found.of(name)]).value_counts()
+            assert {*seeds.index} <= {1, 2, 4, 8}
+            assert seeds[8] == trials.FEWEST
+            for outcomes in map(found.outcomes.get, found.of(name)):
+                assert [*outcomes] == [*range(5000, 5000 + len(outcomes))]  # common random numbers
+
+    @pytest.mark.parametrize("best", [0.02, 1.3, 40.0])  # far beyond the first range, too
+    def test_the_best_rate_is_found(self, best):
+        found = self.run(48, best)
+        for name in FAMILIES:
+            trial = found.best(name)
+            assert trial.setting == 0
+            assert 1 / 1.5 < trial.rate / best < 1.5
+
+    def test_no_run_is_longer_than_four_times_the_best(self):
+        calls = []
+        self.run(24, calls=calls)
+        limits = [limit for _, limit in calls]
+        assert limits == sorted(limits, reverse=True)
+        assert limits[-1] < 4 * 1.2
+
+    def test_a_rung_that_is_interrupted_changes_nothing(self):
+        calls, whole = [], self.run(6)
+        found = self.run(12, calls=calls, stop=2)
+        assert len(calls) == 2
+        assert {len(each) for each in found.outcomes.values()} == {1}
+        assert {len(each) for each in whole.outcomes.values()} == {1, 2}
+
+    @given(st.integers(1, 12), st.integers(3, 60))
+    def test_the_first_rung_has_so_many_different_trials(self, knobs, first):
+        family = library.Family(dml.asp, 0.5, [{"knob": i} for i in range(knobs)], optax.sgd)
+        made = trials.first_trials("x", family, first)
+        assert len({*made}) == len(made) == first
+        rates = np.array([trial.rate for trial in made])
+        assert (rates >= 0.5 / 4 - 1e-9).all()
+        assert (rates <= 0.5 * 4 + 1e-9).all()
+
+
+class TestLibrary:
+    @pytest.mark.parametrize("workers", [1, 2, 5, 32])
+    def test_every_setting_makes_a_method_that_runs(self, workers):
+        made = library.library(SCALE._replace(workers=workers))
+        aim = Goal(PROBLEM, dml.Cluster.uniform(workers), "loss", 30.0, 32)
+        for name, family in made.items():
+            assert family.settings, name
+            aim.check(family.at(family.settings[0], 0.1))
+
+    @pytest.mark.parametrize(
+        ("methods", "message"),
+        [
+            (["BSP", "XSP"], "methods: got 'XSP', allowed is one of 'BSP'"),
+            ("BSP", "methods: got 'BSP'"),
+            (7, "methods: got 7"),
+            ({}, "methods: got {}"),
+            ({"SSP": {"slack": [1]}}, r"methods\['SSP'\]: got 'slack', allowed is one of 'staleness'"),
+            ({"SSP": {"staleness": 3}}, r"methods\['SSP'\], staleness: got 3"),
+            ({"BSP": {"k": [3]}}, r"methods\['BSP'\]: got .*no knobs"),
+            ({"mine": {"k": [3]}}, "methods: got 'mine'"),
+            ({"mine": dml.ssp}, r"methods\['mine'\]: got .*was it called"),
+            ({"mine": 3}, r"methods\['mine'\]: got 3"),
+            ({3: dml.bsp()}, "methods: got 3"),
+            ({"K-sync": {"k": [99]}}, r"methods\['K-sync'\], .*k"),
+        ],
+    )
+    def test_what_is_no_method_is_refused(self, methods, message):
+        with pytest.raises(ValueError, match=message):
+            asked(methods=methods)
+
+    def test_ones_own_methods_stand_beside_those_of_the_library(self):
+        mine = {
+            "mine": dml.asp(),
+            "told": lambda rate: dml.dbw(rate),
+            "SSP": {"staleness": [0]},
+            "whole": dml.Method(dml.bsp()),
+        }
+        made = library.chosen(mine, SCALE)
+        assert [family.settings for family in made.values()] == [[{}], [{}], [{"staleness": 0}], [{}]]
+        assert "0.25" in made["told"].at({}, 0.25).policy.name
+        assert made["SSP"].at({"staleness": 0}, 0.1).policy.name == dml.ssp(0).name
+
+
+def several_seeds(seeds):
+    times = st.one_of(st.floats(0.1, 100), st.just(math.inf))
+    return st.lists(st.lists(times, min_size=seeds, max_size=seeds), min_size=1, max_size=6)
+
+
+class TestRanking:
+    @given(st.integers(1, 5).flatmap(several_seeds))
+    def test_verdicts_are_those_of_the_seeds(self, rows):
+        seconds = pd.DataFrame(rows, index=[f"m{i}" for i in range(len(rows))])
+        table = ranking.ranked(seconds)
+        assert {*table.index} == {*seconds.index}
+        assert [*table["seconds"]] == sorted(table["seconds"])
+        first = table.index[0]
+        for name, row in table.iterrows():
+            slower = (seconds.loc[name] > seconds.loc[first]).all() and np.isfinite(seconds.loc[name]).any()
+            assert (row["verdict"] == "slower") == slower
+            assert (row["verdict"] == "best") == (name == first and math.isfinite(row["seconds"]))
+        if np.isfinite(seconds).any(axis=0).all():
+            assert table["fastest"].sum() == pytest.approx(1)
+
+    def test_ones_that_seeds_do_not_tell_apart_are_level(self):
+        seconds = pd.DataFrame([[1.0, 2.0, 3.0], [2.0, 1.0, 4.0], [2.0, 3.0, 4.0]], index=["A", "B", "C"])
+        table = ranking.ranked(seconds)
+        assert ranking.level(table) == ["B"]
+        assert table["verdict"]["B"] == "slower on 2 of 3"
+
+
+class TestClusters:
+    def recorded(self, tasks=200, **options):
+        cluster = dml.Cluster.from_speeds([1000, 500], jitter="gamma(16)", **options)
+        return dml.simulate(dml.asp(), cluster, updates=tasks, parameter_bytes=400)
+
+    def durations(self, **options):
+        tasks = self.recorded(**options).tasks.sort_values(["worker", "clock"])
+        seconds = tasks["compute_end"] - tasks["compute_start"]
+        return pd.DataFrame({"worker": tasks["worker"], "samples": tasks["batch_size"], "seconds": seconds})
+
+    def test_a_cluster_is_taken_as_it_is(self):
+        assert clusters.as_cluster(SLOW) == (SLOW, [])
+
+    @pytest.mark.parametrize("kind", ["trace", "durations", "trace file", "csv", "parquet", "tasks"])
+    def test_a_record_is_calibrated(self, kind, tmp_path):
+        trace, frame = self.recorded(latency=0.002), self.durations(latency=0.002)
+        trace.save(tmp_path / "trace.parquet")
+        frame.to_csv(tmp_path / "tasks.csv")
+        frame.to_parquet(tmp_path / "tasks.parquet")
+        given = {
+            "trace": trace,
+            "durations": frame,
+            "trace file": tmp_path / "trace.parquet",
+            "csv": str(tmp_path / "tasks.csv"),
+            "parquet": tmp_path / "tasks.parquet",
+            "tasks": trace.tasks,
+        }[kind]
+        cluster, untold = clusters.as_cluster(given)
+        np.testing.assert_allclose(cluster.samples_per_second, [1000, 500], rtol=0.06)
+        seen = kind in ("trace", "trace file", "tasks")
+        assert any(cluster.latency_seconds) == seen
+        assert any("links and server are taken to cost no time" in each for each in untold) != seen
+        assert any("All tasks have 32 samples" in each for each in untold)
+
+    def test_a_short_record_says_how_long_it_should_be(self):
+        with pytest.raises(ValueError, match=r"finished \d+ tasks.*at least 20.*record about [\d.]+ s"):
+            clusters.as_cluster(self.recorded(tasks=12))
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda frame: 7, "cluster: got 7, allowed is a Cluster, a Trace, or measured tasks"),
+            (lambda frame: frame.drop(columns="worker"), "worker"),
+            (lambda frame: frame.assign(seconds=-1.0), "column seconds: got -1.0"),
+            (lambda frame: frame.assign(seconds="fast"), "column seconds: got 'fast'"),
+            (lambda frame: frame.iloc[:0], "without rows"),
+        ],
+    )
+    def test_what_is_no_record_is_refused(self, change, message):
+        with pytest.raises(ValueError, match=message):
+            clusters.as_cluster(change(self.durations()))
+
+
+class TestAxes:
+    def aim(self, cluster):
+        return Goal(DIGITS, cluster, "loss", 0.1, 32)
+
+    @given(st.floats(0.01, 50), st.sampled_from([0.0, 0.003]), st.sampled_from([math.inf, 1e6]))
+    def test_links_are_scaled_to_the_ratio(self, ratio, latency, bandwidth):
+        aim = self.aim(dml.Cluster.from_speeds([1000, 300], latency=latency, bandwidth=bandwidth))
+        assert axes.along(aim, {"c": ratio}).regime(aim.problem).communication_ratio == pytest.approx(ratio)
+
+    @given(st.floats(0.05, 3.5), st.integers(4, 9))
+    def test_workers_and_the_servers_load(self, load, workers):
+        aim = self.aim(dml.Cluster.from_speeds([1000, 300], latency=0.01))
+        cluster = axes.along(aim, {"rho": load, "workers": workers})
+        assert cluster.num_workers == workers
+        assert cluster.regime(aim.problem).server_load == pytest.approx(load)
+
+    def test_slow_episodes(self):
+        aim = self.aim(dml.presets.unstable(4))
+        assert axes.along(aim, {"slowdown": 1}).stragglers == ()
+        assert axes.along(aim, {"slowdown": 3}).stragglers[0].slowdown == 3
+        assert axes.along(aim, {"c": 0}).latency_seconds == (0.0,) * 4
+
+    def test_a_ratio_below_that_of_the_servers_link_is_refused(self):
+        aim = self.aim(dml.Cluster.uniform(4).with_server(bandwidth=1e6))
+        with pytest.raises(ValueError, match=r"c: got 0.001, allowed is at least [\d.]+, which the server"):
+            axes.along(aim, {"c": 0.001})
+
+
+class TestAnswer:
+    def test_who_waits_for_a_slow_worker_is_not_recommended(self, found):
+        assert [*found.table.index] == ["ASP", "BSP"]
+        assert found.table["verdict"].tolist() == ["best", "slower"]
+        assert found.runs_each == trials.runs_of(6)
+
+    def test_seeds_that_judge_have_tuned_nothing(self, monkeypatch):
+        seen = []
+        compare = goal.compare
+        monkeypatch.setattr(
+            goal,
+            "compare",
+            lambda *given, seeds, **rest: seen.append([*seeds]) or compare(*given, seeds=seeds, **rest),
+        )
+        judging = [1000, 1001, 7]
+        assert [*asked(seeds=judging).seconds.columns] == judging
+        judged = [seeds for seeds in seen if {*seeds} & {*judging}]
+        assert all(seeds == judging for seeds in judged)
+        assert seen[-1] == judging
+
+    def test_the_best_is_ready_to_train(self, found):
+        options = {
+            "seconds": 4 * found.table["seconds"].iloc[0],
+            "until": TARGET,
+            "batch_size": 8,
+            "eval_every": 1,
+        }
+        run = dml.train(PROBLEM, SLOW, found.best, None, seed=0, **options)
+        assert dml.metrics.crossing(run.history["time"], run.history["loss"], 30.0) == pytest.approx(
+            found.seconds.loc["ASP", 0], rel=0.1
+        )
+
+    def test_the_reason_adds_up(self, found):
+        """Times are samples over rates: the two factors of the sentence give the ratio of the medians."""
+        samples, rate = map(
+            float,
+            re.search(r"computes ([\d.]+) times the samples, at ([\d.]+) times the rate", found.why).groups(),
+        )
+        medians = found.table["seconds"]
+        assert samples / rate == pytest.approx(medians["BSP"] / medians["ASP"], rel=0.1)
+        assert samples == pytest.approx(
+            found.table["samples"]["BSP"] / found.table["samples"]["ASP"], abs=0.01
+        )
+        share = int(re.search(r"BSP takes .* wait for others (\d+)%", found.why)[1])
+        trace = dml.simulate(
+            dml.bsp(), SLOW, seconds=medians["ASP"], batch_size=8, parameter_bytes=PROBLEM.parameter_bytes
+        )
+        assert share == pytest.approx(100 * dml.metrics.time_breakdown(trace)["wait_share"].mean(), abs=1)
+
+    def test_the_same_call_gives_the_same_answer_and_goes_on_from_its_folder(self, found, tmp_path):
+        first = asked(save=tmp_path)
+        files = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+        second = asked(save=tmp_path)
+        assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == files
+        for other in (first, second):
+            pd.testing.assert_frame_equal(other.table, found.table)
+
+    @pytest.mark.parametrize("calls", [1, 2, -1])
+    def test_an_interrupt_leaves_what_is_known(self, monkeypatch, calls):
+        """During the first rung, a later one, and when methods are judged."""
+        made, original = [], goal.compare
+
+        def compare(*given, **rest):
+            made.append(1)
+            if len(made) > calls > 0:
+                raise KeyboardInterrupt
+            return original(*given, **rest)
+
+        monkeypatch.setattr(goal, "compare", compare)
+        if calls < 0:  # the last call
+            asked()
+            calls, made[:] = len(made) - 1, []
+        with pytest.warns(UserWarning, match="interrupted"):
+            found = asked()
+        assert found.runs is None
+        assert len(found.table) >= 1
+        assert (found.seconds.columns >= 1000).all()
+        assert found.best.optimizer is not None
+
+    def test_an_interrupt_before_anything_is_known_is_one(self, monkeypatch):
+        def compare(*given, **rest):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(goal, "compare", compare)
+        with pytest.raises(KeyboardInterrupt):
+            asked()
+
+    def test_a_target_that_nothing_reaches_says_what_was_reached(self):
+        with pytest.raises(ValueError, match=r"target: got {'loss': 0.0}.* came to [\d.]+ \(learning rate"):
+            asked(target={"loss": 0.0}, budget=1.0)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"target": {"lss": 1}}, "target: got 'lss'"),
+            ({"target": {}}, "target: got {}"),
+            ({"target": {"loss": 1, "other": 2}}, "target: got"),
+            ({"target": 0.1}, "target: got 0.1"),
+            ({"target": {"loss": "low"}}, r"target\['loss'\]: got 'low'"),
+            ({"budget": 0}, "budget: got 0"),
+            ({"trials": 2}, "trials: got 2"),
+            ({"seeds": []}, "seeds: got"),
+            ({"seeds": [1, 1]}, "seeds: got"),
+            ({"batch_size": 0}, "batch_size: got 0"),
+            ({"progress": "yes"}, "progress: got 'yes'"),
+            ({"optimizer": 3}, "optimizer: got 3"),
+        ],
+    )
+    def test_wrong_arguments(self, options, message):
+        with pytest.raises(ValueError, match=message):
+            asked(**options)
+
+    def test_problems_without_gradients_are_refused(self):
+        with pytest.raises(ValueError, match=r"problem: got .*gradients"):
+            dml.recommend(dml.problems.lasso(), SLOW, {"loss": 1.0})
+
+
+class TestWhatIf:
+    def test_another_cluster_is_answered_from_the_same_methods(self, found):
+        even = dml.Cluster.uniform(3, latency=0.001)
+        other = found.with_cluster(even)
+        assert other.methods == found.methods
+        assert other.cluster == even
+        assert other.table[["setting", "learning_rate"]].equals(
+            found.table.loc[other.table.index, ["setting", "learning_rate"]]
+        )
+        assert other.table["seconds"]["BSP"] < found.table["seconds"]["BSP"] / 3
+        assert "tuned for another cluster" in other.notes[-1]
+
+    def test_methods_that_cannot_run_there_are_left_out(self):
+        other = asked(methods={"BSP": {}, "K-sync": {"k": [3]}}).with_cluster(SLOW.resized(2))
+        assert [*other.table.index] == ["BSP"]
+        assert "K-sync is left out" in other.notes[0]
+
+    def test_a_map_names_the_best_of_each_cell(self, found):
+        frame = found.over(workers=[2, 4], c=[0.5])
+        assert frame[["workers", "c"]].values.tolist() == [[2, 0.5], [4, 0.5]]
+        for row in frame.to_dict("records"):
+            aim = Goal(PROBLEM, SLOW, "loss", 30.0, 8)
+            cell = found.with_cluster(axes.along(aim, {"workers": row["workers"], "c": row["c"]}))
+            assert row["method"] == cell.table.index[0]
+            assert row["uncertain"] == bool(ranking.level(cell.table)) == bool(row["others"])
+
+    def test_a_map_can_be_tuned_anew(self, found):
+        frame = found.over(slowdown=[1], budget=1e6)
+        again = asked(cluster=axes.along(Goal(PROBLEM, SLOW, "loss", 30.0, 8), {"slowdown": 1}))
+        assert frame["seconds"].tolist() == [again.table["seconds"].iloc[0]]
+
+    @pytest.mark.parametrize(
+        "given",
+        [{}, {"speed": [1]}, {"c": 1}, {"c": [-1]}, {"workers": [0]}, {"c": [1], "rho": [1], "workers": [1]}],
+    )
+    def test_wrong_axes(self, found, given):
+        with pytest.raises(ValueError, match=r"axis|axes|c: got|num_workers"):
+            found.over(**given)
+
+
+class TestShown:
+    def test_a_point_for_each_seed_and_a_line_at_each_median(self, found):
+        ax = found.plot()
+        assert [text.get_text() for text in ax.get_yticklabels()] == [*found.table.index]
+        for dots, name in zip(ax.collections[::2], found.table.index, strict=True):
+            assert sorted(dots.get_offsets()[:, 0]) == sorted(found.seconds.loc[name])
+        assert "ASP is first" in ax.get_title(loc="left")
+        plt.close(ax.figure)
+
+    def test_uncertain_cells_are_hatched(self):
+        frame = pd.DataFrame(
+            {
+                "workers": [4, 8],
+                "c": [1.0, 1.0],
+                "method": ["BSP", "ASP"],
+                "seconds": 1.0,
+                "uncertain": [False, True],
+            }
+        )
+        ax = dml.plot.regimes(frame, "workers", "c")
+        assert [patch.get_hatch() for patch in ax.patches] == [None, "//"]
+        assert "1 of 2" in ax.get_title(loc="left")
+        with pytest.raises(ValueError, match="one row for each pair"):
+            dml.plot.regimes(pd.concat([frame, frame]), "workers", "c")
+        with pytest.raises(ValueError, match="rho"):
+            dml.plot.regimes(frame, "workers", "rho")
+        plt.close(ax.figure)
+
+    def test_the_display_has_table_reason_and_picture(self, found):
+        shown = found._repr_html_()
+        assert found.why.split(".")[0] in shown
+        assert "data:image" in shown
+        for name in found.table.index:
+            assert f"<th>{name}</th>" in shown
+        assert "ASP" in repr(found)
