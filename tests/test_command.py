@@ -218,3 +218,57 @@ def test_what_lab_and_test_become(monkeypatch):
     assert (ROOT / "notebooks" / command.TOUR).is_file()
     assert became[2][-2:] == ["--no-browser", "--port=9999"]
     assert not any("token" in word for word in became[2])  # then Jupyter makes one
+
+
+class TestRecommend:
+    @pytest.fixture
+    def tasks(self, tmp_path):
+        path = tmp_path / "tasks.csv"
+        rows = [
+            f"{worker},8,{seconds + 0.001 * (task % 5)}"
+            for worker, seconds in enumerate((0.01, 0.03))
+            for task in range(30)
+        ]
+        path.write_text("\n".join(["worker,samples,seconds", *rows]))
+        return path
+
+    def test_table_reason_and_page(self, tasks, capsys):
+        line = f"recommend {tasks} --target loss=30 --methods BSP,ASP --budget 3 --seeds 2 --batch-size 8"
+        problem = ["--problem", "linear_regression(num_samples=64, num_features=3)"]
+        assert command.main([*line.split(), *problem], root=tasks.parent) == 0
+        shown = capsys.readouterr().out
+        assert "2 workers, straggling" in shown
+        assert "links and server are taken to cost no time" in shown
+        page = (tasks.parent / "runs" / "recommend.html").read_text(encoding="utf-8")
+        assert "<th>BSP</th>" in page
+        assert "<script" not in page
+        assert "http" not in page.replace("http-equiv", "")
+
+    @pytest.mark.parametrize(
+        ("line", "message"),
+        [
+            ("--target loss=30", "the following arguments are required: TRACE"),
+            ("TASKS", "the following arguments are required: --target"),
+            ("TASKS --target loss", "--target: got 'loss', allowed is METRIC=VALUE"),
+            ("TASKS --target loss=low", "--target: got 'loss=low', allowed is METRIC=VALUE"),
+            ("TASKS --target lss=3", "target: got 'lss', allowed is a metric of the problem"),
+            ("TASKS --target loss=3 --budget -1", "--budget: got '-1', allowed is a number > 0"),
+            ("TASKS --target loss=3 --seeds 0", "--seeds: got '0', allowed is a whole number >= 1"),
+            ("TASKS --target loss=3 --methods XSP", "methods: got 'XSP', allowed is one of"),
+            ("TASKS --target loss=3 --problem mine", "--problem: got 'mine', allowed is"),
+            ("missing.csv --target loss=3", "cluster: got 'missing.csv', allowed is a file that exists"),
+            ("TASKS --target loss=3 --bogus 1", "unrecognized arguments: --bogus 1"),
+        ],
+    )
+    def test_bad_usage(self, tasks, capsys, line, message):
+        arguments = ["recommend", *line.replace("TASKS", str(tasks)).split()]
+        assert command.main(arguments, root=tasks.parent) == 2
+        shown = capsys.readouterr()
+        assert shown.err.startswith(f"paper_repro.py: {message}")
+        assert shown.err.count("\n") == 1
+        assert not (tasks.parent / "runs").exists()
+
+    def test_a_short_record_says_how_long_it_should_be(self, tasks, capsys):
+        tasks.write_text("\n".join(tasks.read_text().splitlines()[:10]))
+        assert command.main(["recommend", str(tasks), "--target", "loss=3"], root=tasks.parent) == 2
+        assert re.search(r"worker 0 finished 9 tasks.*at least 20 .*record about", capsys.readouterr().err)

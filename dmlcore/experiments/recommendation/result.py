@@ -7,7 +7,7 @@ import importlib
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,18 +74,20 @@ class Recommendation:
         """Draws each method's time to the target; see `dml.plot.recommendation`."""
         return importlib.import_module("dmlcore.view.plot").recommendation(self, ax=ax)
 
-    def with_cluster(self, cluster: Cluster) -> Recommendation:
+    def with_cluster(self, cluster: Cluster, *, seeds: Iterable[int] | None = None) -> Recommendation:
         """Answers for another cluster, from the same methods, settings and learning rates: nothing is tuned.
 
         Args:
             cluster: such as `found.cluster.resized(16)`. Methods that cannot run on it are left out, and the
                 notes say so.
+            seeds: that judge. Default: those that judged here.
 
         Raises:
             ValueError: it is no cluster, or none of the methods can run on it.
         """
         checks.check_kind("cluster", cluster, Cluster)
-        goal, seeds = dataclasses.replace(self.goal, cluster=cluster), [*self.seconds.columns]
+        goal = dataclasses.replace(self.goal, cluster=cluster)
+        judging = checks.several("seeds", self.seconds if seeds is None else seeds, checks.check_seed)
         methods, notes = {}, []
         for name, method in self.methods.items():
             try:
@@ -95,9 +97,10 @@ class Recommendation:
                 notes.append(f"{name} is left out ({error})")
         if not methods:
             checks.fail("cluster", cluster, f"one that the methods can run on: {notes[0]}")
-        notes.append("Settings and learning rates are those that were tuned for another cluster")
-        runner = Runner(goal, Clock(math.inf), self._about(goal, methods), seeds[0])
-        runs = runner.until_reached(methods, seeds)
+        if cluster != self.cluster:
+            notes.append("Settings and learning rates are those that were tuned for another cluster")
+        runner = Runner(goal, Clock(math.inf), self._about(goal, methods), judging[0])
+        runs = runner.until_reached(methods, judging)
         told = self.table[["setting", "learning_rate"]]
         return answer(goal, methods, told, goal.measured(runs), runs, self.runs_each, notes)
 

@@ -1,0 +1,166 @@
+"""How good is what `dml.recommend` says? On clusters drawn at random, against ten times the budget.
+
+.venv/bin/python benchmarks/recommend.py FOLDER            # 20 clusters, digits and matrix factorization
+.venv/bin/python benchmarks/recommend.py FOLDER threads    # 5 of them on a real clock; ray: one on Ray
+
+On each cluster all methods are tuned as 60 s on two idle cores allow, and again with ten times the runs. Both
+choices then run on seeds that neither has seen. Score: the median time of a choice over that of the best of all
+methods that were tuned with ten times the runs. FOLDER keeps what is finished: the same call goes on.
+
+On a real clock BSP is recorded, a method is recommended for the trace, and the first three are then run for real.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import optax
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import dmlcore as dml
+from dmlcore.cluster import presets
+from dmlcore.experiments.recommendation.trials import runs_of
+
+RULE = 20261125  # seed of the draws
+CLUSTERS = range(20)
+TRIALS = 12  # of each method in the first rung
+THOROUGH = next(first for first in range(TRIALS, 1000) if runs_of(first) >= 10 * runs_of(TRIALS))
+FRESH = range(100, 110)  # seeds that judge both choices
+FOREVER = 1e9  # seconds: the number of runs is what is fixed
+CLOSE = 1.10
+ON_THREADS, ON_RAY = (0, 2, 8, 11, 18), (2,)  # those of at most 8 workers
+RECORDED = 300  # rounds of BSP
+REAL_SEEDS = range(3)
+
+
+def problem_of(number):
+    """Digits and matrix factorization in turn, each with a target."""
+    if number % 2:
+        return dml.problems.matrix_factorization(num_users=50, num_items=40), {"loss": 0.05}
+    return dml.problems.digits_mlp(), {"loss": 0.2}
+
+
+def drawn(number):
+    """The cluster of a number: 4 to 32 workers, speeds, slow episodes, jitter, links and a server's load."""
+    rng, (problem, _) = np.random.default_rng([RULE, number]), problem_of(number)
+    workers = int(np.round(4 * 8 ** rng.uniform()))
+    spread = rng.choice([1.0, 2.0, 4.0])  # fastest over slowest
+    speeds = (1000 / spread ** rng.uniform(size=workers)).tolist()
+    jitter = rng.choice(["exponential", "gamma(16)", "gamma(4)", "lognormal(0.5)"])
+    cluster = dml.Cluster.from_speeds(speeds, latency=0.001, jitter=str(jitter))
+    if rng.uniform() < 0.5:
+        slowdown, fraction = rng.uniform(2, 8), rng.uniform(0.05, 0.3)
+        cluster = cluster.with_stragglers(slowdown, fraction=fraction, mean_tasks=int(rng.integers(2, 20)))
+    ratio = 0.02 * 200 ** rng.uniform()  # c, 0.02 to 4
+    if rng.uniform() < 0.5:  # by bandwidth, where fewer bytes help; else by latency
+        unit = dataclasses.replace(cluster, latency_seconds=(0.0,) * workers)
+        unit = dataclasses.replace(unit, bandwidth_bytes_per_second=(1e6,) * workers)
+        factor = ratio / unit.regime(problem).communication_ratio
+        cluster = dataclasses.replace(unit, bandwidth_bytes_per_second=(1e6 / factor,) * workers)
+    else:
+        factor = ratio / cluster.regime(problem).communication_ratio
+        cluster = dataclasses.replace(cluster, latency_seconds=(0.001 * factor,) * workers)
+    if rng.uniform() < 0.3:
+        cluster = presets.busy_server(cluster, 0.2 * 20 ** rng.uniform(), problem)
+    return cluster
+
+
+def studied(number, folder):
+    """Scores of one cluster: of the recommendation, BSP, ASP and every other method as tuned with the budget."""
+    path = folder / f"{number}.json"
+    if path.exists():
+        return json.loads(path.read_text())
+    (problem, target), cluster = problem_of(number), drawn(number)
+    options = {"budget": FOREVER, "progress": False, "save": folder / "runs"}
+    quick = dml.recommend(problem, cluster, target, trials=TRIALS, **options)
+    thorough = dml.recommend(problem, cluster, target, trials=THOROUGH, **options)
+    judged = {name: judge(found) for name, found in (("quick", quick), ("thorough", thorough))}
+    least = judged["thorough"].min()
+    found = {
+        "cluster": repr(cluster),
+        "regime": str(cluster.regime(problem)),
+        "problem": problem.name,
+        "recommended": str(quick.table.index[0]),
+        "best": str(judged["thorough"].idxmin()),
+        "score": float(judged["quick"][quick.table.index[0]] / least),
+        "scores": (judged["quick"] / least).replace(np.inf, 1e9).to_dict(),
+    }
+    write(path, found)
+    return found
+
+
+def judge(found):
+    """Median time to the target of every method as it was tuned, on fresh seeds."""
+    return found.with_cluster(found.cluster, seeds=FRESH).table["seconds"]
+
+
+def simulated(folder):
+    rows = []
+    for number in CLUSTERS:
+        rows.append(studied(number, folder))
+        row = rows[-1]
+        said = f"recommended {row['recommended']}, best {row['best']}, score {row['score']:.2f}"
+        print(f"{number:2d} {row['problem']}, {row['regime']}: {said}", flush=True)
+    names = [name for name in rows[0]["scores"] if all(name in row["scores"] for row in rows)]
+    table = np.array([[row["scores"][name] for name in names] for row in rows])
+    fixed = names[int(np.argmin(np.exp(np.log(np.minimum(table, 100)).mean(axis=0))))]
+    choices = {"recommended": [row["score"] for row in rows]}
+    choices |= {name: [row["scores"][name] for row in rows] for name in ("BSP", "ASP", fixed)}
+    for name, scores in choices.items():
+        close, told = sum(score <= CLOSE for score in scores), " (best fixed choice)" if name == fixed else ""
+        middle = f"median {np.median(scores):.2f}, worst {max(scores):.2f}"
+        print(f"{name}{told}: within 10% on {close} of {len(scores)}; {middle}")
+
+
+def on_a_real_clock(folder, engine, numbers):
+    """Predictions of the first three methods beside what they take for real."""
+    for number in numbers:
+        path = folder / f"{engine}-{number}.json"
+        if not path.exists():
+            (problem, target), cluster = problem_of(number), drawn(number)
+            trace = dml.train(
+                problem, cluster, dml.bsp(), optax.sgd(1e-3), engine=engine, updates=RECORDED
+            ).trace
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                options = {"budget": FOREVER, "trials": TRIALS, "progress": False, "save": folder / "runs"}
+                found = dml.recommend(problem, trace, target, **options)
+            rows = [real(problem, cluster, target, found, name, engine) for name in found.table.index[:3]]
+            write(path, {"notes": found.notes, "why": found.why, "rows": rows})
+        for row in json.loads(path.read_text())["rows"]:
+            off = row["real"] / row["predicted"] - 1
+            told = f"predicted {row['predicted']:.2f} s, real {row['real']:.2f} s ({off:+.0%})"
+            print(f"{engine} {number}: {row['method']} ({row['verdict']}): {told}", flush=True)
+
+
+def real(problem, cluster, target, found, name, engine):
+    """Predicted and real median time to the target of one method."""
+    ((metric, value),) = target.items()
+    row = found.table.loc[name]
+    times = []
+    for seed in REAL_SEEDS:
+        options = {"engine": engine, "seed": seed, "seconds": 3 * row["seconds"], "until": target}
+        history = dml.train(problem, cluster, found.methods[name], None, eval_every=4, **options).history
+        times.append(dml.metrics.crossing(history["time"], history[metric], value))
+    told = {"method": name, "verdict": row["verdict"], "predicted": float(row["seconds"])}
+    return told | {"real": float(np.median(times)), "times": times}
+
+
+def write(path, found):
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(found))
+    partial.replace(path)
+
+
+if __name__ == "__main__":
+    folder, kind = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "simulated"
+    folder.mkdir(parents=True, exist_ok=True)
+    if kind == "simulated":
+        simulated(folder)
+    else:
+        on_a_real_clock(folder, kind, {"threads": ON_THREADS, "ray": ON_RAY}[kind])
