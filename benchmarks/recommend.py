@@ -3,11 +3,11 @@
 .venv/bin/python benchmarks/recommend.py FOLDER            # 20 clusters, digits and matrix factorization
 .venv/bin/python benchmarks/recommend.py FOLDER threads    # 5 of them on a real clock; ray: one on Ray
 
-On each cluster all methods are tuned as 60 s on two idle cores allow, and again with ten times the runs. Both
-choices then run on seeds that neither has seen. Score: the median time of a choice over that of the best of all
-methods that were tuned with ten times the runs. FOLDER keeps what is finished: the same call goes on.
+On each cluster all methods are tuned as 60 s on two idle cores allow, and again with ten times the runs.
+Both choices then run on seeds that neither has seen. Score: the median time of a choice over that of the best
+of all methods that were tuned with ten times the runs. FOLDER keeps what is finished: the same call goes on.
 
-On a real clock BSP is recorded, a method is recommended for the trace, and the first three are then run for real.
+On a real clock BSP is recorded, a method is recommended for the trace, and the first three are run for real.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def drawn(number):
 
 
 def studied(number, folder):
-    """Scores of one cluster: of the recommendation, BSP, ASP and every other method as tuned with the budget."""
+    """Scores of one cluster: the recommendation's, and of every method as it was tuned with the budget."""
     path = folder / f"{number}.json"
     if path.exists():
         return json.loads(path.read_text())
