@@ -349,6 +349,10 @@ class TestAnswer:
         with pytest.raises(ValueError, match=r"target: got {'loss': 0.0}.* came to [\d.]+ \(learning rate"):
             asked(target={"loss": 0.0}, budget=1.0)
 
+    def test_a_target_of_the_start_says_where_that_is(self):
+        with pytest.raises(ValueError, match=r"target: got {'loss': 1e\+30}, .* first parameters .* at \d"):
+            asked(target={"loss": 1e30})
+
     @pytest.mark.parametrize(
         ("options", "message"),
         [

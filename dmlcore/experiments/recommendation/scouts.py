@@ -61,11 +61,15 @@ def scout(goal: Goal, optimizer: Any, seed: int, clock: Clock, advance: Callable
                 metrics.best_learning_rate(runs, goal.metric, goal.target, below=goal.below)[name]
             )
             reached = min(reached, metrics.time_to(runs, goal.metric, goal.target, below=goal.below).min())
+            starts = float(runs[goal.metric].iloc[0])
             ended = runs.groupby("learning_rate")[goal.metric].last()
             last[name] = ended[best[name]]
             rates[name] = [rate for rate in RATES if best[name] / 16 <= rate <= best[name] * 16]
         took = clock.spent - began
         first = first or took
+        if reached == 0:
+            begun = f"one that the first parameters do not reach, at {starts:.4g}"
+            checks.fail("target", {goal.metric: goal.target}, begun)
         if math.isfinite(reached):
             return Scouted(best, float(reached), took / sum(map(len, rates.values())), first)
         if clock.spent > SCOUTING * clock.budget:
