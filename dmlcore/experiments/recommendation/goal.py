@@ -90,7 +90,8 @@ class Goal:
         metric: Any = {"metric": self.metric, "target": self.target, "below": self.below}
         columns = {"seconds": "time", "samples": "assigned_samples", "nbytes": "bytes"}
         found = {name: metrics.time_to(runs, column=column, **metric) for name, column in columns.items()}
-        last = runs.groupby(["method", "seed"])[self.metric].last() * (1 if self.below else -1)
+        ended = runs.groupby(["method", "seed"])[self.metric].agg(lambda values: values.iloc[-1])
+        last = ended * (1 if self.below else -1)  # NaN where it has diverged
         return pd.DataFrame(found | {"last": last.fillna(math.inf)})[[*Outcome._fields]]
 
 
