@@ -1,5 +1,6 @@
 """recommend: one equal budget for all methods, judged on seeds that chose nothing; the reason adds up."""
 
+import importlib
 import math
 import re
 
@@ -7,18 +8,21 @@ import matplotlib.pyplot as plt
 import numpy as np
 import optax
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlcore as dml
-from dmlcore.experiments.recommendation import axes, clusters, goal, library, ranking, trials
+from dmlcore.experiments import comparison
+from dmlcore.experiments.recommendation import axes, clusters, library, ranking, runner, trials
 from dmlcore.experiments.recommendation.goal import Goal, Outcome
 
+CALL = importlib.import_module("dmlcore.experiments.recommendation.recommend")  # the function has its name
 PROBLEM = dml.problems.linear_regression(num_samples=64, num_features=3)
 TARGET = {"loss": 30.0}
 SLOW = dml.Cluster.from_speeds([1000, 1000, 250], latency=0.001)  # a worker that BSP waits for
-OPTIONS = {"budget": 1e6, "trials": 6, "progress": False, "seeds": [0, 1, 2], "batch_size": 8}
+OPTIONS = {"budget": 1e6, "trials": 6, "progress": False, "seeds": range(5), "batch_size": 8}
 DIGITS = dml.problems.digits_mlp()
 SCALE = library.Scale(8, 32, 0.032, 0.8, 0.1, optax.sgd)
 
@@ -31,6 +35,20 @@ def asked(**options):
 @pytest.fixture(scope="module")
 def found():
     return asked()
+
+
+def interrupting(monkeypatch, when):
+    """Ctrl-C at the first runs of which that is so, when all of them are finished. Returns how often."""
+    original, pressed = comparison._in_threads, []
+
+    def in_threads(function, items, finished):
+        original(function, items, finished)
+        if not pressed and when(items, {spec.seed for spec, _ in items}):
+            pressed.append(1)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(comparison, "_in_threads", in_threads)
+    return pressed
 
 
 FAMILIES = {
@@ -53,7 +71,7 @@ class TestHalving:
                 for pair in whole
             }
 
-        return trials.halve(FAMILIES, first, range(5000, 6000), measure, 8.0, lambda runs: False)
+        return trials.halve(FAMILIES, first, range(5000, 6000), measure, 8.0, lambda rung, runs: False)
 
     @pytest.mark.parametrize("first", [3, 6, 12, 24])
     def test_every_method_has_equally_many_runs_in_every_rung(self, first):
@@ -129,6 +147,7 @@ class TestLibrary:
             ({"mine": {"k": [3]}}, "methods: got 'mine'"),
             ({"mine": dml.ssp}, r"methods\['mine'\]: got .*was it called"),
             ({"mine": 3}, r"methods\['mine'\]: got 3"),
+            ({"mine": dml.Method(dml.bsp(), optimizer=optax.sgd(1))}, r"methods\['mine'\]: got .*optimizer"),
             ({3: dml.bsp()}, "methods: got 3"),
             ({"K-sync": {"k": [99]}}, r"methods\['K-sync'\], .*k"),
         ],
@@ -136,6 +155,16 @@ class TestLibrary:
     def test_what_is_no_method_is_refused(self, methods, message):
         with pytest.raises(ValueError, match=message):
             asked(methods=methods)
+
+    def test_methods_for_plain_sgd_are_tried_with_it_alone(self):
+        told = {"DBW", "adaptive load"}
+        assert told <= {*library.library(SCALE)}
+        assert not told & {*library.library(SCALE._replace(optimizer=optax.adam))}
+
+    def test_on_a_real_engine_no_worker_takes_a_step_of_its_own(self):
+        for own in (True, False):
+            method = library.library(SCALE._replace(own_steps=own))["H-PS"].at({"bits": 8}, 0.1)
+            assert method.transport.own_steps == own
 
     def test_ones_own_methods_stand_beside_those_of_the_library(self):
         mine = {
@@ -156,7 +185,7 @@ def several_seeds(seeds):
 
 
 class TestRanking:
-    @given(st.integers(1, 5).flatmap(several_seeds))
+    @given(st.integers(1, 7).flatmap(several_seeds))
     def test_verdicts_are_those_of_the_seeds(self, rows):
         seconds = pd.DataFrame(rows, index=[f"m{i}" for i in range(len(rows))])
         table = ranking.ranked(seconds)
@@ -165,16 +194,22 @@ class TestRanking:
         first = table.index[0]
         for name, row in table.iterrows():
             slower = (seconds.loc[name] > seconds.loc[first]).all() and np.isfinite(seconds.loc[name]).any()
+            slower &= seconds.shape[1] >= 5
             assert (row["verdict"] == "slower") == slower
             assert (row["verdict"] == "best") == (name == first and math.isfinite(row["seconds"]))
         if np.isfinite(seconds).any(axis=0).all():
             assert table["fastest"].sum() == pytest.approx(1)
 
     def test_ones_that_seeds_do_not_tell_apart_are_level(self):
-        seconds = pd.DataFrame([[1.0, 2.0, 3.0], [2.0, 1.0, 4.0], [2.0, 3.0, 4.0]], index=["A", "B", "C"])
+        rows = {
+            "A": [1.0, 2.0, 3.0, 4.0, 5.0],
+            "B": [2.0, 1.0, 4.0, 3.0, 6.0],
+            "C": [2.0, 3.0, 4.0, 5.0, 6.0],
+        }
+        seconds = pd.DataFrame(rows).T
         table = ranking.ranked(seconds)
         assert ranking.level(table) == ["B"]
-        assert table["verdict"]["B"] == "slower on 2 of 3"
+        assert table["verdict"]["B"] == "slower on 3 of 5"
 
 
 class TestClusters:
@@ -188,7 +223,7 @@ class TestClusters:
         return pd.DataFrame({"worker": tasks["worker"], "samples": tasks["batch_size"], "seconds": seconds})
 
     def test_a_cluster_is_taken_as_it_is(self):
-        assert clusters.as_cluster(SLOW) == (SLOW, [])
+        assert clusters.as_cluster(SLOW) == (SLOW, [], False)
 
     @pytest.mark.parametrize("kind", ["trace", "durations", "trace file", "csv", "parquet", "tasks"])
     def test_a_record_is_calibrated(self, kind, tmp_path):
@@ -204,7 +239,7 @@ class TestClusters:
             "parquet": tmp_path / "tasks.parquet",
             "tasks": trace.tasks,
         }[kind]
-        cluster, untold = clusters.as_cluster(given)
+        cluster, untold, _ = clusters.as_cluster(given)
         np.testing.assert_allclose(cluster.samples_per_second, [1000, 500], rtol=0.06)
         seen = kind in ("trace", "trace file", "tasks")
         assert any(cluster.latency_seconds) == seen
@@ -223,11 +258,25 @@ class TestClusters:
             (lambda frame: frame.assign(seconds=-1.0), "column seconds: got -1.0"),
             (lambda frame: frame.assign(seconds="fast"), "column seconds: got 'fast'"),
             (lambda frame: frame.iloc[:0], "without rows"),
+            (
+                lambda frame: frame.assign(worker=frame["worker"] + 1),
+                "cluster, frame, worker 0: got 'no row'",
+            ),
+            (lambda frame: frame.assign(samples=-1), "cluster, frame, .*column samples: got -1"),
         ],
     )
     def test_what_is_no_record_is_refused(self, change, message):
         with pytest.raises(ValueError, match=message):
             clusters.as_cluster(change(self.durations()))
+
+    def test_a_damaged_trace_is_no_table(self, tmp_path):
+        path = tmp_path / "trace.parquet"
+        self.recorded().save(path)
+        table = pq.read_table(path)
+        changed = table.set_column(table.column_names.index("weight"), "weight", [table["clock"]])
+        pq.write_table(changed.replace_schema_metadata(table.schema.metadata), path)
+        with pytest.raises(ValueError, match=r"damaged|weight|digest|changed"):
+            clusters.as_cluster(path)
 
 
 class TestAxes:
@@ -246,6 +295,16 @@ class TestAxes:
         assert cluster.num_workers == workers
         assert cluster.regime(aim.problem).server_load == pytest.approx(load)
 
+    @given(st.floats(0.3, 20), st.floats(0.5, 3), st.floats(1, 8), st.integers(4, 9), st.booleans())
+    def test_no_axis_undoes_another(self, ratio, load, slowdown, workers, link):
+        cluster = dml.Cluster.from_speeds([1000, 300], latency=0.01)
+        aim = self.aim(cluster.with_server(bandwidth=1e8, shards=2) if link else cluster)
+        changed = axes.along(aim, {"rho": load, "c": ratio, "workers": workers, "slowdown": slowdown})
+        assert changed.regime(aim.problem) == pytest.approx((ratio, load))
+        assert changed.num_workers == workers
+        assert [each.slowdown for each in changed.stragglers] == [slowdown] * (slowdown > 1)
+        assert not link or (changed.server.bandwidth_bytes_per_second, changed.server.shards) == (1e8, 2)
+
     def test_slow_episodes(self):
         aim = self.aim(dml.presets.unstable(4))
         assert axes.along(aim, {"slowdown": 1}).stragglers == ()
@@ -262,13 +321,13 @@ class TestAnswer:
     def test_who_waits_for_a_slow_worker_is_not_recommended(self, found):
         assert [*found.table.index] == ["ASP", "BSP"]
         assert found.table["verdict"].tolist() == ["best", "slower"]
-        assert found.runs_each == trials.runs_of(6)
+        assert found.tuned.runs_each == trials.runs_of(6)
 
     def test_seeds_that_judge_have_tuned_nothing(self, monkeypatch):
         seen = []
-        compare = goal.compare
+        compare = runner.compare
         monkeypatch.setattr(
-            goal,
+            runner,
             "compare",
             lambda *given, seeds, **rest: seen.append([*seeds]) or compare(*given, seeds=seeds, **rest),
         )
@@ -292,15 +351,16 @@ class TestAnswer:
 
     def test_the_reason_adds_up(self, found):
         """Times are samples over rates: the two factors of the sentence give the ratio of the medians."""
-        samples, rate = map(
-            float,
-            re.search(r"computes ([\d.]+) times the samples, at ([\d.]+) times the rate", found.why).groups(),
+        pattern = (
+            r"takes ([\d.]+) times as long: .* ([\d.]+) times as many samples, and ([\d.]+) times as many"
         )
-        medians = found.table["seconds"]
-        assert samples / rate == pytest.approx(medians["BSP"] / medians["ASP"], rel=0.1)
-        assert samples == pytest.approx(
-            found.table["samples"]["BSP"] / found.table["samples"]["ASP"], abs=0.01
-        )
+        longer, samples, rate = map(float, re.search(pattern, found.why).groups())
+        medians, computed = found.table["seconds"], found.table["samples"]
+        assert longer == pytest.approx(medians["BSP"] / medians["ASP"], abs=0.01)
+        assert samples == pytest.approx(computed["BSP"] / computed["ASP"], abs=0.01)
+        traces = [dml.simulate(each, SLOW, seconds=20, batch_size=8) for each in (dml.bsp(), dml.asp())]
+        one, other = (trace.tasks["batch_size"].sum() for trace in traces)
+        assert rate == pytest.approx(one / other, rel=0.1)  # counted apart from the times to the target
         share = int(re.search(r"BSP takes .* wait for others (\d+)%", found.why)[1])
         trace = dml.simulate(
             dml.bsp(), SLOW, seconds=medians["ASP"], batch_size=8, parameter_bytes=PROBLEM.parameter_bytes
@@ -309,41 +369,68 @@ class TestAnswer:
 
     def test_the_same_call_gives_the_same_answer_and_goes_on_from_its_folder(self, found, tmp_path):
         first = asked(save=tmp_path)
-        files = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+        runs = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.parquet")}
         second = asked(save=tmp_path)
-        assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == files
+        assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.parquet")} == runs
         for other in (first, second):
             pd.testing.assert_frame_equal(other.table, found.table)
 
-    @pytest.mark.parametrize("calls", [1, 2, -1])
-    def test_an_interrupt_leaves_what_is_known(self, monkeypatch, calls):
-        """During the first rung, a later one, and when methods are judged."""
-        made, original = [], goal.compare
+    def test_it_goes_on_with_the_same_trials_however_fast_the_machine_is_now(self, monkeypatch, tmp_path):
+        """The first call can afford 12 trials, and is interrupted when it judges; the second one 6."""
+        widths = iter([12, 6])
+        monkeypatch.setattr(CALL, "affordable", lambda *given: next(widths))
+        pressed = interrupting(monkeypatch, lambda items, seeds: seeds == {*range(5)})
+        with pytest.warns(UserWarning, match="Interrupted"):
+            first = asked(save=tmp_path, trials=None)
+        monkeypatch.undo()
+        runs = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.parquet")}
+        second = asked(save=tmp_path, trials=None)
+        assert runs.items() <= {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.parquet")}.items()
+        assert first.tuned == second.tuned
+        assert second.tuned.runs_each == trials.runs_of(12)
+        assert pressed == [1]
 
-        def compare(*given, **rest):
-            made.append(1)
-            if len(made) > calls > 0:
-                raise KeyboardInterrupt
-            return original(*given, **rest)
-
-        monkeypatch.setattr(goal, "compare", compare)
-        if calls < 0:  # the last call
-            asked()
-            calls, made[:] = len(made) - 1, []
-        with pytest.warns(UserWarning, match="interrupted"):
+    @pytest.mark.parametrize(
+        ("when", "seeds"),
+        [
+            (lambda items, seeds: len(items) > 1, {1000}),  # the first rung
+            (lambda items, seeds: 1001 in seeds, {1000}),  # the second
+            (lambda items, seeds: seeds == {*range(5)}, {1000, 1001}),  # when methods are judged
+        ],
+    )
+    def test_an_interrupt_leaves_what_is_known(self, monkeypatch, when, seeds):
+        assert interrupting(monkeypatch, when) == []
+        with pytest.warns(UserWarning, match="Interrupted"):
             found = asked()
         assert found.runs is None
-        assert len(found.table) >= 1
-        assert (found.seconds.columns >= 1000).all()
+        assert {*found.seconds.columns} == seeds
+        assert found.notes[0].startswith("Interrupted")
         assert found.best.optimizer is not None
 
     def test_an_interrupt_before_anything_is_known_is_one(self, monkeypatch):
-        def compare(*given, **rest):
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(goal, "compare", compare)
+        pressed = interrupting(monkeypatch, lambda items, seeds: True)
         with pytest.raises(KeyboardInterrupt):
             asked()
+        assert pressed == [1]
+
+    def test_a_target_that_its_methods_do_not_reach_says_how_far_they_came(self):
+        never = {"never": dml.Method(dml.asp(weight=1e-9)), "hardly": dml.Method(dml.asp(weight=1e-8))}
+        with pytest.raises(
+            ValueError, match=r"target: got {'loss': 30.0}.*(never|hardly) came closest, to \d+"
+        ):
+            asked(methods=never)
+
+    def test_a_run_that_has_diverged_is_the_worst(self):
+        runs = pd.DataFrame(
+            {
+                "method": "x",
+                "seed": [0, 0, 0, 1, 1],
+                "loss": [100, 40, math.nan, 100, 90],
+                "time": [0, 1, 2, 0, 1],
+            }
+        ).assign(assigned_samples=1, bytes=1)
+        measured = Goal(PROBLEM, SLOW, "loss", 30.0, 8).measured(runs)
+        assert measured["last"].tolist() == [math.inf, 90]
 
     def test_a_target_that_nothing_reaches_says_what_was_reached(self):
         with pytest.raises(ValueError, match=r"target: got {'loss': 0.0}.* came to [\d.]+ \(learning rate"):
@@ -391,6 +478,25 @@ class TestWhatIf:
         assert other.table["seconds"]["BSP"] < found.table["seconds"]["BSP"] / 3
         assert "tuned for another cluster" in other.notes[-1]
 
+    def test_what_was_said_and_asked_stays(self):
+        record = dml.simulate(dml.asp(), SLOW, updates=400, batch_size=8)
+        once = asked(cluster=record).with_cluster(dml.Cluster.uniform(3))
+        twice = once.with_cluster(once.cluster)
+        assert {*once.notes} == {*twice.notes}
+        assert any("tuned for another cluster" in note for note in twice.notes)
+        assert any("All tasks have 8 samples" in note for note in twice.notes)
+        assert once.over(workers=[3], budget=1e6)["tuned"].all()
+
+    def test_seeds_that_tuned_do_not_judge(self, found):
+        with pytest.raises(ValueError, match=r"seeds: got \[1000\], allowed is none of those that tuned"):
+            found.with_cluster(SLOW, seeds=[1000])
+        assert [*found.with_cluster(SLOW, seeds=[77, 78]).seconds.columns] == [77, 78]
+
+    def test_an_interrupt_is_one(self, monkeypatch, found):
+        interrupting(monkeypatch, lambda items, seeds: True)
+        with pytest.raises(KeyboardInterrupt):
+            found.over(workers=[3])
+
     def test_methods_that_cannot_run_there_are_left_out(self):
         other = asked(methods={"BSP": {}, "K-sync": {"k": [3]}}).with_cluster(SLOW.resized(2))
         assert [*other.table.index] == ["BSP"]
@@ -415,7 +521,7 @@ class TestWhatIf:
         [{}, {"speed": [1]}, {"c": 1}, {"c": [-1]}, {"workers": [0]}, {"c": [1], "rho": [1], "workers": [1]}],
     )
     def test_wrong_axes(self, found, given):
-        with pytest.raises(ValueError, match=r"axis|axes|c: got|num_workers"):
+        with pytest.raises(ValueError, match=r"axis|axes|c: got|workers: got"):
             found.over(**given)
 
 
@@ -436,6 +542,7 @@ class TestShown:
                 "method": ["BSP", "ASP"],
                 "seconds": 1.0,
                 "uncertain": [False, True],
+                "tuned": True,
             }
         )
         ax = dml.plot.regimes(frame, "workers", "c")

@@ -109,8 +109,8 @@ def compare(
 
     Returns:
         A frame with the columns method, seed and those of `Run.history`. Its `attrs` have the methods in
-        their order, the seeds, the cluster, versions, and how many runs of how many are finished: fewer than
-        all where it was interrupted (Ctrl-C), which a warning tells.
+        their order, the seeds, the cluster, versions, whether it was interrupted (Ctrl-C), and how many runs
+        of how many are finished; a warning tells where these are fewer than all.
 
     Raises:
         ValueError: an argument is wrong; the message names it.
@@ -249,11 +249,13 @@ def _run_all(
             found[runs[number]] = of_run
             advance(per_item)
 
+        interrupted = False
         try:
             _make(work, items, len(each), how.executor, finished)
         except KeyboardInterrupt:
             if not found:
                 raise
+            interrupted = True
     frames = {
         (name, rate, seed): found[name, seed][place]
         for name, (place, rate), seed in itertools.product(each, enumerate(optimizers), seeds)
@@ -271,6 +273,7 @@ def _run_all(
         "cluster": cluster.describe(),
         "versions": versions(),
         "finished": [len(frames), per_item * len(runs)],
+        "interrupted": interrupted,
     }
     return table
 

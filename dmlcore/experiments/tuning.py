@@ -101,8 +101,7 @@ def tune(
                     raise
                 warnings.warn("interrupted: what was finished before is in the frame", stacklevel=2)
                 return _together(runs, methods)
-            done, asked = runs[-1].attrs["finished"]
-            if done < asked:  # interrupted
+            if runs[-1].attrs["interrupted"]:
                 return _together(runs, methods)
         best = metrics.best_learning_rate(pd.concat(runs), metric, target, below=below)
         at = {name: tried[name][best[name]] for name in methods}

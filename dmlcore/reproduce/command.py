@@ -254,6 +254,11 @@ def advise(console: Console, arguments: Sequence[str], root: Path) -> int:
         recommending.recommend(console, given, root)
     except (ValueError, FileNotFoundError) as error:
         raise UsageError(str(error)) from None
+    except KeyboardInterrupt:
+        sys.stderr.write(
+            "\ninterrupted before anything was known; with --save the same call goes on from there\n"
+        )
+        return 130
     return 0
 
 

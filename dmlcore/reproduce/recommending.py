@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from dmlcore import calls, files
 
 PROBLEMS = ("digits_mlp", "logistic_regression", "linear_regression", "matrix_factorization", "mnist_lenet",
             "cifar10_cnn", "cifar10_lenet")  # fmt: skip
+PAGE_PATH = "runs/recommend.html"
 PAGE = """\
 <!doctype html>
 <html lang="en">
@@ -44,7 +46,7 @@ OPTIONS = {
     "budget": ("SECONDS", "60", "of computing, about"),
     "seeds": ("N", "5", "how many judge"),
     "save": ("FOLDER", None, "keeps finished runs; the same call goes on from there"),
-    "output": ("FILE", "runs/recommend.html", "the page"),
+    "output": ("FILE", None, f"the page (default: {PAGE_PATH} in the repository)"),
 }
 
 
@@ -80,10 +82,14 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> None:
     from dmlcore.experiments.recommendation import recommend as find
     from dmlcore.view.show import html, readable
 
+    path = root / PAGE_PATH if given.output is None else Path(given.output).absolute()
+    folder = next(folder for folder in path.parents if folder.exists())
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ValueError(f"--output: got {str(path)!r}, allowed is a file in a folder that may be written to")
     problem = calls.made("--problem", given.problem, {name: getattr(problems, name) for name in PROBLEMS})
     methods = None if given.methods is None else [name.strip() for name in given.methods.split(",")]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what a fit could not tell is among the notes
+        warnings.filterwarnings("ignore", "Interrupted")  # which is among the notes
         found = find(
             problem,
             given.trace,
@@ -103,7 +109,6 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> None:
     console.print(found.why, highlight=False, markup=False)
     for note in found.notes:
         console.print(f"- {note}", highlight=False, markup=False)
-    path = root / given.output
     files.write(path, PAGE.format(body=html(found)))
     console.print(f"page: {path}", highlight=False, soft_wrap=True, markup=False)
 
@@ -124,7 +129,7 @@ def _number(name: str, text: str) -> float:
         value = int(text) if whole else float(text)
     except ValueError:
         value = 0
-    if not value > 0 or value > 1e9:
+    if not value > 0 or (whole and value > 1e9):
         allowed = "a whole number >= 1" if whole else "a number > 0"
         raise ValueError(f"--{name.replace('_', '-')}: got {text!r}, allowed is {allowed}")
     return value

@@ -59,6 +59,8 @@ PAGE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
 <div><img src="{{ source }}" alt="{{ label }}" style="width:100%;max-width:640px"/></div>
 <div style="font-size:smaller">{{ label }}</div>
 {% endfor %}
+{% if notes %}<ul>{% for note in notes %}<li>{{ note }}</li>{% endfor %}</ul>{% endif %}
+
 </div>
 """)
 
@@ -76,6 +78,7 @@ class Card(NamedTuple):
     pictures: Sequence[Picture] = ()  # below the facts
     table: pd.DataFrame | None = None  # between the two
     text: str = ""  # above the facts
+    notes: Sequence[str] = ()  # below the pictures
 
 
 def html(item: Any) -> str:
@@ -240,8 +243,7 @@ def of_recommendation(found: Recommendation) -> Card:
         "learning rate": f"{best['learning_rate']:.3g}",
         "time to the target": f"{best['seconds']:.3g} s, median of {found.seconds.shape[1]} seeds",
         "cluster": str(found.cluster),
-        "tuned by": f"{found.runs_each} runs of each method",
-        "notes": "; ".join(found.notes) or None,
+        "tuned by": f"{found.tuned.runs_each} runs of each method",
     }
     label = f"Time to {found.goal} of each method, by seed"
     drawn = picture(label, 1.4 + 0.34 * len(table), lambda ax: plot_recommendation(found, ax=ax))
@@ -272,7 +274,6 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
 
 
 CARDS: Any = {
-    Recommendation: of_recommendation,
     Run: of_run,
     Trace: of_trace,
     Cluster: of_cluster,
@@ -280,6 +281,7 @@ CARDS: Any = {
     Problem: of_problem,
     Hardware: of_hardware,
     Regime: of_regime,
+    Recommendation: of_recommendation,
 }
 
 

@@ -7,15 +7,18 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from scipy import optimize
+
 from dmlcore import checks
-from dmlcore.cluster import Cluster, presets
+from dmlcore.cluster import Cluster
+from dmlcore.cluster.parameter_server import ParameterServer
 from dmlcore.experiments.recommendation.goal import Goal
 
 FRACTION, TASKS = 0.1, 10  # of slow episodes: the share of tasks, and their number in a row
 
 
 def _workers(goal: Goal, value: Any) -> Cluster:
-    return goal.cluster.resized(value)
+    return goal.cluster.resized(checks.integer("workers", value, low=1))
 
 
 def _ratio(goal: Goal, value: Any) -> Cluster:
@@ -49,8 +52,30 @@ def _ratio(goal: Goal, value: Any) -> Cluster:
 
 
 def _load(goal: Goal, value: Any) -> Cluster:
-    free = dataclasses.replace(goal.cluster, server=None)
-    return presets.busy_server(free, value, goal.problem, goal.batch_size) if value else free
+    """Sets the seconds of a push at the server's processor until its load is rho; its link stays as it is."""
+    aim = checks.real("rho", value, low=0)
+    server = goal.cluster.server or ParameterServer()
+    server = dataclasses.replace(server, seconds_per_push=0.0, seconds_per_pull=0.0, seconds_per_update=0.0)
+
+    def taking(seconds: float) -> Cluster:
+        busy = dataclasses.replace(server, seconds_per_push=seconds)
+        return dataclasses.replace(goal.cluster, server=busy if busy.takes_time else None)
+
+    def load(seconds: float) -> float:
+        return taking(seconds).regime(goal.problem, goal.batch_size).server_load
+
+    if aim == 0 or math.isclose(aim, load(0.0)):
+        aim = load(0.0) if aim else 0.0
+    if aim < load(0.0) or aim >= goal.cluster.num_workers:
+        least = f"{load(0.0):.3g}, which the server's link has by itself"
+        checks.fail("rho", value, f"at least {least}, and less than {goal.cluster.num_workers}, the workers")
+    if aim == load(0.0):
+        return taking(0.0)
+    high = 1e-9
+    while load(high) < aim:
+        high *= 2
+    found = optimize.brentq(lambda seconds: load(seconds) - aim, 0.0, high, xtol=1e-18, rtol=1e-12)
+    return taking(float(found))
 
 
 def _slowdown(goal: Goal, value: Any) -> Cluster:
@@ -61,19 +86,19 @@ def _slowdown(goal: Goal, value: Any) -> Cluster:
 
 AXES: Mapping[str, Callable[[Goal, Any], Cluster]] = {
     "workers": _workers,
+    "slowdown": _slowdown,
     "c": _ratio,
     "rho": _load,
-    "slowdown": _slowdown,
 }
 
 
 def along(goal: Goal, values: Mapping[str, Any]) -> Cluster:
-    """Returns a goal's cluster, changed along some axes, in the order of `AXES`.
+    """Returns a goal's cluster, changed along some axes: in their order here, so that none undoes another.
 
     Args:
         goal: whose cluster it is, with its problem and batch size.
-        values: by axis: `workers`; `c`, the communication ratio; `rho`, the load of the server's processor;
-            `slowdown`, of a tenth of the tasks, ten in a row.
+        values: by axis: `workers`; `slowdown`, of a tenth of the tasks, ten in a row; `c`, the communication
+            ratio, by the workers' own links; `rho`, the server's load, by its processor.
 
     Raises:
         ValueError: an unknown axis, or a value that is not possible.

@@ -5,22 +5,40 @@ from __future__ import annotations
 import os
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 
 from dmlcore import checks, tables
 from dmlcore.cluster import Cluster
+from dmlcore.cluster.durations import Durations
 from dmlcore.experiments.prediction import calibrate
 from dmlcore.trace import Trace
+from dmlcore.trace.trace import METADATA_KEY
 
 FEWEST = 20  # whole tasks of every worker that a fit needs
+REAL = "threads", "ray"  # engines
 COMPUTING = "Seconds of computing alone were given: links and server are taken to cost no time"
 
 
-def as_cluster(given: Any) -> tuple[Cluster, list[str]]:
-    """Returns a cluster, and in sentences what a record of it could not tell.
+class Fitted(NamedTuple):
+    """A cluster, and what is known of where it comes from.
+
+    Args:
+        cluster: given, or fitted to a record.
+        untold: in sentences, what the record could not tell.
+        real: whether the record is of a real engine of this package.
+    """
+
+    cluster: Cluster
+    untold: list[str]
+    real: bool = False
+
+
+def as_cluster(given: Any) -> Fitted:
+    """Returns the cluster that a recommendation is for.
 
     Args:
         given: a `Cluster`; a `Trace`; or measured tasks, a DataFrame or the path of a CSV or Parquet file
@@ -31,43 +49,41 @@ def as_cluster(given: Any) -> tuple[Cluster, list[str]]:
         ValueError: it is neither, or too short a record; the message says how long it should be.
     """
     if isinstance(given, Cluster):
-        return given, []
-    trace, untold = (given, _of_links(given)) if isinstance(given, Trace) else _trace(given)
+        return Fitted(given, [])
+    trace, computing = (given, False) if isinstance(given, Trace) else _trace(given)
     _check_length(trace)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         cluster = calibrate(trace)
-    said = [] if untold == [COMPUTING] else [str(each.message).removeprefix("calibrate: ") for each in caught]
-    return cluster, [*untold, *_of_sizes(trace), *said]
+    said = [str(each.message).removeprefix("calibrate: ") for each in caught]
+    if computing:
+        said = [COMPUTING, *(each for each in said if "seem to have waited" not in each)]
+    else:
+        said = [*_of_links(trace), *said]
+    return Fitted(cluster, [*said, *_of_sizes(trace)], trace.metadata.get("engine") in REAL)
 
 
-def _trace(given: Any) -> tuple[Trace, list[str]]:
-    """Returns the trace of a table of tasks, and what such a table cannot tell."""
+def _trace(given: Any) -> tuple[Trace, bool]:
+    """Returns the trace of a file or a table of tasks, and whether only their computing is known."""
     if not isinstance(given, pd.DataFrame | str | os.PathLike):
         allowed = "a Cluster, a Trace, or measured tasks, as a DataFrame or the path of a CSV or Parquet file"
         checks.fail("cluster", given, allowed)
-    if isinstance(given, str | os.PathLike) and Path(given).suffix == ".parquet":
-        try:
-            trace = Trace.load(given)
-            return trace, _of_links(trace)
-        except ValueError:  # a table of tasks, and no trace
-            pass
     frame = tables.read("cluster", given)
+    if not isinstance(given, pd.DataFrame) and _is_trace(Path(given)):
+        return Trace.load(given), False
     if "seconds" not in frame:
-        trace = Trace.from_tasks(frame)
-        return trace, _of_links(trace)
-    for column in ("worker", "samples"):
-        checks.choice("column of the measured tasks", column, dict.fromkeys(frame.columns))
-    seconds = pd.to_numeric(frame["seconds"], errors="coerce")
-    if not (seconds >= 0).all():
-        wrong = frame["seconds"][~(seconds >= 0)].tolist()
-        checks.fail("cluster, column seconds", wrong[0], "numbers >= 0")
+        return Trace.from_tasks(frame), False
+    with checks.within("cluster"):
+        Durations.checked(frame, "error")  # names the columns as they are here
+    seconds = frame["seconds"].astype(float)
     end = seconds.groupby(frame["worker"]).cumsum()
     start = end.groupby(frame["worker"]).shift(fill_value=0.0)
-    tasks = pd.DataFrame(
-        {"worker": frame["worker"], "batch_size": frame["samples"], "start": start, "end": end}
-    )
-    return Trace.from_tasks(tasks, policy="recorded"), [COMPUTING]
+    tasks = {"worker": frame["worker"], "batch_size": frame["samples"], "start": start, "end": end}
+    return Trace.from_tasks(pd.DataFrame(tasks)), True
+
+
+def _is_trace(path: Path) -> bool:
+    return path.suffix.lower() == ".parquet" and METADATA_KEY in (pq.read_schema(path).metadata or {})
 
 
 def _check_length(trace: Trace) -> None:
@@ -92,7 +108,7 @@ def _of_sizes(trace: Trace) -> list[str]:
         return []
     return [
         f"All tasks have {sizes.iloc[0]} samples: a part of their time that does not depend on samples is "
-        "not seen, so that smaller tasks may take longer than is reckoned"
+        "not seen, so that smaller tasks may take longer than the fitted cluster says"
     ]
 
 

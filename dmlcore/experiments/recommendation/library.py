@@ -26,10 +26,11 @@ class Scale(NamedTuple):
     Args:
         workers: P.
         batch_size: samples of a task.
-        task_seconds: mean seconds of a task's computing.
+        task_seconds: mean seconds of a task of BSP, from its pull to the arrival of its push.
         together: learning rate that suits BSP, whose update is the mean gradient of all workers.
         alone: that suits ASP, whose update is one worker's gradient.
         optimizer: learning rate -> optax optimizer.
+        own_steps: whether a worker can go on with a step of its own, which real engines cannot.
     """
 
     workers: int
@@ -38,6 +39,15 @@ class Scale(NamedTuple):
     together: float
     alone: float
     optimizer: Optimizer
+    own_steps: bool = True
+
+
+class Trial(NamedTuple):
+    """A method at one of its settings and at a learning rate."""
+
+    method: str
+    setting: int  # its place in the family's settings
+    rate: float
 
 
 class Family(NamedTuple):
@@ -54,6 +64,15 @@ class Family(NamedTuple):
     rate: float
     settings: Sequence[Mapping[str, Any]]
     optimizer: Optimizer
+
+    def of(self, trial: Trial) -> Method:
+        """Returns the method of a trial."""
+        return self.at(self.settings[trial.setting], trial.rate)
+
+    def told(self, trial: Trial) -> str:
+        """Returns a trial's setting as text."""
+        setting = self.settings[trial.setting].items()
+        return ", ".join(f"{k} = {v:.3g}" if isinstance(v, float) else f"{k} = {v}" for k, v in setting)
 
     def at(self, setting: Mapping[str, Any], rate: float) -> Method:
         """Returns the method with a setting, at a learning rate."""
@@ -96,7 +115,7 @@ def _wait_for_all(scale: Scale) -> dict[str, Family]:
         return Method(policies.bsp(), transport=_coded(bits))
 
     def hps(bits: int) -> Method:
-        pipeline = transport.pipelined(_coded(bits), own_steps=True)
+        pipeline = transport.pipelined(_coded(bits), own_steps=scale.own_steps)
         return Method(policies.bsp(), load="equal_finish_time()", transport=pipeline)
 
     return {
@@ -112,12 +131,9 @@ def _wait_for_all(scale: Scale) -> dict[str, Family]:
 
 def _wait_for_some(scale: Scale) -> dict[str, Family]:
     P, rate, own = scale.workers, scale.together, scale.optimizer
+    watching = {} if own is not optax.sgd else _told_the_rate(scale)
     parts, rounds = _numbers(P // 2, P // 4, 3 * P // 4, P - 1, 1), _numbers(P, P // 2, 2 * P, P // 4, 4 * P)
     between = (rate * scale.alone) ** 0.5
-    sizes = _numbers(scale.batch_size // 4, scale.batch_size)
-
-    def adaptive_load(learning_rate: float) -> Policy:
-        return policies.adaptive_load(learning_rate, sizes)
 
     def deadline(tasks: float) -> Policy:
         return policies.deadline(tasks * scale.task_seconds)
@@ -127,11 +143,23 @@ def _wait_for_some(scale: Scale) -> dict[str, Family]:
         "K-batch-sync": Family(policies.k_batch_sync, rate, settings(k=rounds), own),
         "Rennala": Family(policies.rennala, rate, settings(s=rounds), own),
         "deadline": Family(deadline, rate, settings(tasks=(1.5, 1.0, 2.5, 4.0)), own),
-        "DBW": Family(policies.dbw, rate / 2, settings(), own),
-        "adaptive load": Family(adaptive_load, rate / 2, settings(), own),
         "SSP": Family(policies.ssp, rate, settings(staleness=(3, 1, 16, 8, 2, 32)), own),
         "K-async": Family(policies.k_async, between, settings(k=parts), own),
         "FedBuff": Family(policies.fedbuff, between, settings(k=parts), own),
+        **watching,
+    }
+
+
+def _told_the_rate(scale: Scale) -> dict[str, Family]:
+    """Methods that need to know the learning rate, of plain SGD."""
+    rate, sizes = scale.together / 2, _numbers(scale.batch_size // 4, scale.batch_size)
+
+    def adaptive_load(learning_rate: float) -> Policy:
+        return policies.adaptive_load(learning_rate, sizes)
+
+    return {
+        "DBW": Family(policies.dbw, rate, settings(), scale.optimizer),
+        "adaptive load": Family(adaptive_load, rate, settings(), scale.optimizer),
     }
 
 
@@ -150,17 +178,18 @@ def _wait_for_none(scale: Scale) -> dict[str, Family]:
         "adaptive sync": Family(
             policies.adaptive_sync, rate, settings(threshold=_numbers(P // 4, 4 * P, P)), own
         ),
-        "asynchronous local SGD": _local(policies.asp(), 1 / P, scale),
+        "asynchronous local SGD": _local(policies.asp(), P**-0.5, scale),
     }
 
 
 def _local(policy: Policy, rate: float, scale: Scale) -> Family:
-    """Local steps at half of BSP's rate; what is searched is the server's rate."""
+    """Local steps at rates around those that suit a mini-batch; what is searched is the server's rate."""
 
-    def make(steps: int) -> Method:
-        return Method(policy, local=local_steps(steps, scale.optimizer(scale.together / 2)))
+    def make(steps: int, local_rate: float) -> Method:
+        return Method(policy, local=local_steps(steps, scale.optimizer(local_rate)))
 
-    return Family(make, rate, settings(steps=(8, 2, 32, 4, 16)), optax.sgd)
+    inner = dict.fromkeys((scale.together / 2, (scale.together * scale.alone) ** 0.5, scale.alone))
+    return Family(make, rate, settings(steps=(8, 2, 32, 4, 16), local_rate=inner), optax.sgd)
 
 
 def _coded(bits: int) -> Transport:
@@ -218,6 +247,8 @@ def _family(name: Any, given: Any, every: Mapping[str, Family], scale: Scale) ->
             )
         )
     start = (scale.together * scale.alone) ** 0.5
+    if isinstance(given, Method) and given.optimizer is not None:
+        checks.fail(argument, given, "one without an optimizer of its own, since its rate is searched")
     if isinstance(given, Policy | Method):
         return Family(lambda: given, start, settings(), scale.optimizer)
     at_rate(name, given, start)  # raises where it is no method

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -12,21 +13,21 @@ import optax
 from dmlcore import checks
 from dmlcore.checks import check_seed, several
 from dmlcore.cluster import Cluster
-from dmlcore.engines import simulate
 from dmlcore.experiments.comparison import bar, check_factory
+from dmlcore.experiments.journal import SAVE
+from dmlcore.experiments.recommendation import plan as plans
 from dmlcore.experiments.recommendation import trials as halving
 from dmlcore.experiments.recommendation.clusters import as_cluster
-from dmlcore.experiments.recommendation.goal import Clock, Goal, Outcome, Runner
+from dmlcore.experiments.recommendation.goal import Goal
 from dmlcore.experiments.recommendation.library import Family, Scale, chosen
-from dmlcore.experiments.recommendation.result import Recommendation, judge
-from dmlcore.experiments.recommendation.scouts import Scouted, affordable, scout
-from dmlcore.experiments.recommendation.trials import Found, Trial
+from dmlcore.experiments.recommendation.plan import Plan
+from dmlcore.experiments.recommendation.result import Recommendation, left_out
+from dmlcore.experiments.recommendation.runner import Clock, Runner
+from dmlcore.experiments.recommendation.scouts import affordable, scout
+from dmlcore.experiments.recommendation.search import judge, tune_all
 from dmlcore.experiments.runs import check_until
-from dmlcore.methods.policies import bsp
 from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import check_problem
-
-ROUNDS = 32  # of BSP, on which the mean time of a task is measured
 
 
 def recommend(
@@ -49,7 +50,10 @@ def recommend(
     the same number of runs, on the same tuning seeds: in the first rung its settings at rates spread over a
     range, on one seed; in each later rung half as many trials, the best and new rates beside the very best,
     on twice as many seeds. No run lasts longer than 4 times the best so far. The best trial of each method is
-    then run on `seeds`, which chose nothing.
+    then run on `seeds`.
+
+    The seeds that judge choose no setting and no rate, but they do rank the methods: where many are level,
+    the time of the first is a little better than it would be on further seeds.
 
     Guarantee: all methods have equally many runs in each rung. How many there are depends on the machine,
     since `budget` is its time. With `trials`, and a budget that is large enough, every machine gives the same
@@ -64,7 +68,7 @@ def recommend(
         methods: None for those of the library; names of it, such as `["BSP", "SSP"]`; or by name a policy, a
             `Method`, a function of the learning rate that returns one, or, for a method of the library, the
             values of its knobs to try, such as `{"SSP": {"staleness": [1, 4]}}`.
-        optimizer: learning rate -> optax optimizer, of all methods.
+        optimizer: learning rate -> optax optimizer, of the server; with local steps, of these.
         batch_size: samples of a task.
         budget: seconds of computing on this machine, > 0, about; the least that is done may take longer.
         seeds: that judge. The tuning seeds are others.
@@ -77,9 +81,8 @@ def recommend(
         was known by then.
 
     Raises:
-        ValueError: an argument is wrong; neither BSP nor ASP reaches the target within a third of the budget,
-            and the message says what they did reach; or a record is too short, and the message says how long
-            it should be.
+        ValueError: an argument is wrong; the target is not reached, and the message says what was; or a
+            record is too short, and the message says how long it should be.
 
     >>> import dmlcore as dml
     >>> cluster, problem = dml.Cluster.from_speeds([1000, 1000, 250]), dml.problems.digits_mlp()
@@ -94,40 +97,50 @@ def recommend(
     if problem.additive:
         checks.fail("problem", problem, "one that is trained by gradients, at a learning rate")
     judging = several("seeds", seeds, check_seed)
-    clock = Clock(checks.real("budget", budget, above=0))
-    check_factory(optimizer)
-    goal_of = check_target(target, problem)
+    budget = checks.real("budget", budget, above=0)
+    example = check_factory(optimizer)
+    metric, value = check_target(target, problem)
     batch_size = checks.integer("batch_size", batch_size, low=1)
     if trials is not None:
         checks.integer("trials", trials, low=halving.FEWEST, high=halving.MOST)
-    fitted, untold = as_cluster(cluster)
-    goal = Goal(problem, fitted, *goal_of, batch_size, save)
-    task_seconds = mean_task_seconds(goal)
-    scale = Scale(fitted.num_workers, batch_size, task_seconds, 1.0, 1.0, optimizer)
+    fitted = as_cluster(cluster)
+    save = os.environ.get(SAVE) if save is None else save
+    goal = Goal(problem, fitted.cluster, metric, value, batch_size, save)
+    workers, seconds = fitted.cluster.num_workers, task_seconds(goal)
+    scale = Scale(workers, batch_size, seconds, 1.0, 1.0, optimizer, not fitted.real)
     usable(chosen(methods, scale), goal, methods is not None)  # before anything is run
-    tuning = [
-        *itertools.islice((seed for seed in itertools.count(1000) if seed not in judging), halving.MOST)
-    ]
+    others = (seed for seed in itertools.count(1000) if seed not in judging)
+    tuning = [*itertools.islice(others, halving.MOST)]
+    about = {"seeds": judging, "budget": budget, "trials": trials, "methods": described(methods)}
+    path = plans.place(goal, example, about)
+    kept = plans.load(path)
+    clock = Clock(budget, kept.spent if kept else 0.0)
     with bar(checks.boolean("progress", progress), None) as advance:
-        scouted = scout(goal, optimizer, tuning[0], clock, advance)
+        scouted = kept or scout(goal, optimizer, tuning[0], clock, advance)
         scale = scale._replace(together=scouted.rates["BSP"], alone=scouted.rates["ASP"])
-        families, left_out = usable(chosen(methods, scale), goal, methods is not None)
-        runner = Runner(goal, clock, scouted.seconds, tuning[0], advance)
-        first = trials or affordable(families, len(judging), scouted, clock)
-        found = tune_all(runner, families, first, tuning, len(judging), scouted)
-        answered = judge(runner, families, found, judging, [*untold, *left_out])
+        families, left = usable(chosen(methods, scale), goal, methods is not None)
+        if isinstance(scouted, Plan):
+            plan = scouted
+        else:
+            first = trials or affordable(families, len(judging), scouted, clock)
+            plan = Plan(scouted.rates, scouted.seconds, first)
+        runner = Runner(goal, clock, plan.seconds, tuning[0], advance)
+        found = tune_all(runner, families, tuning, len(judging), plan, path)
+        answered = judge(runner, families, found, judging, [*fitted.untold, *left])
 
     def again(cluster: Cluster, budget: float) -> Recommendation:
-        kept: Any = {
-            "trials": trials,
-            "methods": methods,
-            "optimizer": optimizer,
-            "batch_size": batch_size,
-            "save": save,
-        }
-        return recommend(problem, cluster, target, budget=budget, seeds=judging, progress=progress, **kept)
+        same: Any = {"trials": trials, "methods": methods, "optimizer": optimizer, "batch_size": batch_size}
+        same |= {"seeds": judging, "save": save, "progress": progress}
+        return recommend(problem, cluster, target, budget=budget, **same)
 
     return dataclasses.replace(answered, again=again)
+
+
+def described(methods: Any) -> str:
+    """Returns what tells the methods of one call from those of another."""
+    if not isinstance(methods, Mapping):
+        return str(methods)
+    return str({name: getattr(given, "__qualname__", given) for name, given in methods.items()})
 
 
 def check_target(target: Any, problem: Problem) -> tuple[str, float]:
@@ -138,10 +151,10 @@ def check_target(target: Any, problem: Problem) -> tuple[str, float]:
     return metric, value
 
 
-def mean_task_seconds(goal: Goal) -> float:
-    """Returns the mean time of a task's computing."""
-    tasks = simulate(bsp(), goal.cluster, updates=ROUNDS, batch_size=goal.batch_size).tasks
-    return float((tasks["compute_end"] - tasks["compute_start"]).mean())
+def task_seconds(goal: Goal) -> float:
+    """Returns the mean time of a task of BSP, from its pull to the arrival of its push."""
+    tasks = goal.rounds().tasks
+    return float((tasks["push_end"] - tasks["pull_start"]).mean())
 
 
 def usable(
@@ -154,58 +167,20 @@ def usable(
         goal: problem and cluster.
         all_of_them: whether every setting must be allowed, since the caller has asked for it.
     """
-    left, reasons = {}, []
+    left, notes = {}, []
     for name, family in families.items():
-        settings, why = [], ""
+        settings, why = [], ValueError()
         for setting in family.settings:
             try:
                 method = family.at(setting, family.rate)
                 goal.check(method)
                 settings.append(setting)
             except ValueError as error:
-                why = str(error)
+                why = error
                 if all_of_them:
                     raise ValueError(f"methods[{name!r}], {why}") from error
         if settings:
             left[name] = family._replace(settings=settings)
         else:
-            reasons.append(f"{name} is left out ({why})")
-    return left, reasons
-
-
-def tune_all(
-    runner: Runner,
-    families: Mapping[str, Family],
-    first: int,
-    tuning: list[int],
-    judging: int,
-    scouted: Scouted,
-) -> Found:
-    """Tunes every method by successive halving, as far as the budget goes."""
-    clock, began, made = runner.clock, runner.clock.spent, 0
-
-    def measure(pairs: Any, limit: float) -> dict[tuple[Trial, int], Outcome]:
-        nonlocal made
-        seeds: dict[Trial, list[int]] = {}
-        for trial, seed in pairs:
-            seeds.setdefault(trial, []).append(seed)
-        names = {f"{trial.method}, setting {trial.setting}, rate {trial.rate!r}": trial for trial in seeds}
-        methods = {
-            name: families[trial.method].at(families[trial.method].settings[trial.setting], trial.rate)
-            for name, trial in names.items()
-        }
-        runs = runner.runs(methods, {name: seeds[trial] for name, trial in names.items()}, limit)
-        made += len(pairs)
-        if runs is None:
-            return {}
-        measured = runner.goal.measured(runs)
-        return {
-            (names[name], seed): Outcome(*row)
-            for (name, seed), row in zip(measured.index, measured.itertuples(index=False), strict=True)
-        }
-
-    def enough(runs: int) -> bool:
-        per_run = (clock.spent - began) / max(made, 1)
-        return clock.interrupted or (runs + judging * len(families)) * per_run > clock.left
-
-    return halving.halve(families, first, tuning, measure, halving.RANGE * scouted.seconds, enough)
+            notes.append(left_out(name, why))
+    return left, notes

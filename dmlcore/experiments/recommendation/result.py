@@ -6,22 +6,49 @@ import dataclasses
 import importlib
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from dmlcore import checks, notebook
 from dmlcore.cluster import Cluster
 from dmlcore.experiments.recommendation import reasons
 from dmlcore.experiments.recommendation.axes import AXES, along
-from dmlcore.experiments.recommendation.goal import Clock, Goal, Runner
-from dmlcore.experiments.recommendation.library import Family
+from dmlcore.experiments.recommendation.goal import Goal
 from dmlcore.experiments.recommendation.ranking import level, ranked
-from dmlcore.experiments.recommendation.trials import RANGE, Found
+from dmlcore.experiments.recommendation.runner import Clock, Runner
 from dmlcore.types import Method
+
+ELSEWHERE = "Settings and learning rates are those that were tuned for another cluster"
+COLUMNS = [
+    "setting",
+    "learning_rate",
+    "seconds",
+    "least",
+    "most",
+    "fastest",
+    "samples",
+    "bytes",
+    "ratio",
+    "verdict",
+]
+
+
+class Tuned(NamedTuple):
+    """What settings and learning rates were tuned on.
+
+    Args:
+        cluster: of all runs.
+        seeds: of them.
+        runs_each: how many runs each method had.
+    """
+
+    cluster: Cluster
+    seeds: frozenset[int]
+    runs_each: int
 
 
 def _nothing_to_ask(cluster: Cluster, budget: float) -> Recommendation:
@@ -35,16 +62,16 @@ class Recommendation:
     Args:
         goal: problem, cluster and target.
         table: a row for each method, the fastest first: `setting` and `learning_rate`, as tuned; `seconds`,
-            the median time to the target, `least` and `most` over seeds, inf where it was not reached in the
-            time of 4 times the best; `fastest`, the share of seeds on which it is; `samples` computed and
-            `bytes` sent until then, medians; `ratio`, the median over seeds of its time over that of the
-            best; and `verdict`: "best"; "slower", on every seed; "slower on 3 of 5" seeds, which shows no
-            difference; or "not reached" on any seed.
+            the median time to the target, `least` and `most` over seeds, inf where it was not reached: runs
+            last four times the best median of the tuning; `fastest`, the share of seeds on which it is;
+            `samples` computed and `bytes` sent until then, medians; `ratio`, the median over seeds of its
+            time over that of the first; and `verdict`: "best"; "slower", on every seed, of at least five;
+            "slower on 3 of 5", which shows no difference; or "not reached" on any seed.
         methods: each as it was run, with its optimizer, by name.
         seconds: time to the target by method and seed.
-        runs: histories of the runs that judge, as of `compare`; None after an interrupt: then `seconds` are
-            of seeds that tuned.
-        runs_each: how many runs tuned each method.
+        runs: histories of the runs that judge, as of `compare`; None after Ctrl-C: then `seconds` are of
+            seeds that tuned, and the notes say so.
+        tuned: what settings and rates were tuned on.
         why: the reason, in sentences.
         notes: in sentences, what a record of the cluster could not tell, and what was left out.
         again: cluster, budget -> the recommendation for it, with the same arguments otherwise.
@@ -55,7 +82,7 @@ class Recommendation:
     methods: Mapping[str, Method]
     seconds: pd.DataFrame
     runs: pd.DataFrame | None
-    runs_each: int
+    tuned: Tuned
     why: str
     notes: Sequence[str] = ()
     again: Callable[[Cluster, float], Recommendation] = field(default=_nothing_to_ask, repr=False)
@@ -83,26 +110,30 @@ class Recommendation:
             seeds: that judge. Default: those that judged here.
 
         Raises:
-            ValueError: it is no cluster, or none of the methods can run on it.
+            ValueError: it is no cluster, none of the methods can run on it, or a seed has tuned them.
+            KeyboardInterrupt: Ctrl-C was pressed.
         """
         checks.check_kind("cluster", cluster, Cluster)
         goal = dataclasses.replace(self.goal, cluster=cluster)
         judging = checks.several("seeds", self.seconds if seeds is None else seeds, checks.check_seed)
-        methods, notes = {}, []
+        if self.runs is not None and (both := self.tuned.seeds.intersection(judging)):
+            checks.fail("seeds", judging, f"none of those that tuned, such as {min(both)}")
+        methods, notes = {}, [*self.notes]
         for name, method in self.methods.items():
             try:
                 goal.check(method)
                 methods[name] = method
             except ValueError as error:
-                notes.append(f"{name} is left out ({error})")
+                notes.append(left_out(name, error))
         if not methods:
-            checks.fail("cluster", cluster, f"one that the methods can run on: {notes[0]}")
-        if cluster != self.cluster:
-            notes.append("Settings and learning rates are those that were tuned for another cluster")
+            checks.fail("cluster", cluster, f"one that the methods can run on: {notes[-1]}")
+        if cluster != self.tuned.cluster and ELSEWHERE not in notes:
+            notes.append(ELSEWHERE)
         runner = Runner(goal, Clock(math.inf), self._about(goal, methods), judging[0])
         runs = runner.until_reached(methods, judging)
         told = self.table[["setting", "learning_rate"]]
-        return answer(goal, methods, told, goal.measured(runs), runs, self.runs_each, notes)
+        found = answer(goal, methods, told, goal.measured(runs), runs, self.tuned, notes)
+        return dataclasses.replace(found, again=self.again)
 
     def over(self, *, budget: float | None = None, **axes: Any) -> pd.DataFrame:
         """Returns the best method for every combination of values of one or two axes; see `dml.plot.regimes`.
@@ -116,10 +147,11 @@ class Recommendation:
 
         Returns:
             A row for each cell: the axes' values, `method`, `seconds` (its median), `uncertain`, whether
-            seeds do not tell it from another one, and `others`, those.
+            seeds do not tell it from another one, `others`, those, and `tuned`, whether it was tuned there.
 
         Raises:
             ValueError: no axis or more than two, an unknown one, or a value that is not possible.
+            KeyboardInterrupt: Ctrl-C was pressed.
         """
         if not 1 <= len(axes) <= 2:
             checks.fail("axes", [*axes], f"one or two of {', '.join(AXES)}")
@@ -131,14 +163,18 @@ class Recommendation:
             found = self.with_cluster(cluster) if budget is None else self.again(cluster, budget)
             others = level(found.table)
             about = {"method": str(found.table.index[0]), "seconds": float(found.table["seconds"].iloc[0])}
-            rows.append(cell | about | {"uncertain": bool(others), "others": ", ".join(others)})
+            about |= {"uncertain": bool(others), "others": ", ".join(others), "tuned": budget is not None}
+            rows.append(cell | about)
         return pd.DataFrame(rows)
 
     def _about(self, goal: Goal, methods: Mapping[str, Method]) -> float:
         """About the time to the target there, if as many samples are needed as here."""
-        name = next(name for name in self.table.index if name in methods)
-        here, there = (reasons.samples_per_second(each, methods[name]) for each in (self.goal, goal))
-        return float(self.table["seconds"][name]) * here / there
+        reached = [name for name in self.table.index[np.isfinite(self.table["seconds"])] if name in methods]
+        if not reached:
+            allowed = f"one after a recommendation in which one of {', '.join(methods)} reaches the target"
+            checks.fail("cluster", goal.cluster, allowed)
+        here, there = (_samples_per_second(each, methods[reached[0]]) for each in (self.goal, goal))
+        return float(self.table["seconds"][reached[0]]) * here / there
 
     def _repr_html_(self) -> str:
         return notebook.html(self)
@@ -152,49 +188,15 @@ class Recommendation:
         )
 
 
-def judge(
-    runner: Runner,
-    families: Mapping[str, Family],
-    found: Found,
-    seeds: Sequence[int],
-    notes: Sequence[str],
-) -> Recommendation:
-    """Runs the best trial of each method on the seeds that judge; after an interrupt, answers without."""
-    best = {name: found.best(name) for name in families if found.of(name)}
-    if not best:
-        raise KeyboardInterrupt
-    settings = {name: families[name].settings[trial.setting] for name, trial in best.items()}
-    methods = {name: families[name].at(settings[name], trial.rate) for name, trial in best.items()}
-    told = pd.DataFrame(
-        {
-            "setting": {
-                name: ", ".join(f"{k} = {v}" for k, v in each.items()) for name, each in settings.items()
-            },
-            "learning_rate": {name: trial.rate for name, trial in best.items()},
-        }
-    )
-    each = max(sum(len(found.outcomes[trial]) for trial in found.of(name)) for name in best)
-    runs, measured = None, found.outcomes_of(best)
-    if not runner.clock.interrupted:
-        runs = runner.runs(
-            methods,
-            dict.fromkeys(methods, seeds),
-            RANGE * measured["seconds"].groupby("method").median().min(),
-        )
-    if runner.clock.interrupted:
-        warnings.warn(
-            "interrupted: the answer is of the seeds that tuned, as far as they were run", stacklevel=3
-        )
-        runs = None
-    return answer(
-        runner.goal,
-        methods,
-        told,
-        measured if runs is None else runner.goal.measured(runs),
-        runs,
-        each,
-        notes,
-    )
+def left_out(name: str, error: Exception) -> str:
+    """Returns the note on a method that a problem and a cluster do not allow."""
+    return f"{name} is left out ({error})"
+
+
+def _samples_per_second(goal: Goal, method: Method) -> float:
+    """Returns how many samples of a method come into updates in a second; those of a task at least."""
+    made = goal.timeline(method, seconds=goal.rounds().end_time)
+    return float(max(made.updates["samples"].sum(), goal.batch_size) / made.end_time)
 
 
 def answer(
@@ -203,25 +205,13 @@ def answer(
     told: pd.DataFrame,
     measured: pd.DataFrame,
     runs: pd.DataFrame | None,
-    runs_each: int,
+    tuned: Tuned,
     notes: Sequence[str],
 ) -> Recommendation:
     """Returns the recommendation that outcomes, by method and seed, lead to."""
     seconds = measured["seconds"].unstack("seed")
     table = ranked(seconds).join(told)
     medians = measured[["samples", "nbytes"]].groupby("method").median()
-    table = table.join(medians.rename(columns={"nbytes": "bytes"}))
-    names = [
-        "setting",
-        "learning_rate",
-        "seconds",
-        "least",
-        "most",
-        "fastest",
-        "samples",
-        "bytes",
-        "ratio",
-        "verdict",
-    ]
-    why = reasons.why(goal, table, methods, int(seconds.columns[0]))
-    return Recommendation(goal, table[names], methods, seconds.loc[table.index], runs, runs_each, why, notes)
+    table = table.join(medians.rename(columns={"nbytes": "bytes"}))[COLUMNS]
+    why = reasons.why(goal, table, methods, [int(seed) for seed in seconds.columns])
+    return Recommendation(goal, table, methods, seconds.loc[table.index], runs, tuned, why, notes)

@@ -5,28 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import pandas as pd
 
 from dmlcore.experiments.recommendation.goal import Outcome
-from dmlcore.experiments.recommendation.library import Family
+from dmlcore.experiments.recommendation.library import Family, Trial
+from dmlcore.experiments.recommendation.runner import LONGEST
 
-RANGE = 4.0  # factor on either side of a method's first rate within which the first ones lie
+SPREAD = 4.0  # factor on either side of a method's first rate within which the first ones lie
 FEWEST = 3  # trials of the last rung: the best, and a rate on either side of it
 MOST = 2**12  # trials of the first rung
 SHARE = 3  # trials of the first rung for each setting, at least
 
 
-class Trial(NamedTuple):
-    """A method at one of its settings and at a learning rate."""
-
-    method: str
-    setting: int  # its place in the family's settings
-    rate: float
-
-
-Measure = Callable[[Sequence[tuple[Trial, int]], float], Mapping[tuple[Trial, int], Outcome]]
+Pairs = Sequence[tuple[Trial, int]]  # trials, each with a seed
+Measure = Callable[[Pairs, float], Mapping[tuple[Trial, int], Outcome]]
 
 
 @dataclass
@@ -95,7 +88,7 @@ def first_trials(method: str, family: Family, count: int) -> list[Trial]:
     settings, trials = settings_tried(family, count), []
     for setting in range(settings):
         rates = count // settings + (setting < count % settings)
-        step = RANGE ** (2 / (rates - 1)) if rates > 1 else 1.0
+        step = SPREAD ** (2 / (rates - 1)) if rates > 1 else 1.0
         middle = (rates - 1) / 2
         trials += [Trial(method, setting, family.rate * step ** (i - middle)) for i in range(rates)]
     return trials
@@ -120,8 +113,8 @@ def neighbours(best: Trial, tried: Iterable[Trial]) -> list[Trial]:
     """
     rates = sorted(trial.rate for trial in tried if trial.setting == best.setting)
     place = rates.index(best.rate)
-    below = rates[place - 1] if place else best.rate / RANGE**2
-    above = rates[place + 1] if place + 1 < len(rates) else best.rate * RANGE**2
+    below = rates[place - 1] if place else best.rate / SPREAD**2
+    above = rates[place + 1] if place + 1 < len(rates) else best.rate * SPREAD**2
     return [best._replace(rate=math.sqrt(best.rate * other)) for other in (below, above)]
 
 
@@ -131,12 +124,12 @@ def halve(
     seeds: Sequence[int],
     measure: Measure,
     limit: float,
-    enough: Callable[[int], bool],
+    enough: Callable[[int, int], bool],
 ) -> Found:
     """Tunes all methods: each rung has half of the trials of the last, on twice the seeds.
 
     All methods have equally many runs in every rung, on the same seeds (common random numbers). No run lasts
-    longer than `RANGE` times the best median so far, since it could not win.
+    longer than `LONGEST` times the best median so far, since it could not win.
 
     Args:
         families: by name.
@@ -144,7 +137,7 @@ def halve(
         seeds: to tune on, at least as many as the last rung needs.
         measure: trials with their seeds, seconds at most -> outcomes; those missing were interrupted.
         limit: seconds of the cluster's time, at most, for the first rung.
-        enough: runs that the next rung would make -> whether it is left out.
+        enough: number of a rung, 1 or more, and runs that it would make -> whether it is left out.
 
     Returns:
         What was found. Where something is missing, the best of each method is that of the whole rungs.
@@ -152,21 +145,22 @@ def halve(
     Source: Karnin et al. 2013, "Almost optimal exploration in multi-armed bandits", sequential halving;
     Jamieson and Talwalkar 2016.
     """
-    found, width, count = Found(), first, 1
+    found, width, rung = Found(), first, 0
     trials = [trial for name, family in families.items() for trial in first_trials(name, family, first)]
     while True:
+        count = 2**rung
         fresh = [trial for trial in trials if trial not in found.outcomes]
         known = [trial for trial in trials if trial in found.outcomes]
         pairs = [(trial, seed) for trial in fresh for seed in seeds[:count]]
         pairs += [(trial, seed) for trial in known for seed in seeds[count // 2 : count]]
-        if found.outcomes and enough(len(pairs)):
+        if rung and enough(rung, len(pairs)):
             break
         measured = measure(pairs, limit)
-        if len(measured) == len(pairs) or not found.outcomes:  # a part of a rung would be no fair comparison
+        if len(measured) == len(pairs) or not rung:  # a part of a rung would be no fair comparison
             found.add(measured)
         if len(measured) < len(pairs) or width <= FEWEST:
             break
-        limit = min(limit, RANGE * min(found.seconds(found.best(name)) for name in families))
-        width, count = max(FEWEST, width // 2), 2 * count
+        limit = min(limit, LONGEST * min(found.seconds(found.best(name)) for name in families))
+        width, rung = max(FEWEST, width // 2), rung + 1
         trials = [trial for name in families for trial in next_trials(found, name, width)]
     return found

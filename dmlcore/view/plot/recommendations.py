@@ -81,11 +81,11 @@ def regimes(frame: pd.DataFrame, x: str, y: str, *, ax: Axes | None = None) -> A
         ValueError: a column is missing, or there are two rows for one cell.
 
     >>> frame = pd.DataFrame({"workers": [4, 8], "c": [1.0, 1.0], "method": ["BSP", "ASP"],
-    ...                       "seconds": [2.0, 1.0], "uncertain": [False, True]})
+    ...                       "seconds": [2.0, 1.0], "uncertain": [False, True], "tuned": True})
     >>> regimes(frame, "workers", "c").get_xlabel()
     'workers'
     """
-    for column in (x, y, "method", "uncertain", "seconds"):
+    for column in (x, y, "method", "uncertain", "seconds", "tuned"):
         checks.choice("column of the frame", column, dict.fromkeys(frame.columns))
     if frame.duplicated([x, y]).any():
         checks.fail("frame", frame[[x, y]].values.tolist(), f"one row for each pair of {x} and {y}")
@@ -108,9 +108,12 @@ def regimes(frame: pd.DataFrame, x: str, y: str, *, ax: Axes | None = None) -> A
     ax.set_xlabel(AXES.get(x, label(x)))
     ax.set_ylabel(AXES.get(y, label(y)))
     count, open_cells = len(names), int(frame["uncertain"].sum())
-    told = f"{count} methods are best somewhere" if count > 1 else f"{names[0]} is best everywhere"
-    hatched = f"hatched: seeds do not tell it from another ({open_cells} of {len(frame)})"
-    ax.set_title(f"{told};\n{hatched}" if open_cells else f"{told}, on every seed", fontsize="medium")
+    told = [f"{count} methods are best somewhere" if count > 1 else f"{names[0]} is best everywhere"]
+    if open_cells:
+        told.append(f"hatched: seeds do not tell it from another ({open_cells} of {len(frame)})")
+    if not frame["tuned"].all():
+        told.append("settings and rates are those tuned for one cluster")
+    ax.set_title(";\n".join(told), fontsize="medium")
     return ax
 
 

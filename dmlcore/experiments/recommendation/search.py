@@ -1,0 +1,132 @@
+"""The search of a recommendation: methods are tuned, and the best of each is judged."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import pandas as pd
+
+from dmlcore import checks
+from dmlcore.experiments.recommendation import plan as plans
+from dmlcore.experiments.recommendation import trials as halving
+from dmlcore.experiments.recommendation.goal import Goal, Outcome
+from dmlcore.experiments.recommendation.library import Family, Trial
+from dmlcore.experiments.recommendation.plan import Plan
+from dmlcore.experiments.recommendation.result import Recommendation, Tuned, answer
+from dmlcore.experiments.recommendation.runner import LONGEST, Runner
+from dmlcore.experiments.recommendation.trials import Found, Pairs
+
+
+def tune_all(
+    runner: Runner,
+    families: Mapping[str, Family],
+    tuning: Sequence[int],
+    judging: int,
+    plan: Plan,
+    path: Path | None,
+) -> Found:
+    """Tunes every method by successive halving, as far as the budget goes, and keeps how far that is.
+
+    Args:
+        runner: makes the runs.
+        families: the methods.
+        tuning: seeds.
+        judging: how many seeds judge, for which time is left.
+        plan: of the first rung, and of those that an earlier call has finished.
+        path: where it is kept, or None.
+    """
+    clock, made, rungs = runner.clock, 0, 0
+    plans.keep(path, dataclasses.replace(plan, spent=clock.spent))
+
+    def measure(pairs: Pairs, limit: float) -> dict[tuple[Trial, int], Outcome]:
+        nonlocal made, rungs
+        found = outcomes(runner, families, pairs, limit)
+        made += len(pairs)
+        if len(found) == len(pairs):
+            rungs += 1
+            done = max(rungs, plan.rungs)
+            plans.keep(path, dataclasses.replace(plan, rungs=done, spent=clock.spent))
+        return found
+
+    def enough(rung: int, runs: int) -> bool:
+        if rung < plan.rungs:
+            return clock.interrupted
+        per_run = clock.spent / max(made, 1)
+        return clock.interrupted or (runs + judging * len(families)) * per_run > clock.left
+
+    return halving.halve(families, plan.first, tuning, measure, LONGEST * plan.seconds, enough)
+
+
+def outcomes(
+    runner: Runner, families: Mapping[str, Family], pairs: Pairs, limit: float
+) -> dict[tuple[Trial, int], Outcome]:
+    """Returns what runs of trials came to, by trial and seed; after Ctrl-C, of those that are finished."""
+    seeds: dict[Trial, list[int]] = {}
+    for trial, seed in pairs:
+        seeds.setdefault(trial, []).append(seed)
+    names = {f"{trial.method}, setting {trial.setting}, rate {trial.rate!r}": trial for trial in seeds}
+    methods = {name: families[trial.method].of(trial) for name, trial in names.items()}
+    runs = runner.runs(methods, {name: seeds[trial] for name, trial in names.items()}, limit)
+    if runs is None:
+        return {}
+    measured = runner.goal.measured(runs)
+    return {
+        (names[name], seed): Outcome(*row)
+        for (name, seed), row in zip(measured.index, measured.itertuples(index=False), strict=True)
+    }
+
+
+def judge(
+    runner: Runner,
+    families: Mapping[str, Family],
+    found: Found,
+    seeds: Sequence[int],
+    notes: Sequence[str],
+) -> Recommendation:
+    """Runs the best trial of each method on the seeds that judge; after Ctrl-C, answers from what tuned.
+
+    Raises:
+        ValueError: no method reaches the target.
+        KeyboardInterrupt: before any run was finished.
+    """
+    best = {name: found.best(name) for name in families if found.of(name)}
+    if not best:
+        raise KeyboardInterrupt
+    goal, methods = runner.goal, {name: families[name].of(trial) for name, trial in best.items()}
+    told = pd.DataFrame(
+        {
+            "setting": {name: families[name].told(trial) for name, trial in best.items()},
+            "learning_rate": {name: trial.rate for name, trial in best.items()},
+        }
+    )
+    each = max(sum(len(found.outcomes[trial]) for trial in found.of(name)) for name in best)
+    tuning = {seed for outcomes in found.outcomes.values() for seed in outcomes}
+    known, tuned = found.outcomes_of(best), Tuned(goal.cluster, frozenset(tuning), each)
+    runs, least = None, float(known["seconds"].groupby("method").median().min())
+    if not runner.clock.interrupted:
+        if math.isinf(least):
+            fail_to_reach(goal, known, LONGEST * runner.about)
+        runs = runner.runs(methods, dict.fromkeys(methods, seeds), LONGEST * least)
+    if runs is None or runner.clock.interrupted:
+        count = known.index.get_level_values("seed").nunique()
+        said = f"Interrupted: the times are of {count} of the seeds that tuned, none of the others"
+        warnings.warn(said, stacklevel=3)
+        return answer(goal, methods, told, known, None, tuned, [said, *notes])
+    return answer(goal, methods, told, goal.measured(runs), runs, tuned, notes)
+
+
+def fail_to_reach(goal: Goal, tuned: pd.DataFrame, seconds: float) -> NoReturn:
+    """Raises ValueError that says how far the methods came that do not reach the target."""
+    last = tuned["last"].groupby("method").median()
+    closest = str(last.idxmin())
+    checks.fail(
+        "target",
+        {goal.metric: goal.target},
+        f"one that a method reaches: in {seconds:.3g} s of the cluster's time, four times what BSP or ASP "
+        f"takes, {closest} came closest, to {goal.value(float(last.min())):.4g}",
+    )
