@@ -147,12 +147,10 @@ def on_a_real_clock(folder, engine, numbers):
         close.append(abs(rows[0]["real"] / rows[0]["predicted"] - 1) <= MOST_OFF)
         apart = [row for row in rows[1:] if row["verdict"] == "slower"]  # the prediction separates these
         right += [row["real"] > rows[0]["real"] for row in apart]
-    print(
-        f"the recommended method is within {MOST_OFF:.0%} of its prediction on {sum(close)} of {len(close)}"
-    )
-    print(
-        f"of the first three, {sum(right)} of {len(right)} that the prediction calls slower are slower for real"
-    )
+    told = f"within {MOST_OFF:.0%} of its prediction on {sum(close)} of {len(close)}"
+    print(f"the recommended method is {told}")
+    told = f"{sum(right)} of {len(right)} that the prediction calls slower are slower for real"
+    print(f"of the first three, {told}")
 
 
 def real(problem, cluster, target, found, name, engine):
