@@ -233,11 +233,11 @@ class TestRecommend:
         return path
 
     def test_table_reason_and_page(self, tasks, capsys):
-        line = f"recommend {tasks} --target loss=30 --methods BSP,ASP --budget 3 --seeds 2 --batch-size 8"
+        line = f"recommend {tasks} --target loss=30 --methods BSP,ASP --budget 3 --seeds 2"
         problem = ["--problem", "linear_regression(num_samples=64, num_features=3)"]
         assert command.main([*line.split(), *problem], root=tasks.parent) == 0
         shown = capsys.readouterr().out
-        assert "2 workers, straggling" in shown
+        assert "on 2 workers, 8 samples a task: the slowest task" in " ".join(shown.split())
         assert "links and server are taken to cost no time" in shown
         page = (tasks.parent / "runs" / "recommend.html").read_text(encoding="utf-8")
         assert "<th>BSP</th>" in page

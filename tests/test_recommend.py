@@ -10,7 +10,7 @@ import optax
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmlcore as dml
@@ -115,6 +115,7 @@ class TestHalving:
         assert {len(each) for each in found.outcomes.values()} == {1}
         assert {len(each) for each in whole.outcomes.values()} == {1, 2}
 
+    @settings(deadline=None)
     @given(st.integers(1, 12), st.integers(3, 60))
     def test_the_first_rung_has_so_many_different_trials(self, knobs, first):
         family = library.Family(dml.asp, 0.5, [{"knob": i} for i in range(knobs)], optax.sgd)
@@ -185,6 +186,7 @@ def several_seeds(seeds):
 
 
 class TestRanking:
+    @settings(deadline=None)
     @given(st.integers(1, 7).flatmap(several_seeds))
     def test_verdicts_are_those_of_the_seeds(self, rows):
         seconds = pd.DataFrame(rows, index=[f"m{i}" for i in range(len(rows))])
@@ -223,7 +225,7 @@ class TestClusters:
         return pd.DataFrame({"worker": tasks["worker"], "samples": tasks["batch_size"], "seconds": seconds})
 
     def test_a_cluster_is_taken_as_it_is(self):
-        assert clusters.as_cluster(SLOW) == (SLOW, [], False)
+        assert clusters.as_cluster(SLOW) == (SLOW, [], None, False)
 
     @pytest.mark.parametrize("kind", ["trace", "durations", "trace file", "csv", "parquet", "tasks"])
     def test_a_record_is_calibrated(self, kind, tmp_path):
@@ -239,12 +241,13 @@ class TestClusters:
             "parquet": tmp_path / "tasks.parquet",
             "tasks": trace.tasks,
         }[kind]
-        cluster, untold, _ = clusters.as_cluster(given)
+        cluster, untold, size, _ = clusters.as_cluster(given)
         np.testing.assert_allclose(cluster.samples_per_second, [1000, 500], rtol=0.06)
         seen = kind in ("trace", "trace file", "tasks")
         assert any(cluster.latency_seconds) == seen
         assert any("links and server are taken to cost no time" in each for each in untold) != seen
         assert any("All tasks have 32 samples" in each for each in untold)
+        assert size == 32
 
     def test_a_short_record_says_how_long_it_should_be(self):
         with pytest.raises(ValueError, match=r"finished \d+ tasks.*at least 20.*record about [\d.]+ s"):
@@ -255,6 +258,10 @@ class TestClusters:
         [
             (lambda frame: 7, "cluster: got 7, allowed is a Cluster, a Trace, or measured tasks"),
             (lambda frame: frame.drop(columns="worker"), "worker"),
+            (
+                lambda frame: frame.rename(columns={"seconds": "time"}),
+                "columns: got .*worker, samples and seconds",
+            ),
             (lambda frame: frame.assign(seconds=-1.0), "column seconds: got -1.0"),
             (lambda frame: frame.assign(seconds="fast"), "column seconds: got 'fast'"),
             (lambda frame: frame.iloc[:0], "without rows"),
@@ -283,11 +290,13 @@ class TestAxes:
     def aim(self, cluster):
         return Goal(DIGITS, cluster, "loss", 0.1, 32)
 
+    @settings(deadline=None)
     @given(st.floats(0.01, 50), st.sampled_from([0.0, 0.003]), st.sampled_from([math.inf, 1e6]))
     def test_links_are_scaled_to_the_ratio(self, ratio, latency, bandwidth):
         aim = self.aim(dml.Cluster.from_speeds([1000, 300], latency=latency, bandwidth=bandwidth))
         assert axes.along(aim, {"c": ratio}).regime(aim.problem).communication_ratio == pytest.approx(ratio)
 
+    @settings(deadline=None)
     @given(st.floats(0.05, 3.5), st.integers(4, 9))
     def test_workers_and_the_servers_load(self, load, workers):
         aim = self.aim(dml.Cluster.from_speeds([1000, 300], latency=0.01))
@@ -295,6 +304,7 @@ class TestAxes:
         assert cluster.num_workers == workers
         assert cluster.regime(aim.problem).server_load == pytest.approx(load)
 
+    @settings(deadline=None)
     @given(st.floats(0.3, 20), st.floats(0.5, 3), st.floats(1, 8), st.integers(4, 9), st.booleans())
     def test_no_axis_undoes_another(self, ratio, load, slowdown, workers, link):
         cluster = dml.Cluster.from_speeds([1000, 300], latency=0.01)
@@ -336,6 +346,12 @@ class TestAnswer:
         judged = [seeds for seeds in seen if {*seeds} & {*judging}]
         assert all(seeds == judging for seeds in judged)
         assert seen[-1] == judging
+
+    def test_tasks_are_as_large_as_those_of_the_record(self):
+        record = dml.simulate(dml.asp(), SLOW, updates=400, batch_size=8)
+        for size, expected in ((None, 8), (16, 16)):
+            assert asked(cluster=record, batch_size=size).goal.batch_size == expected
+        assert asked(batch_size=None).goal.batch_size == 32
 
     def test_the_best_is_ready_to_train(self, found):
         options = {
@@ -496,6 +512,19 @@ class TestWhatIf:
         interrupting(monkeypatch, lambda items, seeds: True)
         with pytest.raises(KeyboardInterrupt):
             found.over(workers=[3])
+
+    def test_an_interrupted_map_has_the_cells_that_are_finished(self, monkeypatch, found):
+        calls, original = [], dml.Recommendation.with_cluster
+
+        def with_cluster(self, cluster):
+            calls.append(cluster)
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+            return original(self, cluster)
+
+        monkeypatch.setattr(dml.Recommendation, "with_cluster", with_cluster)
+        with pytest.warns(UserWarning, match="1 of 3 cells"):
+            assert found.over(workers=[2, 3, 4], progress=False)["workers"].tolist() == [2]
 
     def test_methods_that_cannot_run_there_are_left_out(self):
         other = asked(methods={"BSP": {}, "K-sync": {"k": [3]}}).with_cluster(SLOW.resized(2))

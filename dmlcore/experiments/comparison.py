@@ -279,7 +279,7 @@ def _run_all(
 
 
 @contextlib.contextmanager
-def bar(shown: bool, total: int | None) -> Iterator[Callable[[int], None]]:
+def bar(shown: bool, total: int | None, counted: str = "runs") -> Iterator[Callable[[int], None]]:
     """A bar of so many runs, if it is to be shown, and what tells it that some more are finished.
 
     A total of None is not known: the bar counts.
@@ -291,7 +291,7 @@ def bar(shown: bool, total: int | None) -> Iterator[Callable[[int], None]]:
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns) as bar:
-        task = bar.add_task("runs", total=total)
+        task = bar.add_task(counted, total=total)
         yield lambda number: bar.advance(task, number)
 
 

@@ -251,15 +251,13 @@ def advise(console: Console, arguments: Sequence[str], root: Path) -> int:
     """Recommends a method for a recorded cluster; UsageError for a wrong argument or record."""
     given = recommending.parser(_Parser, NAME).parse_args(arguments)
     try:
-        recommending.recommend(console, given, root)
+        return recommending.recommend(console, given, root)
     except (ValueError, FileNotFoundError) as error:
         raise UsageError(str(error)) from None
     except KeyboardInterrupt:
-        sys.stderr.write(
-            "\ninterrupted before anything was known; with --save the same call goes on from there\n"
-        )
+        kept = f"; the same call goes on from {given.save}" if given.save else "; with --save it could go on"
+        sys.stderr.write(f"\ninterrupted before anything was known{kept}\n")
         return 130
-    return 0
 
 
 def test(arguments: Sequence[str], root: Path) -> int:

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -42,7 +43,7 @@ OPTIONS = {
     "target": ("METRIC=VALUE", None, "what is to be reached, such as loss=0.1"),
     "problem": ("CALL", "digits_mlp", "what is trained, such as linear_regression(num_features=20)"),
     "methods": ("NAMES", None, "of the library, separated by commas; all where none are given"),
-    "batch-size": ("N", "32", "samples of a task"),
+    "batch-size": ("N", None, "samples of a task (default: as in the record, else 32)"),
     "budget": ("SECONDS", "60", "of computing, about"),
     "seeds": ("N", "5", "how many judge"),
     "save": ("FOLDER", None, "keeps finished runs; the same call goes on from there"),
@@ -69,15 +70,18 @@ def parser(make: Callable[..., argparse.ArgumentParser], name: str) -> argparse.
     return found
 
 
-def recommend(console: Console, given: argparse.Namespace, root: Path) -> None:
-    """Answers, and writes the page.
+def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
+    """Answers, and writes the page; returns the exit code, 130 after Ctrl-C.
 
     Raises:
         ValueError: an argument is wrong; the message names it.
         OSError: there is no such file, or the page cannot be written.
     """
     target = _target(given.target)
-    number = {name: _number(name, getattr(given, name)) for name in ("batch_size", "budget", "seeds")}
+    asked = {name: getattr(given, name) for name in ("batch_size", "budget", "seeds")}
+    number: dict[str, Any] = {
+        name: None if text is None else _number(name, text) for name, text in asked.items()
+    }
     from dmlcore import problems  # slow to import: after what the command line itself can refuse
     from dmlcore.experiments.recommendation import recommend as find
     from dmlcore.view.show import html, readable
@@ -95,14 +99,17 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> None:
             given.trace,
             target,
             methods=methods,
-            batch_size=int(number["batch_size"]),
+            batch_size=number["batch_size"],
             budget=number["budget"],
-            seeds=range(int(number["seeds"])),
+            seeds=range(number["seeds"]),
             save=given.save,
             progress=console.is_terminal,
         )
-    table = readable(found.table)
-    shown = Table("method", *table.columns, header_style="bold")
+    table = readable(found.table).drop(columns=["fastest on", "samples", "MB sent"])  # which the page has
+    shown = Table(header_style="bold")
+    shown.add_column("method", no_wrap=True)
+    for name in table:
+        shown.add_column(str(name))
     for name, *cells in table.itertuples():
         shown.add_row(str(name), *map(str, cells))
     console.print(shown)
@@ -111,6 +118,7 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> None:
         console.print(f"- {note}", highlight=False, markup=False)
     files.write(path, PAGE.format(body=html(found)))
     console.print(f"page: {path}", highlight=False, soft_wrap=True, markup=False)
+    return 0 if found.runs is not None else 130
 
 
 def _target(text: str) -> dict[str, float]:
@@ -123,7 +131,7 @@ def _target(text: str) -> dict[str, float]:
         raise ValueError(f"--target: got {text!r}, allowed is METRIC=VALUE, such as loss=0.1") from None
 
 
-def _number(name: str, text: str) -> float:
+def _number(name: str, text: str) -> Any:
     whole = name != "budget"
     try:
         value = int(text) if whole else float(text)

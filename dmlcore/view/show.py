@@ -23,13 +23,14 @@ from dmlcore.cluster.hardware import Hardware
 from dmlcore.cluster.jitter import show_jitter
 from dmlcore.cluster.regime import Regime, Sizes, regime_of
 from dmlcore.experiments.recommendation import Recommendation
+from dmlcore.experiments.recommendation.ranking import level
 from dmlcore.experiments.runs import Run
 from dmlcore.methods import policies
 from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import RESERVED, SERVER
 from dmlcore.trace import Trace, metrics
 from dmlcore.trace.accounts import PARTS
-from dmlcore.types import Policy
+from dmlcore.types import Method, Policy
 from dmlcore.view.plot import loss_curves, timeline
 from dmlcore.view.plot import recommendation as plot_recommendation
 from dmlcore.view.plot.style import PHASE_COLORS, styled
@@ -53,7 +54,7 @@ PAGE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
 {% endfor %}
 </tbody></table>
 {% if table is not none %}
-<div style="overflow-x:auto">{{ table.to_html(border=0, index_names=false) | safe }}</div>
+<div style="overflow-x:auto;margin-bottom:1em">{{ table.to_html(border=0, index_names=false) | safe }}</div>
 {% endif %}
 {% for label, source in pictures %}
 <div><img src="{{ source }}" alt="{{ label }}" style="width:100%;max-width:640px"/></div>
@@ -238,8 +239,9 @@ def of_problem(problem: Problem) -> Card:
 def of_recommendation(found: Recommendation) -> Card:
     """The best method, the reason, all methods in a table, and their times."""
     table, best = found.table, found.table.iloc[0]
+    alike = level(table)
     told = {
-        "setting": best["setting"] or None,
+        "method": in_python(found.best),
         "learning rate": f"{best['learning_rate']:.3g}",
         "time to the target": f"{best['seconds']:.3g} s, median of {found.seconds.shape[1]} seeds",
         "cluster": str(found.cluster),
@@ -247,8 +249,24 @@ def of_recommendation(found: Recommendation) -> Card:
     }
     label = f"Time to {found.goal} of each method, by seed"
     drawn = picture(label, 1.4 + 0.34 * len(table), lambda ax: plot_recommendation(found, ax=ax))
-    return Card(
-        str(table.index[0]), f"Recommendation for {found.goal}", told, [drawn], readable(table), found.why
+    kind, name = f"Recommendation for {found.goal}, {found.goal.problem.name}", str(table.index[0])
+    if alike:
+        name += f" or {alike[0]}" if len(alike) == 1 else f", or one of {len(alike)} that are level with it"
+    if found.runs is None:
+        name = f"Interrupted: {name}"
+    return Card(name, kind, told, [drawn], readable(table), found.why, found.notes)
+
+
+def in_python(method: Method) -> str:
+    """Returns the call that makes a method's policy, and what else belongs to it.
+
+    >>> import dmlcore as dml
+    >>> in_python(Method(dml.ssp(3), load="equal()"))
+    'ssp(staleness=3), load equal()'
+    """
+    parts = {"load": method.load, "transport": method.transport, "local steps": method.local}
+    return ", ".join(
+        [method.policy.name, *(f"{name} {part}" for name, part in parts.items() if part is not None)]
     )
 
 
@@ -268,7 +286,7 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
             "fastest on": table["fastest"].map("{:.0%}".format),
             "samples": table["samples"].map("{:,.0f}".format),
             "MB sent": (table["bytes"] / 1e6).map("{:.3g}".format),
-            "": table["verdict"],
+            "verdict": table["verdict"],
         }
     )
 

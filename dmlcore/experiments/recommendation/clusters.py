@@ -29,11 +29,13 @@ class Fitted(NamedTuple):
     Args:
         cluster: given, or fitted to a record.
         untold: in sentences, what the record could not tell.
+        batch_size: samples of a task of the record, where all have as many.
         real: whether the record is of a real engine of this package.
     """
 
     cluster: Cluster
     untold: list[str]
+    batch_size: int | None = None
     real: bool = False
 
 
@@ -60,7 +62,14 @@ def as_cluster(given: Any) -> Fitted:
         said = [COMPUTING, *(each for each in said if "seem to have waited" not in each)]
     else:
         said = [*_of_links(trace), *said]
-    return Fitted(cluster, [*said, *_of_sizes(trace)], trace.metadata.get("engine") in REAL)
+    sizes = trace.tasks["batch_size"].unique().tolist()
+    if len(sizes) == 1:
+        said.append(
+            f"All tasks have {sizes[0]} samples: a part of their time that does not depend on samples is not "
+            "seen, so that smaller tasks may take longer than the fitted cluster says"
+        )
+    real = trace.metadata.get("engine") in REAL
+    return Fitted(cluster, said, sizes[0] if len(sizes) == 1 else None, real)
 
 
 def _trace(given: Any) -> tuple[Trace, bool]:
@@ -72,6 +81,9 @@ def _trace(given: Any) -> tuple[Trace, bool]:
     if not isinstance(given, pd.DataFrame) and _is_trace(Path(given)):
         return Trace.load(given), False
     if "seconds" not in frame:
+        if not {"end", "compute_end"} & {*frame}:
+            allowed = "a table with worker, samples and seconds, or with those of dml.Trace.from_tasks"
+            checks.fail("cluster, columns", [*map(str, frame)], allowed)
         return Trace.from_tasks(frame), False
     with checks.within("cluster"):
         Durations.checked(frame, "error")  # names the columns as they are here
@@ -99,17 +111,6 @@ def _check_length(trace: Trace) -> None:
             f": record about {trace.end_time * FEWEST / whole[least]:.2g} s instead of {trace.end_time:.2g} s"
         )
     checks.fail("cluster", f"a record in which worker {least} finished {whole[least]} tasks", needed)
-
-
-def _of_sizes(trace: Trace) -> list[str]:
-    """Returns what tasks of one size do not tell."""
-    sizes = trace.tasks["batch_size"]
-    if sizes.nunique() > 1:
-        return []
-    return [
-        f"All tasks have {sizes.iloc[0]} samples: a part of their time that does not depend on samples is "
-        "not seen, so that smaller tasks may take longer than the fitted cluster says"
-    ]
 
 
 def _of_links(trace: Trace) -> list[str]:

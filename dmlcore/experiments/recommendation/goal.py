@@ -62,7 +62,7 @@ class Goal:
         return not self.metric.endswith("accuracy")
 
     def __str__(self) -> str:
-        return f"{self.metric} of {self.target:g}"
+        return f"{self.metric} {self.target:g}"
 
     def options(self, seconds: float, every: int) -> dict[str, Any]:
         """Returns what runs have in common, for `compare` and `sweep`."""

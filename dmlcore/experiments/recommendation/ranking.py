@@ -33,8 +33,8 @@ def ranked(seconds: pd.DataFrame) -> pd.DataFrame:
     reached = seconds.notna() & (seconds < np.inf)
     first = (seconds == seconds.min()) & reached
     table["fastest"] = first.div(first.sum().clip(lower=1)).mean(axis=1)
-    ratios = (seconds / seconds.iloc[0]).fillna(1.0)  # where neither gets there
-    table["ratio"] = ratios.median(axis=1)
+    table["ratio"] = (table["seconds"] / table["seconds"].iloc[0]).fillna(1.0)  # where neither gets there
+    ratios = (seconds / seconds.iloc[0]).fillna(1.0)
     slower, of = (ratios > 1).sum(axis=1), seconds.shape[1]
     verdicts = [SLOWER if count == of >= ENOUGH else f"{SLOWER} on {count} of {of}" for count in slower]
     table["verdict"] = np.where(reached.any(axis=1), verdicts, NEVER)

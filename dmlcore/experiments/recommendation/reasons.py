@@ -40,7 +40,11 @@ class Regime(NamedTuple):
 
     def __str__(self) -> str:
         ratio, load = self.communication_ratio, self.server_load
-        return f"straggling {self.straggling:.2g}, c = {ratio:.2g}, ρ = {load:.2g}"
+        return (
+            f"the slowest task of a round takes {self.straggling:.2g} times as long as the mean one "
+            f"(straggling), transfers take {ratio:.2g} times as long as computing (c), the server's load is "
+            f"{load:.2g} (ρ)"
+        )
 
 
 def regime(goal: Goal) -> Regime:
@@ -60,11 +64,12 @@ def shares(goal: Goal, method: Method, seconds: float, seed: int) -> pd.Series:
 def why(goal: Goal, table: pd.DataFrame, methods: Mapping[str, Method], seeds: Sequence[int]) -> str:
     """Returns the reason in sentences: what is first, in which regime, and what makes the difference."""
     first, best = str(table.index[0]), table.iloc[0]
-    about = f"{goal.cluster.num_workers} workers, {regime(goal)}"
+    workers = f"{goal.cluster.num_workers} worker{'s' * (goal.cluster.num_workers > 1)}"
+    about = f"{goal.problem.name} on {workers}, {goal.batch_size} samples a task: {regime(goal)}"
     if not math.isfinite(best["seconds"]):
-        return f"{about}. No method reaches a {goal} on most of the seeds."
-    spread = f"{best['least']:.3g} to {best['most']:.3g} over {len(seeds)} seeds"
-    told = [f"{about}. {first} has the least median time to a {goal}: {best['seconds']:.3g} s ({spread})"]
+        return f"{about}. No method reaches {goal} on most of the seeds."
+    spread = f"{best['least']:.3g} to {best['most']:.3g} over {len(seeds)} seed{'s' * (len(seeds) > 1)}"
+    told = [f"{about}. {first} has the least median time to {goal}: {best['seconds']:.3g} s ({spread})"]
     if alike := level(table):
         told.append(f"Between it and {listed(alike)} there is no difference that these seeds show")
     elif len(table) > 1:

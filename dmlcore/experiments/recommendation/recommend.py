@@ -37,7 +37,7 @@ def recommend(
     *,
     methods: Any = None,
     optimizer: Callable[[float], optax.GradientTransformation] = optax.sgd,
-    batch_size: int = 32,
+    batch_size: int | None = None,
     budget: float = 60.0,
     seeds: Iterable[int] = range(5),
     trials: int | None = None,
@@ -69,7 +69,8 @@ def recommend(
             `Method`, a function of the learning rate that returns one, or, for a method of the library, the
             values of its knobs to try, such as `{"SSP": {"staleness": [1, 4]}}`.
         optimizer: learning rate -> optax optimizer, of the server; with local steps, of these.
-        batch_size: samples of a task.
+        batch_size: samples of a task. Default: as many as the tasks of the record have, where all have as
+            many; else 32.
         budget: seconds of computing on this machine, > 0, about; the least that is done may take longer.
         seeds: that judge. The tuning seeds are others.
         trials: of each method in the first rung, >= 3. Default: as many as the budget is likely to allow.
@@ -100,10 +101,12 @@ def recommend(
     budget = checks.real("budget", budget, above=0)
     example = check_factory(optimizer)
     metric, value = check_target(target, problem)
-    batch_size = checks.integer("batch_size", batch_size, low=1)
+    if batch_size is not None:
+        checks.integer("batch_size", batch_size, low=1)
     if trials is not None:
         checks.integer("trials", trials, low=halving.FEWEST, high=halving.MOST)
     fitted = as_cluster(cluster)
+    batch_size = batch_size or fitted.batch_size or 32
     save = os.environ.get(SAVE) if save is None else save
     goal = Goal(problem, fitted.cluster, metric, value, batch_size, save)
     workers, seconds = fitted.cluster.num_workers, task_seconds(goal)
@@ -130,7 +133,7 @@ def recommend(
 
     def again(cluster: Cluster, budget: float) -> Recommendation:
         same: Any = {"trials": trials, "methods": methods, "optimizer": optimizer, "batch_size": batch_size}
-        same |= {"seeds": judging, "save": save, "progress": progress}
+        same |= {"seeds": judging, "save": save, "progress": False}
         return recommend(problem, cluster, target, budget=budget, **same)
 
     return dataclasses.replace(answered, again=again)

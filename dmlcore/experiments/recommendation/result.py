@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ import pandas as pd
 
 from dmlcore import checks, notebook
 from dmlcore.cluster import Cluster
+from dmlcore.experiments.comparison import bar
 from dmlcore.experiments.recommendation import reasons
 from dmlcore.experiments.recommendation.axes import AXES, along
 from dmlcore.experiments.recommendation.goal import Goal
@@ -64,8 +66,8 @@ class Recommendation:
         table: a row for each method, the fastest first: `setting` and `learning_rate`, as tuned; `seconds`,
             the median time to the target, `least` and `most` over seeds, inf where it was not reached: runs
             last four times the best median of the tuning; `fastest`, the share of seeds on which it is;
-            `samples` computed and `bytes` sent until then, medians; `ratio`, the median over seeds of its
-            time over that of the first; and `verdict`: "best"; "slower", on every seed, of at least five;
+            `samples` computed and `bytes` sent until then, medians; `ratio`, its median time over
+            that of the first; and `verdict`: "best"; "slower", on every seed, of at least five;
             "slower on 3 of 5", which shows no difference; or "not reached" on any seed.
         methods: each as it was run, with its optimizer, by name.
         seconds: time to the target by method and seed.
@@ -135,36 +137,45 @@ class Recommendation:
         found = answer(goal, methods, told, goal.measured(runs), runs, self.tuned, notes)
         return dataclasses.replace(found, again=self.again)
 
-    def over(self, *, budget: float | None = None, **axes: Any) -> pd.DataFrame:
+    def over(self, *, budget: float | None = None, progress: bool = True, **axes: Any) -> pd.DataFrame:
         """Returns the best method for every combination of values of one or two axes; see `dml.plot.regimes`.
 
         Args:
             budget: seconds of computing for each cell, in which all methods are tuned anew. None: settings
                 and learning rates are those found here, as in `with_cluster`; the farther other clusters are,
                 the less they suit them.
+            progress: whether to show a bar.
             **axes: values by axis: `workers`; `c`, the communication ratio, by the workers' links; `rho`, the
                 load of the server's processor; `slowdown`, of a tenth of the tasks, ten in a row (1: none).
 
         Returns:
             A row for each cell: the axes' values, `method`, `seconds` (its median), `uncertain`, whether
             seeds do not tell it from another one, `others`, those, and `tuned`, whether it was tuned there.
+            After Ctrl-C, the rows that are finished.
 
         Raises:
             ValueError: no axis or more than two, an unknown one, or a value that is not possible.
-            KeyboardInterrupt: Ctrl-C was pressed.
+            KeyboardInterrupt: Ctrl-C was pressed before the first was.
         """
         if not 1 <= len(axes) <= 2:
             checks.fail("axes", [*axes], f"one or two of {', '.join(AXES)}")
         values = {name: checks.listed(name, each) for name, each in axes.items()}
         cells = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
         clusters = [along(self.goal, cell) for cell in cells]  # before anything is run
-        rows = []
-        for cell, cluster in zip(cells, clusters, strict=True):
-            found = self.with_cluster(cluster) if budget is None else self.again(cluster, budget)
-            others = level(found.table)
-            about = {"method": str(found.table.index[0]), "seconds": float(found.table["seconds"].iloc[0])}
-            about |= {"uncertain": bool(others), "others": ", ".join(others), "tuned": budget is not None}
-            rows.append(cell | about)
+        rows: list[dict[str, Any]] = []
+        with bar(checks.boolean("progress", progress), len(cells), "cells") as advance:
+            for cell, cluster in zip(cells, clusters, strict=True):
+                try:
+                    found = self.with_cluster(cluster) if budget is None else self.again(cluster, budget)
+                except KeyboardInterrupt:
+                    if not rows:
+                        raise
+                    warnings.warn(
+                        f"interrupted: {len(rows)} of {len(cells)} cells are in the frame", stacklevel=2
+                    )
+                    break
+                rows.append(cell | _told(found, budget is not None))
+                advance(1)
         return pd.DataFrame(rows)
 
     def _about(self, goal: Goal, methods: Mapping[str, Method]) -> float:
@@ -186,6 +197,13 @@ class Recommendation:
             f"Recommendation({self.table.index[0]}{setting}, learning rate {first['learning_rate']:.3g}: "
             f"{self.goal} in {first['seconds']:.3g} s)"
         )
+
+
+def _told(found: Recommendation, tuned: bool) -> dict[str, Any]:
+    """Returns what a cell of a map has of a recommendation."""
+    first, others = found.table.iloc[0], level(found.table)
+    about = {"method": str(found.table.index[0]), "seconds": float(first["seconds"])}
+    return about | {"uncertain": bool(others), "others": ", ".join(others), "tuned": tuned}
 
 
 def left_out(name: str, error: Exception) -> str:
@@ -214,4 +232,6 @@ def answer(
     medians = measured[["samples", "nbytes"]].groupby("method").median()
     table = table.join(medians.rename(columns={"nbytes": "bytes"}))[COLUMNS]
     why = reasons.why(goal, table, methods, [int(seed) for seed in seconds.columns])
+    if runs is None:
+        why = f"{notes[0]}. {why}"
     return Recommendation(goal, table, methods, seconds.loc[table.index], runs, tuned, why, notes)

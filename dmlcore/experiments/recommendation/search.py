@@ -114,7 +114,11 @@ def judge(
         runs = runner.runs(methods, dict.fromkeys(methods, seeds), LONGEST * least)
     if runs is None or runner.clock.interrupted:
         count = known.index.get_level_values("seed").nunique()
-        said = f"Interrupted: the times are of {count} of the seeds that tuned, none of the others"
+        said = (
+            f"Interrupted: these are the times of {count} of the seeds that tuned, none of those that judge"
+        )
+        if len(best) < len(families):
+            said += f", and of {len(best)} of {len(families)} methods"
         warnings.warn(said, stacklevel=3)
         return answer(goal, methods, told, known, None, tuned, [said, *notes])
     return answer(goal, methods, told, goal.measured(runs), runs, tuned, notes)

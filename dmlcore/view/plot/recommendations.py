@@ -41,9 +41,9 @@ def recommendation(found: Any, *, ax: Axes | None = None) -> Axes:
         if np.isfinite(row["seconds"]):
             ax.vlines(row["seconds"], place - 0.34, place + 0.34, color=color, linewidth=3)
         if len(times) < len(found.seconds.columns):
-            text = f"{len(times)} of {len(found.seconds.columns)} seeds reach it"
-            ax.annotate(text, (1, place), (-4, 0), xycoords=("axes fraction", "data"),
-                        textcoords="offset points", ha="right", va="center", fontsize="small")  # fmt: skip
+            text = f"{len(times)} of {len(found.seconds.columns)} seeds"
+            ax.annotate(text, (1, place), (6, 0), xycoords=("axes fraction", "data"), annotation_clip=False,
+                        textcoords="offset points", ha="left", va="center", fontsize="small")  # fmt: skip
     ax.set_yticks(range(len(table)), table.index)
     ax.set_ylim(len(table) - 0.4, -0.6)
     if np.isfinite(found.seconds.to_numpy(float)).any():
@@ -60,7 +60,9 @@ def _headline(table: pd.DataFrame) -> str:
     if first["verdict"] != BEST:
         return "no method reaches the target on most seeds"
     count = len(level(table))
-    others = f"; seeds do not tell it from {count} other{'s' * (count > 1)}" if count else ", on every seed"
+    others = (
+        f";\n{count} other{'s are' if count > 1 else ' is'} level with it" if count else ", on every seed"
+    )
     return f"{table.index[0]} is first, in {first['seconds']:.3g} s{others}"
 
 
@@ -93,7 +95,7 @@ def regimes(frame: pd.DataFrame, x: str, y: str, *, ax: Axes | None = None) -> A
     names = [*dict.fromkeys(frame["method"])]
     colors = palette(names)
     if ax is None:
-        ax = plt.subplots(figsize=(2.2 + 1.7 * len(xs), 1.6 + 0.9 * len(ys)))[1]
+        ax = plt.subplots(figsize=(max(6.4, 2.2 + 1.7 * len(xs)), 2.2 + 0.9 * len(ys)))[1]
     for row in frame.to_dict("records"):
         left, low = xs.index(row[x]), ys.index(row[y])
         look: dict[str, Any] = {"facecolor": colors[row["method"]], "edgecolor": "white", "linewidth": 2}
@@ -108,12 +110,13 @@ def regimes(frame: pd.DataFrame, x: str, y: str, *, ax: Axes | None = None) -> A
     ax.set_xlabel(AXES.get(x, label(x)))
     ax.set_ylabel(AXES.get(y, label(y)))
     count, open_cells = len(names), int(frame["uncertain"].sum())
-    told = [f"{count} methods are best somewhere" if count > 1 else f"{names[0]} is best everywhere"]
+    least = f"{count} methods have the least median" if count > 1 else f"{names[0]} has the least median"
+    told = [f"{least} somewhere" if count > 1 else f"{least} everywhere"]
     if open_cells:
-        told.append(f"hatched: seeds do not tell it from another ({open_cells} of {len(frame)})")
+        told.append(f"hatched, {open_cells} of {len(frame)}: others are level with it")
     if not frame["tuned"].all():
-        told.append("settings and rates are those tuned for one cluster")
-    ax.set_title(";\n".join(told), fontsize="medium")
+        told.append("tuned for one cluster, not in each cell")
+    ax.set_title("\n".join(told), fontsize="medium")
     return ax
 
 
