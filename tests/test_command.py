@@ -234,6 +234,7 @@ class TestRecommend:
 
     def test_table_reason_and_page(self, tasks, capsys):
         line = f"recommend {tasks} --target loss=30 --methods BSP,ASP --budget 3 --seeds 2"
+        line += " --over workers=2,3 --over c=0,1"
         problem = ["--problem", "linear_regression(num_samples=64, num_features=3)"]
         assert command.main([*line.split(), *problem], root=tasks.parent) == 0
         shown = capsys.readouterr().out
@@ -241,6 +242,8 @@ class TestRecommend:
         assert "links and server are taken to cost no time" in shown
         page = (tasks.parent / "runs" / "recommend.html").read_text(encoding="utf-8")
         assert "<th>BSP</th>" in page
+        assert "What if?" in page
+        assert page.count("data:image") == 2
         assert "<script" not in page
         assert re.findall(r'(?:src|href)="(?!data:)', page) == []
 
@@ -258,6 +261,8 @@ class TestRecommend:
             ("TASKS --target loss=3 --problem mine", "--problem: got 'mine', allowed is"),
             ("TASKS --target loss=3 --output TASKS/page.html", "--output: got '"),
             ("missing.csv --target loss=3", "cluster: got 'missing.csv', allowed is a file that exists"),
+            ("TASKS --target loss=3 --over speed=1", "--over: got 'speed', allowed is one of 'workers'"),
+            ("TASKS --target loss=3 --over c=low", "--over: got 'c=low', allowed is AXIS=VALUES"),
             ("TASKS --target loss=3 --bogus 1", "unrecognized arguments: --bogus 1"),
         ],
     )

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dmlcore import calls, files
+from dmlcore import calls, checks, files
 
 PROBLEMS = ("digits_mlp", "logistic_regression", "linear_regression", "matrix_factorization", "mnist_lenet",
             "cifar10_cnn", "cifar10_lenet")  # fmt: skip
@@ -67,6 +67,8 @@ def parser(make: Callable[..., argparse.ArgumentParser], name: str) -> argparse.
             told += f" (default: {default})"
         required = option == "target"
         found.add_argument(f"--{option}", metavar=shown, default=default, required=required, help=told)
+    told = "what if: workers=8,16, c=0.1,1 (links), rho=0.5,2 (server) or slowdown=1,4; at most two axes"
+    found.add_argument("--over", metavar="AXIS=VALUES", action="append", default=[], help=told)
     return found
 
 
@@ -82,10 +84,14 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
     number: dict[str, Any] = {
         name: None if text is None else _number(name, text) for name, text in asked.items()
     }
+    over: dict[str, Any] = dict(map(_axis, given.over))
     from dmlcore import problems  # slow to import: after what the command line itself can refuse
     from dmlcore.experiments.recommendation import recommend as find
+    from dmlcore.experiments.recommendation.axes import AXES
     from dmlcore.view.show import html, readable
 
+    for axis in over:
+        checks.choice("--over", axis, AXES)
     path = root / PAGE_PATH if given.output is None else Path(given.output).absolute()
     folder = next(folder for folder in path.parents if folder.exists())
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
@@ -105,20 +111,52 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
             save=given.save,
             progress=console.is_terminal,
         )
-    table = readable(found.table).drop(columns=["fastest on", "samples", "MB sent"])  # which the page has
-    shown = Table(header_style="bold")
-    shown.add_column("method", no_wrap=True)
-    for name in table:
-        shown.add_column(str(name))
-    for name, *cells in table.itertuples():
-        shown.add_row(str(name), *map(str, cells))
-    console.print(shown)
+    columns = ["fastest on", "samples", "MB sent"]  # which the page has
+    console.print(_shown(readable(found.table).drop(columns=columns).reset_index(names="method")))
     console.print(found.why, highlight=False, markup=False)
     for note in found.notes:
         console.print(f"- {note}", highlight=False, markup=False)
-    files.write(path, PAGE.format(body=html(found)))
+    body = html(found)
+    if over and found.runs is not None:
+        frame = found.over(**over, progress=console.is_terminal)
+        console.print("What if, with settings and learning rates as they are:", highlight=False)
+        console.print(_shown(frame.drop(columns="tuned").round(3)))
+        body += what_if(frame, [*over])
+    files.write(path, PAGE.format(body=body))
     console.print(f"page: {path}", highlight=False, soft_wrap=True, markup=False)
     return 0 if found.runs is not None else 130
+
+
+def what_if(frame: Any, axes: list[str]) -> str:
+    """Returns the map of other clusters as HTML, a table where it has one axis."""
+    from dmlcore.view.plot import regimes
+    from dmlcore.view.show import picture
+
+    heading = "<h2>What if?</h2><p>Settings and learning rates are those above.</p>"
+    if len(axes) == 1:
+        return heading + str(frame.drop(columns="tuned").to_html(border=0, index=False))
+    height = 2.2 + 0.9 * frame[axes[1]].nunique()
+    label = f"The best method by {' and '.join(axes)}"
+    label, source = picture(label, height, lambda ax: regimes(frame, *axes, ax=ax))
+    return f'{heading}<img src="{source}" alt="{label}" style="width:100%;max-width:640px"/>'
+
+
+def _shown(frame: Any) -> Table:
+    shown = Table(header_style="bold")
+    for name in frame:
+        shown.add_column(str(name), no_wrap=name == "method")
+    for cells in frame.itertuples(index=False):
+        shown.add_row(*map(str, cells))
+    return shown
+
+
+def _axis(text: str) -> tuple[str, list[float]]:
+    axis, _, values = text.partition("=")
+    try:
+        numbers = [float(value) for value in values.split(",")]
+    except ValueError:
+        raise ValueError(f"--over: got {text!r}, allowed is AXIS=VALUES, such as workers=8,16") from None
+    return axis, [int(number) if number.is_integer() else number for number in numbers]
 
 
 def _target(text: str) -> dict[str, float]:
