@@ -24,6 +24,7 @@ from dmlcore.cluster.jitter import show_jitter
 from dmlcore.cluster.regime import Regime, Sizes, regime_of
 from dmlcore.experiments.recommendation import Recommendation
 from dmlcore.experiments.recommendation.ranking import level
+from dmlcore.experiments.recommendation.reasons import number
 from dmlcore.experiments.runs import Run
 from dmlcore.methods import policies
 from dmlcore.problems.problem import Problem
@@ -272,20 +273,18 @@ def in_python(method: Method) -> str:
 
 def readable(table: pd.DataFrame) -> pd.DataFrame:
     """Returns a recommendation's table with rounded numbers and units, as text."""
-    rounded = {
-        name: table[name].map("{:.3g}".format) for name in ("learning_rate", "seconds", "ratio", "samples")
-    }
-    spread = table["least"].map("{:.3g}".format) + " to " + table["most"].map("{:.3g}".format)
+    rounded = {name: table[name].map(number) for name in ("learning_rate", "seconds", "ratio")}
+    spread = table["least"].map(number) + " to " + table["most"].map(number)
     return pd.DataFrame(
         {
             "setting": table["setting"],
             "learning rate": rounded["learning_rate"],
             "time (s)": rounded["seconds"],
             "by seed": spread,
-            "times the best": rounded["ratio"],
+            "times the best": rounded["ratio"].replace("never", "-"),
             "fastest on": table["fastest"].map("{:.0%}".format),
-            "samples": table["samples"].map("{:,.0f}".format),
-            "MB sent": (table["bytes"] / 1e6).map("{:.3g}".format),
+            "samples": table["samples"].map("{:,.0f}".format).replace("inf", "-"),
+            "MB sent": (table["bytes"] / 1e6).map(number).replace("never", "-"),
             "verdict": table["verdict"],
         }
     )

@@ -68,7 +68,7 @@ def why(goal: Goal, table: pd.DataFrame, methods: Mapping[str, Method], seeds: S
     about = f"{goal.problem.name} on {workers}, {goal.batch_size} samples a task: {regime(goal)}"
     if not math.isfinite(best["seconds"]):
         return f"{about}. No method reaches {goal} on most of the seeds."
-    spread = f"{best['least']:.3g} to {best['most']:.3g} over {len(seeds)} seed{'s' * (len(seeds) > 1)}"
+    spread = f"{best['least']:.3g} to {number(best['most'])} over {len(seeds)} seed{'s' * (len(seeds) > 1)}"
     told = [f"{about}. {first} has the least median time to {goal}: {best['seconds']:.3g} s ({spread})"]
     if alike := level(table):
         told.append(f"Between it and {listed(alike)} there is no difference that these seeds show")
@@ -93,6 +93,15 @@ def _against(goal: Goal, table: pd.DataFrame, methods: Mapping[str, Method], nam
         f"{name} takes {longer:.2f} times as long: it computes {samples:.2f} times as many samples, "
         f"and {samples / longer:.2f} times as many in a second; its workers {does}"
     )
+
+
+def number(value: float) -> str:
+    """Returns three digits of a number, or that there is none.
+
+    >>> number(12.345), number(math.inf)
+    ('12.3', 'never')
+    """
+    return f"{value:.3g}" if math.isfinite(value) else "never"
 
 
 def _doing(share: pd.Series) -> str:

@@ -21,6 +21,8 @@ from dmlcore.experiments.recommendation.result import Recommendation, Tuned, ans
 from dmlcore.experiments.recommendation.runner import LONGEST, Runner
 from dmlcore.experiments.recommendation.trials import Found, Pairs
 
+FINE = 12  # trials in the first rung from which on rates are found to within some tenths
+
 
 def tune_all(
     runner: Runner,
@@ -112,6 +114,8 @@ def judge(
         if math.isinf(least):
             fail_to_reach(goal, known, LONGEST * runner.about)
         runs = runner.runs(methods, dict.fromkeys(methods, seeds), LONGEST * least)
+    if each < halving.runs_of(FINE):
+        notes = [*notes, f"Each method had {each} runs: a larger budget may find better settings and rates"]
     if runs is None or runner.clock.interrupted:
         count = known.index.get_level_values("seed").nunique()
         said = (
