@@ -187,12 +187,17 @@ def check_factory(optimizer: Any, rate: float = 0.1) -> optax.GradientTransforma
     return made
 
 
+def check_mapping(methods: Any) -> None:
+    """Raises ValueError where methods are no mapping, or there is none."""
+    if not isinstance(methods, Mapping) or not methods:
+        checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")
+
+
 def check_given(function: Any, methods: Any, problem: Any, seeds: Any, options: dict[str, Any]) -> list[int]:
     """Checks what `compare`, `sweep` and `tune` have in common, and options' names; returns the seeds."""
     check_problem(problem)
     seeds = several("seeds", seeds, check_seed)
-    if not isinstance(methods, Mapping) or not methods:
-        checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")
+    check_mapping(methods)
     for name, given in methods.items():
         if not isinstance(name, str):
             checks.fail("methods", name, "a string, as the name of each Policy or Method")
@@ -290,9 +295,9 @@ def bar(shown: bool, total: int | None, counted: str = "runs") -> Iterator[Calla
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns) as bar:
-        task = bar.add_task(counted, total=total)
-        yield lambda number: bar.advance(task, number)
+    with Progress(*columns) as progress:
+        task = progress.add_task(counted, total=total)
+        yield lambda number: progress.advance(task, number)
 
 
 def _make(

@@ -13,9 +13,10 @@ import pandas as pd
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
-from dmlcore.experiments.comparison import check_given, sweep
+from dmlcore.experiments.comparison import check_given, check_mapping, sweep
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import metrics
+from dmlcore.training.evaluation import is_accuracy
 from dmlcore.types import Method, Policy
 
 Told = Callable[[float], Policy | Method]  # learning rate -> a method that is told it
@@ -66,8 +67,7 @@ def tune(
     >>> bool(rates[0] < metrics.best_learning_rate(runs, "loss", 2.0)["BSP"] < rates[-1])
     True
     """
-    if not isinstance(methods, Mapping):
-        checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")
+    check_mapping(methods)
     begin = start if isinstance(start, Mapping) else dict.fromkeys(methods, start)
     if set(begin) != set(methods):
         checks.fail("start", start, "a learning rate, or one for each of the methods")
@@ -80,7 +80,7 @@ def tune(
     factor = checks.real("factor", factor, above=1, high=1e300)
     target = checks.real("target", target)
     checks.choice("metric", metric, dict.fromkeys(problem.metrics))
-    below = not metric.endswith("accuracy")
+    below = not is_accuracy(metric)
     # Powers of the factor from where a method begins: by rounding a rate might be tried twice.
     tried: dict[str, dict[float, int]] = {name: {} for name in methods}  # rate -> power
     untried: dict[str, list[int]] = {name: [-1, 0, 1] for name in methods}

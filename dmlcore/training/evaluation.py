@@ -43,7 +43,7 @@ def limits(problem: Problem, until: Mapping[str, float]) -> dict[str, float]:
     real = np.dtype(jax.dtypes.canonicalize_dtype(np.float64))
 
     def rounded(name: str) -> float:
-        rises, target = _rises(name), until.get(name, np.nan)
+        rises, target = is_accuracy(name), until.get(name, np.nan)
         with np.errstate(over="ignore"):
             near = real.type(target)
             if float(near) < target if rises else float(near) > target:
@@ -57,10 +57,15 @@ def reached(found: Mapping[str, Any], until: Mapping[str, Any]) -> Any:
     """Whether some metric has come to its target: an accuracy from below, anything else from above."""
     return functools.reduce(
         operator.or_,
-        (found[name] >= goal if _rises(name) else found[name] <= goal for name, goal in until.items()),
+        (found[name] >= goal if is_accuracy(name) else found[name] <= goal for name, goal in until.items()),
         False,
     )
 
 
-def _rises(name: str) -> bool:
+def is_accuracy(name: str) -> bool:
+    """Whether a metric is an accuracy, which is to be large; anything else is to be small.
+
+    >>> is_accuracy("test_accuracy"), is_accuracy("loss")
+    (True, False)
+    """
     return name.endswith("accuracy")

@@ -34,21 +34,18 @@ def _ratio(goal: Goal, value: Any) -> Cluster:
     server = free.regime(*ratio).communication_ratio  # what its link takes
     if aim < server:
         checks.fail("c", value, f"at least {server:.3g}, which the server's link takes by itself")
-    own = cluster.regime(*ratio).communication_ratio - server
-    if own > 0:
-        factor = (aim - server) / own
-        if factor == 0:
-            return free
-        down = cluster.pull_latency_seconds
-        return dataclasses.replace(
-            cluster,
-            latency_seconds=tuple(each * factor for each in cluster.latency_seconds),
-            pull_latency_seconds=None if down is None else tuple(each * factor for each in down),
-            bandwidth_bytes_per_second=tuple(each / factor for each in cluster.bandwidth_bytes_per_second),
-        )
-    one = dataclasses.replace(free, latency_seconds=(1.0,) * cluster.num_workers)
-    latency = (aim - server) / (one.regime(*ratio).communication_ratio - server)
-    return dataclasses.replace(free, latency_seconds=(latency,) * cluster.num_workers)
+    if cluster.regime(*ratio).communication_ratio == server:
+        cluster = dataclasses.replace(free, latency_seconds=(1.0,) * cluster.num_workers)
+    factor = (aim - server) / (cluster.regime(*ratio).communication_ratio - server)
+    if factor == 0:
+        return free
+    down = cluster.pull_latency_seconds
+    return dataclasses.replace(
+        cluster,
+        latency_seconds=tuple(each * factor for each in cluster.latency_seconds),
+        pull_latency_seconds=None if down is None else tuple(each * factor for each in down),
+        bandwidth_bytes_per_second=tuple(each / factor for each in cluster.bandwidth_bytes_per_second),
+    )
 
 
 def _load(goal: Goal, value: Any) -> Cluster:
@@ -64,13 +61,12 @@ def _load(goal: Goal, value: Any) -> Cluster:
     def load(seconds: float) -> float:
         return taking(seconds).regime(goal.problem, goal.batch_size).server_load
 
-    if aim == 0 or math.isclose(aim, load(0.0)):
-        aim = load(0.0) if aim else 0.0
-    if aim < load(0.0) or aim >= goal.cluster.num_workers:
-        least = f"{load(0.0):.3g}, which the server's link has by itself"
-        checks.fail("rho", value, f"at least {least}, and less than {goal.cluster.num_workers}, the workers")
-    if aim == load(0.0):
+    least, workers = load(0.0), goal.cluster.num_workers
+    if math.isclose(aim, least):
         return taking(0.0)
+    if aim < least or aim >= workers:
+        own = f"at least {least:.3g}, which the server's link has by itself"
+        checks.fail("rho", value, f"{own}, and less than {workers}, the workers")
     high = 1e-9
     while load(high) < aim:
         high *= 2

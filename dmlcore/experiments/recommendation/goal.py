@@ -15,6 +15,7 @@ from dmlcore.experiments.runs import run_spec, train
 from dmlcore.methods.policies import bsp
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace, metrics
+from dmlcore.training.evaluation import is_accuracy
 from dmlcore.types import Method
 
 ROUNDS = 200  # of BSP, on which a cluster is measured
@@ -59,7 +60,7 @@ class Goal:
     @property
     def below(self) -> bool:
         """Whether the metric is to be small."""
-        return not self.metric.endswith("accuracy")
+        return not is_accuracy(self.metric)
 
     def __str__(self) -> str:
         return f"{self.metric} {self.target:g}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlcore import files
-from dmlcore.experiments.journal import code
+from dmlcore.experiments.journal import Journal
 from dmlcore.experiments.recommendation.goal import Goal
 from dmlcore.training.identity import of_training
 
@@ -45,11 +44,10 @@ def place(goal: Goal, optimizer: Any, about: Mapping[str, Any]) -> Path | None:
     """
     if goal.save is None:
         return None
-    known = {name: str(value) for name, value in about.items()}
-    known |= of_training(goal.problem, optimizer) | {"code": code(), "goal": str(goal)}
-    known |= {"cluster": json.dumps(goal.cluster.describe()), "batch_size": str(goal.batch_size)}
-    text = json.dumps(known, sort_keys=True)
-    return Path(goal.save) / f"recommend-{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+    known = {name: str(value) for name, value in about.items()} | of_training(goal.problem, optimizer)
+    known |= {"goal": str(goal), "batch_size": str(goal.batch_size)}
+    known |= {"cluster": json.dumps(goal.cluster.describe())}
+    return Journal(goal.save, {"call": "recommend"}).path(known).with_suffix(".json")
 
 
 def load(path: Path | None) -> Plan | None:

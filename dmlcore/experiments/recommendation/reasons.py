@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -25,34 +25,14 @@ DOING = {
 }
 
 
-class Regime(NamedTuple):
-    """Three numbers that say where a problem on a cluster stands.
-
-    Args:
-        straggling: mean time of the slowest task of a round over that of any task, of computing alone.
-        communication_ratio: c, see `Cluster.regime`.
-        server_load: rho, likewise.
-    """
-
-    straggling: float
-    communication_ratio: float
-    server_load: float
-
-    def __str__(self) -> str:
-        ratio, load = self.communication_ratio, self.server_load
-        return (
-            f"the slowest task of a round takes {self.straggling:.2g} times as long as the mean one "
-            f"(straggling), transfers take {ratio:.2g} times as long as computing (c), the server's load is "
-            f"{load:.2g} (ρ)"
-        )
-
-
-def regime(goal: Goal) -> Regime:
-    """Returns the three numbers of a goal's cluster and problem."""
-    tasks = goal.rounds().tasks
-    seconds = (tasks["compute_end"] - tasks["compute_start"]).groupby(tasks["clock"])
-    straggling = float(seconds.max().mean() / seconds.mean().mean())
-    return Regime(straggling, *goal.cluster.regime(goal.problem, goal.batch_size))
+def regime(goal: Goal) -> str:
+    """Returns in words where a problem on a cluster stands: straggling, c and rho."""
+    ratio, load = goal.cluster.regime(goal.problem, goal.batch_size)
+    slowest = metrics.straggling(goal.rounds())
+    return (
+        f"the slowest task of a round takes {slowest:.2g} times as long as the mean one (straggling), "
+        f"transfers take {ratio:.2g} times as long as computing (c), the server's load is {load:.2g} (ρ)"
+    )
 
 
 def shares(goal: Goal, method: Method, seconds: float, seed: int) -> pd.Series:
@@ -71,7 +51,7 @@ def why(goal: Goal, table: pd.DataFrame, methods: Mapping[str, Method], seeds: S
     spread = f"{best['least']:.3g} to {number(best['most'])} over {len(seeds)} seed{'s' * (len(seeds) > 1)}"
     told = [f"{about}. {first} has the least median time to {goal}: {best['seconds']:.3g} s ({spread})"]
     if alike := level(table):
-        told.append(f"Between it and {listed(alike)} there is no difference that these seeds show")
+        told.append(f"Between it and {in_words(alike)} there is no difference that these seeds show")
     elif len(table) > 1:
         told.append("On every seed it is faster than all others")
     told.append(f"Its workers {_doing(shares(goal, methods[first], best['seconds'], seeds[0]))}")
@@ -113,13 +93,13 @@ def _doing(share: pd.Series) -> str:
     large = share[share >= 0.05]
     parts = [f"{DOING[str(kind)]} {part:.0%}" for kind, part in large.items()]
     parts[:1] = [f"{parts[0]} of the time"] if parts else ["do nothing that takes time"]
-    return listed(parts)
+    return in_words(parts)
 
 
-def listed(names: Sequence[str]) -> str:
+def in_words(names: Sequence[str]) -> str:
     """Returns names as a list in words.
 
-    >>> listed(["BSP"]), listed(["BSP", "SSP", "ASP"])
+    >>> in_words(["BSP"]), in_words(["BSP", "SSP", "ASP"])
     ('BSP', 'BSP, SSP and ASP')
     """
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

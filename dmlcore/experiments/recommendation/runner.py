@@ -113,12 +113,12 @@ class Runner:
             KeyboardInterrupt: Ctrl-C was pressed.
         """
         seconds = LONGEST * self.about
-        for again in reversed(range(TIMES)):
+        times = 1
+        while True:
             runs = self.runs(methods, dict.fromkeys(methods, seeds), seconds)
             if runs is None or self.clock.interrupted:
                 raise KeyboardInterrupt
             least = float(self.goal.measured(runs)["seconds"].groupby("method").median().min())
-            if LONGEST * least <= seconds or not again:
+            if LONGEST * least <= seconds or times == TIMES:
                 return runs
-            seconds = LONGEST * (least if math.isfinite(least) else seconds)
-        raise AssertionError(TIMES)
+            seconds, times = LONGEST * (least if math.isfinite(least) else seconds), times + 1

@@ -12,6 +12,7 @@ import pandas as pd
 from dmlcore.experiments.comparison import sweep
 from dmlcore.reproduce.papers.adaptive_sync_map import Family
 from dmlcore.trace import metrics
+from dmlcore.training.evaluation import is_accuracy
 from dmlcore.types import Method, Policy
 
 FACTOR = 2.0  # between the rates that are tried first
@@ -26,7 +27,7 @@ class Goal(NamedTuple):
     @property
     def below(self) -> bool:
         """Whether the metric is to be small, as losses are."""
-        return not self.metric.endswith("accuracy")
+        return not is_accuracy(self.metric)
 
     @property
     def until(self) -> dict[str, float]:

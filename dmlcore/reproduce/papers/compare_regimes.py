@@ -53,6 +53,4 @@ def straggling(cluster: dml.Cluster, batch_size: int = 32, rounds: int = 400) ->
     >>> straggling(dml.Cluster.uniform(4)), round(straggling(dml.Cluster.from_speeds([1000, 1000, 500])), 6)
     (1.0, 1.5)
     """
-    tasks = dml.simulate(dml.bsp(), cluster, updates=rounds, batch_size=batch_size).tasks
-    seconds = (tasks["compute_end"] - tasks["compute_start"]).groupby(tasks["clock"])
-    return float(seconds.max().mean() / seconds.mean().mean())
+    return dml.metrics.straggling(dml.simulate(dml.bsp(), cluster, updates=rounds, batch_size=batch_size))

@@ -8,6 +8,7 @@ import optax
 import pandas as pd
 
 import dmlcore as dml
+from dmlcore.training.evaluation import is_accuracy
 
 Optimizer = Callable[[float], optax.GradientTransformation]  # of the server, by learning rate
 SEPARATOR = " | "  # between a method and its setting
@@ -53,7 +54,7 @@ class Task(NamedTuple):
     @property
     def below(self) -> bool:
         """Whether the metric is to be small."""
-        return not self.metric.endswith("accuracy")
+        return not is_accuracy(self.metric)
 
     def options(self, seeds: Iterable[int], every: int) -> dict[str, Any]:
         """Returns what runs have in common, for `dml.compare` and `dml.tune`."""

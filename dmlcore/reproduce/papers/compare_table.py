@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from dmlcore.experiments.recommendation.reasons import in_words
+
 RATIO = "relative to BSP"  # median of the seeds' ratios of times to the target
 OTHER = "another optimizer"  # group of rows that are not marked: their optimizer is not that of the others
 FEW = 4  # tied methods that are named one by one
@@ -45,15 +47,6 @@ def rows(seconds: pd.DataFrame, groups: Sequence[str]) -> pd.DataFrame:
     return table.join(marks(seconds[table["group"] != OTHER])).fillna({"mark": "not compared"})
 
 
-def told(names: Sequence[str]) -> str:
-    """Returns names as a list in words.
-
-    >>> told(["BSP"]), told(["BSP", "SSP", "ASP"])
-    ('BSP', 'BSP, SSP and ASP')
-    """
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
 def amount(ratio: float) -> str:
     """Returns a ratio of times in words.
 
@@ -75,7 +68,7 @@ def fastest(column: pd.DataFrame) -> str:
     if len(marked) == 1:
         first = marked["method"].iloc[0]
         return f"{where}: {first} is the fastest on every seed, in {low:.2g} of BSP's time."
-    names = told([*marked["method"]])
+    names = in_words([*marked["method"]])
     if len(marked) > FEW:
         with_bsp = "BSP among them" if "BSP" in set(marked["method"]) else "not BSP"
         first = ", ".join(marked["method"].iloc[:FEW])
@@ -137,8 +130,8 @@ def conclusions(table: pd.DataFrame) -> list[str]:
     if len(spans):
         each = [f"{name} takes {amount(low)} to {amount(high)}" for name, low, high in spans.itertuples()]
         found.append(
-            f"{told(each)} of BSP's time. They are not marked, since their optimizer is another one: what is "
-            "gained is not the policy's alone."
+            f"{in_words(each)} of BSP's time. They are not marked, since their optimizer is another one: "
+            "what is gained is not the policy's alone."
         )
     for problem in others:
         found.append(elsewhere(own, table[table["problem"] == problem], problem))

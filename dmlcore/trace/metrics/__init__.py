@@ -24,5 +24,6 @@ from dmlcore.trace.metrics.times import clocks_per_second as clocks_per_second
 from dmlcore.trace.metrics.times import fetches as fetches
 from dmlcore.trace.metrics.times import makespan as makespan
 from dmlcore.trace.metrics.times import phases as phases
+from dmlcore.trace.metrics.times import straggling as straggling
 from dmlcore.trace.metrics.times import time_breakdown as time_breakdown
 from dmlcore.trace.metrics.times import updates_per_second as updates_per_second

@@ -28,6 +28,19 @@ def makespan(trace: Trace) -> float:
     return checks.real("trace.end_time", trace.end_time, above=0)
 
 
+def straggling(trace: Trace) -> float:
+    """Returns what waiting for all costs: the mean time of the slowest task of a clock / that of any task.
+
+    It is of computing alone, whatever links and server take; 1 where all tasks take the same time.
+
+    >>> import dmlcore as dml
+    >>> straggling(dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10))  # 2 s over 1.5 s
+    1.3333333333333333
+    """
+    seconds = (trace.tasks["compute_end"] - trace.tasks["compute_start"]).groupby(trace.tasks["clock"])
+    return float(seconds.max().mean() / seconds.mean().mean())
+
+
 def phases(trace: Trace) -> pd.DataFrame:
     """Cuts the time of each worker into phases that neither overlap nor leave gaps.
 
