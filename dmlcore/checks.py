@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import operator
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -92,11 +93,23 @@ def choice(name: str, value: Any, table: Mapping[str, T]) -> T:
 
     >>> choice("engine", "simulat", {"simulate": 1})
     Traceback (most recent call last):
-    ValueError: engine: got 'simulat', allowed is one of 'simulate'
+    ValueError: engine: got 'simulat', allowed is one of 'simulate'; did you mean 'simulate'?
     """
     if not isinstance(value, str) or value not in table:
-        fail(name, value, "one of " + ", ".join(repr(key) for key in table))
+        fail(name, value, "one of " + ", ".join(repr(key) for key in table) + did_you_mean(value, table))
     return table[value]
+
+
+def did_you_mean(given: Any, words: Iterable[str], quoted: bool = True) -> str:
+    """Returns the question for the word that a wrong one is like, and nothing where it is like none.
+
+    >>> did_you_mean("speedup", ["ssp", "speed_up"], quoted=False)
+    '; did you mean speed_up?'
+    >>> did_you_mean("ASP", ["bsp"])
+    ''
+    """
+    near = difflib.get_close_matches(str(given), list(words), n=1)
+    return f"; did you mean {repr(near[0]) if quoted else near[0]}?" if near else ""
 
 
 def check_optax(name: str, value: Any) -> Any:

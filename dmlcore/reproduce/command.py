@@ -1,7 +1,6 @@
 """The command line: `python3 paper_repro.py ...`. Exit codes: 0 all ran, 1 something failed, 2 bad usage."""
 
 import argparse
-import difflib
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +11,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
+from dmlcore import checks
 from dmlcore.reproduce import agreement, claims, manifest, published, recommending, report, runner
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.papers import PAPERS, Paper, Parameters
@@ -134,8 +134,7 @@ def _validated(paper: Paper, values: Mapping[str, str]) -> Parameters:
 
 
 def _one_of(words: Iterable[str], given: str) -> str:
-    near = difflib.get_close_matches(given, list(words), n=1)
-    return f"allowed is one of {', '.join(words)}" + (f"; did you mean {near[0]}?" if near else "")
+    return f"allowed is one of {', '.join(words)}{checks.did_you_mean(given, words, quoted=False)}"
 
 
 def reproduce(
