@@ -249,9 +249,9 @@ class Problem:
 def floating(name: str, dtype: Any) -> str:
     """Returns `dtype` if it is one that problems come in and JAX can hold now: a check for `memoised`.
 
-    >>> floating("dtype", "float16")
+    >>> floating("dtype", "int8")
     Traceback (most recent call last):
-    ValueError: dtype: got 'float16', allowed is one of 'float32', 'float64'
+    ValueError: dtype: got 'int8', allowed is one of 'float32', 'float64'
     """
     dtype = checks.one_of("float32", "float64")(name, dtype)
     if jnp.zeros(0, jax.dtypes.canonicalize_dtype(dtype)).dtype != dtype:
