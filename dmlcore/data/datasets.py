@@ -68,7 +68,7 @@ def obtain(name: str) -> None:
 
     >>> obtain("mnits")
     Traceback (most recent call last):
-    ValueError: data set: got 'mnits', allowed is one of 'mnist', 'cifar10', 'movielens_small'; did you mean 'mnist'?
+    ValueError: data set: got 'mnits', allowed is one of 'mnist', ...; did you mean 'mnist'?
     """
     fetch(checks.choice("data set", name, SOURCES))
 

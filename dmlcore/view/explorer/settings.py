@@ -135,7 +135,7 @@ class Settings:
 
         >>> Settings().changed({"stalness": 2})
         Traceback (most recent call last):
-        ValueError: setting: got 'stalness', allowed is one of 'workers', ..., 'seed'; did you mean 'staleness'?
+        ValueError: setting: got 'stalness', allowed is one of 'workers', ...; did you mean 'staleness'?
         """
         for name in changes:
             checks.choice("setting", name, vars(self))
