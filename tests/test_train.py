@@ -368,9 +368,7 @@ def test_wrong_arguments_are_named(problem, name):
 
 
 def test_an_unknown_option_is_told_all_that_there_are(problem):
-    with pytest.raises(
-        ValueError, match="argument: got 'update', allowed is one of .*; did you mean 'updates'\\?"
-    ) as error:
+    with pytest.raises(ValueError, match=r"argument: got 'update', .*; did you mean 'updates'\?") as error:
         compared(problem, update=3)
     allowed = str(error.value).partition("one of ")[2].partition(";")[0]
     told = allowed.replace("'", "").split(", ")
