@@ -1,21 +1,45 @@
-"""Loops are compiled for one thread, and without that where a release of XLA cannot."""
+"""Compiled programs: what is let go of before a process runs out of mappings, and comes back when needed."""
 
-import jax
+import jax.numpy as jnp
+import pytest
 
 from dmlcore.training import compiling
-from dmlcore.training.compiling import ONE_BY_ONE, compiled
 
 
-def test_this_release_knows_the_options():
-    assert compiling.options() == ONE_BY_ONE
+@pytest.fixture
+def product():
+    """A function of its own, compiled for each `times`."""
+
+    @compiling.compiled(static_argnames=("times",))
+    def product(number, times):
+        return number * times
+
+    return product
 
 
-def test_options_that_a_release_does_not_know_are_left_out(monkeypatch):
-    monkeypatch.setattr(compiling, "ONE_BY_ONE", {"xla_cpu_no_such_option": 1})
-    compiling.options.cache_clear()
-    try:
-        doubled = compiled()(lambda x: 2 * x)
-        assert compiling.options() == {}
-        assert doubled(jax.numpy.float32(3)) == 6
-    finally:
-        compiling.options.cache_clear()
+def test_programs_are_kept_while_there_is_room(product, monkeypatch):
+    monkeypatch.setattr(compiling, "mappings", lambda: 10)
+    monkeypatch.setattr(compiling, "most_mappings", lambda: 20)
+    for times in (2, 3, 2):
+        product(jnp.ones(()), times=times)
+    assert product._kept() == product.programs() == 2
+
+
+def test_programs_are_let_go_of_where_mappings_run_out(product, monkeypatch):
+    monkeypatch.setattr(compiling, "mappings", lambda: 11)
+    monkeypatch.setattr(compiling, "most_mappings", lambda: 20)
+    found = [float(product(jnp.full((), 5.0), times=times)) for times in (2, 3, 2)]
+    assert found == [10, 15, 10]
+    assert product._kept() == 0
+    assert product.programs() == 3  # what was let go of counts on: it was compiled
+
+
+def test_a_system_that_tells_nothing_lets_go_of_nothing(product, monkeypatch):
+    monkeypatch.setattr(compiling, "mappings", lambda: 0)
+    monkeypatch.setattr(compiling, "most_mappings", lambda: 0)
+    product(jnp.ones(()), times=2)
+    assert product._kept() == 1
+
+
+def test_this_system_tells_what_it_can():
+    assert 0 <= compiling.mappings() < max(compiling.most_mappings(), 1)

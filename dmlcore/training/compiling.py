@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -43,10 +45,32 @@ def unrolled() -> int:
     return 1 if jax.default_backend() == "cpu" else UNROLLED
 
 
+@functools.cache
+def most_mappings() -> int:
+    """Returns how many mappings of memory a process may have; 0 where the system has no such limit.
+
+    A program that runs on the CPU takes a hundred or more. Where there are too many, XLA ends the process.
+    """
+    try:
+        return int(Path("/proc/sys/vm/max_map_count").read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def mappings() -> int:
+    """Returns how many mappings this process has, where the system tells."""
+    try:
+        return Path("/proc/self/maps").read_bytes().count(b"\n")
+    except OSError:
+        return 0
+
+
 class Compiled:
     """A function compiled by `jax.jit` with `options`, which are asked for when it is first called.
 
     It cannot be called in a function that is itself compiled: XLA has its options from the outermost one.
+    Programs are kept until half of the process's mappings are used up; then all are let go of, and what is
+    needed again comes from the cache on disk. So a session may run as many methods as it likes.
 
     Args:
         function: what is compiled.
@@ -56,9 +80,16 @@ class Compiled:
     def __init__(self, function: Callable[..., Any], **how: Any):
         functools.update_wrapper(self, function)
         self._jitted = functools.cache(lambda: jax.jit(function, compiler_options=options(), **how))
+        self._let_go = 0  # programs that were compiled and are not kept
+        _ALL.add(self)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        return self._jitted()(*args, **named)
+        before = self._kept()
+        result = self._jitted()(*args, **named)
+        if self._kept() > before and mappings() > most_mappings() / 2 > 0:
+            for each in [*_ALL]:
+                each.let_go()
+        return result
 
     def compile(self, *args: Any, **named: Any) -> Any:
         """Returns the program for such arguments, compiled and not run: its text and the memory it needs."""
@@ -66,8 +97,20 @@ class Compiled:
 
     def programs(self) -> int:
         """How many programs it was compiled to so far."""
+        return self._let_go + self._kept()
+
+    def let_go(self) -> None:
+        """Keeps no program; one that runs in another thread ends first."""
+        jitted: Any = self._jitted()
+        self._let_go += self._kept()
+        jitted.clear_cache()
+
+    def _kept(self) -> int:
         jitted: Any = self._jitted()
         return int(jitted._cache_size())
+
+
+_ALL: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 
 def compiled(**how: Any) -> Callable[[Callable[..., Any]], Compiled]:
