@@ -1,5 +1,6 @@
 """The README stays true: its example runs as written, and its tables name what there is."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -68,6 +69,22 @@ def test_every_claim_that_was_measured_has_a_finding(key):
         finding = PAPERS[key].findings.get(result.id, "")
         if result.measured_on is not None:
             assert 1 <= len(re.findall(r"(?<!et al)[.?!](?= |$)", finding)) <= 3, result.id
+
+
+@pytest.mark.parametrize("key", [key for key, paper in PAPERS.items() if paper.summary])
+def test_a_summary_answers_what_the_abstract_claims_at_the_top_of_its_notebook(key):
+    paper = PAPERS[key]
+    named = " ".join(answer.claim.partition(": ")[0] for answer in paper.summary.answers)
+    begun = {claim.id.partition("-")[0] for claim in paper.claims if claim.source == "abstract"}
+    assert begun <= {*re.findall(r"\w+", named)}
+    cells = json.loads((ROOT / "notebooks" / paper.notebook).read_text(encoding="utf-8"))["cells"]
+    assert ["PAPER.in_short()"] in [cell["source"] for cell in cells[:6]]
+
+
+def test_every_paper_has_a_summary():
+    assert all(
+        paper.summary for paper in PAPERS.values() if any(c.source == "abstract" for c in paper.claims)
+    )
 
 
 def table(key):

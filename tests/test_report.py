@@ -11,6 +11,7 @@ import tiny_papers
 from dmlcore.reproduce import claims, manifest, report
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.paper import Comparison
+from dmlcore.reproduce.summary import Answer, Summary
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452") + (900).to_bytes(4, "big") + (300).to_bytes(4, "big")
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
@@ -35,8 +36,15 @@ PARAMETERS = tiny_papers.Tiny(output="")
 FIGURES = {"curve.svg": "A curve, <i>falling</i>.", "wide.png": 'Two "panels".'}
 COMPARED = Comparison("Figure 1: speed", "curve.svg", "differs", "their cluster was faster")
 CLAIM = tiny_papers.CLAIM.model_copy(update={"finding": "It pays."})
+SUMMARY = Summary((Answer("It is fast", "on hills", "it rolls"),), choice="Take it downhill.")
 PAPERS = {
-    "swift": replace(tiny_papers.PAPERS["swift"], figures=FIGURES, comparisons=(COMPARED,), claims=(CLAIM,))
+    "swift": replace(
+        tiny_papers.PAPERS["swift"],
+        figures=FIGURES,
+        comparisons=(COMPARED,),
+        claims=(CLAIM,),
+        summary=SUMMARY,
+    )
 }
 
 
@@ -97,7 +105,8 @@ def test_claims_are_there_with_verdict_spread_finding_and_command(folders):
         "data: toys",
         ledger.command,
     )
-    for said in (*told, "It pays.", "Figure 1", "differs", "their cluster"):
+    short = ("It is fast", "on hills", "it rolls", "Take it downhill.")
+    for said in (*told, *short, "It pays.", "Figure 1", "differs", "their cluster"):
         assert said in page.text
         assert said in written(folders, committed=True)[1].text
 

@@ -14,9 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dmlcore import checks, files
 from dmlcore.reproduce import claims, kept
+from dmlcore.reproduce.summary import Summary
 
 if TYPE_CHECKING:
     import pandas as pd
+    from IPython.display import Markdown
     from pandas.io.formats.style import Styler
 
     from dmlcore.reproduce.claims.rules import Samples
@@ -80,6 +82,7 @@ class Paper:
     figures: Mapping[str, str] = field(default_factory=dict)
     full_figures: Mapping[str, str] = field(default_factory=dict)  # those that only full scale saves
     comparisons: tuple[Comparison, ...] = ()  # the paper's figures beside ours
+    summary: Summary | None = None  # for those who have a minute; written after the run
     # by scale, names of the data sets in `dmlcore.data`: they are fetched and checked before it starts
     data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     quick_seconds: float = 60  # expected time at quick scale on two CPU cores
@@ -116,6 +119,20 @@ class Paper:
     def findings(self) -> dict[str, str]:
         """The finding of each claim that has one, by its id."""
         return {claim.id: claim.finding for claim in self.claims if claim.finding}
+
+    def in_short(self) -> Markdown:
+        """Returns the claims, where they hold, why, and what to choose, to show in the notebook."""
+        return _shown(self.summary.markdown() if self.summary else "")
+
+    def found(self, *ids: str) -> Markdown:
+        """Returns what was found for claims, to show in the notebook; the report has the same text.
+
+        Raises:
+            ValueError: a claim that has no finding.
+        """
+        for name in ids:
+            checks.choice("claim with a finding", name, self.findings)
+        return _shown("\n\n".join(f"**{name}.** {self.findings[name]}" for name in ids))
 
     def keep(self, runs: Mapping[str, pd.DataFrame], parameters: Parameters) -> Path | None:
         """Writes the histories of a run at full scale to runs.parquet in its output folder.
@@ -186,6 +203,12 @@ class Paper:
         files.write(Path(parameters.output) / MACHINE, machine + "\n")
         shown = claims.frame(results, self.findings).style  # which shows texts whole
         return shown.set_table_styles([{"selector": "td, th", "props": "text-align: left"}])
+
+
+def _shown(text: str) -> Markdown:
+    from IPython.display import Markdown  # only a notebook needs it
+
+    return Markdown(text)
 
 
 def _stated(source: str, statement: str, metric: str, **fields: Any) -> dict[str, Any]:

@@ -94,6 +94,7 @@ def _section(ledger: claims.Ledger, folders: Folders, paper: Paper | None, local
         "reference": paper.reference if paper else "",
         "findings": paper.findings if paper else {},
         "comparisons": paper.comparisons if paper else (),
+        "summary": paper.summary if paper and ledger.scale != FULL else None,
         "repeats": claims.repeats(ledger.claims),
         "run_time": _declared_time(ledger, paper),
         "machine": None,

@@ -37,7 +37,7 @@ from typing import Any
 from pydantic import Field
 
 from dmlcore.reproduce.paper import Comparison, Paper, Parameters, abstract, declare, ours, theory
-from dmlcore.reproduce.papers.adaptive_k_load_findings import FINDINGS
+from dmlcore.reproduce.papers.adaptive_k_load_findings import FINDINGS, SUMMARY
 
 RATIOS = (0.2, 1.0, 5.0)
 LAWS = ("exponential", "erlang", "shifted")
@@ -211,6 +211,7 @@ PAPER = Paper(
     reference="Egger, Kas Hanna, Bitar, ISIT 2023",
     notebook="03_adaptive_k_load.ipynb",
     parameters=AdaptiveKLoadParameters,
+    summary=SUMMARY,
     claims=declare("adaptive_k_load", CLAIMS, findings=FINDINGS, unit="x", expected=(MORE, None), data="any"),
     figures={
         "model.png": "Rounds of eight workers as timelines: each computes b samples and sends its "

@@ -42,7 +42,7 @@ What would make each claim come out the other way, tried in `tests/test_adaptive
 from pydantic import Field
 
 from dmlcore.reproduce.paper import Comparison, Paper, Parameters, abstract, declare, ours
-from dmlcore.reproduce.papers.adaptive_sync_findings import FINDINGS
+from dmlcore.reproduce.papers.adaptive_sync_findings import FINDINGS, SUMMARY
 from dmlcore.reproduce.papers.adaptive_sync_places import PLACES, TROUBLED
 
 MAIN = ("BSP", "ASP", "SSP")  # rivals on every cluster
@@ -175,6 +175,7 @@ PAPER = Paper(
     reference="Wang, Zhu, Journal of Liaodong University 2024",
     notebook="02_adaptive_sync.ipynb",
     parameters=AdaptiveSyncParameters,
+    summary=SUMMARY,
     claims=declare(
         "adaptive_sync", CLAIMS, findings=FINDINGS, unit="x", expected=(BAND[0], None), data="any"
     ),

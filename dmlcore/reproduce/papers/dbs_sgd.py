@@ -59,7 +59,7 @@ from dmlcore.reproduce.paper import (
     ours,
     theory,
 )
-from dmlcore.reproduce.papers.dbs_sgd_findings import FINDINGS
+from dmlcore.reproduce.papers.dbs_sgd_findings import FINDINGS, SUMMARY
 
 FIRST_FRESH = 200  # of the seeds that judge D5-nodes and D5-maximum
 CAP = 64  # most samples of a task of LeNet-5
@@ -228,6 +228,7 @@ PAPER = Paper(
     reference="Ji, Zhang, Fu, Gao, Li, Journal of Computer Research and Development 2019",
     notebook="05_dbs_sgd.ipynb",
     parameters=DbsSgdParameters,
+    summary=SUMMARY,
     claims=declare("dbs_sgd", CLAIMS, findings=FINDINGS, unit="x"),
     figures={
         "stale.png": "Left: gradient descent on a parabola, with gradients stale by 0, 3, 7 and 15 updates. "

@@ -53,7 +53,7 @@ from dmlcore.reproduce.paper import (
     ours,
     theory,
 )
-from dmlcore.reproduce.papers.hps_findings import FINDINGS
+from dmlcore.reproduce.papers.hps_findings import FINDINGS, SUMMARY
 
 RIVALS = ("BSP", "SSP", "ASP")
 READINGS = ("late by one", "own steps")  # of the pipeline
@@ -182,6 +182,7 @@ PAPER = Paper(
     reference="Xian, Liu, Wang, Liu, Computer Engineering and Design 2024",
     notebook="04_hps.ipynb",
     parameters=HpsParameters,
+    summary=SUMMARY,
     claims=declare("hps", CLAIMS, findings=FINDINGS, unit="x", expected=(1, None), data="any"),
     figures={
         "timelines.png": "What four workers do in the first rounds: under BSP, with each of the three "

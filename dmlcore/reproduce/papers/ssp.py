@@ -89,7 +89,7 @@ from dmlcore.reproduce.paper import (
     ours,
     theory,
 )
-from dmlcore.reproduce.papers.ssp_findings import FINDINGS
+from dmlcore.reproduce.papers.ssp_findings import FINDINGS, SUMMARY
 from dmlcore.reproduce.papers.ssp_map import CHEAP, EQUAL, MAP, PROBLEMS
 
 SMALL = (*PROBLEMS, "Lasso", "LDA")
@@ -208,6 +208,7 @@ PAPER = Paper(
     reference="Ho, Cipar, Cui, Kim, Lee, Gibbons, Gibson, Ganger, Xing, NIPS 2013",
     notebook="01_ssp.ipynb",
     parameters=SSPParameters,
+    summary=SUMMARY,
     claims=declare("ssp", CLAIMS, findings=FINDINGS, unit="x", expected=(1, None), data="any"),
     figures={
         "timelines.png": "Timelines of eight workers under BSP, SSP and ASP with the same stragglers. Under "
