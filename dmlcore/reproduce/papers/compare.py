@@ -41,6 +41,7 @@ What would make each claim come out the other way, tried in `tests/test_compare.
 from pydantic import Field
 
 from dmlcore.reproduce.paper import Paper, Parameters, declare, ours
+from dmlcore.reproduce.papers.compare_findings import FINDINGS, SUMMARY
 
 EVEN, UNEVEN, EPISODES = "even", "uneven speeds", "slow episodes"
 LINKS, SERVER = "slow links", "saturated server"
@@ -91,52 +92,13 @@ CLAIMS = {
     ),
 }
 
-# What was found, by claim; written after the run.
-FINDINGS = {
-    "W1": (
-        "BSP is not hard to beat even where machines are even. Its rival here, adaptive load, begins with "
-        "few workers and few samples, and K-sync with a quarter of the workers ties with it: they save "
-        "gradients that this modest target does not need, more than they save waiting."
-    ),
-    "W2": (
-        "Where workers are slow, a method that waits for none is faster on every seed than the best of those "
-        "that wait for all. A load rule, alone or in H-PS, gains a part of it: it evens out speeds that "
-        "last, and slow episodes only after they have begun."
-    ),
-    "W3": (
-        "Where links or the server are what is waited for, sending less helps more than any rule on "
-        "which workers to wait for: on slow links fewer bytes or fewer messages, most of all in H-PS, "
-        "whose pipeline hides computing, too. The saturated server takes time for every message, "
-        "whatever its bytes, so that only local steps help there, and H-PS, whose gradients are a round"
-        " late, is slower than BSP. In notebook 04 it is the server's link that is saturated, which "
-        "fewer bytes relieve."
-    ),
-    "W4": (
-        "With the smallest s, SSP and ASP are level: SSP saves reads, but its pushes are staler, and load "
-        "the server as much as the reads that it saves. Notebook 01 has a map of where SSP overtakes: at a "
-        "load of about 1 where pushes are cheap, and at full scale, on 16 workers with more jitter and at "
-        "a small s, at about 3.4 with pushes as dear as here (S9-dear). Our load of 4 is close to that."
-    ),
-    "W5": (
-        "Where computing is what takes the time, it is a tie: K-sync with a quarter of the workers is as "
-        "fast as adaptive load, each ahead on some seeds. Before K-sync could wait for so few, adaptive load "
-        "was ahead on every seed of two clusters. Where every message costs as much as several tasks, its "
-        "small early updates are what loses: a fixed k with whole mini-batches is faster."
-    ),
-    "W6": (
-        "Quantization and local steps, fastest on digits of the methods run on both, carry over to "
-        "matrix factorization on every seed. With slow episodes K-sync, the choice on digits, is level "
-        "with BSP, and only because k is tuned again: 6 there, 2 on digits. Adaptive load, which ties "
-        "with it on digits, takes 3.8 times as long as BSP."
-    ),
-}
-
 PAPER = Paper(
     key="compare",
     title="All methods, side by side",
     reference="which policy for my cluster?",
     notebook="06_compare.ipynb",
     parameters=CompareParameters,
+    summary=SUMMARY,
     claims=declare("compare", CLAIMS, findings=FINDINGS, expected=(1, None), data="any"),
     figures={
         "compare.png": "Time to the target over that of BSP, for every method (rows) on five clusters "
