@@ -98,7 +98,7 @@ def install(lock: Path, folder: Path) -> None:
 
 
 def create(folder: Path, with_pip: bool) -> None:
-    """Creates an empty virtual environment, clearing what was there."""
+    """Creates an empty virtual environment, clearing what was there; of a link, the link alone."""
     if not importlib.util.find_spec("venv") or (with_pip and not importlib.util.find_spec("ensurepip")):
         version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
         sys.exit(
@@ -107,6 +107,8 @@ def create(folder: Path, with_pip: bool) -> None:
         )
     import venv
 
+    if folder.is_symlink():
+        folder.unlink()
     venv.EnvBuilder(symlinks=True, clear=True, with_pip=with_pip).create(folder)
 
 

@@ -108,6 +108,18 @@ def test_too_old_is_missing(project):
     assert bootstrap.missing(project) == ["pytest>=999"]
 
 
+def test_the_environment_of_another_checkout_is_not_emptied_through_a_link(tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "kept").touch()
+    link = tmp_path / ".venv"
+    link.symlink_to(other)
+    bootstrap.create(link, with_pip=False)
+    assert (other / "kept").exists()
+    assert not link.is_symlink()
+    assert (link / "bin/python").exists()
+
+
 @pytest.mark.parametrize("module", ["venv", "ensurepip"])
 def test_says_what_to_install_where_venv_is_missing(module, tmp_path, monkeypatch):
     find = bootstrap.importlib.util.find_spec
