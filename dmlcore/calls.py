@@ -3,16 +3,45 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 from dmlcore import checks
 
 Check = Callable[[str, Any], Any]  # name of an argument, value -> the value to use, or ValueError
 P = ParamSpec("P")
 T = TypeVar("T")
+KEPT = 16  # of what a function made last, though nothing refers to it
+
+
+def kept(make: Callable[P, T]) -> Callable[P, T]:
+    """Decorates a function: finds again what it made and something refers to, and the last few anyway.
+
+    >>> @kept
+    ... def found(number):
+    ...     return {number}
+    >>> one = found(1)
+    >>> [found(number) for number in range(2, 100)][-1], found(1) is one
+    ({99}, True)
+    """
+    alive: WeakValueDictionary[Any, Any] = WeakValueDictionary()
+
+    @functools.lru_cache(maxsize=KEPT)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        key = args, tuple(kwargs.items())
+        made = alive.get(key)
+        if made is None:
+            made = make(*args, **kwargs)
+            with contextlib.suppress(TypeError):  # nothing refers to a tuple weakly
+                alive[key] = made
+        return made
+
+    found: Any = call
+    return found
 
 
 def _bound(make: Callable[..., Any], checked: Mapping[str, Check], args: Any, kwargs: Any) -> Any:
@@ -27,7 +56,7 @@ def _bound(make: Callable[..., Any], checked: Mapping[str, Check], args: Any, kw
 
 
 def memoised(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorates a factory: checks its arguments, as `named` does, and keeps what it makes of them.
+    """Decorates a factory: checks its arguments, as `named` does, and finds again what it made of them.
 
     >>> @memoised(factor=checks.at_least(1))
     ... def shorter(factor):
@@ -37,12 +66,12 @@ def memoised(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """
 
     def decorate(make: Callable[P, T]) -> Callable[P, T]:
-        kept = functools.cache(make)
+        made = kept(make)
 
         @functools.wraps(make)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             bound = _bound(make, checked, args, kwargs)
-            return kept(*bound.args, **bound.kwargs)
+            return made(*bound.args, **bound.kwargs)
 
         return call
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmlcore import checks, notebook
+from dmlcore.calls import kept
 from dmlcore.problems.shards import Rule, num_samples, owners_of
 from dmlcore.types import LocalSteps
 
@@ -40,8 +41,8 @@ class Problem:
 
     A problem is checked before it is first trained: `dmlcore.problems.validation`.
 
-    Problems compare and hash by identity, so that a compiled function can take one as a static argument; the
-    factories return the same object for the same arguments.
+    Problems compare and hash by identity: what is compiled for one is for that object. The factories return
+    the same object for the same arguments, while something refers to it or it is one of the last they made.
 
     Args:
         name: what plots and traces call it.
@@ -124,12 +125,13 @@ class Problem:
             checks.fail(
                 "problem", self, f"one with `losses` that all workers draw from: each of its workers {what}"
             )
-        found = frozen(owners_of(owner, self.data), np.int32)
+        found = np.asarray(owners_of(owner, self.data), np.int32)
         rule = str(owner) if isinstance(owner, Rule) else f"{found.max() + 1} shards"
-        key = rule, found.tobytes()  # rules that give the same owners are told apart by their names
-        if key not in self._sharded:
-            self._sharded[key] = self._changed(name=f"{self.name}, {rule}", owner=found)
-        return self._sharded[key]
+        return self._sharded(rule, found.tobytes())  # rules of equal owners are told apart by their names
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process is sent: not what was made of this problem."""
+        return {name: value for name, value in vars(self).items() if name not in ("_sharded", "_stepping")}
 
     def _changed(self, **fields: Any) -> Problem:
         """Returns this problem with other fields that need no check of its functions."""
@@ -138,8 +140,12 @@ class Problem:
         return made
 
     @functools.cached_property
-    def _sharded(self) -> dict[tuple[str, bytes], Problem]:
-        return {}
+    def _sharded(self) -> Callable[[str, bytes], Problem]:
+        @kept
+        def made(rule: str, owner: bytes) -> Problem:
+            return self._changed(name=f"{self.name}, {rule}", owner=np.frombuffer(owner, np.int32))
+
+        return made
 
     def with_steps(self, local: LocalSteps | None, batch_size: int) -> Problem:
         """Returns this problem with tasks of local steps, on mini-batches of `batch_size` samples."""
@@ -150,13 +156,11 @@ class Problem:
         key = Inner(local.optimizer, batch_size, local.keep_state)
         if key == self.inner:
             return self
-        if key not in self._stepping:
-            self._stepping[key] = self._changed(inner=key)
-        return self._stepping[key]
+        return self._stepping(key)
 
     @functools.cached_property
-    def _stepping(self) -> dict[Inner, Problem]:
-        return {}
+    def _stepping(self) -> Callable[[Inner], Problem]:
+        return kept(lambda inner: self._changed(inner=inner))
 
     def check_workers(self, num_workers: int) -> None:
         """Raises ValueError where the data are those of another number of workers."""

@@ -11,6 +11,7 @@ import abc
 import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
+from weakref import ref
 
 import jax
 import jax.numpy as jnp
@@ -24,15 +25,25 @@ from dmlcore.training.program import Rows, padded
 
 @dataclass(frozen=True)
 class Contribution(abc.ABC):
-    """A kind of task, hashable: compiled functions take it as a static argument."""
+    """A kind of task, hashable: compiled functions take it as a static argument.
 
-    problem: Problem
+    JAX keeps static arguments for good, so that this one must not keep a problem's data: whoever trains does.
+    """
+
+    of_problem: ref[Problem]
     widths: tuple[int, ...]  # numbers of samples that tasks are filled up to, ascending
     # All tasks have as many samples as they are filled up to, so that none need be told apart.
     full: bool = dataclasses.field(default=False, kw_only=True)
     fuses: ClassVar[bool]  # whether the tasks of a row, which read one version, can be computed as one
     fills: ClassVar[bool] = False  # whether a task may be computed with more samples than it has
     weighs: ClassVar[bool]  # whether a task counts with its weight; else as it is, or not at all
+
+    @property
+    def problem(self) -> Problem:
+        """What is trained."""
+        problem = self.of_problem()
+        assert problem is not None, "whoever has a contribution keeps its problem"
+        return problem
 
     @abc.abstractmethod
     def width(self, batch_size: int) -> int:

@@ -6,7 +6,7 @@ import functools
 import operator
 from collections.abc import Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,14 @@ def metrics(problem: Problem, params: Any, eval_data: Any) -> dict[str, jax.Arra
     return {name: jnp.asarray(value, real) for name, value in found.items()}
 
 
-evaluate = compiled(static_argnames=("problem",))(metrics)
+def evaluate(problem: Problem, params: Any, eval_data: Any) -> dict[str, jax.Array]:
+    """`metrics`, compiled."""
+    return _evaluate(ref(problem), params, eval_data)
+
+
+@compiled(static_argnames=("of_problem",))
+def _evaluate(of_problem, params, eval_data):  # a weak reference, since JAX keeps static arguments for good
+    return metrics(of_problem(), params, eval_data)
 
 
 def limits(problem: Problem, until: Mapping[str, float]) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """The kind of contribution that tasks of a problem make: every driver asks here."""
 
 from collections.abc import Iterable
+from weakref import ref
 
 from dmlcore.problems.problem import Problem
 from dmlcore.training.contribution import AdditiveUpdate, Contribution, CoupledGradient, Gradient
@@ -14,4 +15,4 @@ def contribution_of(problem: Problem, widths: Iterable[int] = (), full: bool = F
         kind = LocalTraining
     if problem.additive:
         kind = AdditiveUpdate
-    return kind(problem, tuple(widths), full=full)
+    return kind(ref(problem), tuple(widths), full=full)

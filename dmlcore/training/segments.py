@@ -59,7 +59,8 @@ class TrainingWatch:
         keeps_copies: bool = False,
         aggregate: Aggregate | None = None,
     ):
-        self._kind, self._code, self._aggregate = contribution_of(problem), code, aggregate or mean()
+        self._problem, self._kind = problem, contribution_of(problem)
+        self._code, self._aggregate = code, aggregate or mean()
         self._optimizer, self._seed, self._num_workers = optimizer, seed, num_workers
         self._fuse = lock_step and self._kind.fuses and code is None and not keeps_copies
         self._fuse &= self._aggregate.plain
@@ -104,7 +105,7 @@ class TrainingWatch:
         self._trained, self._first = progress.num_updates, progress.oldest
         found = self._train(landed, progress) if landed else {}
         params = self._kind.whole(self._state.params, self._state.local)
-        loss = evaluate(self._kind.problem, params, self._eval_data)["loss"]
+        loss = evaluate(self._problem, params, self._eval_data)["loss"]
         return Observation(progress.num_updates, progress.time, float(loss), **found)
 
     def _train(self, landed: list[Task], progress: Progress) -> dict[str, Any]:
@@ -113,14 +114,14 @@ class TrainingWatch:
         weight, copies = np.array([task.weight for task in landed], float), np.full(len(landed), NONE)
         updates, first, counts = np.unique(update, return_index=True, return_counts=True)
         if not self._kind.weighs:  # of an additive problem, whose tasks have one size
-            problem, size = self._kind.problem, int(batch_size[0])
+            problem, size = self._problem, int(batch_size[0])
             self._turns = self._turns or Turns(problem.num_samples, self._num_workers, size)
             weight = np.array(self._turns.weights([*map(Turn.of, landed)]))
         most = int(counts.max()) if self._fuse else 1
         limit = max(self._num_workers, most) if self._fuse else 1
         width, samples = row_shape(most, int(batch_size.max()), limit, sys.maxsize)
         self._widths |= {self._kind.width(size) for size in np.unique(batch_size).tolist()}
-        kind = contribution_of(self._kind.problem, [samples] if self._fuse else sorted(self._widths))
+        kind = contribution_of(self._problem, [samples] if self._fuse else sorted(self._widths))
 
         tasks = Tasks(update, worker, clock, batch_size, version, weight, copies)
         slots = None if self._fuse else self._slots
