@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import operator
+import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -182,6 +183,37 @@ def within(where: str, shared: Container[str] = ()) -> Iterator[None]:
         if all(name in shared for name in str(error).partition(":")[0].split(", ")):
             raise
         raise ValueError(f"{where}, {error}") from error
+
+
+def check_memory(name: str, given: Any, nbytes: float) -> None:
+    """Raises ValueError where what is asked for cannot fit into this machine's memory.
+
+    >>> check_memory("batch_size", 2**31, 1e17)
+    Traceback (most recent call last):
+    ValueError: batch_size: got 2147483648, allowed is what fits into memory: it would need 93,132,257 GiB
+    """
+    names = "SC_PAGE_SIZE", "SC_PHYS_PAGES"
+    known = all(each in getattr(os, "sysconf_names", ()) for each in names)  # not on Windows
+    if known and nbytes > math.prod(map(os.sysconf, names)):
+        fail(name, given, f"what fits into memory: it would need {nbytes / 2**30:,.0f} GiB")
+
+
+@contextmanager
+def noting(who: str) -> Iterator[None]:
+    """Adds a note to whatever a function of the user's raises: which one, and on what.
+
+    >>> try:
+    ...     with noting("losses of 'mine'"):
+    ...         {}["weights"]
+    ... except KeyError as error:
+    ...     error.__notes__
+    ["raised by losses of 'mine'"]
+    """
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"raised by {who}")
+        raise
 
 
 def at_least(low: int, *, infinite: bool = False) -> Callable[[str, Any], Any]:

@@ -407,3 +407,14 @@ def test_networks_of_images_are_sound(network, shape):
     inputs, labels = RNG.integers(0, 256, size=(6, *shape), dtype=np.uint8), np.arange(6)
     data = Labelled(inputs, labels, inputs, labels)
     check_problem(classification.classification("images", start, apply, data, dtype="uint8"))
+
+
+def test_sizes_that_cannot_fit_say_what_they_would_need():
+    wide = problem(data={"x": np.zeros((1, 10**6), np.float32)})
+    with pytest.raises(ValueError, match=r"batch_size: got 2147483647, .* it would need 8,000,008 GiB"):
+        runs.run_spec(wide, dml.asp(), CLUSTER, updates=1, batch_size=2**31 - 1)
+    huge = problem(init=lambda key: {"w": jnp.zeros((10**6, 10**7))})
+    with pytest.raises(
+        ValueError, match=r"init: got 'parameters of 40,000,000,000,000 bytes', .* 37,253 GiB"
+    ):
+        check_problem(huge)

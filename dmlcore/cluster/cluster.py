@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NONE = Faults()
+BYTES_PER_WORKER = 100  # of its speeds, links and tasks in flight, at least
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Cluster:
         >>> Cluster.uniform(8, samples_per_second=1000, jitter="exponential")
         Cluster(8 workers, 1000 samples/s, jitter=exponential())
         """
-        num_workers = checks.integer("num_workers", num_workers, low=1)
+        num_workers = _num_workers(num_workers)
         return cls.from_speeds([samples_per_second] * num_workers, **options)
 
     @classmethod
@@ -334,7 +335,7 @@ class Cluster:
         >>> Cluster.from_speeds([1000, 500], latency=0.01).resized(4).samples_per_second
         (1000.0, 1000.0, 500.0, 500.0)
         """
-        num_workers = checks.integer("num_workers", num_workers, low=1)
+        num_workers = _num_workers(num_workers)
         if self.faults.events:
             checks.fail("faults", self, "none: resize the cluster first, then add faults of its workers")
         like = [i * self.num_workers // num_workers for i in range(num_workers)]
@@ -457,3 +458,9 @@ class Cluster:
         count = len(self.faults.events)
         parts += [f"{count} fault" + "s" * (count > 1)] * (count > 0)
         return f"Cluster({', '.join(parts)})"
+
+
+def _num_workers(given: Any) -> int:
+    number = checks.integer("num_workers", given, low=1)
+    checks.check_memory("num_workers", given, BYTES_PER_WORKER * number)
+    return number

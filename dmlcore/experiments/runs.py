@@ -172,7 +172,9 @@ def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **opti
     """Returns the run that arguments of `train` ask for, with the sizes of the problem's parameters."""
     sizes: dict[str, Any] = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
     spec = RunSpec.checked(method, cluster, **options, **sizes)
-    spec.policy.init(spec.cluster.num_workers)  # which raises where the policy is not for so many
+    with checks.noting(f"init of {spec.policy.name}, for {spec.cluster.num_workers} workers"):
+        spec.policy.init(spec.cluster.num_workers)  # which raises where the policy is not for so many
+    problem.check_batch(spec.batch_size)
     problem.check_workers(spec.cluster.num_workers)
     if spec.local is not None:
         check_update("local, optimizer", spec.local.optimizer, problem.shapes)

@@ -167,6 +167,11 @@ class Problem:
         if self.owner is not None and (shards := int(self.owner.max()) + 1) != num_workers:
             checks.fail("cluster", f"{num_workers} workers", f"{shards}, one for each shard of {self.name}")
 
+    def check_batch(self, batch_size: int) -> None:
+        """Raises ValueError where the samples of a task, with their numbers, cannot fit into memory."""
+        row = 4 + sum(leaf.nbytes for leaf in jax.tree.leaves(self.data)) / self.num_samples
+        checks.check_memory("batch_size", batch_size, batch_size * row)
+
     @property
     def additive(self) -> bool:
         """Whether a task is an update, not a gradient."""

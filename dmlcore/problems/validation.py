@@ -28,11 +28,11 @@ def check_problem(problem: Any) -> None:
     """Raises ValueError unless `problem` is a `Problem` whose fields are what `Problem` says they are.
 
     The message names the field, what was found and what is allowed. A problem is checked once in each float
-    mode. `init` is called twice; `losses` and its gradient are compiled for a batch of four samples, on the
-    initial parameters and on some beside them; all else is traced only. One of the four is the first sample
-    with a NaN or an infinity in its data, if there is one. Where the losses of a sample in a batch of four
-    and in one of two, at another place, differ by more than the square root of the rounding of the least
-    exact type in between, they depend on the other rows.
+    mode. `init` is traced, and called twice; `losses` and its gradient are compiled for a batch of four
+    samples, on the initial parameters and on some beside them; all else is traced only. One of the four is
+    the first sample with a NaN or an infinity in its data, if there is one. Where the losses of a sample in a
+    batch of four and in one of two, at another place, differ by more than the square root of the rounding of
+    the least exact type in between, they depend on the other rows.
 
     >>> import dataclasses
     >>> from dmlcore.problems import linear_regression
@@ -126,6 +126,10 @@ def _check_data(problem: Problem) -> None:
 
 def _initial(problem: Problem) -> Params:
     """Returns the parameters that a key gives, checked."""
+    if callable(problem.init):
+        shapes = jax.tree.leaves(_called("init", jax.eval_shape, problem.init, jax.random.key(0)))
+        nbytes = sum(each.size * each.dtype.itemsize for each in shapes)
+        checks.check_memory("init", f"parameters of {nbytes:,} bytes", nbytes)
     params, again = (_called("init", problem.init, jax.random.key(0)) for _ in range(2))
     _check_arrays("init", params, "arrays as parameters")
     found = dict(_leaves("init", params))
