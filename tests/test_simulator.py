@@ -40,6 +40,12 @@ def ruled(decide, cluster=LOCK_STEP):
     return lambda: dml.simulate(policy, cluster, updates=10)
 
 
+def drops(state, push):
+    return state, Decision(drop=[(push.worker, push.clock)], start=[Start(push.worker)])
+
+
+NEVER = dml.Policy("never()", lambda num_workers: None, drops)
+
 FAULTS = {
     "NaN jitter": (jittered(lambda u: u * np.nan), r"jitter of worker 0, clock 0: got nan"),
     "infinite jitter": (jittered(lambda u: np.where(u < 0.9, 1, np.inf)), r"jitter of worker \d, clock \d+"),
@@ -59,11 +65,11 @@ FAULTS = {
     ),
     "a start that is a number": (
         ruled(lambda push: {"start": [push.worker]}),
-        r"mine\(\), on_push: got .*start=\[0\].*, allowed is a state and a Decision, with .* Start to start",
+        r"mine\(\), start\[0\]: got 0, allowed is Start\(worker, batch_size, clock\)",
     ),
     "a start that is no list": (
         ruled(lambda push: {"start": {"next": Start(push.worker)}}),
-        r"mine\(\), on_push: got .*, allowed is a state and a Decision, with lists of .* Start to start",
+        r"mine\(\), start\[0\]: got 'next', allowed is Start\(worker, batch_size, clock\)",
     ),
     "nothing where a list should be": (
         ruled(lambda push: {"apply": None}),
@@ -71,7 +77,7 @@ FAULTS = {
     ),
     "an update without weights": (
         ruled(lambda push: {"apply": [(push.worker, push.clock)]}),
-        r"mine\(\), on_push: got .*apply=\[\(0, 0\)\].*, allowed is .* \(worker, clock, weight\)",
+        r"mine\(\), apply\[0\]: got \(0, 0\), allowed is \(worker, clock, weight\)",
     ),
     "a busy worker": (ruled(lambda push: {"start": [Start(1)]}), r"mine\(\) starts worker 1, which is busy"),
     "a worker twice": (
@@ -80,7 +86,7 @@ FAULTS = {
     ),
     "an unknown worker": (
         ruled(lambda push: {"start": [Start(-1)]}),
-        r"mine\(\) starts worker -1, which is not there",
+        r"mine\(\), start\[0\], worker: got -1, allowed is a whole number >= 0",
     ),
     "cancels nobody": (ruled(lambda push: {"cancel": [4]}), r"mine\(\) cancels worker 4, which is not there"),
     "applies the unknown": (
@@ -95,17 +101,41 @@ FAULTS = {
         ruled(lambda push: {"drop": [(2, 7)]}),
         r"mine\(\) drops a push that is not at the server: that of worker 2, clock 7",
     ),
+    "a letter as worker": (
+        ruled(lambda push: {"start": [Start("a")]}),
+        r"mine\(\), start\[0\], worker: got 'a', allowed is a whole number >= 0",
+    ),
+    "a part of a worker": (
+        ruled(lambda push: {"cancel": [0.5]}),
+        r"mine\(\), cancel\[0\], worker: got 0\.5, allowed is a whole number >= 0",
+    ),
+    "a number where a list should be": (
+        ruled(lambda push: {"drop": 3}),
+        r"mine\(\), drop: got 3, allowed is several, such as a list or a range",
+    ),
+    "no pair": (
+        ruled(lambda push: {"apply": (), "drop": [(0, 0), 7]}),
+        r"mine\(\), drop\[1\]: got 7, allowed is \(worker, clock\)",
+    ),
+    "a list as clock": (
+        ruled(lambda push: {"apply": [(push.worker, [0], 1.0)]}),
+        r"mine\(\), apply\[0\], clock: got \[0\], allowed is a whole number >= 0",
+    ),
+    "a clock beyond range": (
+        ruled(lambda push: {"start": [Start(push.worker, None, 2**31 - 1)]}),
+        r"mine\(\), worker 0: got 2147483647, allowed is a whole number from 0 to 1073741824 \(the clock",
+    ),
     "NaN weight": (
         ruled(lambda push: {"apply": [(push.worker, push.clock, np.nan)]}),
         r"mine\(\) on Cluster.*task of worker 0, clock 0 has a weight that is not finite",
     ),
     "a word as weight": (
         ruled(lambda push: {"apply": [(push.worker, push.clock, "1")]}),
-        r"mine\(\) applies the push of worker 0, clock 0, with weight '1', allowed is a real number",
+        r"mine\(\), apply\[0\], weight: got '1', allowed is a number",
     ),
     "a word as weight of a push that waited": (
         ruled(lambda push: {"apply": [(0, 0, "1"), (1, 0, 1.0)]} if push.worker == 1 else {"apply": ()}),
-        r"mine\(\) applies the push of worker 0, clock 0, with weight '1', allowed is a real number",
+        r"mine\(\), apply\[0\], weight: got '1', allowed is a number",
     ),
 }
 
@@ -148,14 +178,11 @@ def test_a_worker_may_be_let_go_later():
 def test_a_policy_that_never_updates_is_given_up(cluster, monkeypatch):
     monkeypatch.setattr("dmlcore.engines.server.MOST_TASKS", 5000)
 
-    def on_push(state, push):
-        return state, Decision(drop=[(push.worker, push.clock)], start=[Start(push.worker)])
-
     def silent(state, worker, time):
         return state, Decision()
 
-    policy = dml.Policy("mine()", lambda num_workers: None, on_push, None, silent, silent)
-    with pytest.raises(RuntimeError, match=r"mine\(\) makes no update: 5,000 tasks arrived since update 0"):
+    policy = NEVER._replace(on_leave=silent, on_join=silent)
+    with pytest.raises(RuntimeError, match=r"never\(\) makes no update: 5,000 tasks arrived since update 0"):
         dml.simulate(policy, cluster, updates=10)
     assert len(dml.simulate(policy, cluster, seconds=200.0).updates) == 0
 
@@ -184,6 +211,24 @@ def test_a_deadlock_is_found_while_progress_is_shown():
     never = Policy("never()", lambda workers: None, lambda state, push: (state, Decision()))
     with pytest.raises(RuntimeError, match="deadlocks"):
         dml.simulate(never, EXPONENTIAL, updates=5, progress=True)
+
+
+@pytest.mark.parametrize("policy", [dml.asp(), dml.bsp(), NEVER], ids=str)
+def test_a_run_to_a_time_that_never_comes_is_given_up(policy, monkeypatch):
+    """Tasks take some 1e-24 s: it would need as many as no trace has room for."""
+    monkeypatch.setattr("dmlcore.engines.server.MOST_TASKS", 500)
+    cluster = dml.Cluster.uniform(4, samples_per_second=3.2e25)
+    with pytest.raises(RuntimeError, match=r"seconds: got 1, but by .* s the last 5\d\d tasks under .* took"):
+        dml.simulate(policy, cluster, seconds=1.0)
+    assert len(dml.simulate(policy, LOCK_STEP, seconds=10.0).tasks) > 1000
+
+
+def test_sizes_that_cannot_fit_say_what_they_would_need():
+    with pytest.raises(ValueError, match=r"updates: got 2147483648, allowed is a whole number from 1 to 21"):
+        dml.simulate(dml.asp(), LOCK_STEP, updates=2**31)
+    for make in (dml.Cluster.uniform, LOCK_STEP.resized):
+        with pytest.raises(ValueError, match=r"num_workers: got 1000000000000, .* it would need 93,132 GiB"):
+            make(10**12)
 
 
 @pytest.mark.parametrize("workers", [4, 40])

@@ -104,8 +104,11 @@ def test_stops_at_a_time_and_at_a_target():
 def test_a_gradient_that_raises_names_worker_clock_and_cause():
     job = hello.job(dml.ssp(3, weight=1.0))
     job = hello.FailingJob(job.spec, job.problem, job.optimizer, job.time_scale)
-    with pytest.raises(WorkerError, match="worker 2, clock 3: ArithmeticError: the loss is not finite"):
+    with pytest.raises(
+        WorkerError, match="worker 2, clock 3: ArithmeticError: the loss is not finite"
+    ) as told:
         on_threads.record(job)
+    assert "raised under ssp(staleness=3, weight=1.0), at " in told.value.__notes__[0]
     deadline = time.monotonic() + 10
     while any(thread.name.startswith("worker ") for thread in threading.enumerate()):
         assert time.monotonic() < deadline, "every thread ends"

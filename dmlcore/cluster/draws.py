@@ -144,7 +144,9 @@ class Draws:
         if key not in self._blocks:
             name, law = "latency_jitter", self._latency_jitter
             if stream == COMPUTE:
-                name, law = f"jitter of {samples} samples", self.cluster.jitter.quantile(samples)
+                name = f"jitter of {samples} samples"
+                with checks.noting(f"{name}, for worker {worker}, clock {clock}"):
+                    law = self.cluster.jitter.quantile(samples)
             elif stream in (SERVED_PULL, SERVED_PUSH):
                 name, law = "the server's jitter", self._server_jitter
             elif stream == RESAMPLED:
@@ -224,7 +226,11 @@ class Draws:
         drawn = (uniforms(self.seed, stream, row, block) for row, block in places)
         present = [block[: each.stop - each.start] for block, each in zip(drawn, members, strict=True)]
         uniform = np.concatenate(present)
-        values = np.asarray(law(uniform), float)
+        first, last = places[0], places[-1]
+        who = f"workers {members[0].start} to {members[-1].stop - 1}"
+        clocks = f"clocks {first[1] * CLOCKS_PER_BLOCK} to {(last[1] + 1) * CLOCKS_PER_BLOCK - 1}"
+        with checks.noting(f"{name} of {who}, {clocks}, with seed {self.seed}"):
+            values = np.asarray(law(uniform), float)
         if values.shape != uniform.shape:
             checks.fail(f"{name}, shape", values.shape, f"that of its argument, {uniform.shape}")
         blocks = np.split(values, ends[:-1])

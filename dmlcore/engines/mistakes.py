@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from dmlcore.types import Policy
+from dmlcore import checks
+from dmlcore.types import Load, Policy
+
+
+def where(policy: Policy, load: Load, event: str, time: float) -> str:
+    """Returns the note of what was going on when a function of a policy or a load raised."""
+    return f"raised under {policy.name}, load {load.name}: {event}, at {time:g} s"
 
 
 def no_decision(policy: Policy, hook: str, answer: Any) -> ValueError:
@@ -36,11 +43,30 @@ def not_at_server(policy: Policy, does: str, key: tuple[int, int]) -> ValueError
     )
 
 
-def no_weight(policy: Policy, key: tuple[int, int], weight: Any) -> ValueError:
-    """A decision applies a push with a weight that is no number."""
-    worker, clock = key
-    given = f"applies the push of worker {worker}, clock {clock}, with weight {weight!r}"
-    return ValueError(f"{policy.name} {given}, allowed is a real number")
+ENTRIES = {
+    "apply": ("worker", "clock", "weight"),
+    "drop": ("worker", "clock"),
+    "cancel": ("worker",),
+    "start": ("worker", "batch_size", "clock"),
+}
+
+
+def check_parts(policy: Policy, decision: tuple[Any, ...]) -> None:
+    """Raises ValueError for the first part of a decision that is of a wrong kind. It is asked when a decision
+    could not be carried out: to check each one takes longer than to simulate it."""
+    for (part, fields), entries in zip(ENTRIES.items(), decision, strict=False):
+        name = f"{policy.name}, {part}"
+        for number, entry in enumerate(checks.listed(name, entries)):
+            own = f"{name}[{number}]"
+            values = (entry,) if len(fields) == 1 else entry
+            if not isinstance(values, Sequence) or len(values) != len(fields):
+                kind = "Start" if part == "start" else ""
+                checks.fail(own, entry, f"{kind}({', '.join(fields)})")
+            for field, value in zip(fields, values, strict=True):
+                if field == "weight":
+                    checks.real(f"{own}, {field}", value)
+                elif value is not None or part != "start" or field == "worker":
+                    checks.integer(f"{own}, {field}", value, low=0)
 
 
 def unknown_worker(policy: Policy, does: str, worker: int, time: float) -> ValueError:
@@ -72,6 +98,15 @@ def never_updates(policy: Policy, time: float, num_updates: int, most: int) -> R
     return RuntimeError(
         f"{policy.name} makes no update: {most:,} tasks arrived since update {num_updates}, by "
         f"{time:g} s; are they all dropped, or never applied? `seconds=` ends a run without updates"
+    )
+
+
+def no_time(policy: Policy, time: float, end: float, tasks: int, passed: float) -> RuntimeError:
+    """A run to a time would never come to it."""
+    return RuntimeError(
+        f"seconds: got {end:g}, but by {time:g} s the last {tasks:,} tasks under {policy.name} took "
+        f"{passed:g} s together, and no trace has room for all until then; give tasks a duration, or stop "
+        "after `updates=`"
     )
 
 

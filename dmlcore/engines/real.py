@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from dmlcore import checks
 from dmlcore.cluster.faults import Incident, ServerCrash, incidents
+from dmlcore.engines import mistakes
 from dmlcore.engines.job import Job, Recording
 from dmlcore.engines.observing import Observer
 from dmlcore.engines.server import Answer, Order
@@ -23,6 +24,7 @@ from dmlcore.training.turns import Turn, Turns
 
 PATIENCE_SECONDS = 1.0  # between two looks at whether every worker is alive
 MOST_DEATHS = 3  # of a worker without a push in between, before the run is given up
+MOST_SECONDS, MOST_TASKS = 300.0, 100  # real ones, and tasks of each worker, without an update, likewise
 
 
 class Crew(Protocol):
@@ -101,6 +103,8 @@ class Serving:
         self._expected: dict[int, int] = {}  # workers that are starting -> number of that start
         self._hires = 0
         self._deaths = [0] * self.server.num_workers  # of each worker since its last push
+        # Updates made, and when, on the machine's clock, and after how many tasks that was first seen.
+        self._progress = -1, 0.0, 0
         self._looked = 0.0  # when, on the machine's clock, workers were last seen alive
         self._server_crashes = any(isinstance(fault, ServerCrash) for fault in faults.events)
         # Of every worker's first task, and of others that may come: to compile for them before.
@@ -159,11 +163,23 @@ class Serving:
                 if not self.server.over:
                     self._receive(message)
                 self._cross()
+                self._check_progress()
         if self.server.over and self._checkpoints is not None and self.server.num_updates > self._saved:
             self._save()  # the same call again has nothing left to do
         end = self.server.last_update if self.server.over else self._seconds
         more = {"incidents": self.log, "ignored_arrivals": self.server.ignored}
         return Recording(self.server.trace(end, metadata | more), self._state[0])
+
+    def _check_progress(self) -> None:
+        """Raises RuntimeError where a run that is to end with updates goes on and on without one."""
+        updates, now, tasks = self.server.num_updates, time.monotonic(), self.server.num_tasks
+        before, since, already = self._progress
+        if updates != before:
+            self._progress = updates, now, tasks
+        elif self._seconds == math.inf and now > since + MOST_SECONDS:
+            spent = tasks - already
+            if spent > MOST_TASKS * self.server.num_workers:
+                raise mistakes.never_updates(self.server.policy, self._clock.now(), updates, spent)
 
     def _muster(self) -> None:
         """Starts every worker that is not away and waits until all is compiled."""
@@ -218,7 +234,9 @@ class Serving:
     def _receive(self, message: Any) -> None:
         if isinstance(message, Failure):
             at = f"clock {message.clock}" if message.clock >= 0 else "before its first clock"
-            raise WorkerError(f"worker {message.worker}, {at}: {message.cause}\n{message.details}")
+            error = WorkerError(f"worker {message.worker}, {at}: {message.cause}\n{message.details}")
+            error.add_note(f"raised under {self.server.policy.name}, at {self._clock.now():g} s")
+            raise error
         now = self._clock.now()
         if now >= self._seconds:
             return  # too late: the run is over

@@ -22,12 +22,13 @@ from dmlcore.trace.record import LANDED, ROW, Rows, land, pack, tasks_frame, upd
 from dmlcore.types import NOTHING_YET, Decision, Observation, Progress, Push, Start
 
 MOST_TASKS = 200_000  # without an update, before a run that is to end with updates is given up; or timers
+FURTHEST = 2**30  # clock that a policy may ask for: from there on there are as many again
 OWN = "state", "load_state"  # of the policy and the load: anything
 # What changes from call to call, but for the journal.
 STATE = (
     *OWN, "_cancels", "_clock", "_done", "_free", "_last_cut", "_look", "_looked", "_num_cut", "_num_timers",
-    "_patience", "_redone", "_times", "_wakes", "_woken", "flight", "ignored", "num_updates", "over",
-    "pending", "present", "record", "samples", "timers",
+    "_passed", "_patience", "_redone", "_times", "_wakes", "_woken", "flight", "ignored", "num_updates",
+    "over", "pending", "present", "record", "samples", "timers",
 )  # fmt: skip
 NOTHING_TOLD = (0, 1.0)  # of its copy, to a worker that does not keep it
 nan = math.nan
@@ -88,10 +89,10 @@ class Server:
     # In a dictionary they take longer to look up, at every push.
     __slots__ = (
         "_at_push", "_cancels", "_clock", "_depth", "_done", "_free", "_last_cut", "_look",
-        "_looked", "_most", "_noted", "_num_cut", "_num_timers", "_patience", "_plan", "_redone", "_serial",
-        "_starting", "_times", "_update_seconds", "_wakes", "_woken", "flight", "ignored",
-        "journal", "load", "load_state", "num_updates", "over", "pending", "policy", "present", "record",
-        "samples", "spec", "state", "timers",
+        "_looked", "_most", "_noted", "_num_cut", "_num_timers", "_passed", "_patience", "_patient",
+        "_plan", "_redone", "_serial", "_starting", "_times", "_update_seconds", "_wakes", "_woken",
+        "flight", "ignored", "journal", "load", "load_state", "num_updates", "over", "pending", "policy",
+        "present", "record", "samples", "spec", "state", "timers",
     )  # fmt: skip
 
     def __init__(
@@ -103,9 +104,14 @@ class Server:
     ):
         self.spec, self.policy, self.load, self._plan = spec, spec.policy, spec.load, plan
         self._serial = itertools.count() if serial is None else serial
-        self._most = spec.stop.updates, spec.stop.samples
-        self.state = self.policy.init(self.num_workers)
-        self.load_state = self.load.init(self.num_workers, spec.batch_size * self.num_workers)
+        # Tasks without an update, or without an end in sight, before a run is given up.
+        self._patient = max(MOST_TASKS, 2 * self.num_workers)
+        self._most = min(spec.stop.updates, self._patient), spec.stop.samples  # updates, before a look
+        with checks.noting(
+            f"init under {self.policy.name}, load {self.load.name}, {self.num_workers} workers"
+        ):
+            self.state = self.policy.init(self.num_workers)
+            self.load_state = self.load.init(self.num_workers, spec.batch_size * self.num_workers)
         self.present = set(range(self.num_workers))
         self.flight: list[tuple[Order, ...]] = [()] * self.num_workers  # tasks of each worker
         self.num_updates = self.samples = 0
@@ -132,7 +138,8 @@ class Server:
         self._redone: set[int] = set()  # rows of attempts that were lost and made again
         self._times: list[float] = []  # of updates
         self._looked = 0
-        self._patience = MOST_TASKS  # row of the record by which an update must have been made
+        self._patience = self._patient  # row of the record by which an update must have been made
+        self._passed = 0.0, 0  # time and rows of the record, at the last look at whether time passes
         self._look = 0 if self.policy.on_observation is not None else math.inf
         # Where the load rule never changes them, sizes are asked once.
         fixed = self.load.observe is None and self.policy.batch_size is None
@@ -179,18 +186,22 @@ class Server:
         flight = flights[worker]
         left = () if len(flight) == 1 else _without(flight, order)
         done[worker], free[worker] = clock, computed
-        keeps = keep_copy is not None and keep_copy(told[0], clock + 1)
-        push = new(Push, (worker, clock, version, time, computed - begun, size, keeps))
         row = len(record) // ROW
-        if self._noted:
-            self._note_push(push, begun, computed, pull_queued, push_queued)
         kept: tuple[Order, ...] = ()
-        if keeps:  # its worker has kept its copy and begun its next task when it had computed this one
-            self._clock[worker] = clock + 1
-            kept = (order.following(computed),)
-            left = (*left, *kept) if left else kept
-        flights[worker] = left
-        answer = on_push(self.state, push)
+        try:
+            keeps = keep_copy is not None and keep_copy(told[0], clock + 1)
+            push = new(Push, (worker, clock, version, time, computed - begun, size, keeps))
+            if self._noted:
+                self._note_push(push, begun, computed, pull_queued, push_queued)
+            if keeps:  # its worker has kept its copy and begun its next task when it had computed this one
+                self._clock[worker] = clock + 1
+                kept = (order.following(computed),)
+                left = (*left, *kept) if left else kept
+            flights[worker] = left
+            answer = on_push(self.state, push)
+        except Exception as error:
+            error.add_note(self._where(f"push of worker {worker}, clock {clock}", time))
+            raise
         alone = False  # whether the decision makes an update of this push, and nothing else but starts
         try:
             self.state, decision = answer
@@ -200,8 +211,7 @@ class Server:
                     first, its_clock, weight = apply[0]
                     alone = count == 1 and first == worker and its_clock == clock and wake is None
                     alone = alone and not (drop or cancel)
-                if len(start):
-                    _, _, _ = start[0]
+                len(start)  # it has a length
         except (TypeError, ValueError, LookupError):
             decision, alone = self._read("on_push", answer), False
         number = self.num_updates if alone else -1
@@ -212,7 +222,8 @@ class Server:
                 weight if alone else 0.0, number,
             )  # fmt: skip
         except struct.error:
-            raise mistakes.no_weight(self.policy, (worker, clock), weight) from None
+            mistakes.check_parts(self.policy, decision)
+            raise
         if not alone:
             pending[worker, clock] = row, order
             if decision is not NOTHING_YET or row >= self._patience:
@@ -228,10 +239,13 @@ class Server:
         self.num_updates = number = number + 1
         self.samples = samples = self.samples + size
         updates, enough = self._most
-        if number >= updates or samples >= enough:
-            self.over = True
-        elif start:
-            started = self._start(start, time)
+        over = (number >= updates or samples >= enough) and self._ends(time)
+        if start and not over:
+            try:
+                started = self._start(start, time)
+            except Exception:
+                mistakes.check_parts(self.policy, decision)
+                raise
             return apply, (), [*kept, *started] if kept else started
         return apply, (), kept
 
@@ -247,17 +261,13 @@ class Server:
         self._note("leave", worker, time)
         self._cut(worker, time)
         self.present.remove(worker)
-        if self.load.on_leave is not None:
-            self.load_state = self.load.on_leave(self.load_state, worker)
-        return self._carry_out(self._decided("on_leave", worker, time), max(time, self.last_update))
+        return self._decided("on_leave", f"worker {worker} leaves", time, worker, time)
 
     def join(self, worker: int, time: float) -> Answer:
         """A worker is back, without a copy."""
         self._note("join", worker, time)
         self.present.add(worker)
-        if self.load.on_join is not None:
-            self.load_state = self.load.on_join(self.load_state, worker)
-        return self._carry_out(self._decided("on_join", worker, time), max(time, self.last_update))
+        return self._decided("on_join", f"worker {worker} joins", time, worker, time)
 
     def wake(self, time: float) -> Answer:
         """The timer that is due first fires."""
@@ -266,7 +276,7 @@ class Server:
         _, number, token = heappop(self.timers)
         self._wakes.append((time, len(self.record) // ROW, number))
         self._check_wakes(time)
-        return self._carry_out(self._decided("on_wake", token, time), max(time, self.last_update))
+        return self._decided("on_wake", f"timer {token!r}", time, token, time)
 
     @property
     def due(self) -> float:
@@ -283,7 +293,12 @@ class Server:
         if self.journal is not None:
             self.journal.append(("observe", *seen))
         assert self.policy.on_observation is not None
-        self.state = self.policy.on_observation(self.state, Observation(*seen))
+        observation = Observation(*seen)
+        try:
+            self.state = self.policy.on_observation(self.state, observation)
+        except Exception as error:
+            error.add_note(self._where(f"observation of update {observation.update}", observation.time))
+            raise
         self._looked = self.num_updates
         # At first after 0, 1, 2, 4, 8, ... updates.
         self._look = self.num_updates + min(self.policy.observe_every, max(self.num_updates, 1))
@@ -368,6 +383,11 @@ class Server:
         return self._num_cut > 0
 
     @property
+    def num_tasks(self) -> int:
+        """How many tasks arrived or were cut."""
+        return len(self.record) // ROW
+
+    @property
     def last_update(self) -> float:
         """When the last update was made, seconds; 0 before the first."""
         return self._times[-1] if self._times else 0.0
@@ -408,19 +428,27 @@ class Server:
         if self.journal is not None:
             self.journal.append((hook, worker, time))
 
-    def _decided(self, hook: str, *happened: Any) -> Decision:
-        """What the policy decides about something that happened."""
-        return self._read(hook, getattr(self.policy, hook)(self.state, *happened))
+    def _decided(self, hook: str, event: str, time: float, *happened: Any) -> Answer:
+        """Carries out what the policy decides about something that happened; a load that has such a hook is
+        told before."""
+        try:
+            if (tell := getattr(self.load, hook, None)) is not None:
+                self.load_state = tell(self.load_state, happened[0])
+            answer = getattr(self.policy, hook)(self.state, *happened)
+        except Exception as error:
+            error.add_note(self._where(event, time))
+            raise
+        return self._carry_out(self._read(hook, answer), max(time, self.last_update))
+
+    def _where(self, event: str, time: float) -> str:
+        return mistakes.where(self.policy, self.load, event, time)
 
     def _read(self, hook: str, answer: Any) -> Decision:
         """Returns the decision in a policy's answer, and takes over the state."""
         try:
             self.state, (apply, drop, cancel, start, *timer) = answer
             (wake,) = timer or (None,)  # four fields are a decision without a timer
-            for _, _, _ in apply[:1]:
-                pass
-            for _, _, _ in start[:1]:
-                pass
+            _ = len(apply), len(cancel), len(start)  # they have a length
         except (TypeError, ValueError, LookupError):
             raise mistakes.no_decision(self.policy, hook, answer) from None
         return Decision(apply, drop, cancel, start, wake)
@@ -430,44 +458,45 @@ class Server:
     ) -> Answer:
         """Carries out a decision; `kept` is the task that a worker has begun without the server."""
         apply, drop, cancel, start, wake = decision
-        pending, keeps = self.pending, self.policy.keep_copy
-        if apply:
-            samples, number, record = 0, self.num_updates, self.record
-            for worker, clock, weight in apply:
-                found = pending.pop((worker, clock), None)
-                if found is None:
-                    raise mistakes.not_at_server(self.policy, "applies", (worker, clock))
-                row, order = found
-                if keeps is not None and weight != order[7][1] and keeps(order[7][0], clock + 1):
-                    raise mistakes.other_weight(self.policy, order, weight)
-                samples += order[2]
-                try:
+        try:
+            pending, keeps = self.pending, self.policy.keep_copy
+            if apply:
+                samples, number, record = 0, self.num_updates, self.record
+                for worker, clock, weight in apply:
+                    found = pending.pop((worker, clock), None)
+                    if found is None:
+                        raise mistakes.not_at_server(self.policy, "applies", (worker, clock))
+                    row, order = found
+                    if keeps is not None and weight != order[7][1] and keeps(order[7][0], clock + 1):
+                        raise mistakes.other_weight(self.policy, order, weight)
+                    samples += order[2]
                     land(record, row * ROW + LANDED, weight, number)
-                except struct.error:
-                    raise mistakes.no_weight(self.policy, (worker, clock), weight) from None
-            time = self._updated(time)
-            self._times.append(time)
-            self.num_updates = number + 1
-            self.samples += samples
-            if self.num_updates >= self._most[0] or self.samples >= self._most[1]:
-                self.over = True
-                return apply, (), kept
-        elif len(self.record) // ROW > self._patience:
-            self._check_updates(time)
-        for key in drop:
-            if pending.pop(key, None) is None:
-                raise mistakes.not_at_server(self.policy, "drops", key)
-        if cancel and not apply:
-            self._cancels.append(time)
-        cut, workers = self._cut, len(self.flight)
-        for worker in cancel:
-            if not 0 <= worker < workers:
-                raise mistakes.unknown_worker(self.policy, "cancels", worker, time)
-            cut(worker, time)
-        started = self._start(start, time)
-        if wake is not None:
-            self._set_timer(wake, time)
-        return apply, cancel, [*kept, *started] if kept else started
+                time = self._updated(time)
+                self._times.append(time)
+                self.num_updates = number + 1
+                self.samples += samples
+                updates, enough = self._most
+                if (self.num_updates >= updates or self.samples >= enough) and self._ends(time):
+                    return apply, (), kept
+            elif len(self.record) // ROW > self._patience:
+                self._check_updates(time)
+            for key in drop:
+                if pending.pop(key, None) is None:
+                    raise mistakes.not_at_server(self.policy, "drops", key)
+            if cancel and not apply:
+                self._cancels.append(time)
+            cut, workers = self._cut, len(self.flight)
+            for worker in cancel:
+                if not 0 <= worker < workers:
+                    raise mistakes.unknown_worker(self.policy, "cancels", worker, time)
+                cut(worker, time)
+            started = self._start(start, time)
+            if wake is not None:
+                self._set_timer(wake, time)
+            return apply, cancel, [*kept, *started] if kept else started
+        except Exception:
+            mistakes.check_parts(self.policy, decision)
+            raise
 
     def _set_timer(self, wake: Any, time: float) -> None:
         """Sets the timer that a decision of this time asks for."""
@@ -503,13 +532,34 @@ class Server:
         """Returns when an update is made that is decided now; one that is under way at the end counts."""
         return min(time + self._update_seconds, max(self.spec.stop.seconds, time))
 
+    def _ends(self, time: float) -> bool:
+        """Whether the run is over after the update of this time; if not, looks at whether it ever will be."""
+        stop = self.spec.stop
+        self.over = self.num_updates >= stop.updates or self.samples >= stop.samples
+        if not self.over:
+            self._check_time(time)
+            self._most = min(stop.updates, self.num_updates + self._patient), stop.samples
+        return self.over
+
+    def _check_time(self, time: float) -> None:
+        """Raises RuntimeError where a run that is to end with seconds needs more tasks than there can be."""
+        end, rows = self.spec.stop.seconds, len(self.record) // ROW
+        since, before = self._passed
+        tasks, left = rows - before, end - time
+        if end == math.inf or tasks < self._patient:
+            return
+        if left * tasks > MOST * self.num_workers * (time - since):
+            raise mistakes.no_time(self.policy, time, end, tasks, time - since)
+        self._passed = time, rows
+
     def _check_updates(self, time: float) -> None:
-        """Raises RuntimeError where a run that is to end with updates makes none."""
+        """Raises RuntimeError where a run makes no update that is to end with them, or no time passes."""
         last = Rows(self.record).last_applied()
         rows = len(self.record) // ROW
-        if rows > last + MOST_TASKS and self.spec.stop.seconds == math.inf:
-            raise mistakes.never_updates(self.policy, time, self.num_updates, MOST_TASKS)
-        self._patience = max(last, rows - 1) + MOST_TASKS
+        if rows > last + self._patient and self.spec.stop.seconds == math.inf:
+            raise mistakes.never_updates(self.policy, time, self.num_updates, self._patient)
+        self._check_time(time)
+        self._patience = max(last, rows - 1) + self._patient
 
     def _start(self, start: Sequence[Start], time: float, depth: int = 0) -> list[Order]:
         """Gives out tasks, until each worker has `depth`: by default as many as fill its pipeline."""
@@ -528,9 +578,15 @@ class Server:
             clocks[worker] = clock
             if clock <= last_cut[worker]:
                 self._redo(worker, clock)
-            size = sizes[worker] if asked is None and sizes is not None else self._size(worker, clock, asked)
+            try:
+                known = sizes if asked is None else None
+                size = self._size(worker, clock, asked) if known is None else known[worker]
+                if on_pull is not None:
+                    told = on_pull(self.state, worker)
+            except Exception as error:
+                error.add_note(self._where(f"start of worker {worker}, clock {clock}", time))
+                raise
             if on_pull is not None:
-                told = on_pull(self.state, worker)
                 try:
                     _, _ = told
                 except (TypeError, ValueError):
@@ -551,9 +607,9 @@ class Server:
 
     def _ahead(self, worker: int, clock: int, least: int) -> int:
         """Returns the clock that a policy asks for; in a pipeline one that is not being computed."""
-        if type(clock) is not int or clock > MOST:
+        if type(clock) is not int or clock > FURTHEST:
             name = f"{self.policy.name}, worker {worker}"
-            clock = checks.integer(name, clock, low=0, high=MOST, why="the clock to start")
+            clock = checks.integer(name, clock, low=0, high=FURTHEST, why="the clock to start")
         if clock <= self._done[worker]:
             raise mistakes.back_in_time(self.policy, worker, clock, self._done[worker])
         return max(clock, least)

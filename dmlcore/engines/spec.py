@@ -22,7 +22,7 @@ from dmlcore.methods.transport import resolve as resolve_transport
 from dmlcore.provenance import versions
 from dmlcore.types import Aggregate, Codec, Load, LocalSteps, Method, Policy, Transport
 
-MOST = 2**31 - 1  # clocks, and samples of a task: a trace has so many bits for them
+MOST = 2**31 - 1  # clocks, updates, and samples of a task: a trace has so many bits for them
 
 
 class StopRule(NamedTuple):
@@ -60,7 +60,7 @@ class StopRule(NamedTuple):
             names = ", ".join(given) or "updates, seconds, samples"
             raise ValueError(f"{names}: got {count}, allowed is exactly one of updates, seconds, samples")
         if updates is not None:
-            return cls(updates=checks.integer("updates", updates, low=1))
+            return cls(updates=checks.integer("updates", updates, low=1, high=MOST))
         if samples is not None:
             return cls(samples=checks.integer("samples", samples, low=1))
         return cls(seconds=checks.real("seconds", seconds, above=0, high=1e300))
@@ -231,7 +231,8 @@ class RunSpec:
         transport = self.transport
 
         def count(codec: Codec | None, plainly: Callable[[int], int]) -> int:
-            found = codec.num_bytes(self.tensor_sizes) if codec else plainly(self.parameter_bytes)
+            with checks.noting(f"transport {transport.name}, asked for its bytes"):
+                found = codec.num_bytes(self.tensor_sizes) if codec else plainly(self.parameter_bytes)
             return checks.integer(f"transport {transport.name}", found, low=0, why="bytes")
 
         return count(transport.pull, transport.pull_bytes), count(transport.push, transport.push_bytes)

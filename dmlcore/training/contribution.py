@@ -145,7 +145,9 @@ class Gradient(Contribution):
         return self._weighted(params, batch, shares)
 
     def _weighted(self, params: Any, batch: tuple[Any, ...], shares: Any) -> Any:
-        return jax.grad(lambda p: jnp.dot(shares, self.problem.losses(p, *batch)))(params)
+        problem = self.problem
+        with checks.noting(f"losses of problem {problem.name!r}, on a batch of {len(shares)} samples"):
+            return jax.grad(lambda p: jnp.dot(shares, problem.losses(p, *batch)))(params)
 
 
 class CoupledGradient(Gradient):
@@ -204,11 +206,12 @@ class AdditiveUpdate(Contribution):
         # Not within the branch: what it would index there, it would copy.
         view, batch = self.problem.together(shared, rows_of(local, indices)), rows_of(data, indices)
         # A branch, so that nothing is fused into the sum after it: a worker's update has been rounded.
-        update = jax.lax.cond(
-            weight == 1,
-            lambda: self.problem.update(view, batch, keys[0]),
-            lambda: jax.tree.map(jnp.zeros_like, view),
-        )
+        with checks.noting(f"update of problem {self.problem.name!r}, on a batch of {len(indices)} samples"):
+            update = jax.lax.cond(
+                weight == 1,
+                lambda: self.problem.update(view, batch, keys[0]),
+                lambda: jax.tree.map(jnp.zeros_like, view),
+            )
         return self.problem.apart(update)
 
     @staticmethod

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dmlcore import checks
 from dmlcore.problems.problem import Problem
 from dmlcore.training.compiling import compiled
 
@@ -28,7 +29,8 @@ def device_data(problem: Problem) -> tuple[Any, Any]:
 def metrics(problem: Problem, params: Any, eval_data: Any) -> dict[str, jax.Array]:
     """Returns metrics of the parameters as scalars."""
     real = jax.dtypes.canonicalize_dtype(np.float64)
-    found = problem.evaluate(params, eval_data)
+    with checks.noting(f"evaluate of problem {problem.name!r}"):
+        found = problem.evaluate(params, eval_data)
     return {name: jnp.asarray(value, real) for name, value in found.items()}
 
 
