@@ -1,5 +1,6 @@
 """Runs of notebooks: whole or not at all, skipped when nothing changed, and killed at any moment."""
 
+import errno
 import json
 import os
 import shutil
@@ -292,7 +293,8 @@ def test_a_notebook_that_does_not_keep_its_word(root, call):
     assert code == 1
     assert "the notebook wrote no claims.json" in output
     assert "the notebook wrote no curve.svg" in output
-    assert made(root) == set()
+    assert made(root) == {"runs/swift.failed.ipynb", "runs/plain.failed.ipynb"}
+    assert f"executed copy: {root / 'runs/plain.failed.ipynb'}" in output
 
 
 def test_only_the_claims_of_what_was_asked_for_are_shown(root, call):
@@ -398,6 +400,84 @@ def test_stopped_between_any_two_files(root, call, monkeypatch):
 
 class Killed(BaseException):
     pass
+
+
+def test_figures_may_lie_on_another_file_system(root, call, quick, monkeypatch):
+    """Files are written beside their places: nothing is moved there from `runs/`."""
+    elsewhere = root / "elsewhere"
+    elsewhere.mkdir()
+    (root / "figures").symlink_to(elsewhere)
+    move = os.replace
+
+    def replace(source, target):
+        if len({elsewhere in Path(path).resolve().parents for path in (source, target)}) > 1:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(target))
+        move(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    code, output = call("swift")
+    assert (code, "done" in output) == (0, True)
+    assert {path.name for path in (elsewhere / "swift").iterdir()} == {"curve.svg", "claims.json"}
+
+
+def test_a_full_disk_leaves_what_was_published(root, call, quick, monkeypatch, capsys):
+    """Results that do not all fit replace none, and the executed copy is kept."""
+    call("swift")
+    copy = shutil.copyfile
+
+    def copyfile(source, target):
+        if "claims" not in Path(source).name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+        copy(source, target)
+
+    monkeypatch.setattr(shutil, "copyfile", copyfile)
+    (root / "figures/swift/curve.svg").write_text("of another run")
+    before = files.digests(files.tree(root / "figures/swift"), root)
+    arguments = ["swift", "--force", "--seeds", "2"]
+    assert main(arguments, root=root, papers=tiny_papers.PAPERS) == 1
+    told = capsys.readouterr().err
+    assert "swift: [Errno 28] No space left on device" in told
+    assert f"executed copy: {root / 'runs/swift.failed.ipynb'}" in told
+    assert (root / "runs/swift.failed.ipynb").read_text() == "copy"
+    assert files.digests(files.tree(root / "figures/swift"), root) == before
+
+
+@pytest.mark.parametrize("target", [None, "nowhere"])
+def test_figures_that_cannot_be_written_are_told_before_a_cell_runs(root, monkeypatch, capsys, target):
+    figures = root / "figures"
+    figures.write_text("mine") if target is None else figures.symlink_to(target)
+    monkeypatch.setattr(runner, "_execute", None)
+    assert main(["swift"], root=root, papers=tiny_papers.PAPERS) == 1
+    assert f"{figures}: results cannot be written there (N" in capsys.readouterr().err
+
+
+def test_where_results_cannot_be_written_all_notebooks_stop(root, monkeypatch, capsys):
+    """Before the call returns, and with it the lock is let go of."""
+
+    def publish(job, *rest):
+        wait(lambda: (root / "halfway").exists())
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), job.place)
+
+    def execute(job, folders, staging, display, journal):
+        if job.key == "slow":
+            return as_usual(job, folders, staging, display, journal)
+        (staging / "figures").mkdir()
+        (staging / "figures/curve.svg").write_text("<svg/>")
+        (staging / job.paper.notebook).write_text("copy")
+        return [1.0]
+
+    as_usual = runner._execute
+    monkeypatch.setenv("PYTHONPATH", PATH)
+    monkeypatch.setattr(runner, "_publish", publish)
+    monkeypatch.setattr(runner, "_execute", execute)
+    assert main(["slow", "plain", "--jobs", "2"], root=root, papers=tiny_papers.PAPERS) == 1
+    told = capsys.readouterr().err
+    assert "paper_repro.py: plain: [Errno 28] No space left on device" in told
+    assert not alive(int((root / "halfway").read_text()))
+    assert [path.name for path in (root / "runs").iterdir() if "partial" in path.name] == []
+    assert made(root) <= {"runs/plain.failed.ipynb", "runs/slow.failed.ipynb"}
+    with runner._alone(root / "runs"):
+        pass
 
 
 def test_one_run_at_a_time(root, capsys):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
@@ -24,15 +25,25 @@ class LocalKernel(AsyncKernelManager):
     """
 
     journal: Path | None = None  # folder in which comparisons keep their finished runs
+    _present: ClassVar[weakref.WeakSet[LocalKernel]] = weakref.WeakSet()
 
     @classmethod
     def keeping(cls, journal: Path | None) -> type[LocalKernel]:
         """Returns this kind of kernel, whose comparisons keep their finished runs in a folder."""
         return type(cls.__name__, (cls,), {"journal": journal})
 
+    @classmethod
+    def kill_all(cls) -> None:
+        """Ends the processes of all kernels of this program at once, from any thread."""
+        for kernel in [*cls._present]:
+            process = getattr(kernel.provisioner, "process", None)
+            if process is not None:
+                process.kill()
+
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
         self._folder = tempfile.TemporaryDirectory(prefix="dml-", ignore_cleanup_errors=True)
+        self._present.add(self)
         self.transport = "ipc"
         self.ip = f"{self._folder.name}/kernel"
         self.connection_file = f"{self._folder.name}/kernel.json"

@@ -15,8 +15,8 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,18 +62,36 @@ def run(
     Nothing below `folders.figures` is ever half written, and a job that fails changes nothing there. One that
     succeeds changes what shows something else than what is published, or all of it with `rewrite`; with other
     parameters than the published run it changes nothing there without `rewrite`.
-    BlockingIOError: another run is using these folders.
+    OSError: results cannot be written; all notebooks have been stopped. BlockingIOError: another run is using
+    these folders.
     """
     with _alone(folders.runs):
         _clean(folders)
         for job in jobs:
+            _check_writable(job, folders)
             published.keep_aside(job.place, folders)
         pool = ThreadPoolExecutor(parallel)  # no `with`: on Ctrl-C it would wait for the notebooks
         longest_first = sorted(jobs, key=lambda job: -job.paper.quick_seconds)
         futures = [pool.submit(_attempt, job, folders, display, rewrite) for job in longest_first]
-        for future in as_completed(futures):
-            display.ended(future.result())
+        try:
+            for future in as_completed(futures):
+                display.ended(future.result())
+        except Exception:
+            _stop(futures)
+            pool.shutdown()
+            raise
         return [future.result() for future in futures]
+
+
+def _stop(futures: Sequence[Future[Outcome]]) -> None:
+    """Ends jobs at once: a kernel that dies ends its notebook, also one that was just about to start."""
+    from dmlcore.reproduce.kernel import LocalKernel
+
+    for future in futures:
+        future.cancel()
+    while not all(future.done() for future in futures):
+        LocalKernel.kill_all()
+        time.sleep(0.1)
 
 
 @contextmanager
@@ -99,6 +117,17 @@ def _clean(folders: Folders) -> None:
             partial.unlink(missing_ok=True)
 
 
+def _check_writable(job: PaperJob, folders: Folders) -> None:
+    """Raises OSError where results cannot be put in place: better now than after the last cell."""
+    for place in (folders.figures / job.place, folders.runs / job.place):
+        there = next(path for path in (place, *place.parents) if os.path.lexists(path))
+        try:
+            with tempfile.TemporaryFile(dir=there):
+                pass
+        except OSError as error:
+            raise OSError(f"{there}: results cannot be written there ({error.strerror})") from error
+
+
 def _attempt(job: PaperJob, folders: Folders, display: Display, rewrite: bool) -> Outcome:
     start = time.monotonic()
     made_from = manifest.inputs(job, folders)
@@ -120,7 +149,10 @@ def _attempt(job: PaperJob, folders: Folders, display: Display, rewrite: bool) -
         if journal is not None:
             shutil.rmtree(journal, ignore_errors=True)
     except NotebookFailed as failure:
-        return Outcome(job.key, "failed", time.monotonic() - start, str(failure))
+        told = f"{failure}{_keep_copy(job, folders, staging)}"
+        return Outcome(job.key, "failed", time.monotonic() - start, told)
+    except OSError as error:
+        raise OSError(f"{job.key}: {error}{_keep_copy(job, folders, staging)}") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return Outcome(job.key, "done", time.monotonic() - start)
@@ -170,11 +202,7 @@ def _execute(
         text = f"{type(error).__name__}: {error}"
         if isinstance(error, papermill.PapermillExecutionError):
             text = f"cell {error.exec_count}: {error.ename}: {error.evalue}"
-        kept = folders.runs / f"{job.key}.failed.ipynb"
-        if copy.exists():
-            os.replace(copy, kept)
-        text = "\n    ".join(text.strip().splitlines()[:6])
-        raise NotebookFailed(f"{text}\n  executed copy: {kept}") from error
+        raise NotebookFailed("\n    ".join(text.strip().splitlines()[:6])) from error
     return [round(cell.metadata.papermill.duration or 0.0, 3) for cell in _code(executed)]
 
 
@@ -213,10 +241,10 @@ def _differs(job: PaperJob, folders: Folders, staging: Path) -> bool:
 
 
 def _publish(job: PaperJob, folders: Folders, staging: Path, everything: bool) -> None:
-    """Moves the results into place, each file in one step, and removes those of earlier runs.
+    """Puts the results in place, each file in one step, and removes those of earlier runs.
 
-    Of files that show what is published, the published ones are put back, unless `everything` is to be of
-    this run.
+    All are written beside their places first, which may be on another file system. Of files that show what is
+    published, the published ones are put back, unless `everything` is to be of this run.
     """
     source, target = staging / "figures", folders.figures / job.place
     made = [path.relative_to(source) for path in files.tree(source)]
@@ -225,12 +253,11 @@ def _publish(job: PaperJob, folders: Folders, staging: Path, everything: bool) -
         old = published.copied(job.place, folders, staging / "published")
         for kept in published.kept(source, old):
             shutil.copyfile(old / kept, source / kept)
-    for name in sorted(made, key=lambda name: name.name == "claims.json"):  # ledger last
-        place = target / name
-        if place.is_file() and place.read_bytes() == (source / name).read_bytes():
-            continue
-        place.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(source / name, place)
+    with ExitStack() as moves:  # which happen in reverse: the ledger's is last
+        for name in sorted(made, key=lambda name: name.name != "claims.json"):
+            place = target / name
+            if not place.is_file() or place.read_bytes() != (source / name).read_bytes():
+                shutil.copyfile(source / name, moves.enter_context(files.aside(place)))
     for path in {*files.tree(target)} - {target / name for name in made}:
         path.unlink()
     shutil.rmtree(manifest.private(job.place, folders), ignore_errors=True)
@@ -250,6 +277,19 @@ def _keep_ledger(job: PaperJob, folders: Folders, staging: Path) -> None:
         files.write(folders.runs / job.place / "claims.json", own.read_text(encoding="utf-8"))
 
 
+def _keep_copy(job: PaperJob, folders: Folders, staging: Path) -> str:
+    """Keeps what was executed of a job that failed; returns the line that says where."""
+    copy, kept = staging / job.paper.notebook, _failed(job, folders)
+    if not copy.exists():
+        return ""
+    os.replace(copy, kept)
+    return f"\n  executed copy: {kept}"
+
+
+def _failed(job: PaperJob, folders: Folders) -> Path:
+    return folders.runs / f"{job.key}.failed.ipynb"
+
+
 def _finish(job: PaperJob, folders: Folders, staging: Path) -> None:
     os.replace(staging / job.paper.notebook, folders.runs / job.place / job.paper.notebook)
-    (folders.runs / f"{job.key}.failed.ipynb").unlink(missing_ok=True)
+    _failed(job, folders).unlink(missing_ok=True)
