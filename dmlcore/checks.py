@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -130,6 +131,22 @@ def check_kind(name: str, value: Any, kind: type) -> None:
     if not isinstance(value, kind):
         hint = "; was it called?" if callable(value) else ""
         fail(name, value, f"a {kind.__name__}{hint}")
+
+
+def folder(name: str, value: Any) -> Path:
+    """Returns the absolute path of a folder that is there, or whose name is free.
+
+    >>> folder("checkpoint", "")
+    Traceback (most recent call last):
+    ValueError: checkpoint: got '', allowed is a folder
+    """
+    given = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(given, str) or not given or "\0" in given:  # "" would be the current one
+        fail(name, value, "a folder")
+    path = Path(given).absolute()
+    if not next(each for each in (path, *path.parents) if each.exists()).is_dir():
+        fail(name, given, "a folder, or a name that is free")
+    return path
 
 
 def for_each(name: str, value: Any, num_workers: int) -> tuple[Any, ...]:

@@ -1,6 +1,8 @@
 """Checkpoints: a run that is killed goes on, to the same parameters; nothing half-written is left."""
 
+import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -55,6 +57,42 @@ def start(environment, *arguments, pause=0.0):
     return subprocess.Popen(command, env=environment, **pipes)
 
 
+# Lives of one run: each is killed by the next checkpoints after so many, or ends by itself where that is -1.
+LIVES = """
+import os, random, signal, sys, time
+from test_checkpoints import Checkpoints, dml, long_run
+
+dml.train, dml.engines, dml.problems  # imported before processes are forked
+folder, policy, updates, *lives = sys.argv[1:]
+save, number = Checkpoints.save, 0
+
+def noted(self, *given):
+    global number
+    save(self, *given)
+    os.write(pipe[1], b".")
+    number += 1
+    if 0 <= life <= number - 3:
+        time.sleep(3600)
+
+Checkpoints.save = noted
+Checkpoints.due = lambda self: True
+for seed, life in enumerate(map(int, lives)):
+    pipe = os.pipe()
+    child = os.fork()
+    if not child:
+        long_run(folder, policy, "simulated()", int(updates))
+        os._exit(0)
+    os.close(pipe[1])
+    if life >= 0:
+        for _ in range(life):
+            os.read(pipe[0], 1)
+        time.sleep(0.01 * random.Random(seed).random())
+        os.kill(child, signal.SIGKILL)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    os.close(pipe[0])
+"""
+
+
 def result(folder):
     with np.load(f"{folder}.npz") as found:
         return {name: found[name] for name in found.files}
@@ -62,7 +100,7 @@ def result(folder):
 
 @pytest.mark.parametrize(
     ("policy", "engine"),
-    [("ssp(3)", "simulated()"), ("k_batch_async(3)", "devices()"), ("bsp()", "threads(time_scale=0.05)")],
+    [("k_batch_async(3)", "devices()"), ("bsp()", "threads(time_scale=0.05)")],
 )
 def test_a_killed_run_goes_on_to_the_same_parameters(policy, engine, environment, tmp_path, monkeypatch):
     """To the same bits on a virtual clock; on a real one BSP's parameters depend on rounding alone."""
@@ -91,6 +129,24 @@ def test_a_killed_run_goes_on_to_the_same_parameters(policy, engine, environment
     else:
         assert all((resumed[name] == whole[name]).all() for name in parts)
         assert (resumed["history"] == whole["history"]).all()
+
+
+def test_killed_again_and_again(environment, tmp_path, monkeypatch):
+    """At random moments, and DMLCORE_KILLS says how often: the bits are those of a run at one go."""
+    kills = int(os.environ.get("DMLCORE_KILLS", "2"))
+    lives = np.random.default_rng(7).integers(6, size=kills).tolist()
+    updates = 50 * (sum(lives) + 3 * kills + 2)  # more than there are before the last kill
+    (tmp_path / "passing").mkdir()
+    command = [sys.executable, "-c", LIVES, tmp_path / "killed", "ssp(3)", updates, *lives, -1]
+    own = environment | {"TMPDIR": str(tmp_path / "passing")}
+    process = subprocess.run([*map(str, command)], env=own, capture_output=True, text=True)
+    assert process.stdout.split() == ["-9"] * kills + ["0"], process.stderr
+    assert len([*(tmp_path / "killed").iterdir()]) == 2
+    assert not [*(tmp_path / "passing").iterdir()]
+    monkeypatch.setattr(Checkpoints, "due", lambda self: True)
+    long_run(tmp_path / "whole", "ssp(3)", "simulated()", updates)
+    resumed, whole = result(tmp_path / "killed"), result(tmp_path / "whole")
+    assert all((resumed[name] == whole[name]).all() for name in whole)
 
 
 def train(folder, policy=None, **options):
@@ -137,26 +193,68 @@ def test_a_checkpoint_of_another_call_is_refused(what, tmp_path):
         train(tmp_path / "run", **OTHERS[what])
 
 
-def test_a_checkpoint_that_is_a_file_is_refused(tmp_path):
-    (tmp_path / "run").write_text("mine")
+@pytest.mark.parametrize("engine", ["simulate", "threads"])
+@pytest.mark.parametrize("given", ["", 3, b"runs", "a\0b", "file", "file/run"])
+def test_a_checkpoint_that_is_no_folder_is_refused(given, engine, tmp_path, monkeypatch):
+    """Before anything is computed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dml.experiments.runs, "timeline", None)
+    (tmp_path / "file").write_text("mine")
     with pytest.raises(ValueError, match=r"checkpoint: got .* allowed is a folder"):
-        train(tmp_path / "run")
-    assert (tmp_path / "run").read_text() == "mine"
+        train(given, engine=engine)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_half_written_checkpoint_does_not_count(tmp_path):
-    """Orbax writes aside and renames; what a killed process left aside is no checkpoint."""
-    with_two = Checkpoints(tmp_path / "run", {"a": 1})
-    with_two.save(1, {"x": np.ones(3)})
-    with_two.close()
-    left = tmp_path / "run" / "2.orbax-checkpoint-tmp"
-    left.mkdir()
-    (left / "part").write_bytes(b"x")
-    again = Checkpoints(tmp_path / "run", {"a": 1})
-    step, state, _ = again.load({"x": np.zeros(3)})
-    again.close()
-    assert step == 1
-    assert (state["x"] == 1).all()
+def kept(folder, *steps):
+    """Writes checkpoints: a state full of the number of its step."""
+    with contextlib.closing(Checkpoints(folder, {"a": 1})) as checkpoints:
+        for step in steps:
+            checkpoints.save(step, {"x": np.full(3, step)}, [[0, {"loss": 0.5}]])
+
+
+def read(folder):
+    with contextlib.closing(Checkpoints(folder, {"a": 1})) as checkpoints:
+        return checkpoints.load({"x": np.zeros(3, int)})
+
+
+@pytest.mark.parametrize("steps", [(), (1, 2, 3)])
+def test_a_half_written_checkpoint_does_not_count(steps, tmp_path):
+    """What a killed process has left aside is removed, also where it was killed at its first."""
+    kept(tmp_path, *steps)
+    (tmp_path / ".4.checkpoint.0.partial").write_bytes(b"x")
+    found = read(tmp_path)
+    assert (found[0] if found else None) == max(steps, default=None)
+    assert {path.name for path in tmp_path.iterdir()} == {f"{step}.checkpoint" for step in steps[-2:]}
+
+
+def test_damage_anywhere_is_found(tmp_path):
+    """In the newest: the one before is read, and the warning names both. In both: one message of one line."""
+    kept(tmp_path, 1, 2)
+    old, new = (tmp_path / f"{step}.checkpoint" for step in (1, 2))
+    whole, rng = new.read_bytes(), np.random.default_rng(0)
+    for at in rng.integers(len(whole), size=30):
+        flipped = bytes([whole[at] ^ 1 << int(rng.integers(8))])
+        for damaged in (whole[:at], whole[:at] + flipped + whole[at + 1 :], whole + b"x"):
+            new.write_bytes(damaged)
+            with pytest.warns(UserWarning, match=r"checkpoint: .* step 2 damaged, .* goes on from step 1"):
+                step, state, more = read(tmp_path)
+            assert (step, state["x"].tolist(), more) == (1, [1, 1, 1], [[0, {"loss": 0.5}]])
+    old.write_bytes(b"")
+    with pytest.raises(
+        ValueError, match=rf"^checkpoint: got .*{tmp_path}, whose .* \(step 2, step 1\).*, allowed"
+    ):
+        read(tmp_path)
+
+
+def test_a_damaged_checkpoint_is_replaced(tmp_path):
+    kept(tmp_path, 10, 20)
+    (tmp_path / "20.checkpoint").write_bytes(b"")
+    with contextlib.closing(Checkpoints(tmp_path, {"a": 1})) as checkpoints:
+        with pytest.warns(UserWarning, match="damaged"):
+            checkpoints.load({"x": np.zeros(3, int)})
+        checkpoints.save(15, {"x": np.zeros(3, int)})
+    assert {path.name for path in tmp_path.iterdir()} == {"10.checkpoint", "15.checkpoint"}
+    assert read(tmp_path)[0] == 15
 
 
 def test_a_journal_survives_json():
@@ -199,11 +297,15 @@ def test_random_keys_in_an_optimizers_state(engine, tmp_path):
     assert relative_error(run.params, again.params) < 1e-5
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
+@pytest.mark.parametrize("name", ["notes.txt", "20/_CHECKPOINT_METADATA"])
+def test_a_folder_of_something_else_is_left_alone(name, tmp_path):
+    """Also one of checkpoints of earlier versions, which were folders."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
     with pytest.raises(ValueError, match=r"checkpoint: got .*allowed is a folder that is empty"):
-        train(tmp_path, dml.bsp())
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+        Checkpoints(tmp_path, {})
+    assert (tmp_path / name).read_text() == "mine"
+    assert len([*tmp_path.rglob("*.*")]) == (1 if "." in name else 0)
 
 
 def test_a_folder_belongs_to_one_run_at_a_time(tmp_path, monkeypatch):

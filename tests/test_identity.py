@@ -11,7 +11,8 @@ import pytest
 from clusters import EXPONENTIAL
 
 import dmlcore as dml
-from dmlcore.training.identity import of_optimizer, of_problem
+from dmlcore.training.identity import of_optimizer, of_problem, told
+from dmlcore.types import Decision, Policy, Start
 
 problems = dml.problems
 DIGITS = problems.digits_mlp(8)
@@ -100,6 +101,37 @@ OTHERS = {
     "problem": (problems.logistic_regression(l2=1.0), optax.sgd(0.1)),
     "optimizer": (problems.logistic_regression(l2=0.1), SOME["inject_hyperparams"](0.5)),
 }
+
+
+def scaling(weight):
+    """A policy of one's own, told from another one by its weights alone."""
+
+    def on_push(state, push):
+        return state, Decision(apply=[(push.worker, push.clock, weight)], start=[Start(push.worker)])
+
+    return Policy("mine", lambda num_workers: {}, on_push)
+
+
+def test_a_checkpoint_of_another_timeline_is_refused(tmp_path):
+    given = problems.logistic_regression(l2=0.1), EXPONENTIAL
+    options = {"updates": 10, "checkpoint": tmp_path}
+    dml.train(*given, scaling(1.0), optax.sgd(0.1), **options)
+    with pytest.raises(ValueError, match=r"of another run .*timeline_sha256"):
+        dml.train(*given, scaling(0.5), optax.sgd(0.1), **options)
+
+
+def test_a_trace_replayed_on_other_data_says_so(tmp_path):
+    """Of problems of one name and size; a trace from before there was a hash is replayed in silence."""
+    assert told(DIGITS) == told(dataclasses.replace(DIGITS, eval_data={})) != told(changed_data())
+    problem, optimizer = problems.logistic_regression(l2=0.1), optax.sgd(0.1)
+    trace = dml.train(problem, EXPONENTIAL, dml.bsp(), optimizer, updates=10).trace
+    trace.save(tmp_path / "trace.parquet")
+    dml.replay(dml.Trace.load(tmp_path / "trace.parquet"), problem, optimizer)
+    trace.metadata["data_sha256"] = told(changed_data())["data_sha256"]
+    with pytest.warns(UserWarning, match="problem: logistic_regression.* has other training data"):
+        dml.replay(trace, problem, optimizer)
+    del trace.metadata["data_sha256"]
+    dml.replay(trace, problem, optimizer)
 
 
 @pytest.mark.parametrize("engine", ["simulate", "threads"])

@@ -15,8 +15,9 @@ from clusters import EXPONENTIAL
 
 import dmlcore as dml
 from dmlcore import files
+from dmlcore.engines.job import described
 from dmlcore.experiments import comparison, tuning
-from dmlcore.experiments.journal import Journal, described
+from dmlcore.experiments.journal import Journal
 from dmlcore.types import Aggregate
 
 METHODS = {"BSP": dml.bsp(), "SSP": dml.ssp(2), "Adam": dml.Method(dml.asp(), optimizer=optax.adam(0.01))}

@@ -7,6 +7,7 @@ import dataclasses
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmlcore.cluster.faults import ServerCrash
@@ -14,10 +15,13 @@ from dmlcore.engines.links import Links
 from dmlcore.engines.server import Order, Server
 from dmlcore.engines.service import Service
 from dmlcore.engines.spec import RunSpec
+from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
+from dmlcore.training.aggregation import digest, traced
 from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import Coder, coding_by
-from dmlcore.training.identity import of_training
+from dmlcore.training.identity import of_training, told
+from dmlcore.training.kinds import contribution_of
 from dmlcore.training.stepper import Stepper
 
 
@@ -49,7 +53,7 @@ class Job:
     problem: Any
     optimizer: Any
     time_scale: float = 1.0
-    checkpoint: str | None = None
+    checkpoint: Path | None = None
 
     def stepper(self, device: Any = None) -> Stepper:
         """Returns the run's arithmetic, on a device."""
@@ -92,7 +96,7 @@ class Job:
 
     def metadata(self, engine: str) -> dict[str, Any]:
         """Returns a trace's metadata, all but its end."""
-        return self.spec.metadata(engine) | {"problem": self.problem.name, "time_scale": self.time_scale}
+        return self.spec.metadata(engine) | told(self.problem) | {"time_scale": self.time_scale}
 
     @contextlib.contextmanager
     def with_folder(self) -> Iterator[Job]:
@@ -102,7 +106,7 @@ class Job:
             yield self
             return
         with tempfile.TemporaryDirectory(prefix="dmlcore-") as folder:
-            yield dataclasses.replace(self, checkpoint=folder)
+            yield dataclasses.replace(self, checkpoint=Path(folder))
 
     @contextlib.contextmanager
     def checkpoints(self, engine: str) -> Iterator[Checkpoints | None]:
@@ -110,11 +114,23 @@ class Job:
         if self.checkpoint is None:
             yield None
             return
-        stop = {name: str(value) for name, value in self.spec.stop._asdict().items()}
-        run = self.metadata(engine) | {
-            "stop": stop,
-            **of_training(self.problem, self.optimizer),
-            "rest": self.stepper().fingerprint(),
-        }
+        run = described(self.spec, self.problem, self.optimizer) | self.metadata(engine)
         with contextlib.closing(Checkpoints(self.checkpoint, run)) as kept:
             yield kept
+
+
+def described(spec: RunSpec, problem: Problem, optimizer: Any) -> dict[str, Any]:
+    """Returns what tells a run from the others, as JSON values, before there is a timeline of it.
+
+    A policy, load rule, transport or codec of one's own is known by its name alone.
+    """
+    stop = {name: str(value) for name, value in spec.stop._asdict().items()}
+    steps = contribution_of(problem).fingerprint()  # of local steps: their optimizer
+    links, workers = spec.links(), range(min(spec.cluster.num_workers, 64))
+    # Laws of one's own have a name, and some times that they lead to.
+    times = [
+        (links.compute_seconds(w, 0, 1), links.pull_seconds(w, 0), links.push_seconds(w, 0)) for w in workers
+    ]
+    aggregate = digest(*traced(spec.aggregate, problem.shapes, places=2))
+    own = {"stop": stop, "steps": steps, "times": times, "aggregate": aggregate}
+    return spec.metadata("") | own | of_training(problem, optimizer)

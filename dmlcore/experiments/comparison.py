@@ -21,9 +21,10 @@ from dmlcore import checks
 from dmlcore.checks import check_kind, check_seed, several
 from dmlcore.cluster import Cluster
 from dmlcore.engines.engine import Engine, resolve
+from dmlcore.engines.job import described
 from dmlcore.engines.on_ray.connection import spread
 from dmlcore.engines.spec import RunSpec
-from dmlcore.experiments.journal import SAVE, Journal, described
+from dmlcore.experiments.journal import SAVE, Journal
 from dmlcore.experiments.runs import (
     check_optimizer,
     check_until,

@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -34,7 +35,7 @@ from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import coding_by, memory_of
 from dmlcore.training.contribution import factor
 from dmlcore.training.evaluation import reached
-from dmlcore.training.identity import of_training
+from dmlcore.training.identity import of_timeline, of_training, told
 from dmlcore.training.optimizer import check_update
 from dmlcore.training.replay import Replay
 from dmlcore.training.segments import TrainingWatch
@@ -204,13 +205,14 @@ def run(
 ) -> Run:
     """Trains a problem as `train` does, given the run that was asked for."""
     check_until(until, problem)
+    folder = None if checkpoint is None else checks.folder("checkpoint", checkpoint)
     problem = problem.with_steps(spec.local, spec.step_size)
     if eval_every is not None:
         checks.integer("eval_every", eval_every, low=1)
     if engine.record is None:
         trace = timeline(problem, spec, optimizer, engine)
         driver = with_aggregate(engine.driver or Replay, spec.aggregate)
-        trained = _trained([trace], problem, [optimizer], until, eval_every, driver, checkpoint)
+        trained = _trained([trace], problem, [optimizer], until, eval_every, driver, folder)
         return _runs([trace], problem, trained)[0]
     if spec.transport.own_steps:
         checks.fail(
@@ -223,7 +225,6 @@ def run(
     if checkpoint is not None and memory is not None:
         name, given, allowed = memory
         checks.fail(name, given, f"{allowed}, for a run on a real clock that can be resumed")
-    folder = None if checkpoint is None else os.path.abspath(checkpoint)
     trace, params = engine.record(Job(spec, problem, optimizer, engine.time_scale, folder))
     _warn_of_no_update(trace)
     options: Any = {"local": spec.local, "aggregate": spec.aggregate}
@@ -253,7 +254,7 @@ def timeline(
             aggregate=spec.aggregate,
         )
     trace = engine.timeline(spec, watch)
-    trace.metadata["problem"] = problem.name
+    trace.metadata.update(told(problem))
     _warn_of_no_update(trace)
     return trace
 
@@ -413,7 +414,7 @@ def _trained(
     until: Mapping[str, float] | None,
     eval_every: int | None,
     make_driver: Callable[..., Any] = Replay,
-    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint: Path | None = None,
 ) -> list[_Trained]:
     """Returns evaluations and final parameters of each lane."""
     check_problem(problem)
@@ -431,6 +432,13 @@ def _trained(
         if (problem.inner.batch_size if problem.inner else None) != size:
             given = None if problem.inner is None else f"steps of {problem.inner.batch_size} samples"
             checks.fail("local", given, f"{steps}, with steps of {size} samples, as in the trace")
+    data = told(problem)["data_sha256"]
+    if any(trace.metadata.get("data_sha256", data) != data for trace in traces):
+        warnings.warn(
+            f"problem: {problem.name} has other training data, or owners of them, than it had when the trace "
+            "was recorded; the tasks are computed on these",
+            stacklevel=4,
+        )
     until = check_until(until, problem)
     lengths = [len(trace.updates) for trace in traces]
     if eval_every is not None:
@@ -447,6 +455,7 @@ def _trained(
                 "eval_every": between[0],
                 "until": dict(until),
                 **of_training(problem, optimizers[0]),
+                "timeline_sha256": of_timeline(traces[0]),
                 "rest": driver.fingerprint(),
             }
             call = traces[0].metadata | about

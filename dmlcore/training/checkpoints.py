@@ -1,12 +1,14 @@
-"""Checkpoints of a run: written whole or not at all, by orbax, and read without unpickling."""
+"""Checkpoints of a run: one file each, whole or not at all, read without unpickling and if undamaged."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,42 +16,36 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dmlcore import checks
+from dmlcore import checks, files
 from dmlcore.training.optimizer import is_key, plain
 
 PATIENCE = 60.0  # seconds, for another run to let go of a folder
+SUFFIX = ".checkpoint"
 
 
 class Checkpoints:
-    """The newest states of one run, in a folder.
+    """The two newest states of one run, in a folder.
+
+    A file is a line with the hash of the rest, a line of JSON, and the arrays' bytes.
 
     Args:
-        folder: where; made when first written to.
+        folder: where; made if it is missing.
         run: what identifies the run, as JSON values: a checkpoint of another one is refused.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], run: Any):
-        if not isinstance(folder, str | os.PathLike):
-            checks.fail("checkpoint", folder, "a folder")
-        self.folder = Path(folder).absolute()
+    def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, Any]):
+        self.folder = checks.folder("checkpoint", folder)
         # As it will be read again: tuples are lists there.
         self._run = json.loads(json.dumps(run))
-        if self.folder.exists() and not self.folder.is_dir():
-            checks.fail("checkpoint", str(folder), "a folder, or a name that is free")
-        import orbax.checkpoint as ocp  # takes half a second
-
-        self._orbax = ocp
-        options = ocp.CheckpointManagerOptions(max_to_keep=2, create=True, enable_async_checkpointing=False)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._handle = _held(self.folder)
-        try:
-            empty = not any(self.folder.iterdir())
-            self._manager = ocp.CheckpointManager(self.folder, options=options)
-            if not empty and self._manager.latest_step() is None:
-                checks.fail("checkpoint", str(folder), "a folder that is empty, or has a run's checkpoints")
-        except BaseException:
-            os.close(self._handle)
-            raise
+        for partial in self.folder.glob(f".*{SUFFIX}.*.partial"):  # of a run that was killed
+            partial.unlink()
+        if any(self.folder.iterdir()) and not self._steps():
+            self.close()
+            allowed = "a folder that is empty, or has a run's checkpoints, written by this version"
+            checks.fail("checkpoint", str(folder), allowed)
+        self._newest: int | None = None  # of the steps that this run has written or read
         self._next = 0.0
 
     def due(self) -> bool:
@@ -59,39 +55,71 @@ class Checkpoints:
     def save(self, step: int, state: Any, more: Any = None) -> None:
         """Writes a state, a pytree of arrays, and further JSON values."""
         begun = time.monotonic()
-        leaves = {f"{n:04d}": leaf for n, leaf in enumerate(plain_leaves(state))}
-        args = self._orbax.args
-        parts = args.Composite(
-            state=args.StandardSave(leaves), run=args.JsonSave({"run": self._run, "more": more})
-        )
-        self._manager.save(step, args=parts, force=True)
-        self._manager.wait_until_finished()
+        leaves = plain_leaves(state)
+        known = json.dumps({"run": self._about(leaves), "more": more})
+        content = b"".join([known.encode(), b"\n", *(leaf.tobytes() for leaf in leaves)])
+        with files.aside(self._path(step)) as partial:
+            partial.write_bytes(_digest(content) + b"\n" + content)
+        for other in {*self._steps()} - {step, self._newest}:
+            self._path(other).unlink()
+        self._newest = step
         ended = time.monotonic()
         self._next = ended + 10 * (ended - begun)
 
     def load(self, like: Any) -> tuple[int, Any, Any] | None:
         """Returns step, state (structured like `like`) and JSON values of the newest checkpoint, or None.
 
+        One that is damaged is passed over for the one before, with a warning.
+
         Raises:
-            ValueError: the folder has another run's.
+            ValueError: the folder has another run's, or only damaged ones.
         """
-        step = self._manager.latest_step()
-        if step is None:
-            return None
-        args = self._orbax.args
-        found = self._manager.restore(step, args=args.Composite(run=args.JsonRestore()))["run"]
-        if found["run"] != self._run:
-            differs = _first_difference(found["run"], self._run)
+        damaged: list[str] = []
+        for step in self._steps():
+            digest, _, content = self._path(step).read_bytes().partition(b"\n")
+            if digest != _digest(content):
+                damaged.append(f"step {step}")
+                continue
+            if damaged:
+                told = f"{' and '.join(damaged)} damaged, so that the run goes on from step {step}"
+                warnings.warn(f"checkpoint: {self.folder} has {told}", stacklevel=2)
+            self._newest = step
+            return step, *self._opened(content, like)
+        if damaged:
+            given = f"{self.folder}, whose checkpoints are damaged ({', '.join(damaged)})"
+            checks.fail("checkpoint", given, "undamaged ones, or another folder to begin anew")
+        return None
+
+    def _opened(self, content: bytes, like: Any) -> tuple[Any, Any]:
+        text, _, rest = content.partition(b"\n")
+        known, leaves = json.loads(text), plain_leaves(like)
+        if known["run"] != (wanted := self._about(leaves)):
+            differs = _first_difference(known["run"], wanted)
             checks.fail("checkpoint", f"{self.folder}, of another run ({differs})", "that of the same call")
-        target = {f"{n:04d}": np.empty_like(leaf) for n, leaf in enumerate(plain_leaves(like))}
-        parts = args.Composite(state=args.StandardRestore(target))
-        read = self._manager.restore(step, args=parts)["state"]
-        return step, with_leaves(like, [read[name] for name in sorted(read)]), found["more"]
+        parts = np.split(np.frombuffer(rest, np.uint8), np.cumsum([leaf.nbytes for leaf in leaves])[:-1])
+        pairs = zip(parts, leaves, strict=True)
+        read = [part.copy().view(leaf.dtype).reshape(leaf.shape) for part, leaf in pairs]
+        return with_leaves(like, read), known["more"]
 
     def close(self) -> None:
         """Lets go of the folder."""
-        self._manager.close()
         os.close(self._handle)
+
+    def _about(self, leaves: Sequence[np.ndarray]) -> dict[str, Any]:
+        """What must be the same where the run goes on: its identity, and its state's types and shapes."""
+        return {**self._run, "state": [[str(leaf.dtype), list(leaf.shape)] for leaf in leaves]}
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"{step}{SUFFIX}"
+
+    def _steps(self) -> list[int]:
+        """The steps that there are, the newest first."""
+        names = [path.name.removesuffix(SUFFIX) for path in self.folder.glob(f"*{SUFFIX}")]
+        return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
 
 
 def _held(folder: Path) -> int:
@@ -153,9 +181,6 @@ def _short(value: Any) -> str:
     return repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:20]}..."
 
 
-def _first_difference(found: Any, wanted: Any) -> str:
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        for name in wanted | found:
-            if found.get(name) != wanted.get(name):
-                return f"{name}: {_short(found.get(name))} there, {_short(wanted.get(name))} here"
-    return "it differs"
+def _first_difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    name = next(name for name in {**wanted, **found} if found.get(name) != wanted.get(name))
+    return f"{name}: {_short(found.get(name))} there, {_short(wanted.get(name))} here"

@@ -1,4 +1,4 @@
-"""What tells one computation from another in any process: hashes of problems and optimizers.
+"""What tells one computation from another in any process: hashes of problems, optimizers, timelines and code.
 
 Functions are told apart by what JAX traces of them, so that a regularisation strength that a closure holds,
 or an initial state, counts as much as the data do.
@@ -6,8 +6,11 @@ or an initial state, counts as much as the data do.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,8 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dmlcore import files
 from dmlcore.problems.problem import Problem
-from dmlcore.training.optimizer import fingerprint, traced
+from dmlcore.trace import Trace
+from dmlcore.training.optimizer import fingerprint, plain, traced
 
 _of_problems: WeakKeyDictionary[Problem, dict[str, str]] = WeakKeyDictionary()
 
@@ -27,12 +32,42 @@ def of_optimizer(optimizer: Any, params: Any) -> str:
     return _of(optimizer.init, params) + _of(optimizer.update, params, state, params)
 
 
-def of_training(problem: Problem, optimizer: Any) -> dict[str, str]:
+def of_training(problem: Problem, optimizer: Any) -> dict[str, Any]:
     """Returns hashes that tell what is trained, and how, from all else: JSON values."""
     return {
         "problem_sha256": of_problem(problem),
         "optimizer_sha256": of_optimizer(optimizer, problem.shapes),
+        **of_code(),
     }
+
+
+def of_code() -> dict[str, Any]:
+    """Returns a hash of this package's code, and JAX's setting that its numbers depend on: JSON values."""
+    return {"code": _code(), "x64": bool(jax.config.read("jax_enable_x64"))}
+
+
+@functools.cache
+def _code() -> str:
+    root = Path(files.__file__).parent
+    found = files.digests(sorted(root.rglob("*.py")), root)
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+
+
+def of_timeline(trace: Trace) -> str:
+    """Returns a hash of which worker computed what, when: all that policy, load and cluster have led to."""
+    content = hashlib.sha256()
+    for frame in (trace.tasks, trace.updates):
+        for name, column in frame.items():
+            content.update(f"{name}\n".encode() + column.to_numpy().tobytes())
+    return content.hexdigest()
+
+
+def told(problem: Problem) -> dict[str, str]:
+    """Returns what the metadata of a trace tell of the problem: its name, and a hash of its training data.
+
+    The hash is of numbers alone, so that releases of JAX agree on it.
+    """
+    return {"problem": problem.name, "data_sha256": _once(problem, "data", _of_data)}
 
 
 def of_problem(problem: Problem) -> str:
@@ -42,20 +77,33 @@ def of_problem(problem: Problem) -> str:
     >>> of_problem(logistic_regression(l2=0.1)) == of_problem(logistic_regression(l2=0.2))
     False
     """
-    kept = _of_problems.setdefault(problem, {})
     real = str(jax.dtypes.canonicalize_dtype(float))  # types of parameters may follow from it
-    if real not in kept:
-        kept[real] = _hash_of(problem)
-    return kept[real]
+    return _once(problem, real, _of_whole)
 
 
-def _hash_of(problem: Problem) -> str:
-    told = problem.name, problem.metrics, problem.coupled, problem.local
-    content = hashlib.sha256(repr(told).encode())
-    for leaf in jax.tree.leaves((problem.data, problem.eval_data, problem.owner)):
-        array = np.asarray(leaf)
+def _once(problem: Problem, name: str, make: Callable[[Problem], str]) -> str:
+    kept = _of_problems.setdefault(problem, {})
+    if name not in kept:
+        kept[name] = make(problem)
+    return kept[name]
+
+
+def _of_data(problem: Problem) -> str:
+    return _of_arrays((problem.data, problem.owner))
+
+
+def _of_arrays(tree: Any) -> str:
+    content = hashlib.sha256()
+    for leaf in jax.tree.leaves(tree):
+        array = plain(leaf)
         content.update(f"{array.dtype} {array.shape}".encode())
-        content.update(np.ascontiguousarray(array).data)
+        content.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return content.hexdigest()
+
+
+def _of_whole(problem: Problem) -> str:
+    own = problem.metrics, problem.coupled, problem.local, _of_arrays(problem.eval_data)
+    content = hashlib.sha256(repr((told(problem), *own)).encode())
     batch = jax.tree.map(lambda rows: jax.ShapeDtypeStruct((2, *rows.shape[1:]), rows.dtype), problem.data)
     for text in (
         _of(problem.init, jax.random.key(0)),

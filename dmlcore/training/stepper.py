@@ -16,7 +16,7 @@ import optax
 
 from dmlcore.methods.aggregate import mean
 from dmlcore.problems.problem import Problem
-from dmlcore.training.aggregation import Aggregation, digest, of_all, of_one, stacked, traced
+from dmlcore.training.aggregation import Aggregation, of_all, of_one, stacked, traced
 from dmlcore.training.batches import INIT, run_key, source_of, task_samples
 from dmlcore.training.kinds import contribution_of
 from dmlcore.training.optimizer import hoist
@@ -69,10 +69,6 @@ class Stepper:
         self._numbers = self.put(numbers)
         self._aggregate, self._params = aggregate or mean(), problem.shapes
         self._aggregation, self._own = self._aggregated_in(1)
-
-    def fingerprint(self) -> str:
-        """Returns a hash of the local steps and the aggregate; `identity` has those of all else."""
-        return self._contribution.fingerprint() + digest(self._aggregation, self._own)
 
     def put(self, tree: Any) -> Any:
         """Returns `tree` on this stepper's device."""
