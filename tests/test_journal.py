@@ -68,6 +68,8 @@ def test_the_environment_names_a_folder(tmp_path, made, monkeypatch):
     monkeypatch.setenv("DMLCORE_SAVE", "")
     swept(**one)
     assert len(made) == 6
+    with pytest.raises(ValueError, match="save: got '', allowed is a folder"):
+        swept(**one, save="")
 
 
 def test_tune_and_compare_keep_their_runs(tmp_path, made):

@@ -24,7 +24,7 @@ from dmlcore.engines.engine import Engine, resolve
 from dmlcore.engines.job import described
 from dmlcore.engines.on_ray.connection import spread
 from dmlcore.engines.spec import RunSpec
-from dmlcore.experiments.journal import SAVE, Journal
+from dmlcore.experiments.journal import Journal, folder_for
 from dmlcore.experiments.runs import (
     check_optimizer,
     check_until,
@@ -243,7 +243,7 @@ def _run_all(
     runs = [(name, seed) for seed in seeds for name in each]
     items = [(dataclasses.replace(specs[name], seed=seed), each[name].optimizer) for name, seed in runs]
     work = work._replace(engine=engine)
-    folder = os.environ.get(SAVE) or None if how.save is None else how.save
+    folder = folder_for(how.save)
     if folder is not None:
         about = {"engine": str(engine), "until": until, "eval_every": eval_every}
         work = work._replace(journal=Journal(folder, about))

@@ -55,3 +55,8 @@ class Journal:
     def save(self, run: Mapping[str, Any], history: pd.DataFrame) -> None:
         """Keeps the history of a run."""
         sealed.write(self.path(run), history, HISTORY_KEY)
+
+
+def folder_for(save: Any) -> Any:
+    """Returns the folder that an argument `save` names, or else the environment; None where neither does."""
+    return os.environ.get(SAVE) or None if save is None else save

@@ -130,7 +130,8 @@ def train(
         eval_every: updates between evaluations. Default: a fiftieth of the run.
         checkpoint: folder in which the state is kept from time to time. Where there is one of the same call,
             the run goes on from it: on a virtual clock to the same bits, on a real one with no push lost or
-            counted twice.
+            counted twice. One of another call is refused; on a real clock, a policy of one's own is known by
+            its name alone.
 
     Returns:
         Trace, history and final parameters.

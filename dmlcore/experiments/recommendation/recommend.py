@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ from dmlcore import checks
 from dmlcore.checks import check_seed, several
 from dmlcore.cluster import Cluster
 from dmlcore.experiments.comparison import bar, check_factory
-from dmlcore.experiments.journal import SAVE
+from dmlcore.experiments.journal import folder_for
 from dmlcore.experiments.recommendation import plan as plans
 from dmlcore.experiments.recommendation import trials as halving
 from dmlcore.experiments.recommendation.clusters import as_cluster
@@ -107,7 +106,7 @@ def recommend(
         checks.integer("trials", trials, low=halving.FEWEST, high=halving.MOST)
     fitted = as_cluster(cluster)
     batch_size = batch_size or fitted.batch_size or 32
-    save = os.environ.get(SAVE) if save is None else save
+    save = folder_for(save)
     goal = Goal(problem, fitted.cluster, metric, value, batch_size, save)
     workers, seconds = fitted.cluster.num_workers, task_seconds(goal)
     scale = Scale(workers, batch_size, seconds, 1.0, 1.0, optimizer, not fitted.real)
