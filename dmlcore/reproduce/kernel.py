@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import shutil
 import sys
 import tempfile
 import weakref
@@ -15,6 +18,7 @@ from jupyter_client.manager import AsyncKernelManager
 from dmlcore.experiments.journal import SAVE
 
 ROOT = Path(__file__).resolve().parents[2]
+PREFIX, OWNER = "dml-", "owner"  # of a folder of sockets, and the file in it that its program keeps locked
 
 
 class LocalKernel(AsyncKernelManager):
@@ -42,7 +46,9 @@ class LocalKernel(AsyncKernelManager):
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
-        self._folder = tempfile.TemporaryDirectory(prefix="dml-", ignore_cleanup_errors=True)
+        _remove_abandoned()
+        self._folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
+        self._release = weakref.finalize(self, os.close, _own(Path(self._folder.name)))
         self._present.add(self)
         self.transport = "ipc"
         self.ip = f"{self._folder.name}/kernel"
@@ -68,3 +74,24 @@ class LocalKernel(AsyncKernelManager):
         await super().cleanup_resources(restart)
         if not restart:
             self._folder.cleanup()
+            self._release()
+
+
+def _own(folder: Path) -> int:
+    """Marks a folder as in use for as long as the handle that it returns is open."""
+    handle = os.open(folder / f"{OWNER}.new", os.O_CREAT | os.O_RDWR, 0o600)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    (folder / f"{OWNER}.new").rename(folder / OWNER)  # locked before it has its name
+    return handle
+
+
+def _remove_abandoned() -> None:
+    """Removes the folders of killed runs, whose locks ended with them."""
+    for owner in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{OWNER}"):
+        with contextlib.suppress(OSError):  # in use, of another user, or just removed
+            handle = os.open(owner, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(owner.parent)
+            finally:
+                os.close(handle)
