@@ -16,7 +16,11 @@ from bootstrap import ensure_environment
 
 if __name__ == "__main__":
     root = Path(__file__).resolve().parent
-    ensure_environment(root)
-    from dmlcore.reproduce.command import main
+    try:
+        ensure_environment(root)
+        from dmlcore.reproduce.command import main
 
-    sys.exit(main(sys.argv[1:], root=root))
+        code = main(sys.argv[1:], root=root)
+    except KeyboardInterrupt:  # as early as in an import
+        code = 130
+    sys.exit(code)

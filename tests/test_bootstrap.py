@@ -103,6 +103,14 @@ def test_not_needed_where_everything_is_installed(project):
     assert bootstrap.missing(ROOT) == []
 
 
+def test_an_interrupted_import_exits_as_any_interrupt(project):
+    (project / "pyproject.toml").write_text(PYPROJECT.format(name="pytest"))
+    (project / "dmlcore/reproduce/command.py").write_text("raise KeyboardInterrupt")
+    process = call(project)
+    assert process.returncode == 130
+    assert "Traceback" not in process.stderr
+
+
 def test_too_old_is_missing(project):
     (project / "pyproject.toml").write_text(PYPROJECT.format(name="pytest").replace("1.0", "999"))
     assert bootstrap.missing(project) == ["pytest>=999"]
