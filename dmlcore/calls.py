@@ -45,14 +45,39 @@ def kept(make: Callable[P, T]) -> Callable[P, T]:
 
 
 def _bound(make: Callable[..., Any], checked: Mapping[str, Check], args: Any, kwargs: Any) -> Any:
+    signature = inspect.signature(make)
     try:
-        bound = inspect.signature(make).bind(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         raise TypeError(f"{make.__name__}(): {error}") from None
     bound.apply_defaults()
     for name, check in checked.items():
-        bound.arguments[name] = check(name, bound.arguments[name])
+        given = bound.arguments[name]
+        several = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+        bound.arguments[name] = tuple(check(name, each) for each in given) if several else check(name, given)
     return bound
+
+
+def checked(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorates a function: checks its arguments.
+
+    >>> @checked(times=checks.at_least(0))
+    ... def repeat(text, times):
+    ...     return text * times
+    >>> repeat("ab", "2")
+    Traceback (most recent call last):
+    ValueError: times: got '2', allowed is a whole number >= 0
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            bound = _bound(function, checked, args, kwargs)
+            return function(*bound.args, **bound.kwargs)
+
+        return call
+
+    return decorate
 
 
 def memoised(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:

@@ -14,6 +14,9 @@ from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
 MAX_SEED = 2**32 - 1
+MAX_INT = 2**63 - 1  # what NumPy can count
+MAX_WORKERS = 2**20
+SHOWN = 300  # characters of what was given, in a message
 
 
 def fail(name: str, given: Any, allowed: str) -> NoReturn:
@@ -23,17 +26,29 @@ def fail(name: str, given: Any, allowed: str) -> NoReturn:
     Traceback (most recent call last):
     ValueError: staleness: got -1, allowed is a whole number >= 0
     """
-    raise ValueError(f"{name}: got {given!r}, allowed is {allowed}")
+    raise ValueError(f"{name}: got {shown(given)}, allowed is {allowed}")
+
+
+def shown(given: Any) -> str:
+    """Returns it as one line, cut where it is long, such as a table or a number of thousands of digits."""
+    try:
+        text = " ".join(repr(given).splitlines())
+    except ValueError:  # Python writes no whole number that is that long
+        text = f"{type(given).__name__} that is too long to be shown"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def _not_numeric(value: Any) -> bool:
-    """Whether it is text or a bool, also of NumPy or JAX, which `float` or `operator.index` may take."""
+    """Whether it is text, a bool or an array with axes, also of NumPy or JAX: `float` or `operator.index` may
+    take them."""
     kind = getattr(getattr(value, "dtype", None), "kind", None)
-    return isinstance(value, bool | str | bytes | bytearray) or kind in ("b", "S", "U")
+    text = isinstance(value, bool | str | bytes | bytearray) or kind in ("b", "S", "U")
+    return text or getattr(value, "ndim", 0) != 0
 
 
 def integer(name: str, value: Any, *, low: int, high: int | None = None, why: str = "") -> int:
-    """Returns `value` as an int if it is a whole number in [low, high].
+    """Returns `value` as an int if it is a whole number in [low, high]; `high` is what 64 bits can count, or
+    less.
 
     >>> integer("k", 3, low=1, high=8)
     3
@@ -41,15 +56,15 @@ def integer(name: str, value: Any, *, low: int, high: int | None = None, why: st
     Traceback (most recent call last):
     ValueError: k: got 9, allowed is a whole number from 1 to 8 (the number of workers)
     """
-    bound = f">= {low}" if high is None else f"from {low} to {high}"
-    allowed = f"a whole number {bound}" + (f" ({why})" if why else "")
     try:
-        number = int(operator.index(value))
+        number = None if _not_numeric(value) else int(operator.index(value))
     except TypeError:
-        fail(name, value, allowed)
-    if _not_numeric(value) or number < low or (high is not None and number > high):
-        fail(name, value, allowed)
-    return number
+        number = None
+    most = MAX_INT if high is None else high
+    if number is not None and low <= number <= most:
+        return number
+    bound = f">= {low}" if high is None and (number is None or number < low) else f"from {low} to {most}"
+    fail(name, value, f"a whole number {bound}" + (f" ({why})" if why else ""))
 
 
 def real(
@@ -67,17 +82,16 @@ def real(
     Traceback (most recent call last):
     ValueError: speed: got nan, allowed is a number > 0
     """
+    try:
+        number = math.nan if _not_numeric(value) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    between = (number > above or above == -math.inf) and (number < below or below == math.inf)
+    if low <= number <= high and between:
+        return number
     limits = ((">=", low), (">", above), ("<=", high), ("<", below))
     bounds = " and ".join(f"{sign} {limit:g}" for sign, limit in limits if math.isfinite(limit))
-    allowed = f"a number {bounds}".rstrip()
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        fail(name, value, allowed)
-    between = (number > above or above == -math.inf) and (number < below or below == math.inf)
-    if _not_numeric(value) or not (low <= number <= high and between):
-        fail(name, value, allowed)
-    return number
+    fail(name, value, f"a number {bounds}".rstrip())
 
 
 positive = partial(real, above=0, high=1e300)
@@ -88,6 +102,9 @@ not_negative = partial(real, low=0, high=1e300)
 
 check_seed = partial(integer, low=0, high=MAX_SEED, why="32 bits")
 """Returns a seed, which in JAX's keys would wrap around with more bits."""
+
+check_num_workers = partial(integer, low=1, high=MAX_WORKERS)
+"""Returns a number of workers."""
 
 
 def choice(name: str, value: Any, table: Mapping[str, T]) -> T:
@@ -121,8 +138,8 @@ def check_optax(name: str, value: Any) -> Any:
     return value
 
 
-def check_kind(name: str, value: Any, kind: type) -> None:
-    """Raises ValueError unless `value` is a `kind`.
+def check_kind(name: str, value: Any, kind: type) -> Any:
+    """Returns `value` if it is a `kind`.
 
     >>> check_kind("policy", "bsp", dict)
     Traceback (most recent call last):
@@ -131,6 +148,50 @@ def check_kind(name: str, value: Any, kind: type) -> None:
     if not isinstance(value, kind):
         hint = "; was it called?" if callable(value) else ""
         fail(name, value, f"a {kind.__name__}{hint}")
+    return value
+
+
+def instance(kind: type) -> Callable[[str, Any], Any]:
+    """Returns a check for `calls.checked`: a value of a class."""
+    return partial(check_kind, kind=kind)
+
+
+def function(name: str, value: Any) -> Any:
+    """Returns `value` if it can be called."""
+    return value if callable(value) else fail(name, value, "a function")
+
+
+def path(name: str, value: Any) -> str:
+    """Returns the path of a file or folder as text.
+
+    >>> path("save", "")
+    Traceback (most recent call last):
+    ValueError: save: got '', allowed is a path, as text or a pathlib.Path
+    """
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
+    return text if isinstance(text, str) and text else fail(name, value, "a path, as text or a pathlib.Path")
+
+
+def array(name: str, value: Any, *, ndim: int = 1, nan: bool = False) -> Any:
+    """Returns numbers as an array of floats with so many axes.
+
+    >>> array("rates", [0.1, "0.2"])
+    Traceback (most recent call last):
+    ValueError: rates: got [0.1, '0.2'], allowed is an array of numbers with 1 axis, without NaN
+    """
+    import numpy as np  # here, since the command line starts without it
+
+    axes = f"{ndim} axis" if ndim == 1 else f"{ndim} axes"
+    allowed = f"an array of numbers with {axes}" + ", without NaN" * (not nan)
+    try:
+        numbers = np.asarray(value)
+        sound = numbers.dtype.kind in "iuf" and numbers.ndim == ndim
+        numbers = numbers.astype(float) if sound else numbers
+    except (TypeError, ValueError, OverflowError):
+        sound = False
+    if not sound or (not nan and np.isnan(numbers).any()):
+        fail(name, value, allowed)
+    return numbers
 
 
 def folder(name: str, value: Any) -> Path:
@@ -237,7 +298,7 @@ def at_least(low: int, *, infinite: bool = False) -> Callable[[str, Any], Any]:
     """Returns a check for `calls.named`: a whole number >= `low`, or `math.inf` where that is allowed."""
 
     def check(name: str, value: Any) -> Any:
-        if infinite and value == math.inf:
+        if infinite and _single(value) and value == math.inf:
             return value
         return integer(name, value, low=low, why="or math.inf" if infinite else "")
 

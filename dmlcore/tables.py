@@ -41,13 +41,33 @@ def read(name: str, source: pd.DataFrame | str | os.PathLike[str]) -> pd.DataFra
         except (pa.ArrowException, OSError, ValueError) as error:
             cause = " ".join(str(error).split())
             raise ValueError(f"{name}: {str(path)!r} is not a readable {path.suffix} ({cause})") from error
+    return check_frame(name, frame, allowed="a DataFrame, or the path of a CSV or Parquet file")
+
+
+def check_frame(
+    name: str, frame: Any, wanted: Mapping[str, str] | None = None, allowed: str = "a DataFrame"
+) -> pd.DataFrame:
+    """Returns a DataFrame if it has rows, each column once, and those that are wanted.
+
+    Args:
+        name: of the argument.
+        frame: what was given.
+        wanted: column -> what it holds.
+        allowed: what may be given, for the message.
+    """
     if not isinstance(frame, pd.DataFrame):
-        checks.fail(name, source, "a DataFrame, or the path of a CSV or Parquet file")
+        checks.fail(name, frame, allowed)
     if twice := [*frame.columns[frame.columns.duplicated()]]:
         checks.fail(f"{name}, columns", twice, "each name once")
     if not len(frame):
         checks.fail(name, "a table without rows", "at least one row")
+    require(name, frame, wanted or {})
     return frame
+
+
+def check_column(name: str, column: Any, frame: pd.DataFrame) -> None:
+    """Raises ValueError unless an argument names a column of a table."""
+    checks.choice(name, column, dict.fromkeys(frame.columns))
 
 
 def require(name: str, frame: pd.DataFrame, wanted: Mapping[str, str], more: Sequence[str] = ()) -> None:

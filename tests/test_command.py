@@ -38,6 +38,8 @@ def root(tmp_path):
         ("swift -p staleness=-1", "staleness (swift): got '-1', allowed is greater than or equal to 0"),
         ("--seeds many", "seeds (swift): got 'many', allowed is a valid integer"),
         ("--scale huge", "scale (swift): got 'huge', allowed is 'quick' or 'full'"),
+        ("swift --seeds " + "9" * 400, f"seeds (swift): got '{'9' * 299}..., allowed is at most 1048576"),
+        ("swift -p seeds=999999999", "seeds (swift): got '999999999', allowed is at most 1048576"),
         ("--jobs 0", "argument --jobs: got '0', allowed is a whole number >= 1"),
         ("--bogus", "unrecognized arguments: --bogus"),
         ("list swift", "list takes no further arguments, got swift"),

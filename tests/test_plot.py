@@ -263,7 +263,7 @@ class TestSweep:
         assert [ax.get_ylabel() for ax in axes] == ["seconds", "clocks per second and worker"]
         with pytest.raises(ValueError, match="ax"):
             plot.sweep(self.data, "staleness", ["seconds"], ax=axes[0])
-        with pytest.raises(ValueError, match="column of the data"):
+        with pytest.raises(ValueError, match=r"^y: got"):
             plot.sweep(self.data, "staleness", "loss")
 
 

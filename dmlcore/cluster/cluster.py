@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NONE = Faults()
+FINITE = {"low": 0, "high": 1e300}
+PER_WORKER: dict[str, dict[str, float]] = {  # fields with one number for each worker -> its limits
+    "samples_per_second": {"above": 0, "high": 1e300},
+    "overhead_seconds": FINITE,
+    "latency_seconds": FINITE,
+    "bandwidth_bytes_per_second": {"above": 0},
+    "pull_latency_seconds": FINITE,
+}
 BYTES_PER_WORKER = 100  # of its speeds, links and tasks in flight, at least
 
 
@@ -66,6 +74,16 @@ class Cluster:
     server: ParameterServer | None = None
     durations: Durations | None = None
     fitted: str = dataclasses.field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        for name, limits in PER_WORKER.items():
+            values = getattr(self, name)
+            if name == "pull_latency_seconds" and values is None:
+                continue
+            if not isinstance(values, tuple) or not values or len(values) != self.num_workers:
+                checks.fail(name, values, "a tuple of one number for each worker")
+            for value in values:
+                checks.real(name, value, **limits)
 
     @classmethod
     def uniform(cls, num_workers: int, samples_per_second: float = 1000.0, **options: Any) -> Cluster:
@@ -122,10 +140,9 @@ class Cluster:
 
         jitter = resolve_jitter("jitter", jitter)
         latency_jitter = resolve_jitter("latency_jitter", latency_jitter)
-        finite = {"low": 0, "high": 1e300}
-        overheads, latencies = each("overhead", overhead, **finite), each("latency", latency, **finite)
+        overheads, latencies = each("overhead", overhead, **FINITE), each("latency", latency, **FINITE)
         links = latencies, each("bandwidth", bandwidth, above=0)
-        pulling = None if pull_latency is None else each("pull_latency", pull_latency, **finite)
+        pulling = None if pull_latency is None else each("pull_latency", pull_latency, **FINITE)
         return cls(speeds, overheads, *links, jitter, latency_jitter, pull_latency_seconds=pulling)
 
     @classmethod
@@ -143,6 +160,7 @@ class Cluster:
         >>> Cluster.from_response(50, erlang(2.0, 40.0))
         Cluster(50 workers, 40 samples/s, latency 0.5 s up, jitter=erlang(2, 40), latency_jitter=expon())
         """
+        checks.check_kind("response", response, Response)
         seconds = float(response.computation(1).mean())
 
         def quantile(samples: int) -> Quantile:

@@ -91,5 +91,6 @@ def busy_server(
     >>> print(busy.regime(0), round(busy.server.seconds_per_push, 6))
     c = 0.062, rho = 2 0.004857
     """
+    checks.check_kind("cluster", cluster, Cluster)
     seconds = seconds_per_push(cluster, server_load, problem, batch_size)
     return cluster.with_server(seconds_per_push=seconds, jitter=jitter)

@@ -80,7 +80,7 @@ def simulate(
         watch = None
     elif watch is None:
         checks.fail("policy", policy, "one that watches no training, where there is none: `train` it")
-    if not progress:
+    if not checks.boolean("progress", progress):
         return make_timeline(spec, watch)
     from rich.progress import Progress
 

@@ -226,7 +226,10 @@ def run(
     if checkpoint is not None and memory is not None:
         name, given, allowed = memory
         checks.fail(name, given, f"{allowed}, for a run on a real clock that can be resumed")
-    trace, params = engine.record(Job(spec, problem, optimizer, engine.time_scale, folder))
+    recorded = engine.record(Job(spec, problem, optimizer, engine.time_scale, folder))
+    if not (isinstance(recorded, tuple) and len(recorded) == 2 and isinstance(recorded[0], Trace)):
+        checks.fail(f"engine {engine.name}, record", recorded, "a pair of a Trace and the parameters")
+    trace, params = recorded
     _warn_of_no_update(trace)
     options: Any = {"local": spec.local, "aggregate": spec.aggregate}
     ran = replay(trace, problem, optimizer, until=until, eval_every=eval_every, **options)

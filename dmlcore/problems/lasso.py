@@ -17,6 +17,7 @@ from .problem import Batch, Params, Problem, floating, frozen
 @memoised(
     num_samples=at_least(2),
     num_features=at_least(1),
+    num_nonzeros=at_least(0),
     l1=partial(real, above=0, high=1),
     correlation=partial(real, low=0, high=1),
     seed=at_least(0),

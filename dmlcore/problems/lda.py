@@ -17,6 +17,9 @@ from .topics import bars
 
 
 @memoised(
+    num_documents=checks.at_least(1),
+    document_length=checks.at_least(1),
+    seed=checks.at_least(0),
     num_topics=partial(checks.integer, low=2, high=2**15 - 1),
     alpha=partial(real, above=0, high=1e6),
     beta=partial(real, above=0, high=1e6),

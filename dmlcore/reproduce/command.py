@@ -130,7 +130,9 @@ def _validated(paper: Paper, values: Mapping[str, str]) -> Parameters:
         first = error.errors()[0]
         allowed = first["msg"].removeprefix("Input should be ").partition(", unable")[0]
         name = ".".join(map(str, first["loc"])) or "parameters"
-        raise UsageError(f"{name} ({paper.key}): got {first['input']!r}, allowed is {allowed}") from None
+        raise UsageError(
+            f"{name} ({paper.key}): got {checks.shown(first['input'])}, allowed is {allowed}"
+        ) from None
 
 
 def _one_of(words: Iterable[str], given: str) -> str:

@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from dmlcore import checks, files
 from dmlcore.reproduce import claims, kept
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 Scale = Literal["quick", "full"]
 FULL = "full"  # also the folder, next to those of the papers, with the results of that scale
 SCALES = get_args(Scale)
+MOST = checks.MAX_WORKERS  # of whatever a parameter counts
 MACHINE = "machine.json"  # beside claims.json in the output folder: what the run ran on
 TUNING_SEEDS = range(1000, 1003)  # on which a notebook chooses rates and settings; they judge nothing
 FAIR = "The same, each method at its own best learning rate of one grid"  # a statement of several papers
@@ -42,6 +44,13 @@ class Parameters(BaseModel):
     scale: Scale = "quick"  # for minutes on a laptop; "full" is for the numbers in earnest
     seeds: int = Field(5, ge=1)  # how many
     output: str = Field(exclude=True)  # folder for figures and claims.json, on which no result depends
+
+    @field_validator("*")
+    @classmethod
+    def _can_be_counted(cls, value: Any) -> Any:
+        if isinstance(value, int) and value > MOST:
+            raise PydanticCustomError("too_large", "Input should be at most {most}", {"most": MOST})
+        return value
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:

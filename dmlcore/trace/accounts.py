@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from dmlcore.trace import Trace, cut_computing, starts
+from dmlcore.calls import checked
+from dmlcore.trace import Trace, check_trace, cut_computing, starts
 
 # Parts of a server that work at the same time, each with the name of its share of busy time.
 PARTS = {
@@ -13,6 +14,7 @@ PARTS = {
 }
 
 
+@checked(trace=check_trace)
 def accounts(trace: Trace) -> pd.DataFrame:
     """Returns what was computed and sent by the time of each version, from the trace alone.
 

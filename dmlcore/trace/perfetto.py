@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from dmlcore import checks, files
-from dmlcore.trace import Trace, metrics
+from dmlcore.calls import checked
+from dmlcore.trace import Trace, check_trace, metrics
 
 SERVER = 1  # process ids: the server, then the workers; 0 is special to Perfetto
 UPDATE_NANOSECONDS = 1000  # an update has one time in a trace, but an arrow needs a slice to point at
@@ -18,6 +19,7 @@ TRACKS = {"compute": 0, "cancelled": 0, "wait": 0, "away": 0, "pull": 1, "push":
 ARGUMENTS = ["clock", "batch_size", "version_read", "update", "weight"]
 
 
+@checked(trace=check_trace)
 def to_perfetto(trace: Trace) -> dict[str, Any]:
     """Turns a trace into Chrome trace events: a dictionary of plain values, ready for `json.dump`.
 
@@ -55,8 +57,7 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> Path:
     ...     write(dml.simulate(dml.asp(), dml.Cluster.uniform(2), updates=9), f"{folder}/run.json").name
     'run.json'
     """
-    checks.check_kind("trace", trace, Trace)
-    path = Path(path)
+    path = Path(checks.path("path", path))
     files.write(path, json.dumps(to_perfetto(trace), allow_nan=False))
     return path
 

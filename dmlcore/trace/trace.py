@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dmlcore import checks, notebook, sealed
+from dmlcore import checks, notebook, sealed, tables
 
 TASK_COLUMNS: dict[str, type] = {
     **dict.fromkeys(("worker", "clock", "batch_size", "version_read"), np.int32),
@@ -24,6 +24,7 @@ TASK_COLUMNS: dict[str, type] = {
 QUEUE_COLUMNS: dict[str, type] = {"pull_queued": np.float64, "push_queued": np.float64}
 UPDATE_COLUMNS: dict[str, type] = {"time": np.float64, "num_tasks": np.int32, "samples": np.int64}
 METADATA_KEY = b"dmlcore.trace"
+MOST = 2**31 - 1  # of a whole number in a trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +213,8 @@ class Trace:
         """
         times = np.append(self.updates["time"].to_numpy(), np.nan)
         tasks = self.tasks.assign(update_time=times[self.tasks["update"]])
-        sealed.write(Path(path), tasks, METADATA_KEY, json.dumps(self.metadata, sort_keys=True).encode())
+        path = Path(checks.path("path", path))
+        sealed.write(path, tasks, METADATA_KEY, json.dumps(self.metadata, sort_keys=True).encode())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trace:
@@ -222,22 +224,27 @@ class Trace:
             FileNotFoundError: there is no such file.
             ValueError: the file is no Parquet, no trace, damaged, or breaks an invariant.
         """
-        path = Path(path)
+        path = Path(checks.path("path", path))
         if not path.is_file():
             raise FileNotFoundError(f"path: got {str(path)!r}, allowed is a trace file that exists")
         try:
             frame, written = sealed.read(path, METADATA_KEY)
             metadata = json.loads(written)
-            checks.integer("num_workers", metadata["num_workers"], low=1)
-            checks.integer("seed", metadata["seed"], low=0)
+            checks.check_num_workers("num_workers", metadata["num_workers"])
+            checks.check_seed("seed", metadata["seed"])
             checks.real("end_time", metadata["end_time"], low=0)
             further = [name for name in QUEUE_COLUMNS if name in frame]
+            for name in (*TASK_COLUMNS, *further):
+                if TASK_COLUMNS.get(name) is np.int32:
+                    tables.integers("tasks", frame, name, low=-1, high=MOST)
+                else:
+                    tables.numbers("tasks", frame, name, nan=True)
             tasks = frame[[*TASK_COLUMNS, *further]].astype(TASK_COLUMNS)
             applied = frame[frame["update"] >= 0].groupby("update")
             counts = {"num_tasks": ("worker", "size"), "samples": ("batch_size", "sum")}
             updates = applied.agg(time=("update_time", "first"), **counts)
             return cls(tasks, updates.astype(UPDATE_COLUMNS).reset_index(drop=True), metadata).validate()
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             cause = kind + " ".join(str(error).split())
             allowed = "allowed is an undamaged file written by Trace.save"
@@ -249,6 +256,9 @@ class Trace:
     def __repr__(self) -> str:
         policy, tasks, updates = self.metadata.get("policy", "?"), len(self.tasks), len(self.updates)
         return f"Trace({policy}, {self.num_workers} workers, {tasks} tasks, {updates} updates)"
+
+
+check_trace = checks.instance(Trace)
 
 
 def starts(tasks: pd.DataFrame) -> pd.Series:

@@ -52,9 +52,10 @@ def qsgd(levels: int) -> Codec:
 
 
 def _clip(name: str, clip: Any) -> float | None:
-    if clip == float("inf"):
+    number = None if clip is None else checks.real(name, clip, above=0)
+    if number == float("inf"):
         checks.fail(name, clip, "a finite number > 0, or None for no clipping")
-    return None if clip is None else checks.real(name, clip, above=0)
+    return number
 
 
 @memoised(clip=_clip)

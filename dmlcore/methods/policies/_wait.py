@@ -6,7 +6,6 @@ stale is applied, or else dropped. Means are over samples: a task of b samples h
 update, 1 / K where all have as many. A round may have a deadline, from which on it waits for fewer.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -136,4 +135,4 @@ def check_workers(num_workers: int, **numbers: int | None) -> None:
 
 def seconds_or_inf(name: str, value: float) -> float:
     """Returns a limit of time: a number > 0, or `math.inf`, which is none."""
-    return value if value == math.inf else checks.positive(name, value)
+    return checks.real(name, value, above=0)

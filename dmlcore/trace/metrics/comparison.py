@@ -1,5 +1,6 @@
 """Which method is faster: time to a target, paired speedups, fair learning rates and intervals over seeds."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,7 +8,8 @@ import numpy.typing as npt
 import pandas as pd
 import scipy
 
-from dmlcore import checks
+from dmlcore import checks, tables
+from dmlcore.calls import checked
 
 IDS = ("method", "seed", "learning_rate")  # the columns of a `compare` frame that tell runs apart
 
@@ -20,6 +22,7 @@ class Interval(NamedTuple):
     high: float
 
 
+@checked(confidence=partial(checks.real, above=0, below=1), seed=checks.check_seed)
 def interval(samples: npt.ArrayLike, confidence: float = 0.95, seed: int = 0) -> Interval:
     """Median of the samples and its percentile bootstrap interval.
 
@@ -41,10 +44,8 @@ def interval(samples: npt.ArrayLike, confidence: float = 0.95, seed: int = 0) ->
 
     Source: Efron 1979, by `scipy.stats.bootstrap`.
     """
-    values = np.asarray(samples, dtype=float).ravel()
-    if not 0 < checks.real("confidence", confidence) < 1:
-        checks.fail("confidence", confidence, "a number between 0 and 1, both excluded")
-    if not values.size or np.isnan(values).any() or (values == -np.inf).any():
+    values = checks.array("samples", samples)
+    if not values.size or (values == -np.inf).any():
         checks.fail("samples", values.tolist(), "one or more numbers or +inf, without NaN")
     median = float(np.median(values))
     if (values == values[0]).all():
@@ -54,12 +55,18 @@ def interval(samples: npt.ArrayLike, confidence: float = 0.95, seed: int = 0) ->
     finite = values[np.isfinite(values)]
     huge = np.where(np.isinf(values), 1e150, values)
     with np.errstate(over="ignore"):
-        options: Any = {"confidence_level": float(confidence), "rng": np.random.default_rng(seed)}
+        options: Any = {"confidence_level": confidence, "rng": np.random.default_rng(seed)}
         found = scipy.stats.bootstrap((huge,), np.median, method="percentile", **options).confidence_interval
     low, high = (np.inf if edge > 1e100 else float(edge.clip(finite.min(), finite.max())) for edge in found)
     return Interval(median, low, high)
 
 
+@checked(
+    x=partial(checks.array, nan=True),
+    y=partial(checks.array, nan=True),
+    target=checks.real,
+    below=checks.boolean,
+)
 def crossing(x: npt.ArrayLike, y: npt.ArrayLike, target: float, below: bool = True) -> float:
     """The first x at which y reaches the target, interpolated linearly between evaluations.
 
@@ -75,7 +82,9 @@ def crossing(x: npt.ArrayLike, y: npt.ArrayLike, target: float, below: bool = Tr
     >>> crossing([0, 10, 20], [1.0, 0.6, 0.2], target=0.4)
     15.0
     """
-    xs, ys = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    xs, ys = np.asarray(x), np.asarray(y)
+    if len(xs) != len(ys):
+        checks.fail("y", f"{len(ys)} values", f"as many as x has, {len(xs)}")
     hit = np.flatnonzero(ys <= target if below else ys >= target)
     if not hit.size:
         return float("inf")
@@ -85,10 +94,11 @@ def crossing(x: npt.ArrayLike, y: npt.ArrayLike, target: float, below: bool = Tr
     return float(xs[i - 1] + (ys[i - 1] - target) / (ys[i - 1] - ys[i]) * (xs[i] - xs[i - 1]))
 
 
-def _runs(runs: pd.DataFrame, *columns: str) -> Any:
-    """The frame grouped into single runs, after a check that it has the columns."""
-    for column in columns:
-        checks.choice("column of the runs", column, dict.fromkeys(runs.columns))
+def _runs(runs: pd.DataFrame, **columns: str) -> Any:
+    """The frame grouped into single runs, after a check that it has the columns that arguments name."""
+    tables.check_frame("runs", runs)
+    for argument, column in columns.items():
+        tables.check_column(argument, column, runs)
     ids = [name for name in IDS if name in runs]
     if not ids:
         checks.fail("runs", list(runs.columns), f"a frame with columns out of {', '.join(IDS)}")
@@ -119,8 +129,8 @@ def time_to(
     >>> time_to(runs, "loss", 1.0).to_dict()
     {('BSP', 0): 3.0, ('BSP', 1): inf}
     """
-    goal = checks.real("target", target)
-    groups = _runs(runs, metric, column)[[column, metric]]
+    goal, below = checks.real("target", target), checks.boolean("below", below)
+    groups = _runs(runs, metric=metric, column=column)[[column, metric]]
     found = groups.apply(lambda run: crossing(run[column], run[metric], goal, below))
     return found.rename(f"{column}_to_{metric}")
 
@@ -146,6 +156,7 @@ def speedup(times: pd.Series, baseline: str) -> pd.Series:
     >>> speedup(pd.Series([6.0, 9.0, 3.0, float("inf")], index), baseline="BSP")["SSP"].to_dict()
     {0: 2.0, 1: 0.0}
     """
+    checks.check_kind("times", times, pd.Series)
     if "learning_rate" in times.index.names:
         times = times.droplevel("learning_rate")
     if "method" not in times.index.names or times.index.has_duplicates:
@@ -182,7 +193,9 @@ def best_learning_rate(
     >>> best_learning_rate(runs, "loss", 4.0).to_dict()
     {'BSP': 0.2}
     """
-    last = _runs(runs, "method", "learning_rate", metric)[metric].agg(lambda values: values.iloc[-1])
+    tables.check_frame("runs", runs, {"method": "its name", "learning_rate": "of the run"})
+    below = checks.boolean("below", below)
+    last = _runs(runs, metric=metric)[metric].agg(lambda values: values.iloc[-1])
     last = (last if below else -last).fillna(np.inf)  # a run that diverged is the worst of all
     times = time_to(runs, metric, target, column=column, below=below)
     table = pd.DataFrame({"time": times, "last": last})

@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 
 from dmlcore import checks
-from dmlcore.trace import Trace, starts
+from dmlcore.calls import checked
+from dmlcore.trace import Trace, check_trace, starts
 
 
+@checked(trace=check_trace)
 def staleness(trace: Trace) -> pd.Series:
     """How many updates the server made between a task's read and its application: `update - version_read`.
 
@@ -26,6 +28,7 @@ def staleness(trace: Trace) -> pd.Series:
     return (applied["update"] - applied["version_read"]).rename("staleness")
 
 
+@checked(trace=check_trace)
 def clock_staleness(trace: Trace, tasks: int | None = None) -> pd.Series:
     """How the clocks of the updates that workers saw compare with their own: the clock differential of SSP.
 
@@ -65,6 +68,7 @@ def clock_staleness(trace: Trace, tasks: int | None = None) -> pd.Series:
     return pd.concat(counts).groupby(level=0).sum().rename("reads").rename_axis("clocks")
 
 
+@checked(trace=check_trace)
 def clock_gap(trace: Trace) -> int:
     """Returns the largest lead of the fastest worker over the slowest, clocks.
 
@@ -85,6 +89,7 @@ def clock_gap(trace: Trace) -> int:
     return int((begun["clock"] - slowest).max()) if len(begun) else 0
 
 
+@checked(trace=check_trace, staleness=checks.at_least(0, infinite=True))
 def read_window_violations(trace: Trace, staleness: float) -> pd.DataFrame:
     """Tasks that read parameters older than stale synchronous parallel allows.
 
@@ -116,7 +121,6 @@ def read_window_violations(trace: Trace, staleness: float) -> pd.DataFrame:
     tasks = trace.tasks
     if staleness == math.inf or tasks.empty:
         return tasks.iloc[:0]
-    bound = checks.integer("staleness", staleness, low=0)
     worker, clock, version, update = tasks[["worker", "clock", "version_read", "update"]].to_numpy().T
     # ready[w, c]: the first version that holds the updates of worker w at all clocks <= c.
     ready = np.full((trace.num_workers, clock.max() + 1), np.iinfo(np.int64).max)
@@ -126,11 +130,12 @@ def read_window_violations(trace: Trace, staleness: float) -> pd.DataFrame:
     # The latest worker decides for all the others, and the second latest for the latest itself.
     latest, everyone = ready.argmax(axis=0), ready.max(axis=0)
     ready[latest, np.arange(len(latest))] = 0
-    needed = np.maximum(clock - bound - 1, 0)
+    needed = np.maximum(clock - int(staleness) - 1, 0)
     required = np.where(latest[needed] == worker, ready.max(axis=0)[needed], everyone[needed])
-    return tasks[(clock > bound) & (version < required)]
+    return tasks[(clock > staleness) & (version < required)]
 
 
+@checked(trace=check_trace)
 def out_of_turn(trace: Trace) -> pd.DataFrame:
     """How many updates each read lacked, and how many it had too early, next to workers that take turns.
 

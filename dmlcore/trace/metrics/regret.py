@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dmlcore import checks
-from dmlcore.trace import Trace
+from dmlcore.calls import checked
+from dmlcore.trace import Trace, check_trace
 
 Function = Callable[[int, np.ndarray], tuple[float, np.ndarray]]
 
@@ -27,6 +28,7 @@ class Walk(NamedTuple):
         return float(((self.iterates - optimum) ** 2).sum(axis=1).max() / 2)
 
 
+@checked(trace=check_trace, function=checks.function, start=checks.array, rates=checks.array)
 def walk(trace: Trace, function: Function, start: np.ndarray, rates: np.ndarray) -> Walk:
     """Takes subgradient steps along a trace: u_t = -eta_t grad f_t(x_t), x_t being what the t-th read saw.
 
@@ -59,7 +61,7 @@ def walk(trace: Trace, function: Function, start: np.ndarray, rates: np.ndarray)
         checks.fail("rates", f"{len(rates)} rates", f"at most one for each of the {len(tasks)} tasks applied")
     steps, losses = np.zeros((len(rates), len(start))), np.zeros(len(rates))
     landed = np.zeros((len(trace.updates), len(start)))  # what each update of the server adds
-    versions = [np.asarray(start, float)]
+    versions = [start]
     copies: dict[int, np.ndarray] = {}
     columns = ["worker", "clock", "version_read", "update", "pull_start"]
     # In order of arrival: when a task arrives, whatever is in the version that it read has arrived.

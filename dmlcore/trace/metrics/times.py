@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 from dmlcore import checks
-from dmlcore.trace import Trace, cut_computing, starts
+from dmlcore.calls import checked
+from dmlcore.trace import Trace, check_trace, cut_computing, starts
 
 PHASES = ("compute", "cancelled", "pull", "push", "queue", "wait", "away")
 """What a worker can be doing. `cancelled` is computing or pushing a task that was thrown away, and the queues
@@ -14,6 +15,7 @@ that such a push was in; in `queue` its pull or push waits for a server that is 
 worker that has crashed, or has hung longer than the server's patience."""
 
 
+@checked(trace=check_trace)
 def makespan(trace: Trace) -> float:
     """Returns how long the run took, seconds.
 
@@ -28,6 +30,7 @@ def makespan(trace: Trace) -> float:
     return checks.real("trace.end_time", trace.end_time, above=0)
 
 
+@checked(trace=check_trace)
 def straggling(trace: Trace) -> float:
     """Returns what waiting for all costs: the mean time of the slowest task of a clock / that of any task.
 
@@ -41,6 +44,7 @@ def straggling(trace: Trace) -> float:
     return float(seconds.max().mean() / seconds.mean().mean())
 
 
+@checked(trace=check_trace)
 def phases(trace: Trace) -> pd.DataFrame:
     """Cuts the time of each worker into phases that neither overlap nor leave gaps.
 
@@ -129,6 +133,7 @@ def _absences(trace: Trace) -> list[tuple[int, float, float]]:
     return [(worker, left, min(back, end)) for worker, left, back in found if left < end]
 
 
+@checked(trace=check_trace)
 def time_breakdown(trace: Trace) -> pd.DataFrame:
     """Seconds that each worker spent in each phase, and their shares of the run.
 
@@ -153,6 +158,7 @@ def time_breakdown(trace: Trace) -> pd.DataFrame:
     return seconds.join((seconds / makespan(trace)).add_suffix("_share"))
 
 
+@checked(trace=check_trace)
 def updates_per_second(trace: Trace) -> float:
     """Returns server updates per second: updates / makespan.
 
@@ -164,6 +170,7 @@ def updates_per_second(trace: Trace) -> float:
     return len(trace.updates) / makespan(trace)
 
 
+@checked(trace=check_trace)
 def clocks_per_second(trace: Trace) -> float:
     """Returns finished tasks per second and worker: finished tasks / (workers * makespan).
 
@@ -175,6 +182,7 @@ def clocks_per_second(trace: Trace) -> float:
     return int(trace.tasks["push_end"].count()) / (trace.num_workers * makespan(trace))
 
 
+@checked(trace=check_trace)
 def fetches(trace: Trace) -> pd.Series:
     """Returns how often each worker pulled parameters, rather than go on with its cached copy.
 

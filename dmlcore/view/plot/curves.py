@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from dmlcore import checks
+from dmlcore import checks, tables
 from dmlcore.view.plot.style import axes, dashes, label, log_axis, palette, styled
 
 BANDS = {"range": (0.0, 1.0), "interquartile": (0.25, 0.75)}
@@ -58,11 +58,10 @@ def loss_curves(
     >>> loss_curves(history, logy=True).get_ylabel()
     'training loss'
     """
-    if not isinstance(runs, pd.DataFrame):
-        checks.fail("runs", runs, "a frame, such as what compare returns, or run.history")
+    tables.check_frame("runs", runs, allowed="a frame, such as what compare returns, or run.history")
     quantiles = checks.choice("band", band, BANDS)
-    for column in (x, y):
-        checks.choice("column of the runs", column, dict.fromkeys(runs.columns))
+    for argument, column in (("x", x), ("y", y)):
+        tables.check_column(argument, column, runs)
     runs = runs if hue in runs else runs.assign(**{hue: label(y)})
     names = list(dict.fromkeys(runs[hue])) if order is None else list(order)
     if not set(names) <= set(runs[hue]):

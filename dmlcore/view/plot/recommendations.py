@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from dmlcore import checks
+from dmlcore import checks, tables
 from dmlcore.experiments.recommendation.ranking import BEST, level
 from dmlcore.view.plot.style import axes, label, palette, styled
 
@@ -87,8 +87,11 @@ def regimes(frame: pd.DataFrame, x: str, y: str, *, ax: Axes | None = None) -> A
     >>> regimes(frame, "workers", "c").get_xlabel()
     'workers'
     """
-    for column in (x, y, "method", "uncertain", "seconds", "tuned"):
-        checks.choice("column of the frame", column, dict.fromkeys(frame.columns))
+    tables.check_frame(
+        "frame", frame, dict.fromkeys(("method", "uncertain", "seconds", "tuned"), "of a plan")
+    )
+    for argument, column in (("x", x), ("y", y)):
+        tables.check_column(argument, column, frame)
     if frame.duplicated([x, y]).any():
         checks.fail("frame", frame[[x, y]].values.tolist(), f"one row for each pair of {x} and {y}")
     xs, ys = sorted(frame[x].unique()), sorted(frame[y].unique())

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from dmlcore import checks
+from dmlcore import checks, tables
 from dmlcore.view.plot.style import dashes, label, log_axis, markers, palette, styled
 
 
@@ -47,8 +47,9 @@ def sweep(
     """
     several = not isinstance(y, str)
     names = list(y) if several else [str(y)]
-    for column in [x, *names, *([hue] if hue else [])]:
-        checks.choice("column of the data", column, dict.fromkeys(data.columns))
+    tables.check_frame("data", data)
+    for argument, column in [("x", x), *(("y", name) for name in names), *([("hue", hue)] if hue else [])]:
+        tables.check_column(argument, column, data)
     if several and ax is not None:
         checks.fail("ax", ax, "None where y names several quantities")
     drawn = np.array([ax])
