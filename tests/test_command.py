@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
@@ -219,7 +220,20 @@ def test_what_lab_and_test_become(monkeypatch):
     assert f"--LabApp.default_url=/lab/tree/{command.TOUR}" in became[2]
     assert (ROOT / "notebooks" / command.TOUR).is_file()
     assert became[2][-2:] == ["--no-browser", "--port=9999"]
-    assert not any("token" in word for word in became[2])  # then Jupyter makes one
+    assert became[2][:2] == ["-m", "dmlcore.reproduce.lab"]
+    assert not any("token" in word for word in became[2])  # which other users could read
+
+
+def test_lab_has_a_token_above_all_configuration_files(monkeypatch, capsys):
+    given = []
+    monkeypatch.setattr("jupyterlab.labapp.main", given.extend)
+    monkeypatch.setattr(sys, "argv", ["lab", "--no-browser"])
+    with pytest.raises(SystemExit):
+        runpy.run_module("dmlcore.reproduce.lab", run_name="__main__")
+    token = given[1].removeprefix("--IdentityProvider.token=")
+    assert given[0] == "--no-browser"
+    assert len(token) == 48
+    assert token in capsys.readouterr().err
 
 
 class TestRecommend:

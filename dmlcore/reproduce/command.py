@@ -288,7 +288,7 @@ def lab(arguments: Sequence[str], root: Path) -> int:
     options = ["--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={root / 'notebooks'}",
                f"--LabApp.default_url=/lab/tree/{TOUR}",
                "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]  # fmt: skip
-    return _become(["-m", "jupyterlab", *options, *arguments], root)
+    return _become(["-m", "dmlcore.reproduce.lab", *options, *arguments], root)
 
 
 def _become(arguments: Sequence[str], root: Path) -> int:
