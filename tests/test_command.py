@@ -2,7 +2,6 @@
 
 import os
 import re
-import runpy
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,7 +12,7 @@ import tiny_papers
 
 from dmlcore import files
 from dmlcore.data import datasets
-from dmlcore.reproduce import claims, command
+from dmlcore.reproduce import claims, command, lab
 from dmlcore.reproduce.paper import TUNING_SEEDS, Comparison, declare
 from dmlcore.reproduce.papers import PAPERS
 
@@ -227,9 +226,7 @@ def test_what_lab_and_test_become(monkeypatch):
 def test_lab_has_a_token_above_all_configuration_files(monkeypatch, capsys):
     given = []
     monkeypatch.setattr("jupyterlab.labapp.main", given.extend)
-    monkeypatch.setattr(sys, "argv", ["lab", "--no-browser"])
-    with pytest.raises(SystemExit):
-        runpy.run_module("dmlcore.reproduce.lab", run_name="__main__")
+    lab.main(["--no-browser"])
     token = given[1].removeprefix("--IdentityProvider.token=")
     assert given[0] == "--no-browser"
     assert len(token) == 48

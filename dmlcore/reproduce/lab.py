@@ -2,11 +2,18 @@
 
 import secrets
 import sys
+from collections.abc import Sequence
 
-from jupyterlab.labapp import main
+from jupyterlab import labapp
 
-if __name__ == "__main__":
+
+def main(arguments: Sequence[str]) -> None:
+    """Runs JupyterLab with these arguments and a token of its own, which it says."""
     # An argument stands above all files. It is made here, since others can read a process's command line.
     token = secrets.token_hex(24)
     sys.stderr.write(f"where no browser opens, log in with the token {token}\n")  # Jupyter does not show it
-    sys.exit(main([*sys.argv[1:], f"--IdentityProvider.token={token}"]))
+    labapp.main([*arguments, f"--IdentityProvider.token={token}"])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
