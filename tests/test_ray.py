@@ -27,6 +27,7 @@ from dmlcore.engines.on_ray import messages
 from dmlcore.engines.on_ray.connection import kept_actors
 from dmlcore.engines.real import WorkerError
 from dmlcore.engines.spec import StopRule
+from dmlcore.training.checkpoints import SUFFIX
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 FAST = dml.engines.ray(time_scale=0.02, keep=True)
@@ -117,7 +118,7 @@ def test_a_killed_program_goes_on_to_the_same_parameters(environment, tmp_path):
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "run")]
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as first:
         deadline = time.monotonic() + 300
-        while not any(int(step.name) >= 20 for step in tmp_path.glob("run/*") if step.name.isdigit()):
+        while not any(int(step.stem) >= 20 for step in tmp_path.glob(f"run/[0-9]*{SUFFIX}")):
             assert first.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.05)
