@@ -1,0 +1,163 @@
+"""Every order in which three workers' pushes can arrive, with a worker that leaves and comes back and timers
+that fire at any moment: the server and each policy keep their promises in all states that this leads to."""
+
+import collections
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import dmlcore as dml
+from dmlcore.engines.server import Server
+from dmlcore.engines.spec import RunSpec
+from dmlcore.methods.policies import ALL_POLICIES
+from dmlcore.types import Decision, Policy, Start
+
+WORKERS = 3
+MOST_WAKES = 1  # timers that fire on a path
+MOMENT = 1e-6  # seconds between what happens, where policies set timers, which are due later than any push
+CLOCKS = 4  # of each worker
+# Fewer where all 4 would be more than some 10,000 states: nothing holds these workers together, or times
+# stand in the state.
+LARGE = ("asp", "asp_coupled", "ringmaster", "ringmaster_stop", "delay_adaptive", "fedasync", "ringleader")
+LARGE += ("deadline", "backup", "adaptive_sync", "a2s", "n_softsync", "fedbuff")
+FEWER = dict.fromkeys(LARGE, 3) | {"mindflayer": 2}
+
+
+class Node(NamedTuple):
+    """A state, and what may still happen."""
+
+    server: dict[str, Any]  # a snapshot
+    time: float = 1.0  # stands still where no timers are set: then only the order tells states apart
+    leaves: int = 1  # how often a worker may still leave
+    wakes: int = MOST_WAKES
+
+
+def told_apart(value):
+    """All that decides on what follows, of a state of any kind, such that equal states are equal."""
+    if dataclasses.is_dataclass(value) or hasattr(value, "__dict__"):
+        return type(value).__name__, told_apart(vars(value))
+    if isinstance(value, dict):
+        return tuple(sorted(((told_apart(key), told_apart(each)) for key, each in value.items()), key=repr))
+    if isinstance(value, set | frozenset):
+        return frozenset(map(told_apart, value))
+    if isinstance(value, np.ndarray):
+        return value.shape, value.tobytes()
+    return tuple(map(told_apart, value)) if isinstance(value, list | tuple | collections.deque) else value
+
+
+class Explorer:
+    """All states of a policy, from its first one on, but for those that differ by the names of workers.
+
+    Policies treat workers alike. So it is worker 2 that leaves, and worker 0 pushes before worker 1 does.
+
+    Args:
+        policy: the rule.
+        clocks: of a worker, beyond which it does not push.
+    """
+
+    def __init__(self, policy, clocks):
+        spec = RunSpec.checked(policy, dml.Cluster.uniform(WORKERS), updates=10**6)
+        self.clocks, self.moment = clocks, MOMENT if policy.on_wake else 0.0
+        self.server = Server(spec, lambda order: (0.0, 1.0, 0.0), keeps_journal=False)
+        self.server.begin()
+        self.look(1.0)
+
+    def look(self, time):
+        """Shows the policy what it watches: losses that fall with the updates."""
+        while self.server.looks:
+            updates = self.server.num_updates
+            tasks = [1] * (updates - self.server._looked)
+            norms = [1.0 for _ in tasks]
+            seen = 1 / (1 + updates), tasks, [32 * each for each in tasks], norms, norms
+            self.server.observe(updates, time, *seen)
+
+    def key(self, node):
+        """What decides on all that may follow."""
+        server = node.server
+        kept = [server[name] for name in ("state", "load_state", "present", "num_updates", "_done")]
+        flight = [
+            [(task.clock, task.version, task.pull, task.told) for task in tasks] for tasks in server["flight"]
+        ]
+        return told_apart((kept, flight, sorted(server["pending"]), sorted(server["timers"]), node[2:]))
+
+    def events(self, node):
+        """What may happen next: name, worker."""
+        flight, present, timers = (node.server[name] for name in ("flight", "present", "timers"))
+        pushing = [worker for worker, tasks in enumerate(flight) if tasks and tasks[0].clock < self.clocks]
+        found = [("push", worker) for worker in pushing if worker != 1 or node.server["_done"][0] >= 0]
+        if self.server.policy.on_leave is not None:
+            found += [("join", 2)] if 2 not in present else [("leave", 2)] * node.leaves
+        return found + [("wake", -1)] * bool(timers and node.wakes)
+
+    def after(self, node, event, worker):
+        """Returns the state that an event leads to, once all promises about the step were held against it."""
+        server = self.server.restore([], (0, node.server))
+        time = max(node.time, server.due) if event == "wake" else node.time + self.moment
+        if event == "push":
+            order = server.flight[worker][0]
+            applied, *_ = server.push(order, time, 0.0, time)
+            assert server.find(worker, order.clock, order.attempt) is None, "what arrives twice counts once"
+        else:
+            applied, *_ = server.wake(time) if event == "wake" else getattr(server, event)(worker, time)
+        self.look(time)
+        assert len({task[:2] for task in applied}) == len(applied)
+        assert all(np.isfinite(weight) and weight >= 0 for _, _, weight in applied)
+        server.check_alive(time)
+        leaves, wakes = node.leaves - (event == "leave"), node.wakes - (event == "wake")
+        return Node(server.snapshot(), time, leaves, wakes)
+
+    def explore(self):
+        """Yields every state once."""
+        stack, seen = [Node(self.server.snapshot())], set()
+        while stack:
+            node = stack.pop()
+            key = self.key(node)
+            if key in seen:
+                continue
+            seen.add(key)
+            yield node
+            stack += [self.after(node, *event) for event in self.events(node)]
+
+
+@pytest.mark.parametrize("name", ALL_POLICIES)
+def test_every_order_of_arrivals(name, capsys):
+    policy, clocks = ALL_POLICIES[name](), FEWER.get(name, CLOCKS)
+    count = 0
+    for node in Explorer(policy, clocks).explore():
+        count += 1
+        at_work = [tasks[-1].clock for tasks in node.server["flight"] if tasks]
+        if policy.max_lead is not None and node.leaves:  # one that comes back may skip the clock that it lost
+            assert max(at_work) - min(at_work) <= policy.max_lead
+    with capsys.disabled():
+        print(f"\n{name}: {count} states of {WORKERS} workers x {clocks} clocks")
+    assert count > 150
+
+
+def starting(which):
+    """A policy that applies every push at once, and then starts the workers that a function names."""
+
+    def on_push(state, push):
+        starts = [Start(worker) for worker in which(push)]
+        return state, Decision([(push.worker, push.clock, 1.0)], start=starts)
+
+    return Policy("of a test", init=lambda num_workers: [], on_push=on_push)
+
+
+@pytest.mark.parametrize(
+    ("which", "error"),
+    [
+        (lambda push: [push.worker] if push.worker or push.clock < 2 else [], None),
+        (lambda push: [push.worker] if push.clock < 1 else [], "deadlocks"),
+        (lambda push: [(push.worker + 1) % 3] if push.clock == 1 else [push.worker], "busy"),
+    ],
+    ids=["sound", "stops", "starts another one"],
+)
+def test_what_goes_wrong_in_some_order_is_found(which, error):
+    explorer = Explorer(starting(which), 3)
+    if error is None:
+        assert sum(1 for _ in explorer.explore()) > 100
+    else:
+        with pytest.raises((RuntimeError, ValueError), match=error):
+            list(explorer.explore())
