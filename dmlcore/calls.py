@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -21,6 +20,8 @@ KEPT = 16  # of what a function made last, though nothing refers to it
 def kept(make: Callable[P, T]) -> Callable[P, T]:
     """Decorates a function: finds again what it made and something refers to, and the last few anyway.
 
+    What nothing can refer to weakly, such as a named tuple, is small and always found again.
+
     >>> @kept
     ... def found(number):
     ...     return {number}
@@ -29,15 +30,18 @@ def kept(make: Callable[P, T]) -> Callable[P, T]:
     ({99}, True)
     """
     alive: WeakValueDictionary[Any, Any] = WeakValueDictionary()
+    small: dict[Any, Any] = {}
 
     @functools.lru_cache(maxsize=KEPT)
     def call(*args: Any, **kwargs: Any) -> Any:
         key = args, tuple(kwargs.items())
-        made = alive.get(key)
+        made = small[key] if key in small else alive.get(key)
         if made is None:
             made = make(*args, **kwargs)
-            with contextlib.suppress(TypeError):  # nothing refers to a tuple weakly
+            try:
                 alive[key] = made
+            except TypeError:  # nothing refers to it weakly
+                small[key] = made
         return made
 
     found: Any = call
