@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 from unittest import mock
 from urllib.parse import urlsplit
 
@@ -19,7 +19,7 @@ from dmlcore import checks
 
 CONNECT_SECONDS = 10.0  # before an address counts as unreachable
 STARTS = 3  # of a local cluster, at most
-FREE_SECONDS = 5.0  # for the CPUs of actors that have ended
+FREE_SECONDS = 20.0  # for the CPUs of actors that have ended
 OBJECT_STORE_BYTES = 256 * 2**20
 LOOPBACK = "127.0.0.1"
 # For a cluster that is started here: it listens on loopback, waits longer for its processes, and does not
@@ -160,15 +160,18 @@ def actors_for(ray: Any, num_workers: int, keep: bool) -> Iterator[Actors]:
     """Actors for a run: kept ones, as far as there are some, and room for the rest.
 
     Raises:
-        ValueError: the cluster has too few free CPUs.
+        ValueError: the cluster has too few CPUs, or too few that are free.
     """
+    needed = num_workers + 1
+    total = int(ray.cluster_resources().get("CPU", 0))
+    if total < needed:
+        fail_for_cpus(num_workers, f"{total} CPUs", needed - total)
     actors = kept_actors(ray)
     there = len(actors.workers) + (actors.server is not None)
-    needed = num_workers + 1
     free = there + free_cpus(ray, needed - there)
     if free < needed:
-        given = f"{num_workers} workers and a server, on a Ray cluster with {free} free CPUs"
-        checks.fail("cluster", given, f"at most one each: {needed - free} CPUs are missing")
+        actors.end(ray)
+        fail_for_cpus(num_workers, f"{free} free CPUs", needed - free)
     try:
         yield actors
     except BaseException:
@@ -181,11 +184,16 @@ def actors_for(ray: Any, num_workers: int, keep: bool) -> Iterator[Actors]:
             actors.end(ray)
 
 
+def fail_for_cpus(num_workers: int, there: str, missing: int) -> NoReturn:
+    given = f"{num_workers} workers and a server, on a Ray cluster with {there}"
+    checks.fail("cluster", given, f"at most one CPU each: {missing} are missing")
+
+
 def free_cpus(ray: Any, wanted: int) -> int:
     """Returns how many CPUs are free; waits a moment for `wanted`, since actors that end free theirs late."""
     deadline = time.monotonic() + FREE_SECONDS
     while (free := int(ray.available_resources().get("CPU", 0))) < wanted:
-        if time.monotonic() > deadline or ray.cluster_resources().get("CPU", 0) < wanted:
+        if time.monotonic() > deadline:
             break
         time.sleep(0.1)
     return free
