@@ -35,6 +35,9 @@ def a2s(epoch: int, *, patience: int = 5) -> Policy:
         epoch: pushes of a worker that make an epoch, >= 1.
         patience: the paper's C, pushes, >= 0.
 
+    Returns:
+        The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
+
     Raises:
         ValueError: a number is out of range.
 

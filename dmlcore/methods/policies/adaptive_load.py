@@ -61,6 +61,11 @@ def adaptive_load(
             "gradients", those that were received: then q stays 0.05, and where curvatures spread it can fail
             (in notebook 03 no seed reached the target of a logistic regression).
 
+    Returns:
+        The policy. Its `max_lead` is 0: no worker leads another by a clock. It watches the training: use it
+        with `train`, or pass a `watch` to `simulate`. It sets the batch size of every task, so no load rule
+        is asked.
+
     Raises:
         ValueError: a number is out of range, or there is no such law or source.
 

@@ -111,6 +111,9 @@ def adaptive_sync(
         shares: of gradients in a group: "inverse", b / (1 + tau); "uniform"; or "pushes" made by the worker.
         gap: what is compared with `threshold`: "versions" of copies, or "clocks" that workers have finished.
 
+    Returns:
+        The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
+
     Raises:
         ValueError: a number is out of range, or there is no such rule.
 

@@ -31,6 +31,11 @@ def adasync(k: int = 1, *, batch_async: bool = False, observe_every: int = 10) -
         batch_async: K-batch-async instead of K-sync.
         observe_every: most updates between two observations.
 
+    Returns:
+        The policy. For K-sync its `max_lead` is 0: no worker leads another by a clock. For K-batch-async it
+        is None: no bound is declared. It watches the training: use it with `train`, or pass a `watch` to
+        `simulate`.
+
     Raises:
         ValueError: a number is out of range; from `init`: `k` does not suit the number of workers.
 

@@ -30,10 +30,13 @@ def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "no
     one worker it is plain SGD. `k_async(1)` is the same policy as `asp()`.
 
     Args:
-        weight: of one push in the update. Default 1: a gradient of one worker is a whole step, as is usual
-            for asynchronous SGD; None: 1 / number of workers, as in `ssp`.
+        weight: the weight of one push in its update. Default 1: a gradient of one worker is a whole step, as
+            is usual for asynchronous SGD; None: 1 / number of workers, as in `ssp`.
         scaling: "none"; or "samples", b / mean(b), the mean over the last push of each worker present.
         damping: "none"; "inverse", 1 / (1 + tau); or "reciprocal", 1 / max(tau, 1).
+
+    Returns:
+        The policy. Its `max_lead` is infinite: the lead of a worker has no bound.
 
     Raises:
         ValueError: a number is out of range, or there is no such rule.

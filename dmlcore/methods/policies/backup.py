@@ -23,7 +23,11 @@ def backup(b: int, timeout: float | None = None) -> Policy:
     Args:
         b: the paper's b, workers that a round does not wait for, 0 to the number of workers less 1. The
             paper's number of workers is N + b, ours P = N + b.
-        timeout: seconds from the begin of a round, > 0; pulls and pushes count. None: there is none.
+        timeout: seconds from the start of a round, > 0; pulls and pushes count. None: there is none.
+
+    Returns:
+        The policy. Its `max_lead` is 0: no worker leads another by a clock. With a timeout it sets a timer
+        for every round.
 
     Raises:
         ValueError: a number is out of range; from `init`: `b` is not less than the number of workers.

@@ -15,6 +15,9 @@ def bsp() -> Policy:
     Guarantees: staleness 0; the parameters after u updates do not depend on the latencies. `ssp(0)` and
     `k_sync(num_workers)` are the same policy.
 
+    Returns:
+        The policy. Its `max_lead` is 0: no worker leads another by a clock.
+
     >>> bsp()
     bsp()
 

@@ -20,6 +20,10 @@ def dbw(
     Args:
         learning_rate, law, explore, observe_every: as for `adaptive_load`.
 
+    Returns:
+        The policy. Its `max_lead` is 0: no worker leads another by a clock. It watches the training: use it
+        with `train`, or pass a `watch` to `simulate`.
+
     Raises:
         ValueError: a number is out of range, or there is no such law.
 

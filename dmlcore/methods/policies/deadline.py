@@ -21,11 +21,15 @@ def deadline(seconds: float, *, at_least: int = 1, late: str = "cancel") -> Poli
     average m / P more until the first.
 
     Args:
-        seconds: the deadline, from the begin of a round, > 0, or `math.inf`; pulls and pushes count.
+        seconds: the deadline, from the start of a round, > 0, or `math.inf`; pulls and pushes count.
         at_least: pushes for which a round waits all the same, 1 to the number of workers.
         late: what becomes of tasks under way at the end of a round: "cancel", their workers begin the next
             round with all others; or "apply", they go on, and are applied with the round in which they
             arrive, stale by the updates made since.
+
+    Returns:
+        The policy. With `late="cancel"` its `max_lead` is 0: no worker leads another by a clock. With "apply"
+        it is None: no bound is declared. With a finite deadline it sets a timer for every round.
 
     Raises:
         ValueError: a number is out of range, or there is no such rule; from `init`: `at_least` exceeds the

@@ -20,6 +20,9 @@ def delay_adaptive(concurrency: int | None = None) -> Policy:
     Args:
         concurrency: n, gradients that are computed at once, >= 1. Default: the number of workers present.
 
+    Returns:
+        The policy. Its `max_lead` is infinite: the lead of a worker has no bound.
+
     Raises:
         ValueError: `concurrency` is neither None nor a whole number >= 1.
 

@@ -32,7 +32,10 @@ def dssp(lower: int, upper: int, *, weight: float | None = None) -> Policy:
     Args:
         lower: the paper's s_L, clocks, >= 0.
         upper: the paper's s_U = s_L + r_max, clocks, >= lower.
-        weight: of one push in the update. Default: as for `ssp`.
+        weight: the weight of one push in its update. Default: as for `ssp`.
+
+    Returns:
+        The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
 
     Raises:
         ValueError: a bound is negative, no whole number, or `upper < lower`.

@@ -14,7 +14,10 @@ def essp(staleness: int | float, *, weight: float | None = None) -> Policy:
 
     Args:
         staleness: the paper's s, the largest lead in clocks, a whole number >= 0 or `math.inf`.
-        weight: of one push in the update. Default: as for `ssp`.
+        weight: the weight of one push in its update. Default: as for `ssp`.
+
+    Returns:
+        The policy. Its `max_lead` is `staleness`.
 
     Raises:
         ValueError: `staleness` is negative or no whole number.

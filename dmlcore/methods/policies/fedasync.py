@@ -40,6 +40,9 @@ def fedasync(
         a: how steeply s falls, > 0. Default: the paper's, 0.5 for "polynomial", 10 for "hinge".
         b: the age up to which the hinge does not fall, updates, >= 0. Default: the paper's, 4.
 
+    Returns:
+        The policy. Its `max_lead` is infinite: the lead of a worker has no bound.
+
     Raises:
         ValueError: a number is out of range, there is no such function s, or it has no such parameter.
 

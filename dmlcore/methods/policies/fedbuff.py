@@ -22,6 +22,9 @@ def fedbuff(k: int, alpha: float = 0.5) -> Policy:
         k: the paper's K, pushes in the buffer, >= 1; may exceed the number of workers.
         alpha: exponent of the age, >= 0. Default: the paper's factor, 1 / sqrt(1 + tau).
 
+    Returns:
+        The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
+
     Raises:
         ValueError: a number is out of range.
 

@@ -17,6 +17,9 @@ def k_async(k: int) -> Policy:
     Args:
         k: gradients per update, 1 to the number of workers.
 
+    Returns:
+        The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
+
     Raises:
         ValueError: `k` is no whole number >= 1; from `init`: it exceeds the number of workers.
 

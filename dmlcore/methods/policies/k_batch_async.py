@@ -18,6 +18,9 @@ def k_batch_async(k: int) -> Policy:
     Args:
         k: mini-batches per update, >= 1; may exceed the number of workers.
 
+    Returns:
+        The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
+
     Raises:
         ValueError: `k` is no whole number >= 1.
 

@@ -18,6 +18,9 @@ def k_sync(k: int) -> Policy:
     Args:
         k: the paper's K, gradients per update, 1 to the number of workers.
 
+    Returns:
+        The policy. Its `max_lead` is 0: no worker leads another by a clock.
+
     Raises:
         ValueError: `k` is no whole number >= 1; from `init`: it exceeds the number of workers.
 

@@ -46,6 +46,10 @@ def k_sync_schedule(phases: Iterable[Any] | Schedule) -> Policy:
         phases: (start in seconds, k), or for all (start, k, batch size), in the order of their starts, the
             first at 0; or a `theory.Schedule`. With batch sizes no load rule is asked.
 
+    Returns:
+        The policy. Its `max_lead` is 0: no worker leads another by a clock. Where phases have batch sizes, it
+        sets the batch size of every task.
+
     Raises:
         ValueError: there is no phase, a start comes before the one before it, only some phases have batch
             sizes, or a number is out of range; from `init`: a k exceeds the number of workers.

@@ -132,6 +132,10 @@ def mindflayer(
             rounds in which many arrive count more. Default: by how many have arrived, a mean over samples as
             in `bsp`; then no p_i need be known.
 
+    Returns:
+        The policy. Its `max_lead` is None: it declares no bound on the lead of a worker. It sets timers that
+        cut off trials.
+
     Raises:
         ValueError: a number is out of range, or no worker has a trial; from `init`: there are not as many
             numbers as workers.

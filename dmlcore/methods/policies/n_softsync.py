@@ -21,6 +21,9 @@ def n_softsync(n: int, *, damping: str = "none") -> Policy:
         damping: "none"; "reciprocal", the paper's alpha_0 / tau, alpha_0 where tau = 0; or "inverse",
             1 / (1 + tau).
 
+    Returns:
+        The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
+
     Raises:
         ValueError: `n` is no whole number >= 1, or there is no such damping; from `init`: `n` exceeds the
             number of workers.

@@ -50,6 +50,10 @@ def pflug(
         burn_in: updates, >= 0.
         observe_every: most updates between two observations; every product counts.
 
+    Returns:
+        The policy. Its `max_lead` is 0: no worker leads another by a clock. It watches the training: use it
+        with `train`, or pass a `watch` to `simulate`.
+
     Raises:
         ValueError: a number is out of range; from `init`: a k exceeds the number of workers.
 

@@ -27,6 +27,9 @@ def rennala(s: int) -> Policy:
         s: the paper's S, gradients per update, >= 1. In theory max(1, ceil(sigma^2 / eps)), with the variance
             sigma^2 of a gradient, and the squared norm eps of its mean that is to be reached.
 
+    Returns:
+        The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
+
     Raises:
         ValueError: `s` is no whole number >= 1.
 

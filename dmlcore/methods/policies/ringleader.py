@@ -44,6 +44,9 @@ def ringleader() -> Policy:
     phase 2 belongs to the next table; and the delay, up to 2 n - 2 updates there, is at most 1. The wait for
     every worker, the weights, and that workers begin anew at the newest point, are the paper's.
 
+    Returns:
+        The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
+
     >>> ringleader()
     ringleader()
 

@@ -54,6 +54,9 @@ def ringmaster(r: float, stop: bool = False) -> Policy:
         stop: whether tasks that are too old are stopped (the paper's Algorithm 5), or only dropped as they
             arrive (Algorithm 4). In a pipeline the age of a worker's newest task decides.
 
+    Returns:
+        The policy. Its `max_lead` is infinite: the lead of a worker has no bound.
+
     Raises:
         ValueError: `r` is neither a whole number >= 1 nor `math.inf`, or `stop` is neither True nor False.
 

@@ -24,9 +24,12 @@ def ssp(staleness: int | float, *, weight: float | None = None) -> Policy:
 
     Args:
         staleness: the paper's s, the largest lead in clocks, a whole number >= 0 or `math.inf`.
-        weight: of one push in the update. Default: 1 / number of workers, however many samples it has, so
-            that one clock of all workers moves the parameters as far as one step of BSP; with `staleness=0`
-            a round is weighted by samples, as in `bsp`.
+        weight: the weight of one push in its update. Default: 1 / number of workers, however many samples the
+            push has, so that one clock of all workers moves the parameters as far as one step of BSP; with
+            `staleness=0` a round is weighted by samples, as in `bsp`.
+
+    Returns:
+        The policy. Its `max_lead` is `staleness`, and its workers keep cached copies.
 
     Raises:
         ValueError: `staleness` is negative or no whole number.

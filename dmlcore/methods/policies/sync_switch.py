@@ -24,7 +24,10 @@ def sync_switch(rounds: int, *, weight: float | None = 1.0) -> Policy:
 
     Args:
         rounds: rounds of BSP, >= 0: the paper's fraction of the training, times the clocks of a worker.
-        weight: of one push in an update of ASP, as for `asp`.
+        weight: the weight of one push in its update, after the switch to ASP, as for `asp`.
+
+    Returns:
+        The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
 
     Raises:
         ValueError: a number is out of range.
