@@ -117,19 +117,21 @@ class Policy(NamedTuple):
         name: the call that makes this policy, such as `ssp(staleness=3)`.
         init: number of workers -> state. Raises ValueError where the policy cannot run on so many.
         on_push: state, push -> state, decision.
-        max_lead: the most clocks by which a worker may lead the slowest, where the policy bounds it.
+        max_lead: the most clocks by which a worker may lead the slowest. None: no bound is
+            declared.
         on_leave: state, worker, time -> state, decision, when a worker is gone: its task in flight is lost,
             what it has pushed stays. None: the policy runs only where no worker leaves.
-        on_join: state, worker, time -> state, decision, when it is back, without a copy.
+        on_join: state, worker, time -> state, decision, when a worker that was gone has rejoined, without a
+            cached copy. None: the policy runs only where no worker rejoins.
         on_observation: state, observation -> state, for a policy that watches losses or gradients: at the
             start, after updates 1, 2, 4, 8, ..., and then after every `observe_every`-th, once all is decided
-            that follows from them.
+            that follows from them. None: the policy watches nothing.
         observe_every: most updates between two observations.
         batch_size: samples of every worker's first task, for a policy that sizes all tasks: no load rule is
             asked or told. None asks the load rule.
         sizes: of tasks that may come later, so that real engines compile for them before the clock starts.
         on_pull: state, worker -> (copy_clock, weight): a worker pulls, and is told these two numbers with the
-            parameters. For policies with `keep_copy`.
+            parameters. For policies with `keep_copy`. None: it is told (0, 1.0).
         keep_copy: copy_clock, clock -> whether a worker that has computed begins task `clock` on the copy
             that it has pulled, plus its own updates since (read-my-writes), each with the weight that it was
             told. The worker asks, without the server. `on_push` is then shown `keeps_copy`, must not start
@@ -142,6 +144,13 @@ class Policy(NamedTuple):
             arrived before it was due come first. It takes none of the server's time, but a decision waits
             for an update under way. Timers that were due while the server was down fire when it is back.
             None: the policy sets no timers.
+
+    >>> import dmlcore as dml
+    >>> def on_push(state, push):  # every push is an update, and its worker starts again
+    ...     return state, Decision(apply=[(push.worker, push.clock, 1.0)], start=[Start(push.worker)])
+    >>> policy = Policy("mine()", init=lambda num_workers: None, on_push=on_push)
+    >>> dml.simulate(policy, dml.Cluster.from_speeds([32, 16]), updates=3)
+    Trace(mine(), 2 workers, 4 tasks, 3 updates)
     """
 
     name: str
@@ -244,13 +253,19 @@ class Transport(NamedTuple):
 
 
 class LocalSteps(NamedTuple):
-    """What a task does with its samples: steps of an optimizer of its own; see `dmlcore.local_steps`.
+    """Local optimizer steps that a task takes on its samples; `dmlcore.local_steps` makes them.
 
     Args:
-        name: the call that makes it, without the optimizer.
-        steps: of a task.
+        name: the call that makes them, without the optimizer.
+        steps: the number of local steps of a task.
         optimizer: the local optax optimizer.
-        keep_state: whether a worker's next task goes on with that optimizer's state.
+        keep_state: whether a worker's next task continues from the state of that optimizer.
+
+    >>> import dmlcore as dml
+    >>> import optax
+    >>> local = dml.local_steps(8, optax.sgd(0.1))
+    >>> local.name, local.steps, local.keep_state
+    ('local_steps(8)', 8, False)
     """
 
     name: str
@@ -295,8 +310,7 @@ class Aggregate(NamedTuple):
 
 
 class Method(NamedTuple):
-    """A way to train: policy, load, transport, local steps, aggregate, optimizer. A paper's method is one
-    composition.
+    """A way to train, such as a paper's method: a policy, and what goes with it.
 
     Args:
         policy: the server's rule.
@@ -309,6 +323,11 @@ class Method(NamedTuple):
         local: `local_steps` of a task; None takes those of the comparison, one gradient by default.
         aggregate: how the pushes of an update are made into one gradient, see `dml.aggregate`; None takes
             that of the comparison, `mean()` by default.
+
+    >>> import dmlcore as dml
+    >>> Method(dml.bsp(), load="equal", aggregate="median()")
+    Method(policy=bsp(), load='equal', transport=None, optimizer=None, compensation=None, local=None,
+           aggregate='median()')
     """
 
     policy: Policy

@@ -39,26 +39,39 @@ BYTES_PER_WORKER = 100  # of its speeds, links and tasks in flight, at least
 class Cluster:
     """Workers and their links to the server.
 
-    A task of b samples takes `(overhead + b / samples_per_second * jitter) * slowdown` seconds, a transfer
-    `latency * jitter + bytes / bandwidth`. What is drawn is a function of (seed, worker, clock) alone: two
-    policies on the same seed meet the same stragglers (common random numbers). Build one with
-    `Cluster.uniform`, `Cluster.from_speeds` or `Cluster.from_durations`.
+    A task of b samples takes `(overhead + b / samples_per_second * jitter) * slowdown` seconds. A transfer
+    takes `latency * jitter + bytes / bandwidth` seconds. Random times are functions of (seed, worker, clock)
+    alone, so two policies on the same seed meet the same stragglers (common random numbers). Most clusters
+    are built by `Cluster.uniform`, `Cluster.from_speeds` or `Cluster.from_durations`.
 
     Args:
-        samples_per_second: speed of each worker, length W.
-        overhead_seconds: fixed time of each worker's task, length W.
-        latency_seconds: mean delay of each worker's link, one way, length W.
-        bandwidth_bytes_per_second: of each worker's link, length W; infinite: transfers take their latency.
-        jitter: multiplier of the compute time: a frozen `scipy.stats` distribution with mean 1, or a quantile
-            function (array of uniforms in [0, 1) -> array of multipliers), or a `SizedJitter`; None: none.
-        latency_jitter: likewise for the latency.
-        stragglers, faults: slow episodes, and what breaks when.
-        pull_latency_seconds: mean delay of each worker's link on the way to it; None: as `latency_seconds`.
-        changes: of workers' speeds, at known tasks or times.
-        server: how long the server's processor and link take, which all workers share; None: no time.
-        durations: measured ones, in place of speed, overhead and jitter; None: they are drawn.
-        fitted: how a cluster that `dml.calibrate` has fitted predicts the traces it was fitted to. Clusters
+        samples_per_second: speed of each of the W workers, > 0; a tuple of W numbers, as are the next three.
+        overhead_seconds: fixed time of each worker's task, >= 0.
+        latency_seconds: mean one-way delay of each worker's link, >= 0.
+        bandwidth_bytes_per_second: bandwidth of each worker's link, > 0; with `math.inf` a transfer takes its
+            latency only.
+        jitter: random multiplier of the compute time: a frozen `scipy.stats` distribution with mean 1, a
+            quantile function (array of uniforms in [0, 1) -> array of multipliers), or a `SizedJitter`.
+            None: the compute time is not multiplied.
+        latency_jitter: random multiplier of the latency, given likewise. None: latencies are constant.
+        stragglers: slow episodes of workers.
+        faults: incidents of workers, the server and messages.
+        pull_latency_seconds: mean delay of each worker's link from the server to the worker, >= 0; a tuple
+            of W numbers. None: the delay is `latency_seconds`.
+        changes: changes of workers' speeds, at given tasks or times.
+        server: the times of the server's processor and link, which all workers share. None: they take no
+            time.
+        durations: measured task times, which replace speed, overhead and jitter. None: times are computed
+            from these three.
+        fitted: how well a cluster fitted by `dml.calibrate` predicts the traces it was fitted to. Clusters
             that differ in this alone are equal.
+
+    Raises:
+        ValueError: an argument that has one number for each worker is not a tuple of W numbers, or a number
+            is out of range.
+
+    >>> Cluster((1000.0, 500.0), (0.0, 0.0), (0.01, 0.01), (math.inf, math.inf))
+    Cluster(2 workers, 500-1000 samples/s, latency 0.01 s)
     """
 
     samples_per_second: tuple[float, ...]

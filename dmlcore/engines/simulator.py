@@ -36,9 +36,10 @@ def simulate(
     Args:
         policy: the server's rule, or a `Method`.
         cluster: speeds, links, stragglers, faults.
-        updates: stop after so many server updates; give exactly one of `updates`, `seconds`, `samples`.
-        seconds: stop at this virtual time.
-        samples: stop when so many samples are in applied updates.
+        updates: stop after this number of server updates. Give exactly one of `updates`, `seconds` and
+            `samples`; the other two are None.
+        seconds: stop at this virtual time, or None.
+        samples: stop when this number of samples is in applied updates, or None.
         seed: of all draws; the same seed means the same stragglers under every policy.
         batch_size: samples of one worker's task; a load rule shares out `batch_size * num_workers`.
         load: rule for the batch sizes, where the policy does not size tasks itself. Default: `equal`.
@@ -46,7 +47,8 @@ def simulate(
         parameter_bytes: size of the parameters, which travel both ways.
         tensor_sizes: how many numbers each tensor of the parameters has, for transports that round. Default:
             one tensor, of 4 bytes a number.
-        watch: what shows a policy that watches losses or gradients how its training goes; `train` has one.
+        watch: shows the training to a policy that watches losses or gradients; `train` brings its own.
+            None: only for policies that watch nothing.
         progress: shows a bar while the run is made.
 
     Returns:

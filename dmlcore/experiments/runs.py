@@ -48,15 +48,23 @@ _Trained = tuple[_Evaluations, Any]  # and the final parameters
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What a training run leaves.
+    """The result of a training run: its trace, its history and its final parameters.
 
     Args:
-        trace: which worker computed what, when. Of an additive problem its metadata have `void_tasks`, how
-            many tasks in updates did not count, since their worker had not seen its own last change.
-        history: one row for each evaluation: update; time (seconds), samples, assigned_samples, uplinks,
-            downlinks and bytes by then, as `metrics.accounts` counts them, with how busy a server that takes
-            time has been; loss and the problem's other metrics. Row 0 is the start.
+        trace: which worker computed which task, when, and on which version. For an additive problem its
+            metadata have `void_tasks`: the number of tasks that were skipped (weight 0), since their worker
+            had not yet received its own previous change to the same samples.
+        history: a frame with one row for each evaluation; row 0 is the start. Its columns are `update`;
+            `time`, in seconds; `samples`, `assigned_samples`, `uplinks`, `downlinks` and `bytes` until then,
+            as `metrics.accounts` counts them, and, where the server takes time, how busy it was; `loss` and
+            the problem's other metrics.
         params: the parameters after the last update, a pytree.
+
+    >>> import dmlcore as dml
+    >>> problem = dml.problems.linear_regression(num_samples=20, num_features=3)
+    >>> run = train(problem, dml.Cluster.uniform(2), dml.asp(), optax.sgd(1e-5), updates=4, eval_every=2)
+    >>> run.history[["update", "time", "samples"]].values.tolist()
+    [[0.0, 0.0, 0.0], [2.0, 0.032, 64.0], [4.0, 0.064, 128.0]]
     """
 
     trace: Trace
@@ -106,11 +114,12 @@ def train(
         optimizer: optax optimizer, which the server applies to every update's weighted gradient; for additive
             problems `optax.identity()`, or `optax.scale` where their parameters are no whole numbers. None
             where a `Method` brings its own.
-        updates: stop after so many server updates. Give exactly one of `updates`, `seconds`, `samples`.
-        seconds: stop at this time of the engine's clock.
-        samples: stop when so many samples are in applied updates.
-        until: stop earlier, at the first evaluation where a metric is reached, such as `dict(loss=0.1)`;
-            an accuracy is reached from below, anything else from above.
+        updates: stop after this number of server updates. Give exactly one of `updates`, `seconds` and
+            `samples`; the other two are None.
+        seconds: stop at this time of the engine's clock, or None.
+        samples: stop when this number of samples is in applied updates, or None.
+        until: metric -> target, such as `dict(loss=0.1)`: stop earlier, at the first evaluation that reaches
+            the target. An accuracy reaches it from below, any other metric from above. Default: no target.
         batch_size: samples of one worker's task, or of a local step; a load rule shares out those
             of all tasks.
         load: rule for the batch sizes, object or name, where the policy does not size tasks itself. Default:
@@ -128,10 +137,10 @@ def train(
             (threads, ray) the history is that of the replayed trace, and `until` cuts the run afterwards.
         seed: of everything random.
         eval_every: updates between evaluations. Default: a fiftieth of the run.
-        checkpoint: folder in which the state is kept from time to time. Where there is one of the same call,
-            the run goes on from it: on a virtual clock to the same bits, on a real one with no push lost or
-            counted twice. One of another call is refused; on a real clock, a policy of one's own is known by
-            its name alone.
+        checkpoint: folder in which the state is saved from time to time. Where the folder has a checkpoint
+            of the same call, the run continues from it: on a virtual clock to the same bits, on a real clock
+            with no push lost or counted twice. A checkpoint of another call is refused; on a real clock, a
+            policy that is not of this package is known by its name alone. Default: nothing is saved.
 
     Returns:
         Trace, history and final parameters.
@@ -306,18 +315,26 @@ def replay(
         trace: from a run, or from a file.
         problem: what is trained.
         optimizer: optax optimizer.
-        until: stop at the first evaluation where a metric is reached; the trace then ends there.
+        until: metric -> target; the run stops at the first evaluation that reaches it, and its trace ends
+            there. None: the run goes to the end of the trace.
         eval_every: updates between evaluations. Default: a fiftieth of the run.
         fuse: whether the tasks of a lock-step update become one gradient, which is faster.
-        local: the local steps of a task, where it had some: those of the run.
+        local: the local steps of a task, those of the run. None: a task is one gradient.
         aggregate: how the pushes of one update are made into one gradient, as for `train`; the trace of the
             run returned says so. Default: that of the trace.
 
     Returns:
-        The run.
+        The run, with the evaluations that were made along the trace.
 
     Raises:
         ValueError: an argument is wrong, or the trace is of another problem.
+
+    >>> import dmlcore as dml
+    >>> problem = dml.problems.linear_regression(num_samples=20, num_features=3)
+    >>> run = train(problem, dml.Cluster.uniform(2), dml.asp(), optax.sgd(1e-5), updates=4, eval_every=2)
+    >>> again = replay(run.trace, problem, optax.sgd(1e-5), eval_every=2)
+    >>> again.history.equals(run.history)
+    True
     """
     options: Any = {"until": until, "eval_every": eval_every, "fuse": fuse, "local": local}
     return replay_lanes([trace], problem, [optimizer], aggregate=aggregate, **options)[0]
@@ -342,10 +359,11 @@ def replay_lanes(
         traces: one for each lane.
         problem: what is trained.
         optimizers: one for each lane; they may differ in numbers only.
-        until: a lane's run ends at the first evaluation where a metric is reached.
+        until: metric -> target; a lane's run stops at the first evaluation that reaches it. None: each run
+            goes to the end of its trace.
         eval_every: updates between evaluations. Default: a fiftieth of each lane's run.
         fuse: whether the tasks of a lock-step update become one gradient, which is faster.
-        local: the local steps of a task, where it had some: those of the run.
+        local: the local steps of a task, those of the run. None: a task is one gradient.
         aggregate: how the pushes of one update are made into one gradient, as for `train`. Default: that of
             each trace; they may differ in numbers only.
 
@@ -354,6 +372,12 @@ def replay_lanes(
 
     Raises:
         ValueError: an argument is wrong, or a trace is of another problem.
+
+    >>> import dmlcore as dml
+    >>> problem = dml.problems.linear_regression(num_samples=20, num_features=3)
+    >>> traces = [dml.simulate(dml.asp(), dml.Cluster.uniform(2), updates=4, seed=seed) for seed in (0, 1)]
+    >>> [len(run.trace.updates) for run in replay_lanes(traces, problem, [optax.sgd(1e-5), optax.sgd(1e-4)])]
+    [4, 4]
     """
     driver = functools.partial(Replay, fuse=checks.boolean("fuse", fuse))
     check_problem(problem)

@@ -9,7 +9,7 @@ from dmlcore.types import LocalSteps
 
 
 def local_steps(steps: int, optimizer: Any, keep_state: bool = False) -> LocalSteps:
-    """A task takes local optimizer steps on mini-batches, and pushes how far it has come: pulled - reached.
+    """Makes each task take local optimizer steps on mini-batches, and push the difference, pulled - reached.
 
     From the parameters w_0 that its worker pulled it makes w_{i+1} = w_i + u_i, where u_i is the local
     optimizer's update for the gradient of the i-th mini-batch, and pushes w_0 - w_H. The server's optimizer
@@ -25,12 +25,15 @@ def local_steps(steps: int, optimizer: Any, keep_state: bool = False) -> LocalSt
     Args:
         steps: H, the local steps of a task, >= 1.
         optimizer: the local optax optimizer.
-        keep_state: whether a worker's next task goes on with the local optimizer's state, as in DiLoCo; else
-            each task begins with a fresh one, as in FedAvg. Kept states need every task to be in an update,
-            in its worker's order, and no crash.
+        keep_state: whether a worker's next task continues from the local optimizer's state, as in DiLoCo;
+            else each task starts from a fresh state, as in FedAvg. Kept states need every task to be in an
+            update, in its worker's order, and no crash.
+
+    Returns:
+        The local steps, for the argument `local` of `Method` or `train`.
 
     Raises:
-        ValueError: an argument is wrong.
+        ValueError: an argument is wrong; the message names it.
 
     >>> import optax
     >>> local_steps(8, optax.sgd(0.1))

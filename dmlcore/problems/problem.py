@@ -51,22 +51,28 @@ class Problem:
             rows of it.
         evaluate: parameters, eval_data -> metrics as scalars; `loss` is the training objective.
         eval_data: what `evaluate` looks at, any pytree of arrays.
-        optimum: the least attainable `loss`, where it is known.
+        optimum: the least attainable `loss`. None: it is not known.
         losses: parameters, batch of B samples -> loss of each sample, shape (B,): of its own row alone, so
             that rows which fill a batch up, and rows of other tasks, change nothing. This is tried out. With
             a third argument, `losses(params, batch, keys)`, it is also given random keys, one for each
             sample, shape (B,), for dropout or augmentation: functions of (seed, worker, clock, place of the
             sample in its task), so that the first b numbers are the same however far a batch is filled up.
-            An argument with a default is none of these, unless it is named `keys` or `key`.
+            An argument with a default is none of these, unless it is named `keys` or `key`. None: the problem
+            is additive.
         coupled: declares that losses depend on the other rows of the batch, as with batch statistics or
             contrastive losses. A task is then computed on exactly its own rows, B its batch size, and never
             as one gradient with other tasks; each batch size that occurs is compiled.
         update: what a worker sees of the parameters, batch of B samples, random key -> additive update u, a
-            tree like what it sees. The key is a function of (seed, worker, clock).
+            tree like what it sees. The key is a function of (seed, worker, clock). None: tasks are gradients
+            of `losses`.
         local: names of parameters, then a dict, that have a row for each sample. They stay with the owner of
             the sample and are charged to no link; `update` sees, and changes, the rows of its batch.
         owner: the worker that owns each sample, shape (N,), as `sharded` sets it; None: all draw from all.
         inner: the local steps of a task, as `with_steps` sets them; None: a task is one gradient.
+
+    Raises:
+        ValueError: not exactly one of `losses` and `update` is given; `local` is not a tuple, or is given
+            without `update`; or `coupled` is not a bool, or is True with `update`.
 
     >>> from dmlcore.problems import linear_regression
     >>> problem = linear_regression(num_samples=20, num_features=3)

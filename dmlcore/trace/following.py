@@ -26,19 +26,23 @@ class Followed(NamedTuple):
 
 
 def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
-    """Shows a policy the pushes of its trace again, in their order, and yields what it makes of each.
+    """Shows a policy the pushes of its trace again, in their order, with its state and decision after each.
 
-    The timers of a policy that sets some fire among them as they did, and are yielded, too, with row -1.
-
-    A policy's state follows from the calls alone, so this is the state that it had in the run, on whichever
-    engine the trace was made.
+    A policy's state follows from the calls alone, so the states are those of the run, on whichever engine the
+    trace was made. Timers fire in the same places as in the run.
 
     Args:
-        policy: the one of the run.
-        trace: of a run in which no worker left.
+        policy: the policy of the run.
+        trace: the trace of a run in which no worker left and the server stayed up.
+
+    Returns:
+        An iterator with one item for each push and each timer that fired: `row`, the row of the task in
+        `trace.tasks`, -1 for a timer; `push`, the push or the timer; `state`, the policy's state afterwards,
+        which later items may change in place; and `decision`.
 
     Raises:
-        ValueError: the trace is another policy's, a worker left, or the policy watches its training.
+        ValueError: the trace is of another policy, a worker left, the server was down, or the policy watches
+            its training.
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.ssp(1), dml.Cluster.from_speeds([32, 16]), updates=5)

@@ -29,22 +29,31 @@ MOST = 2**31 - 1  # of a whole number in a trace
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """A run's record, columnar: all that plots, metrics, exports and replay need.
+    """The record of a run in columns: all that plots, metrics, exports and replay need.
+
+    The constructor checks nothing; `validate` checks a trace.
 
     Args:
         tasks: one row for each gradient task, in the order in which they arrived, were cancelled or cut,
             with the columns `worker, clock, batch_size, version_read, pull_start, compute_start,
             compute_end, push_end, update, weight`. Times are seconds from the start of the run.
-            `pull_start` is NaN where the worker went on with its cached copy, to which it had added its own
-            updates. `push_end` is NaN where the task never arrived: it was cancelled, or in flight when the
-            run ended, and its last phase is cut there. `update` is -1, and `weight` 0, where the task is in
-            no update. Where the cluster's server takes time, `pull_queued` and `push_queued` say how much of
-            a pull and a push was waiting in its queues.
+            `pull_start` is NaN where the worker continued on its cached copy, to which it had added its own
+            updates. `push_end` is NaN where the push never arrived: the task was cancelled, or in flight when
+            the run ended, and its last phase is cut at that time. `update` is -1, and `weight` 0, where the
+            task is in no update. Where the cluster's server takes time, `pull_queued` and `push_queued` are
+            the seconds for which a pull and a push waited in its queues.
         updates: one row for each server update, with the columns `time, num_tasks, samples`; row u turns
             version u into version u + 1.
         metadata: cluster, policy, seed, versions and the like, as JSON values. Where the policy has timers,
-            `wakes` lists those that fired: when, after how many pushes, and which: timers are numbered in the
-            order in which they were set, from 0, the one at the start.
+            `wakes` lists those that fired: the time, the number of pushes before it, and the timer's number.
+            Timers are numbered in the order in which they were set; number 0 is the timer at the start.
+
+    >>> import dmlcore as dml
+    >>> trace = dml.simulate(dml.asp(), dml.Cluster.from_speeds([32, 16]), updates=3)
+    >>> trace
+    Trace(asp(), 2 workers, 4 tasks, 3 updates)
+    >>> trace.tasks[["worker", "clock", "version_read", "update"]].values.tolist()
+    [[0, 0, 0, 0], [1, 0, 0, 1], [0, 1, 1, 2], [1, 1, 2, -1]]
     """
 
     tasks: pd.DataFrame

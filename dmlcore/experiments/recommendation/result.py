@@ -77,6 +77,14 @@ class Recommendation:
         why: the reason, in sentences.
         notes: in sentences, what a record of the cluster could not tell, and what was left out.
         again: cluster, budget -> the recommendation for it, with the same arguments otherwise.
+
+    >>> import dmlcore as dml
+    >>> cluster = dml.Cluster.from_speeds([1000, 1000, 250])
+    >>> problem = dml.problems.linear_regression(num_samples=20, num_features=3)
+    >>> found = dml.recommend(problem, cluster, {"loss": 1.0}, methods=["BSP", "ASP"], seeds=[0, 1], trials=3,
+    ...                       budget=60, progress=False)
+    >>> list(found.table.index), found.best.policy
+    (['ASP', 'BSP'], asp())
     """
 
     goal: Goal

@@ -72,12 +72,21 @@ def svg(figure: Figure) -> bytes:
 
 
 class Explorer:
-    """A run that follows its settings; in a notebook it has sliders.
+    """A run that is trained again when its settings change; in a notebook it has sliders.
 
     Attributes:
-        settings: of the run that is shown.
-        run: trace, history and parameters.
-        figure: its timeline and loss, a matplotlib figure.
+        run: the run that is shown: trace, history and parameters.
+        figure: the timeline and loss of that run, a matplotlib figure.
+
+    Args:
+        problem: the problem that is trained.
+        settings: the settings of the run that is shown.
+
+    >>> from dmlcore.problems import linear_regression
+    >>> problem = linear_regression(num_samples=20, num_features=3)
+    >>> explorer = Explorer(problem, Settings(workers=2, policy="ASP", learning_rate=0.001, seconds=1.0))
+    >>> explorer.run.trace.num_workers, len(explorer.figure.axes)
+    (2, 2)
     """
 
     def __init__(self, problem: Problem, settings: Settings):
