@@ -2,8 +2,10 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 import tiny_papers
@@ -11,7 +13,10 @@ import tiny_papers
 from dmlcore.reproduce import claims, manifest, report
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.paper import Comparison
+from dmlcore.reproduce.papers import PAPERS as COMMITTED
 from dmlcore.reproduce.summary import Answer, Summary
+
+ROOT = Path(__file__).parents[1]
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452") + (900).to_bytes(4, "big") + (300).to_bytes(4, "big")
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
@@ -81,6 +86,13 @@ def test_nothing_is_fetched_and_the_same_files_give_the_same_page(folders):
     assert not re.search(r"@import|url\(|<script|https?://(?!www\.w3\.org/2000/svg)", text)
     anchors = {a["id"] for _, a in page.tags if "id" in a}
     assert {address[1:] for address in addresses if address.startswith("#")} == anchors
+
+
+def test_the_committed_page_is_that_of_the_committed_figures(tmp_path):
+    shutil.copytree(ROOT / "figures", tmp_path / "figures")
+    report.write(Folders.below(tmp_path), COMMITTED)
+    pages = {(folder / "figures" / "report.html").read_bytes() for folder in (tmp_path, ROOT)}
+    assert len(pages) == 1, "python3 paper_repro.py writes it anew"
 
 
 def test_every_picture_has_a_text_and_keeps_its_place(folders):
