@@ -30,10 +30,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 UPDATES, EVAL_EVERY = 150, 30
 MOST_KILLS = 3
-START, SLOWEST = (
-    120.0,
-    20.0,
-)  # seconds, and times the run at one go, after which a life counts as one that hangs
+START = 120.0  # seconds in which a run at one go ends, else it hangs
+SLOWEST = 20.0  # times as long as that one, on top of START: then a run that goes on hangs
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["__main__", "jax", "optax", "scipy.stats"])
 
@@ -126,10 +124,8 @@ def studied(number, engine, folder):
         return "failed", f"{about}: hangs at one go", 0
     took, killed = time.monotonic() - began, 0
     whole = loaded(results["whole"])
-    if "refused" in whole:
-        return "refused", f"{about}: {whole['refused']}", 0
-    if "failed" in whole:
-        return "failed", f"{about}: {whole['failed']}", 0
+    for ending in whole.keys() & {"refused", "failed"}:
+        return ending, f"{about}: {whole[ending]}", 0
     for fraction in kills:
         if results["killed"].exists():
             break
