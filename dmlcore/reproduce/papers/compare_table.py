@@ -77,12 +77,16 @@ def fastest(column: pd.DataFrame) -> str:
 
 
 def headline(table: pd.DataFrame) -> str:
-    """Returns the title of the picture: the least median of each cluster of the first problem."""
-    own = table[(table["problem"] == table["problem"].iloc[0]) & (table["group"] != OTHER)]
-    least = own.sort_values(RATIO).groupby("regime").head(1).set_index("regime").loc[own["regime"].unique()]
-    parts = [f"{regime}: {row['method']} {amount(row[RATIO])}" for regime, row in least.iterrows()]
-    lines = [", ".join(parts[:2]), ", ".join(parts[2:])] if len(parts) > 2 else [", ".join(parts)]
-    return "Least time over that of BSP, " + own["problem"].iloc[0] + "\n" + "\n".join(lines)
+    """Returns the title of the picture: how many methods have the least median on a cluster of the first problem."""
+    problem = table["problem"].iloc[0]
+    own = table[(table["problem"] == problem) & (table["group"] != OTHER)]
+    first = own.sort_values(RATIO).groupby("regime").head(1)["method"]
+    if first.nunique() == 1:
+        return f"{first.iloc[0]} has the least median time on all {len(first)} clusters ({problem})"
+    return (
+        f"Which method is the fastest depends on the cluster: {first.nunique()} methods have\n"
+        f"the least median time on the {len(first)} clusters ({problem})"
+    )
 
 
 def never_slower(table: pd.DataFrame) -> list[str]:

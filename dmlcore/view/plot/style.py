@@ -22,10 +22,10 @@ _BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _, _GREY, _, _SKY = sns.color_pal
 _FAMILIES: Mapping[str, Sequence[str]] = {
     _BLUE: ["BSP", "adaptive k"],
     _RED: ["SSP", "K-batch-async", "adaptive load", "joint", "DBS-SGD", "Ringleader"],
-    _ORANGE: ["ESSP", "K-async", "AdaSync", "Ringmaster"],
+    _ORANGE: ["ESSP", "K-async", "Ringmaster"],
     _PURPLE: ["DSSP", "K-batch-sync", "Rennala", "DBW", "H-PS"],
     _GREEN: ["ASP", "ASGD", "Pflug"],
-    _SKY: ["K-sync", "Sync-Switch", "FedBuff"],
+    _SKY: ["K-sync", "Sync-Switch", "FedBuff", "AdaSync"],
     _BROWN: ["n-softsync", "backup", "deadline", "A2S", "MindFlayer"],
     _GREY: ["fixed", "one worker", "FedAsync"],
     "#000000": ["adaptive sync", "delay-adaptive"],
