@@ -71,6 +71,8 @@ def make(root: Path, folder: Path) -> bool:
         if stamp.exists() and stamp.read_text() == wanted:
             return False
         say("Making .venv from requirements.lock: once, about a minute.")
+        if folder.is_symlink():
+            folder.unlink()  # another checkout's environment, which keeps its stamp
         stamp.unlink(missing_ok=True)
         install(lock, folder)
         packages = next(folder.glob("lib/python*/site-packages"))
@@ -98,7 +100,7 @@ def install(lock: Path, folder: Path) -> None:
 
 
 def create(folder: Path, with_pip: bool) -> None:
-    """Creates an empty virtual environment, clearing what was there; of a link, the link alone."""
+    """Creates an empty virtual environment, clearing what was there."""
     if not importlib.util.find_spec("venv") or (with_pip and not importlib.util.find_spec("ensurepip")):
         version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
         sys.exit(
@@ -107,8 +109,6 @@ def create(folder: Path, with_pip: bool) -> None:
         )
     import venv
 
-    if folder.is_symlink():
-        folder.unlink()
     venv.EnvBuilder(symlinks=True, clear=True, with_pip=with_pip).create(folder)
 
 

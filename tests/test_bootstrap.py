@@ -116,16 +116,15 @@ def test_too_old_is_missing(project):
     assert bootstrap.missing(project) == ["pytest>=999"]
 
 
-def test_the_environment_of_another_checkout_is_not_emptied_through_a_link(tmp_path):
+def test_the_environment_of_another_checkout_is_left_as_it_is_behind_a_link(project, tmp_path):
     other = tmp_path / "other"
-    other.mkdir()
-    (other / "kept").touch()
-    link = tmp_path / ".venv"
-    link.symlink_to(other)
-    bootstrap.create(link, with_pip=False)
-    assert (other / "kept").exists()
-    assert not link.is_symlink()
-    assert (link / "bin/python").exists()
+    (other / "bin").mkdir(parents=True)
+    (other / "stamp").write_text("finished")
+    (project / ".venv").symlink_to(other)
+    assert call(project).returncode == 7
+    assert not (project / ".venv").is_symlink()
+    assert (other / "stamp").read_text() == "finished"
+    assert (other / "bin").exists()
 
 
 @pytest.mark.parametrize("module", ["venv", "ensurepip"])

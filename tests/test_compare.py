@@ -170,7 +170,10 @@ def test_conclusions_name_ties_and_what_was_not_reached():
     two = pd.concat([one, one.assign(regime="uneven")])
     assert tables.headline(two) == "ASP has the least median time on all 2 clusters (first)"
     slow = one.assign(regime="uneven", **{tables.RATIO: [1.0, 1.1, 0.2]})
-    assert ": 2 methods have\nthe least median time on the 2 clusters (first)" in tables.headline(pd.concat([one, slow]))
+    differs = tables.headline(pd.concat([one, slow]))
+    assert differs.endswith(
+        "depends on the cluster: 2 methods have\nthe least median time on the 2 clusters (first)"
+    )
     marked = ["best", "beaten", "not compared"]
     never = one.assign(mark=marked, **{tables.RATIO: [1.0, np.inf, np.inf]})
     assert " inf" not in " ".join(tables.conclusions(never)).replace("infinity", "")
