@@ -3,10 +3,10 @@
 The abstract claims directions only: faster, with much less computation, at slightly more communication. That
 is K1 to K3; all sizes are ours. They are judged where the rival, adaptive k, really adapts, which K0 checks:
 on data with so much noise that the target lies near the lowest floor. The target, 1/1300 of the excess
-loss at the start, the noise and the constants' fit were chosen by exploration on seeds from 100 on, and so were the
-settings of the rivals. Explored, too, was why the online scheme used to fail on half of its runs: it measured
-the curvature once, from two noisy gradients; now it goes on measuring. Ranges were declared before the run
-that judges them.
+loss at the start, the noise and the constants' fit were chosen by exploration on seeds from 100 on, and so
+were the settings of the rivals. Explored, too, was why the online scheme used to fail on half of its runs:
+it measured the curvature once, from two noisy gradients; now it goes on measuring. Ranges were declared
+before the run that judges them.
 
 Changed after results had been seen, because a review found it wanting; no range was moved. A rival that does
 not reach the target counts with what it had spent by its time limit, and no longer as infinite: this can only

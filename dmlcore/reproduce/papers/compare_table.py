@@ -77,7 +77,7 @@ def fastest(column: pd.DataFrame) -> str:
 
 
 def headline(table: pd.DataFrame) -> str:
-    """Returns the title of the picture: how many methods have the least median on a cluster of the first problem."""
+    """Returns the title of the picture: how many methods are first on some cluster, by medians."""
     problem = table["problem"].iloc[0]
     own = table[(table["problem"] == problem) & (table["group"] != OTHER)]
     first = own.sort_values(RATIO).groupby("regime").head(1)["method"]
