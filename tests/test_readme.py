@@ -1,4 +1,4 @@
-"""The README stays true: its example runs as written, and its tables name what there is."""
+"""The README and the pages of docs/ stay true: code runs, links lead somewhere, nothing is missing."""
 
 import json
 import re
@@ -10,21 +10,89 @@ import matplotlib.pyplot as plt
 import pytest
 
 from dmlcore.methods import aggregate, codecs, loads, policies
+from dmlcore.problems import PROBLEMS
 from dmlcore.reproduce import claims
 from dmlcore.reproduce.papers import PAPERS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# Run elsewhere: in tests/test_recipes.py, and with eight devices in tests/eight_devices.py.
+ELSEWHERE = {"CONTRIBUTING.md", "docs/devices.md"}
 
 
-def test_the_example_runs_as_written(tmp_path, monkeypatch):
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    monkeypatch.chdir(tmp_path)
+def place(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def code(path):
+    return re.findall(r"^```python\n(.*?)^```$", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def run(path):
+    """Runs the code of a page, block after block in one namespace, which it returns."""
     names: dict = {}
-    exec(compile(code, "README.md", "exec"), names)
+    for number, block in enumerate(code(path), 1):
+        exec(compile(block, f"{place(path)}, block {number}", "exec"), names)
     plt.close("all")
+    return names
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in PAGES[1:] if code(path) and place(path) not in ELSEWHERE], ids=place
+)
+def test_the_code_of_a_page_runs_as_written(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(path)
+
+
+def test_the_example_of_the_readme_compares_and_draws(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run(PAGES[0])
     assert set(names["runs"]["method"]) == set(names["methods"])
     assert {path.name for path in tmp_path.iterdir()} == {"curves.png", "timeline.png"}
+
+
+def anchors(path):
+    """The anchors that a code host gives to the headings of a page."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=place)
+def test_links_lead_somewhere(path):
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http:", "https:")):
+            continue
+        file, _, anchor = target.partition("#")
+        found = (path.parent / file).resolve() if file else path
+        assert found.is_file(), target
+        assert not anchor or anchor in anchors(found), target
+
+
+def page(name):
+    return (ROOT / "docs" / "concepts" / f"{name}.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "functions"),
+    [
+        ("policies", [name for name in policies.__all__ if name.islower()]),
+        ("policies", aggregate.AGGREGATES),
+        ("loads", loads.LOADS),
+        ("transports", codecs.CODECS),
+    ],
+    ids=["policies", "aggregates", "loads", "codecs"],
+)
+def test_a_table_names_all_there_are(name, functions):
+    missing = [function for function in functions if f"`{function}(" not in page(name)]
+    assert not missing
+
+
+def test_every_problem_is_named():
+    assert not [name for name in PROBLEMS if f"`{name}" not in page("tasks_and_data")]
 
 
 def committed(key):
@@ -43,32 +111,19 @@ def in_head(place):
 
 
 @pytest.mark.parametrize("key", PAPERS)
-def test_the_claims_are_those_of_the_committed_ledger(key):
-    """`python -m dmlcore.reproduce.claims figures/*/claims.json` prints the tables."""
-    assert table(key) == claims.markdown(committed(key).claims)
-
-
-def test_the_tally_is_that_of_the_committed_ledgers():
-    (shown,) = re.findall(r"<!-- tally -->\n(.*?)<!-- end -->", README, re.DOTALL)
-    full = [in_head(f"full/{key}") for key in PAPERS]
-    assert shown == claims.tally(claims.standing([*map(committed, PAPERS), *filter(None, full)]))
-
-
-@pytest.mark.parametrize("key", PAPERS)
-def test_every_claim_is_in_the_table(key):
-    declared = claims.markdown(
-        [claims.judge(claim, {} if claim.parts else None) for claim in PAPERS[key].claims]
-    )
-    first = [[line.split(" | ")[:3] for line in lines.splitlines()] for lines in (table(key), declared)]
-    assert first[0] == first[1]
-
-
-@pytest.mark.parametrize("key", PAPERS)
 def test_every_claim_that_was_measured_has_a_finding(key):
     for result in committed(key).claims:
         finding = PAPERS[key].findings.get(result.id, "")
         if result.measured_on is not None:
             assert 1 <= len(re.findall(r"(?<!et al)[.?!](?= |$)", finding)) <= 3, result.id
+
+
+@pytest.mark.parametrize("key", PAPERS)
+def test_every_paper_has_a_page_with_its_claims(key):
+    text = (ROOT / "docs" / "papers" / f"{key}.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"^```{(\w+)} (\w+)\n```$", text, re.MULTILINE))
+    wanted = {"claims", "pictures"} | ({"summary"} if PAPERS[key].summary else set())
+    assert shown == {(directive, key) for directive in wanted}
 
 
 @pytest.mark.parametrize("key", [key for key, paper in PAPERS.items() if paper.summary])
@@ -87,35 +142,8 @@ def test_every_paper_has_a_summary():
     )
 
 
-def table(key):
-    return re.search(rf"<!-- claims: {key} -->\n(.*?)<!-- end -->", README, re.DOTALL)[1]
-
-
-def test_every_policy_is_named():
-    for name in policies.__all__:
-        if name.islower():
-            assert f"`{name}(" in README
-
-
-def test_every_codec_is_named():
-    for name in codecs.CODECS:
-        assert f"`{name}(" in README
-
-
-def test_every_load_rule_is_named():
-    for name in loads.LOADS:
-        assert f"`{name}(" in README
-
-
-def test_every_aggregate_is_named():
-    for name in aggregate.AGGREGATES:
-        assert f"`{name}(" in README
-
-
-def test_what_it_points_to_is_there():
-    for target in re.findall(r"\]\(([^)#:]+)\)", README):
-        assert (ROOT / target).is_file(), target
-    code_map = README.split("## Map of the code")[1].split("##")[0]
-    for line in code_map.strip().splitlines():
+def test_the_map_of_the_code_names_what_is_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for line in re.split("\n## ", text.split("## Map of the code")[1])[0].strip().splitlines():
         path = line.split()[0].rstrip(",")
         assert (ROOT / path).exists(), path

@@ -1,4 +1,4 @@
-"""`python -m dmlcore.reproduce.claims figures/*/claims.json` prints tables and tally, as in README.md."""
+"""`python -m dmlcore.reproduce.claims figures/*/claims.json` prints tables and tally in Markdown."""
 
 import sys
 from pathlib import Path

@@ -156,7 +156,7 @@ def table(results: Sequence[Result]) -> Table:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """Returns results as the table in README.md; a claim with parts shows in how many settings it holds.
+    """Returns results as a table in Markdown; a claim with parts shows in how many settings it holds.
 
     `python -m dmlcore.reproduce.claims figures/ssp/claims.json` prints it.
     """
@@ -172,5 +172,5 @@ def markdown(results: Sequence[Result]) -> str:
 
 
 def tally(results: Sequence[Result]) -> str:
-    """Returns the counts by source as the list in README.md."""
+    """Returns the counts by source as a list in Markdown."""
     return "".join(f"- {line}\n" for line in told(results))
