@@ -4,12 +4,14 @@ import json
 import re
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import matplotlib.pyplot as plt
 import pytest
 
-from dmlcore.methods import aggregate, codecs, loads, policies
+from dmlcore.methods import aggregate, codecs, loads, policies, transport
 from dmlcore.problems import PROBLEMS
 from dmlcore.reproduce import claims
 from dmlcore.reproduce.papers import PAPERS
@@ -53,6 +55,12 @@ def test_the_example_of_the_readme_compares_and_draws(tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.iterdir()} == {"curves.png", "timeline.png"}
 
 
+def test_the_readme_is_short():
+    """Words outside of code: what is shown is 900 or so, and 1200 at most."""
+    prose = re.sub(r"^```.*?^```$|^    .*?$", "", README, flags=re.DOTALL | re.MULTILINE)
+    assert sum(bool(re.search(r"\w", word)) for word in prose.split()) <= 1200
+
+
 def anchors(path):
     """The anchors that a code host gives to the headings of a page."""
     text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
@@ -76,19 +84,22 @@ def page(name):
     return (ROOT / "docs" / "concepts" / f"{name}.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("name", "functions"),
-    [
-        ("policies", [name for name in policies.__all__ if name.islower()]),
-        ("policies", aggregate.AGGREGATES),
-        ("loads", loads.LOADS),
-        ("transports", codecs.CODECS),
-    ],
-    ids=["policies", "aggregates", "loads", "codecs"],
-)
-def test_a_table_names_all_there_are(name, functions):
-    missing = [function for function in functions if f"`{function}(" not in page(name)]
-    assert not missing
+NAMES = {
+    "policies": ("policies", [name for name in policies.__all__ if name.islower()]),
+    "aggregates": ("policies", aggregate.AGGREGATES),
+    "loads": ("loads", loads.LOADS),
+    "transports": ("transports", transport.TRANSPORTS),
+    "codecs": ("transports", codecs.CODECS),
+}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_the_tables_of_methods_name_all_there_are(kind):
+    name, functions = NAMES[kind]
+    rows = [line for line in page(name).splitlines() if line.startswith("|")]
+    assert not [each for each in functions if not any(f"`{each}(" in row for row in rows)]
+    (table,) = re.findall(r"^\| part \|.*?\n\n", README, re.DOTALL | re.MULTILINE)
+    assert not [each for each in functions if f"`{each}`" not in table]
 
 
 def test_every_problem_is_named():
@@ -108,6 +119,32 @@ def in_head(place):
     path = f"figures/{place}/claims.json"
     show = subprocess.run(["git", "show", f"HEAD:./{path}"], cwd=ROOT, capture_output=True)
     return None if show.returncode else claims.parse(show.stdout, Path(path))
+
+
+def of_both_scales(key):
+    """One result per claim: that of full scale where it was run there."""
+    return claims.standing(filter(None, (committed(key), in_head(f"full/{key}"))))
+
+
+@pytest.mark.parametrize("key", PAPERS)
+def test_the_verdicts_are_those_of_the_committed_ledgers(key):
+    """Counts of the claims of the abstract, or of all where none is."""
+    results = of_both_scales(key)
+    counted = [result for result in results if result.source == "abstract"] or results
+    counts = Counter()
+    for tally in claims.tallies(counted):
+        counts.update(dict(tally.counts))
+    told = ", ".join(
+        f"{counts[verdict]} {verdict}" for verdict in get_args(claims.Verdict) if counts[verdict]
+    )
+    (row,) = re.findall(rf"^\| \[[^]]+\]\(docs/papers/{key}\.md\).*$", README, re.MULTILINE)
+    assert row.endswith(f" | {told} |")
+
+
+def test_the_tally_is_that_of_the_committed_ledgers():
+    """`python -m dmlcore.reproduce.claims figures/*/claims.json figures/full/*/claims.json` ends with it."""
+    (shown,) = re.findall(r"<!-- tally -->\n(.*?)<!-- end -->", README, re.DOTALL)
+    assert shown == claims.tally([result for key in PAPERS for result in of_both_scales(key)])
 
 
 @pytest.mark.parametrize("key", PAPERS)
