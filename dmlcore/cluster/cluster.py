@@ -1,4 +1,4 @@
-"""Clusters: how fast workers and links are, how much that fluctuates, and which workers straggle when."""
+"""Clusters: the speeds of workers and links, how these vary, and which workers straggle at which times."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 NONE = Faults()
 FINITE = {"low": 0, "high": 1e300}
-PER_WORKER: dict[str, dict[str, float]] = {  # fields with one number for each worker -> its limits
+PER_WORKER: dict[str, dict[str, float]] = {  # fields with one number per worker -> the allowed range
     "samples_per_second": {"above": 0, "high": 1e300},
     "overhead_seconds": FINITE,
     "latency_seconds": FINITE,
     "bandwidth_bytes_per_second": {"above": 0},
     "pull_latency_seconds": FINITE,
 }
-BYTES_PER_WORKER = 100  # of its speeds, links and tasks in flight, at least
+BYTES_PER_WORKER = 100  # memory for a worker's speeds, links and tasks in flight: a lower bound
 
 
 @dataclass(frozen=True)
@@ -41,34 +41,34 @@ class Cluster:
 
     A task of b samples takes `(overhead + b / samples_per_second * jitter) * slowdown` seconds. A transfer
     takes `latency * jitter + bytes / bandwidth` seconds. Random times are functions of (seed, worker, clock)
-    alone, so two policies on the same seed meet the same stragglers (common random numbers). Most clusters
+    alone, so two policies with the same seed meet the same stragglers (common random numbers). Most clusters
     are built by `Cluster.uniform`, `Cluster.from_speeds` or `Cluster.from_durations`.
 
     Args:
-        samples_per_second: speed of each of the W workers, > 0; a tuple of W numbers, as are the next three.
-        overhead_seconds: fixed time of each worker's task, >= 0.
-        latency_seconds: mean one-way delay of each worker's link, >= 0.
-        bandwidth_bytes_per_second: bandwidth of each worker's link, > 0; with `math.inf` a transfer takes its
-            latency only.
-        jitter: random multiplier of the compute time: a frozen `scipy.stats` distribution with mean 1, a
-            quantile function (array of uniforms in [0, 1) -> array of multipliers), or a `SizedJitter`.
-            None: the compute time is not multiplied.
-        latency_jitter: random multiplier of the latency, given likewise. None: latencies are constant.
-        stragglers: slow episodes of workers.
-        faults: incidents of workers, the server and messages.
-        pull_latency_seconds: mean delay of each worker's link from the server to the worker, >= 0; a tuple
-            of W numbers. None: the delay is `latency_seconds`.
-        changes: changes of workers' speeds, at given tasks or times.
-        server: the times of the server's processor and link, which all workers share. None: they take no
-            time.
+        samples_per_second: speed of each worker, > 0, shape (W,): a tuple of W numbers.
+        overhead_seconds: fixed time of each worker's task, >= 0, shape (W,).
+        latency_seconds: mean one-way delay of each worker's link, >= 0, shape (W,).
+        bandwidth_bytes_per_second: bandwidth of each worker's link, > 0, shape (W,). With `math.inf` a
+            transfer takes only its latency.
+        jitter: random multiplier of the compute time, without a unit: a frozen `scipy.stats` distribution
+            with mean 1, a quantile function (array of uniforms in [0, 1) -> array of multipliers of the same
+            shape), or a `SizedJitter`. None: the compute time is not multiplied.
+        latency_jitter: random multiplier of the latency, of the same kinds. None: latencies are constant.
+        stragglers: slow episodes of workers, see `with_stragglers`.
+        faults: incidents of workers, the server and messages, see `with_faults`.
+        pull_latency_seconds: mean delay from the server to each worker, >= 0, shape (W,). None: it is
+            `latency_seconds`.
+        changes: changes of workers' speeds at given tasks or times, see `with_speed_change`.
+        server: the times of the server's processor and link, which all workers share, see `with_server`.
+            None: they take no time.
         durations: measured task times, which replace speed, overhead and jitter. None: times are computed
             from these three.
         fitted: how well a cluster fitted by `dml.calibrate` predicts the traces it was fitted to. Clusters
-            that differ in this alone are equal.
+            that differ only in this field are equal.
 
     Raises:
-        ValueError: an argument that has one number for each worker is not a tuple of W numbers, or a number
-            is out of range.
+        ValueError: a field with one number per worker is not a tuple of W numbers, or a number is out of
+            range.
 
     >>> Cluster((1000.0, 500.0), (0.0, 0.0), (0.01, 0.01), (math.inf, math.inf))
     Cluster(2 workers, 500-1000 samples/s, latency 0.01 s)
@@ -105,7 +105,13 @@ class Cluster:
         Args:
             num_workers: W, >= 1.
             samples_per_second: speed of every worker, > 0.
-            **options: as for `from_speeds`.
+            **options: the keyword arguments of `from_speeds`.
+
+        Returns:
+            The cluster.
+
+        Raises:
+            ValueError: an argument is out of range, or a distribution's mean is not 1.
 
         >>> Cluster.uniform(8, samples_per_second=1000, jitter="exponential")
         Cluster(8 workers, 1000 samples/s, jitter=exponential())
@@ -128,13 +134,19 @@ class Cluster:
         """Returns a cluster with one worker for each speed.
 
         Args:
-            samples_per_second: speed of each worker, > 0.
-            overhead: fixed seconds of a task, one number or one for each worker.
-            latency: mean seconds of a transfer, likewise.
-            bandwidth: bytes per second of a link, likewise.
-            jitter, latency_jitter: multipliers of the compute time and of the latency: a law with mean 1 by
-                name, "exponential", "gamma(4)", "lognormal(0.5)" or "pareto(3)"; or as the class has them.
-            pull_latency: mean seconds of a transfer to the worker, where it differs from `latency`.
+            samples_per_second: speed of each worker, > 0, shape (W,).
+            overhead: fixed time of a task in seconds, >= 0: one number for all workers, or shape (W,).
+            latency: mean one-way delay of a link in seconds, >= 0: one number, or shape (W,).
+            bandwidth: bandwidth of a link in bytes/s, > 0: one number, or shape (W,).
+            jitter: random multiplier of the compute time: a distribution with mean 1 by name, such as
+                "exponential", "gamma(4)", "lognormal(0.5)" or "pareto(3)", or any jitter that `Cluster`
+                accepts. None: the compute time is not multiplied.
+            latency_jitter: random multiplier of the latency, of the same kinds. None: latencies are constant.
+            pull_latency: mean delay from the server to the worker in seconds, >= 0: one number, or shape
+                (W,). None: it is `latency`.
+
+        Returns:
+            The cluster.
 
         Raises:
             ValueError: a number is NaN or out of range, or a distribution's mean is not 1.
@@ -160,14 +172,21 @@ class Cluster:
 
     @classmethod
     def from_response(cls, num_workers: int, response: Response) -> Cluster:
-        """Returns a cluster whose workers answer as a law of `dmlcore.theory` says.
+        """Returns a cluster whose response times follow a distribution of `dmlcore.theory`.
 
-        Guarantee: a task of b samples is computed in Y(b), and its push takes X; a pull takes no time. So an
-        answer takes Z(b) = X + Y(b), and a round of K-sync mu(k, b) on average.
+        Guarantee: computing a task of b samples takes Y(b) seconds and its push takes X seconds; a pull takes
+        no time. The response time of a worker is therefore Z(b) = X + Y(b), and a round of K-sync takes
+        mu(k, b) seconds on average.
 
         Args:
             num_workers: W, >= 1.
-            response: law of Z(b), whose E[Y(b)] is proportional to b.
+            response: distribution of Z(b) in seconds, whose E[Y(b)] is proportional to b.
+
+        Returns:
+            The cluster.
+
+        Raises:
+            ValueError: `num_workers` is out of range, or `response` is not a `Response`.
 
         >>> from dmlcore.theory import erlang
         >>> Cluster.from_response(50, erlang(2.0, 40.0))
@@ -199,26 +218,34 @@ class Cluster:
         latency_jitter: Any = None,
         pull_latency: float | Sequence[float] | None = None,
     ) -> Cluster:
-        """Returns a cluster whose tasks take the times that were measured elsewhere.
+        """Returns a cluster whose tasks take times that were measured on another system.
 
-        Guarantee: clock c of worker w computes for exactly the seconds of the worker's row c, where the task
-        has as many samples as the row; else for seconds * samples of the task / samples of the row: none of
-        the time counts as overhead. Slow episodes and changes of speed that are added multiply it. What
-        `samples_per_second` says is each worker's mean.
+        Guarantee: the task at clock c of worker w takes the seconds of the worker's row c exactly if it has
+        as many samples as that row, and otherwise seconds * (samples of the task / samples of the row). None of
+        the measured time counts as overhead. Slow episodes and changes of speed that are added multiply it.
+        The field `samples_per_second` then holds each worker's mean speed.
 
         Args:
-            frame: a DataFrame, or the path of a CSV or Parquet file, with the columns `worker` (whole numbers
-                from 0, each there), `samples` and `seconds` (of computing), the rows of a worker in the order
-                of its clocks.
-            beyond: what comes after a worker's last row. "cycle": its first again, and so on; "resample": its
-                rows at random, keyed by seed, worker and clock; "error": ValueError where a task begins that
-                has no row, naming worker and clock (on threads and Ray WorkerError, with that message).
-            latency, bandwidth, latency_jitter, pull_latency: of the links, as for `from_speeds`.
+            frame: a DataFrame, or the path of a CSV or Parquet file, with one row per task and the columns
+                `worker` (whole numbers from 0, without gaps), `samples`, and `seconds` of computing. The rows
+                of a worker stand in the order of its clocks.
+            beyond: the times of tasks after a worker's last row. "cycle": start again at its first row;
+                "resample": draw its rows at random, keyed by seed, worker and clock; "error": raise a
+                ValueError that names worker and clock when such a task begins (a WorkerError with that
+                message on threads and Ray).
+            latency: mean one-way delay of a link in seconds, >= 0: one number, or shape (W,).
+            bandwidth: bandwidth of a link in bytes/s, > 0: one number, or shape (W,).
+            latency_jitter: random multiplier of the latency, see `from_speeds`. None: latencies are constant.
+            pull_latency: mean delay from the server to the worker in seconds, >= 0: one number, or shape
+                (W,). None: it is `latency`.
+
+        Returns:
+            The cluster, with one worker for each number in the column `worker`.
 
         Raises:
-            FileNotFoundError: there is no such file.
+            FileNotFoundError: the file does not exist.
             ValueError: a column is missing, a number is NaN, infinite or out of range, a worker has no row
-                or only rows of 0 seconds, or `beyond` is none of the three.
+                or only rows of 0 seconds, or `beyond` is not one of the three.
 
         >>> import pandas as pd
         >>> measured = pd.DataFrame({"worker": [0, 1, 0], "samples": 32, "seconds": [0.5, 1.0, 0.25]})
@@ -246,13 +273,17 @@ class Cluster:
         """Returns this cluster with slow episodes added.
 
         Args:
-            slowdown: factor on the time of a slow task, >= 1.
-            fraction: long-run share of tasks that are slow; 1 makes the workers persistent stragglers.
-            mean_tasks: mean length of an episode, tasks, >= 1.
-            workers: which workers have episodes; None: all.
+            slowdown: factor on the time of a slow task, >= 1, without a unit.
+            fraction: long-run share of tasks that are slow, from 0 to 1; 1 makes the workers persistent
+                stragglers.
+            mean_tasks: mean length of an episode in tasks, >= 1.
+            workers: numbers of the workers that have episodes. None: all workers.
+
+        Returns:
+            A new cluster; this one is unchanged.
 
         Raises:
-            ValueError: an argument is out of range.
+            ValueError: an argument is out of range, or episodes this short cannot cover `fraction`.
 
         >>> Cluster.uniform(8).with_stragglers(3, fraction=1, workers=[0])
         Cluster(8 workers, 1000 samples/s, 3x slow on 100% of tasks of 1 worker)
@@ -276,21 +307,24 @@ class Cluster:
         until: float | None = None,
         workers: Sequence[int] | None = None,
     ) -> Cluster:
-        """Returns this cluster with a known change of speed added: at a task, or at a time.
+        """Returns this cluster with a known change of speed added, at a task or at a time.
 
-        By task, a worker's tasks `clock` to `until - 1` take `slowdown` times as long. By time, all that a
-        worker computes from `at` to `until` takes `slowdown` times as long: a task under way is slowed from
-        that moment on, so one of w seconds that begins at b ends at the e with
-        integral from b to e of dt / slowdown(t) = w. Transfers and the server are not slowed. Changes that
-        overlap multiply.
+        With `clock`, a worker's tasks `clock` to `until - 1` take `slowdown` times as long. With `at`,
+        everything that a worker computes between the times `at` and `until` takes `slowdown` times as long. A
+        task that is running when the change begins is slowed from that moment: a task of w seconds that
+        begins at time b ends at the time e for which the integral of dt / slowdown(t) from b to e is w.
+        Transfers and the server are not slowed. Where changes overlap, their factors multiply.
 
         Args:
-            slowdown: factor on the time of computing, > 0; below 1 workers become faster.
-            clock: number of a worker's first task that it holds for, 0-based.
-            at: when it begins, seconds from the start of the run. Give exactly one of `clock` and `at`.
-            until: number of the first task that it holds for no more, or with `at` when it ends, seconds;
-                None: it lasts.
-            workers: whose speed changes; None: all workers'.
+            slowdown: factor on the compute time, > 0, without a unit; below 1 the workers become faster.
+            clock: the first task of each worker that is affected, 0-based. None: give `at` instead.
+            at: when the change begins, in seconds from the start of the run. None: give `clock` instead.
+            until: the first task that is no longer affected; with `at`, when the change ends, in seconds.
+                None: the change lasts to the end of the run.
+            workers: numbers of the workers whose speed changes. None: all workers.
+
+        Returns:
+            A new cluster; this one is unchanged.
 
         Raises:
             ValueError: an argument is out of range, or not exactly one of `clock` and `at` is given.
@@ -314,27 +348,35 @@ class Cluster:
         sharing: str = "fifo",
         jitter: Any = None,
     ) -> Cluster:
-        """Returns this cluster with a server that takes time, and whose link all workers share.
+        """Returns this cluster with a server whose processor and link take time.
 
-        A push crosses its worker's link, then the server's. The server's processor takes it, one message at
-        a time in the order in which they come, makes the update, where it completes one, and answers before
-        it takes the next. An answer crosses the server's link the other way, then its worker's.
+        All workers share the server's link. A push crosses its worker's link and then the server's link. The
+        server's processor handles one message at a time, in the order of arrival: it reads the push, makes
+        the update if this push completes one, and sends its replies before it reads the next push. A reply
+        crosses the server's link in the other direction and then its worker's link.
 
-        Guarantees: no more than 1 / (seconds of a push, its update and its pull) pushes a second are taken;
-        a pull brings the version of the moment at which it was answered.
+        Guarantees: the server reads at most 1 / (seconds_per_push + seconds_per_update + seconds_per_pull)
+        pushes/s where every push makes an update and is followed by a pull; a pull brings the version that
+        the server holds when it replies.
 
         Args:
-            bandwidth: bytes per second of the server's link, in each direction.
-            seconds_per_push: that the processor takes over a push.
-            seconds_per_pull: over an answer.
-            seconds_per_update: over an update, after the push that completes it.
-            shards: servers that hold equal parts of the parameters, each with such a processor and link: a
-                message is there with its last part, and each part takes its share of these times.
-            sharing: how transfers under way in one direction share the server's link: "fifo", one at a time
-                in the order in which they come, or "fair", all at once, each with an equal part of the
-                bandwidth (processor sharing); a worker then sends its next push when the one before has been
-                taken. The processor is first come, first served either way.
-            jitter: multiplier of what a message takes, on link and processor, as for `from_speeds`.
+            bandwidth: bandwidth of the server's link in bytes/s, > 0, in each direction.
+            seconds_per_push: processor time to read a push, in seconds, >= 0.
+            seconds_per_pull: processor time to reply to a pull, in seconds, >= 0.
+            seconds_per_update: processor time of an update, in seconds, >= 0, after the push that completes
+                it.
+            shards: number of servers that hold equal parts of the parameters, >= 1, each with its own
+                processor and link. A message is complete when its last part has arrived; each part takes its
+                share of the times above.
+            sharing: how concurrent transfers in one direction share the server's link. "fifo": one at a time,
+                in the order of arrival. "fair": all at once, each with an equal part of the bandwidth
+                (processor sharing); a worker then sends its next push only after the server has read the
+                previous one. The processor is first come, first served in both cases.
+            jitter: random multiplier of a message's time on link and processor, see `from_speeds`. None:
+                these times are constant.
+
+        Returns:
+            A new cluster; this one is unchanged.
 
         Raises:
             ValueError: an argument is out of range, or nothing takes time.
@@ -352,16 +394,20 @@ class Cluster:
     def resized(self, num_workers: int) -> Cluster:
         """Returns the same kind of cluster with another number of workers.
 
-        Worker i of the new cluster is like worker floor(i W / P) of this one, with its speed, link, slow
-        episodes and changes; the server stays as it is. It has that worker's measured durations: where m new
-        workers are like one with n rows, the j-th begins at row floor(j n / m), lest they run in lock-step,
-        and has the rows before that one last.
+        Worker i of the new cluster copies worker floor(i W / P) of this one: its speed, link, slow episodes
+        and changes of speed. The server does not change. Measured durations are copied too: where m new
+        workers copy one worker with n rows, the j-th of them starts at row floor(j n / m) and continues with
+        the first rows after the last, so that the copies do not run in lock-step.
 
         Args:
-            num_workers: P, >= 1.
+            num_workers: P, the new number of workers, >= 1.
+
+        Returns:
+            A new cluster of P workers; this one is unchanged.
 
         Raises:
-            ValueError: no such number, or the cluster has faults, which are those of certain workers.
+            ValueError: `num_workers` is out of range, or the cluster has faults, which belong to certain
+                workers.
 
         >>> Cluster.from_speeds([1000, 500], latency=0.01).resized(4).samples_per_second
         (1000.0, 1000.0, 500.0, 500.0)
@@ -390,15 +436,20 @@ class Cluster:
     def with_faults(
         self, *faults: Fault, patience: float | None = None, checkpoint_every: int | None = None
     ) -> Cluster:
-        """Returns this cluster with faults added: the same happen on every engine, at the same times.
+        """Returns this cluster with faults added, which happen at the same times on every engine.
 
         Args:
-            *faults: `Crash`, `Hang`, `LostPush`, `DoubledPush` and `ServerCrash` of `dmlcore.cluster.faults`.
-            patience: seconds after which a hanging worker counts as gone. Default: as set before, or never.
-            checkpoint_every: updates between the server's checkpoints. Default: what was set before, or 50.
+            *faults: `Crash`, `Hang`, `LostPush`, `DoubledPush` and `ServerCrash` of `dml.faults`.
+            patience: time in seconds, > 0, after which the server treats a hanging worker as gone. Default:
+                the value set before, or never.
+            checkpoint_every: number of updates between the server's checkpoints, >= 1. Default: the value set
+                before, or 50.
+
+        Returns:
+            A new cluster; this one is unchanged.
 
         Raises:
-            ValueError: an argument is out of range, or of a worker that is not there.
+            ValueError: an argument is out of range, or a fault names a worker that does not exist.
 
         >>> from dmlcore.cluster.faults import Crash
         >>> Cluster.uniform(8).with_faults(Crash(worker=2, time=1.5, seconds=3.0))
@@ -415,25 +466,30 @@ class Cluster:
         return self._with(faults=Faults(events, patience, every))
 
     def _with(self, **changes: Any) -> Cluster:
-        """Returns this cluster with other fields: what is known of its predictions is then not known."""
+        """Returns this cluster with other fields; how well it predicts traces is then no longer known."""
         return dataclasses.replace(self, fitted="", **changes)
 
     def regime(self, problem: Any, batch_size: int = 32) -> Regime:
-        """Returns where a problem on this cluster stands, before any policy: two numbers.
+        """Returns the communication ratio and the server load of a problem on this cluster.
 
-        `communication_ratio` is c, the seconds of one task's transfers where nothing queues / those of its
-        computing. `server_load` is rho, the seconds of work that workers who never wait for each other would
-        bring the server in each second: service * sum of 1 / cycle, where a cycle is computing, transfers and
-        being served once, and `service` is that of the busiest of the processor and the two directions of the
-        link. From rho = 1 on the server is saturated; it is 0 where it takes no time. All are means, of the
-        jitter and of slow episodes; changes of speed and faults are left out.
+        Both numbers are independent of the policy and have no unit. `communication_ratio` is c, the time of
+        one task's transfers without queueing divided by its compute time. `server_load` is rho, the seconds
+        of server work per second that asynchronous workers, which never wait for each other, would create. It
+        is service * sum over workers of 1 / cycle: a cycle is the time of computing, transfers and one
+        service, and `service` is the time of the busiest of the processor and the two directions of the link.
+        The server is saturated from rho = 1 on; rho is 0 if the server takes no time. All times are means
+        over jitter and slow episodes; changes of speed and faults are not included.
 
         Args:
-            problem: whose parameters travel both ways; or how many bytes they are.
-            batch_size: samples of a task; of H local steps, H times those of a step.
+            problem: the problem, whose parameters travel in both directions; or their size in bytes.
+            batch_size: samples per task, >= 1; with H local steps, H times the samples of a step.
+
+        Returns:
+            A `Regime`, a named tuple of the two numbers.
 
         Raises:
-            ValueError: an argument is wrong.
+            ValueError: `problem` or `batch_size` is wrong, or the parameters cannot be split into the
+                server's shards.
 
         >>> import dmlcore as dml
         >>> cluster = dml.Cluster.uniform(16, latency=0.004).with_server(seconds_per_push=0.002)
@@ -448,7 +504,15 @@ class Cluster:
         return len(self.samples_per_second)
 
     def describe(self) -> dict[str, Any]:
-        """Returns the cluster as plain JSON values, for a trace's metadata."""
+        """Returns the cluster as plain JSON values, for a trace's metadata.
+
+        Returns:
+            A dictionary of the fields: times in seconds, speeds in samples/s, bandwidths in bytes/s. A value
+            that is the same for all workers is one number, otherwise a list of W numbers.
+
+        >>> Cluster.uniform(2, latency=0.01).describe()["latency_seconds"]
+        0.01
+        """
 
         def short(values: tuple[float, ...]) -> Any:
             return plain(values[0]) if len({*values}) == 1 else list(values)
