@@ -1,4 +1,4 @@
-"""Clusters: how fast workers and links are, what varies, and what breaks."""
+"""Clusters: speeds of workers and links, how they vary, and faults."""
 
 from dmlcore.cluster.cluster import Cluster
 

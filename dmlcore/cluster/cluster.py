@@ -221,9 +221,9 @@ class Cluster:
         """Returns a cluster whose tasks take times that were measured on another system.
 
         Guarantee: the task at clock c of worker w takes the seconds of the worker's row c exactly if it has
-        as many samples as that row, and otherwise seconds * (samples of the task / samples of the row). None of
-        the measured time counts as overhead. Slow episodes and changes of speed that are added multiply it.
-        The field `samples_per_second` then holds each worker's mean speed.
+        as many samples as that row, and otherwise seconds * (samples of the task / samples of the row). None
+        of the measured time counts as overhead. Slow episodes and changes of speed that are added multiply
+        it. The field `samples_per_second` then holds each worker's mean speed.
 
         Args:
             frame: a DataFrame, or the path of a CSV or Parquet file, with one row per task and the columns

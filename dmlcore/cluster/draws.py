@@ -13,21 +13,22 @@ from dmlcore.cluster.slowdowns import SpeedChange, Stragglers
 
 WORKERS_PER_BLOCK = 32
 CLOCKS_PER_BLOCK = 32
-# Calls of a quantile function are dear, so several blocks are drawn at once: one of each of so many rows of
-# workers, since they keep about the same pace; where there is one row, from a block on so many of it.
+# A call of a quantile function is expensive, so several blocks are drawn in one call. With many rows of
+# workers: one block of each of ROWS_AT_ONCE rows, since workers advance at about the same pace. With one row:
+# several blocks of it; a pair (first, count) of BLOCKS_AT_ONCE says how many from block `first` on.
 ROWS_AT_ONCE = 32
 BLOCKS_AT_ONCE = ((0, 1), (1, 4), (9, 16))
 
-# One stream of uniforms for each thing that is drawn; slow episodes take EPISODES, EPISODES + 1, ...
+# One stream of uniforms for each random quantity; slow episodes take EPISODES, EPISODES + 1, ...
 COMPUTE, PULL, PUSH, EPISODES = range(4)
-SERVED_PULL, SERVED_PUSH = 2**32, 2**32 + 1  # at the server, beyond any number of kinds of episodes
-RESAMPLED = 2**32 + 2  # which row of measured durations comes after the last
+SERVED_PULL, SERVED_PUSH = 2**32, 2**32 + 1  # at the server; larger than any stream of episodes
+RESAMPLED = 2**32 + 2  # the row of measured durations that a task past the last row takes
 
 
 def uniforms(seed: int, stream: int, row: int, column: int) -> np.ndarray:
     """Returns the block of uniforms at (row, column): shape (WORKERS_PER_BLOCK, CLOCKS_PER_BLOCK), in [0, 1).
 
-    Philox is counter-based: the block is reached without drawing those before it.
+    Philox is counter-based, so a block is drawn without drawing the blocks before it.
 
     >>> a, b = uniforms(0, COMPUTE, 2, 5), uniforms(0, COMPUTE, 2, 5)
     >>> bool((a == b).all()), a.shape
@@ -40,11 +41,16 @@ def uniforms(seed: int, stream: int, row: int, column: int) -> np.ndarray:
 class Draws:
     """Task and transfer times of a cluster under one seed.
 
-    Blocks of workers and clocks are drawn at once when first asked for. Not to be shared by threads.
+    A whole block of workers and clocks is drawn when the first of its times is needed. Threads must not share
+    one object.
+
+    Args:
+        cluster: the cluster.
+        seed: seed of all random times.
 
     Attributes:
-        compute_seconds: worker, clock, samples -> how long the worker computes that task, seconds; without
-            changes of speed by time.
+        compute_seconds: function of worker, clock and samples; returns the compute time of that task in
+            seconds. Changes of speed at a time are not included: see `Pace`.
 
     >>> draws = Draws(Cluster.uniform(2, samples_per_second=100, overhead=1.0), seed=0)
     >>> draws.compute_seconds(0, 0, 50)
@@ -57,24 +63,24 @@ class Draws:
         self._jitter = None if self._sized else quantile_function(cluster.jitter)
         self._latency_jitter = quantile_function(cluster.latency_jitter)
         self._server_jitter = quantile_function(None if cluster.server is None else cluster.server.jitter)
-        # Those by time are no matter of the task alone: see `Pace`.
+        # Changes at a time do not depend on the task alone: `Pace` applies them.
         self._changes = [each for each in cluster.changes if isinstance(each, SpeedChange)]
         self._overhead = cluster.overhead_seconds
-        self._varied = bool(cluster.stragglers or self._changes)  # the overhead does, from task to task
+        self._varied = bool(cluster.stragglers or self._changes)  # whether the overhead varies between tasks
         self._per_sample = [1.0 / speed for speed in cluster.samples_per_second]
         if cluster.durations is not None:
-            self._per_sample = [1.0] * cluster.num_workers  # what is drawn multiplies what was measured
+            self._per_sample = [1.0] * cluster.num_workers  # drawn slowdowns multiply the measured time
         self._slow: dict[tuple[int, int], np.ndarray] = {}
-        # Of each worker's block: its first clock, and for each task fixed seconds and seconds per sample.
+        # Each worker's current block: its first clock, and per task fixed seconds and seconds per sample.
         self._current: list[tuple[int, list[float], list[float]]] = [(-1, [], [])] * cluster.num_workers
         self._compute: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
-        # Row of workers -> how many of its blocks are drawn, where slow episodes go on from block to block.
+        # Row of workers -> number of blocks drawn so far; needed where slow episodes span blocks.
         self._drawn: dict[int, int] = {}
         self._blocks: dict[tuple[int, int, int, int], list[list[float]]] = {}
         self.compute_seconds = self._timer()
 
     def _timer(self) -> Callable[[int, int, int], float]:
-        """Returns what tells how long tasks take; closures, since it is asked for every task of a run."""
+        """Returns the function `compute_seconds`; a closure is fast, and every task of a run calls it."""
         overhead, per_sample, current, load = self._overhead, self._per_sample, self._current, self._load
 
         def constant(worker: int, clock: int, samples: int) -> float:
@@ -103,7 +109,7 @@ class Draws:
     def _measured(
         self, durations: Durations, slowdown: Callable[[int, int, int], float] | None
     ) -> Callable[[int, int, int], float]:
-        """Returns what tells how long tasks take whose durations were measured."""
+        """Returns the function `compute_seconds` of a cluster with measured durations."""
         rows = [
             list(zip(seconds, samples, strict=True))
             for seconds, samples in zip(durations.seconds, durations.samples, strict=True)
@@ -121,13 +127,20 @@ class Draws:
                 else:
                     row = int(len(own) * self.multiplier(RESAMPLED, worker, clock))
             seconds, size = own[row]
-            took = seconds * (samples / size)  # a factor of 1 where they are equal: exactly what was measured
+            took = seconds * (samples / size)  # equal sizes give a factor of exactly 1
             return took if slowdown is None else took * slowdown(worker, clock, 1)
 
         return measured
 
     def transfer_seconds(self, stream: int, worker: int, clock: int, nbytes: int) -> float:
-        """Returns how long the pull before (stream PULL) or the push after (PUSH) task `clock` takes."""
+        """Returns the seconds of the pull before (stream PULL) or the push after (stream PUSH) task `clock`.
+
+        Args:
+            stream: PULL or PUSH.
+            worker: number of the worker.
+            clock: number of the task.
+            nbytes: bytes of the message.
+        """
         cluster = self.cluster
         way = cluster.pull_latency_seconds if stream == PULL else None
         latency = (way or cluster.latency_seconds)[worker]
@@ -136,8 +149,11 @@ class Draws:
         return latency + nbytes / cluster.bandwidth_bytes_per_second[worker]
 
     def multiplier(self, stream: int, worker: int, clock: int, samples: int = 0) -> float:
-        """Returns what multiplies a latency, the server's times, or those of a task of so many samples; of
-        RESAMPLED the uniform itself."""
+        """Returns the random multiplier of a task's compute time, of a latency or of the server's time.
+
+        For the stream RESAMPLED it is the uniform itself. `samples`: of the task, where the jitter depends on
+        it.
+        """
         row, lane = divmod(worker, WORKERS_PER_BLOCK)
         block, offset = divmod(clock, CLOCKS_PER_BLOCK)
         key = (stream, row, block, samples)
@@ -156,7 +172,7 @@ class Draws:
 
     def _load(self, worker: int, block: int) -> tuple[int, list[float], list[float]]:
         row, lane = divmod(worker, WORKERS_PER_BLOCK)
-        # A slow episode goes on from the block before, which a worker that was sent ahead has not asked for.
+        # A slow episode continues from the block before; a worker that skipped clocks has not drawn that one.
         for each in range(self._drawn.get(row, 0) if self.cluster.stragglers else block, block + 1):
             if (row, each) not in self._compute:
                 self._draw(self._at_once(row, each))
@@ -167,7 +183,7 @@ class Draws:
         return own
 
     def _at_once(self, row: int, block: int) -> list[tuple[int, int]]:
-        """Returns the (row, block) to draw when this one is asked for."""
+        """Returns all (row, block) to draw in one call when this one is needed."""
         rows = -(-self.cluster.num_workers // WORKERS_PER_BLOCK)
         if rows == 1:
             ahead = next(count for start, count in reversed(BLOCKS_AT_ONCE) if block >= start)
@@ -180,7 +196,7 @@ class Draws:
         ]
 
     def _draw(self, places: Sequence[tuple[int, int]]) -> None:
-        """Draws blocks (row, block); those of one row follow one another."""
+        """Draws the blocks (row, block) of `places`; blocks of one row must be consecutive."""
         multipliers: Any = [1.0] * len(places)
         if self._jitter is not None:
             multipliers = self._multipliers("jitter", self._jitter, COMPUTE, places)
@@ -200,7 +216,7 @@ class Draws:
         return slice(row * WORKERS_PER_BLOCK, min((row + 1) * WORKERS_PER_BLOCK, self.cluster.num_workers))
 
     def _slowdown(self, row: int, block: int) -> np.ndarray:
-        """What slow episodes and changes of speed multiply the times of a block's tasks with."""
+        """Returns the slowdown of each task of a block, from slow episodes and changes of speed."""
         members = self._members(row)
         workers = np.arange(members.start, members.stop)[:, None]
         clocks = block * CLOCKS_PER_BLOCK + np.arange(CLOCKS_PER_BLOCK)
@@ -220,7 +236,7 @@ class Draws:
     def _multipliers(
         self, name: str, law: Any, stream: int, places: Sequence[tuple[int, int]]
     ) -> list[np.ndarray]:
-        """What a quantile function makes of blocks' uniforms, for the workers that are there."""
+        """Returns a quantile function's values of the uniforms of blocks, for the workers that exist."""
         members = [self._members(row) for row, _ in places]
         ends = np.cumsum([each.stop - each.start for each in members])
         drawn = (uniforms(self.seed, stream, row, block) for row, block in places)
@@ -239,7 +255,7 @@ class Draws:
                 lane, offset = np.argwhere(~((own >= 0) & (own < np.inf)))[0]
                 who = f"worker {each.start + lane}, clock {block * CLOCKS_PER_BLOCK + offset}"
                 checks.fail(f"{name} of {who}", float(own[lane, offset]), "a finite multiplier >= 0")
-            # Without any overhead, tasks whose multipliers are all 0 take no time, and the run has no end.
+            # Without overhead, tasks whose multipliers are all 0 take no time, and the run would never end.
             if stream == COMPUTE and 0 in self._overhead[each] and not own.any():
                 worker, clock = each.start + self._overhead[each].index(0), block * CLOCKS_PER_BLOCK
                 who = f"worker {worker}, clocks {clock} to {clock + CLOCKS_PER_BLOCK - 1}"
@@ -247,13 +263,13 @@ class Draws:
         return blocks
 
     def _episodes(self, index: int, episodes: Stragglers, row: int, block: int) -> np.ndarray:
-        """Which tasks of a block are slow, if all workers have episodes."""
+        """Returns which tasks of a block are slow, as if all workers had these episodes."""
         uniform = uniforms(self.seed, EPISODES + index, row, block)
         slow = np.ones(uniform.shape, bool)
         if episodes.fraction < 1:
             leave = 1.0 / episodes.mean_tasks
             enter = leave * episodes.fraction / (1 - episodes.fraction)
-            state: Any = self._slow.get((index, row))  # None: the chain starts in its stationary law
+            state: Any = self._slow.get((index, row))  # None: start in the stationary distribution
             for clock in range(CLOCKS_PER_BLOCK):
                 u = uniform[:, clock]
                 state = u < episodes.fraction if state is None else np.where(state, u >= leave, u < enter)

@@ -1,4 +1,4 @@
-"""Measured durations of tasks, which a cluster takes as they are instead of drawing them."""
+"""Measured durations of tasks, which a cluster uses unchanged instead of random times."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MOST = 2**31 - 1
 
 @dataclass(frozen=True)
 class Durations:
-    """The rows of `Cluster.from_durations`, of each worker in the order of its clocks.
+    """The measured tasks of `Cluster.from_durations`; each worker's tasks are in the order of its clocks.
 
     Args:
-        seconds: of each worker's tasks, W tuples.
-        samples: likewise.
-        beyond: what a worker does after its last row, one of `BEYOND`.
+        seconds: compute times of each worker's tasks in seconds, W tuples.
+        samples: batch sizes of each worker's tasks in samples, W tuples.
+        beyond: the times of tasks after a worker's last row, one of `BEYOND`.
     """
 
     seconds: tuple[tuple[float, ...], ...]
@@ -36,7 +36,7 @@ class Durations:
 
     @classmethod
     def checked(cls, frame: pd.DataFrame | str | os.PathLike[str], beyond: str) -> Durations:
-        """Returns what the arguments of `Cluster.from_durations` describe."""
+        """Returns the durations that the arguments of `Cluster.from_durations` describe."""
         checks.choice("beyond", beyond, dict.fromkeys(BEYOND))
         table = tables.read("frame", frame)
         tables.require("frame", table, COLUMNS)
@@ -63,13 +63,14 @@ class Durations:
 
     @property
     def speeds(self) -> list[float]:
-        """Samples per second of each worker, over all its rows."""
+        """Mean speed of each worker over all its rows, samples/s."""
         return [sum(b) / sum(s) for s, b in zip(self.seconds, self.samples, strict=True)]
 
     def resized(self, like: list[int]) -> Durations:
-        """Returns the durations of workers that are each like one of these, given by its number.
+        """Returns the durations of a cluster whose worker i copies worker `like[i]` of this one.
 
-        Of m workers like one of n rows, the j-th begins at row floor(j n / m) and has those before it last.
+        Where m workers copy one worker with n rows, the j-th of them starts at row floor(j n / m) and
+        continues with the first rows after the last.
         """
         of, copies, first = Counter(like), Counter[int](), []
         for worker in like:
@@ -82,7 +83,7 @@ class Durations:
         return Durations(each(self.seconds), each(self.samples), self.beyond)
 
     def past(self, worker: int, clock: int) -> ValueError:
-        """Returns what to raise at a clock beyond a worker's last row, where there is to be none."""
+        """Returns the error of a task after a worker's last row, for `beyond="error"`."""
         count = len(self.seconds[worker])
         return ValueError(
             f"durations of worker {worker}, clock {clock}: got {count} measured tasks, allowed is a longer "
@@ -91,11 +92,11 @@ class Durations:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A hash of all rows."""
+        """SHA-256 of all rows."""
         return hashlib.sha256(json.dumps([self.seconds, self.samples]).encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:
-        """Returns the durations as plain JSON values: how many of each worker, and their fingerprint."""
+        """Returns the durations as plain JSON values: the number of tasks per worker, and the fingerprint."""
         tasks = [len(each) for each in self.seconds]
         return {"tasks": tasks, "beyond": self.beyond, "sha256": self.fingerprint}
 

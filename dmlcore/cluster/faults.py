@@ -1,7 +1,7 @@
-"""Faults: what breaks when. Part of a cluster, the same on every engine.
+"""Faults of workers, messages and the server, at given times or tasks, the same on every engine.
 
-Each push counts once for its (worker, clock), and no worker waits for one that is gone. Times are
-seconds from the start of the run.
+Faults are part of a cluster, see `Cluster.with_faults`. Each push counts once for its (worker, clock), and no
+worker waits for a worker that has left. Times are seconds from the start of the run.
 """
 
 import functools
@@ -15,12 +15,20 @@ import numpy as np
 
 from dmlcore import checks
 
+__all__ = ["Crash", "DoubledPush", "Hang", "LostPush", "ServerCrash", "random_faults"]
+
 
 @dataclass(frozen=True)
 class Crash:
-    """A worker is lost at `time`, with its cached copy and its task in flight.
+    """A worker crashes and loses its cached parameters and its task in flight.
 
-    After `seconds` it rejoins without cached parameters; infinite: never.
+    Args:
+        worker: number of the worker, 0-based.
+        time: when it crashes, in seconds from the start of the run, >= 0.
+        seconds: time until it rejoins, without cached parameters, in seconds, > 0; `math.inf`: never.
+
+    >>> Crash(worker=2, time=1.5, seconds=3.0)
+    Crash(worker=2, time=1.5, seconds=3.0)
     """
 
     worker: int
@@ -30,7 +38,19 @@ class Crash:
 
 @dataclass(frozen=True)
 class Hang:
-    """A worker freezes at `time` for `seconds`; the server notices only what is longer than its patience."""
+    """A worker freezes for a while and then continues its task.
+
+    The server treats the worker as gone only if the freeze is longer than `patience` of
+    `Cluster.with_faults`.
+
+    Args:
+        worker: number of the worker, 0-based.
+        time: when it freezes, in seconds from the start of the run, >= 0.
+        seconds: length of the freeze in seconds, >= 0; `math.inf` needs a finite `patience`.
+
+    >>> Hang(worker=0, time=1.0, seconds=0.5)
+    Hang(worker=0, time=1.0, seconds=0.5)
+    """
 
     worker: int
     time: float
@@ -39,7 +59,16 @@ class Hang:
 
 @dataclass(frozen=True)
 class LostPush:
-    """The push of a worker's task `clock` is lost; without an answer it is sent again after `seconds`."""
+    """A push is lost on its way, and the worker sends it again because no reply arrives.
+
+    Args:
+        worker: number of the worker, 0-based.
+        clock: number of the worker's task whose push is lost, 0-based.
+        seconds: delay of the second attempt in seconds, >= 0.
+
+    >>> LostPush(worker=1, clock=5, seconds=0.2)
+    LostPush(worker=1, clock=5, seconds=0.2)
+    """
 
     worker: int
     clock: int
@@ -48,7 +77,16 @@ class LostPush:
 
 @dataclass(frozen=True)
 class DoubledPush:
-    """The push of a worker's task `clock` arrives twice, `seconds` apart."""
+    """A push arrives twice; the server counts it once.
+
+    Args:
+        worker: number of the worker, 0-based.
+        clock: number of the worker's task whose push is doubled, 0-based.
+        seconds: delay of the copy after the push in seconds, >= 0.
+
+    >>> DoubledPush(worker=1, clock=6)
+    DoubledPush(worker=1, clock=6, seconds=0.0)
+    """
 
     worker: int
     clock: int
@@ -57,9 +95,17 @@ class DoubledPush:
 
 @dataclass(frozen=True)
 class ServerCrash:
-    """The server is killed at `time`, and restarted `seconds` later from its last checkpoint.
+    """The server crashes and is restarted from its last checkpoint.
 
-    Updates made since that checkpoint are lost. A crash during the outage of another has no effect.
+    Updates made after that checkpoint are lost. A crash that falls into the outage of another crash has no
+    effect.
+
+    Args:
+        time: when it crashes, in seconds from the start of the run, >= 0.
+        seconds: length of the outage in seconds, > 0 and finite.
+
+    >>> ServerCrash(time=10.0, seconds=2.0)
+    ServerCrash(time=10.0, seconds=2.0)
     """
 
     time: float
@@ -70,17 +116,24 @@ Fault = Crash | Hang | LostPush | DoubledPush | ServerCrash
 
 
 def plain(value: Any) -> Any:
-    """Returns a value as JSON has it: infinity is a text."""
+    """Returns a value as JSON can hold it: infinity becomes a text."""
     return str(value) if value == math.inf else value
 
 
 @dataclass(frozen=True)
 class Faults:
-    """All faults of a cluster."""
+    """All faults of a cluster.
+
+    Args:
+        events: the faults.
+        patience_seconds: time after which the server treats a hanging worker as gone, until the worker
+            continues.
+        checkpoint_every: least number of updates between the server's checkpoints.
+    """
 
     events: tuple[Fault, ...] = ()
-    patience_seconds: float = math.inf  # a hanging worker counts as gone after so long, until it moves again
-    checkpoint_every: int = 50  # updates between the server's checkpoints, at least
+    patience_seconds: float = math.inf
+    checkpoint_every: int = 50
 
     def describe(self) -> dict[str, Any]:
         """Returns the faults as plain JSON values."""
@@ -95,11 +148,13 @@ class Faults:
 
     @property
     def forget(self) -> bool:
-        """Whether a worker or the server may lose what it remembers."""
+        """Whether a worker or the server may lose its state."""
         return any(incident.kind in ("leave", "down") for incident in incidents(self))
 
     def deliveries(self, worker: int, clock: int) -> list[float]:
-        """Returns how late a push arrives, and how long after it each further copy does; `[0.0]`: no fault.
+        """Returns the delay of a push in seconds, then the delay of each further copy after it.
+
+        `[0.0]` means that the push has no fault.
 
         >>> Faults((LostPush(1, 5, 0.2), DoubledPush(1, 6, 0.1))).deliveries(1, 6)
         [0.0, 0.1]
@@ -110,7 +165,7 @@ class Faults:
 
     @functools.cached_property
     def of_push(self) -> dict[tuple[int, int], list[LostPush | DoubledPush]]:
-        """What goes wrong with pushes, by worker and clock."""
+        """The faults of pushes, by worker and clock."""
         found = defaultdict(list)
         for fault in self.events:
             if isinstance(fault, LostPush | DoubledPush):
@@ -119,21 +174,28 @@ class Faults:
 
 
 class Incident(NamedTuple):
-    """Something that an engine does at a time, in the order of time."""
+    """An effect of a fault that an engine carries out at a time.
 
-    time: float  # seconds from the start of the run
-    kind: str  # "leave", "join", "freeze" (a worker), "down" (the server)
-    worker: int  # its number; -1: the server
-    seconds: float = 0.0  # how long it takes, of "freeze" and "down"
+    Args:
+        time: when it happens, in seconds from the start of the run.
+        kind: "leave", "join" or "freeze" (a worker), or "down" (the server).
+        worker: number of the worker; -1: the server.
+        seconds: length of a "freeze" or "down" in seconds.
+    """
+
+    time: float
+    kind: str
+    worker: int
+    seconds: float = 0.0
 
 
 def incidents(faults: Faults) -> list[Incident]:
-    """Returns what happens to workers and server, in the order of time.
+    """Returns the incidents of workers and server, in the order of time.
 
     >>> [i.kind for i in incidents(Faults((Hang(0, 1.0, 5.0), Crash(1, 2.0)), patience_seconds=2.0))]
     ['freeze', 'leave', 'leave', 'join']
     """
-    found, back = [], 0.0  # incidents, and when the server is back
+    found, back = [], 0.0  # incidents, and when the server is up again
     for fault in sorted(faults.events, key=lambda fault: getattr(fault, "time", 0.0)):
         if isinstance(fault, Hang):
             found.append(Incident(fault.time, "freeze", fault.worker, fault.seconds))
@@ -152,20 +214,23 @@ def incidents(faults: Faults) -> list[Incident]:
 def random_faults(
     num_workers: int, seconds: float, *, seed: int, max_clock: int = 20, mean_seconds: float | None = None
 ) -> list[Fault]:
-    """Returns one to three faults of each kind at random times, for tests of what must hold whatever breaks.
+    """Returns one to three random faults of each kind, for tests of properties that must survive any fault.
 
-    They are for `Cluster.with_faults`. In half of the schedules worker 0 crashes for good, where there is
-    another; all others come back.
+    With half of the seeds worker 0 also crashes and never rejoins, if there are other workers. All other
+    workers come back.
 
     Args:
-        num_workers: W.
-        seconds: length of the run in which they fall.
-        seed: of the draws.
-        max_clock: pushes of clocks below are lost or doubled.
-        mean_seconds: mean length of an outage. Default: a tenth of the run.
+        num_workers: W, >= 1.
+        seconds: length of the run in seconds; all faults begin within it.
+        seed: seed of the random faults.
+        max_clock: only pushes of clocks below this number are lost or doubled, >= 1.
+        mean_seconds: mean length of an outage or delay in seconds. Default: a tenth of the run.
 
     Returns:
-        Faults for `Cluster.with_faults`.
+        A list of faults, to be passed on as `cluster.with_faults(*faults)`.
+
+    Raises:
+        ValueError: `num_workers` or `max_clock` is below 1, or a time is negative.
 
     >>> random_faults(4, 10.0, seed=0) == random_faults(4, 10.0, seed=0)
     True
@@ -186,7 +251,7 @@ def random_faults(
 
 
 def check_faults(faults: Sequence[Any], num_workers: int) -> tuple[Fault, ...]:
-    """Returns `faults` if each is one, of a worker that is there, with times in range."""
+    """Returns `faults` as a tuple, checked: each is a fault of an existing worker, with times in range."""
     ranges: dict[str, dict[str, float]] = {  # of times, where they are not finite and >= 0
         "Crash.seconds": {"above": 0},
         "Hang.seconds": {"low": 0},

@@ -1,6 +1,6 @@
 """Clusters from hardware: training speeds, sizes of models and rates of links, each with its source.
 
-Where no published number of a model on an accelerator was at hand, the pair is left out.
+Pairs of model and accelerator without a published number are left out.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dmlcore import checks, notebook
 from dmlcore.cluster.cluster import Cluster
 from dmlcore.cluster.regime import Regime
 
-BYTES = 4  # of a parameter: a 32-bit float; a `coded` transport sends fewer
+BYTES = 4  # per parameter: a 32-bit float; a `coded` transport sends fewer
 
-PARAMETERS: Mapping[str, int] = {  # trainable numbers of a model
+PARAMETERS: Mapping[str, int] = {  # number of trainable parameters
     "resnet50": 25_557_032,  # torchvision, num_params of ResNet50_Weights
     "vgg16": 138_357_544,  # torchvision, num_params of VGG16_Weights; Keras Applications has the same
     "inception_v3": 23_817_352,  # Keras Applications, trainable; no auxiliary classifier
@@ -26,10 +26,10 @@ PARAMETERS: Mapping[str, int] = {  # trainable numbers of a model
 
 
 class Measured(NamedTuple):
-    """A published speed of training on one accelerator, without communication."""
+    """A published training speed of one accelerator, without communication."""
 
-    samples_per_second: float  # images; or sequences, of 128 words
-    batch_size: int  # samples of a step
+    samples_per_second: float  # a sample is an image, or a sequence of 128 words
+    batch_size: int  # samples per step
 
 
 # Publications:
@@ -55,18 +55,19 @@ SPEEDS: Mapping[tuple[str, str], Measured] = {
 class Link(NamedTuple):
     """A network link, full duplex."""
 
-    bits_per_second: float  # of the standard
-    efficiency: float  # the share of it that parameters get
+    bits_per_second: float  # rate of the standard
+    efficiency: float  # share of that rate that carries parameters
     latency: float  # seconds, one way
 
 
-# Derived: an Ethernet frame of 1500 bytes holds 1448 of the message, by TCP over IPv4 with timestamps, and
-# takes 1538 on the wire, with header, preamble and gap. InfiniBand: 4096 of 4122 bytes, with the headers LRH,
-# BTH, ICRC and VCRC.
+# Derived: an Ethernet frame of 1500 bytes carries 1448 bytes of the message (TCP over IPv4 with timestamps)
+# and takes 1538 bytes on the wire (header, preamble and gap). InfiniBand: 4096 of 4122 bytes, with the
+# headers LRH, BTH, ICRC and VCRC.
 _TCP, _INFINIBAND = 1448 / 1538, 4096 / 4122
-# Assumed, and of little weight beside megabytes: a message of TCP through kernels and a switch; of RDMA.
+# Assumed, and small beside the time of megabytes: a TCP message through kernels and a switch; an RDMA
+# message.
 _KERNEL, _RDMA = 50e-6, 2e-6
-LINKS: Mapping[str, Link] = {  # rates are those of the standards
+LINKS: Mapping[str, Link] = {  # rates as in the standards
     "1GbE": Link(1e9, _TCP, _KERNEL),  # IEEE 802.3ab
     "10GbE": Link(10e9, _TCP, _KERNEL),  # IEEE 802.3ae
     "25GbE": Link(25e9, _TCP, _KERNEL),  # IEEE 802.3by
@@ -74,20 +75,23 @@ LINKS: Mapping[str, Link] = {  # rates are those of the standards
     "InfiniBand HDR": Link(200e9, _INFINIBAND, _RDMA),  # InfiniBand Trade Association, 4 lanes
 }
 
-# Passes of the server's memory over the parameters' bytes. Derived; arithmetic takes no time beside them.
-PUSH = 3  # the gradient and the sum so far are read, the sum is written
-UPDATE = 3  # plain SGD: parameters and sum are read, parameters are written
-PULL = 2  # parameters are read, the message is written
+# Passes over the parameters' bytes in the server's memory. Derived; the time of the arithmetic is negligible.
+PUSH = 3  # reads the gradient and the sum so far, writes the sum
+UPDATE = 3  # plain SGD: reads parameters and sum, writes parameters
+PULL = 2  # reads parameters, writes the message
 
 
 class Hardware(NamedTuple):
-    """A cluster from hardware, and what travels on it: the arguments that `simulate` needs.
+    """A cluster from hardware, with the message and batch sizes that `simulate` needs.
 
     Args:
         cluster: speeds, links and the server.
-        parameter_bytes: of the model, which travel both ways.
-        batch_size: samples of a task, at which the speed was measured.
-        name: what it is made of.
+        parameter_bytes: size of the model in bytes; it travels in both directions.
+        batch_size: samples per task, at which the speed was measured.
+        name: model, accelerators and links.
+
+    >>> hardware("vgg16", "25GbE", "p100", workers=4).parameter_bytes  # 138 million parameters of 4 bytes
+    553430176
     """
 
     cluster: Cluster
@@ -97,7 +101,7 @@ class Hardware(NamedTuple):
 
     @property
     def regime(self) -> Regime:
-        """Communication ratio and server load, see `Cluster.regime`."""
+        """Communication ratio c and server load rho, without units; see `Cluster.regime`."""
         return self.cluster.regime(self.parameter_bytes, self.batch_size)
 
     def _repr_html_(self) -> str:
@@ -117,32 +121,33 @@ def hardware(
 ) -> Hardware:
     """Returns a cluster of accelerators, links and a server, from published numbers.
 
-    A task computes a batch at the measured speed. A transfer that meets no queue takes its bytes / the rate
-    of the slower end: packets are passed on as they come, so that the worker's own link takes only the time
-    that the server's link, which all workers share, does not. The server's processor is bound by its memory:
-    three passes over the bytes for a push, three for an update (plain SGD), two for a pull. No transfer
-    overlaps with computing, and numbers have 4 bytes, unless a transport says otherwise.
+    A task computes a batch at the measured speed. A transfer that does not queue takes its bytes divided by
+    the rate of the slower of the worker's and the server's link. Packets are forwarded as they arrive, so the
+    modelled link of a worker takes only the time by which it is slower than the server's shared link. The
+    server's processor is limited by its memory: a push takes three passes over the bytes, an update three
+    (plain SGD), a pull two. Transfers do not overlap with computing and numbers have 4 bytes, unless a
+    transport says otherwise.
 
-    The tables and the sources of their numbers are in `dmlcore/cluster/hardware.py`: speeds are published
+    The tables and the sources of their numbers are in `dmlcore/cluster/hardware.py`. Speeds are published
     measurements, rates are those of standards, efficiencies and passes are derived, latencies are assumed.
 
     Args:
         model: "resnet50", "vgg16", "inception_v3" or "bert_large".
-        link: of each worker: "1GbE", "10GbE", "25GbE", "100GbE" or "InfiniBand HDR".
-        accelerator: "k80", "p100", "v100" or "a100", as far as the model was measured on it.
+        link: each worker's link: "1GbE", "10GbE", "25GbE", "100GbE" or "InfiniBand HDR".
+        accelerator: "k80", "p100", "v100" or "a100", if the model was measured on it.
         workers: W, >= 1, each with one accelerator.
-        server_link: of each shard of the server. Default: as `link`.
-        shards: servers that share the parameters evenly.
-        memory_bandwidth: of each server, bytes per second. Default: the datasheet's peak of an AMD EPYC 7742,
-            8 channels of DDR4-3200; what programs reach is less.
-        jitter: multiplier of the computing time, as for `Cluster.from_speeds`.
+        server_link: the link of each server. Default: the same as `link`.
+        shards: number of servers that share the parameters evenly, >= 1.
+        memory_bandwidth: memory bandwidth of each server in bytes/s. Default: the datasheet's peak of an AMD
+            EPYC 7742, 8 channels of DDR4-3200; programs reach less.
+        jitter: random multiplier of the compute time, see `Cluster.from_speeds`. None: it is constant.
 
     Returns:
-        The cluster, the bytes of the model and the batch size.
+        A `Hardware`: the cluster, the size of the model in bytes and the samples per task.
 
     Raises:
         ValueError: an argument is wrong, or the model was not measured on the accelerator; the message lists
-            what there is.
+            the accelerators that it was measured on.
 
     >>> import dmlcore as dml
     >>> eight = hardware("resnet50", "10GbE", "v100", workers=8)
@@ -150,7 +155,7 @@ def hardware(
     c = 0.81, rho = 1.8
     >>> sizes = {"parameter_bytes": eight.parameter_bytes, "batch_size": eight.batch_size}
     >>> trace = dml.simulate(dml.asp(), eight.cluster, updates=500, **sizes)
-    >>> round(dml.metrics.updates_per_second(trace), 1)  # the link takes no more: 1.18 GB/s over 102 MB
+    >>> round(dml.metrics.updates_per_second(trace), 1)  # the most that the link carries: 1.18 GB/s / 102 MB
     11.4
     """
     numbers = checks.choice("model", model, PARAMETERS)
@@ -163,7 +168,7 @@ def hardware(
     shards = checks.integer("shards", shards, low=1, high=numbers, why="the number of parameters")
     memory = checks.positive("memory_bandwidth", memory_bandwidth)
     own, shared = (end.bits_per_second / 8 * end.efficiency for end in ends)
-    left = max(0.0, 1 / own - 1 / (shards * shared))  # seconds a byte
+    left = max(0.0, 1 / own - 1 / (shards * shared))  # seconds per byte
     nbytes = BYTES * numbers
     cluster = Cluster.uniform(
         workers,

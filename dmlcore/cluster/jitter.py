@@ -1,4 +1,4 @@
-"""Jitter: what the time of a task or a transfer is multiplied with, task by task."""
+"""Jitter: random multipliers of the times of tasks and transfers."""
 
 import functools
 import math
@@ -14,7 +14,11 @@ Quantile = Callable[[np.ndarray], np.ndarray]
 
 
 class SizedJitter(NamedTuple):
-    """Jitter that depends on how many samples a task has.
+    """Jitter whose distribution depends on the number of samples of a task.
+
+    Args:
+        name: the name that clusters and traces show.
+        quantile: function of the samples of a task; returns the quantile function of multipliers with mean 1.
 
     >>> from scipy import stats
     >>> each_sample_its_own = SizedJitter("erlang", lambda b: stats.gamma(b, scale=1 / b).ppf)
@@ -22,17 +26,19 @@ class SizedJitter(NamedTuple):
     [2.3, 1.42, 1.13]
     """
 
-    name: str  # what clusters and traces call it
-    quantile: Callable[[int], Quantile]  # samples of a task -> quantile function of multipliers with mean 1
+    name: str
+    quantile: Callable[[int], Quantile]
 
 
 class Law(NamedTuple):
-    """A law with mean 1 that is known by name: `scipy.stats` has the same, and takes long to import.
+    """A distribution with mean 1 that is known by name.
+
+    `scipy.stats` has the same distributions, but takes long to import.
 
     Args:
         name: the call that makes it.
-        quantile: uniforms, and its arguments -> multipliers.
-        arguments: of the law.
+        quantile: function of an array of uniforms and of `arguments`; returns multipliers.
+        arguments: parameters of the distribution.
     """
 
     name: str
@@ -40,31 +46,31 @@ class Law(NamedTuple):
     arguments: tuple[float, ...] = ()
 
     def ppf(self, uniform: np.ndarray) -> np.ndarray:
-        """Returns quantiles, as a distribution of `scipy.stats` does."""
+        """Returns the quantiles at `uniform`, like the method of a `scipy.stats` distribution."""
         return np.asarray(self.quantile(uniform, *self.arguments))
 
 
 @named()
 def exponential() -> Law:
-    """The exponential law, density exp(-x): a tenth of the tasks take more than 2.3 times the mean."""
+    """The exponential distribution, density exp(-x): 10% of the tasks take more than 2.3 times the mean."""
     return Law("", _exponential)
 
 
 @named(bare=True, shape=functools.partial(checks.real, low=1e-3, high=1e6))
 def gamma(shape: float) -> Law:
-    """The gamma law of this shape k, variance 1 / k: the sum of k exponential stages where k is whole."""
+    """The gamma distribution of shape k, variance 1 / k; for a whole k, the sum of k exponential stages."""
     return Law("", _gamma, (shape,))
 
 
 @named(bare=True, sigma=functools.partial(checks.real, above=0, high=5))
 def lognormal(sigma: float) -> Law:
-    """The law of exp(sigma z - sigma^2 / 2), z standard normal: the product of many small causes."""
+    """The distribution of exp(sigma z - sigma^2 / 2), z standard normal: a product of many small causes."""
     return Law("", _lognormal, (sigma,))
 
 
 @named(bare=True, alpha=functools.partial(checks.real, above=1, high=1e6))
 def pareto(alpha: float) -> Law:
-    """The Pareto law, P(more than x) = (x_m / x)^alpha: up to alpha = 2 its variance is infinite."""
+    """The Pareto distribution, P(X > x) = (x_m / x)^alpha; its variance is infinite for alpha <= 2."""
     return Law("", _pareto, (alpha,))
 
 
@@ -94,7 +100,9 @@ LAWS: dict[str, Callable[..., Law]] = {
 
 
 def resolve_jitter(name: str, jitter: Any) -> Any:
-    """Returns a jitter, checked: None, a law by name, a distribution >= 0 with mean 1, or a callable.
+    """Returns a jitter, checked: None, the name of a distribution, a distribution, or a quantile function.
+
+    A distribution must be >= 0 and have mean 1.
 
     >>> resolve_jitter("jitter", "gamma(4)").name
     'gamma(4.0)'
@@ -127,7 +135,7 @@ def _check_jitter(name: str, jitter: Any) -> None:
 
 
 def show_jitter(jitter: Any) -> str | None:
-    """Returns how a distribution was made, such as `gamma(4, scale=0.25)`."""
+    """Returns the call that makes a distribution, such as `gamma(4, scale=0.25)`."""
     if jitter is None:
         return None
     if isinstance(jitter, SizedJitter | Law):
@@ -139,5 +147,5 @@ def show_jitter(jitter: Any) -> str | None:
 
 
 def quantile_function(jitter: Any) -> Quantile | None:
-    """Returns the map from uniforms to multipliers, or None for no jitter."""
+    """Returns the function from uniforms to multipliers, or None for no jitter."""
     return getattr(jitter, "ppf", jitter)

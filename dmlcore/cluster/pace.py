@@ -1,4 +1,4 @@
-"""How fast workers compute at a time: changes of speed at known times, integrated exactly."""
+"""Changes of workers' speeds at known times, integrated exactly over each task."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from bisect import bisect_right
 from dmlcore.cluster.cluster import Cluster
 from dmlcore.cluster.slowdowns import TimedChange
 
-LEAST, MOST = 1e-300, 1e300  # of a slowdown, where changes that overlap multiply
+LEAST, MOST = 1e-300, 1e300  # bounds of the product of overlapping slowdowns
 
 
 class Pace:
     """The slowdown of each worker as a piecewise constant function of time, slowdown(t).
 
-    Guarantee: work of w seconds, as a worker computes it without changes, that begins at b ends at the e with
-    integral from b to e of dt / slowdown(t) = w. Where no change is met, e is b + w to the last bit.
+    Guarantee: a task that takes w seconds without changes and begins at time b ends at the time e for which
+    the integral of dt / slowdown(t) from b to e is w. If no change falls into the task, e is b + w to the
+    last bit.
 
     Args:
-        cluster: whose changes by time these are.
+        cluster: the cluster, whose changes at a time are used.
 
     >>> pace = Pace(Cluster.uniform(2).with_speed_change(2, at=10.0, until=14.0, workers=[1]))
     >>> pace.finish(0, 9.0, 3.0), pace.finish(1, 9.0, 2.0), pace.finish(1, 9.0, 4.0)
@@ -27,7 +28,7 @@ class Pace:
 
     def __init__(self, cluster: Cluster):
         changes = [change for change in cluster.changes if isinstance(change, TimedChange)]
-        # Of each worker: when each stretch of one slowdown begins, and that slowdown.
+        # For each worker: the times at which its slowdown changes, and the slowdown from each time on.
         self._stretches = [self._of(worker, changes) for worker in range(cluster.num_workers)]
 
     @staticmethod
@@ -41,7 +42,7 @@ class Pace:
         return starts, slowdowns
 
     def finish(self, worker: int, begun: float, seconds: float) -> float:
-        """Returns when work of so many seconds is done that a worker begins at `begun`."""
+        """Returns when a worker finishes work that takes `seconds` without changes and starts at `begun`."""
         starts, slowdowns = self._stretches[worker]
         index = bisect_right(starts, begun) - 1
         for change in range(index + 1, len(starts)):
@@ -52,7 +53,7 @@ class Pace:
         return begun + seconds * slowdowns[index]
 
     def work(self, worker: int, begun: float, end: float) -> float:
-        """Returns the work that a worker does from `begun` to `end`, seconds without changes."""
+        """Returns the work that a worker does from `begun` to `end`: its seconds without changes of speed."""
         starts, slowdowns = self._stretches[worker]
         index = bisect_right(starts, begun) - 1
         done = 0.0
@@ -64,13 +65,13 @@ class Pace:
         return done + max(end - begun, 0.0) / slowdowns[index]
 
     def resumed(self, worker: int, end: float, stopped: float, again: float) -> float:
-        """Returns when computing ends that was to end at `end`, where its worker stops for a while.
+        """Returns when a task ends whose worker pauses for a while. Times are seconds.
 
         Args:
-            worker: its number.
-            end: when it was to end.
-            stopped: when the worker stops, or when the computing was to begin, where that is later.
-            again: when the worker goes on, or when the computing begins.
+            worker: number of the worker.
+            end: when the task would end without the pause.
+            stopped: when the worker pauses, or when the task would begin if that is later.
+            again: when the worker continues or begins the task.
         """
         return (
             math.inf

@@ -1,4 +1,4 @@
-"""The parameter server: how long its processor and its link take, which all workers share."""
+"""The times of the parameter server's processor and link, which all workers share."""
 
 from __future__ import annotations
 
@@ -10,13 +10,23 @@ from typing import Any
 from dmlcore import checks
 from dmlcore.cluster.jitter import resolve_jitter, show_jitter
 
-LEAST_BANDWIDTH = 1e-9  # bytes per second: a transfer takes a time that numbers can hold
-SHARING = "fifo", "fair"  # how transfers share its link
+LEAST_BANDWIDTH = 1e-9  # bytes/s: smaller ones could make the time of a transfer overflow
+SHARING = "fifo", "fair"  # how transfers share the server's link
 
 
 @dataclass(frozen=True)
 class ParameterServer:
-    """A server of `Cluster.with_server`, see there."""
+    """The server that `Cluster.with_server` adds; its arguments are explained there.
+
+    Args:
+        bandwidth_bytes_per_second: bandwidth of the link in each direction, bytes/s.
+        seconds_per_push: processor time to read a push, seconds.
+        seconds_per_pull: processor time to reply to a pull, seconds.
+        seconds_per_update: processor time of an update, seconds.
+        shards: number of servers that hold equal parts of the parameters.
+        sharing: "fifo" or "fair".
+        jitter: random multiplier of these times. None: they are constant.
+    """
 
     bandwidth_bytes_per_second: float = math.inf
     seconds_per_push: float = 0.0
@@ -37,7 +47,11 @@ class ParameterServer:
         sharing: str,
         jitter: Any,
     ) -> ParameterServer:
-        """Returns the server that these arguments describe; ValueError names the one that is wrong."""
+        """Returns the server that these arguments describe.
+
+        Raises:
+            ValueError: an argument is out of range; the message names it.
+        """
         jitter = resolve_jitter("jitter", jitter)
         if not isinstance(sharing, str) or sharing not in SHARING:
             checks.fail("sharing", sharing, " or ".join(map(repr, SHARING)))
@@ -55,23 +69,27 @@ class ParameterServer:
 
     @classmethod
     def described(cls, description: Mapping[str, Any]) -> ParameterServer:
-        """Returns the server that `describe` said, without the jitter, of which only the name is kept."""
+        """Returns the server of a `describe()`; without its jitter, since descriptions hold only its name."""
         bandwidth = description["bandwidth_bytes_per_second"]
         bandwidth = math.inf if bandwidth is None else bandwidth
         return cls(**{**description, "bandwidth_bytes_per_second": bandwidth, "jitter": None})
 
     @property
     def takes_time(self) -> bool:
-        """Whether anything that it does takes time."""
+        """Whether any of the server's work takes time."""
         seconds = self.seconds_per_push + self.seconds_per_pull + self.seconds_per_update
         return seconds > 0 or self.bandwidth_bytes_per_second < math.inf
 
     def seconds(self, num_parameters: int, pull_bytes: int, push_bytes: int) -> dict[str, float]:
-        """Returns the mean seconds of what it does about a message: the largest part that a shard gets of it.
+        """Returns the mean seconds of each kind of work, for the shard with the largest part of a message.
 
         Args:
-            num_parameters: numbers that the shards share; 0: not known, and shared evenly.
-            pull_bytes, push_bytes: of a message.
+            num_parameters: number of parameters, split into the shards; 0: not known, split evenly.
+            pull_bytes: bytes of a pull.
+            push_bytes: bytes of a push.
+
+        Returns:
+            A dictionary with the keys `link_in`, `push`, `update`, `pull` and `link_out`.
         """
         shards, bandwidth = self.shards, self.bandwidth_bytes_per_second
         part = -(-num_parameters // shards) / num_parameters if num_parameters else 1 / shards
@@ -84,7 +102,7 @@ class ParameterServer:
         }
 
     def check_shards(self, num_parameters: int) -> None:
-        """Raises ValueError where there are fewer parameters than shards, unless there are none to send."""
+        """Raises ValueError if there are fewer parameters than shards, unless there are no parameters."""
         if num_parameters and self.shards > num_parameters:
             checks.fail("shards", self.shards, f"at most {num_parameters}, the number of parameters")
 

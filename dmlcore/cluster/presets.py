@@ -1,7 +1,8 @@
-"""Clusters ready to use: workers of different speeds, workers that are slow now and then, and both.
+"""Clusters ready to use: workers of different speeds, workers with slow episodes, and both.
 
-At full speed a task of 32 samples takes 32 ms on average, give or take a quarter; a transfer takes 2 ms.
-`hardware` makes clusters from published numbers, `busy_server` gives any cluster a server of a known load.
+At full speed a task of 32 samples takes 32 ms on average, with a standard deviation of a quarter of that; a
+transfer takes 2 ms. `hardware` makes clusters from published numbers, and `busy_server` gives any cluster a
+server of a known load.
 """
 
 import dataclasses
@@ -13,11 +14,12 @@ import scipy
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
-from dmlcore.cluster.hardware import Hardware as Hardware
-from dmlcore.cluster.hardware import hardware as hardware
+from dmlcore.cluster.hardware import Hardware, hardware
 from dmlcore.cluster.regime import seconds_per_push
 
-FULL_SPEED = 1000.0  # samples per second
+__all__ = ["Hardware", "busy_server", "hardware", "heterogeneous", "heterogeneous_and_unstable", "unstable"]
+
+FULL_SPEED = 1000.0  # samples/s
 
 
 def _of(speeds: Sequence[float]) -> Cluster:
@@ -25,13 +27,18 @@ def _of(speeds: Sequence[float]) -> Cluster:
 
 
 def heterogeneous(num_workers: int = 8) -> Cluster:
-    """Heterogeneity: about half of the workers have full speed, the others down to half of it.
+    """Returns a heterogeneous cluster: about half of the workers have full speed, the others down to half.
+
+    Worker i has min(1, 1.4 - 0.9 i / (W - 1)) of the full speed of 1000 samples/s.
 
     Args:
-        num_workers: W, >= 1. Worker i has min(1, 1.4 - 0.9 i / (W - 1)) of the full speed.
+        num_workers: W, >= 1.
+
+    Returns:
+        The cluster.
 
     Raises:
-        ValueError: no such number of workers.
+        ValueError: `num_workers` is out of range.
 
     >>> heterogeneous()
     Cluster(8 workers, 500-1000 samples/s, latency 0.002 s, jitter=gamma(16, scale=0.0625))
@@ -41,13 +48,18 @@ def heterogeneous(num_workers: int = 8) -> Cluster:
 
 
 def unstable(num_workers: int = 8) -> Cluster:
-    """Instability: equal workers, and a tenth of the tasks in slow episodes, 4 times slower, 10 tasks long.
+    """Returns an unstable cluster: equal workers, 10% of whose tasks are 4 times slower, in slow episodes.
+
+    An episode is 10 tasks long on average.
 
     Args:
         num_workers: W, >= 1.
 
+    Returns:
+        The cluster.
+
     Raises:
-        ValueError: no such number of workers.
+        ValueError: `num_workers` is out of range.
 
     >>> [(each.slowdown, each.fraction, each.mean_tasks) for each in unstable().stragglers]
     [(4.0, 0.1, 10.0)]
@@ -57,10 +69,16 @@ def unstable(num_workers: int = 8) -> Cluster:
 
 
 def heterogeneous_and_unstable(num_workers: int = 8) -> Cluster:
-    """The speeds of `heterogeneous(num_workers)` and the slow episodes of `unstable`.
+    """Returns a cluster with the speeds of `heterogeneous` and the slow episodes of `unstable`.
+
+    Args:
+        num_workers: W, >= 1.
+
+    Returns:
+        The cluster.
 
     Raises:
-        ValueError: no such number of workers.
+        ValueError: `num_workers` is out of range.
 
     >>> both = heterogeneous_and_unstable()
     >>> both.samples_per_second == heterogeneous().samples_per_second, len(both.stragglers)
@@ -72,17 +90,21 @@ def heterogeneous_and_unstable(num_workers: int = 8) -> Cluster:
 def busy_server(
     cluster: Cluster, server_load: float, problem: Any = 0, batch_size: int = 32, *, jitter: Any = None
 ) -> Cluster:
-    """The cluster with a server whose processor takes so long over a push that its load is `server_load`.
+    """Returns the cluster with a server whose time per push is chosen to give the load `server_load`.
 
-    Guarantee: `cluster.regime(problem, batch_size).server_load` is `server_load`. Another number of workers
-    or samples has another load; `resized` keeps the server as it is.
+    Guarantee: `cluster.regime(problem, batch_size).server_load` is `server_load`. With another number of
+    workers or samples the load differs, since `resized` does not change the server.
 
     Args:
-        cluster: workers and their links; a server that it has is replaced.
-        server_load: rho, > 0 and less than the number of workers; saturated from 1 on.
-        problem: whose parameters travel, or how many bytes they are.
-        batch_size: samples of a task.
-        jitter: multiplier of the server's times, as for `Cluster.with_server`.
+        cluster: workers and their links; an existing server is replaced.
+        server_load: rho, without a unit, > 0 and less than the number of workers; the server is saturated
+            from 1 on.
+        problem: the problem, whose parameters travel in both directions; or their size in bytes.
+        batch_size: samples per task, >= 1.
+        jitter: random multiplier of the server's times, see `Cluster.with_server`. None: they are constant.
+
+    Returns:
+        A new cluster; the one given is unchanged.
 
     Raises:
         ValueError: an argument is wrong.

@@ -1,4 +1,4 @@
-"""The two numbers that say what a run on a cluster is short of: computing, its links or its server."""
+"""The two numbers that tell which resource limits a run: computing, the links or the server."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dmlcore import checks, notebook
 from dmlcore.cluster.durations import MOST
 from dmlcore.cluster.parameter_server import ParameterServer
 
-MOST_BYTES = 2**60  # of parameters
+MOST_BYTES = 2**60  # size of the parameters
 
 
 class Regime(NamedTuple):
-    """Where a problem on a cluster stands, before any policy.
+    """The communication ratio and the server load of a problem on a cluster, whatever the policy.
 
     Args:
-        communication_ratio: c, seconds of one task's transfers where nothing queues / those of its computing.
-        server_load: rho, the seconds of work that workers who never wait for each other would bring the
-            server in each second; saturated from 1 on. 0: the server takes no time.
+        communication_ratio: c, the time of one task's transfers without queueing divided by its compute time.
+        server_load: rho, the seconds of server work per second that asynchronous workers would create. The
+            server is saturated from 1 on. 0: the server takes no time.
     """
 
     communication_ratio: float
@@ -36,7 +36,7 @@ class Regime(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What travels: how many numbers the parameters are, and the bytes of a pull and of a push."""
+    """The number of parameters, and the bytes of a pull and of a push."""
 
     numbers: int
     pull_bytes: int
@@ -55,12 +55,12 @@ def regime(cluster: Any, problem: Any, batch_size: int) -> Regime:
 
 
 def regime_of(description: Mapping[str, Any], sizes: Sizes, batch_size: float) -> Regime:
-    """Returns the same for what `Cluster.describe` says, which traces keep.
+    """Returns the regime of a cluster's description, which traces keep.
 
     Args:
-        description: of the cluster.
-        sizes: of what travels.
-        batch_size: mean samples of a task.
+        description: the result of `Cluster.describe`.
+        sizes: number of parameters and bytes of messages.
+        batch_size: mean samples per task.
     """
     compute, transfers = _seconds(description, sizes, batch_size)
     service = processor = 0.0
@@ -74,10 +74,10 @@ def regime_of(description: Mapping[str, Any], sizes: Sizes, batch_size: float) -
 
 
 def seconds_per_push(cluster: Any, server_load: float, problem: Any, batch_size: int) -> float:
-    """Returns how long a server without a link of its own takes over a push, where its load is `server_load`.
+    """Returns the seconds per push of a server without a shared link, such that its load is `server_load`.
 
-    The load of a processor that takes s is the sum of s / (s + t) over workers, where t is what a worker's
-    cycle takes besides. It grows with s, from 0 to the number of workers.
+    The load of a processor that takes s seconds per push is the sum of s / (s + t) over workers, where t is
+    the rest of a worker's cycle in seconds. It grows with s, from 0 to the number of workers.
 
     Raises:
         ValueError: an argument is wrong.
@@ -100,7 +100,7 @@ def seconds_per_push(cluster: Any, server_load: float, problem: Any, batch_size:
 
 
 def _sizes(problem: Any) -> Sizes:
-    """Returns what of a problem travels, or of parameters of so many bytes, 4 for a number."""
+    """Returns the sizes of a problem's messages, or of parameters of so many bytes, 4 bytes per number."""
     if hasattr(problem, "parameter_bytes") and hasattr(problem, "tensor_sizes"):
         return Sizes(sum(problem.tensor_sizes), problem.parameter_bytes, problem.parameter_bytes)
     if isinstance(problem, bool | str) or not hasattr(problem, "__index__"):
@@ -113,7 +113,7 @@ def _sizes(problem: Any) -> Sizes:
 def _seconds(
     description: Mapping[str, Any], sizes: Sizes, batch_size: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns mean seconds of each worker's computing, and of its two transfers on its own link."""
+    """Returns each worker's mean seconds of computing and of both transfers on its own link, shapes (W,)."""
     workers = description["num_workers"]
 
     def each(name: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What makes tasks take another time than a cluster's speeds say: slow episodes by chance, known changes."""
+"""Causes of slow tasks: random slow episodes, and changes of speed at known tasks or times."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,14 @@ from dmlcore import checks
 
 @dataclass(frozen=True)
 class Stragglers:
-    """Slow episodes of `Cluster.with_stragglers`: a Markov chain over a worker's tasks, normal or slow."""
+    """Slow episodes of `Cluster.with_stragglers`: a Markov chain over a worker's tasks, normal or slow.
+
+    Args:
+        slowdown: factor on the time of a slow task.
+        fraction: long-run share of tasks that are slow.
+        mean_tasks: mean length of an episode in tasks.
+        workers: numbers of the workers that have episodes. None: all workers.
+    """
 
     slowdown: float
     fraction: float
@@ -27,7 +34,14 @@ class Stragglers:
 
 @dataclass(frozen=True)
 class SpeedChange:
-    """A change of `Cluster.with_speed_change` by tasks; `until` is infinite where it lasts."""
+    """A change of `Cluster.with_speed_change` that begins at a task.
+
+    Args:
+        slowdown: factor on the compute time.
+        clock: first task that is affected.
+        until: first task that is no longer affected; `math.inf`: the change lasts.
+        workers: numbers of the workers whose speed changes. None: all workers.
+    """
 
     slowdown: float
     clock: int
@@ -45,7 +59,14 @@ class SpeedChange:
 
 @dataclass(frozen=True)
 class TimedChange:
-    """A change of `Cluster.with_speed_change` by time, seconds; `until` is infinite where it lasts."""
+    """A change of `Cluster.with_speed_change` that begins at a time.
+
+    Args:
+        slowdown: factor on the compute time.
+        at: when the change begins, seconds.
+        until: when the change ends, seconds; `math.inf`: it lasts.
+        workers: numbers of the workers whose speed changes. None: all workers.
+    """
 
     slowdown: float
     at: float
@@ -80,7 +101,7 @@ def speed_change(
 
 
 def check_workers(workers: Sequence[int] | None, num_workers: int) -> tuple[int, ...] | None:
-    """Returns the numbers of some workers; None is all."""
+    """Returns numbers of workers, checked; None means all workers."""
     if workers is None:
         return None
     if not isinstance(workers, Iterable):
