@@ -1,4 +1,4 @@
-"""The words that policies and engines speak, in plain Python: a push comes in, a decision goes out."""
+"""The types that policies and engines exchange, in plain Python: a `Push` in, a `Decision` out."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from dmlcore import notebook
 
 
 class Push(NamedTuple):
-    """A finished task as the server sees it arrive.
+    """A finished task, as it arrives at the server.
 
     Args:
-        worker: that computed it, 0-based.
-        clock: how many tasks this worker had finished before it, 0-based.
-        version_read: the server version whose parameters the worker last pulled.
-        time: when it arrived, seconds since the start of the run.
-        compute_seconds: how long the worker computed.
-        samples: batch size of the task.
-        keeps_copy: whether the worker has gone on by itself, on the copy that it has; see `Policy.keep_copy`.
+        worker: number of the worker that computed it, 0-based.
+        clock: number of the task, 0-based: how many tasks this worker finished before.
+        version_read: the version of the parameters that the worker last pulled.
+        time: when it arrived, in seconds from the start of the run.
+        compute_seconds: compute time of the task in seconds.
+        samples: batch size of the task in samples.
+        keeps_copy: whether the worker has already started its next task on its cached copy, see
+            `Policy.keep_copy`.
     """
 
     worker: int
@@ -31,12 +32,13 @@ class Push(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Let a worker begin its next task: it pulls the newest version and computes.
+    """Starts a worker's next task: the worker pulls the newest version and computes.
 
     Args:
-        worker: that starts, 0-based.
-        batch_size: samples in the task; None asks the load rule.
-        clock: number of the task; None: the worker's next. One that comes back may skip to where others are.
+        worker: number of the worker, 0-based.
+        batch_size: samples in the task. None: the load rule decides.
+        clock: number of the task. None: the worker's next clock. A worker that rejoins may skip clocks, to
+            catch up with the others.
     """
 
     worker: int
@@ -45,18 +47,21 @@ class Start(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What the server does about a push, or about a timer. Engines carry the parts out in the order of the
-    fields.
+    """What the server does after a push, a timer or another event.
+
+    Engines carry out the parts in the order of the fields.
 
     Args:
-        apply: `(worker, clock, weight)` of the pushes that form the next update: the optimizer is given
-            `sum weight * gradient`, unless an `Aggregate` says otherwise. Empty: no update.
+        apply: `(worker, clock, weight)` of each push in the next update. The optimizer receives
+            `sum weight * gradient`, unless an `Aggregate` combines the pushes in another way. Empty: no
+            update.
         drop: `(worker, clock)` of pushes that will never be applied.
-        cancel: workers whose task in flight is thrown away.
-        start: workers that begin their next task, after the update.
-        wake: `(seconds, token)` sets a timer: after so many seconds, >= 0, the policy is called with the
-            token, any plain value, see `Policy.on_wake`. They count from the decision, after its update
-            where the server takes time over it; after `math.inf` seconds it is never called. None: no timer.
+        cancel: numbers of workers whose tasks in flight are discarded.
+        start: tasks that begin after the update, one `Start` per worker.
+        wake: `(seconds, token)` sets a timer: after that many seconds, >= 0, the engine calls
+            `Policy.on_wake` with the token, which is any plain value. The time counts from the decision, or
+            from the end of its update if the update takes server time. With `math.inf` seconds the timer
+            never fires. None: no timer.
     """
 
     apply: Sequence[tuple[int, int, float]] = ()
@@ -66,21 +71,23 @@ class Decision(NamedTuple):
     wake: tuple[float, Any] | None = None
 
 
-NOTHING_YET = Decision()  # of most pushes before a barrier; servers know it, so that these cost less
+NOTHING_YET = Decision()  # for most pushes before a barrier; the server recognises this object, which is fast
 
 
 class Observation(NamedTuple):
-    """What a server has seen of its training since it last looked; lists have an entry for each update since,
-    but those on a real clock that came before the server was restarted.
+    """The progress of training since the last observation, for a policy that watches it.
+
+    The lists have one entry per update since the last observation. On a real clock, updates made before a
+    restart of the server are missing.
 
     Args:
-        update: updates made so far.
-        time: seconds since the start of the run.
-        loss: the problem's, of the newest parameters.
-        tasks: gradients in each update.
-        samples: samples in each update.
-        squared_norms: |g|^2 of each update's gradient g: the weighted sum, or what `Aggregate` makes of it.
-        products: g . g' with the sum g' of the update before; 0 for the first of the run.
+        update: number of updates made so far.
+        time: seconds from the start of the run.
+        loss: the problem's loss at the newest parameters.
+        tasks: number of gradients in each update.
+        samples: number of samples in each update.
+        squared_norms: |g|^2 of each update's gradient g, the weighted sum or the result of an `Aggregate`.
+        products: g . g', where g' is the gradient of the update before; 0 for the first update of the run.
     """
 
     update: int
@@ -93,57 +100,61 @@ class Observation(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a timeline has come, told to what trains along it while it is made."""
+    """The state of a timeline that is being made, for the training that runs along with it."""
 
-    time: float  # seconds since the start of the run
+    time: float  # seconds from the start of the run
     num_updates: int  # made so far
     record: Any  # `dmlcore.trace.record.Rows`: each task that arrived or was cut
-    live: Collection[int]  # versions that tasks still read which are not applied yet, and the newest
-    looked: int = 0  # updates made at the last look
-    oldest: int = 0  # row of the record from which on tasks may still be applied
-    life: int = 0  # how often the server has gone back to a checkpoint; what it lost, it has never trained
+    live: Collection[int]  # versions read by tasks that may still be applied, and the newest version
+    looked: int = 0  # updates made at the last observation
+    oldest: int = 0  # first row of the record whose task may still be applied
+    life: int = 0  # how often the server went back to a checkpoint; lost updates count as never trained
 
 
 Watch = Callable[[Progress], Observation]
 
 
 class Policy(NamedTuple):
-    """A server's rule: which workers wait, what forms an update, which workers start when.
+    """A server's rule: which workers wait, which pushes form an update, and when workers start.
 
-    Every worker starts its clock 0 on version 0 at time 0; from then on only decisions start work. The state
-    may be updated in place, and must follow from the calls alone: an engine that restarts makes them again.
+    Every worker starts its clock 0 on version 0 at time 0; after that only decisions start work. Functions
+    below are written as arguments -> results. Times are seconds from the start of the run. A function may
+    update the state in place. The state must depend on the calls alone, because an engine that restarts
+    repeats them.
 
     Args:
         name: the call that makes this policy, such as `ssp(staleness=3)`.
-        init: number of workers -> state. Raises ValueError where the policy cannot run on so many.
+        init: number of workers W -> state. Raises ValueError if the policy cannot run with W workers.
         on_push: state, push -> state, decision.
-        max_lead: the most clocks by which a worker may lead the slowest. None: no bound is
-            declared.
-        on_leave: state, worker, time -> state, decision, when a worker is gone: its task in flight is lost,
-            what it has pushed stays. None: the policy runs only where no worker leaves.
-        on_join: state, worker, time -> state, decision, when a worker that was gone has rejoined, without a
-            cached copy. None: the policy runs only where no worker rejoins.
-        on_observation: state, observation -> state, for a policy that watches losses or gradients: at the
-            start, after updates 1, 2, 4, 8, ..., and then after every `observe_every`-th, once all is decided
-            that follows from them. None: the policy watches nothing.
-        observe_every: most updates between two observations.
-        batch_size: samples of every worker's first task, for a policy that sizes all tasks: no load rule is
-            asked or told. None asks the load rule.
-        sizes: of tasks that may come later, so that real engines compile for them before the clock starts.
-        on_pull: state, worker -> (copy_clock, weight): a worker pulls, and is told these two numbers with the
-            parameters. For policies with `keep_copy`. None: it is told (0, 1.0).
-        keep_copy: copy_clock, clock -> whether a worker that has computed begins task `clock` on the copy
-            that it has pulled, plus its own updates since (read-my-writes), each with the weight that it was
-            told. The worker asks, without the server. `on_push` is then shown `keeps_copy`, must not start
-            the worker, and must apply the push with that weight. None: every task pulls.
-        on_wake: state, token, time -> state, decision, when a timer fires that an earlier decision has set
-            by `wake`; first at time 0 with token None, when all workers have begun. Several timers may be
-            pending, and none can be cancelled: ignore a token that is out of date. At equal times faults come
-            first, then pushes, in the order in which their tasks began, then timers, in the order in which
-            they were set. On a real clock a timer fires as soon as the server can, and all pushes that
-            arrived before it was due come first. It takes none of the server's time, but a decision waits
-            for an update under way. Timers that were due while the server was down fire when it is back.
-            None: the policy sets no timers.
+        max_lead: the largest lead of a worker over the slowest worker, in clocks. None: the policy declares
+            no bound.
+        on_leave: state, worker, time -> state, decision. Called when a worker has left: its task in flight is
+            lost, and its pushes stay at the server. None: the policy runs only where no worker leaves.
+        on_join: state, worker, time -> state, decision. Called when a worker has rejoined, without cached
+            parameters. None: the policy runs only where no worker rejoins.
+        on_observation: state, observation -> state. For a policy that watches losses or gradients: called at
+            the start, after updates 1, 2, 4, 8, ..., and later after every `observe_every`-th update, when
+            all decisions of that update are carried out. None: the policy watches nothing.
+        observe_every: the largest number of updates between two observations.
+        batch_size: samples of every worker's first task, for a policy that sizes all tasks; no load rule is
+            used then. None: the load rule decides.
+        sizes: batch sizes in samples of tasks that may follow, so that real engines compile for them before
+            the clock starts.
+        on_pull: state, worker -> (copy_clock, weight). Called when a worker pulls; the worker receives the
+            two numbers with the parameters. For policies with `keep_copy`. None: it receives (0, 1.0).
+        keep_copy: copy_clock, clock -> whether a worker starts task `clock` on its cached copy, without
+            waiting for the server. The worker calls it when it has computed a task. Its copy is the one it
+            pulled plus its own updates since (read-my-writes), each with the weight from `on_pull`. `on_push`
+            then sees `keeps_copy`, must not start the worker, and must apply the push with that weight. None:
+            every task pulls.
+        on_wake: state, token, time -> state, decision. Called when a timer fires that an earlier decision set
+            with `wake`, and once at time 0 with token None, after all workers have started. Several timers
+            may be pending and none can be cancelled: ignore a token that is out of date. At equal times
+            faults come first, then pushes in the order in which their tasks began, then timers in the order
+            in which they were set. On a real clock a timer fires as soon as the server is free, after all
+            pushes that arrived before it was due. A timer takes no server time, but its decision waits for an
+            update in progress. Timers that were due while the server was down fire when it is up again. None:
+            the policy sets no timers.
 
     >>> import dmlcore as dml
     >>> def on_push(state, push):  # every push is an update, and its worker starts again
@@ -175,16 +186,19 @@ class Policy(NamedTuple):
 
 
 class Load(NamedTuple):
-    """How many samples each worker's next task has.
+    """A rule for the number of samples in each worker's next task.
 
     Args:
         name: the call that makes this rule.
-        init: number of workers, total batch of all workers -> state. Raises ValueError where the rule cannot
-            share out so much over so many.
-        size: state, worker -> samples; asked when a task starts.
-        observe: state, push -> state, before the policy decides about it; None where sizes never change.
-        on_leave: state, worker -> state, when a worker is gone, before the policy decides; None: not told.
-        on_join: state, worker -> state, when it is back, likewise.
+        init: number of workers W, samples of all workers together -> state. Raises ValueError if the rule
+            cannot divide that many samples among W workers.
+        size: state, worker -> samples. Called when a task starts.
+        observe: state, push -> state. Called before the policy decides about the push. None: sizes never
+            change.
+        on_leave: state, worker -> state. Called when a worker has left, before the policy decides. None: the
+            rule does not depend on it.
+        on_join: state, worker -> state. Called when a worker has rejoined, before the policy decides. None:
+            the rule does not depend on it.
     """
 
     name: str
@@ -199,17 +213,18 @@ class Load(NamedTuple):
 
 
 class Codec(NamedTuple):
-    """How arrays are rounded on their way, and how many bytes they then are.
+    """A lossy encoding of arrays in messages, and the number of bytes of a message.
 
-    Pure functions, which `dmlcore.methods.codecs.transmit` composes, also inside compiled loops. Memory is
-    one pytree for both ends of a link, since what the receiver remembers, the sender knows.
+    The functions are pure; `dmlcore.methods.codecs.transmit` composes them, also inside compiled loops.
+    Sender and receiver of a link share one memory, a pytree, because the sender can compute everything that
+    the receiver stores.
 
     Args:
-        name: the call that makes this codec, such as `affine(bits=8)`, by which traces know it.
-        num_bytes: number of values of each tensor -> bytes that travel.
-        init: a tree like what is sent -> memory; () where there is none.
-        encode: random key, memory, tree -> message, next memory. The key may be None where nothing is drawn.
-        decode: message, memory as it was before the message -> tree.
+        name: the call that makes this codec, such as `affine(bits=8)`; traces store it.
+        num_bytes: number of values in each tensor -> bytes of the message.
+        init: a tree like the one to be sent -> memory; () for a codec without memory.
+        encode: random key, memory, tree -> message, next memory. The key may be None if nothing is random.
+        decode: message, memory before the message -> tree.
     """
 
     name: str
@@ -223,16 +238,17 @@ class Codec(NamedTuple):
 
 
 class Transport(NamedTuple):
-    """What travels between server and worker, and when.
+    """How parameters and gradients travel between server and workers.
 
     Args:
         name: the call that makes this transport.
-        pull_bytes: parameter bytes -> bytes the worker receives; not asked where `pull` rounds.
-        push_bytes: parameter bytes -> bytes the server receives; not asked where `push` rounds.
-        pull: `Codec` of the parameters, on their way to a worker; None: as they are.
-        push: `Codec` of the gradients, on their way to the server; None: as they are.
-        pipelined: a worker computes its next task while its last push and the answer to it are under way.
-        own_steps: and adds its own step, which the copy that it fetched lacks.
+        pull_bytes: bytes of the parameters -> bytes of a pull. Not used if `pull` is a codec.
+        push_bytes: bytes of the parameters -> bytes of a push. Not used if `push` is a codec.
+        pull: `Codec` of the parameters sent to a worker. None: they are sent unchanged.
+        push: `Codec` of the gradients sent to the server. None: they are sent unchanged.
+        pipelined: whether a worker computes its next task while its last push and the reply to it travel.
+        own_steps: whether a pipelined worker adds its own last step, which the copy it pulled does not
+            contain yet.
     """
 
     name: str
@@ -245,7 +261,7 @@ class Transport(NamedTuple):
 
     @property
     def changes_values(self) -> bool:
-        """Whether anything arrives, or is computed on, that is not what was sent."""
+        """Whether workers or server use values that differ from those that were sent."""
         return bool(self.pull or self.push or self.own_steps)
 
     def __repr__(self) -> str:
@@ -259,7 +275,7 @@ class LocalSteps(NamedTuple):
         name: the call that makes them, without the optimizer.
         steps: the number of local steps of a task.
         optimizer: the local optax optimizer.
-        keep_state: whether a worker's next task continues from the state of that optimizer.
+        keep_state: whether a worker's next task continues with the state of that optimizer.
 
     >>> import dmlcore as dml
     >>> import optax
@@ -278,22 +294,23 @@ class LocalSteps(NamedTuple):
 
 
 class Aggregate(NamedTuple):
-    """How the pushes of one update are made into one gradient, which the optimizer is given.
+    """The rule that combines the pushes of one update into the gradient for the optimizer.
 
-    With pushes g_1, ..., g_m of weights w_1, ..., w_m, those that the policy gives, it is
-    sum_i w_i each(g_i), or (sum_i w_i) reduce(each(g_1), ..., each(g_m)) where there is a `reduce`: each push
-    then has one vote, whatever its weight, and the weights scale the step. A push of weight 0 has no vote.
-    Pushes are what has arrived: decoded, compensated, and with local steps differences of parameters.
+    For pushes g_1, ..., g_m with the policy's weights w_1, ..., w_m the gradient is sum_i w_i each(g_i). With
+    `reduce` it is (sum_i w_i) reduce(each(g_1), ..., each(g_m)): each push then has one vote, whatever its
+    weight, and the weights scale the step. A push of weight 0 has no vote. The rule sees pushes as they
+    arrive: decoded, compensated for delay, and with local steps as differences of parameters.
 
-    Pure functions of JAX, which are traced once: Python numbers in them, such as a threshold, are inputs of
-    the compiled loop. `dml.aggregate` has factories.
+    The functions are pure JAX functions and are traced once. Python numbers in them, such as a threshold, are
+    inputs of the compiled loop. `dml.aggregate` has factories.
 
     Args:
-        name: the call that makes this rule, such as `clipped(1.0)`, by which traces know it.
-        each: one push -> what counts of it, a tree like the push; None: all of it.
-        reduce: pushes, present -> one gradient, a tree like one push; None: the weighted sum. Leaves of
-            `pushes` have a leading axis of M places, of which the first m hold pushes, by worker and clock,
-            and the others 0; `present` says which do, bools, (M,). The result must not depend on M.
+        name: the call that makes this rule, such as `clipped(1.0)`; traces store it.
+        each: one push -> the part of it that counts, a tree like the push. None: the whole push.
+        reduce: pushes, present -> one gradient, a tree like one push. None: the weighted sum. Leaves of
+            `pushes` have a leading axis of M places: the first m hold the pushes, ordered by worker and
+            clock, and the others hold 0. `present`, bools of shape (M,), marks the first m. The result must
+            not depend on M.
     """
 
     name: str
@@ -302,7 +319,7 @@ class Aggregate(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether it is the weighted sum of the pushes as they are."""
+        """Whether the rule is the weighted sum of the unchanged pushes."""
         return self.each is None and self.reduce is None
 
     def __repr__(self) -> str:
@@ -310,19 +327,23 @@ class Aggregate(NamedTuple):
 
 
 class Method(NamedTuple):
-    """A way to train, such as a paper's method: a policy, and what goes with it.
+    """A way to train, such as a paper's method: a policy with its load, transport, optimizer and so on.
+
+    A field that is None takes the value of the function that the method is passed to, such as `train` or
+    `compare`.
 
     Args:
         policy: the server's rule.
-        load: batch sizes; None takes those of the comparison, `equal()` by default.
-        transport: what is sent; None takes that of the comparison, `plain()` by default.
-        optimizer: optax optimizer; None takes the one of the comparison.
-        compensation: lambda of delay compensation: of a gradient g that was taken on w_read the server takes
-            g + lambda g * g * (w - w_read), with w what it has now (DC-ASGD, Zheng et al. 2017); None takes
-            that of the comparison, 0 by default.
-        local: `local_steps` of a task; None takes those of the comparison, one gradient by default.
-        aggregate: how the pushes of an update are made into one gradient, see `dml.aggregate`; None takes
-            that of the comparison, `mean()` by default.
+        load: rule for the batch sizes. None: `equal()`, unless the function is given another one.
+        transport: what is sent. None: `plain()`, unless the function is given another one.
+        optimizer: optax optimizer. None: the one that the function is given.
+        compensation: lambda of delay compensation, without a unit (DC-ASGD, Zheng et al. 2017). The server
+            replaces a gradient g that was computed at w_read by g + lambda g * g * (w - w_read), where w are
+            its present parameters. None: 0, unless the function is given another one.
+        local: local steps of a task, made by `local_steps`. None: a task is one gradient, unless the function
+            is given local steps.
+        aggregate: rule that combines the pushes of an update, see `dml.aggregate`. None: `mean()`, unless the
+            function is given another one.
 
     >>> import dmlcore as dml
     >>> Method(dml.bsp(), load="equal", aggregate="median()")
