@@ -1,4 +1,4 @@
-"""Factories: their arguments are checked, and what they make is named by the call that makes it."""
+"""Decorators of factories: they check arguments, and name results by the call that makes them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from weakref import WeakValueDictionary
 
 from dmlcore import checks
 
-Check = Callable[[str, Any], Any]  # name of an argument, value -> the value to use, or ValueError
+Check = Callable[[str, Any], Any]  # name of an argument, value -> the value to use; raises ValueError
 P = ParamSpec("P")
 T = TypeVar("T")
-KEPT = 16  # of what a function made last, though nothing refers to it
+KEPT = 16  # number of latest results that a cached function keeps alive
 
 
 def kept(make: Callable[P, T]) -> Callable[P, T]:
-    """Decorates a function: finds again what it made and something refers to, and the last few anyway.
+    """Decorates a function: the same arguments give the same object again, as long as it is alive.
 
-    What nothing can refer to weakly, such as a named tuple, is small and always found again.
+    The cache holds weak references, and keeps the latest `KEPT` results alive. Results without weak
+    references, such as named tuples, are small and stay in the cache.
 
     >>> @kept
     ... def found(number):
@@ -40,7 +41,7 @@ def kept(make: Callable[P, T]) -> Callable[P, T]:
             made = make(*args, **kwargs)
             try:
                 alive[key] = made
-            except TypeError:  # nothing refers to it weakly
+            except TypeError:  # it has no weak references
                 small[key] = made
         return made
 
@@ -63,7 +64,10 @@ def _bound(make: Callable[..., Any], checked: Mapping[str, Check], args: Any, kw
 
 
 def checked(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorates a function: checks its arguments.
+    """Decorates a function: checks its arguments before each call.
+
+    Args:
+        checked: a `Check` for each parameter that needs one.
 
     >>> @checked(times=checks.at_least(0))
     ... def repeat(text, times):
@@ -85,7 +89,10 @@ def checked(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def memoised(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorates a factory: checks its arguments, as `named` does, and finds again what it made of them.
+    """Decorates a factory: checks its arguments, and returns the same object for the same arguments.
+
+    Args:
+        checked: a `Check` for each parameter that needs one.
 
     >>> @memoised(factor=checks.at_least(1))
     ... def shorter(factor):
@@ -110,15 +117,15 @@ def memoised(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
 def named(
     *, every: bool = False, bare: bool = False, **checked: Check
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorates a factory: checks its arguments, and names what it returns by the call that makes it.
+    """Decorates a factory: checks its arguments, and names the result by the call that makes it.
 
-    The call shows arguments in the order of `checked`, then in that of the signature. What the factory
-    returns is a named tuple with a field `name`.
+    The factory returns a named tuple with a field `name`. The name shows the arguments of `checked` first,
+    then the others in the order of the signature.
 
     Args:
-        every: shows the arguments that are equal to their defaults, too.
-        bare: shows the first argument without its name.
-        checked: a `Check` of each parameter that needs one.
+        every: whether the name also shows arguments that are equal to their defaults.
+        bare: whether the name shows the first argument without its keyword.
+        checked: a `Check` for each parameter that needs one.
 
     >>> from dmlcore.types import Transport
     >>> @named(factor=checks.at_least(1))
@@ -150,7 +157,7 @@ def named(
 
 
 def keywords(text: Any) -> dict[str, Any]:
-    """Returns the literal keyword arguments of the call that names something; none where it is no such call.
+    """Returns the keyword arguments in a name that is a call; {} if it is not a call with literal arguments.
 
     >>> keywords("asp(weight=0.3)"), keywords("mine")
     ({'weight': 0.3}, {})
@@ -170,12 +177,18 @@ def _text(value: Any) -> str:
 
 
 def made(argument: str, text: Any, makers: Mapping[str, Callable[..., Any]]) -> Any:
-    """Returns what a call such as `"coded(push=qsgd(levels=4))"` makes; a bare name is a call, too.
+    """Returns the result of a call given as text, such as `"coded(push=qsgd(levels=4))"`.
 
-    It is read, never run: only `makers` and literals may stand in it.
+    A bare name counts as a call without arguments. The text is parsed, not evaluated: it may contain only
+    `makers` and literals.
+
+    Args:
+        argument: name of the argument that holds the text, for error messages.
+        text: the call.
+        makers: the functions that the text may call, by name.
 
     Raises:
-        ValueError: it is no such call, or a maker refuses its arguments; `argument` names the text.
+        ValueError: the text is not such a call, or a maker rejects its arguments.
 
     >>> made("text", "pair(1, pair(2, 3))", {"pair": lambda a, b: (a, b)})
     (1, (2, 3))

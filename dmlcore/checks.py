@@ -1,4 +1,4 @@
-"""Checks of arguments: a wrong one raises ValueError naming it, what was given and what is allowed."""
+"""Checks of arguments: a ValueError names the wrong argument, its value and the values allowed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
 MAX_SEED = 2**32 - 1
-MAX_INT = 2**63 - 1  # what NumPy can count
+MAX_INT = 2**63 - 1  # the largest integer of NumPy
 MAX_WORKERS = 2**20
-SHOWN = 300  # characters of what was given, in a message
+SHOWN = 300  # characters of a value in a message
 
 
 def fail(name: str, given: Any, allowed: str) -> NoReturn:
-    """Raises the one kind of error message this package has for arguments.
+    """Raises the ValueError for a wrong argument; all such messages of the package have this form.
 
     >>> fail("staleness", -1, "a whole number >= 0")
     Traceback (most recent call last):
@@ -30,25 +30,26 @@ def fail(name: str, given: Any, allowed: str) -> NoReturn:
 
 
 def shown(given: Any) -> str:
-    """Returns it as one line, cut where it is long, such as a table or a number of thousands of digits."""
+    """Returns the `repr` of a value as one line, cut after `SHOWN` characters."""
     try:
         text = " ".join(repr(given).splitlines())
-    except ValueError:  # Python writes no whole number that is that long
+    except ValueError:  # Python refuses to print integers with thousands of digits
         text = f"{type(given).__name__} that is too long to be shown"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def _not_numeric(value: Any) -> bool:
-    """Whether it is text, a bool or an array with axes, also of NumPy or JAX: `float` or `operator.index` may
-    take them."""
+    """Whether a value is text, a bool or an array with axes.
+
+    `float` or `operator.index` may accept such values, also those of NumPy and JAX.
+    """
     kind = getattr(getattr(value, "dtype", None), "kind", None)
     text = isinstance(value, bool | str | bytes | bytearray) or kind in ("b", "S", "U")
     return text or getattr(value, "ndim", 0) != 0
 
 
 def integer(name: str, value: Any, *, low: int, high: int | None = None, why: str = "") -> int:
-    """Returns `value` as an int if it is a whole number in [low, high]; `high` is what 64 bits can count, or
-    less.
+    """Returns `value` as an int if it is a whole number in [low, high]; `high` is at most 2**63 - 1.
 
     >>> integer("k", 3, low=1, high=8)
     3
@@ -76,7 +77,7 @@ def real(
     high: float = math.inf,
     below: float = math.inf,
 ) -> float:
-    """Returns `value` as a float if it is a number in [low, high], between `above` and `below`, and not NaN.
+    """Returns `value` as a float if low <= value <= high and above < value < below; NaN is rejected.
 
     >>> real("speed", float("nan"), above=0)
     Traceback (most recent call last):
@@ -101,14 +102,14 @@ not_negative = partial(real, low=0, high=1e300)
 """Returns a value as a float if it is a finite number >= 0."""
 
 check_seed = partial(integer, low=0, high=MAX_SEED, why="32 bits")
-"""Returns a seed, which in JAX's keys would wrap around with more bits."""
+"""Returns a seed, checked; a larger one would wrap around in JAX's keys."""
 
 check_num_workers = partial(integer, low=1, high=MAX_WORKERS)
-"""Returns a number of workers."""
+"""Returns a number of workers, checked."""
 
 
 def choice(name: str, value: Any, table: Mapping[str, T]) -> T:
-    """Returns `table[value]`.
+    """Returns `table[value]`, if `value` is one of the names in the table.
 
     >>> choice("engine", "simulat", {"simulate": 1})
     Traceback (most recent call last):
@@ -120,7 +121,7 @@ def choice(name: str, value: Any, table: Mapping[str, T]) -> T:
 
 
 def did_you_mean(given: Any, words: Iterable[str], quoted: bool = True) -> str:
-    """Returns the question for the word that a wrong one is like, and nothing where it is like none.
+    """Returns a hint with the word that is most similar to the wrong one; "" if none is similar.
 
     >>> did_you_mean("speedup", ["ssp", "speed_up"], quoted=False)
     '; did you mean speed_up?'
@@ -132,14 +133,14 @@ def did_you_mean(given: Any, words: Iterable[str], quoted: bool = True) -> str:
 
 
 def check_optax(name: str, value: Any) -> Any:
-    """Returns an optax optimizer."""
+    """Returns `value` if it is an optax optimizer."""
     if not (hasattr(value, "init") and hasattr(value, "update")):
         fail(name, value, "an optax optimizer, such as optax.sgd(0.1)")
     return value
 
 
 def check_kind(name: str, value: Any, kind: type) -> Any:
-    """Returns `value` if it is a `kind`.
+    """Returns `value` if it is an instance of `kind`.
 
     >>> check_kind("policy", "bsp", dict)
     Traceback (most recent call last):
@@ -152,12 +153,12 @@ def check_kind(name: str, value: Any, kind: type) -> Any:
 
 
 def instance(kind: type) -> Callable[[str, Any], Any]:
-    """Returns a check for `calls.checked`: a value of a class."""
+    """Returns a check for `calls.checked`: the value must be an instance of `kind`."""
     return partial(check_kind, kind=kind)
 
 
 def function(name: str, value: Any) -> Any:
-    """Returns `value` if it can be called."""
+    """Returns `value` if it is callable."""
     return value if callable(value) else fail(name, value, "a function")
 
 
@@ -173,13 +174,13 @@ def path(name: str, value: Any) -> str:
 
 
 def array(name: str, value: Any, *, ndim: int = 1, nan: bool = False) -> Any:
-    """Returns numbers as an array of floats with so many axes.
+    """Returns `value` as an array of floats with `ndim` axes; NaN is allowed only if `nan` is true.
 
     >>> array("rates", [0.1, "0.2"])
     Traceback (most recent call last):
     ValueError: rates: got [0.1, '0.2'], allowed is an array of numbers with 1 axis, without NaN
     """
-    import numpy as np  # here, since the command line starts without it
+    import numpy as np  # imported late, so that the command line starts fast
 
     axes = f"{ndim} axis" if ndim == 1 else f"{ndim} axes"
     allowed = f"an array of numbers with {axes}" + ", without NaN" * (not nan)
@@ -195,14 +196,14 @@ def array(name: str, value: Any, *, ndim: int = 1, nan: bool = False) -> Any:
 
 
 def folder(name: str, value: Any) -> Path:
-    """Returns the absolute path of a folder that is there, or whose name is free.
+    """Returns the absolute path of a folder that exists or can be created.
 
     >>> folder("checkpoint", "")
     Traceback (most recent call last):
     ValueError: checkpoint: got '', allowed is a folder
     """
     given = os.fspath(value) if isinstance(value, str | os.PathLike) else None
-    if not isinstance(given, str) or not given or "\0" in given:  # "" would be the current one
+    if not isinstance(given, str) or not given or "\0" in given:  # "" would mean the current folder
         fail(name, value, "a folder")
     path = Path(given).absolute()
     if not next(each for each in (path, *path.parents) if each.exists()).is_dir():
@@ -211,7 +212,7 @@ def folder(name: str, value: Any) -> Path:
 
 
 def for_each(name: str, value: Any, num_workers: int) -> tuple[Any, ...]:
-    """Returns one value for each worker, from one for all of them or one for each.
+    """Returns a tuple with one value per worker; `value` is one for all workers, or one per worker.
 
     >>> for_each("latency", 0.5, 3)
     (0.5, 0.5, 0.5)
@@ -223,17 +224,17 @@ def for_each(name: str, value: Any, num_workers: int) -> tuple[Any, ...]:
 
 
 def _single(value: Any) -> bool:
-    """Whether it has no elements to go through: a number, also as an array without axes, or text."""
+    """Whether a value is not a collection: a number, an array without axes, or text."""
     return isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
 
 
 def listed(name: str, values: Any) -> list[Any]:
-    """Returns `values` as a list, if they are more than a single value or text."""
+    """Returns `values` as a list, if it is a collection and not text."""
     return fail(name, values, "several, such as a list or a range") if _single(values) else [*values]
 
 
 def several(name: str, values: Any, check: Callable[[str, Any], T]) -> list[T]:
-    """Returns `values`, each checked, as a list if there are some, all different.
+    """Returns `values` as a list of checked values; there must be at least one, and all must differ.
 
     >>> several("seeds", [0, [1]], check_seed)
     Traceback (most recent call last):
@@ -248,7 +249,7 @@ def several(name: str, values: Any, check: Callable[[str, Any], T]) -> list[T]:
 
 @contextmanager
 def within(where: str, shared: Container[str] = ()) -> Iterator[None]:
-    """Adds to the message of a wrong argument what it belongs to, unless it is one of the `shared` ones.
+    """Prefixes the message of a wrong argument with `where`, unless the argument is one of `shared`.
 
     >>> with within("methods['B']"):
     ...     integer("k", 9, low=1, high=8)
@@ -264,7 +265,12 @@ def within(where: str, shared: Container[str] = ()) -> Iterator[None]:
 
 
 def check_memory(name: str, given: Any, nbytes: float) -> None:
-    """Raises ValueError where what is asked for cannot fit into this machine's memory.
+    """Raises ValueError if an argument needs more memory than this machine has.
+
+    Args:
+        name: name of the argument.
+        given: its value.
+        nbytes: memory that it needs, bytes.
 
     >>> check_memory("batch_size", 2**31, 1e17)
     Traceback (most recent call last):
@@ -278,7 +284,7 @@ def check_memory(name: str, given: Any, nbytes: float) -> None:
 
 @contextmanager
 def noting(who: str) -> Iterator[None]:
-    """Adds a note to whatever a function of the user's raises: which one, and on what.
+    """Adds a note to the exceptions of a user's function, which names the function and its input.
 
     >>> try:
     ...     with noting("losses of 'mine'"):
@@ -295,7 +301,7 @@ def noting(who: str) -> Iterator[None]:
 
 
 def at_least(low: int, *, infinite: bool = False) -> Callable[[str, Any], Any]:
-    """Returns a check for `calls.named`: a whole number >= `low`, or `math.inf` where that is allowed."""
+    """Returns a check for `calls.named`: a whole number >= `low`, or `math.inf` if `infinite`."""
 
     def check(name: str, value: Any) -> Any:
         if infinite and _single(value) and value == math.inf:
@@ -311,7 +317,7 @@ def or_none(check: Callable[[str, Any], T]) -> Callable[[str, Any], T | None]:
 
 
 def one_or_each(check: Callable[[str, Any], T]) -> Callable[[str, Any], T | tuple[T, ...]]:
-    """Returns a check for `calls.named`: one value, or several, of which it makes a tuple.
+    """Returns a check for `calls.named`: one value, or several, which become a tuple.
 
     >>> one_or_each(at_least(0))("trials", [3, -1])
     Traceback (most recent call last):
@@ -327,7 +333,7 @@ def one_or_each(check: Callable[[str, Any], T]) -> Callable[[str, Any], T | tupl
 
 
 def one_of(*allowed: str) -> Callable[[str, Any], str]:
-    """Returns a check for `calls.named`: one of some names."""
+    """Returns a check for `calls.named`: one of the given names."""
     return partial(choice, table={each: each for each in allowed})
 
 

@@ -1,4 +1,4 @@
-"""Files that are never half written, and the fingerprints that tell whether one has changed."""
+"""Files that are written completely or not at all, and their fingerprints."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import platformdirs
 
 
 def cache() -> Path:
-    """Returns the folder of the user in which datasets and compiled programs are kept."""
+    """Returns the user's cache folder, for datasets and compiled programs."""
     return platformdirs.user_cache_path("dmlcore")
 
 
 @contextmanager
 def aside(path: Path) -> Iterator[Path]:
-    """Lends a path to write to; when the block ends well, that file takes the place of `path` in one step.
+    """Gives a temporary path to write to; when the block ends, that file replaces `path` in one step.
 
-    It is `.NAME.*.partial` in the same folder, which is made if it is missing; removed if the block raises.
-    Its name is nobody else's: threads, and machines that share the folder, may write the same file at a time.
+    The temporary file is `.NAME.*.partial` in the same folder, which is created if it is missing. It is
+    removed if the block raises. Its name is unique, so threads, and machines that share the folder, may write
+    the same `path` at the same time.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
@@ -34,13 +35,13 @@ def aside(path: Path) -> Iterator[Path]:
 
 
 def write(path: Path, text: str) -> None:
-    """Writes a text file as UTF-8, whole or not at all; its folder is made if it is missing."""
+    """Writes a text file as UTF-8, completely or not at all; its folder is created if it is missing."""
     with aside(path) as partial:
         partial.write_text(text, encoding="utf-8", newline="\n")
 
 
 def tree(folder: Path) -> list[Path]:
-    """Returns all files below a folder, sorted; none where there is no such folder."""
+    """Returns all files below a folder, sorted; an empty list if the folder does not exist."""
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 

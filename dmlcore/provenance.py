@@ -1,4 +1,4 @@
-"""What a run ran on: versions and hardware, as far as they may move the numbers."""
+"""The software versions and the hardware of a run, as far as they may change its numbers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def versions() -> dict[str, str]:
 
 
 def hardware() -> dict[str, str | int]:
-    """Returns cores, CPU model and kind of device.
+    """Returns the number of cores, the CPU model and the kind of device.
 
-    The device is named only where JAX is already in use: asking would start it.
+    The device is named only if JAX is already imported, since a query would start it.
     """
     jax = sys.modules.get("jax")
     device = jax.devices()[0].device_kind if jax else "not used"
@@ -30,7 +30,7 @@ def hardware() -> dict[str, str | int]:
 
 
 def _cpu() -> str:
-    """The model, with its numbers where Linux tells them: servers of one name are far apart in speed."""
+    """Returns the CPU's name, with its model numbers on Linux: CPUs of one name can differ much in speed."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
