@@ -1,6 +1,7 @@
-"""Policies: the server's rule when a push arrives. Lower-case factories return them.
+"""Policies: what the server does when a push arrives. Lower-case factories return them.
 
-Each has a module of its own name; the factory stays under that name, as all modules are loaded here.
+Each factory has a module of the same name. This file imports them all, so that the name stands for the
+factory and not for its module.
 """
 
 from collections.abc import Callable
@@ -34,7 +35,7 @@ from dmlcore.methods.policies.ssp import ssp
 from dmlcore.methods.policies.sync_switch import sync_switch
 from dmlcore.types import Policy
 
-# One table: every policy here inherits every conformance test on every engine.
+# Every policy in this table runs through all conformance tests on every engine.
 ALL_POLICIES: dict[str, Callable[[], Policy]] = {
     "bsp": bsp,
     "asp": asp,

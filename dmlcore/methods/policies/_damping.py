@@ -1,8 +1,8 @@
-"""How much less a stale gradient counts."""
+"""Damping: the factors by which the weight of a stale gradient is reduced."""
 
 from collections.abc import Callable
 
-# tau, the updates made since the gradient's worker pulled -> factor of its weight
+# tau, the updates between a worker's pull and the arrival of its push -> factor of the push's weight
 DAMPING: dict[str, Callable[[int], float]] = {
     "none": lambda tau: 1.0,
     "inverse": lambda tau: 1 / (1 + tau),
@@ -11,7 +11,7 @@ DAMPING: dict[str, Callable[[int], float]] = {
 
 
 def polynomial(a: float) -> Callable[[int], float]:
-    """Returns the factor (1 + tau)^-a.
+    """Returns the function tau -> (1 + tau)^-a.
 
     >>> [polynomial(0.5)(tau) for tau in (0, 3)]
     [1.0, 0.5]
@@ -20,7 +20,7 @@ def polynomial(a: float) -> Callable[[int], float]:
 
 
 def hinge(a: float, b: float) -> Callable[[int], float]:
-    """Returns the factor that is 1 up to b updates, and then 1 / (1 + a (tau - b)).
+    """Returns the function of tau that is 1 for tau <= b, and 1 / (1 + a (tau - b)) beyond.
 
     >>> [hinge(2, 4)(tau) for tau in (0, 4, 6)]
     [1.0, 1.0, 0.2]

@@ -1,7 +1,7 @@
 """The rule of the policies in which every push is an update of its own, and no worker waits.
 
-They differ in what a push counts, by its staleness: a factor of its weight; or nothing, and then it is
-dropped.
+These policies differ in how they treat staleness: each multiplies the weight of a push by a factor that
+depends on its staleness, or drops the push.
 """
 
 import math
@@ -15,7 +15,7 @@ from dmlcore.types import Decision, Policy, Push
 
 @dataclass
 class Each(Gate):
-    """State of such a policy; as no worker is held, what it needs of a gate is who is present."""
+    """State of such a policy. It uses the gate only to know which workers are present: no worker waits."""
 
     version: int = 0  # updates made
 
@@ -26,7 +26,7 @@ def each_push(
     *,
     state: type[Each] = Each,
 ) -> Policy:
-    """Returns the policy that makes every push an update, with its factor, and starts its worker again."""
+    """Returns the policy that applies each push, scaled by its factor, and starts the push's worker again."""
 
     def on_push(each: Each, push: Push) -> tuple[Each, Decision]:
         worker, clock = push.worker, push.clock

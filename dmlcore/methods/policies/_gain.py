@@ -1,8 +1,9 @@
-"""The rule of the policies that take the largest expected gain a second, `adaptive_load` and `dbw`.
+"""The rule of the policies that choose the largest expected gain per second, `adaptive_load` and `dbw`.
 
 By the descent lemma a step along the mean g of k gradients of b samples lowers the loss by
-eta (G - q E|g|^2), with E|g|^2 = G + V / (k b), where G is the square of the mean gradient, V the variance of
-one sample's gradient and q half the curvature along g times eta. All of it is estimated.
+eta (G - q E|g|^2), with E|g|^2 = G + V / (k b), where G is the squared norm of the mean gradient, V the
+variance of one sample's gradient and q half the curvature along g times eta. The policies estimate all of
+these.
 """
 
 from dataclasses import dataclass, field
@@ -17,13 +18,13 @@ from dmlcore.theory import LAWS, fit_response, mean_round
 from dmlcore.types import Observation, Policy
 
 NEWEST = 0.3  # weight of the last observation in the running mean of the gain
-CURVATURE, KNOWN = 0.05, 20  # q before it is measured, and for how many updates that counts
-MEMORY = 200  # updates over which q is averaged; of more between two looks, those alone count
-LEAST, MOST = 1e-3, 0.5  # of q; with more than 1/2 steps overshoot, however large the batch
+CURVATURE, KNOWN = 0.05, 20  # q before any measurement, and how many updates that prior value counts as
+MEMORY = 200  # updates over which q is averaged; an observation of more updates replaces the average
+LEAST, MOST = 1e-3, 0.5  # bounds of q; beyond 1/2 a step overshoots, however large the batch
 
 
 class Rate(float):
-    """A learning rate; names of policies show six digits of it."""
+    """A learning rate that the name of a policy shows with six digits."""
 
     def __repr__(self) -> str:
         return f"{self:g}"
@@ -38,46 +39,50 @@ CHECKS: dict[str, Any] = {"law": checks.one_of(*LAWS), "explore": at_least(2), "
 
 
 class Look(NamedTuple):
-    """The updates of one observation, until the product that closes the last of them is known."""
+    """Sums over the updates of one observation.
+
+    The product g . g' of the last update needs the next gradient, so it is added at the next observation.
+    """
 
     fell: float  # fall of the loss / eta
-    products: float  # sum of g . g' over the updates but the last, g' being the gradient of the next one
+    products: float  # sum of g . g' over all updates but the last; g' is the gradient of the update after g
     squares: float  # sum of |g|^2
     updates: int
 
 
 @dataclass
 class GainRounds(Rounds):
-    """What is measured, and what follows from it."""
+    """The measurements of response times and gradients, and the choice of (k, b) that follows from them."""
 
-    explore: int = 2  # rounds left that wait for all workers, to measure response times
-    begun: float = 0.0  # when the round began, seconds
-    communication: list[float] = field(default_factory=list)  # seconds of each response in these rounds
-    computation: list[float] = field(default_factory=list)  # likewise
+    explore: int = 2  # remaining rounds that wait for all workers, to measure response times
+    begun: float = 0.0  # when the round began, in seconds
+    communication: list[float] = field(default_factory=list)  # seconds per response in the exploring rounds
+    computation: list[float] = field(default_factory=list)  # seconds per response in the exploring rounds
     measured_size: int = 1  # batch size of the measured tasks
-    round_seconds: np.ndarray | None = None  # mu(k, b), (n, number of batch sizes); None while exploring
+    # mu(k, b) in seconds, shape (number of workers, number of batch sizes). None while exploring.
+    round_seconds: np.ndarray | None = None
     loss: float = float("nan")  # at the last observation
-    look: Look | None = None  # the last one
+    look: Look | None = None  # the last observation
     curvature: float = CURVATURE  # q, a running mean
-    known: float = KNOWN  # updates in that mean, those of the last look at least
+    known: float = KNOWN  # updates in that mean, at least those of the last observation
     gain: float | None = None  # running mean of (G - q |g|^2) / |g|^2; None before the first observation
     chosen: bool = False  # whether a (k, b) was chosen before
 
     @property
     def q(self) -> float:
-        """The curvature to count on."""
+        """The running mean of the curvature, clipped to its bounds."""
         return min(max(self.curvature, LEAST), MOST)
 
 
 def estimate(state: GainRounds, seen: Observation, eta: float, from_loss: bool) -> None:
-    """Estimates q, and what an update gains of the |g|^2 that it is long.
+    """Estimates q, and the gain of an update as a fraction of its |g|^2.
 
-    With g' the gradient of the update after, g . g' is G - 2 q |g|^2 on average.
+    If g' is the gradient of the next update, the mean of g . g' is G - 2 q |g|^2.
     """
     square, count = float(np.mean(seen.squared_norms)), len(seen.tasks)
     if from_loss:  # an update lowers the loss by eta (G - q |g|^2)
         fell, before, state.loss = (state.loss - seen.loss) / eta, state.look, seen.loss
-        if not np.isfinite(fell):  # the first look after the training has diverged, and recovered
+        if not np.isfinite(fell):  # the first observation after the training diverged and recovered
             return
         if before is not None:
             q = (before.fell - before.products - seen.products[0]) / before.squares
@@ -85,20 +90,20 @@ def estimate(state: GainRounds, seen: Observation, eta: float, from_loss: bool) 
             state.curvature += before.updates / state.known * (q - state.curvature)
         state.look = Look(fell, sum(seen.products[1:]), square * count, count)
         gain = fell / count / square
-    else:  # the loss is not seen
+    else:  # the policy does not use the loss
         gain = float(np.mean(seen.products)) / square + state.q
     state.gain = gain if state.gain is None else state.gain + NEWEST * (gain - state.gain)
 
 
 def choose(state: GainRounds, seen: Observation, sizes: list[int]) -> tuple[int, int]:
-    """Returns the k and the place of the b among `sizes` with the largest gain a second."""
+    """Returns the k, and the index of the b in `sizes`, with the largest gain per second."""
     square, used = float(np.mean(seen.squared_norms)), float(np.mean(seen.samples))
     G = min(max((state.gain or 0.0) + state.q, 0.0), 1.0) * square
     V = (square - G) * used
     k, b = np.arange(1, state.num_workers + 1)[:, None], np.array(sizes)
     gain = G - state.q * (G + V / (k * b))
-    value = np.where(gain > 0, gain / state.round_seconds, gain)  # where none gains: the least noise
-    if state.chosen:  # then k b changes by a factor of 2 at most, or to its neighbour in the grid
+    value = np.where(gain > 0, gain / state.round_seconds, gain)  # if no (k, b) gains: the least noise
+    if state.chosen:  # then k b changes by a factor of 2 at most, or to the next value of the grid
         now, grid = state.k * (state.batch_size or state.measured_size), np.unique(k * b)
         at = int(np.searchsorted(grid, now))
         low, high = min(now / 2, grid[max(at - 1, 0)]), max(2 * now, grid[min(at + 1, len(grid) - 1)])
@@ -110,14 +115,14 @@ def choose(state: GainRounds, seen: Observation, sizes: list[int]) -> tuple[int,
 def largest_gain(
     eta: float, sizes: list[int] | None, law: str, explore: int, observe_every: int, from_loss: bool = True
 ) -> Policy:
-    """Returns the policy. `sizes`: batch sizes in ascending order; None takes those of the load rule."""
+    """Returns the policy. `sizes`: ascending batch sizes; None: the load rule sets the batch size."""
     largest = None if sizes is None else sizes[-1]
 
     def init(num_workers: int) -> GainRounds:
         return GainRounds(num_workers, num_workers, largest, explore=explore)
 
     def begin(state: GainRounds, time: float) -> None:
-        if state.explore:  # the round that ends now was measured
+        if state.explore:  # the round that ends now is one of the measured rounds
             for push in state.arrived:
                 state.computation.append(push.compute_seconds)
                 state.communication.append(max(push.time - state.begun - push.compute_seconds, 0.0))
@@ -134,7 +139,8 @@ def largest_gain(
         if not squares.size:
             state.loss = seen.loss
         elif not np.isfinite(measured).all() or not squares.mean() > 0:
-            # It has diverged, or stands still: nothing is estimated, and no later look reaches back over it.
+            # The training has diverged or its gradient is 0: skip this observation, and forget the last one
+            # so that no later estimate spans it.
             state.loss, state.look = seen.loss, None
         else:
             estimate(state, seen, eta, from_loss)

@@ -1,4 +1,4 @@
-"""The gate of the policies that bound how far a worker may lead the slowest one."""
+"""The gate: the state of policies that bound how far a worker may lead the slowest one."""
 
 import math
 from collections import defaultdict
@@ -10,12 +10,12 @@ from typing import Any
 from dmlcore.types import NOTHING_YET, Decision, Policy, Push, Start
 
 WORKER = itemgetter(0)
-new = tuple.__new__  # half the cost of a named tuple's own constructor, on the path of every push
+new = tuple.__new__  # costs half as much as the constructor of a named tuple; every push runs this
 
 
 @dataclass
 class Gate:
-    """State of a policy that gates on clocks; it knows the slowest worker in O(1) a push, amortised.
+    """State of a policy that gates on clocks. It finds the slowest worker in amortised O(1) per push.
 
     >>> gate = Gate(2, max_lead=0)
     >>> gate.advance(0), gate.slowest
@@ -26,34 +26,35 @@ class Gate:
 
     num_workers: int  # of the cluster
     max_lead: float  # clocks by which a worker that joins may lead the slowest
-    weight: float | None = None  # of one push in an update. None: 1 / number of workers present
-    # Every update is a round of all workers. Where `weight` is None, pushes are then weighted by their
-    # samples: with equal samples that is 1 / number of workers, to the last bit.
+    weight: float | None = None  # weight of one push in an update. None: 1 / number of workers present
+    # True: every update is a round of all workers. If `weight` is None, pushes are then weighted by their
+    # samples: with equal samples that is exactly 1 / number of workers.
     rounds: bool = False
 
     slowest: int = 0  # clocks that the slowest worker present has finished
-    # What each worker was told at its last pull: the slowest worker's count, and the weight of its pushes.
+    # By worker, the answer to its last pull: the slowest worker's count, and the weight of its pushes.
     copies: dict[int, tuple[int, float]] = field(default_factory=dict)
-    # Slowest count needed -> starts of the workers that wait for it.
+    # Count that the slowest worker must reach -> starts of the workers that wait for it.
     waiting: defaultdict[float, list[Start]] = field(default_factory=lambda: defaultdict(list))
-    held: list[tuple[int, int, int]] = field(default_factory=list)  # their pushes: worker, clock, samples
+    # Pushes of waiting workers that are not yet applied: worker, clock, samples.
+    held: list[tuple[int, int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.finished = [0] * self.num_workers  # clocks, of each worker
+        self.finished = [0] * self.num_workers  # finished clocks of each worker
         self.present = set(range(self.num_workers))
         self.go = [(Start(worker),) for worker in range(self.num_workers)]  # made once, not at every push
-        self.next_release: float = math.inf  # slowest count at which a worker that waits may go on
+        self.next_release: float = math.inf  # the smallest key of `waiting`
         self.look()
 
     def look(self) -> None:
-        """Looks at every worker: while clocks advance, once for each that all workers have finished."""
+        """Recomputes the slowest worker; `advance` calls it once for each clock that all have finished."""
         finished = self.finished
         if len(self.present) < len(finished):
             finished = [finished[worker] for worker in self.present] or [self.slowest]
         self.slowest = min(finished)
         self._at_slowest = finished.count(self.slowest)
         self.share = 1.0 / max(len(self.present), 1) if self.weight is None else self.weight
-        self.news = self.slowest, self.share  # what a worker that pulls is told
+        self.news = self.slowest, self.share  # the answer to a pull
 
     def advance(self, worker: int) -> int:
         """Counts one more finished clock of a worker and returns its new count."""
@@ -65,7 +66,7 @@ class Gate:
         return count
 
     def wait(self, push: Push, until: float) -> Decision:
-        """Holds a push: its worker waits until the slowest worker has finished `until` clocks."""
+        """Holds a push, and its worker waits until the slowest worker has finished `until` clocks."""
         worker, clock, _, _, _, samples, _ = push
         self.waiting[until].append(self.go[worker][0])
         if until < self.next_release:
@@ -74,11 +75,16 @@ class Gate:
         return NOTHING_YET
 
     def proceed(self, push: Push) -> Decision:
-        """Applies a push and held ones; its worker, unless it went on by itself, and waiting ones start."""
+        """Applies a push and the held pushes, and starts the workers that may go on.
+
+        These are the workers whose wait has ended, and the push's own worker unless it kept its cached copy
+        and has already started.
+        """
         worker, clock, _, _, _, _, keeps_copy = push
         start: tuple[Start, ...]
         if keeps_copy:
-            start, weight = (), self.copies[worker][1]  # as it was told, and has added its own update with
+            # The weight with which the worker has added its own update to its copy.
+            start, weight = (), self.copies[worker][1]
         else:
             start, weight = self.go[worker], self.share
         if not self.held and self.slowest < self.next_release:
@@ -91,12 +97,12 @@ class Gate:
         return new(Decision, (apply, (), (), start, None))
 
     def tell(self, worker: int) -> tuple[int, float]:
-        """Returns what a worker that pulls is told of its copy, and notes it."""
+        """Returns and records the answer to a pull: the slowest worker's count, and the weight of a push."""
         told = self.copies[worker] = self.news
         return told
 
     def leave(self, worker: int) -> Decision:
-        """Removes a worker; workers that waited for it alone start, and held pushes are applied."""
+        """Removes a worker. Workers that waited only for it start, and held pushes are then applied."""
         self.present.remove(worker)
         self.look()
         for until, starts in [*self.waiting.items()]:
@@ -107,7 +113,7 @@ class Gate:
         return Decision(self._take_held() if start else (), start=start)
 
     def join(self, worker: int) -> Decision:
-        """Adds a worker at the slowest one's clock, or its own larger one; it waits if too far ahead."""
+        """Adds a worker at the larger of its own clock and the slowest one's; it waits if too far ahead."""
         self.look()
         clock = self.finished[worker] = max(self.finished[worker], self.slowest)
         self.present.add(worker)
@@ -118,7 +124,7 @@ class Gate:
         return Decision(start=[Start(worker, clock=clock)])
 
     def _release(self) -> list[Start]:
-        """Returns the starts of the waiting workers that the slowest one lets go."""
+        """Removes and returns the starts of the workers that the slowest worker's clock releases."""
         if self.slowest < self.next_release:
             return []
         due = [until for until in self.waiting if until <= self.slowest]
@@ -132,7 +138,7 @@ class Gate:
             self.next_release = until
 
     def _take_held(self, push: Push | None = None) -> list[tuple[int, int, float]]:
-        """Returns the pushes of the next update, `push` and all held ones, in (worker, clock) order."""
+        """Returns the tasks of the next update, `push` and all held pushes, ordered by (worker, clock)."""
         if push is not None:
             if not self.held:
                 return [(push.worker, push.clock, self.share)]
@@ -141,7 +147,7 @@ class Gate:
         if self.weight is None and self.rounds:
             total = sum(samples for _, _, samples in tasks)
             return [(worker, clock, samples / total) for worker, clock, samples in tasks]
-        # The weights of a mean sum to 1 even where a worker has left after its push.
+        # The weights of a mean sum to at most 1, even if a worker has left after its push.
         share = min(self.share, 1.0 / max(len(tasks), 1)) if self.weight is None else self.weight
         return [(worker, clock, share) for worker, clock, _ in tasks]
 
@@ -154,7 +160,7 @@ def gated(
     state: type[Gate] = Gate,
     keep_copy: Callable[[int, int], bool] | None = None,
 ) -> Policy:
-    """Returns the policy of a gate with a fixed window, and a rule for pushes."""
+    """Returns the policy with a fixed `max_lead` that handles pushes by `on_push`."""
 
     def init(num_workers: int) -> Gate:
         return state(num_workers, max_lead, weight, max_lead == 0)

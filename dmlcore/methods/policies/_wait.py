@@ -1,9 +1,10 @@
 """The rule of the policies that wait for K gradients, as in Dutta et al. 2018, section 2.
 
-They differ in two answers: may the K come from any worker ("batch") or only one from each, and is the work in
-flight cancelled when the K-th arrives ("sync") or does it go on, to arrive stale ("async"). What arrives
-stale is applied, or else dropped. Means are over samples: a task of b samples has the weight b / sum b in its
-update, 1 / K where all have as many. A round may have a deadline, from which on it waits for fewer.
+These policies differ in two respects. The K gradients come from any worker ("batch"), or one from each of K
+workers. When the K-th arrives, the server cancels the tasks in flight ("sync"), or lets them finish, so that
+their gradients arrive stale ("async"). A stale gradient is applied or dropped, as the policy says. Means are
+over samples: a task of b samples has the weight b / sum(b) in its update, which is 1 / K if all batches are
+equal. A round may have a deadline, after which it waits for fewer gradients.
 """
 
 from collections.abc import Callable
@@ -21,19 +22,19 @@ class Rounds:
 
     num_workers: int  # of the cluster
     k: int  # gradients to wait for, from the next round on
-    batch_size: int | None = None  # samples of the tasks that begin from then on; None asks the load rule
-    seconds: float | None = None  # deadline of every round, from its begin on; None: there is none
+    batch_size: int | None = None  # samples per task, from the next round on. None: the load rule sets it
+    seconds: float | None = None  # deadline, in seconds from the start of the round. None: no deadline
     fewest: int = 1  # gradients to wait for once the deadline has passed
     arrived: list[Push] = field(default_factory=list)  # pushes since the last update
     version: int = 0  # updates made
 
     def __post_init__(self) -> None:
         self.present = set(range(self.num_workers))
-        self.needed = self.k  # of this round
+        self.needed = self.k  # gradients to wait for in this round
         self.resize()
 
     def resize(self) -> None:
-        """Makes the starts of this round, which has tasks of another size."""
+        """Makes the starts of this round again, because its tasks have a new batch size."""
         self.size = self.batch_size
         self.starts = [Start(worker, self.size) for worker in range(self.num_workers)]
 
@@ -41,25 +42,25 @@ class Rounds:
 def wait_for_k(
     init: Callable[[int], Any],  # number of workers -> `Rounds`
     *,
-    any_worker: bool,  # the gradients may come from any worker, and not only one from each
-    cancels: bool,  # work in flight is cancelled when the last of them arrives
-    drops: bool = False,  # gradients of older versions are dropped as they arrive; for `any_worker` only
+    any_worker: bool,  # a worker may give several of the K gradients, and not only one
+    cancels: bool,  # the server cancels the tasks in flight when the K-th gradient arrives
+    drops: bool = False,  # the server drops gradients of older versions; needs `any_worker`
     damp: Callable[[int], float] = DAMPING["none"],  # staleness -> factor of a gradient's weight
-    deadlines: bool = False,  # the rounds have some
+    deadlines: bool = False,  # rounds may have a deadline
     begin: Callable[[Any, float], None] | None = None,  # sets `k` and `batch_size` of the round that begins
     **fields: Any,
 ) -> Policy:
-    """Returns the policy that waits for K gradients; `fields` are further ones of it."""
+    """Returns the policy that waits for K gradients; `fields` are further fields of `Policy`."""
 
     def complete(state: Rounds) -> bool:
         k = state.needed
         if not any_worker and k > len(state.present):
-            # One gradient from each: no more can come than there are workers present or in `arrived`.
+            # One gradient per worker: at most as many can come as workers are present or have pushed.
             k = min(k, len(state.present.union(push.worker for push in state.arrived)))
         return len(state.arrived) >= k and bool(state.present)
 
     def update(state: Rounds, idle: set[int], time: float) -> tuple[Rounds, Decision]:
-        """Applies what arrived. `idle`: workers present that neither compute nor wait for this update."""
+        """Applies the pushes that arrived. `idle`: workers present that neither compute nor wait."""
         total = sum(push.samples for push in state.arrived)
         apply = [
             (push.worker, push.clock, push.samples / total * damp(state.version - push.version_read))
@@ -79,14 +80,14 @@ def wait_for_k(
         return state, Decision(apply, (), cancel, start, timer(state))
 
     def timer(state: Rounds) -> tuple[float, int] | None:
-        """Returns the timer of the round that begins; its token is the number of the round."""
+        """Returns the timer of the round that begins, in seconds; its token is the round's version."""
         return None if state.seconds is None else (state.seconds, state.version)
 
     def on_wake(state: Rounds, version: int | None, time: float) -> tuple[Rounds, Decision]:
         if version is None:
             return state, Decision(wake=timer(state))
         if version != state.version:
-            return state, NOTHING_YET  # all had arrived before this round's deadline
+            return state, NOTHING_YET  # that round ended before its deadline
         state.needed = min(state.needed, state.fewest)
         return update(state, set(), time) if complete(state) else (state, NOTHING_YET)
 
@@ -116,7 +117,7 @@ def wait_for_k(
 
 
 def fixed_k(k: int, *, any_worker: bool, cancels: bool, **rest: Any) -> Policy:
-    """Returns the policy that waits for `k` gradients in every round; `rest` as for `wait_for_k`."""
+    """Returns the policy that waits for `k` gradients in every round; `rest` goes to `wait_for_k`."""
 
     def init(num_workers: int) -> Rounds:
         if not any_worker:
@@ -127,12 +128,12 @@ def fixed_k(k: int, *, any_worker: bool, cancels: bool, **rest: Any) -> Policy:
 
 
 def check_workers(num_workers: int, **numbers: int | None) -> None:
-    """Raises ValueError unless every number given is at most the number of workers."""
+    """Raises ValueError if one of `numbers` exceeds the number of workers."""
     for name, number in numbers.items():
         if number is not None:
             checks.integer(name, number, low=1, high=num_workers, why="the number of workers")
 
 
 def seconds_or_inf(name: str, value: float) -> float:
-    """Returns a limit of time: a number > 0, or `math.inf`, which is none."""
+    """Returns a time limit in seconds: a number > 0, or `math.inf` for no limit."""
     return checks.real(name, value, above=0)

@@ -1,4 +1,4 @@
-"""A2S: once an epoch the workers that are ahead of the slowest synchronise with each other."""
+"""A2S: once per epoch, the workers that are ahead of the slowest one synchronise with each other."""
 
 from dataclasses import dataclass, field
 
@@ -13,46 +13,48 @@ class A2SState:
     """State of A2S."""
 
     present: set[int]  # workers that are present
-    pushes: list[int]  # of each worker so far
-    checked: list[int]  # epochs that each had finished at the last comparison
-    members: set[int] = field(default_factory=set)  # of the group that will synchronise
-    group: Group = field(default_factory=Group)  # the members that wait
+    pushes: list[int]  # number of pushes of each worker so far
+    checked: list[int]  # epochs that each worker had finished at the last comparison
+    members: set[int] = field(default_factory=set)  # workers of the group that will synchronise
+    group: Group = field(default_factory=Group)  # the members that wait already
 
 
 @named(every=True, epoch=at_least(1), patience=at_least(0))
 def a2s(epoch: int, *, patience: int = 5) -> Policy:
-    """Adaptive asynchronous-synchronous: ASP, but once an epoch the fastest workers wait for each other.
+    """Adaptive asynchronous-synchronous: ASP, but once per epoch the fastest workers wait for each other.
 
-    Whenever every worker has finished an epoch since the last time, they are compared. If the fastest is
-    s > 1 epochs ahead of the slowest, the s fastest of the K workers - at most K - 1 - are a group: each
-    waits with its next push until all have pushed, or until one pushes after more than `patience` pushes of
-    any worker since the first. Then the mean of their gradients, in shares of how many pushes each has made,
-    is an update, and the group is dissolved. All other pushes are updates of their own.
+    The server compares the workers each time that every worker has finished a further epoch. If the fastest
+    worker is s > 1 epochs ahead of the slowest, the s fastest of the K workers (at most K - 1) form a group.
+    Each member waits after its next push. The barrier opens when all members have pushed, or at a member's
+    push once more than `patience` pushes of any worker have arrived since the group's first. The weighted
+    mean of the group's gradients is then one update, and the group is dissolved. The weight of a gradient is
+    in proportion to the number of pushes that its worker has made. Every other push is an update of its own.
 
-    Guarantees: every wait ends; as long as no worker is two epochs ahead it is `asp()`.
+    Guarantees: every wait ends; as long as no worker is two epochs ahead, the policy acts as `asp()`.
 
     Args:
-        epoch: pushes of a worker that make an epoch, >= 1.
-        patience: the paper's C, pushes, >= 0.
+        epoch: number of pushes of a worker that make an epoch, >= 1.
+        patience: the paper's C, a number of pushes, >= 0.
 
     Returns:
         The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: `epoch` or `patience` is out of range.
 
     >>> a2s(epoch=60)
     a2s(epoch=60, patience=5)
 
-    Reference: Tan, Liu et al. 2022, International Journal of Intelligent Systems, and its public code; that
-    the barrier dissolves the group is our reading. Its decay of the learning rate is left to the optimizer.
+    Reference: Tan, Liu et al. 2022, International Journal of Intelligent Systems, and its public code. That
+    the group is dissolved when the barrier opens is our reading. The paper's decay of the learning rate is
+    left to the optimizer.
     """
 
     def init(num_workers: int) -> A2SState:
         return A2SState({*range(num_workers)}, [0] * num_workers, [0] * num_workers)
 
     def compare(state: A2SState) -> None:
-        """Forms a group if all workers have finished an epoch and the fastest is more than one ahead."""
+        """Forms a group if all workers have finished a further epoch and the fastest is 2 or more ahead."""
         epochs = [pushes // epoch for pushes in state.pushes]
         if state.members or any(epochs[w] <= state.checked[w] for w in state.present):
             return

@@ -1,4 +1,4 @@
-"""Adaptive synchronous parallel: fast workers wait in a group, stragglers go on with less weight."""
+"""Adaptive synchronous parallel: fast workers wait in a group, stragglers continue with less weight."""
 
 import math
 from collections.abc import Callable
@@ -17,37 +17,37 @@ MEMORY = 0.9  # weight of the past in the running mean of a worker's times
 
 @dataclass
 class SyncState:
-    """What the server knows of its workers."""
+    """State of adaptive synchronous parallel: what the server has recorded about its workers."""
 
-    threshold: float  # as of `adaptive_sync`, as are the next two
+    threshold: float  # this and the next two are arguments of `adaptive_sync`
     behind: float
     patience: float
     present: set[int]  # workers that are present
     read: list[int]  # version of each worker's copy
-    clocks: list[int]  # tasks that each has finished
-    begun: list[float]  # when each was started, seconds
-    seconds: list[float]  # running mean of the time from there to its push; 0 before the first
-    kind: list[str]  # what each was at its last push: "normal", "lagging" or "fast"
+    clocks: list[int]  # tasks that each worker has finished
+    begun: list[float]  # when each worker was last started, in seconds
+    seconds: list[float]  # running mean of the seconds from start to push; 0 before the first push
+    kind: list[str]  # state of each worker at its last push: "normal", "lagging" or "fast"
     stragglers: set[int] = field(default_factory=set)  # late by version and by time at their last push
     group: Group = field(default_factory=Group)  # workers behind the barrier
     version: int = 0  # updates made
 
     def identify(self, worker: int, tau: int, slow: float) -> None:
-        """Notes whether a worker is a straggler: late by version and by time."""
+        """Records whether a worker is a straggler: late by version and by time."""
         known = [self.seconds[w] for w in self.present if self.seconds[w] > 0]
         self.stragglers.discard(worker)
         if tau >= self.behind and self.seconds[worker] > slow * median(known or [0.0]):
             self.stragglers.add(worker)
 
     def complete(self) -> bool:
-        """Whether all workers that are no stragglers are in the group."""
+        """Returns whether all workers that are not stragglers are in the group."""
         return self.present - self.stragglers <= self.group.waiting
 
     def measure(self, push: Push) -> None:
-        """Updates the running mean of a worker's times."""
+        """Updates the running mean of a worker's task times."""
         worker = push.worker
         if push.version_read > self.read[worker]:
-            # The server was restarted: all tasks in flight began again, at an unknown time.
+            # The server has restarted: all tasks in flight began again, at an unknown time.
             for each in self.present - self.group.waiting:
                 if self.read[each] < push.version_read:
                     self.read[each], self.begun[each] = push.version_read, math.nan
@@ -84,44 +84,48 @@ def adaptive_sync(
 ) -> Policy:
     """Adaptive synchronous parallel, reconstructed: asynchronous as long as workers are close together.
 
-    When worker i pushes, with tau_i versions made since its pull, it is a straggler if tau_i >= `behind` and
-    its tasks take more than `slow` times as long as the median worker's, by running means. Then, by the gap
-    between the newest and the oldest copy of the workers, it is
+    When worker i pushes, let tau_i be the number of versions made since its pull. The worker is a straggler
+    if tau_i >= `behind` and its tasks take more than `slow` times as long as the median worker's, by running
+    means. The gap is the difference between the newest and the oldest version that workers hold a copy of.
+    By the gap, the push is handled in one of three ways:
 
-    - *normal*, gap <= `threshold`: its gradient is an update, and it goes on;
-    - *lagging*, a straggler: the same with weight 1 / (1 + tau_i);
-    - *fast*, all others: its gradient waits, and so does the worker, in a group behind a relaxed barrier. It
-      opens when every worker that is no straggler is in it, when a worker is normal, or when `patience`
-      pushes of any kind have arrived since the group's first. Then its weighted mean is an update, with
-      shares in proportion to b_i / (1 + tau_i).
+    - *normal*, if the gap is <= `threshold`: its gradient is an update, and the worker continues;
+    - *lagging*, else if the worker is a straggler: the same, with weight 1 / (1 + tau_i);
+    - *fast*, otherwise: the worker and its gradient wait in a group behind a relaxed barrier. The barrier
+      opens when every worker that is not a straggler is in the group, when a worker is normal, or when
+      `patience` pushes of any kind have arrived since the group's first. The weighted mean of the group is
+      then an update; the weights are in proportion to b_i / (1 + tau_i) for b_i samples.
 
-    The push that opens the barrier and the group make one update, as no worker reads in between. A lagging
-    push that closes the gap leaves the barrier to the next, normal one. Where a worker that leaves closes the
-    gap, the barrier opens at once.
+    The push that opens the barrier is merged with the group into one update, because no worker reads in
+    between. If a lagging push closes the gap, the barrier stays closed until the next normal push. If the
+    departure of a worker closes the gap, the barrier opens at once.
 
     Guarantees: every wait ends. `adaptive_sync(math.inf)` is `asp()`; with `threshold=-1`,
-    `behind=math.inf` and `patience=math.inf` all are fast, and it is `bsp()`.
+    `behind=math.inf` and `patience=math.inf` all workers are fast, and the policy is `bsp()`.
 
     Args:
-        threshold: the paper's threshold S, a whole number >= -1 or `math.inf`. Default: 2 per worker.
-        behind: versions by which a straggler is late, >= 0. Default: 2 per worker.
-        slow: factor of the median time beyond which a worker is a straggler, >= 0.
-        patience: pushes for which a group waits, >= 1. Default: 1 per worker.
+        threshold: the paper's threshold S, in the unit of `gap`, a whole number >= -1 or `math.inf`.
+            Default: 2 x the number of workers.
+        behind: versions by which a straggler is late, >= 0. Default: 2 x the number of workers.
+        slow: a straggler's tasks take more than this factor times the median worker's, >= 0.
+        patience: number of pushes for which a group waits, >= 1. Default: the number of workers.
         damping: weight of a straggler's gradient, as for `asp`.
-        shares: of gradients in a group: "inverse", b / (1 + tau); "uniform"; or "pushes" made by the worker.
+        shares: weights of gradients in a group, up to a common factor: "inverse", b / (1 + tau); "uniform",
+            all equal; or "pushes", the number of pushes that the worker has made.
         gap: what is compared with `threshold`: "versions" of copies, or "clocks" that workers have finished.
 
     Returns:
         The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
 
     Raises:
-        ValueError: a number is out of range, or there is no such rule.
+        ValueError: a number is out of range, or `damping`, `shares` or `gap` is not one of those listed.
 
     >>> adaptive_sync(16, shares="uniform")
     adaptive_sync(threshold=16, shares='uniform')
 
-    Reference: Wang and Zhu 2024, of which the abstract is known: it names the three states, what decides on
-    them and that each has an update rule. The rules and all numbers are a reconstruction.
+    Reference: Wang and Zhu 2024, of which only the abstract is available to us. It names the three states and
+    what decides between them, and says that each has an update rule. The rules and all numbers are our
+    reconstruction.
     """
 
     def init(num_workers: int) -> SyncState:
@@ -138,13 +142,13 @@ def adaptive_sync(
         )
 
     def close(state: SyncState) -> bool:
-        """Whether workers are close together."""
+        """Returns whether the gap between workers is at most the threshold."""
         counts = state.read if gap == "versions" else state.clocks
         found = [counts[worker] for worker in state.present]
         return max(found) - min(found) <= state.threshold
 
     def decide(state: SyncState, time: float, apply: list[Task], start: set[int], opens: bool) -> Decision:
-        """Adds the group to the update where the barrier opens, and starts workers on the new version."""
+        """Adds the group to the update if the barrier opens, and starts workers on the new version."""
         if opens and state.group:
             tasks, free = state.group.open()
             apply, start = sorted(apply + tasks), start | free

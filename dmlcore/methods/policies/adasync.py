@@ -1,4 +1,4 @@
-"""K-sync or K-batch-async whose K grows as the loss falls."""
+"""K-sync or K-batch-async with a K that grows as the loss falls."""
 
 import math
 from dataclasses import dataclass
@@ -21,15 +21,16 @@ class AdaSyncRounds(Rounds):
 def adasync(k: int = 1, *, batch_async: bool = False, observe_every: int = 10) -> Policy:
     """AdaSync: waits for few gradients at first, and for more as the loss falls.
 
-    K-sync, for exponential times: K^2 / (P - K) = K_0^2 / (P - K_0) F(w_0) / F(w). K-batch-async:
-    K = K_0 sqrt(F(w_0) / F(w)). Rounded to a whole number from 1 to P; where the loss rises, K falls again.
+    Let F(w) be the loss and P the number of workers. For K-sync, with exponential task times, K solves
+    K^2 / (P - K) = K_0^2 / (P - K_0) F(w_0) / F(w). For K-batch-async, K = K_0 sqrt(F(w_0) / F(w)). K is
+    rounded to a whole number from 1 to P; if the loss rises, K falls again.
 
-    Guarantees: staleness 0, as K-sync.
+    Guarantees: staleness 0 with K-sync.
 
     Args:
-        k: the paper's K_0, of the first rounds; below P for K-sync.
-        batch_async: K-batch-async instead of K-sync.
-        observe_every: most updates between two observations.
+        k: the paper's K_0, the K of the first rounds, >= 1; less than P for K-sync.
+        batch_async: whether to use K-batch-async instead of K-sync.
+        observe_every: the largest number of updates between two observations.
 
     Returns:
         The policy. For K-sync its `max_lead` is 0: no worker leads another by a clock. For K-batch-async it
@@ -37,7 +38,7 @@ def adasync(k: int = 1, *, batch_async: bool = False, observe_every: int = 10) -
         `simulate`.
 
     Raises:
-        ValueError: a number is out of range; from `init`: `k` does not suit the number of workers.
+        ValueError: a number is out of range; from `init`: `k` is too large for the number of workers.
 
     >>> adasync(2)
     adasync(k=2, batch_async=False, observe_every=10)
@@ -54,7 +55,7 @@ def adasync(k: int = 1, *, batch_async: bool = False, observe_every: int = 10) -
         if state.first_loss is None:
             state.first_loss = seen.loss
         p = state.num_workers
-        # A loss that is 0, negative or not a number asks for all workers.
+        # With a loss that is 0, negative or not a number, the policy waits for all workers.
         ratio = state.first_loss / seen.loss if seen.loss > 0 else math.inf
         ratio = max(ratio, 0.0) if math.isfinite(ratio) else math.inf
         if ratio == math.inf or (k == p and not batch_async):

@@ -13,33 +13,34 @@ from dmlcore.types import Decision, Policy, Push
 
 @dataclass
 class CoupledGate(Each):
-    """State where weights follow samples or staleness."""
+    """State of ASP if weights depend on samples or on staleness."""
 
-    samples: dict[int, int] = field(default_factory=dict)  # of the last push of each worker that is present
+    samples: dict[int, int] = field(default_factory=dict)  # in the last push of each worker that is present
 
 
 @named(weight=or_none(positive), scaling=one_of("none", "samples"), damping=one_of(*DAMPING))
 def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "none") -> Policy:
     """Asynchronous parallel: every push is an update, and no worker waits.
 
-    A push of b samples, tau updates old, has the weight `weight` * scaling * damping: `scaling="samples"` is
-    DBS-SGD where batches follow speeds. Delay-adaptive asynchronous SGD damps less than
-    `damping="inverse"`: see `delay_adaptive`; `fedasync` has other functions of tau.
+    A push of b samples and staleness tau, in updates, has the weight `weight` * scaling * damping. With
+    `scaling="samples"` and batch sizes in proportion to worker speeds, this is DBS-SGD. `delay_adaptive`
+    reduces weights less than `damping="inverse"`, and `fedasync` has other functions of tau.
 
     Guarantees: with P workers the mean staleness over gradients tends to P - 1, whatever their speeds. With
     one worker it is plain SGD. `k_async(1)` is the same policy as `asp()`.
 
     Args:
-        weight: the weight of one push in its update. Default 1: a gradient of one worker is a whole step, as
-            is usual for asynchronous SGD; None: 1 / number of workers, as in `ssp`.
-        scaling: "none"; or "samples", b / mean(b), the mean over the last push of each worker present.
-        damping: "none"; "inverse", 1 / (1 + tau); or "reciprocal", 1 / max(tau, 1).
+        weight: the weight of one push in its update. Default 1: each gradient makes a full step, as is usual
+            for asynchronous SGD. None: 1 / number of workers, as in `ssp`.
+        scaling: "none", factor 1; or "samples", b / mean(b), the mean over the last push of each worker
+            present.
+        damping: "none", factor 1; "inverse", 1 / (1 + tau); or "reciprocal", 1 / max(tau, 1).
 
     Returns:
         The policy. Its `max_lead` is infinite: the lead of a worker has no bound.
 
     Raises:
-        ValueError: a number is out of range, or there is no such rule.
+        ValueError: `weight` is out of range, or `scaling` or `damping` is not one of those listed.
 
     >>> asp(), asp(scaling="samples", damping="inverse")
     (asp(), asp(scaling='samples', damping='inverse'))

@@ -10,33 +10,34 @@ from dmlcore.types import Policy
 def backup(b: int, timeout: float | None = None) -> Policy:
     """Backup workers: a round ends with the first P - b pushes of P workers, or else at a timeout.
 
-    The update is their mean, over samples as in `bsp`; what the others compute is cancelled, and all begin
-    the next round. With a timeout a round ends so many seconds after it began, with what has arrived by then,
-    but not before its first push. When fewer than P - b workers are present, it ends with the pushes of all
-    of them.
+    The update is the mean of these gradients, over samples as in `bsp`. The server cancels the tasks of the
+    other workers, and all workers begin the next round. With a timeout, a round ends at the latest `timeout`
+    seconds after it began, with the pushes that have arrived by then, but never before its first push. If
+    fewer than P - b workers are present, a round ends with the pushes of all of them.
 
     Guarantees: staleness 0; with a timeout no round takes longer, unless it waits for its first push.
     `backup(b)` is `k_sync(P - b)`, `backup(0)` is `bsp()`, and `backup(0, timeout=d)` is `deadline(d)`. With
-    exponential task times of rate m and no timeout a round takes (H_P - H_b) / m on average, H the harmonic
-    numbers.
+    exponential task times of rate m and no timeout a round takes (H_P - H_b) / m on average, where H_n is
+    the n-th harmonic number.
 
     Args:
-        b: the paper's b, workers that a round does not wait for, 0 to the number of workers less 1. The
-            paper's number of workers is N + b, ours P = N + b.
-        timeout: seconds from the start of a round, > 0; pulls and pushes count. None: there is none.
+        b: the paper's b, the number of workers that a round does not wait for, from 0 to the number of
+            workers less 1. The paper counts N + b workers, where we write P.
+        timeout: in seconds from the start of a round, > 0, including pulls and pushes. Default: None, no
+            timeout.
 
     Returns:
         The policy. Its `max_lead` is 0: no worker leads another by a clock. With a timeout it sets a timer
         for every round.
 
     Raises:
-        ValueError: a number is out of range; from `init`: `b` is not less than the number of workers.
+        ValueError: `b` or `timeout` is out of range; from `init`: `b` is not less than the number of workers.
 
     >>> backup(2), backup(2, timeout=0.5)
     (backup(b=2), backup(b=2, timeout=0.5))
 
     Reference: Chen, Pan, Monga, Bengio and Jozefowicz 2016, "Revisiting distributed synchronous SGD", section
-    3. The timeout is not in it.
+    3. The timeout is our addition.
     """
 
     def init(num_workers: int) -> Rounds:

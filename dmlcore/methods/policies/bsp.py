@@ -9,11 +9,11 @@ from dmlcore.types import Decision, Policy, Push
 def bsp() -> Policy:
     """Bulk synchronous parallel: every round waits for all workers and applies the mean of their gradients.
 
-    The mean is over samples: a task of b samples has the weight b / sum b in its round, 1 / number of workers
-    where all have as many.
+    The mean is over samples: a task of b samples has the weight b / sum(b) in its round, which is 1 / number
+    of workers if all tasks have the same batch size.
 
-    Guarantees: staleness 0; the parameters after u updates do not depend on the latencies. `ssp(0)` and
-    `k_sync(num_workers)` are the same policy.
+    Guarantees: staleness 0; the parameters after u updates do not depend on task and transfer times. `ssp(0)`
+    and `k_sync(num_workers)` are the same policy.
 
     Returns:
         The policy. Its `max_lead` is 0: no worker leads another by a clock.

@@ -9,11 +9,12 @@ from dmlcore.types import Policy
 def dbw(
     learning_rate: float, *, law: str = "exponential", explore: int = 2, observe_every: int = 10
 ) -> Policy:
-    """Dynamic backup workers: K-sync with the k of the largest expected gain a second, as measured.
+    """Dynamic backup workers: K-sync with the k that has the largest measured gain per second.
 
-    It is `adaptive_load` with the batch size of the load rule. The original estimates V by the spread of the
-    workers' gradients, and every mu(k) by the times at which gradients arrived, late ones included; here late
-    work is cancelled, mu(k) is that of a law fitted to the first rounds, and V is as in `adaptive_load`.
+    It is `adaptive_load` with the batch size of the load rule. Three things differ from the paper. The paper
+    estimates V from the spread of the workers' gradients, and every mu(k) from the times at which gradients
+    arrived, late ones included. Here late tasks are cancelled, mu(k) comes from a law that is fitted to the
+    first rounds, and V is estimated as in `adaptive_load`.
 
     Guarantees: staleness 0.
 
@@ -25,7 +26,7 @@ def dbw(
         with `train`, or pass a `watch` to `simulate`.
 
     Raises:
-        ValueError: a number is out of range, or there is no such law.
+        ValueError: a number is out of range, or `law` is not one of those of `adaptive_load`.
 
     >>> dbw(0.1)
     dbw(learning_rate=0.1, law='exponential', explore=2, observe_every=10)

@@ -8,17 +8,18 @@ from dmlcore.types import Policy, Push
 
 @named(concurrency=or_none(at_least(1)))
 def delay_adaptive(concurrency: int | None = None) -> Policy:
-    """Delay-adaptive asynchronous SGD: whole steps up to the concurrency n, then n / delay of one.
+    """Delay-adaptive asynchronous SGD: weight 1 up to a delay of n updates, and n / delay beyond.
 
-    A push that is tau updates old has the weight min(1, n / tau). As tau is n - 1 on average, whatever the
-    speeds (`asp`), only the gradients of stragglers count less; `asp(damping="inverse")`, 1 / (1 + tau),
-    shortens nearly all steps.
+    A push of staleness tau, in updates, has the weight min(1, n / tau), where n is the concurrency. The mean
+    of tau is n - 1, whatever the speeds (see `asp`), so only the gradients of stragglers are reduced. In
+    contrast, `asp(damping="inverse")` with its factor 1 / (1 + tau) reduces nearly all gradients.
 
-    Guarantees: no worker waits; weight times delay is at most n. With tasks that all take as long it is
+    Guarantees: no worker waits; weight times delay is at most n. If all tasks take equally long it is
     `asp()`.
 
     Args:
-        concurrency: n, gradients that are computed at once, >= 1. Default: the number of workers present.
+        concurrency: the paper's n, the number of gradients that are computed at the same time, >= 1.
+            Default: the number of workers present.
 
     Returns:
         The policy. Its `max_lead` is infinite: the lead of a worker has no bound.
@@ -30,8 +31,9 @@ def delay_adaptive(concurrency: int | None = None) -> Policy:
     (delay_adaptive(), delay_adaptive(concurrency=4))
 
     Reference: Mishchenko, Bach, Even and Woodworth 2022, "Asynchronous SGD beats minibatch SGD under
-    arbitrary delays", the delay-adaptive step sizes of its theorems for smooth functions: the smaller of a
-    constant of the order 1 / (n L) and one of the order 1 / (tau L), here in units of the first.
+    arbitrary delays", the delay-adaptive step sizes of its theorems for smooth functions. The paper's step is
+    the smaller of a constant of the order 1 / (n L) and one of the order 1 / (tau L); our weight is that
+    step divided by the first constant.
     """
 
     def factor(each: Each, push: Push, tau: int) -> float:

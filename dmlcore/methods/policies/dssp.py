@@ -12,22 +12,23 @@ from dmlcore.types import Decision, Policy, Push
 class DSSPGate(Gate):
     """State of DSSP."""
 
-    # Of each worker, clocks that it may still run beyond the lower bound (the paper's r_p), and the times of
-    # its last two pushes (the paper's A and, by difference, I).
+    # By worker: the clocks that it may still run beyond the lower bound (the paper's r_p), and the times of
+    # its last two pushes in seconds (the paper's A; their difference is the paper's I).
     credit: list[int] = field(default_factory=list)
     pushed_at: list[tuple[float, float]] = field(default_factory=list)
 
 
 @named(lower=checks.at_least(0), upper=checks.at_least(0), weight=checks.or_none(checks.positive))
 def dssp(lower: int, upper: int, *, weight: float | None = None) -> Policy:
-    """Dynamic stale synchronous parallel: an SSP window of `lower` to `upper` clocks, chosen as it runs.
+    """Dynamic stale synchronous parallel: SSP with a max lead between `lower` and `upper` clocks.
 
-    A worker within `lower` clocks of the slowest goes on. Beyond that, the fastest worker asks a controller
-    for how many of the `upper - lower` extra clocks it may run before it waits: the number after which its
-    predicted finish lies nearest to one of the slowest worker's. Every task starts from the newest version.
+    A worker that leads the slowest by at most `lower` clocks starts its next task. Beyond that, a controller
+    decides how many of the `upper - lower` extra clocks the fastest worker may run before it waits. It
+    predicts the finish times of both workers, and chooses the number after which the fastest worker's finish
+    is nearest to a finish of the slowest worker. Every task starts from the newest version.
 
-    Guarantees: `dssp(s, s)` is `essp(s)`. The lead is *not* bounded by `upper`: a worker that has used up its
-    credit and is still the fastest is given credit again, as in the paper's pseudo-code.
+    Guarantees: `dssp(s, s)` is `essp(s)`. `upper` does *not* bound the lead: a worker that has used up its
+    extra clocks and is still the fastest gets new ones, as in the paper's pseudo-code.
 
     Args:
         lower: the paper's s_L, clocks, >= 0.
@@ -38,7 +39,7 @@ def dssp(lower: int, upper: int, *, weight: float | None = None) -> Policy:
         The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
 
     Raises:
-        ValueError: a bound is negative, no whole number, or `upper < lower`.
+        ValueError: a bound is negative or not a whole number, or `upper < lower`.
 
     >>> dssp(lower=3, upper=15)
     dssp(lower=3, upper=15)
@@ -55,7 +56,7 @@ def dssp(lower: int, upper: int, *, weight: float | None = None) -> Policy:
         return gate
 
     def extra_clocks(gate: DSSPGate, worker: int) -> int:
-        """The paper's controller: r <= most with the least predicted wait min_k |Sim_slow[k] - Sim_p[r]|."""
+        """The paper's controller: the r <= most with the smallest wait min_k |Sim_slow[k] - Sim_p[r]|."""
         pushed_at = gate.pushed_at
         slow = min(gate.present, key=lambda w: (gate.finished[w], pushed_at[w][1], w))
         (slow_before, slow_last), (before, last) = pushed_at[slow], pushed_at[worker]

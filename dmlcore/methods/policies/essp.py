@@ -8,9 +8,9 @@ from dmlcore.types import Decision, Policy, Push
 
 @named(staleness=at_least(0, infinite=True), weight=or_none(positive))
 def essp(staleness: int | float, *, weight: float | None = None) -> Policy:
-    """Eager SSP: the window of `ssp`, but every task starts from the newest version.
+    """Eager SSP: the max lead of `ssp`, but every task starts from the newest version.
 
-    Guarantees: those of `ssp`. `essp(0)` is `bsp()`; with `math.inf` it is `asp(weight=1 / num_workers)`.
+    Guarantees: those of `ssp`. `essp(0)` is `bsp()`; `essp(math.inf)` is `asp(weight=1 / num_workers)`.
 
     Args:
         staleness: the paper's s, the largest lead in clocks, a whole number >= 0 or `math.inf`.
@@ -20,7 +20,7 @@ def essp(staleness: int | float, *, weight: float | None = None) -> Policy:
         The policy. Its `max_lead` is `staleness`.
 
     Raises:
-        ValueError: `staleness` is negative or no whole number.
+        ValueError: `staleness` is negative or not a whole number.
 
     >>> essp(staleness=3)
     essp(staleness=3)
@@ -31,7 +31,7 @@ def essp(staleness: int | float, *, weight: float | None = None) -> Policy:
     max_lead = staleness
 
     def on_push(gate: Gate, push: Push) -> tuple[Gate, Decision]:
-        needed = gate.advance(push.worker) - max_lead  # as in `ssp`, without the cached copy
+        needed = gate.advance(push.worker) - max_lead  # as in `ssp`, but without a cached copy
         if gate.slowest < needed:
             return gate, gate.wait(push, until=needed)
         return gate, gate.proceed(push)

@@ -20,31 +20,33 @@ STEEPNESS = {"constant": 0.0, "polynomial": 0.5, "hinge": 10.0}  # the paper's a
 def fedasync(
     alpha: float, decay: str = "constant", *, a: float | None = None, b: float | None = None
 ) -> Policy:
-    """FedAsync: every push is mixed in at once, with a weight alpha s(tau) that falls with its age tau.
+    """FedAsync: every push is an update, with a weight alpha s(tau) that falls with its staleness tau.
 
-    s(tau) is 1 ("constant"), (1 + tau)^-a ("polynomial"), or 1 up to tau = b and 1 / (1 + a (tau - b)) from
-    there on ("hinge"). No worker waits.
+    s(tau) is 1 ("constant"), (1 + tau)^-a ("polynomial"), or 1 up to tau = b and 1 / (1 + a (tau - b))
+    beyond ("hinge"). No worker waits.
 
-    A push is a gradient here, and the optimizer is given alpha s(tau) of it. In the paper a push is a model
-    x_new, which a worker reached by local steps from the x_tau that it pulled, and the server goes from x to
-    (1 - alpha s) x + alpha s x_new. In terms of the difference d = x_tau - x_new, "pulled - reached", that is
-    x - alpha s d + alpha s (x_tau - x). This policy makes the first step, x - alpha s d, and leaves out the
-    other, which draws the server back to what the worker had pulled. Where tau = 0 there is no difference.
+    What differs from the paper: there a push is a model x_new, which a worker reached by local steps from the
+    x_tau that it pulled, and the server moves from x to (1 - alpha s) x + alpha s x_new. With the difference
+    d = x_tau - x_new, that is x - alpha s d + alpha s (x_tau - x). Here a push is a gradient d, and the
+    optimizer receives alpha s(tau) d. So this policy makes the step x - alpha s d, and leaves out the term
+    alpha s (x_tau - x), which pulls the server back towards the version that the worker had read. The two
+    rules agree if tau = 0.
 
-    Guarantees: no worker waits; a push weighs at most alpha. `fedasync(1)` is `asp()`, and `fedasync(alpha)`
-    is `asp(weight=alpha)`.
+    Guarantees: no worker waits; the weight of a push is at most alpha. `fedasync(1)` is `asp()`, and
+    `fedasync(alpha)` is `asp(weight=alpha)`.
 
     Args:
-        alpha: weight of a push that is not stale, in (0, 1].
+        alpha: weight of a push with staleness 0, in (0, 1].
         decay: the function s, "constant", "polynomial" or "hinge".
         a: how steeply s falls, > 0. Default: the paper's, 0.5 for "polynomial", 10 for "hinge".
-        b: the age up to which the hinge does not fall, updates, >= 0. Default: the paper's, 4.
+        b: the staleness, in updates, up to which the hinge is 1, >= 0. Default: the paper's, 4.
 
     Returns:
         The policy. Its `max_lead` is infinite: the lead of a worker has no bound.
 
     Raises:
-        ValueError: a number is out of range, there is no such function s, or it has no such parameter.
+        ValueError: a number is out of range, `decay` is not one of those listed, or it does not use the given
+            `a` or `b`.
 
     >>> fedasync(0.6), fedasync(0.6, "hinge", a=2)
     (fedasync(alpha=0.6), fedasync(alpha=0.6, decay='hinge', a=2.0))

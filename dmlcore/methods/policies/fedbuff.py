@@ -9,24 +9,24 @@ from dmlcore.types import Policy
 
 @named(k=at_least(1), alpha=not_negative)
 def fedbuff(k: int, alpha: float = 0.5) -> Policy:
-    """FedBuff: an update is the mean of a buffer of `k` pushes, each weighted by its age; no worker waits.
+    """FedBuff: an update is the mean of `k` pushes, each reduced by its staleness; no worker waits.
 
-    A push that is tau updates old has the weight (1 + tau)^-alpha / k in its update; where batches differ, (1
-    + tau)^-alpha b / sum b. A push is a gradient, which is what one local step makes; the rule is the same
-    for the difference that several make.
+    A push of staleness tau, in updates, has the weight (1 + tau)^-alpha / k in its update; if batch sizes
+    differ, (1 + tau)^-alpha b / sum(b) for b samples. A push is a gradient, or with `dml.local_steps` the
+    difference that several local steps make.
 
     Guarantees: no worker waits; the weights of an update sum to at most 1. `fedbuff(k, 0)` is
     `k_batch_async(k)`.
 
     Args:
-        k: the paper's K, pushes in the buffer, >= 1; may exceed the number of workers.
-        alpha: exponent of the age, >= 0. Default: the paper's factor, 1 / sqrt(1 + tau).
+        k: the paper's K, the number of pushes in the buffer, >= 1; may exceed the number of workers.
+        alpha: exponent of the staleness, >= 0. Default: 0.5, the paper's factor 1 / sqrt(1 + tau).
 
     Returns:
         The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: `k` or `alpha` is out of range.
 
     >>> fedbuff(10), fedbuff(10, 0)
     (fedbuff(k=10), fedbuff(k=10, alpha=0.0))

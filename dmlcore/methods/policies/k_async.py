@@ -8,11 +8,11 @@ from dmlcore.types import Policy
 
 @named(k=at_least(1))
 def k_async(k: int) -> Policy:
-    """K-async: an update is the mean of the first `k` workers' gradients; the other workers go on.
+    """K-async: an update is the mean of the first `k` workers' gradients; the other workers continue.
 
     The `k` workers wait for each other and start again from the new version.
 
-    Guarantees: every update holds one gradient of each of `k` workers. `k_async(1)` is `asp()`.
+    Guarantees: every update consists of one gradient from each of `k` workers. `k_async(1)` is `asp()`.
 
     Args:
         k: gradients per update, 1 to the number of workers.
@@ -21,7 +21,7 @@ def k_async(k: int) -> Policy:
         The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
 
     Raises:
-        ValueError: `k` is no whole number >= 1; from `init`: it exceeds the number of workers.
+        ValueError: `k` is not a whole number >= 1; from `init`: it exceeds the number of workers.
 
     >>> k_async(4)
     k_async(k=4)

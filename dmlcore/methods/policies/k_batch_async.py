@@ -10,7 +10,7 @@ from dmlcore.types import Policy
 def k_batch_async(k: int) -> Policy:
     """K-batch-async: an update is the mean of any `k` mini-batches; no work is cancelled.
 
-    Each worker starts its next mini-batch at once, on the newest version.
+    Each worker starts its next mini-batch immediately, on the newest version.
 
     Guarantees: no worker waits. With exponential task times of rate m an update takes k / (P m) on average.
     `k_batch_async(1)` is `asp()`.
@@ -22,7 +22,7 @@ def k_batch_async(k: int) -> Policy:
         The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
 
     Raises:
-        ValueError: `k` is no whole number >= 1.
+        ValueError: `k` is not a whole number >= 1.
 
     >>> k_batch_async(4)
     k_batch_async(k=4)

@@ -10,9 +10,9 @@ from dmlcore.types import Policy
 def k_batch_sync(k: int) -> Policy:
     """K-batch-sync: a round applies the mean of the first `k` mini-batches of any workers.
 
-    A worker that finishes early starts another mini-batch on the same version; the `k`-th push cancels all
-    unfinished work. `rennala(k)` cancels nothing, and drops what is late as it arrives: where workers differ
-    in speed, its rounds are longer.
+    A worker that finishes early starts another mini-batch on the same version. At the `k`-th push the server
+    cancels all tasks in flight. `rennala(k)` cancels nothing, and drops late gradients when they arrive; if
+    workers differ in speed, its rounds are longer.
 
     Guarantees: staleness 0. With exponential task times of rate m a round takes k / (P m) on average.
 
@@ -23,7 +23,7 @@ def k_batch_sync(k: int) -> Policy:
         The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
 
     Raises:
-        ValueError: `k` is no whole number >= 1.
+        ValueError: `k` is not a whole number >= 1.
 
     >>> k_batch_sync(4)
     k_batch_sync(k=4)

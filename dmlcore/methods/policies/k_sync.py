@@ -10,10 +10,10 @@ from dmlcore.types import Policy
 def k_sync(k: int) -> Policy:
     """K-sync: a round applies the mean of the first `k` workers' gradients and cancels the rest.
 
-    As in `bsp`, and in all that wait for K, the mean is over samples: a task of b samples weighs b / sum b.
+    As in `bsp` the mean is over samples: a task of b samples has the weight b / sum(b).
 
     Guarantees: staleness 0. With exponential task times of rate m and P workers a round takes
-    (H_P - H_{P-k}) / m on average, H the harmonic numbers. `k_sync(num_workers)` is `bsp()`.
+    (H_P - H_{P-k}) / m on average, where H_n is the n-th harmonic number. `k_sync(num_workers)` is `bsp()`.
 
     Args:
         k: the paper's K, gradients per update, 1 to the number of workers.
@@ -22,7 +22,7 @@ def k_sync(k: int) -> Policy:
         The policy. Its `max_lead` is 0: no worker leads another by a clock.
 
     Raises:
-        ValueError: `k` is no whole number >= 1; from `init`: it exceeds the number of workers.
+        ValueError: `k` is not a whole number >= 1; from `init`: it exceeds the number of workers.
 
     >>> k_sync(4)
     k_sync(k=4)

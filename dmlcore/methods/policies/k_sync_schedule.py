@@ -1,4 +1,4 @@
-"""K-sync along a schedule that was made beforehand: adaptive k, and adaptive (k, b)."""
+"""K-sync that follows a schedule computed in advance: adaptive k, and adaptive (k, b)."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from dmlcore.types import Policy
 
 
 def _rows(name: str, phases: Any) -> list[tuple]:
-    """Returns the phases, checked: (start, k) of each, or (start, k, batch size) of each."""
+    """Checks the phases and returns them: (start, k) of each, or (start, k, batch size) of each."""
     phases = phases.phases if isinstance(phases, Schedule) else phases
     if not isinstance(phases, Iterable):
         checks.fail(name, phases, "several (start, k) or (start, k, batch size), or a theory.Schedule")
@@ -37,17 +37,19 @@ def _row(name: str, phase: Any) -> tuple:
 
 @named(bare=True, phases=_rows)
 def k_sync_schedule(phases: Iterable[Any] | Schedule) -> Policy:
-    """K-sync whose k and batch size follow a schedule over time; a round keeps those of its start.
+    """K-sync with a k and batch size that follow a schedule over time; a round keeps those of its start.
 
-    Guarantees: staleness 0. With one phase and no batch size it is `k_sync(k)`, with k the number of workers
-    `bsp()`. A schedule of `dmlcore.theory`, whose constants are known only afterwards, makes it an oracle.
+    Guarantees: staleness 0. With one phase and no batch size it is `k_sync(k)`; if that k is the number of
+    workers, it is `bsp()`. With a schedule of `dmlcore.theory` the policy is an oracle, because such a
+    schedule needs constants that are known only after the training.
 
     Args:
-        phases: (start in seconds, k), or for all (start, k, batch size), in the order of their starts, the
-            first at 0; or a `theory.Schedule`. With batch sizes no load rule is asked.
+        phases: a list of (start in seconds, k), or of (start in seconds, k, batch size in samples), in
+            ascending order of their starts, the first at 0; or a `theory.Schedule`. With batch sizes the load
+            rule has no effect.
 
     Returns:
-        The policy. Its `max_lead` is 0: no worker leads another by a clock. Where phases have batch sizes, it
+        The policy. Its `max_lead` is 0: no worker leads another by a clock. If phases have batch sizes, it
         sets the batch size of every task.
 
     Raises:

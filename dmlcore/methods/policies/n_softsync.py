@@ -11,22 +11,24 @@ from dmlcore.types import Policy
 def n_softsync(n: int, *, damping: str = "none") -> Policy:
     """n-softsync: an update is the mean of any floor(P / n) gradients of P workers; no worker waits.
 
-    The share of each gradient in the mean is multiplied by damping(tau), tau the updates made since its pull.
+    The weight of each gradient in the mean is multiplied by damping(tau), where tau is its staleness in
+    updates.
 
     Guarantees: `n_softsync(P)` is `asp(damping=damping)`; without damping `n_softsync(n)` is
     `k_batch_async(P // n)`. With equal workers the mean staleness over gradients is about n.
 
     Args:
-        n: updates while each worker pushes once, 1 to the number of workers.
-        damping: "none"; "reciprocal", the paper's alpha_0 / tau, alpha_0 where tau = 0; or "inverse",
-            1 / (1 + tau).
+        n: the number of updates in the time in which each worker pushes once, from 1 to the number of
+            workers.
+        damping: "none", factor 1; "reciprocal", 1 / max(tau, 1), which is the paper's alpha_0 / tau, and
+            alpha_0 for tau = 0; or "inverse", 1 / (1 + tau).
 
     Returns:
         The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
 
     Raises:
-        ValueError: `n` is no whole number >= 1, or there is no such damping; from `init`: `n` exceeds the
-            number of workers.
+        ValueError: `n` is not a whole number >= 1, or `damping` is not one of those listed; from `init`: `n`
+            exceeds the number of workers.
 
     >>> n_softsync(4, damping="reciprocal")
     n_softsync(n=4, damping='reciprocal')

@@ -1,4 +1,4 @@
-"""K-sync whose k grows when successive gradients stop agreeing."""
+"""K-sync with a k that grows when successive gradients stop pointing the same way."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,8 @@ from dmlcore.types import Observation, Policy
 class PflugRounds(Rounds):
     """State of the test."""
 
-    count: int = 0  # updates whose gradient turned against the one before, less those where it did not
-    since: int = 0  # updates since k was changed
+    count: int = 0  # updates with a negative product of successive gradients, less all others
+    since: int = 0  # updates since k last changed
 
 
 @named(
@@ -36,19 +36,22 @@ def pflug(
 ) -> Policy:
     """K-sync that waits for more workers once successive gradients point against each other.
 
-    While the error falls, g_j and g_(j-1) agree more often than not; around the floor of a k they do not. A
-    count goes up where g_j . g_(j-1) < 0 and down elsewhere; beyond `threshold`, and `burn_in` updates after
-    the last change, k grows by `step` and the count starts anew. No constant of the problem is needed.
+    While the error falls, the product g_j . g_(j-1) of successive gradients is positive more often than
+    negative; once the error has reached its floor for the current k, it is not. A count goes up by 1 if
+    g_j . g_(j-1) < 0, and down by 1 otherwise. When the count exceeds `threshold` more than `burn_in` updates
+    after the last change of k, k grows by `step` and the count is reset to 0. The policy needs no constant of
+    the problem.
 
     Guarantees: staleness 0; k never falls.
 
     Args:
-        k: gradients per update of the first rounds.
-        step: by which k grows, >= 1.
-        most: largest k. Default: the number of workers.
-        threshold: of the count, >= 0.
-        burn_in: updates, >= 0.
-        observe_every: most updates between two observations; every product counts.
+        k: gradients per update in the first rounds, >= 1.
+        step: the amount by which k grows, >= 1.
+        most: the largest k. Default: the number of workers.
+        threshold: the largest count at which k stays the same, >= 0.
+        burn_in: after a change, k stays the same for at least this many updates, >= 0.
+        observe_every: the largest number of updates between two observations; an observation includes the
+            products of all its updates.
 
     Returns:
         The policy. Its `max_lead` is 0: no worker leads another by a clock. It watches the training: use it

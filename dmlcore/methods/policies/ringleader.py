@@ -11,10 +11,10 @@ class Table:
     """State of Ringleader ASGD: the gradients of each worker."""
 
     present: set[int]  # workers that are present
-    pushes: dict[int, list[Push]] = field(default_factory=dict)  # of each worker since the last update
+    pushes: dict[int, list[Push]] = field(default_factory=dict)  # by worker, pushes since the last update
 
     def take(self) -> list[tuple[int, int, float]]:
-        """Returns the next update and empties the table, once every worker present is in it."""
+        """Returns the next update and empties the table, if every worker present has pushed; else []."""
         if not self.present or not self.present <= self.pushes.keys():
             return []
         apply = []
@@ -27,22 +27,23 @@ class Table:
 
 @named()
 def ringleader() -> Policy:
-    """Ringleader ASGD: gradients are kept by worker, and an update is the mean of the workers' means.
+    """Ringleader ASGD: the server averages gradients per worker, and an update is the mean of these averages.
 
-    No worker waits: it begins anew at the newest point as soon as its gradient has arrived. An update is made
-    when every worker present has given a gradient. Each of the n workers that gave some then weighs 1 / n,
-    however many they are; within a worker the mean is over samples. So where data differ by worker, fast
-    workers do not draw the model to theirs.
+    No worker waits: it starts again from the newest version as soon as its gradient has arrived. The server
+    makes an update when every worker present has given at least one gradient. Each of the n workers then has
+    the weight 1 / n, however many gradients it gave; within a worker the mean is over samples. So if workers
+    have different data, fast workers do not bias the model towards their own.
 
     Guarantees: staleness is at most 1; the time between two updates is at most the longest task of a worker
-    present. With tasks that all take as long every worker gives one gradient an update, as in `bsp`.
+    present. If all tasks take equally long, every worker gives one gradient per update, as in `bsp`.
 
-    What differs from the paper: there a round waits until every worker has given a gradient (phase 1), and
-    then makes n updates of the same table, one for each worker, as the gradient that it had under way arrives
-    and it begins anew (phase 2). So a gradient is in up to n updates. Here a task is in one update, and the n
-    updates of a round are one. The learning rate that corresponds is n times the paper's; what arrives in
-    phase 2 belongs to the next table; and the delay, up to 2 n - 2 updates there, is at most 1. The wait for
-    every worker, the weights, and that workers begin anew at the newest point, are the paper's.
+    What differs from the paper: there a round first waits until every worker has given a gradient (phase 1).
+    It then makes n updates from the same table of gradients, one whenever the next gradient of a worker
+    arrives and the worker starts again (phase 2). So a gradient is used in up to n updates. Here a gradient
+    is used once, and one update replaces the n updates of a round. The corresponding learning rate is n times
+    the paper's; gradients that arrive in phase 2 belong to the next table; and the delay, up to 2 n - 2
+    updates in the paper, is at most 1. The same as in the paper are the wait for every worker, the weights,
+    and that workers start again from the newest version.
 
     Returns:
         The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.

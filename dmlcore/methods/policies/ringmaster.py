@@ -12,21 +12,21 @@ from dmlcore.types import Decision, Policy, Push, Start
 
 @dataclass
 class Ages(Each):
-    """State where tasks that are too old are stopped."""
+    """State of Ringmaster ASGD with `stop`: the version on which each task in flight began."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.newest = [0] * self.num_workers  # version on which each worker's last task began
-        # Version and worker of every task, in the order in which they began; some of them are over.
+        # (version, worker) of every task, in the order in which they began. Finished tasks stay in the queue.
         self.begun = deque((0, worker) for worker in range(self.num_workers))
 
     def begin(self, worker: int) -> None:
-        """Notes that a worker begins a task on the newest version."""
+        """Records that a worker begins a task on the newest version."""
         self.newest[worker] = self.version
         self.begun.append((self.version, worker))
 
     def too_old(self, r: float) -> list[int]:
-        """Returns the workers present whose task has missed `r` updates; asked once of each task."""
+        """Returns the workers present whose task has missed `r` updates; each task is returned once."""
         found = set()
         while self.begun and self.begun[0][0] <= self.version - r:
             version, worker = self.begun.popleft()
@@ -37,22 +37,24 @@ class Ages(Each):
 
 @named(r=at_least(1, infinite=True), stop=boolean)
 def ringmaster(r: float, stop: bool = False) -> Policy:
-    """Ringmaster ASGD: every push is an update, but a gradient that missed `r` updates or more is dropped.
+    """Ringmaster ASGD: every push is an update, but gradients of staleness `r` or more are dropped.
 
-    Its worker begins anew at the newest point, as after an update. With `stop` a task is cancelled as soon as
-    it has missed `r` updates, and its worker begins anew, so that none computes in vain to the end.
+    The worker of a dropped gradient starts again from the newest version, as after an update. With `stop` the
+    server cancels a task as soon as it has missed `r` updates, and its worker starts again, so that no worker
+    finishes a task whose gradient would be dropped.
 
-    Guarantees: no worker waits, and the staleness of what is applied is at most r - 1. With task times as for
-    `rennala`, any r updates in a row take at most the time of one update of `rennala(r)` that is stated
-    there, however many slow workers there are besides. `ringmaster(math.inf)` is `asp()`.
+    Guarantees: no worker waits, and the staleness of applied gradients is at most r - 1. With task times as
+    for `rennala`, any r successive updates take at most the time that is stated there for one update of
+    `rennala(r)`, however many slow workers there are. `ringmaster(math.inf)` is `asp()`.
 
     Args:
-        r: the paper's R, updates, a whole number >= 1 or `math.inf`. In theory max(1, ceil(sigma^2 / eps)),
-            with the variance sigma^2 of a gradient, and the squared norm eps of its mean that is to be
-            reached; the learning rate that goes with it is min(1 / (2 r L), eps / (4 L sigma^2)), L the
-            smoothness.
-        stop: whether tasks that are too old are stopped (the paper's Algorithm 5), or only dropped as they
-            arrive (Algorithm 4). In a pipeline the age of a worker's newest task decides.
+        r: the paper's R, in updates, a whole number >= 1 or `math.inf`. The theory uses
+            max(1, ceil(sigma^2 / eps)), where sigma^2 is the variance of a gradient and eps the target for
+            the squared norm of its mean, with the learning rate min(1 / (2 r L), eps / (4 L sigma^2)) for
+            the smoothness L.
+        stop: True: the server cancels tasks that are too old (the paper's Algorithm 5). False: it drops their
+            gradients when they arrive (Algorithm 4). In a pipeline the staleness of a worker's newest task
+            decides.
 
     Returns:
         The policy. Its `max_lead` is infinite: the lead of a worker has no bound.

@@ -13,30 +13,32 @@ from dmlcore.types import Decision, Policy, Push
 class SwitchGate(Gate):
     """State of Sync-Switch."""
 
-    rounds_left: int = 0  # rounds of BSP that are still to come
+    rounds_left: int = 0  # remaining rounds of BSP
 
 
 @named(rounds=at_least(0), weight=or_none(positive))
 def sync_switch(rounds: int, *, weight: float | None = 1.0) -> Policy:
     """Sync-Switch: BSP for a number of rounds, then ASP.
 
-    Guarantees: `sync_switch(0)` is `asp()`; with as many rounds as the run it is `bsp()`.
+    Guarantees: `sync_switch(0)` is `asp()`; if `rounds` is at least the number of rounds in the run, it is
+    `bsp()`.
 
     Args:
-        rounds: rounds of BSP, >= 0: the paper's fraction of the training, times the clocks of a worker.
-        weight: the weight of one push in its update, after the switch to ASP, as for `asp`.
+        rounds: number of rounds of BSP, >= 0. The paper states it as a fraction of the training: multiply
+            that fraction by the number of clocks of a worker.
+        weight: the weight of one push in its update after the switch to ASP, as for `asp`.
 
     Returns:
         The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: `rounds` or `weight` is out of range.
 
     >>> sync_switch(500)
     sync_switch(rounds=500)
 
-    Reference: Li et al. 2021, "Sync-Switch: hybrid parameter synchronization for distributed deep learning",
-    whose learning rate and momentum change with the switch, too.
+    Reference: Li et al. 2021, "Sync-Switch: hybrid parameter synchronization for distributed deep learning".
+    In the paper the learning rate and the momentum also change at the switch; here they stay the same.
     """
 
     def init(num_workers: int) -> SwitchGate:
