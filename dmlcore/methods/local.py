@@ -1,4 +1,4 @@
-"""Local steps: what a task does with its samples, instead of one gradient of them all."""
+"""Local steps: a task takes several optimizer steps on its samples instead of computing one gradient."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from dmlcore.types import LocalSteps
 
 
 def local_steps(steps: int, optimizer: Any, keep_state: bool = False) -> LocalSteps:
-    """Makes each task take local optimizer steps on mini-batches, and push the difference, pulled - reached.
+    """Makes each task take local optimizer steps on mini-batches and push the change of the parameters.
 
-    From the parameters w_0 that its worker pulled it makes w_{i+1} = w_i + u_i, where u_i is the local
-    optimizer's update for the gradient of the i-th mini-batch, and pushes w_0 - w_H. The server's optimizer
-    treats that as a gradient: with `optax.sgd(1)` and BSP the next parameters are the mean of those reached
-    (FedAvg, local SGD), with Nesterov momentum it is DiLoCo, with `k_batch_async` FedBuff.
+    From the pulled parameters w_0 a task computes w_{i+1} = w_i + u_i, where u_i is the local optimizer's
+    update for the gradient of the i-th mini-batch. After H steps it pushes w_0 - w_H, pulled minus reached.
+    The server's optimizer treats that as a gradient. With `optax.sgd(1)` and BSP the next parameters are the
+    mean of those that the workers reached (FedAvg, local SGD); with Nesterov momentum at the server it is
+    DiLoCo; with `k_batch_async` it is FedBuff.
 
-    Guarantee: `local_steps(1, optax.sgd(1))` pushes the gradient.
+    Guarantees: `local_steps(1, optax.sgd(1))` pushes the gradient.
 
-    `batch_size` of the run is that of a mini-batch. A task has H x batch_size samples, which count and take
-    time as any do; load rules share out H x batch_size x P of them, so that a worker that gets fewer samples
-    takes fewer steps, ceil(samples / batch_size), the last perhaps on a smaller mini-batch.
+    The `batch_size` of the run is the size of a mini-batch. A task has H x batch_size samples, which take
+    computing time and count towards `samples=` as usual. Load rules divide H x batch_size x P samples among P
+    workers. A worker with fewer samples takes fewer steps, ceil(samples / batch_size), the last one possibly
+    on a smaller mini-batch.
 
     Args:
-        steps: H, the local steps of a task, >= 1.
+        steps: the papers' H, the number of local steps per task, >= 1.
         optimizer: the local optax optimizer.
-        keep_state: whether a worker's next task continues from the local optimizer's state, as in DiLoCo;
-            else each task starts from a fresh state, as in FedAvg. Kept states need every task to be in an
-            update, in its worker's order, and no crash.
+        keep_state: True: a worker's next task continues with the state of the local optimizer, as in DiLoCo.
+            False: each task starts with a new state, as in FedAvg. Kept states require that every task is in
+            an update, in its worker's order, and that no worker crashes.
 
     Returns:
         The local steps, for the argument `local` of `Method` or `train`.
@@ -48,7 +50,7 @@ def local_steps(steps: int, optimizer: Any, keep_state: bool = False) -> LocalSt
 
 
 def check_local(local: Any) -> LocalSteps:
-    """Returns what `local_steps` has made.
+    """Returns `local`; raises ValueError unless `local_steps` has made it.
 
     >>> check_local(8)
     Traceback (most recent call last):

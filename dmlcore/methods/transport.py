@@ -1,4 +1,4 @@
-"""Transports: what travels between server and workers, how many bytes it is, and what goes on meanwhile."""
+"""Transports: what is sent between server and workers, its bytes, and what workers do during a transfer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,10 @@ def _codec(name: str, codec: Any) -> Codec | None:
 
 @named()
 def plain() -> Transport:
-    """Parameters travel to the worker and gradients to the server as they are.
+    """Sends parameters to the workers and gradients to the server without any rounding.
+
+    Returns:
+        The transport: a pull and a push each have as many bytes as the parameters.
 
     >>> plain().push_bytes(4096)
     4096
@@ -26,22 +29,25 @@ def plain() -> Transport:
 
 @named(push=_codec, pull=_codec)
 def coded(push: Codec | str | None = None, pull: Codec | str | None = None) -> Transport:
-    """Gradients, parameters or both are rounded on their way, and weigh the bytes that they then have.
+    """Rounds gradients, parameters or both for the transfer, which then takes fewer bytes.
 
-    Guarantee: training sees the rounded values. Each worker's gradients and parameters are encoded with a
-    memory of its own where the codec has one.
+    Guarantees: training uses the rounded values. If a codec has a memory, every worker has its own memory for
+    its gradients, and one for its parameters.
 
-    For policies all of whose tasks pull; and where a codec has a memory, all of whose pushes come into an
-    update. A memory is the worker's and ends with its process: it needs a cluster without crashes, and such a
-    run on a real clock cannot be resumed.
+    The policy must make every task pull. If a codec has a memory, the policy must also apply every push. A
+    memory belongs to a worker and ends with its process, so codecs with memory need a cluster without
+    crashes, and a run with them on a real clock cannot be resumed.
 
     Args:
-        push: codec of `dmlcore.methods.codecs` for gradients; None: they travel as they are.
-        pull: likewise for parameters, such as `difference(affine(8))`. Rounding the parameters themselves
-            can swallow small updates.
+        push: codec for gradients, see `dmlcore.methods.codecs`. Default: None, no rounding.
+        pull: codec for parameters, such as `difference(affine(8))`. Default: None, no rounding. A codec that
+            rounds the parameters themselves, and not their differences, can lose small updates.
+
+    Returns:
+        The transport.
 
     Raises:
-        ValueError: there is no such codec.
+        ValueError: `push` or `pull` is not a codec, nor a call that makes one.
 
     >>> coded(push="qsgd(levels=4)")
     coded(push=qsgd(levels=4))
@@ -54,27 +60,32 @@ def coded(push: Codec | str | None = None, pull: Codec | str | None = None) -> T
 
 @named(bare=True, transport=lambda name, transport: resolve(transport), own_steps=checks.boolean)
 def pipelined(transport: Transport | str | None = None, *, own_steps: bool = False) -> Transport:
-    """A worker computes its next task while its push, and the answer to it, are under way.
+    """Pipelining: a worker computes its next task during the transfers of its push and of the answer.
 
-    One thread pushes gradient k, waits for the answer, and hands it over; another computes task k + 1
-    meanwhile, on the answer to push k - 1. So a round of BSP takes max(computing, both transfers) and not
-    their sum, and updates are late by one, w_{k+1} = w_k - eta G(w_{k-1}): a bound on staleness is wider by
-    one clock. Tasks 0 and 1 each pull version 0. Where a policy cancels a worker's tasks, or the worker
-    crashes, it begins with two tasks again. For policies all of whose tasks pull.
+    One thread of the worker pushes gradient k and receives the answer. During that time another thread
+    computes task k + 1, on the parameters from the answer to push k - 1. So a round of BSP takes
+    max(computing, both transfers) and not their sum, and gradients are late by one update,
+    w_{k+1} = w_k - eta G(w_{k-1}): a bound on staleness grows by one clock. Tasks 0 and 1 both pull version
+    0. After a policy has cancelled a worker's tasks, or the worker has crashed, it begins with two tasks
+    again. The policy must make every task pull.
 
     Args:
-        transport: what is sent. Default: `plain`.
-        own_steps: the worker goes on with its own step: task k + 1 is computed on the answer to push k - 1
-            plus the update that gradient k alone makes, with the server's optimizer as it is then.
+        transport: what is sent. Default: `plain()`.
+        own_steps: True: the worker adds its own step. Task k + 1 is computed on the answer to push k - 1 plus
+            the update that gradient k alone makes, with the current state of the server's optimizer.
+
+    Returns:
+        The transport.
 
     Raises:
-        ValueError: an argument is wrong, or `transport` is pipelined.
+        ValueError: an argument is wrong, or `transport` is already pipelined.
 
     >>> pipelined(own_steps=True)
     pipelined(plain(), own_steps=True)
 
-    Reference: Xian et al. 2024 (H-PS), of whose pipeline the abstract is known: workers train on during
-    transfers. Both rules are a reconstruction; the first is Li et al. 2018, "Pipe-SGD", with a width of 2.
+    Reference: Xian et al. 2024 (H-PS). Only its abstract is available to us: it says that workers continue to
+    train during transfers. Both rules are our reconstruction; the rule without own steps is Li et al. 2018,
+    "Pipe-SGD", with a width of 2.
     """
     inner = resolve(transport)
     if inner.pipelined:
@@ -86,7 +97,16 @@ TRANSPORTS: dict[str, Callable[..., Transport]] = {"plain": plain, "coded": code
 
 
 def resolve(transport: Transport | str | None) -> Transport:
-    """Returns a transport from an object, the call or name that makes it, or None (`plain`).
+    """Returns a transport from an object, the call or name that makes it, or None.
+
+    Args:
+        transport: a transport; or the call that makes it, or its bare name, as a string. None: `plain()`.
+
+    Returns:
+        The transport.
+
+    Raises:
+        ValueError: the string is not such a call, or an argument in it is wrong.
 
     >>> resolve("pipelined(coded(push=qsgd(levels=4)))").push.name
     'qsgd(levels=4)'

@@ -1,7 +1,7 @@
-"""Aggregates: how the pushes of one update are made into one gradient.
+"""Aggregates: how the server combines the pushes of one update into one gradient.
 
-`Aggregate` says what becomes of the weights that a policy gives to pushes. JAX is imported once gradients are
-made, since timelines do without.
+The docstring of `Aggregate` says how the weights of a policy enter. Functions import JAX when they compute
+gradients, so that timelines can be made without it.
 """
 
 import functools
@@ -20,8 +20,12 @@ __all__ = ["AGGREGATES", "Aggregate", "clipped", "mean", "median", "resolve", "t
 def mean() -> Aggregate:
     """The weighted sum of the pushes, with the weights that the policy gives: the default.
 
-    Most policies that wait for several pushes give weights that sum to 1. In lock-step replay computes one
-    gradient of all tasks of an update; the other aggregates need the gradient of each.
+    Most policies that wait for several pushes give weights that sum to 1. With this aggregate, replay of a
+    lock-step policy computes one gradient for all tasks of an update; the other aggregates need the gradient
+    of each task.
+
+    Returns:
+        The aggregate.
 
     >>> mean()
     mean()
@@ -33,13 +37,17 @@ def mean() -> Aggregate:
 def median() -> Aggregate:
     """Coordinate-wise median: each number of the update is the median of that number over the pushes.
 
-    Guarantees: permuting the pushes changes no bit but the sign of a zero; of one push it is that push. As
-    long as fewer than half of the pushes are arbitrary, infinite or NaN included, every number stays between
-    two that others pushed.
+    Guarantees: the order of the pushes changes no bit except the sign of a zero; the median of one push is
+    that push. If fewer than half of the pushes have arbitrary values, including infinities and NaN, every
+    number stays between two numbers that the other workers pushed.
 
-    Of an even number of pushes it is the mean of the two in the middle. The update is the sum of the weights
-    times the median: a push is one vote, whatever its samples or its age, see `Aggregate`.
-    Where workers own different data it leans to what most of them have in common, also if all are honest.
+    With an even number of pushes, each number is the mean of the two middle values. The update is the sum of
+    the weights times the median: every push counts once, whatever its number of samples or its staleness, see
+    `Aggregate`. If workers have different data, the median is biased towards what most of them have in
+    common, even if no push is faulty.
+
+    Returns:
+        The aggregate.
 
     >>> median()
     median()
@@ -58,18 +66,21 @@ def median() -> Aggregate:
 
 @memoised(fraction=functools.partial(checks.real, low=0, below=0.5))
 def trimmed_mean(fraction: float) -> Aggregate:
-    """Coordinate-wise trimmed mean: the least and the largest values of each number are left out.
+    """Coordinate-wise trimmed mean: leaves out the smallest and the largest values of each number.
 
-    Of m pushes floor(fraction m) are left out at either end, for each number apart, and the mean of the
-    others is taken; a fraction that is k / m but for rounding, 1 in 10^6, leaves out k. The update is the sum
-    of the weights times that mean, see `Aggregate`.
+    For each number of the update it leaves out the floor(fraction m) smallest and as many of the largest
+    values of m pushes, and takes the mean of the others. If `fraction` is k / m up to a relative rounding
+    error of 10^-6, it leaves out k. The update is the sum of the weights times that mean, see `Aggregate`.
 
-    Guarantees: permuting the pushes changes no bit. As long as at most floor(fraction m) pushes are
-    arbitrary, infinite or NaN included, every number stays between two that others pushed.
-    `trimmed_mean(0)` is `mean()` up to rounding where all weights of an update are equal.
+    Guarantees: the order of the pushes changes no bit. If at most floor(fraction m) pushes have arbitrary
+    values, including infinities and NaN, every number stays between two numbers that the other workers
+    pushed. `trimmed_mean(0)` is `mean()` up to rounding if all weights of an update are equal.
 
     Args:
         fraction: the paper's beta, >= 0 and < 0.5.
+
+    Returns:
+        The aggregate.
 
     Raises:
         ValueError: `fraction` is out of range.
@@ -91,16 +102,20 @@ def trimmed_mean(fraction: float) -> Aggregate:
 
 @memoised(c=functools.partial(checks.real, above=0))
 def clipped(c: float) -> Aggregate:
-    """Clipped mean: the weighted sum of the pushes, each scaled down to norm `c` where it is longer.
+    """Clipped mean: the weighted sum of the pushes, each scaled down to norm `c` if its norm is larger.
 
-    A push g counts as min(1, c / ||g||) g, with the Euclidean norm of all its numbers. It is clipped as it
-    arrives: decoded and compensated. With local steps it is a difference of parameters that is clipped.
+    A push g enters as min(1, c / ||g||) g, with the Euclidean norm over all D parameters. Clipping happens
+    at the server, after decoding and compensation. With local steps, the push that is clipped is a difference
+    of parameters.
 
-    Guarantees: an update is no longer than c times the sum of its weights, up to rounding. A push within the
-    bound keeps its bits. `clipped(math.inf)` is `mean()`. What is not finite does not become finite.
+    Guarantees: the norm of an update is at most c times the sum of its weights, up to rounding. A push with a
+    norm of at most c keeps its bits. `clipped(math.inf)` is `mean()`. Infinities and NaN stay non-finite.
 
     Args:
-        c: the largest norm, > 0, or `math.inf`.
+        c: the largest norm of a push, in the unit of the gradients, > 0, or `math.inf`.
+
+    Returns:
+        The aggregate.
 
     Raises:
         ValueError: `c` is out of range.
@@ -109,8 +124,8 @@ def clipped(c: float) -> Aggregate:
     clipped(1.0)
 
     Reference: Koloskova, Hendrikx and Stich 2023, "Revisiting gradient clipping: stochastic bias and tight
-    convergence guarantees", on the operator; it is the centred clipping of Karimireddy, He and Jaggi 2021,
-    "Learning from history for Byzantine robust optimization", about 0.
+    convergence guarantees", for the clipping operator. It is also the centred clipping of Karimireddy, He and
+    Jaggi 2021, "Learning from history for Byzantine robust optimization", with the centre 0.
     """
     if c == math.inf:
         return mean()
@@ -129,12 +144,18 @@ AGGREGATES: dict[str, Callable[..., Aggregate]] = {
 
 
 def resolve(aggregate: Aggregate | str | None) -> Aggregate:
-    """Returns an aggregate from an object, the call or name that makes it, or None (`mean`).
+    """Returns an aggregate from an object, the call or name that makes it, or None.
 
-    Guarantee: `resolve(aggregate.name) is aggregate` for those of this package.
+    Guarantees: `resolve(aggregate.name) is aggregate` for the aggregates of this package.
+
+    Args:
+        aggregate: an aggregate; or the call that makes it, or its bare name, as a string. None: `mean()`.
+
+    Returns:
+        The aggregate.
 
     Raises:
-        ValueError: it is no such call, or an argument is wrong.
+        ValueError: the string is not such a call, or an argument in it is wrong.
 
     >>> resolve("clipped(0.5)") is clipped(0.5)
     True

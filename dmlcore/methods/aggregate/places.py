@@ -1,7 +1,8 @@
 """The mathematics of aggregates, on trees of arrays.
 
-Pushes are in the first of M places, an axis in front, and `present`, (M,), says in which. Sums over places
-are taken in their order, so that results have the same bits however many places are empty.
+Every array of `pushes` has a first axis of M places, and the mask `present`, shape (M,), says which places
+hold a push. Sums over places are taken in their order, so that results have the same bits however many places
+are empty.
 """
 
 from typing import Any
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 
 
 def median(pushes: Any, present: Any) -> Any:
-    """Returns the coordinate-wise median of the pushes that are present."""
+    """Returns the coordinate-wise median of the pushes that are present, without the axis of places."""
     count = present.sum()
     low, high = (count - 1) // 2, count // 2
 
@@ -24,9 +25,9 @@ def median(pushes: Any, present: Any) -> Any:
 
 
 def trimmed_mean(fraction: float, pushes: Any, present: Any) -> Any:
-    """Returns the coordinate-wise mean without floor(fraction m) of m pushes at either end."""
+    """Returns the coordinate-wise mean without the floor(fraction m) lowest and highest of m pushes."""
     count = present.sum()
-    # A little more than the fraction, which as a binary number may be less than it was meant to be.
+    # Slightly more than the fraction, because its binary value may be slightly less than intended.
     cut = jnp.floor(fraction * (1 + 1e-6) * count).astype(count.dtype)
     cut = jnp.minimum(cut, jnp.maximum(count - 1, 0) // 2)
 
@@ -44,7 +45,7 @@ def trimmed_mean(fraction: float, pushes: Any, present: Any) -> Any:
 
 
 def clip(c: float, push: Any) -> Any:
-    """Returns a push, scaled to norm `c` where it is longer."""
+    """Returns a push, scaled to norm `c` if its norm is larger."""
     leaves = jax.tree.leaves(push)
     largest = jnp.stack([jnp.max(jnp.abs(leaf), initial=0) for leaf in leaves]).max()
     scale = jnp.where(largest > 0, largest, 1)  # squares of numbers up to 1 do not overflow
@@ -54,10 +55,10 @@ def clip(c: float, push: Any) -> Any:
 
 
 def ascending(leaf: Any, present: Any) -> Any:
-    """Returns the numbers of places that are present in ascending order along the first axis, then NaN.
+    """Sorts the present places of an array (M, ...) along the first axis; NaN fills the other places.
 
-    Numbers that are NaN come after all others. By odd-even transposition: M steps of whole rows, which a CPU
-    takes up to twenty times as fast as `jnp.sort` along this axis.
+    NaN in present places come after all other numbers. The method is odd-even transposition: it takes M steps
+    on whole rows, which are up to twenty times as fast on a CPU as `jnp.sort` along this axis.
     """
     shape = (-1,) + (1,) * (leaf.ndim - 1)
     rows = jnp.where(present.reshape(shape), leaf, jnp.nan)

@@ -1,4 +1,4 @@
-"""Codecs: how gradients and parameters are rounded on their way, and how many bytes they then are."""
+"""Codecs: how gradients and parameters are rounded for a transfer, and how many bytes the transfer takes."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from dmlcore.types import Codec
 __all__ = ["CODECS", "affine", "difference", "error_feedback", "exact", "one_bit", "qsgd", "terngrad"]
 __all__ += ["Coded", "bits_for_error", "bits_that_hide", "of_width", "resolve", "transmit"]
 
-# One table: every codec here can be named, and inherits the tests of all codecs.
+# Every codec in this table can be given by name, and runs through the tests of all codecs.
 CODECS: dict[str, Callable[..., Codec]] = {
     codec.__name__: codec for codec in (exact, affine, qsgd, terngrad, one_bit, error_feedback, difference)
 }
@@ -22,14 +22,17 @@ CODECS: dict[str, Callable[..., Codec]] = {
 def resolve(codec: Codec | str) -> Codec:
     """Returns a codec from an object or its name.
 
-    Guarantees: `resolve(codec.name) is codec` for the codecs of this package. A name is read, never run: only
-    registered codecs and literals may stand in it.
+    Guarantees: `resolve(codec.name) is codec` for the codecs of this package. A name is parsed and never
+    executed: it may contain only registered codecs and literals.
 
     Args:
         codec: a codec, or a call such as `"error_feedback(affine(bits=4))"`, or the bare name.
 
+    Returns:
+        The codec.
+
     Raises:
-        ValueError: it is no such call, or an argument is wrong.
+        ValueError: the string is not such a call, or an argument in it is wrong.
 
     >>> resolve("error_feedback(affine(4))")
     error_feedback(affine(bits=4))

@@ -1,4 +1,4 @@
-"""Values on an even grid from the least to the largest of their tensor, and values as they are."""
+"""Codecs that round to an even grid from the smallest to the largest value of a tensor, or not at all."""
 
 import functools
 from typing import Any
@@ -14,9 +14,12 @@ from dmlcore.types import Codec
 
 @functools.cache
 def exact() -> Codec:
-    """Values travel as 32-bit floats: 4 bytes each.
+    """Sends values as 32-bit floats: 4 bytes each.
 
-    Guarantees: float32 arrives as it was sent, to the last bit; float64 is rounded to 32 bits.
+    Guarantees: float32 arrives unchanged, to the last bit; float64 is rounded to 32 bits.
+
+    Returns:
+        The codec: 32 bits per value, no header.
 
     >>> exact().num_bytes([100, 20])
     480
@@ -35,18 +38,18 @@ def exact() -> Codec:
     bits=functools.partial(checks.integer, low=1, high=16, why="32 is exact()"), stochastic=checks.boolean
 )
 def affine(bits: int, *, stochastic: bool = True) -> Codec:
-    """Each tensor on 2^bits even steps: q = round((x - min) / (max - min) (2^bits - 1)).
+    """Rounds each tensor to 2^bits even levels: q = round((x - min) / (max - min) (2^bits - 1)).
 
-    Guarantees: stochastic rounding is unbiased and off by less than a step, (max - min) / (2^bits - 1);
-    nearest rounding is off by half a step at most. Constant tensors arrive as they are. In float64, min and
-    max are those rounded outwards to 32 bits.
+    Guarantees: stochastic rounding is unbiased, and its error is less than one step,
+    (max - min) / (2^bits - 1); the error of nearest rounding is at most half a step. Constant tensors arrive
+    unchanged. For float64 tensors, min and max are rounded outwards to 32 bits.
 
     Args:
-        bits: k of a value, 1 to 16. For 32 take `exact`.
-        stochastic: True rounds up or down at random, so that the mean is x; False to the nearest.
+        bits: the paper's k, bits per value, 1 to 16. For 32 bits use `exact`.
+        stochastic: True: rounds up or down at random, so that the mean is x. False: rounds to the nearest.
 
     Returns:
-        The codec: `bits` of a value, two floats (min, max) a tensor.
+        The codec: `bits` bits per value, two 32-bit floats (min, max) per tensor.
 
     Raises:
         ValueError: an argument is out of range.

@@ -1,4 +1,4 @@
-"""Quantisers made for gradients: QSGD, TernGrad and 1-bit SGD."""
+"""Quantisers for gradients: QSGD, TernGrad and 1-bit SGD."""
 
 import functools
 from typing import Any
@@ -13,18 +13,19 @@ from dmlcore.types import Codec
 
 @memoised(levels=functools.partial(checks.integer, low=1, high=2**15 - 1, why="a sign and 15 bits"))
 def qsgd(levels: int) -> Codec:
-    """QSGD: each value to one of so many levels of its tensor's norm, at random.
+    """QSGD: rounds each value at random to one of `levels` fractions of its tensor's norm.
 
-    With a = s |v| / ||v||_2 the level l is floor(a) + Bernoulli(a - floor(a)); ||v||_2 sign(v) l / s arrives.
+    With a = s |v_i| / ||v||_2 the level l of the value v_i is floor(a) + Bernoulli(a - floor(a)), and the
+    receiver decodes ||v||_2 sign(v_i) l / s.
 
-    Guarantees: unbiased; E ||Q(v) - v||^2 <= min(n / s^2, sqrt(n) / s) ||v||^2 for n values.
+    Guarantees: unbiased; E ||Q(v) - v||^2 <= min(n / s^2, sqrt(n) / s) ||v||^2 for a tensor of n values.
 
     Args:
-        levels: s, 1 to 32767, not counting 0.
+        levels: the paper's s, the number of levels without 0, 1 to 32767.
 
     Returns:
-        The codec: a sign and ceil(log2(s + 1)) bits of a value, one float (the norm) a tensor; the paper's
-        Elias codes, whose length depends on values, are shorter where most levels are 0.
+        The codec: a sign and ceil(log2(s + 1)) bits per value, one 32-bit float (the norm) per tensor. The
+        paper's Elias codes have a length that depends on the values, and are shorter if most levels are 0.
 
     Raises:
         ValueError: `levels` is out of range.
@@ -35,7 +36,7 @@ def qsgd(levels: int) -> Codec:
     Reference: Alistarh et al. 2017, "QSGD: communication-efficient SGD via gradient quantization and
     encoding", section 3.1 and lemma 3.1.
     """
-    sign = 2 ** levels.bit_length()  # the code's highest bit
+    sign = 2 ** levels.bit_length()  # the highest bit of a code
 
     def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
         length = round_up(norm(tensor))
@@ -60,18 +61,21 @@ def _clip(name: str, clip: Any) -> float | None:
 
 @memoised(clip=_clip)
 def terngrad(clip: float | None = 2.5) -> Codec:
-    """TernGrad: each value becomes -S, 0 or S, at random.
+    """TernGrad: rounds each value at random to -S, 0 or S.
 
-    Values are clipped at +-clip sigma; with S the largest left, S sign(g) Bernoulli(|g| / S) arrives.
+    Values are clipped to +-clip sigma. S is the largest magnitude after clipping, and the receiver decodes
+    S sign(g) Bernoulli(|g| / S) for a clipped value g.
 
-    Guarantees: unbiased for the clipped tensor, hence for all tensors without clipping.
+    Guarantees: unbiased for the clipped tensor, and so for every tensor if `clip` is None.
 
     Args:
-        clip: in units of sigma, > 0; None does not clip. Sigma is the root mean square: by the paper's
-            standard deviation a constant tensor, or a single value, would be clipped to nothing.
+        clip: the clipping bound in units of sigma, > 0. None: no clipping. Sigma is the root mean square of
+            the tensor. The paper uses the standard deviation, which would clip a constant tensor, or a single
+            value, to 0.
 
     Returns:
-        The codec: 2 bits of a value (log2(3) = 1.58 at the most compact), one float (S) a tensor.
+        The codec: 2 bits per value (the most compact code would take log2(3) = 1.58), one 32-bit float (S)
+        per tensor.
 
     Raises:
         ValueError: `clip` is out of range.
@@ -99,12 +103,13 @@ def terngrad(clip: float | None = 2.5) -> Codec:
 
 @functools.cache
 def one_bit() -> Codec:
-    """1-bit SGD: a tensor is split at 0, and each side arrives as its mean.
+    """1-bit SGD: replaces the values >= 0 of a tensor by their mean, and the values < 0 by theirs.
 
-    Guarantees: keeps the sum of the tensor; nothing is random. It is biased: use it in `error_feedback`.
+    Guarantees: the sum of the tensor stays the same; nothing is random. The codec is biased: use it in
+    `error_feedback`.
 
     Returns:
-        The codec: 1 bit of a value, two floats (the means) a tensor; the paper has them for each column.
+        The codec: 1 bit per value, two 32-bit floats (the means) per tensor; the paper sends two per column.
 
     >>> one_bit().num_bytes([100, 20])
     32
@@ -115,7 +120,7 @@ def one_bit() -> Codec:
 
     def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
         up = tensor >= 0
-        # Divided first: a sum may overflow.
+        # Divides first, because the sum may overflow.
         mean = lambda side: jnp.sum(jnp.where(side, tensor, 0) / jnp.maximum(side.sum(), 1))  # noqa: E731
         return (mean(~up), mean(up)), up
 

@@ -1,4 +1,4 @@
-"""Codecs around codecs, which remember what rounding has swallowed so far."""
+"""Codecs that wrap another codec and keep a memory of its rounding errors."""
 
 from typing import Any
 
@@ -17,20 +17,22 @@ def _codec(name: str, codec: Any) -> Codec:
 
 @memoised(codec=_codec)
 def error_feedback(codec: Codec) -> Codec:
-    """What rounding took from a message is added to the next one.
+    """Error feedback: adds the rounding error of each message to the next message.
 
     The message is Q(x + residual), and the residual becomes x + residual - Q(x + residual).
 
-    Guarantees: all that was received, and the last residual, add up to all that was sent.
+    Guarantees: the sum of all received messages plus the last residual is the sum of all x, up to
+    floating-point rounding.
 
     Args:
-        codec: Q. Its error must be smaller than what it is given, or the residual grows.
+        codec: Q. The norm of its error must be smaller than the norm of its input, or the residual grows.
 
     Returns:
-        The codec, as many bytes as Q. Memory: the sender's residual, 0 at first, and Q's memory.
+        The codec; its messages have as many bytes as those of Q. Its memory is the sender's residual, 0 at
+        first, and the memory of Q.
 
     Raises:
-        ValueError: `codec` is none.
+        ValueError: `codec` is not a codec.
 
     >>> from dmlcore.methods.codecs import one_bit, transmit
     >>> codec, gradient = error_feedback(one_bit()), jnp.array([1.0, 3.0])
@@ -61,19 +63,20 @@ def error_feedback(codec: Codec) -> Codec:
 
 @memoised(codec=_codec)
 def difference(codec: Codec) -> Codec:
-    """What is sent is the difference to the receiver's copy: copy += Q(x - copy) is what arrives.
+    """Sends the difference between x and the receiver's copy of it: copy += Q(x - copy).
 
-    Guarantees: what rounding took stays in the next difference, so the copy of a constant x gets ever closer:
-    nearest rounding of `affine` divides the range of the difference by 2^bits - 1 with each message.
+    Guarantees: a rounding error stays in the next difference, so the copy of a constant x approaches x. With
+    nearest rounding of `affine`, each message divides the range of the difference by 2^bits - 1.
 
     Args:
-        codec: Q. Its error must be smaller than what it is given, or the copy runs away.
+        codec: Q. The norm of its error must be smaller than the norm of its input, or the copy diverges.
 
     Returns:
-        The codec, as many bytes as Q. Memory: the copy, at first the tree given to `init`, and Q's memory.
+        The codec; its messages have as many bytes as those of Q. Its memory is the copy, at first the tree
+        given to `init`, and the memory of Q.
 
     Raises:
-        ValueError: `codec` is none.
+        ValueError: `codec` is not a codec.
 
     >>> from dmlcore.methods.codecs import affine, transmit
     >>> codec = difference(affine(1, stochastic=False))

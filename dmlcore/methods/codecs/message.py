@@ -1,4 +1,4 @@
-"""What codecs share: the message of a tensor, rounding, and the way from sender to receiver."""
+"""Functions that all codecs share: the message of a tensor, rounding, and the transfer of a tree."""
 
 import functools
 import itertools
@@ -16,31 +16,41 @@ from dmlcore.types import Codec
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["header", "codes"], meta_fields=["bits"])
 @dataclass(frozen=True)
 class Coded:
-    """A tensor on its way."""
+    """An encoded tensor: the message that a codec sends for one tensor.
 
-    header: Any  # 32-bit floats that codes are read by, (H,)
-    codes: Any  # whole numbers < 2^bits, in the shape of the tensor
-    bits: int  # of a code, at most 16
+    Args:
+        header: 32-bit floats that the decoder needs, such as a norm; their number depends on the codec.
+        codes: whole numbers < 2^bits, in the shape of the tensor.
+        bits: bits per code, at most 16.
+
+    >>> Coded(header=jnp.array([0.5]), codes=jnp.array([0, 1, 3]), bits=2).codes.shape
+    (3,)
+    """
+
+    header: Any
+    codes: Any
+    bits: int
 
 
 def transmit(codec: Codec, key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
-    """Sends a tree through a codec.
+    """Encodes a tree and decodes it again: what a receiver gets if the sender sends `tree`.
 
-    It can be traced: under `jit` (`codec` is static), `vmap` and in loops. What arrives has the shapes and
-    types of what was sent; what is not finite does not become finite.
+    JAX can trace it: under `jit` (`codec` is static), under `vmap` and in loops. The result has the shapes
+    and types of `tree`; infinities and NaN do not become finite.
 
     Args:
-        codec: how arrays are rounded.
-        key: random key of this message; None where the codec draws nothing.
-        memory: from `codec.init(tree)`, or from the message before.
-        tree: pytree of float32 or float64 arrays. Magnitudes up to 1e37, and norms where a codec sends them,
-            as headers and their reciprocals are 32-bit floats. Subnormals (below 1.2e-38) may be read as 0.
+        codec: rounds the arrays.
+        key: random key of this message. None: only for a codec without random numbers.
+        memory: from `codec.init(tree)`, or from the previous message.
+        tree: pytree of float32 or float64 arrays of any shapes. Their magnitudes, and their norms if the
+            codec sends norms, are at most 1e37, because headers and their reciprocals are 32-bit floats.
+            Subnormal numbers (below 1.2e-38) may be read as 0.
 
     Returns:
-        The tree as received, and the next memory.
+        The received tree, and the next memory.
 
     Raises:
-        ValueError: an array is not of floats, or a codec that draws is given no key.
+        ValueError: an array does not consist of floats, or a codec that needs random numbers has no key.
 
     >>> from dmlcore.methods.codecs import one_bit
     >>> received, _ = transmit(one_bit(), None, (), jnp.array([1.0, 3.0, -5.0]))
@@ -52,20 +62,20 @@ def transmit(codec: Codec, key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
 
 
 def decode_like(tree: Any, codec: Codec, message: Any, memory: Any) -> Any:
-    """Decodes a message to the types of `tree`."""
+    """Decodes a message, with the types of `tree`."""
     decoded = codec.decode(message, memory)
     return jax.tree.map(lambda value, like: value.astype(jnp.result_type(like)), decoded, tree)
 
 
 def by_tensor(
     name: str,
-    bits: int,  # of a value; a tensor is padded to whole bytes
-    header: int,  # 32-bit floats of a tensor
+    bits: int,  # per value; a tensor is padded to whole bytes
+    header: int,  # number of 32-bit floats per tensor
     encode: Callable[[Any, Any], tuple[Any, Any]],  # tensor, uniforms in [0, 1) or None -> header, codes
-    decode: Callable[[Any, Any], Any],  # header, codes -> tensor, in the widest floats that JAX has now
-    stochastic: bool,  # `encode` is given uniforms of the tensor's shape
+    decode: Callable[[Any, Any], Any],  # header, codes -> tensor, in the widest floats enabled in JAX
+    stochastic: bool,  # whether `encode` receives uniforms of the tensor's shape
 ) -> Codec:
-    """Returns a codec without memory that rounds each tensor on its own."""
+    """Returns a codec without memory that rounds each tensor separately."""
     kind = jnp.uint8 if bits <= 8 else jnp.uint16
 
     def encode_tree(key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
@@ -90,7 +100,7 @@ def by_tensor(
 
 
 def floats(leaf: Any) -> jax.Array:
-    """Returns an array of a tree that is sent, if it is one of floats."""
+    """Returns a leaf as an array; raises ValueError unless it consists of float32 or float64."""
     array = jnp.asarray(leaf)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         checks.fail("tree, an array's type", str(array.dtype), "a floating type")
@@ -98,7 +108,7 @@ def floats(leaf: Any) -> jax.Array:
 
 
 def round_up(value: Any) -> Any:
-    """Returns the least 32-bit float >= `value`, in the type of `value`: what fits in a header."""
+    """Returns the smallest 32-bit float >= `value`, which fits in a header, in the type of `value`."""
     if value.dtype == jnp.float32:
         return value
     short = value.astype(jnp.float32)
@@ -107,7 +117,7 @@ def round_up(value: Any) -> Any:
 
 
 def draw(key: Any, tensors: list[Any]) -> list[Any]:
-    """Returns uniforms in [0, 1) for each tensor: parts of one draw, as each draw takes long to compile."""
+    """Returns uniforms in [0, 1) for each tensor, split from one draw because each draw compiles slowly."""
     if key is None:
         checks.fail("key", key, "a random key, for a codec that draws")
     ends = list(itertools.accumulate((tensor.size for tensor in tensors), initial=0))
@@ -125,13 +135,13 @@ def round_at_random(uniform: Any, value: Any) -> Any:
 def share(part: Any, whole: Any) -> Any:
     """Returns part / whole, or `part` where `whole` is 0.
 
-    Compilers divide by one number through its reciprocal, and that of floats beyond 8e37 vanishes.
+    Compilers may multiply by the reciprocal instead, and the reciprocal of a 32-bit float beyond 8e37 is 0.
     """
     return part / jnp.where(whole > 0, whole, 1)
 
 
 def norm(tensor: Any) -> Any:
-    """Returns ||tensor||_2; no square on the way to it overflows or vanishes."""
+    """Returns ||tensor||_2 without overflow or underflow of a square."""
     largest = jnp.abs(tensor).max()
     scaled = share(tensor, largest)
     return largest * jnp.sqrt(jnp.sum(scaled * scaled))

@@ -1,4 +1,4 @@
-"""How many bits: the two rules of flexible quantization."""
+"""The number of bits per value: the two rules of flexible quantization."""
 
 import functools
 from collections.abc import Sequence
@@ -16,7 +16,14 @@ WIDTHS = (32, 16, 8, 4)
 
 
 def of_width(bits: int, *, stochastic: bool = True) -> Codec:
-    """Returns the codec of so many bits a value: `exact()` for 32, else `affine(bits)`.
+    """Returns the codec with the given number of bits per value.
+
+    Args:
+        bits: per value, 32 or 1 to 16.
+        stochastic: as for `affine`; with 32 bits it has no effect.
+
+    Returns:
+        `exact()` for 32 bits, otherwise `affine(bits, stochastic=stochastic)`.
 
     Raises:
         ValueError: `bits` is neither 32 nor from 1 to 16.
@@ -32,15 +39,17 @@ def of_width(bits: int, *, stochastic: bool = True) -> Codec:
 def bits_that_hide(
     num_values: int, compute_seconds: float, bandwidth_bytes_per_second: float, widths: Sequence[int] = WIDTHS
 ) -> int:
-    """Returns the most bits a value whose transfer hides behind computation.
-
-    The largest k of `widths` with num_values k / 8 / bandwidth <= compute_seconds, or the smallest of all.
+    """Returns the most bits per value with which a transfer takes no longer than the computation.
 
     Args:
-        num_values: M, values that travel.
-        compute_seconds: how long a worker computes meanwhile.
-        bandwidth_bytes_per_second: of its link.
-        widths: k to choose from, bits.
+        num_values: the paper's M, the number of values in the transfer.
+        compute_seconds: how long a worker computes during the transfer, in seconds.
+        bandwidth_bytes_per_second: of the worker's link.
+        widths: the bits per value to choose from, the paper's k.
+
+    Returns:
+        The largest k of `widths` with num_values k / 8 / bandwidth <= compute_seconds, or the smallest of
+        `widths` if there is none.
 
     Raises:
         ValueError: a number is out of range.
@@ -58,15 +67,16 @@ def bits_that_hide(
 
 
 def bits_for_error(tree: Any, epsilon: float, widths: Sequence[int] = WIDTHS) -> int:
-    """Returns the fewest bits a value that keep a tree's rounding error small.
-
-    The smallest k of `widths` with ||Q(x) - x|| <= epsilon ||x||, the norm over all arrays of the tree, or
-    the largest of all. Q is `of_width(k)` with nearest rounding.
+    """Returns the fewest bits per value with which the rounding error of a tree stays within a bound.
 
     Args:
-        tree: what is sent, a pytree of floating arrays.
-        epsilon: the relative error allowed, >= 0.
-        widths: k to choose from, bits.
+        tree: the x to be sent, a pytree of floating-point arrays of any shapes.
+        epsilon: the largest relative error, >= 0.
+        widths: the bits per value to choose from, the paper's k.
+
+    Returns:
+        The smallest k of `widths` with ||Q(x) - x|| <= epsilon ||x||, or the largest of `widths` if there is
+        none. Norms are over all arrays of the tree, and Q is `of_width(k)` with nearest rounding.
 
     Raises:
         ValueError: a number is out of range.
@@ -85,7 +95,7 @@ def bits_for_error(tree: Any, epsilon: float, widths: Sequence[int] = WIDTHS) ->
 
 @functools.partial(jax.jit, static_argnums=0)
 def _error(codec: Codec, tree: Any) -> Any:
-    """||Q(x) - x|| / ||x||; 0 where nothing is lost."""
+    """Returns ||Q(x) - x|| / ||x||, and 0 if Q(x) equals x."""
     received, _ = transmit(codec, None, (), tree)
     lost, sent = _norm(jax.tree.map(jnp.subtract, received, tree)), _norm(tree)
     return jnp.where(lost == 0, 0, lost / sent)
@@ -96,7 +106,7 @@ def _norm(tree: Any) -> Any:
 
 
 def check_widths(widths: Sequence[int]) -> list[int]:
-    """Returns bit widths if there are any and `of_width` has a codec for each."""
+    """Returns the widths as a list; raises ValueError if there are none, or `of_width` rejects one."""
     widths = checks.listed("widths", widths)
     for bits in widths:
         of_width(bits)

@@ -1,4 +1,4 @@
-"""Load rules: how the batch is shared out over the workers."""
+"""Load rules: how the total batch is divided among the workers."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,16 @@ __all__ += ["dynamic_batching", "equal", "equal_finish_time", "lb_bsp", "speed_p
 
 
 def resolve(load: Load | str | None) -> Load:
-    """Returns a load rule from an object, the call or name that makes it, or None (`equal`).
+    """Returns a load rule from an object, the call or name that makes it, or None.
+
+    Args:
+        load: a load rule; or the call that makes it, or its bare name, as a string. None: `equal()`.
+
+    Returns:
+        The load rule.
+
+    Raises:
+        ValueError: the string is not such a call, or an argument in it is wrong.
 
     >>> resolve("dynamic_batching(caps=128)").name
     'dynamic_batching(caps=128)'

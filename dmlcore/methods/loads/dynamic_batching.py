@@ -10,27 +10,31 @@ from dmlcore.types import Load
 def dynamic_batching(
     caps: Caps = None, *, least: int = 1, dead_band: float = 0.05, alpha: float = 0.5, window: int = 1
 ) -> Load:
-    """Sizes that are scaled by how far each worker's iteration time is off the mean: b <- b mean(t) / t.
+    """Multiplies each batch size by the mean iteration time over the worker's own: b <- b mean(t) / t.
 
-    t is a worker's moving average of seconds per sample times its size now. While no size would change by
-    more than the dead band, all stay, as a new size may cost a compilation. Sizes are scaled to sum to B.
+    t is the worker's iteration time: its moving average of seconds per sample times its current batch size b.
+    While no batch size would change by more than the dead band, all stay the same, because a new size may
+    need a compilation. The sizes are scaled so that they sum to the total batch B.
 
-    Guarantees: the newest sizes of the workers present sum to B and keep within bounds. Without jitter the
-    times of workers within bounds converge until |mean(t) / t - 1| <= dead_band.
+    Guarantees: the newest sizes of the workers present sum to B and are within their bounds. Without jitter,
+    the times of workers that are not at a bound converge until |mean(t) / t - 1| <= dead_band.
 
     Args:
         caps, least, window: as for `equal_finish_time`.
-        dead_band: relative change of a size, >= 0, up to which it stays.
+        dead_band: sizes stay the same while all would change by at most this fraction, >= 0.
         alpha: weight of the newest time in its moving average, above 0 and at most 1.
 
+    Returns:
+        The load rule.
+
     Raises:
-        ValueError: a number is out of range; from `init`: bounds leave no room for B.
+        ValueError: a number is out of range; from `init`: no sizes within the bounds sum to B.
 
     >>> dynamic_batching(caps=128, dead_band=0.1)
     dynamic_batching(caps=128, dead_band=0.1)
 
     Reference: Tyagi and Sharma 2020, "Taming resource heterogeneity in distributed ML training with dynamic
-    batching"; gradients are weighted by b / sum b, as `bsp` does.
+    batching". The paper weights gradients by b / sum(b), as `bsp` does.
     """
 
     def weigh(state: Shares) -> list[float] | None:

@@ -6,7 +6,10 @@ from dmlcore.types import Load
 
 @named()
 def equal() -> Load:
-    """Every worker's task has the same number of samples: the total batch over the number of workers.
+    """Gives every task the same number of samples: the total batch divided by the number of workers.
+
+    Returns:
+        The load rule.
 
     >>> load = equal()
     >>> load.size(load.init(8, 256), 0)

@@ -1,4 +1,4 @@
-"""The dynamic scheduling of H-PS: all workers finish at the same time, within memory."""
+"""The dynamic scheduling of H-PS: all workers finish at the same time, within the limits of their memory."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from dmlcore.types import Load
 
 
 def _seconds(name: str, value: Any) -> float | tuple[float, ...]:
-    """Returns checked seconds, of all workers or of each."""
+    """Checks and returns seconds: one number for all workers, or one per worker (W,)."""
     if isinstance(value, Iterable):
         return tuple(not_negative(name, each) for each in value)
     return not_negative(name, value)
@@ -26,29 +26,36 @@ def equal_finish_time(
     least: int = 1,
     window: int = 1,
 ) -> Load:
-    """Sizes by measured speeds such that all workers finish at one time T, as far as their memory allows.
+    """Chooses batch sizes from measured speeds so that all workers finish at one time T, within memory.
 
-    T solves sum_i clip(v_i (T - o_i), least, cap_i) = B: v_i is the moving average of a worker's samples per
-    second of computing, o_i the time in which it computes none, B the total batch. Shares are rounded by
-    largest remainder. They are equal until every worker has pushed once, and are computed again whenever all
-    have pushed since; tasks in flight keep their size.
+    T solves sum_i clip(v_i (T - o_i), least, cap_i) = B. Here v_i is the moving average of worker i's speed
+    in samples per second of computation, o_i the seconds in which it does not compute samples, and B the
+    total batch in samples. Sizes are rounded by the largest remainder. They are equal until every worker has
+    pushed once, and are computed again each time that every worker has pushed again. Tasks in flight keep
+    their size.
 
-    Guarantees: the newest sizes of the workers present sum to B and keep within bounds. Without jitter, and
-    with B large against rounding, the spread of finish times falls below 5% of a round within 10 rounds of a
-    change of speed by up to 8x; where an overhead is not given, which lowers the measured speed, some later.
+    Guarantees: the newest sizes of the workers present sum to B and are within their bounds. Without jitter,
+    and with B large compared to rounding, the spread of finish times falls below 5% of a round within 10
+    rounds of a change of speed by up to 8x. If `overhead` is left out although there is one, the measured
+    speeds are too low, and it takes a few more rounds.
 
     Args:
-        caps: most samples that a worker's memory holds: None, one number, one for each worker, or a function
-            (worker, round) -> samples; rounds count the times that the batch was shared out, from 0.
-        overhead: fixed seconds of a task measured with its computing, a number or one for each worker.
-        transfer: seconds of a round that are not, such as those of pull and push; likewise.
+        caps: the largest batch size of a worker, in samples, as its memory allows: one number for all
+            workers, one per worker (W,), or a function (worker, round) -> samples, where `round` counts, from
+            0, how often the batch has been divided. Default: None, no bound.
+        overhead: fixed seconds per task that are part of the measured computing time; one number for all
+            workers, or one per worker (W,).
+        transfer: seconds per round that are not part of it, such as pull and push; one number or (W,).
         alpha: weight of the newest speed in its moving average, above 0 and at most 1.
-        least: samples of a task, >= 1.
+        least: the smallest batch size in samples, >= 1.
         window: tasks of each worker between two changes, >= 1.
 
+    Returns:
+        The load rule.
+
     Raises:
-        ValueError: a number is out of range; from `init`: B is below `least` for each worker, or caps leave
-            no room for it; from a run: memory shrinks, or workers leave, until there is no room.
+        ValueError: a number is out of range; from `init`: no sizes within the bounds sum to B; from a run:
+            caps shrink, or workers leave, until no sizes within the bounds sum to B.
 
     >>> equal_finish_time(caps=256)
     equal_finish_time(caps=256)

@@ -8,26 +8,31 @@ from dmlcore.types import Load
 
 @named(**BOUNDS, step=or_none(at_least(1)), window=at_least(1))
 def lb_bsp(caps: Caps = None, *, least: int = 1, step: int | None = None, window: int = 1) -> Load:
-    """Sizes that are balanced pair by pair: after a window the slowest worker gives samples to the fastest.
+    """Balances batch sizes pair by pair: after each window the slowest worker gives samples to the fastest.
 
-    The two are those whose tasks took longest and shortest in the window, among those whose bounds allow it;
-    what moves is what would let them finish together at the speeds they showed, rounded down.
+    The slowest worker is the one with the longest tasks in the window, the fastest the one with the shortest,
+    among the workers whose bounds allow a change. The number of samples that move is the one with which both
+    would finish together at their measured speeds, rounded down.
 
-    Guarantees: the newest sizes of the workers present sum to B and keep within bounds. Without jitter, and
-    while speeds stay, the longest task never gets longer, nor the shortest shorter, by the next window.
+    Guarantees: the newest sizes of the workers present sum to the total batch B and are within their bounds.
+    Without jitter, and while speeds stay the same, the longest task does not get longer from one window to
+    the next, nor the shortest one shorter.
 
     Args:
         caps, least, window: as for `equal_finish_time`.
-        step: most samples that move at once, >= 1; None: no bound.
+        step: the largest number of samples that move at once, >= 1. Default: None, no bound.
+
+    Returns:
+        The load rule.
 
     Raises:
-        ValueError: a number is out of range; from `init`: bounds leave no room for B.
+        ValueError: a number is out of range; from `init`: no sizes within the bounds sum to B.
 
     >>> lb_bsp(step=8)
     lb_bsp(step=8)
 
-    Reference: Chen et al. 2020, "Semi-dynamic load balancing" (SoCC), which also predicts speeds: this is the
-    move alone.
+    Reference: Chen et al. 2020, "Semi-dynamic load balancing" (SoCC). The paper also predicts speeds; here
+    only the move of samples is implemented.
     """
 
     def weigh(state: Shares) -> list[float]:

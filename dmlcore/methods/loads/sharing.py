@@ -1,4 +1,4 @@
-"""How a whole number of samples is shared out by speeds, within bounds."""
+"""Functions that divide a total number of samples among workers by their speeds, within bounds."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -11,10 +11,11 @@ from dmlcore import checks
 def finish_together(
     speeds: Sequence[float], total: int, least: int, caps: Sequence[int], delays: Sequence[float]
 ) -> np.ndarray:
-    """Returns the shares clip(v_i (T - o_i), least, cap_i), with the T for which they sum to the total.
+    """Returns shares (W,) clip(v_i (T - o_i), least, cap_i), for the T with which they sum to `total`.
 
-    The sum never falls as T grows, and is linear between the times at which a worker reaches a bound: these
-    are bisected, and within their interval T is exact. Arguments are as for `share_out`.
+    The sum does not fall as T grows, and it is linear between the times at which a worker reaches a bound. A
+    bisection finds the interval between two such times, and T follows exactly. Arguments are as for
+    `share_out`.
 
     >>> finish_together([100, 200, 400], 70, least=1, caps=[70, 70, 30], delays=[0, 0, 0])
     array([13.33333333, 26.66666667, 30.        ])
@@ -32,13 +33,13 @@ def finish_together(
 
 
 def round_to_sum(shares: np.ndarray, total: int, least: int, caps: Sequence[int]) -> list[int]:
-    """Returns whole shares that sum to the total: rounded down, and those with the largest remainders up.
+    """Rounds shares (W,) to whole numbers that sum to `total`: down, and up for the largest remainders.
 
     >>> round_to_sum(np.array([13.2, 26.5, 30.3]), 70, 1, [70, 70, 70])
     [13, 27, 30]
     """
     sizes = np.clip(np.floor(shares).astype(int), least, caps)
-    while left := total - int(sizes.sum()):  # a second time only where rounding took much
+    while left := total - int(sizes.sum()):  # one pass changes a size by at most 1
         step, bound = (1, np.asarray(caps)) if left > 0 else (-1, np.full(len(sizes), least))
         order = np.argsort(step * (sizes - shares), kind="stable")
         sizes[order[(sizes != bound)[order]][: abs(left)]] += step
@@ -53,19 +54,23 @@ def share_out(
     caps: Sequence[int] | None = None,
     delays: Sequence[float] | None = None,
 ) -> list[int]:
-    """Returns whole shares in proportion to speeds, or such that all finish at one time, within bounds.
+    """Divides samples among workers in proportion to speeds, or so that all finish at one time.
 
-    Guarantees: they sum to the total; each is at least `least` and at most its cap.
+    Guarantees: the shares are whole numbers that sum to `total`; each is at least `least` and at most its
+    cap.
 
     Args:
-        speeds: v of each worker, samples per second, > 0; without delays any weights.
-        total: samples.
-        least: of a worker, >= 1.
-        caps: most samples of each; None: no bound.
-        delays: o of each, seconds in which it computes no samples; None: none.
+        speeds: v of each worker, shape (W,), samples/s, > 0. Without `delays` any weights serve.
+        total: the number of samples to divide.
+        least: the smallest share of a worker, in samples, >= 1.
+        caps: the largest share of each worker, in samples, shape (W,). Default: None, no bound.
+        delays: o of each worker, seconds in which it does not compute samples, shape (W,). Default: None, 0.
+
+    Returns:
+        The number of samples of each worker, W numbers.
 
     Raises:
-        ValueError: bounds and total do not go together.
+        ValueError: no shares within the bounds sum to `total`.
 
     >>> share_out([100, 200, 400], 70)
     [10, 20, 40]

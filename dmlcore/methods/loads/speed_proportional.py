@@ -10,22 +10,26 @@ from dmlcore.types import Load
 def speed_proportional(
     caps: Caps = None, *, least: int = 1, warm_up: int = 1, alpha: float = 0.5, window: int = 1
 ) -> Load:
-    """Sizes proportional to measured speeds, so that an iteration takes all workers about as long.
+    """Chooses batch sizes in proportion to measured speeds, so that iterations take about equally long.
 
-    b_i = clip(round(B P_i / sum P), least, cap_i) with P_i samples per second of computing, and sum b_i = B:
-    what bounds take from one worker goes to the others in proportion, and what rounding leaves to the largest
-    remainders. During the warm-up shares are equal and P_i is a plain mean, from then on a moving average.
+    b_i = clip(round(B P_i / sum(P)), least, cap_i), with the speed P_i of worker i in samples per second of
+    computation and the total batch B in samples. The sizes sum to B: samples that a bound takes from one
+    worker go to the others in proportion, and rounding is by the largest remainder. During the warm-up sizes
+    are equal and P_i is a plain mean; after it P_i is a moving average.
 
-    Guarantees: the newest sizes of the workers present sum to B and keep within bounds. Without overheads it
-    is `equal_finish_time` with the same bounds.
+    Guarantees: the newest sizes of the workers present sum to B and are within their bounds. Without
+    overheads it is `equal_finish_time` with the same bounds.
 
     Args:
         caps, least: the paper's b_max and b_min, as for `equal_finish_time`.
-        warm_up: windows before the first change, >= 1.
+        warm_up: number of windows before the first change, >= 1.
         alpha, window: as for `equal_finish_time`.
 
+    Returns:
+        The load rule.
+
     Raises:
-        ValueError: a number is out of range; from `init`: bounds leave no room for B.
+        ValueError: a number is out of range; from `init`: no sizes within the bounds sum to B.
 
     >>> speed_proportional(least=8, warm_up=5)
     speed_proportional(least=8, warm_up=5)

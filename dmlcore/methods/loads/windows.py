@@ -1,4 +1,4 @@
-"""Load rules that measure: they observe a window, then distribute the batch again."""
+"""Load rules that measure speeds: after each window of tasks they divide the batch again."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -11,11 +11,11 @@ from dmlcore.methods.loads.sharing import share_out
 from dmlcore.types import Load, Push
 
 Caps = int | Sequence[int] | Callable[[int, int], int] | None
-MOST_PUSHES = 2  # of a worker, on average, before a window ends although some workers did not push
+MOST_PUSHES = 2  # mean pushes per worker after which a window ends although some workers did not push
 
 
 def check_caps(name: str, caps: Any) -> Caps:
-    """Returns the most samples of a task: None, one number, one for each worker, or a function."""
+    """Checks and returns the largest batch size: None, one number, one per worker (W,), or a function."""
     if isinstance(caps, Iterable):
         return tuple(checks.integer(name, cap, low=1) for cap in caps)
     return caps if caps is None or callable(caps) else checks.integer(name, caps, low=1)
@@ -27,33 +27,33 @@ check_alpha = partial(checks.real, above=0, high=1)  # weight of the newest valu
 
 @dataclass
 class Window:
-    """What was measured since the batch was last distributed, of each worker."""
+    """The measurements since the batch was last divided, by worker."""
 
-    missing: set[int]  # workers with too few tasks
-    tasks: Counter[int] = field(default_factory=Counter)  # that arrived
-    samples: Counter[int] = field(default_factory=Counter)  # in them
-    seconds: dict[int, float] = field(default_factory=dict)  # that they were computed for
-    pushes: int = 0  # of all workers
+    missing: set[int]  # workers with fewer tasks than a window needs
+    tasks: Counter[int] = field(default_factory=Counter)  # tasks that arrived
+    samples: Counter[int] = field(default_factory=Counter)  # samples in these tasks
+    seconds: dict[int, float] = field(default_factory=dict)  # seconds that the worker computed them
+    pushes: int = 0  # pushes of all workers
 
 
 @dataclass
 class Shares:
-    """State of a load rule that measures."""
+    """State of a load rule that measures speeds."""
 
-    total: int  # samples of one task of every worker
-    least: int  # samples of a task
-    caps: tuple[Any, ...]  # most samples of each worker's task: None, a number or a function
-    delays: Sequence[float] | None  # seconds in which each worker computes no samples
+    total: int  # the total batch: samples in one task of every worker
+    least: int  # smallest batch size of a task, in samples
+    caps: tuple[Any, ...]  # largest batch size of each worker: None, a number or a function
+    delays: Sequence[float] | None  # seconds in which each worker does not compute samples
     present: set[int]  # workers that are present
-    sizes: list[int]  # samples of each worker's next task
-    window: Window  # what was measured since the sizes were set
-    averages: dict[int, float] = field(default_factory=dict)  # of what the rule measures, worker by worker
-    weights: Sequence[float] | None = None  # to which sizes are in proportion; None: equal sizes
+    sizes: list[int]  # batch size of each worker's next task, in samples
+    window: Window  # measurements since the sizes were set
+    averages: dict[int, float] = field(default_factory=dict)  # by worker, of the quantity that the rule uses
+    weights: Sequence[float] | None = None  # sizes are in proportion to these; None: equal sizes
     windows: int = 0  # windows that have ended
-    allocations: int = 0  # times that sizes were set: the round that functions of caps are given
+    allocations: int = 0  # how often sizes were set: the `round` that functions of caps receive
 
     def cap(self, worker: int) -> int:
-        """Returns the most samples that a worker's task may have now."""
+        """Returns the largest batch size that a worker may have now, in samples."""
         cap = self.caps[worker]
         if callable(cap):
             name = f"caps, worker {worker}, round {self.allocations}"
@@ -61,13 +61,16 @@ class Shares:
         return self.total if cap is None else cap
 
     def average(self, alpha: float, measured: dict[int, float]) -> None:
-        """Adds what was measured in the window to the moving averages."""
+        """Adds the measurements of a window, by worker, to the moving averages."""
         for worker, value in measured.items():
             before = self.averages.get(worker)
             self.averages[worker] = value if before is None else before + alpha * (value - before)
 
     def average_speeds(self, alpha: float, overheads: Sequence[float]) -> list[float] | None:
-        """Returns the moving averages of samples per second, overheads apart; the lowest where unmeasured."""
+        """Returns the moving average of each worker's samples/s, without its overhead in seconds.
+
+        A worker without a measurement has the lowest speed of the others. None: no worker has one.
+        """
         seen = self.window
         computing = {w: seconds - seen.tasks[w] * overheads[w] for w, seconds in seen.seconds.items()}
         self.average(alpha, {w: seen.samples[w] / seconds for w, seconds in computing.items() if seconds > 0})
@@ -75,7 +78,7 @@ class Shares:
         return None if lowest is None else [self.averages.get(w, lowest) for w in range(len(self.sizes))]
 
     def distribute(self) -> "Shares":
-        """Sets the sizes by the weights known now, and begins another window."""
+        """Sets the sizes by the current weights, and begins a new window."""
         workers, weights = sorted(self.present), self.weights
         if workers:
             sizes = share_out(
@@ -93,17 +96,17 @@ class Shares:
 
 
 def measuring(
-    weigh: Callable[[Shares], Sequence[float] | None],  # -> weights of all workers; None: as before
+    weigh: Callable[[Shares], Sequence[float] | None],  # -> weights of all workers; None: no change
     least: int,
     caps: Caps,
     tasks: int = 1,
     delays: Callable[[int], Sequence[float]] | None = None,  # number of workers -> `Shares.delays`
 ) -> Load:
-    """Returns the load rule of a way to weigh workers.
+    """Returns the load rule that divides the batch by the weights that `weigh` computes after each window.
 
-    A window ends when every worker present has pushed `tasks` times, or after twice as many pushes as that
-    takes, since a worker whose work is always cancelled never pushes. Then the whole batch is distributed
-    again over the workers present; also when a worker leaves or joins.
+    A window ends when every worker present has pushed `tasks` times, and at the latest after twice as many
+    pushes as that takes, because a worker whose tasks are always cancelled never pushes. The whole batch is
+    then divided again among the workers present. It is also divided again when a worker leaves or joins.
     """
     for cap in caps if isinstance(caps, tuple) else [caps]:
         if isinstance(cap, int):
