@@ -1,7 +1,7 @@
-"""Real data as NumPy arrays, checked by checksum wherever it comes from.
+"""Real data sets as NumPy arrays. Every file is checked against its checksum.
 
-Looked up in the folder that the environment variable `DMLCORE_DATA` names, then in the user's cache, then
-downloaded once. `digits` needs neither: it comes with scikit-learn.
+The package looks for a file in the folder that the environment variable `DMLCORE_DATA` names, then in the
+user's cache, and otherwise downloads it once. `digits` needs no file: it comes with scikit-learn.
 """
 
 from .corpora import Corpus, read_bag_of_words

@@ -1,4 +1,4 @@
-"""Text as bags of words: documents, their words, and the reader of the UCI format."""
+"""Text as bags of words: the `Corpus`, and a reader of the UCI format."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +10,18 @@ from .formats import decompressed
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Documents as bags of words, token by token; hashable by identity, so that problems are made of it once.
+    """Documents as bags of words, with one entry per token.
+
+    A corpus hashes by identity, so that `lda` makes only one problem from it.
 
     Args:
-        document: of each token, (N,), from 0, ascending.
-        word: of each token, (N,), a number in the vocabulary.
-        num_documents: D; a document may be empty.
+        document: the document of each token, whole numbers from 0 in ascending order, shape (N,) for N
+            tokens.
+        word: the word of each token, as an index into the vocabulary, shape (N,).
+        num_documents: number of documents; a document may be empty.
         vocabulary: the V words.
-        topics: distributions over words that the documents were drawn from, (K, V), where they are known.
+        topics: the K distributions over words from which the documents were drawn, shape (K, V). Default:
+            None, they are not known.
     """
 
     document: np.ndarray
@@ -34,19 +38,20 @@ class Corpus:
 def read_bag_of_words(docword: str | Path, vocab: str | Path) -> Corpus:
     """Reads a corpus in the UCI bag-of-words format, plain or compressed with gzip.
 
-    `docword` has three lines D, V, E and then E lines `document word count`, numbered from 1; `vocab` has V
-    words, one a line. Nothing is unpickled.
+    `docword` has three lines with the number of documents D, of words V and of entries E, and then E lines
+    `document word count`; documents and words count from 1. `vocab` has V lines with one word each. The
+    function unpickles nothing.
 
     Args:
         docword: path of docword.NAME.txt or docword.NAME.txt.gz.
         vocab: path of vocab.NAME.txt or vocab.NAME.txt.gz.
 
     Returns:
-        The corpus, documents and words numbered from 0.
+        The corpus, with documents and words that count from 0.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a file is damaged, or the two do not belong together; the message says where.
+        FileNotFoundError: a file does not exist.
+        ValueError: a file is damaged, or the two files do not belong together; the message says where.
 
     >>> read_bag_of_words("docword.kos.txt.gz", "vocab.kos.txt")  # doctest: +SKIP
     Corpus(3430 documents, 6906 words, 467714 tokens)
@@ -80,7 +85,7 @@ def read_bag_of_words(docword: str | Path, vocab: str | Path) -> Corpus:
 
 
 def _text(path: str | Path) -> str:
-    """A text file, decompressed where its name says so."""
+    """Returns the content of a text file, decompressed if its name ends in .gz."""
     path = Path(path)
     try:
         return (decompressed(path) if path.suffix == ".gz" else path.read_bytes()).decode()

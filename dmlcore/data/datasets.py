@@ -1,7 +1,7 @@
-"""The datasets: each a function without arguments that returns arrays.
+"""The data sets: each is a function without arguments that returns arrays.
 
-Those of files raise ValueError where one is damaged, and ConnectionError where one is neither here nor can it
-be downloaded.
+The functions that read files raise ValueError if a file is damaged, and ConnectionError if a file is missing
+and the download fails.
 """
 
 from typing import NamedTuple
@@ -47,7 +47,7 @@ SOURCES = {"mnist": MNIST, "cifar10": CIFAR10, "movielens_small": MOVIELENS_SMAL
 
 
 class Labelled(NamedTuple):
-    """Samples with a class each, split into training and test; the first axis counts samples."""
+    """Samples with one class label each, split into training and test; the first axis of an array is N."""
 
     train_inputs: np.ndarray
     train_labels: np.ndarray
@@ -56,7 +56,7 @@ class Labelled(NamedTuple):
 
 
 class Ratings(NamedTuple):
-    """Ratings of items by users: three arrays of one length; users and items count from 0 without gaps."""
+    """N ratings of items by users: three arrays (N,); users and items count from 0 without gaps."""
 
     user: np.ndarray
     item: np.ndarray
@@ -64,7 +64,14 @@ class Ratings(NamedTuple):
 
 
 def obtain(name: str) -> None:
-    """Makes sure that the files of a data set are here and whole, by the name of the function that reads it.
+    """Downloads the files of a data set if they are missing, and checks them.
+
+    Args:
+        name: the function of this module that reads the data set, such as "mnist".
+
+    Raises:
+        ValueError: there is no such data set, or a file is damaged.
+        ConnectionError: a file is missing and the download fails.
 
     >>> obtain("mnits")
     Traceback (most recent call last):
@@ -74,7 +81,7 @@ def obtain(name: str) -> None:
 
 
 def digits() -> Labelled:
-    """Handwritten digits of 8 x 8 pixels that come with scikit-learn, in a fixed, stratified split.
+    """Returns the handwritten digits of 8 x 8 pixels from scikit-learn, in a fixed, stratified split.
 
     Returns:
         Inputs (N, 64), float64 in 0..1; labels (N,), int64 in 0..9.
@@ -84,7 +91,7 @@ def digits() -> Labelled:
 
     Reference: Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998.
     """
-    # Here, not above: scikit-learn takes seconds to import and nothing else of the package needs it.
+    # Imported here because scikit-learn takes seconds to import and nothing else in this file needs it.
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -94,7 +101,7 @@ def digits() -> Labelled:
 
 
 def mnist() -> Labelled:
-    """MNIST: handwritten digits, 60,000 for training and 10,000 for test.
+    """Returns MNIST: handwritten digits, 60,000 for training and 10,000 for test.
 
     Returns:
         Inputs (N, 28, 28), uint8 in 0..255; labels (N,), uint8 in 0..9.
@@ -108,7 +115,7 @@ def mnist() -> Labelled:
 
 
 def cifar10() -> Labelled:
-    """CIFAR-10: colour photographs of ten kinds of things, 50,000 for training and 10,000 for test.
+    """Returns CIFAR-10: colour photographs of ten classes, 50,000 for training and 10,000 for test.
 
     Returns:
         Inputs (N, 32, 32, 3), uint8 in 0..255; labels (N,), uint8 in 0..9.
@@ -124,9 +131,9 @@ def cifar10() -> Labelled:
 
 
 def movielens_small() -> Ratings:
-    """MovieLens ml-latest-small: 100,836 ratings of 9,724 films by 610 people, for research only.
+    """Returns MovieLens ml-latest-small: 100,836 ratings of 9,724 films by 610 people, for research only.
 
-    Users and films are numbered from 0 in the order of their original numbers.
+    Users and films count from 0 in the order of their original numbers.
 
     Returns:
         Users and items (N,), int64; ratings (N,), float64 in 0.5, 1, ..., 5.

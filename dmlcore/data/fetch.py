@@ -1,4 +1,4 @@
-"""Where the files of a dataset come from: the user's folder, the cache or a download; always checked."""
+"""Finds the files of a data set in the user's folder or the cache, or downloads them, and checks them."""
 
 import hashlib
 import os
@@ -11,21 +11,21 @@ from typing import NamedTuple
 
 from dmlcore import files
 
-SILENCE_SECONDS = 20.0  # an address that neither connects nor sends anything for this long is given up
+SILENCE_SECONDS = 20.0  # timeout: a download fails if the address sends nothing for this long
 
 
 class Source(NamedTuple):
-    """The files of one dataset and where to get them."""
+    """The files of one data set, their checksums and their addresses."""
 
     folder: str  # below `DMLCORE_DATA`, below the cache and inside an archive
     sha256: Mapping[str, str]  # file name -> checksum, as 64 hexadecimal digits
-    # To try in order: one that ends in "/" holds the files themselves, any other is an archive (.zip or
-    # .tar.gz) with `folder` inside. An archive needs no checksum: its files have one.
+    # Tried in this order. An address that ends in "/" holds the files themselves, any other is an archive
+    # (.zip or .tar.gz) that contains `folder`. An archive needs no checksum: its files have one.
     urls: tuple[str, ...]
 
 
 def fetch(source: Source) -> dict[str, Path]:
-    """Returns the path of each file of a dataset by name, downloading what is nowhere on this machine."""
+    """Returns file name -> path for each file of a data set; downloads the files if they are missing."""
     cache = files.cache()
     own = os.environ.get("DMLCORE_DATA", "")
     for place in [Path(own).expanduser()] * bool(own) + [cache]:
@@ -38,7 +38,7 @@ def fetch(source: Source) -> dict[str, Path]:
 
 
 def check(paths: Mapping[str, Path], sha256: Mapping[str, str]) -> None:
-    """Raises ValueError for the first of `paths` whose content has another checksum than `sha256` states."""
+    """Raises ValueError for the first of `paths` with a checksum that differs from `sha256`."""
     for name, path in paths.items():
         with path.open("rb") as content:
             found = hashlib.file_digest(content, "sha256").hexdigest()
@@ -50,12 +50,12 @@ def check(paths: Mapping[str, Path], sha256: Mapping[str, str]) -> None:
 
 
 def download(source: Source, cache: Path) -> None:
-    """Puts the files of `source` below `cache`: all of them, complete and checked, or none."""
+    """Downloads the files of `source` to a folder below `cache`: all of them, checked, or none."""
     reasons = []
     for url in source.urls:
         try:
             cache.mkdir(parents=True, exist_ok=True)
-            # Same file system as the goal, so that the last step is a rename.
+            # On the same file system as the destination, so that the last step is a rename.
             with tempfile.TemporaryDirectory(dir=cache, prefix=f"{source.folder}.part") as aside:
                 paths = _get(url, source, Path(aside))
                 check(paths, source.sha256)
@@ -74,8 +74,8 @@ def download(source: Source, cache: Path) -> None:
 
 
 def _get(url: str, source: Source, aside: Path) -> dict[str, Path]:
-    """Downloads from one address into `aside`; returns file name -> path."""
-    import pooch  # with a progress bar's library, which takes a tenth of a second
+    """Downloads the files from one address into `aside`; returns file name -> path."""
+    import pooch  # imported here because it takes a tenth of a second
 
     pooch.get_logger().info("Downloading %s from %s", source.folder, url)
     get = pooch.HTTPDownloader(timeout=SILENCE_SECONDS)
@@ -86,6 +86,6 @@ def _get(url: str, source: Source, aside: Path) -> dict[str, Path]:
         return paths
     archive = aside / url.rpartition("/")[2]
     get(url, str(archive), None)
-    # pooch.Untar has no filter on Python 3.11: there an archive, which has no checksum, may write anywhere.
+    # pooch.Untar has no filter on Python 3.11, so an archive (it has no checksum) could write anywhere.
     shutil.unpack_archive(archive, aside, filter=None if url.endswith(".zip") else "data")
     return {name: aside / source.folder / name for name in source.sha256}

@@ -1,4 +1,4 @@
-"""Readers of the file formats: from bytes or a path to arrays; ValueError where it is something else."""
+"""Readers of the file formats: from bytes or a path to arrays. They raise ValueError for other content."""
 
 import gzip
 import math
@@ -60,7 +60,7 @@ def parse_cifar(content: bytes, name: str = "CIFAR-10 data") -> tuple[np.ndarray
     labels = records[:, 0]
     if labels.max() > 9:
         raise ValueError(f"{name}: label {labels.max()} in record {labels.argmax()}, expected 0 to 9")
-    # The copy makes pixels of a row adjacent, as the models read them.
+    # The copy makes the pixels of a row adjacent in memory, in the order in which the models read them.
     return records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1).copy(), labels.copy()
 
 

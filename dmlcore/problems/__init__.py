@@ -1,4 +1,4 @@
-"""Training problems: factories that return a `Problem`, the same object for the same arguments."""
+"""Training problems: functions that return a `Problem`, the same object for the same arguments."""
 
 from collections.abc import Callable
 

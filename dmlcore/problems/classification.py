@@ -1,4 +1,4 @@
-"""What all classifiers share: cross-entropy per sample, and an evaluation in pieces that fit in memory."""
+"""The part that all classifiers share: cross-entropy per sample, and an evaluation in pieces."""
 
 from collections.abc import Callable, Mapping
 
@@ -26,11 +26,12 @@ def classification(
     penalty: Callable[[Params], jax.Array | float] = lambda params: 0.0,
     optimum: float | None = None,
 ) -> Problem:
-    """A classifier trained on cross-entropy: losses_i = logsumexp(z_i) - z_i[label_i] + penalty, z = logits.
+    """Returns a classifier trained on cross-entropy: losses_i = logsumexp(z_i) - z_i[label_i] + penalty.
 
-    `logits` maps parameters and inputs (B, ...) to scores (B, classes); inputs are kept as `dtype`. Batches
-    are dicts of `inputs` and `labels` (B,). Metrics, on the first `eval_samples` of each part: `loss` on
-    training samples, `test_loss`, and `accuracy`, the share of test samples that is classified right.
+    `logits` maps parameters and inputs (B, ...) to scores z of shape (B, classes). Inputs are stored as
+    `dtype`. Batches are dicts of `inputs` (B, ...) and `labels` (B,). The metrics use the first
+    `eval_samples` samples of each part: `loss` on training samples, `test_loss`, and `accuracy`, the fraction
+    of test samples that are classified correctly.
     """
     train = {"inputs": frozen(data.train_inputs, dtype), "labels": frozen(data.train_labels, np.int32)}
     test = {"inputs": frozen(data.test_inputs, dtype), "labels": frozen(data.test_labels, np.int32)}
@@ -65,7 +66,7 @@ def classification(
 
 
 def in_pieces(judge: Callable[[Batch], list[jax.Array]], batch: Batch) -> list[jax.Array]:
-    """Returns what `judge` says of each sample, having looked at no more than a piece of them at once."""
+    """Applies `judge` to a batch in pieces that fit in memory; returns its results per sample, (B,) each."""
     inputs = batch["inputs"]
     size = min(len(inputs), max(LEAST_CHUNK, CHUNK_BYTES * len(inputs) // max(inputs.nbytes, 1)))
     whole = len(inputs) // size * size

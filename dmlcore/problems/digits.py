@@ -18,22 +18,23 @@ PIXELS, CLASSES = 64, 10
 
 @memoised(hidden=at_least(1), dtype=floating)
 def digits_mlp(hidden: int = 32, dtype: str = "float32") -> Problem:
-    """A network 64-hidden-10 on handwritten digits: the small, fast, offline default.
+    """A network 64-hidden-10 on handwritten digits: the small and fast default, which needs no download.
 
     Args:
-        hidden: units of the hidden layer, >= 1.
-        dtype: "float32", or "float64" where JAX has 64 bits switched on.
+        hidden: number of units in the hidden layer, >= 1.
+        dtype: "float32", or "float64" if JAX has 64 bits enabled.
 
     Returns:
-        The problem; 75 `hidden` + 10 parameters (2,410 for 32), 1,437 training samples.
+        The problem; 75 `hidden` + 10 parameters (2,410 for 32 units), 1,437 training samples. Batches are
+        dicts of `inputs` (B, 64) and `labels` (B,). Metrics: `loss`, `test_loss` and `accuracy`.
 
     Raises:
-        ValueError: an argument outside its range.
+        ValueError: an argument is out of range.
 
     >>> digits_mlp()
     Problem(digits_mlp, 1437 samples)
     """
-    from .networks import MLP, network  # flax, which takes half a second to import
+    from .networks import MLP, network  # imported here because flax takes half a second to import
 
     init, apply = network(lambda rngs: MLP(PIXELS, hidden, CLASSES, dtype, rngs))
     return classification("digits_mlp", init, apply, data.digits(), dtype=dtype)
@@ -43,18 +44,20 @@ def digits_mlp(hidden: int = 32, dtype: str = "float32") -> Problem:
 def logistic_regression(l2: float = 1e-3, dtype: str = "float32") -> Problem:
     """Softmax regression on handwritten digits: convex, with a known optimum.
 
-    losses_i = cross-entropy_i + l2/2 (||weights||^2 + ||bias||^2), which is l2-strongly convex. It starts
-    from zero, whatever the key.
+    losses_i = cross-entropy_i + l2/2 (||weights||^2 + ||bias||^2), which is l2-strongly convex. Parameters
+    start at zero, whatever the random key.
 
     Args:
         l2: weight of the penalty, >= 0.
-        dtype: "float32", or "float64" where JAX has 64 bits switched on.
+        dtype: "float32", or "float64" if JAX has 64 bits enabled.
 
     Returns:
-        The problem, 650 parameters; `optimum` is scikit-learn's in float64; None for l2 = 0: not attained.
+        The problem, 650 parameters. Batches are dicts of `inputs` (B, 64) and `labels` (B,). Metrics: `loss`,
+        `test_loss` and `accuracy`. scikit-learn computes `optimum` in float64; for l2 = 0 it is None, because
+        no parameters attain the infimum.
 
     Raises:
-        ValueError: an argument outside its range.
+        ValueError: an argument is out of range.
 
     >>> round(logistic_regression().optimum, 4)
     0.2578

@@ -1,4 +1,4 @@
-"""Convolutional networks on MNIST and CIFAR-10. Images stay uint8 in memory and are scaled in the loss."""
+"""Convolutional networks on MNIST and CIFAR-10. Images stay uint8 in memory; the network scales them."""
 
 from functools import partial
 from typing import Any
@@ -16,12 +16,17 @@ def mnist_lenet(dtype: str = "float32", eval_samples: int = 5000) -> Problem:
     """LeNet on MNIST: 44,426 parameters, 60,000 training images.
 
     Args:
-        dtype: "float32", or "float64" where JAX has 64 bits switched on.
-        eval_samples: it is evaluated on the first so many training and test images: in a second on two cores.
+        dtype: "float32", or "float64" if JAX has 64 bits enabled.
+        eval_samples: the evaluation uses this number of training images and of test images, the first ones.
+            With the default it takes about a second on two cores.
+
+    Returns:
+        The problem. Batches are dicts of `inputs` (B, 28, 28), uint8, and `labels` (B,). Metrics: `loss`,
+        `test_loss` and `accuracy`.
 
     Raises:
-        ValueError: an argument outside its range, or a damaged file of the data.
-        ConnectionError: the data is neither here nor can it be downloaded.
+        ValueError: an argument is out of range, or a file of the data is damaged.
+        ConnectionError: the data are missing and the download fails.
 
     >>> mnist_lenet()  # doctest: +SKIP
     Problem(mnist_lenet, 60000 samples)
@@ -37,12 +42,22 @@ def mnist_lenet(dtype: str = "float32", eval_samples: int = 5000) -> Problem:
 def cifar10_cnn(dtype: str = "float32", eval_samples: int = 1000) -> Problem:
     """Three convolutions and a dense layer on CIFAR-10: 89,578 parameters, 50,000 training images.
 
-    Args and errors are those of `mnist_lenet`.
+    Args:
+        dtype, eval_samples: as for `mnist_lenet`.
+
+    Returns:
+        The problem. Batches are dicts of `inputs` (B, 32, 32, 3), uint8, and `labels` (B,). Metrics: `loss`,
+        `test_loss` and `accuracy`.
+
+    Raises:
+        ValueError: an argument is out of range, or a file of the data is damaged.
+        ConnectionError: the data are missing and the download fails.
 
     >>> cifar10_cnn()  # doctest: +SKIP
     Problem(cifar10_cnn, 50000 samples)
 
-    Reference: the size (about 90K) and shape follow Zhang, Gupta, Lian and Liu, IJCAI 2016.
+    Reference: the number of parameters (about 90K) and the layers follow Zhang, Gupta, Lian and Liu, IJCAI
+    2016.
     """
     from .networks import ThreeConvolutions
 
@@ -53,7 +68,16 @@ def cifar10_cnn(dtype: str = "float32", eval_samples: int = 1000) -> Problem:
 def cifar10_lenet(dtype: str = "float32", eval_samples: int = 5000) -> Problem:
     """LeNet on CIFAR-10: 62,006 parameters, 50,000 training images, eight times as fast as `cifar10_cnn`.
 
-    Args and errors are those of `mnist_lenet`.
+    Args:
+        dtype, eval_samples: as for `mnist_lenet`.
+
+    Returns:
+        The problem. Batches are dicts of `inputs` (B, 32, 32, 3), uint8, and `labels` (B,). Metrics: `loss`,
+        `test_loss` and `accuracy`.
+
+    Raises:
+        ValueError: an argument is out of range, or a file of the data is damaged.
+        ConnectionError: the data are missing and the download fails.
 
     >>> cifar10_lenet()  # doctest: +SKIP
     Problem(cifar10_lenet, 50000 samples)
@@ -66,7 +90,7 @@ def cifar10_lenet(dtype: str = "float32", eval_samples: int = 5000) -> Problem:
 
 
 def _network(name: str, model: Any, images: data.Labelled, dtype: str, eval_samples: int) -> Problem:
-    from .networks import network  # flax, which takes half a second to import
+    from .networks import network  # imported here because flax takes half a second to import
 
     init, apply = network(lambda rngs: model(dtype, rngs))
     return classification(name, init, apply, images, dtype="uint8", eval_samples=eval_samples)

@@ -1,4 +1,4 @@
-"""Lasso by parallel coordinate descent: workers minimise over features of their own."""
+"""Lasso by parallel coordinate descent: each worker minimises over its own features."""
 
 from functools import partial
 from typing import Any
@@ -32,36 +32,38 @@ def lasso(
     seed: int = 0,
     dtype: str = "float32",
 ) -> Problem:
-    """The least of F(beta) = |y - X beta|^2 / (2 n) + lambda |beta|_1, one task a sweep over some features.
+    """Minimises F(beta) = |y - X beta|^2 / (2 n) + lambda |beta|_1; a task is a sweep over some features.
 
-    A sample is a feature, so a worker owns features. Its task goes through B of them in turn; for feature j
-    it takes the least of F over beta_j in its view, with all else fixed:
-    beta_j <- S(beta_j + <x_j, y - w>, n lambda), w = X beta, S(z, a) = sign(z) max(|z| - a, 0). It pushes the
-    changes of beta and of w, so that w stays X beta up to rounding, whatever the schedule. Only w travels.
+    A sample of this problem is a feature, so a worker owns features. A task goes through B features in turn.
+    For feature j it minimises F over beta_j, with all other values as the task sees them:
+    beta_j <- S(beta_j + <x_j, y - w>, n lambda), w = X beta, S(z, a) = sign(z) max(|z| - a, 0). The task
+    pushes the changes of beta and of w, so that w equals X beta up to rounding under every schedule. Only w
+    is sent over the network.
 
-    X is normal, its columns of norm 1; any two of them have the correlation that is asked for. y is
-    X beta* + noise, with a tenth of its standard deviation, and beta* has standard normal entries at
-    `num_nonzeros` places. It starts from 0, whatever the key.
+    X is normal with columns of norm 1; every two columns have the given correlation. y is X beta* + noise;
+    the standard deviation of the noise is a tenth of that of X beta*. beta* has standard normal entries at
+    `num_nonzeros` places. Parameters start at 0, whatever the random key.
 
-    Tasks that do not see each other do no harm up to `dml.theory.parallel_coordinates(X)` features at a time;
-    far beyond, it diverges.
+    Tasks that run at the same time do not disturb each other as long as they have at most
+    `dml.theory.parallel_coordinates(X)` features in total; far beyond that the training diverges.
 
     Args:
-        num_samples: n, >= 2; 500 in the paper.
-        num_features: d, >= 1; up to 400,000 in the paper. X takes 4 n d bytes.
-        num_nonzeros: of beta*, from 0 to d.
-        l1: lambda, as a share of the least for which beta = 0 is optimal, in (0, 1].
-        correlation: of any two features, in [0, 1).
+        num_samples: n, the rows of X, >= 2; 500 in the paper.
+        num_features: d, the columns of X, >= 1; up to 400,000 in the paper. X takes 4 n d bytes.
+        num_nonzeros: number of non-zero entries of beta*, from 0 to d.
+        l1: lambda, as a fraction of the smallest lambda for which beta = 0 is optimal, in (0, 1].
+        correlation: of every two features, in [0, 1).
         seed: of the generated data, >= 0.
-        dtype: "float32", or "float64" where JAX has 64 bits switched on.
+        dtype: "float32", or "float64" if JAX has 64 bits enabled.
 
     Returns:
-        The problem, to be trained with `optax.identity()`, or with `optax.scale` for other steps. Batches are
-        columns of X, (B, n); parameters are `beta` (d,) and `w` (n,). Metrics: `loss`, which is F, and
-        `nonzeros` of beta. `optimum` is scikit-learn's in float64: 15 s and 4 GB at the paper's size.
+        The problem, to be trained with `optax.identity()`, or with `optax.scale` for other step sizes.
+        Batches are columns of X, (B, n); parameters are `beta` (d,) and `w` (n,). Metrics: `loss`, which is
+        F, and `nonzeros`, the number of non-zero entries of beta. scikit-learn computes `optimum` in float64,
+        in 15 s and with 4 GB at the paper's size.
 
     Raises:
-        ValueError: an argument outside its range.
+        ValueError: an argument is out of range.
 
     >>> problem = lasso(num_samples=50, num_features=20, num_nonzeros=3)
     >>> problem, problem.additive
@@ -74,11 +76,11 @@ def lasso(
         checks.fail("correlation", correlation, "a number >= 0 and < 1")
     rng = np.random.default_rng(seed)
     kind: Any = dtype
-    columns = rng.standard_normal((num_features, num_samples), kind)  # X', a row for each feature
+    columns = rng.standard_normal((num_features, num_samples), kind)  # X transposed, a row per feature
     columns *= np.sqrt(1 - correlation)
     columns += np.sqrt(correlation) * rng.standard_normal(num_samples, kind)
     columns /= np.linalg.norm(columns, axis=1, keepdims=True)
-    columns.flags.writeable = False  # no copy: at the paper's size it is most of a gigabyte
+    columns.flags.writeable = False  # not a copy: at the paper's size X is most of a gigabyte
     places = rng.choice(num_features, num_nonzeros, replace=False)
     exact = rng.normal(size=num_nonzeros) @ columns[places]
     y = frozen(rng.normal(exact, 0.1 * exact.std() or 1.0), dtype)
@@ -107,7 +109,7 @@ def lasso(
 
 
 def _optimum(columns: np.ndarray, y: np.ndarray, penalty: float) -> float:
-    """The least F, by another solver."""
+    """Returns the minimum of F, as another solver finds it."""
     from sklearn.linear_model import Lasso
 
     x, y = columns.T.astype(float, order="F"), y.astype(float)

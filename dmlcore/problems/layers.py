@@ -1,6 +1,6 @@
-"""Layers, with convolution and pooling that are fast inside a compiled loop on a CPU as well.
+"""Layers with a convolution and a pooling that are fast inside a compiled loop, also on a CPU.
 
-Inside `lax.scan`, XLA runs `lax.conv_general_dilated` in a slow generic way on CPUs: a gradient of
+Inside `lax.scan`, XLA runs `lax.conv_general_dilated` with slow generic code on CPUs: a gradient of
 `cifar10_cnn` at batch 32 took 1,000 ms inside a scan, 30 ms outside, and 45 ms inside as one matrix product.
 """
 
@@ -43,12 +43,12 @@ def dense(inputs: int, features: int, dtype: str, rngs: nnx.Rngs) -> nnx.Linear:
 
 
 def pooled_relu(images: jax.Array) -> jax.Array:
-    """Returns relu of the maximum of each 2 x 2 square, (B, H, W, C) -> (B, H/2, W/2, C); H, W are even."""
+    """Returns relu of the maximum of each 2 x 2 square, (B, H, W, C) -> (B, H/2, W/2, C), for even H, W."""
     batch, height, width, channels = images.shape
     return nnx.relu(images.reshape(batch, height // 2, 2, width // 2, 2, channels).max((2, 4)))
 
 
 def standardised(images: jax.Array, mean: float, deviation: float, dtype: str) -> jax.Array:
-    """Returns uint8 images as floating numbers, (images / 255 - mean) / deviation."""
+    """Returns uint8 images as floating-point numbers, (images / 255 - mean) / deviation."""
     scale = 1 / (255 * deviation)
     return images.astype(jnp.dtype(dtype)) * scale - mean / deviation

@@ -33,35 +33,38 @@ def lda(
     document_length: int = 100,
     seed: int = 0,
 ) -> Problem:
-    """Latent Dirichlet allocation by collapsed Gibbs sampling; its tasks are additive updates of counts.
+    """Latent Dirichlet allocation by collapsed Gibbs sampling; tasks are additive updates of counts.
 
-    A sample is a document, and a task one sweep over the tokens of its documents: each token in turn leaves
-    its topic and draws a new one, k with probability proportional to
+    A sample is a document, and a task is one sweep over the tokens of its documents. Each token in turn is
+    removed from its topic and draws a new topic, k with a probability proportional to
 
-        (n_wk + beta) / (n_k + V beta) * (n_dk + alpha),
+        (n_wk + beta) / (n_k + V beta) * (n_dk + alpha).
 
-    where n counts the other tokens of the word w, of the document d, and all of topic k, moved by the task
-    itself or in its view. Word-topic counts are shared and travel; the topic of a token stays with the owner
-    of its document, and n_dk follows from it.
+    Here n_wk is the number of other tokens of the word w in topic k, n_dk that of the document d in topic k,
+    and n_k that of all words in topic k. The counts are those that the task has pulled, plus its own changes.
+    Workers share the counts n_wk and n_k and send their changes. The topic of each token stays with the
+    worker that owns the document, and n_dk follows from it.
 
-    Guarantee: n_wk are the counts of the tokens' topics in every version and every view, under every policy,
-    fault and engine, so they sum to the number of tokens and none is negative; the optimizer is
-    `optax.identity()`.
+    Guarantees: in every version, and in every copy that a worker reads, n_wk are the counts of the tokens'
+    topics, under every policy, fault and engine. So they sum to the number of tokens, and none is negative.
+    The optimizer must be `optax.identity()`.
 
     Args:
-        corpus: documents, such as `read_bag_of_words` of `dmlcore.data` returns. Default: `bars`.
+        corpus: documents, such as `read_bag_of_words` of `dmlcore.data` returns. Default: None, generated
+            documents of `bars`.
         num_topics: K, 2 to 32767.
-        alpha: prior of a document's topics, > 0.
-        beta: prior of a topic's words, > 0.
-        num_documents: of the bars, >= 1; only where no corpus is given.
-        document_length: tokens of each, >= 1; likewise.
-        seed: of the bars, >= 0; likewise.
+        alpha: parameter of the Dirichlet prior of a document's topics, > 0.
+        beta: parameter of the Dirichlet prior of a topic's words, > 0.
+        num_documents: number of generated documents, >= 1; only without `corpus`.
+        document_length: tokens per generated document, >= 1; only without `corpus`.
+        seed: of the generated documents, >= 0; only without `corpus`.
 
     Returns:
-        The problem. Batches are dicts of `length` (B,) and `words` (B, L), filled up to the longest document;
-        parameters are the counts `word_topic` (V, K), their sums `total` (K,), and each `topic` (D, L).
-        Metrics: `loss`, the negative log likelihood in nats per token of the training documents, under the
-        estimates of `topics_of` and of each document's topics; and `perplexity`, exp(loss).
+        The problem, for D documents of at most L tokens. Batches are dicts of `length` (B,) and `words`
+        (B, L), where shorter documents are padded. Parameters are the counts `word_topic` (V, K), their sums
+        `total` (K,), and the `topic` of each token (D, L). Metrics: `loss`, the negative log likelihood of
+        the training documents in nats per token, under the estimates of `topics_of` and of each document's
+        topics; and `perplexity`, exp(loss).
 
     Raises:
         ValueError: an argument is out of range, or the corpus has no tokens.
@@ -86,7 +89,7 @@ def lda(
     words = np.zeros(there.shape, np.int32)
     words[there] = corpus.word
     data = {"length": frozen(lengths, np.int32), "words": frozen(words, np.int32)}
-    # As small as can be: engines on real clocks send the topic of every token with the parameters.
+    # The smallest type that fits: engines on real clocks send the topic of every token with the parameters.
     number = jnp.int8 if num_topics <= 127 else jnp.int16
     each = np.arange(num_topics)
 
@@ -110,7 +113,7 @@ def lda(
                 total, in_document = total - left, in_document - left
                 likely = (of_word + beta) / (total + num_words * beta) * (in_document + alpha)
                 up_to = jnp.cumsum(likely)
-                # The first whose sum exceeds the draw; the last may not, by rounding.
+                # The first topic whose cumulative sum exceeds the draw; with rounding there may be none.
                 new = jnp.minimum((up_to <= uniform[d, i] * up_to[-1]).sum(), num_topics - 1)
                 joined = each == new
                 word_topic = word_topic.at[word].set(of_word + joined)
@@ -142,14 +145,17 @@ def lda(
 
 
 def topics_of(params: Params, beta: float = 0.1) -> jax.Array:
-    """Returns the topics that the counts of `lda` tell of: (n_wk + beta) / (n_k + V beta).
+    """Estimates the topics from the counts of `lda`: (n_wk + beta) / (n_k + V beta).
 
     Args:
-        params: of `lda`.
-        beta: prior of a topic's words, as for `lda`.
+        params: parameters of `lda`, of which it uses the counts `word_topic` (V, K).
+        beta: prior of a topic's words, > 0, as for `lda`.
 
     Returns:
-        Distributions over words, (K, V).
+        The K distributions over the V words, shape (K, V).
+
+    Raises:
+        KeyError: `params` has no `word_topic`.
 
     >>> topics_of({"word_topic": np.array([[3, 0], [0, 1]])}, beta=1.0).tolist()
     [[0.800000011920929, 0.20000000298023224], [0.3333333432674408, 0.6666666865348816]]

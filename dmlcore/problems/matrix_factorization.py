@@ -1,4 +1,4 @@
-"""Matrix factorization: users and items as vectors whose products are the ratings."""
+"""Matrix factorization: vectors of users and items, with inner products that approximate the ratings."""
 
 import inspect
 from functools import partial
@@ -39,33 +39,34 @@ def matrix_factorization(
 ) -> Problem:
     """Low-rank factorization of observed ratings D_ij by squared loss.
 
-    losses_(ij) = (<L_i, R_j> - D_ij)^2 + l2 (||L_i||^2 + ||R_j||^2), a sample being one observed rating. A
-    tenth of the ratings, drawn at random, is held out. Parameters start uniform on [-a, a), where predictions
-    have a tenth of the ratings' standard deviation sd: a^2 = 0.3 sd / sqrt(rank); a = 1 in the paper.
+    losses_(ij) = (<L_i, R_j> - D_ij)^2 + l2 (||L_i||^2 + ||R_j||^2), where a sample is one observed rating
+    D_ij. A random tenth of the ratings is held out for the test. Parameters start uniform on [-a, a), with
+    a^2 = 0.3 sd / sqrt(rank), so that the standard deviation of the predictions is a tenth of that of the
+    ratings, sd. The paper has a = 1.
 
-    Generated ratings are <L*_i, R*_j> / sqrt(rank) + noise, all standard normal, so their variance is
-    1 + noise^2. MovieLens ratings (610 users, 9,724 items, 100,836 ratings) are centred by the mean of the
-    training ratings.
+    Generated ratings are <L*_i, R*_j> / sqrt(rank) + noise z_ij with standard normal L*, R* and z, so that
+    their variance is 1 + noise^2. The mean of the training ratings is subtracted from MovieLens ratings (610
+    users, 9,724 items, 100,836 ratings).
 
     Args:
-        num_users: rows, >= 1; only for generated ratings.
-        num_items: columns, >= 1; only for generated ratings.
-        rank: length of the vectors, K in the paper, and true rank of generated ratings, >= 1.
+        num_users: number of users, >= 1; only for generated ratings.
+        num_items: number of items, >= 1; only for generated ratings.
+        rank: the paper's K, the length of the vectors and the true rank of generated ratings, >= 1.
         noise: standard deviation of the noise, >= 0; only for generated ratings.
-        density: share of the entries that is observed, in (0, 1]; only for generated ratings.
-        l2: weight of the penalty, lambda in the paper, >= 0.
-        seed: of generated ratings and of the split, >= 0.
+        density: fraction of the entries that are observed, in (0, 1]; only for generated ratings.
+        l2: the paper's lambda, weight of the penalty, >= 0.
+        seed: of the generated ratings and of the split, >= 0.
         source: "generated" or "movielens".
-        dtype: "float32", or "float64" where JAX has 64 bits switched on.
+        dtype: "float32", or "float64" if JAX has 64 bits enabled.
 
     Returns:
         The problem. Batches are dicts of `user`, `item` and `rating`, each (B,); parameters are `L`
-        (users, rank) and `R` (items, rank). Metrics: `loss` on the training ratings (for l2 = 0 their mean
-        squared error) and `test_rmse`, the root of the mean squared error on the held-out ones.
+        (num_users, rank) and `R` (num_items, rank). Metrics: `loss` on the training ratings (for l2 = 0 their
+        mean squared error) and `test_rmse`, the root mean squared error on the held-out ratings.
 
     Raises:
-        ValueError: an argument outside its range, or one that the source does not have.
-        ConnectionError: MovieLens is neither here nor can it be downloaded.
+        ValueError: an argument is out of range, or `source` does not use it.
+        ConnectionError: the MovieLens data are missing and the download fails.
 
     >>> matrix_factorization()
     Problem(matrix_factorization, 10800 samples)
@@ -107,7 +108,7 @@ def matrix_factorization(
         }
 
     def errors(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
-        """Squared errors and penalties of the batch, (B,) each."""
+        """Returns the squared errors and the penalties of the batch, (B,) each."""
         users, items = params["L"][batch["user"]], params["R"][batch["item"]]
         return ((users * items).sum(-1) - batch["rating"]) ** 2, (users**2 + items**2).sum(-1)
 
@@ -126,7 +127,7 @@ def matrix_factorization(
 def _generate(
     rng: np.random.Generator, num_users: int, num_items: int, rank: int, noise: float, density: float
 ) -> Ratings:
-    """Ratings of low rank with noise, at random entries."""
+    """Returns ratings of low rank with noise, at random entries."""
     users, items = rng.normal(size=(num_users, rank)), rng.normal(size=(num_items, rank))
     count = round(num_users * num_items * density)
     user, item = np.divmod(rng.choice(num_users * num_items, count, replace=False), num_items)

@@ -1,4 +1,4 @@
-"""The networks of the problems, which are flax modules, and what makes functions of such modules."""
+"""The networks of the problems, as flax modules, and `network`, which makes pure functions of a module."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from .problem import Params
 
 
 class MLP(nnx.Module):
-    """One hidden layer of rectified units, (B, inputs) -> (B, outputs)."""
+    """A network with one hidden layer of rectified units, (B, inputs) -> (B, outputs)."""
 
     def __init__(self, inputs: int, hidden: int, outputs: int, dtype: str, rngs: nnx.Rngs):
         self.hidden = dense(inputs, hidden, dtype, rngs)
@@ -44,7 +44,7 @@ class LeNet(nnx.Module):
 
 
 class ThreeConvolutions(nnx.Module):
-    """Three times convolution and pooling, then one dense layer, (B, 32, 32, 3) -> (B, 10)."""
+    """Three layers of convolution and pooling, then one dense layer, (B, 32, 32, 3) -> (B, 10)."""
 
     def __init__(self, dtype: str, rngs: nnx.Rngs):
         self.dtype = dtype
@@ -65,15 +65,15 @@ def network(
 ) -> tuple[Callable[[jax.Array], Params], Callable[[Params, jax.Array], jax.Array]]:
     """Returns a flax network as pure functions: random key -> parameters; parameters, inputs -> outputs.
 
-    Kernels start uniform with variance 1 / (inputs of a unit), biases at 0: LeCun, Bottou, Orr and Müller,
-    Efficient BackProp, 1998, section 4.6.
+    Kernels start uniform with variance 1 / (inputs of a unit), biases at 0, after LeCun, Bottou, Orr and
+    Müller, Efficient BackProp, 1998, section 4.6.
     """
     graph, state = nnx.split(nnx.eval_shape(lambda: build(nnx.Rngs(0))))
     shapes, tree = jax.tree.flatten(nnx.to_pure_dict(state))
     ends = np.cumsum([leaf.size for leaf in shapes])
 
     def init(key: jax.Array) -> Params:
-        # One draw for all layers: flax's, one for each, take seconds to compile.
+        # One draw for all layers, because the draws of flax, one per layer, take seconds to compile.
         draws = jnp.split(jax.random.uniform(key, (int(ends[-1]),), shapes[0].dtype, -1, 1), ends[:-1])
         leaves = [
             draw.reshape(leaf.shape) * (3 / math.prod(leaf.shape[:-1])) ** 0.5 * (leaf.ndim > 1)

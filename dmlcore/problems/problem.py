@@ -1,4 +1,4 @@
-"""What is trained: a model, what tasks compute, the data, and how a state of the parameters is judged."""
+"""The training problem: a model, the computation of a task, the data, and an evaluation of parameters."""
 
 from __future__ import annotations
 
@@ -23,52 +23,57 @@ Batch = Any
 
 
 class Inner(NamedTuple):
-    """What the local steps of a task are."""
+    """The local steps of a task."""
 
-    optimizer: Any  # of optax
-    batch_size: int  # samples of a step
-    keep_state: bool  # a worker's next task goes on with the optimizer's state
+    optimizer: Any  # the local optax optimizer
+    batch_size: int  # samples per step
+    keep_state: bool  # whether a worker's next task continues with the state of the optimizer
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A training problem as pure functions on explicit data. Exactly one of `losses` and `update` is given.
+    """A training problem as pure functions on explicit data.
 
-    A gradient task on a batch of B samples, drawn at random, computes the gradient of
-    `mean(losses(params, batch))`. A task of an additive problem is itself the update: with `optax.identity()`
-    the server adds it as it is, params <- params + u. Samples are then owned, worker w of P has w, w + P,
-    w + 2P, ..., and takes them in turn.
+    Exactly one of `losses` and `update` is given. With `losses` the tasks are gradients: a task on a random
+    batch of B samples computes the gradient of `mean(losses(params, batch))`. With `update` the problem is
+    additive: a task is itself an update u, and with `optax.identity()` the server computes
+    params <- params + u. Workers of an additive problem own samples: of P workers, worker w owns the samples
+    w, w + P, w + 2P, ..., and takes them in turn.
 
-    A problem is checked before it is first trained: `dmlcore.problems.validation`.
+    The first training checks a problem, see `dmlcore.problems.validation`.
 
-    Problems compare and hash by identity: what is compiled for one is for that object. The factories return
-    the same object for the same arguments, while something refers to it or it is one of the last they made.
+    Problems compare and hash by identity, and a compiled program belongs to one problem object. The functions
+    of `dml.problems` return the same object for the same arguments, as long as something refers to it or it
+    is one of the last few that they made.
 
     Args:
-        name: what plots and traces call it.
-        init: random key -> parameters, any pytree of arrays, floating where there are gradients.
-        data: training samples, a pytree of NumPy or JAX arrays that share the leading axis N; a batch is
-            rows of it.
-        evaluate: parameters, eval_data -> metrics as scalars; `loss` is the training objective.
-        eval_data: what `evaluate` looks at, any pytree of arrays.
-        optimum: the least attainable `loss`. None: it is not known.
-        losses: parameters, batch of B samples -> loss of each sample, shape (B,): of its own row alone, so
-            that rows which fill a batch up, and rows of other tasks, change nothing. This is tried out. With
-            a third argument, `losses(params, batch, keys)`, it is also given random keys, one for each
-            sample, shape (B,), for dropout or augmentation: functions of (seed, worker, clock, place of the
-            sample in its task), so that the first b numbers are the same however far a batch is filled up.
-            An argument with a default is none of these, unless it is named `keys` or `key`. None: the problem
-            is additive.
-        coupled: declares that losses depend on the other rows of the batch, as with batch statistics or
-            contrastive losses. A task is then computed on exactly its own rows, B its batch size, and never
-            as one gradient with other tasks; each batch size that occurs is compiled.
-        update: what a worker sees of the parameters, batch of B samples, random key -> additive update u, a
-            tree like what it sees. The key is a function of (seed, worker, clock). None: tasks are gradients
-            of `losses`.
-        local: names of parameters, then a dict, that have a row for each sample. They stay with the owner of
-            the sample and are charged to no link; `update` sees, and changes, the rows of its batch.
-        owner: the worker that owns each sample, shape (N,), as `sharded` sets it; None: all draw from all.
-        inner: the local steps of a task, as `with_steps` sets them; None: a task is one gradient.
+        name: the name in plots and traces.
+        init: random key -> parameters, any pytree of arrays, of floating-point numbers if tasks are
+            gradients. D is the number of parameters.
+        data: training samples, a pytree of NumPy or JAX arrays with the same first axis N; a batch of B
+            samples is B rows of each.
+        evaluate: parameters, eval_data -> dict of metrics, scalars; `loss` is the training objective.
+        eval_data: the data that `evaluate` uses, any pytree of arrays.
+        optimum: the minimum of `loss`. Default: None, not known.
+        losses: parameters, batch of B samples -> loss of each sample, shape (B,). The loss of a sample must
+            depend on its own row only, so that padding and rows of other tasks change nothing; the check of
+            the problem tests this. A function with a third argument, `losses(params, batch, keys)`, also
+            receives random keys, one per sample, shape (B,), for dropout or augmentation. A key is a function
+            of (seed, worker, clock, position of the sample in its task), so the first b keys do not depend on
+            the padding. A third argument with a default value receives no keys unless its name is `keys` or
+            `key`. Default: None, the problem is additive.
+        coupled: True declares that the loss of a sample depends on the other rows of the batch, as with batch
+            statistics or contrastive losses. A task is then computed on exactly its own rows, without
+            padding, and never merged with other tasks into one gradient; JAX compiles once per batch size.
+        update: parameters as the worker sees them, batch of B samples, random key -> additive update u, a
+            tree with the structure and shapes of these parameters. The key is a function of (seed, worker,
+            clock). Default: None, tasks are gradients of `losses`.
+        local: names of parameters with one row per sample, for parameters that are a dict. A row stays with
+            the worker that owns the sample, and its transfer takes no time; `update` sees and changes the
+            rows of its batch. Default: (), no such parameters.
+        owner: the worker that owns each sample, shape (N,), as set by `sharded`. Default: None, all workers
+            draw from all samples.
+        inner: the local steps of a task, as set by `with_steps`. Default: None, a task is one gradient.
 
     Raises:
         ValueError: not exactly one of `losses` and `update` is given; `local` is not a tuple, or is given
@@ -109,17 +114,21 @@ class Problem:
         """Returns this problem with data that workers own: every task draws from its own worker's samples.
 
         A task of B samples draws them at random, with replacement, as a function of (seed, worker, clock). So
-        BSP minimises the mean of the workers' own mean losses, f = (1/P) sum_w f_w, which is the mean over
-        samples only where shards are of equal size. While a worker is away its samples are not
-        drawn. `evaluate` still looks at all data.
+        BSP with P workers minimises the mean of the workers' own mean losses, f = (1/P) sum_w f_w, which is
+        the mean over samples only if all workers own equally many. While a worker is absent, its samples are
+        not drawn. `evaluate` still uses all data.
 
         Args:
-            owner: a rule such as `dml.shards.dirichlet(8, 0.1)`, or for each sample the number of the worker
-                that owns it, shape (N,). The cluster must have as many workers, and each owns a sample.
+            owner: a rule such as `dml.shards.dirichlet(8, 0.1)`, or the number of the worker that owns each
+                sample, shape (N,). The cluster must have as many workers as there are owners, and each worker
+                must own at least one sample.
+
+        Returns:
+            The problem with `owner` set; the same object for the same owners.
 
         Raises:
-            ValueError: the owners are not that, or the problem is additive (whose workers own samples
-                already) or sharded.
+            ValueError: `owner` is neither of these, a worker owns no sample, or the problem is already
+                sharded, or additive (then workers own samples already).
 
         >>> from dmlcore.problems import digits_mlp
         >>> from dmlcore.problems.shards import iid
@@ -133,14 +142,14 @@ class Problem:
             )
         found = np.asarray(owners_of(owner, self.data), np.int32)
         rule = str(owner) if isinstance(owner, Rule) else f"{found.max() + 1} shards"
-        return self._sharded(rule, found.tobytes())  # rules of equal owners are told apart by their names
+        return self._sharded(rule, found.tobytes())  # two rules may give the same owners
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process is sent: not what was made of this problem."""
+        """Returns the state for another process, without the caches of problems made from this one."""
         return {name: value for name, value in vars(self).items() if name not in ("_sharded", "_stepping")}
 
     def _changed(self, **fields: Any) -> Problem:
-        """Returns this problem with other fields that need no check of its functions."""
+        """Returns a copy with changed fields that does not need to be checked again."""
         made = dataclasses.replace(self, **fields)
         vars(made)["checked"] = self.checked
         return made
@@ -154,7 +163,25 @@ class Problem:
         return made
 
     def with_steps(self, local: LocalSteps | None, batch_size: int) -> Problem:
-        """Returns this problem with tasks of local steps, on mini-batches of `batch_size` samples."""
+        """Returns this problem with tasks of local steps.
+
+        Args:
+            local: the local steps. None: the problem stays as it is.
+            batch_size: samples per mini-batch, of one local step.
+
+        Returns:
+            The problem with `inner` set; the same object for the same arguments.
+
+        Raises:
+            ValueError: the problem is additive.
+
+        >>> import optax
+        >>> from dmlcore.methods.local import local_steps
+        >>> from dmlcore.problems import linear_regression
+        >>> problem = linear_regression(num_samples=20, num_features=3)
+        >>> problem.with_steps(local_steps(4, optax.sgd(0.1)), batch_size=8).inner.batch_size
+        8
+        """
         if local is None:
             return self
         if self.additive:
@@ -169,18 +196,39 @@ class Problem:
         return kept(lambda inner: self._changed(inner=inner))
 
     def check_workers(self, num_workers: int) -> None:
-        """Raises ValueError where the data are those of another number of workers."""
+        """Raises ValueError if the data are sharded for another number of workers.
+
+        Args:
+            num_workers: number of workers of the cluster.
+
+        Raises:
+            ValueError: the number of owners differs.
+
+        >>> from dmlcore.problems import linear_regression
+        >>> from dmlcore.problems.shards import iid
+        >>> linear_regression(num_samples=20, num_features=3).sharded(iid(4)).check_workers(4)
+        """
         if self.owner is not None and (shards := int(self.owner.max()) + 1) != num_workers:
             checks.fail("cluster", f"{num_workers} workers", f"{shards}, one for each shard of {self.name}")
 
     def check_batch(self, batch_size: int) -> None:
-        """Raises ValueError where the samples of a task, with their numbers, cannot fit into memory."""
+        """Raises ValueError if the samples of a task, with their indices, do not fit into memory.
+
+        Args:
+            batch_size: samples of a task.
+
+        Raises:
+            ValueError: they need more memory than the machine has.
+
+        >>> from dmlcore.problems import linear_regression
+        >>> linear_regression(num_samples=20, num_features=3).check_batch(32)
+        """
         row = 4 + sum(leaf.nbytes for leaf in jax.tree.leaves(self.data)) / self.num_samples
         checks.check_memory("batch_size", batch_size, batch_size * row)
 
     @property
     def additive(self) -> bool:
-        """Whether a task is an update, not a gradient."""
+        """Whether a task is an additive update and not a gradient."""
         return self.update is not None
 
     @functools.cached_property
@@ -188,7 +236,7 @@ class Problem:
         """Whether `losses` take random keys."""
         try:
             given = [*inspect.signature(self.losses).parameters.values()]
-        except (TypeError, ValueError):  # no function of Python, or none at all
+        except (TypeError, ValueError):  # it has no Python signature, or is not a function
             return False
         positional = [
             each for each in given if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
@@ -196,29 +244,59 @@ class Problem:
         return any(each.default is each.empty or each.name in ("keys", "key") for each in positional[2:3])
 
     def apart(self, params: Params) -> tuple[Params, dict[str, Any]]:
-        """Returns what of the parameters travels, and the local ones."""
+        """Splits parameters into those that are sent over the network, and the local ones.
+
+        Args:
+            params: parameters of this problem.
+
+        Returns:
+            The shared parameters, and a dict of the local ones by name.
+
+        Raises:
+            KeyError: a local parameter is missing.
+
+        >>> from dmlcore.problems import lasso
+        >>> problem = lasso(num_samples=50, num_features=20, num_nonzeros=3)
+        >>> shared, local = problem.apart(problem.init(jax.random.key(0)))
+        >>> [*shared], [*local]
+        (['w'], ['beta'])
+        """
         if not self.local:
             return params, {}
         shared = {name: value for name, value in params.items() if name not in self.local}
         return shared, {name: params[name] for name in self.local}
 
     def together(self, shared: Params, local: Mapping[str, Any]) -> Params:
-        """Returns the parameters whose parts these are: the inverse of `apart`."""
+        """Joins shared and local parameters: the inverse of `apart`.
+
+        Args:
+            shared: the parameters that are sent over the network.
+            local: the local parameters by name.
+
+        Returns:
+            The parameters.
+
+        >>> from dmlcore.problems import lasso
+        >>> problem = lasso(num_samples=50, num_features=20, num_nonzeros=3)
+        >>> params = problem.init(jax.random.key(0))
+        >>> problem.together(*problem.apart(params)).keys() == params.keys()
+        True
+        """
         return {**shared, **local} if self.local else shared
 
     @property
     def num_samples(self) -> int:
-        """N, the number of training samples."""
+        """The number of training samples, N."""
         return num_samples(self.data)
 
     @functools.cached_property
     def metrics(self) -> tuple[str, ...]:
-        """Names of what `evaluate` returns."""
+        """The names of the metrics that `evaluate` returns."""
         return tuple(jax.eval_shape(self.evaluate, self.shapes, self.eval_data))
 
     @functools.cached_property
     def shapes(self) -> Params:
-        """The parameters as shapes and types; ValueError where a local one has not a row for each sample."""
+        """The shapes and types of the parameters; ValueError if a local one does not have N rows."""
         shapes = jax.eval_shape(self.init, jax.random.key(0))
         for name in self.local:
             there = shapes.get(name) if isinstance(shapes, dict) else None
@@ -229,15 +307,15 @@ class Problem:
 
     @property
     def parameter_bytes(self) -> int:
-        """How many bytes the parameters are, as far as they travel."""
-        real = str(jax.dtypes.canonicalize_dtype(float))  # types of parameters may follow from it
+        """The bytes of a transfer of the parameters, without the local ones."""
+        real = str(jax.dtypes.canonicalize_dtype(float))  # the types of parameters may depend on it
         if real not in self._bytes:
             self._bytes[real] = sum(leaf.size * leaf.dtype.itemsize for leaf in self._travelling)
         return self._bytes[real]
 
     @functools.cached_property
     def tensor_sizes(self) -> tuple[int, ...]:
-        """How many numbers each tensor of the parameters has, as far as it travels."""
+        """The number of values in each tensor of the parameters, without the local ones."""
         return tuple(leaf.size for leaf in self._travelling)
 
     @property
@@ -247,7 +325,7 @@ class Problem:
 
     @functools.cached_property
     def checked(self) -> set[str]:
-        """Real types, such as float32, with which `check_problem` found it sound; copies keep them."""
+        """The float types, such as float32, with which `check_problem` has passed; copies keep this set."""
         return set()
 
     @functools.cached_property
@@ -262,7 +340,7 @@ class Problem:
 
 
 def floating(name: str, dtype: Any) -> str:
-    """Returns `dtype` if it is one that problems come in and JAX can hold now: a check for `memoised`.
+    """Returns `dtype` if problems support it and it is enabled in JAX: a check for `memoised`.
 
     >>> floating("dtype", "int8")
     Traceback (most recent call last):
@@ -275,7 +353,7 @@ def floating(name: str, dtype: Any) -> str:
 
 
 def frozen(array: Any, dtype: Any) -> np.ndarray:
-    """Returns a copy of `array` that cannot be written to: memoised problems are shared."""
+    """Returns a read-only copy of `array`, because several users share a memoised problem."""
     copy = np.array(array, dtype)
     copy.flags.writeable = False
     return copy

@@ -17,12 +17,17 @@ from dmlcore.checks import at_least
 
 
 class Rule(NamedTuple):
-    """A way to share out samples, such as `dirichlet(8, 0.1)`.
+    """A rule that assigns samples to workers, such as `dirichlet(8, 0.1)`.
 
     Args:
-        name: the call that makes it.
-        num_workers: P.
-        owners: the problem's data -> the owner of each sample, whole numbers from 0, shape (N,).
+        name: the call that makes the rule.
+        num_workers: P, the number of workers that own samples.
+        owners: the problem's data -> the owner of each sample, whole numbers from 0 to P - 1, shape (N,).
+
+    >>> import dmlcore as dml
+    >>> halves = Rule("halves", 2, lambda data: np.arange(num_samples(data)) % 2)
+    >>> dml.problems.digits_mlp().sharded(halves).owner[:4].tolist()
+    [0, 1, 0, 1]
     """
 
     name: str
@@ -39,13 +44,16 @@ def _column(name: str, value: Any) -> Any:
 
 @named(bare=True, num_workers=at_least(1), seed=checks.check_seed)
 def iid(num_workers: int, *, seed: int = 0) -> Rule:
-    """Independent and identically distributed shards: samples are shuffled, then dealt out one by one.
+    """IID shards: samples are shuffled, and then assigned to the workers in turn.
 
-    Guarantee: the sizes of two shards differ by 1 at most.
+    Guarantees: the sizes of two shards differ by at most 1.
 
     Args:
-        num_workers: P.
+        num_workers: P, the number of workers, >= 1.
         seed: of the shuffle.
+
+    Returns:
+        The rule, for `Problem.sharded`.
 
     Raises:
         ValueError: a number is out of range; from `sharded`: there are fewer samples than workers.
@@ -69,16 +77,19 @@ def iid(num_workers: int, *, seed: int = 0) -> Rule:
 def dirichlet(
     num_workers: int, alpha: float, *, seed: int = 0, labels: str | Sequence[int] = "labels"
 ) -> Rule:
-    """Non-IID shards: of each label worker w gets a share p_w, with p ~ Dirichlet(alpha, ..., alpha).
+    """Non-IID shards: worker w owns a fraction p_w of each label, with p ~ Dirichlet(alpha, ..., alpha).
 
-    The smaller `alpha`, the fewer workers share a label; from about 100 on, shards are as good as IID. Shards
-    differ in size, too. One that would be empty gets a sample of the largest.
+    The smaller `alpha`, the fewer workers share a label; from about 100 on, shards are practically IID. The
+    sizes of shards differ, too. A shard that would be empty gets one sample of the largest shard.
 
     Args:
-        num_workers: P.
+        num_workers: P, the number of workers, >= 1.
         alpha: concentration, > 0.
-        seed: of the shares and of the order in which samples are dealt out.
-        labels: whole numbers, shape (N,), or the name of their column where the data are a dict.
+        seed: of the fractions, and of the order in which samples are assigned.
+        labels: whole numbers, shape (N,); or the name of their column, for data that are a dict.
+
+    Returns:
+        The rule, for `Problem.sharded`.
 
     Raises:
         ValueError: a number is out of range; from `sharded`: there is no such column, or there are fewer
@@ -118,18 +129,22 @@ def by_label(
 ) -> Rule:
     """Non-IID shards: each worker owns samples of `labels_each` labels only.
 
-    Labels are dealt out to workers in turn, in a random order; the workers of a label share its samples
-    equally. One label each is the pathological split of federated learning.
+    Labels are assigned to the workers in turn, in a random order. The workers of a label share its samples
+    equally. One label per worker is the pathological split of federated learning.
 
     Args:
-        num_workers: P.
-        labels_each: labels of a worker, from 1 to as many as there are; times P no fewer than there are.
+        num_workers: P, the number of workers, >= 1.
+        labels_each: number of labels per worker, from 1 to the number of labels; P x labels_each must be at
+            least the number of labels.
         seed: of the order.
-        labels: whole numbers, shape (N,), or the name of their column where the data are a dict.
+        labels: whole numbers, shape (N,); or the name of their column, for data that are a dict.
+
+    Returns:
+        The rule, for `Problem.sharded`.
 
     Raises:
         ValueError: a number is out of range; from `sharded`: there is no such column, some label would
-            have no owner, or a label has fewer samples than workers.
+            have no owner, or a label has fewer samples than owners.
 
     >>> import dmlcore as dml
     >>> problem = dml.problems.digits_mlp()
@@ -169,12 +184,39 @@ def by_label(
 
 
 def num_samples(data: Any) -> int:
-    """Returns N, the number of rows of data."""
+    """Returns N, the number of samples.
+
+    Args:
+        data: a pytree of arrays with the same first axis N.
+
+    Returns:
+        N.
+
+    Raises:
+        IndexError: `data` has no array, or its first array has no axis.
+
+    >>> num_samples({"x": np.zeros((5, 2)), "y": np.zeros(5)})
+    5
+    """
     return int(jax.tree.leaves(data)[0].shape[0])
 
 
 def labels_of(data: Any, labels: Any) -> np.ndarray:
-    """Returns the label of each sample: whole numbers, shape (N,)."""
+    """Returns the label of each sample.
+
+    Args:
+        data: a pytree of arrays with the same first axis N.
+        labels: whole numbers, shape (N,); or the name of their column, for data that are a dict.
+
+    Returns:
+        Whole numbers, shape (N,).
+
+    Raises:
+        ValueError: there is no such column, or the labels are not whole numbers of this shape.
+
+    >>> labels_of({"x": np.zeros((3, 2)), "label": np.array([1, 0, 1])}, "label").tolist()
+    [1, 0, 1]
+    """
     total, found = num_samples(data), labels
     if isinstance(labels, str):
         columns = sorted(data) if isinstance(data, dict) else []
@@ -191,10 +233,20 @@ def labels_of(data: Any, labels: Any) -> np.ndarray:
 
 
 def owners_of(given: Any, data: Any) -> np.ndarray:
-    """Returns the owner of each sample, checked, from a rule or numbers.
+    """Returns the owner of each sample, from a rule or from numbers.
+
+    Args:
+        given: a rule, or the worker that owns each sample, whole numbers from 0, shape (N,).
+        data: a pytree of arrays with the same first axis N.
+
+    Returns:
+        The worker that owns each sample, int32, shape (N,).
 
     Raises:
-        ValueError: they are no whole numbers from 0, one for each sample; or some worker owns none.
+        ValueError: the owners are not whole numbers >= 0 of this shape, or a worker owns no sample.
+
+    >>> owners_of([0, 1, 1], {"x": np.zeros((3, 2))}).tolist()
+    [0, 1, 1]
     """
     total = num_samples(data)
     found, workers = (given.owners(data), given.num_workers) if isinstance(given, Rule) else (given, 0)

@@ -1,4 +1,4 @@
-"""Topics: a corpus whose topics are known, and what to do with topics that were found."""
+"""Topics: a generated corpus with known topics, and functions that compare and describe found topics."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -25,18 +25,19 @@ def bars(
 ) -> Corpus:
     """Generated documents whose topics are bars: the rows and columns of a square of words.
 
-    A topic is uniform on a row or a column of the square, whose cells are the words; a document draws shares
-    of topics from a Dirichlet distribution, and for each token a topic, and a word of that.
+    The cells of the square are the words, and a topic is uniform on one row or one column. For each document
+    the proportions of topics are drawn from a Dirichlet distribution; for each token a topic is drawn from
+    the proportions, and a word from the topic.
 
     Args:
-        num_documents: D, >= 1.
-        document_length: tokens of each, >= 1.
-        side: of the square, >= 2: it has side^2 words and 2 side topics.
-        alpha: concentration of the shares, > 0; the smaller, the fewer topics has a document.
+        num_documents: number of documents, >= 1.
+        document_length: tokens per document, >= 1.
+        side: side of the square, >= 2; there are side^2 words and 2 side topics.
+        alpha: concentration of the proportions, > 0; the smaller, the fewer topics a document has.
         seed: of the draws, >= 0.
 
     Returns:
-        The corpus, with `topics`, (2 side, side^2): rows first, then columns.
+        The corpus, with `topics`, shape (2 side, side^2): first the rows, then the columns.
 
     Raises:
         ValueError: an argument is out of range.
@@ -61,23 +62,23 @@ def bars(
 
 
 def match_topics(found: np.ndarray, true: np.ndarray) -> tuple[np.ndarray, float]:
-    """Assigns a found topic to each true one such that their mean cosine is largest.
+    """Assigns a different found topic to each true topic so that the mean cosine is largest.
 
     Args:
-        found: distributions over words, (F, V), F >= K.
-        true: likewise, (K, V).
+        found: F found distributions over V words, shape (F, V), F >= K.
+        true: K true distributions over V words, shape (K, V).
 
     Returns:
-        The number of the found topic that stands for each true one, (K,), and the mean cosine.
+        The index of the found topic for each true topic, shape (K,), and the mean cosine of the pairs.
 
     Raises:
-        ValueError: shapes do not fit.
+        ValueError: the shapes do not fit.
 
     >>> order, cosine = match_topics(np.eye(3)[[2, 0, 1]], np.eye(3))
     >>> order.tolist(), cosine
     ([1, 2, 0], 1.0)
     """
-    # Here, not above: it takes a while to import, and nothing else of the problems needs it.
+    # Imported here because it is slow to import and no other part of the problems needs it.
     from scipy.optimize import linear_sum_assignment
 
     found, true = np.asarray(found), np.asarray(true)
@@ -90,18 +91,18 @@ def match_topics(found: np.ndarray, true: np.ndarray) -> tuple[np.ndarray, float
 
 
 def top_words(topics: np.ndarray, vocabulary: Sequence[str], count: int = 10) -> list[list[str]]:
-    """Returns the likeliest words of each topic, the likeliest first.
+    """Returns the most probable words of each topic, in descending order.
 
     Args:
-        topics: distributions over words, (K, V).
+        topics: K distributions over V words, shape (K, V).
         vocabulary: the V words.
-        count: words of each topic, >= 1.
+        count: number of words per topic, >= 1.
 
     Returns:
         K lists of words.
 
     Raises:
-        ValueError: there are more or fewer words than topics are over, or `count` is out of range.
+        ValueError: `vocabulary` does not have V words, or `count` is out of range.
 
     >>> top_words(np.array([[0.1, 0.6, 0.3]]), ["a", "b", "c"], count=2)
     [['b', 'c']]

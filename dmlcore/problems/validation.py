@@ -1,4 +1,4 @@
-"""Checks of a problem, once for each object: what would train silently wrong is refused before training."""
+"""Checks a problem, once per object, and rejects one that would train incorrectly without an error."""
 
 from __future__ import annotations
 
@@ -15,24 +15,31 @@ from dmlcore.problems.problem import Batch, Params, Problem
 
 HISTORY = ("update", "time", "samples", "assigned_samples", "uplinks", "downlinks", "bytes")
 BUSY = tuple(f"{part}_utilisation" for part in ("processor", "link_in", "link_out"))
-SERVER = ("utilisation", "mean_queue", *BUSY)  # in a history where the server takes time
+SERVER = ("utilisation", "mean_queue", *BUSY)  # columns of a history if the server takes time
 COMPARISON = ("method", "seed", "learning_rate")
 RESERVED = frozenset((*HISTORY, *SERVER, *COMPARISON))
 """Columns of histories and comparisons: no metric can have one of these names."""
 
-QUICK = {"xla_backend_optimization_level": 0}  # of XLA: what runs once need not run fast
-PROBE = 4  # samples of the batch that losses are tried on; two halves of it are tried apart
+QUICK = {"xla_backend_optimization_level": 0}  # for XLA: this program runs once, so compile it quickly
+PROBE = 4  # samples in the batch of the test; the test also computes its two halves separately
 
 
 def check_problem(problem: Any) -> None:
-    """Raises ValueError unless `problem` is a `Problem` whose fields are what `Problem` says they are.
+    """Raises ValueError unless `problem` is a `Problem` with valid fields, as `Problem` describes them.
 
-    The message names the field, what was found and what is allowed. A problem is checked once in each float
-    mode. `init` is traced, and called twice; `losses` and its gradient are compiled for a batch of four
-    samples, on the initial parameters and on some beside them; all else is traced only. One of the four is
-    the first sample with a NaN or an infinity in its data, if there is one. Where the losses of a sample in a
-    batch of four and in one of two, at another place, differ by more than the square root of the rounding of
-    the least exact type in between, they depend on the other rows.
+    The message names the field, the value found and the values allowed. A problem is checked once with 32-bit
+    and once with 64-bit floats. The check traces `init` and calls it twice. It compiles `losses` and its
+    gradient for a batch of four samples, and runs them on the initial parameters and on others near them. It
+    only traces all other functions. If a sample has a NaN or an infinity in its data, the first such sample
+    is one of the four. To find out whether a loss depends on other rows, the check also computes it in a
+    batch of two, at another position. The two losses may differ by the square root of the rounding error of
+    the least precise type used in the computation.
+
+    Args:
+        problem: the problem to check.
+
+    Raises:
+        ValueError: it is not a `Problem`, or one of its fields is not valid.
 
     >>> import dataclasses
     >>> from dmlcore.problems import linear_regression
@@ -54,7 +61,7 @@ def check_problem(problem: Any) -> None:
         if problem.additive:
             _check_update(problem, params)
         else:
-            # Matrix products on accelerators would be rounded to 10 bits, those of two shapes differently.
+            # Accelerators round matrix products to 10 bits by default, and differently for other shapes.
             with jax.default_matmul_precision("highest"):
                 _check_losses(problem, params)
     except ValueError as error:
@@ -63,7 +70,7 @@ def check_problem(problem: Any) -> None:
 
 
 def _called(name: str, function: Any, *args: Any, on: str = "") -> Any:
-    """Returns what a function of the user returns; what it raises is chained to a ValueError."""
+    """Calls a function of the user; an exception that it raises is chained to a ValueError."""
     if not callable(function):
         checks.fail(name, function, "a function")
     try:
@@ -73,7 +80,7 @@ def _called(name: str, function: Any, *args: Any, on: str = "") -> Any:
 
 
 def _described(leaf: Any) -> str:
-    """What a leaf is, for a message."""
+    """Returns the type and shape of a leaf for a message, or the value if it is not an array."""
     if not _is_array(leaf):
         return repr(leaf)
     return f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]"
@@ -88,13 +95,13 @@ def _is_real(leaf: Any) -> bool:
 
 
 def _leaves(name: str, tree: Any) -> Iterator[tuple[str, Any]]:
-    """Returns the leaves of a pytree, each with the name by which a message knows it."""
+    """Yields the leaves of a pytree, each with its name for messages."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         yield name + jax.tree_util.keystr(path), leaf
 
 
 def _check_arrays(name: str, tree: Any, kinds: str, other: type | tuple[type, ...] = ()) -> None:
-    """Raises ValueError unless all leaves are arrays that JAX can hold, or an `other`."""
+    """Raises ValueError unless every leaf is an array of a type that JAX supports, or an `other`."""
     for where, leaf in _leaves(name, tree):
         if _is_array(leaf) and not isinstance(leaf, jax.Array):
             try:
@@ -106,7 +113,7 @@ def _check_arrays(name: str, tree: Any, kinds: str, other: type | tuple[type, ..
 
 
 def _check_data(problem: Problem) -> None:
-    """Training samples share a leading axis; evaluation data are what JAX can hold."""
+    """Checks that training samples have the same first axis, and evaluation data types that JAX supports."""
     arrays = "a NumPy or JAX array"
     _check_arrays("data", problem.data, arrays)
     _check_arrays("eval_data", problem.eval_data, f"{arrays}, or a number", (bool, int, float, complex))
@@ -125,7 +132,7 @@ def _check_data(problem: Problem) -> None:
 
 
 def _initial(problem: Problem) -> Params:
-    """Returns the parameters that a key gives, checked."""
+    """Checks `init` and returns the initial parameters of key 0."""
     if callable(problem.init):
         shapes = jax.tree.leaves(_called("init", jax.eval_shape, problem.init, jax.random.key(0)))
         nbytes = sum(each.size * each.dtype.itemsize for each in shapes)
@@ -146,7 +153,7 @@ def _initial(problem: Problem) -> Params:
     ):
         checks.fail("init", "other parameters at its second call", "a function of the random key alone")
     if problem.local:
-        _ = problem.shapes  # which checks them
+        _ = problem.shapes  # raises ValueError if a local parameter is not valid
     return jax.tree.map(jnp.asarray, params)
 
 
@@ -155,7 +162,7 @@ def _same_bits(one: Any, two: Any) -> bool:
 
 
 def _check_evaluate(problem: Problem, params: Params) -> None:
-    """Metrics are scalars by name; one of them is the loss."""
+    """Checks that the metrics are scalars by name, and that one of them is the loss."""
 
     def check(metrics: Any) -> None:
         if not isinstance(metrics, Mapping):
@@ -187,7 +194,7 @@ def _rows(problem: Problem, numbers: np.ndarray) -> Batch:
 
 
 def _probed(problem: Problem) -> np.ndarray:
-    """Returns the numbers of the samples on which losses are tried, (PROBE,): far apart, or not finite."""
+    """Returns the indices (PROBE,) of the test's samples: evenly spaced, and one that is not finite."""
     numbers = np.linspace(0, problem.num_samples - 1, PROBE).astype(int)
     sound = np.ones(problem.num_samples, bool)
     for leaf in jax.tree.leaves(problem.data):
@@ -199,7 +206,7 @@ def _probed(problem: Problem) -> np.ndarray:
 
 
 def _check_update(problem: Problem, params: Params) -> None:
-    """An update is a tree like what the worker sees."""
+    """Checks that an update has the structure and shapes of the parameters that the worker sees."""
     numbers = np.arange(min(2, problem.num_samples))
     shared, local = problem.apart(params)
     view = problem.together(shared, jax.tree.map(lambda leaf: np.asarray(leaf)[numbers], local))
@@ -222,7 +229,7 @@ def _check_update(problem: Problem, params: Params) -> None:
 
 
 def _check_losses(problem: Problem, params: Params) -> None:
-    """Losses are one for each sample, finite with their gradient, and each of its own sample alone."""
+    """Checks that `losses` returns one finite loss per sample that depends on that sample alone."""
 
     def losses(params: Params, *drawn: Any) -> Any:
         size = len(jax.tree.leaves(drawn[0])[0])
@@ -239,7 +246,7 @@ def _check_losses(problem: Problem, params: Params) -> None:
     drawn: tuple[Any, ...] = (batch,)
     if problem.keyed:
         drawn = batch, jax.random.split(jax.random.key(0), PROBE)
-    half, order = PROBE // 2, np.array([3, 1, 2, 0])  # some samples keep their place within a half
+    half, order = PROBE // 2, np.array([3, 1, 2, 0])  # some samples keep their position within a half
     trace, apart = jax.make_jaxpr(losses)(params, *drawn), not problem.coupled
     if apart:
         jax.eval_shape(losses, params, *jax.tree.map(lambda leaf: leaf[:half], drawn))
@@ -257,7 +264,7 @@ def _check_losses(problem: Problem, params: Params) -> None:
             joined = jax.lax.map(lambda half: losses(params, *half), halves).ravel() if apart else whole
             return whole, joined, gradient
 
-        # Where parameters start at zero the losses of all samples may be equal: a second try is beside it.
+        # With parameters of zero the losses of all samples may be equal: also test parameters near them.
         return jax.lax.map(each, jax.tree.map(lambda leaf: jnp.stack([leaf, _moved(leaf)]), params))
 
     found = _called("losses, its gradient", tried, params, drawn)
@@ -285,13 +292,13 @@ def _check_losses(problem: Problem, params: Params) -> None:
 
 
 def _moved(leaf: jax.Array) -> jax.Array:
-    """Returns parameters a little beside those given."""
+    """Returns parameters that differ slightly from those given."""
     waves = jnp.cos(1.0 + jnp.arange(leaf.size)).reshape(leaf.shape)
     return (leaf + 0.01 * (1 + abs(leaf)) * waves).astype(leaf.dtype)
 
 
 def _coarsest(trace: Any) -> float:
-    """Returns the rounding of the least exact type that a traced function computes in, at least float32's."""
+    """Returns the eps of the least precise float type in a traced function, at least that of float32."""
 
     def types(jaxpr: Any) -> Iterator[Any]:
         for equation in jaxpr.eqns:
