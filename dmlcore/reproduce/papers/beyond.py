@@ -113,44 +113,51 @@ CLAIMS = {
 # What was found, by claim; written after the run.
 FINDINGS = {
     "B1-flat": (
-        "As the theory says, many more slow workers do not change the time of Ringmaster and Rennala: their "
-        "gradients come too late to take part."
+        "The theory says that further slow workers do not change the time of Ringmaster and Rennala, and "
+        "it is so: the gradients of slow workers arrive too late to be used."
     ),
     "B1-asgd": (
-        "ASGD's time grows as its bound where the i-th worker takes sqrt(i), and more slowly where it takes "
-        "i: a large step meets the target for a moment long before every worker has reported."
+        "If the i-th worker takes sqrt(i) seconds, the time of ASGD grows as its bound does. If it takes "
+        "i seconds, the time grows more slowly than the bound: with a large step the loss touches the "
+        "target for a moment, long before every worker has sent a gradient."
     ),
-    "B1-bound": "All rounds of the tuned methods take t(R) within a factor of 2, as the theorem says.",
+    "B1-bound": ("All rounds of the tuned methods take t(R) within a factor of 2, as the theorem says."),
     "B2-saves": (
-        "Where communication is dear, the best number of local steps is several times as fast as one."
+        "The theory says that local steps pay off where communication is expensive. They do: the best "
+        "number of local steps is several times as fast as one."
     ),
     "B2-grows": (
-        "On unequal shards more local steps are best the dearer communication is. On equal shards they cost "
-        "next to nothing, so that many are best at any price."
+        "On unequal shards the best number of local steps grows with the cost of communication. On equal "
+        "shards local steps cost almost nothing, so many are best at any cost of communication."
     ),
     "B2-shards": (
-        "With local steps unequal shards take several times as many rounds, since local optima differ."
+        "With local steps, training on unequal shards takes several times as many rounds, because the "
+        "optima of the workers' own losses differ."
     ),
     "B3-diloco": (
-        "Douillard et al. report that DiLoCo performs as well as synchronous training. After as few rounds as"
-        " here its loss is clearly higher; a longer run, which judges nothing, closes the gap."
+        "Douillard et al. report that DiLoCo performs as well as synchronous training. After the few "
+        "rounds of this notebook its loss is clearly higher; a longer run, which judges nothing, closes "
+        "the gap."
     ),
     "B3-updates": (
-        "As Liu et al. report, asynchronous training with an outer Nesterov step takes more samples than "
-        "DiLoCo, since its outer gradients are stale."
+        "Liu et al. report that asynchronous training with an outer Nesterov step takes more samples "
+        "than DiLoCo, and it does, because its outer gradients are stale."
     ),
     "B3-delayed": (
-        "Liu et al. report the loss per step of synchronous local SGD. After as few rounds as here it is "
-        "clearly higher; a longer run, which judges nothing, comes close."
+        "Liu et al. report that delayed Nesterov matches the loss per step of synchronous local SGD. "
+        "After the few rounds of this notebook its loss is clearly higher; a longer run, which judges "
+        "nothing, comes close."
     ),
     "B3-clock": (
-        "As Liu et al. report, it is faster in wall-clock time. Dynamic local steps alone, without delayed "
-        "Nesterov, gain more."
+        "Liu et al. report that it is faster in wall-clock time, and it is. Dynamic local steps alone, "
+        "without delayed Nesterov, gain more."
     ),
-    "B4-joint": "Methods in which every worker counts the same end at the joint optimum.",
+    "B4-joint": (
+        "Methods that give every worker the same weight end at the joint optimum, as the theory says."
+    ),
     "B4-biased": (
-        "ASGD and Ringmaster end where the workers' shares of the updates predict, since the data of fast "
-        "workers count for more."
+        "ASGD and Ringmaster end at the point that the workers' shares of the updates predict: fast "
+        "workers make more updates, so their data have a larger weight."
     ),
 }
 
