@@ -1,4 +1,4 @@
-"""The trace of a run: what every engine records, and what is computed from it."""
+"""The trace of a run, which every engine records, and the functions that analyse it."""
 
 from dmlcore.trace.trace import (
     QUEUE_COLUMNS,

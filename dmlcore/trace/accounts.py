@@ -1,4 +1,4 @@
-"""What a run has cost by each of its updates, in samples computed and messages sent."""
+"""The cost of a run up to each update, in samples computed and messages sent."""
 
 import numpy as np
 import pandas as pd
@@ -6,7 +6,7 @@ import pandas as pd
 from dmlcore.calls import checked
 from dmlcore.trace import Trace, check_trace, cut_computing, starts
 
-# Parts of a server that work at the same time, each with the name of its share of busy time.
+# The parts of a server, which work concurrently: column with the share of busy time -> name of the part.
 PARTS = {
     "processor_utilisation": "processor",
     "link_in_utilisation": "link in",
@@ -16,22 +16,29 @@ PARTS = {
 
 @checked(trace=check_trace)
 def accounts(trace: Trace) -> pd.DataFrame:
-    """Returns what was computed and sent by the time of each version, from the trace alone.
+    """Returns the samples computed and the messages sent up to each version, from the trace alone.
 
-    What an update sets off, such as the next round's broadcast, counts with the version after it.
+    Messages that an update causes, such as the broadcast of the next round, count for the version after it.
+    The three parts of the server work concurrently, so their utilisations may add up to more than 1. A server
+    whose link carries pushes half of the time and pulls the other half has a utilisation of 0.5, since each
+    direction could carry twice as much. The server also reads pushes of cancelled tasks that were already on
+    their way. They keep link and processor busy, from the moment at which their workers start again, but do
+    not count as uplinks, and a trace does not contain their waiting times. In a pipeline they are not
+    counted.
+
+    Args:
+        trace: the trace of a run.
 
     Returns:
-        A frame with one row for each of U + 1 versions: `time`, seconds; `samples`, those in updates;
-        `assigned_samples`, those of all tasks begun, also where they were cancelled or lost; `uplinks`,
-        gradients that arrived; `downlinks`, pulls begun; `bytes`, of these two. Where the server takes time,
-        `processor_utilisation`, `link_in_utilisation` and `link_out_utilisation`, the share of the time from
-        the start in which this part of the server was busy; `utilisation`, the largest of the three, which
-        is the part that saturates first; and `mean_queue`, how many messages have waited for them on average.
-        Parts work at the same time, so the three may add up to more than 1; a server whose link carries
-        pushes half of the time and copies the other half has a utilisation of 0.5, since each direction could
-        carry twice as much. Pushes that were under way when their tasks were cancelled are read in vain: they
-        keep link and processor busy, counted from the moment at which their workers start anew, but are no
-        uplinks, and how long they have waited a trace does not tell. In a pipeline they are not counted.
+        A frame with U + 1 rows, one per version: `time` in seconds; `samples` in updates; `assigned_samples`
+        of all tasks begun, also of cancelled and lost ones; `uplinks`, the number of gradients that arrived;
+        `downlinks`, the number of pulls begun; `bytes` of both. If the server takes time, also
+        `processor_utilisation`, `link_in_utilisation` and `link_out_utilisation`, each the share of the time
+        since the start in which this part was busy; `utilisation`, the largest of the three, which belongs to
+        the part that saturates first; and `mean_queue`, the mean number of messages waiting.
+
+    Raises:
+        ValueError: `trace` is not a `Trace`.
 
     >>> import dmlcore as dml
     >>> cluster = dml.Cluster.from_speeds([100, 200, 300])
@@ -46,7 +53,7 @@ def accounts(trace: Trace) -> pd.DataFrame:
     mean_queue     0.65
     Name: 400, dtype: float64
 
-    Source: mean_queue is Little's law, Little 1961: arrivals a second times the mean wait.
+    Source: `mean_queue` follows from Little's law (Little 1961): arrivals per second * mean waiting time.
     """
     tasks, updates = trace.tasks, trace.updates
     times = np.append(0.0, updates["time"].to_numpy())
@@ -81,7 +88,7 @@ def accounts(trace: Trace) -> pd.DataFrame:
 
 
 def busiest_part(row: pd.Series) -> str:
-    """Returns the part of the server that the `utilisation` of a row is of: of equal ones, the first.
+    """Returns the name of the server's busiest part in a row of `accounts`; of equal ones the first.
 
     >>> busiest_part(pd.Series({name: busy for name, busy in zip(PARTS, (0.2, 0.6, 0.3))}))
     'link in'
@@ -90,22 +97,22 @@ def busiest_part(row: pd.Series) -> str:
 
 
 def _read_in_vain(trace: Trace, update_seconds: float) -> np.ndarray:
-    """Returns when tasks were given up whose pushes the server had to read all the same, ascending.
+    """Returns when tasks were discarded whose pushes the server still had to read, in ascending order.
 
-    That is when their workers began anew; those of workers that never did are left out.
+    These are the times at which their workers started again; workers that never did are left out.
     """
     if trace.metadata.get("pipelined"):
         return np.empty(0)
     tasks = trace.tasks
     begun = starts(tasks)
     following = begun.sort_values(kind="stable").groupby(tasks["worker"]).shift(-1).reindex(tasks.index)
-    # Workers are let go when the update is made, but what is sent is sent before it was decided.
+    # Workers start again when the update is made, but a push was sent only if it left before the decision.
     sent = tasks["compute_end"] < following - update_seconds
     return np.sort(following[sent & tasks["push_end"].isna() & ~cut_computing(trace)])
 
 
 def _by_then(times: np.ndarray, when: pd.Series, seconds: pd.Series) -> np.ndarray:
-    """Returns the sum of `seconds` of what was done by each of `times`."""
-    order = np.argsort(when)  # those that never came are last
+    """Returns the sum of `seconds` over all events up to each of `times`."""
+    order = np.argsort(when)  # NaN, for messages that never arrived, is last
     total = np.append(0.0, seconds.to_numpy()[order].cumsum())
     return total[np.searchsorted(when.to_numpy()[order], times, side="right")]

@@ -1,4 +1,4 @@
-"""A policy at work: its state and its decisions, push by push, along a trace that it made."""
+"""The states and decisions of a policy, push by push, along a trace of its run."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -12,24 +12,24 @@ from dmlcore.types import Decision, Policy, Push
 class Wake(NamedTuple):
     """A timer of the policy that fired."""
 
-    time: float  # seconds
+    time: float  # seconds from the start of the run
     token: Any
 
 
 class Followed(NamedTuple):
-    """A push or a timer, and what the policy made of it."""
+    """A push or a timer, with the policy's state and decision after it."""
 
-    row: int  # of the task in `trace.tasks`; -1: a timer
+    row: int  # row of the task in `trace.tasks`; -1: a timer
     push: Push | Wake
-    state: Any  # of the policy afterwards; it goes on changing: copy what is to be kept
+    state: Any  # later pushes may change it in place: copy what is to be kept
     decision: Decision
 
 
 def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
-    """Shows a policy the pushes of its trace again, in their order, with its state and decision after each.
+    """Replays the pushes of a trace to its policy, and yields the state and decision after each push.
 
-    A policy's state follows from the calls alone, so the states are those of the run, on whichever engine the
-    trace was made. Timers fire in the same places as in the run.
+    A policy's state depends only on the calls, so the states are those of the run, whichever engine recorded
+    the trace. Timers fire at the same positions as in the run.
 
     Args:
         policy: the policy of the run.
@@ -37,12 +37,12 @@ def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
 
     Returns:
         An iterator with one item for each push and each timer that fired: `row`, the row of the task in
-        `trace.tasks`, -1 for a timer; `push`, the push or the timer; `state`, the policy's state afterwards,
-        which later items may change in place; and `decision`.
+        `trace.tasks`, or -1 for a timer; `push`, the push or the timer; `state`, the policy's state
+        afterwards, which later items may change in place; and `decision`.
 
     Raises:
-        ValueError: the trace is of another policy, a worker left, the server was down, or the policy watches
-            its training.
+        ValueError: the trace belongs to another policy, a worker left, the server was down, or the policy
+            watches its training.
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.ssp(1), dml.Cluster.from_speeds([32, 16]), updates=5)

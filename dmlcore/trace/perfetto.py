@@ -1,4 +1,4 @@
-"""Export to the Chrome trace format, which https://ui.perfetto.dev opens: a run to zoom into and to query."""
+"""Export of traces to the Chrome trace format, which https://ui.perfetto.dev displays."""
 
 import json
 import os
@@ -13,26 +13,34 @@ from dmlcore import checks, files
 from dmlcore.calls import checked
 from dmlcore.trace import Trace, check_trace, metrics
 
-SERVER = 1  # process ids: the server, then the workers; 0 is special to Perfetto
-UPDATE_NANOSECONDS = 1000  # an update has one time in a trace, but an arrow needs a slice to point at
+__all__ = ["to_perfetto", "write"]
+
+SERVER = 1  # process id of the server; those of the workers follow, and 0 has a special meaning in Perfetto
+UPDATE_NANOSECONDS = 1000  # length of an update's slice: an arrow must point at a slice, not at a moment
 TRACKS = {"compute": 0, "cancelled": 0, "wait": 0, "away": 0, "pull": 1, "push": 1, "queue": 1}
 ARGUMENTS = ["clock", "batch_size", "version_read", "update", "weight"]
 
 
 @checked(trace=check_trace)
 def to_perfetto(trace: Trace) -> dict[str, Any]:
-    """Turns a trace into Chrome trace events: a dictionary of plain values, ready for `json.dump`.
+    """Returns a trace as Chrome trace events.
 
-    Each worker is a process with the tracks `compute` (compute, cancelled, wait, away) and `transfer` (pull,
-    push, cancelled where it was pushing, and queue, where transfers wait for a busy server); the server is
-    one with a slice per update, and counters of its version and of the mean staleness of each update. An
-    arrow leads from the push of each task to the update it is in, from the computation where pushing takes
-    no time.
+    Each worker is a process with two tracks: `compute`, with the phases compute, cancelled, wait and away,
+    and `transfer`, with pull, push, cancelled (a push that was cancelled) and queue (a transfer that waits
+    for a busy server). The server is a process with one slice per update, and with counters of its version
+    and of the mean staleness of each update. An arrow leads from the push of each task to its update, or from
+    the computing if pushes take no time.
 
     Guarantees: slices on one track never overlap; times are whole nanoseconds, written in microseconds.
 
+    Args:
+        trace: the trace of a run.
+
     Returns:
         A dictionary of plain values, ready for `json.dump`.
+
+    Raises:
+        ValueError: `trace` is not a `Trace`, or its run took no time.
 
     >>> import dmlcore as dml
     >>> exported = to_perfetto(dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=1))
@@ -49,7 +57,17 @@ def to_perfetto(trace: Trace) -> dict[str, Any]:
 
 
 def write(trace: Trace, path: str | os.PathLike[str]) -> Path:
-    """Writes a trace as a JSON file for Perfetto, whole or not at all, and returns its path.
+    """Writes a trace as a JSON file for Perfetto; the file is never incomplete.
+
+    Args:
+        trace: the trace of a run.
+        path: the file; an existing one is replaced, and a missing folder is created.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        ValueError: `trace` is not a `Trace`, its run took no time, or `path` is not a path.
 
     >>> import tempfile
     >>> import dmlcore as dml
@@ -63,7 +81,7 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> Path:
 
 
 def _nanoseconds(seconds: pd.Series) -> np.ndarray:
-    # Rounded before durations are taken, so that what touches in the trace still touches in the file.
+    # Rounded before durations are computed, so that phases that touch in the trace also touch in the file.
     return np.rint(seconds.to_numpy() * 1e9).astype(np.int64)
 
 
@@ -78,14 +96,14 @@ def _names(trace: Trace) -> Iterator[dict[str, Any]]:
 
 
 def _slices(trace: Trace) -> pd.DataFrame:
-    """The phases as events, and the task of each."""
+    """Returns the phases as events, with the task of each."""
     phases = metrics.phases(trace).rename(columns={"kind": "name"})
     start, end = _nanoseconds(phases["start"]), _nanoseconds(phases["end"])
     pid = phases["worker"] + SERVER + 1
     computed = np.append(trace.tasks["compute_end"].to_numpy(), np.inf)[phases["task"]]
     pushed = (phases["name"] == "cancelled") & (phases["start"] >= computed)
     track = phases["name"].map(TRACKS).mask(pushed, TRACKS["push"])
-    tid = 10 * pid + track  # unique across processes, as Perfetto wants it
+    tid = 10 * pid + track  # Perfetto needs ids that are unique across processes
     arguments = trace.tasks[ARGUMENTS].to_dict("records")
     told = zip(phases["task"], phases["name"], strict=True)
     args = [arguments[task] if task >= 0 and kind != "wait" else {} for task, kind in told]

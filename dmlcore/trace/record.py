@@ -1,4 +1,4 @@
-"""The record of a run, row by row, and the frames that a trace is made of."""
+"""The packed record of a run, one row per task, and the frames of a trace made from it."""
 
 from collections.abc import Mapping, Sequence
 from struct import Struct
@@ -11,9 +11,9 @@ from dmlcore.trace.trace import QUEUE_COLUMNS, TASK_COLUMNS, UPDATE_COLUMNS
 
 
 class Task(NamedTuple):
-    """A task as an engine records it, by the columns of `Trace.tasks`.
+    """A task as an engine records it, with the columns of `Trace.tasks`.
 
-    How long it has waited in a server's queues is 0 where the server takes no time. Until it is applied, its
+    The waiting times in the server's queues are 0 if the server takes no time. Until the task is applied, its
     update is -1 and its weight 0.
     """
 
@@ -33,16 +33,17 @@ class Task(NamedTuple):
 
 _COLUMNS = [(name, np.dtype((TASK_COLUMNS | QUEUE_COLUMNS)[name])) for name in Task._fields]
 _LAYOUT = Struct("=" + "".join(kind.char for _, kind in _COLUMNS))
-# `Task` -> bytes. Engines append them to one array: smaller than tuples, and a frame without a loop.
+# `Task` -> bytes. Engines append rows to one bytearray: it is smaller than tuples and becomes a frame without
+# a loop.
 pack = _LAYOUT.pack
 ROW = _LAYOUT.size  # bytes
-# (record, row * ROW + LANDED, weight, update): notes that a task is applied, in its last two columns.
+# land(record, row * ROW + LANDED, weight, update) writes the last two columns of a task that is applied.
 _LANDED = Struct("=di")
 land, LANDED = _LANDED.pack_into, ROW - _LANDED.size
 
 
 class Rows:
-    """Reads rows of a record, which are packed and may grow, each as a `Task`."""
+    """The rows of a packed record, each as a `Task`; the record may grow meanwhile."""
 
     def __init__(self, record: bytearray):
         self._record = record
@@ -56,42 +57,43 @@ class Rows:
         return Task(*_LAYOUT.unpack_from(self._record, row * ROW))
 
     def last(self, worker: int, clock: int) -> int:
-        """Returns the last row of a worker's task, -1 where there is none; looks at all of them."""
+        """Returns the last row of a worker's task, or -1; it searches all rows."""
         table = self._table()
         found = np.flatnonzero((table["worker"] == worker) & (table["clock"] == clock))
         return int(found[-1]) if len(found) else -1
 
     def applied(self, since: int = 0, first: int = 0) -> list[Task]:
-        """Returns the tasks of updates from number `since` on, by update, worker and clock; they are in the
-        rows from `first` on."""
+        """Returns the tasks of update number `since` and later ones, sorted by update, worker and clock.
+
+        Only the rows from `first` on are searched.
+        """
         table = self._table()[first:]
         found = table[table["update"] >= since]
         order = np.lexsort((found["clock"], found["worker"], found["update"]))
         return [Task(*row) for row in found[order].tolist()]
 
     def last_applied(self) -> int:
-        """Returns the last row that is in an update, 0 where none is."""
+        """Returns the last row that is in an update, or 0."""
         rows = np.flatnonzero(self._table()["update"] >= 0)
         return int(rows[-1]) if len(rows) else 0
 
     def _table(self) -> np.ndarray:
-        """The record as an array, a view: while there is one, the record cannot grow."""
+        """Returns the record as an array. It is a view: while it exists, the record cannot grow."""
         return np.frombuffer(self._record, _COLUMNS)
 
 
 def tasks_frame(record: bytearray, queues: bool = False) -> pd.DataFrame:
-    """Returns a trace's tasks from their record; with how long they have waited in queues, where the server
-    has some."""
+    """Returns a trace's tasks from their record; with the columns of waiting times if `queues`."""
     table = np.frombuffer(record, _COLUMNS)
     columns = {name: table[name] for name in Task._fields}
     if not queues:
         return _frame(columns, TASK_COLUMNS)
-    columns |= {name: np.maximum(table[name], 0.0) for name in QUEUE_COLUMNS}  # 0 may be rounded below
+    columns |= {name: np.maximum(table[name], 0.0) for name in QUEUE_COLUMNS}  # above rounding
     return _frame(columns, TASK_COLUMNS | QUEUE_COLUMNS)
 
 
 def updates_frame(times: Sequence[float], tasks: pd.DataFrame) -> pd.DataFrame:
-    """Returns a trace's updates, made at `times`, seconds, of the tasks that are in them."""
+    """Returns a trace's updates from their times in seconds, shape (U,), and the tasks of the trace."""
     update, batch_size = tasks["update"].to_numpy(), tasks["batch_size"].to_numpy()
     counts = (np.bincount(update + 1, by, len(times) + 1)[1:] for by in (None, batch_size))
     columns = dict(zip(UPDATE_COLUMNS, (np.array(times, float), *counts), strict=True))

@@ -1,4 +1,4 @@
-"""The trace: what each worker computed when, on which version, and in which update it was applied."""
+"""The trace: the times of every task, the version it read, and the update in which it was applied."""
 
 from __future__ import annotations
 
@@ -20,33 +20,34 @@ TASK_COLUMNS: dict[str, type] = {
     "update": np.int32,
     "weight": np.float64,
 }
-# Further ones, where the server takes time: how long pull and push have waited in its queues, seconds.
+# Further columns if the server takes time: how long pull and push waited in its queues, seconds.
 QUEUE_COLUMNS: dict[str, type] = {"pull_queued": np.float64, "push_queued": np.float64}
 UPDATE_COLUMNS: dict[str, type] = {"time": np.float64, "num_tasks": np.int32, "samples": np.int64}
 METADATA_KEY = b"dmlcore.trace"
-MOST = 2**31 - 1  # of a whole number in a trace
+MOST = 2**31 - 1  # the largest whole number in a trace
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """The record of a run in columns: all that plots, metrics, exports and replay need.
+    """The record of a run in columns, for plots, metrics, exports and replay.
 
     The constructor checks nothing; `validate` checks a trace.
 
     Args:
-        tasks: one row for each gradient task, in the order in which they arrived, were cancelled or cut,
-            with the columns `worker, clock, batch_size, version_read, pull_start, compute_start,
-            compute_end, push_end, update, weight`. Times are seconds from the start of the run.
-            `pull_start` is NaN where the worker continued on its cached copy, to which it had added its own
-            updates. `push_end` is NaN where the push never arrived: the task was cancelled, or in flight when
-            the run ended, and its last phase is cut at that time. `update` is -1, and `weight` 0, where the
-            task is in no update. Where the cluster's server takes time, `pull_queued` and `push_queued` are
-            the seconds for which a pull and a push waited in its queues.
-        updates: one row for each server update, with the columns `time, num_tasks, samples`; row u turns
-            version u into version u + 1.
-        metadata: cluster, policy, seed, versions and the like, as JSON values. Where the policy has timers,
-            `wakes` lists those that fired: the time, the number of pushes before it, and the timer's number.
-            Timers are numbered in the order in which they were set; number 0 is the timer at the start.
+        tasks: T rows, one per task, in the order in which tasks arrived, were cancelled or were cut by the
+            end of the run. The columns are `worker`, `clock`, `batch_size` (samples), `version_read`,
+            `pull_start`, `compute_start`, `compute_end`, `push_end` (times in seconds from the start of the
+            run), `update` and `weight`. `pull_start` is NaN if the worker kept its cached copy, to which it
+            had added its own updates. `push_end` is NaN if the push never arrived, because the task was
+            cancelled or was in flight at the end of the run; its last phase then ends at that time. `update`
+            is -1 and `weight` is 0 if the task is in no update. If the cluster's server takes time,
+            `pull_queued` and `push_queued` are the seconds that pull and push waited in its queues.
+        updates: U rows, one per server update, with the columns `time` (seconds from the start of the run),
+            `num_tasks` and `samples`. Row u turns version u into version u + 1.
+        metadata: cluster, policy, seed, versions of packages and so on, as JSON values. For a policy with
+            timers, `wakes` lists the timers that fired: the time in seconds, the number of pushes before it,
+            and the timer's number. Timers are numbered in the order in which they were set; number 0 is the
+            timer at the start.
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.asp(), dml.Cluster.from_speeds([32, 16]), updates=3)
@@ -73,46 +74,49 @@ class Trace:
         seed: int | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Trace:
-        """Returns the trace of a run that another system made, from a table of its tasks.
+        """Returns the trace of a run on another system, from a table of its tasks.
 
-        Guarantee: the columns of a trace's tasks, with `update_time` and its metadata, give the same trace
-        again. What the table does not say is derived: without `update` each push that arrived is an update of
-        its own (asynchronous), numbered by `push_end`, in ties by row. An update is made when its last push
-        is there, and the update before it is made. A task reads the version of its `pull_start`: as many as
-        updates were made until then. Its weight is its share of its update's samples.
+        Guarantee: the columns of a trace's tasks, with `update_time` and the trace's metadata, give the same
+        trace again. Missing columns are derived. Without `update`, each push that arrived is an update of its
+        own (asynchronous), numbered by `push_end`, with ties in the order of rows. An update is made when its
+        last push has arrived and the update before it has been made. A task reads the version at its
+        `pull_start`: the number of updates made until then. Its weight is its share of its update's samples.
 
         Args:
-            frame: a DataFrame, or the path of a CSV or Parquet file, with a row for each task and the columns
-                `worker` (whole numbers from 0), `start` and `end` (of computing, seconds; or `compute_start`
-                and `compute_end`). Where known: `batch_size`; `clock`, else tasks are numbered by start;
-                `pull_start`, else `start`, NaN: a cached copy; `push_end`, else `end`, NaN: it never arrived;
-                `update`, -1 or NaN: in none; `update_time`; `version_read`, `weight`, NaN: derived; the
-                columns of queues. Others are ignored.
-            batch_size: samples of every task, where there is no such column.
-            num_workers: W, where some have no task. Default: those in the table, from worker 0 on.
-            end_time: when the run ended, on the table's clock. Default: when the last thing happened.
-            origin: when the run began, on the table's clock; 0 of the trace. Default: 0; a log that begins
-                much later needs it.
-            policy: what to call the server's rule. Default: "recorded".
-            seed: of the batches and parameters that `replay` draws. Default: 0.
-            metadata: more of it, as JSON values, such as the `metadata` of another trace; an argument of the
-                same name goes first. Its `end_time` counts from `origin`.
+            frame: a DataFrame, or the path of a CSV or Parquet file, with one row per task. Required columns:
+                `worker` (whole numbers from 0), and `start` and `end` of computing in seconds (or
+                `compute_start` and `compute_end`). Optional columns: `batch_size` in samples; `clock`
+                (without it, tasks are numbered by start); `pull_start` in seconds (without it, `start`; NaN:
+                a cached copy); `push_end` in seconds (without it, `end`; NaN: the push never arrived);
+                `update` (-1 or NaN: in no update); `update_time` in seconds; `version_read` and `weight`
+                (NaN: derived); `pull_queued` and `push_queued` in seconds. Other columns are ignored.
+            batch_size: samples of every task. None: the table has such a column.
+            num_workers: W, needed if some workers have no task. Default: the workers in the table, from
+                worker 0 on.
+            end_time: when the run ended, in seconds on the table's clock. Default: the last time in the
+                table.
+            origin: when the run began, in seconds on the table's clock; it becomes time 0 of the trace.
+                Default: 0. A log whose times begin much later needs it.
+            policy: the name of the server's rule. Default: "recorded".
+            seed: seed of the batches and parameters that `replay` draws. Default: 0.
+            metadata: further metadata as JSON values, such as the `metadata` of another trace. Default: none.
+                An argument overrides the entry of the same name. Its `end_time` is in seconds from `origin`.
 
         Returns:
             The trace, validated.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: something is missing (all that is missing is listed); there are no rows; a number is
-                NaN, infinite or out of range; tasks of a worker overlap, or end before they start; or an
-                invariant of `validate` is broken.
+            FileNotFoundError: the file does not exist.
+            ValueError: columns or metadata are missing (the message lists all of them); there are no rows; a
+                number is NaN, infinite or out of range; tasks of a worker overlap, or end before they start;
+                or an invariant of `validate` is broken.
 
         >>> log = pd.DataFrame({"worker": [0, 1, 0], "start": [0.0, 0.0, 1.0], "end": [1.0, 1.5, 2.0]})
         >>> trace = Trace.from_tasks(log, batch_size=32, policy="their ASP")
         >>> trace, trace.tasks["version_read"].tolist()
         (Trace(their ASP, 2 workers, 3 tasks, 3 updates), [0, 0, 1])
         """
-        from dmlcore.trace.importing import trace_of  # which builds on this module
+        from dmlcore.trace.importing import trace_of  # it imports this module
 
         return trace_of(frame, batch_size, num_workers, end_time, origin, policy, seed, metadata)
 
@@ -123,21 +127,30 @@ class Trace:
 
     @property
     def end_time(self) -> float:
-        """When the run ended, seconds."""
+        """When the run ended, in seconds from its start."""
         return float(self.metadata["end_time"])
 
     def validate(self) -> Trace:
-        """Checks the invariants of a trace and returns it.
+        """Checks the invariants of the trace.
+
+        Returns:
+            The same trace.
 
         Raises:
-            ValueError: naming the worker and clock of the first task that breaks one: times not monotone, a
-                task twice, a version read that did not exist yet, a weight that is not finite, counts that
-                do not add up, or a cached copy without the update that it must hold.
+            ValueError: an invariant is broken: times are not monotone, a task occurs twice, a task read a
+                version that did not exist yet, a weight is not finite, counts do not add up, or a cached copy
+                lacks the update that it must contain. The message names worker and clock of the first such
+                task.
+
+        >>> import dmlcore as dml
+        >>> trace = dml.simulate(dml.asp(), dml.Cluster.uniform(2), updates=3)
+        >>> trace.validate() is trace
+        True
         """
         for what, wanted in (("tasks", TASK_COLUMNS), ("updates", UPDATE_COLUMNS)):
             if missing := [name for name in wanted if name not in getattr(self, what)]:
                 raise ValueError(f"trace.{what}: columns {missing} are missing")
-        # Arrays, since many a trace is short, and every operation on a frame takes as long as all of these.
+        # Arrays: for short traces one operation on a frame takes as long as all of these on arrays.
         columns: list[np.ndarray] = [np.asarray(self.tasks[name]) for name in TASK_COLUMNS]
         worker, clock, batch_size, read, pull, start, end, push, update, weight = columns
         times, num_tasks, samples = (np.asarray(self.updates[name]) for name in UPDATE_COLUMNS)
@@ -184,10 +197,23 @@ class Trace:
             raise ValueError(f"trace.tasks: task of worker {task.worker:g}, clock {task.clock:g} {complaint}")
 
     def until(self, update: int) -> Trace:
-        """Returns the trace as if the run had ended with update number `update` - 1, its `update`-th.
+        """Returns the trace of the run's first `update` updates, as if the run had stopped there.
 
-        Guarantee: for a policy whose updates hold the push that made them, it is row by row the trace of the
-        run that was told to stop there, also where times tie.
+        Guarantee: for a policy whose updates contain the push that completes them, the result is row by row
+        the trace of a run with `updates=update`, also if times tie.
+
+        Args:
+            update: number of updates, >= 0. If the run has no more than that, the whole trace is returned.
+
+        Returns:
+            A trace with at most `update` updates.
+
+        Raises:
+            ValueError: `update` is not a whole number >= 0.
+
+        >>> import dmlcore as dml
+        >>> dml.simulate(dml.asp(), dml.Cluster.from_speeds([32, 16]), updates=9).until(3)
+        Trace(asp(), 2 workers, 4 tasks, 3 updates)
         """
         update = checks.integer("update", update, low=0)
         if update >= len(self.updates):
@@ -197,7 +223,8 @@ class Trace:
         # The row of the push that made the last update.
         last = np.flatnonzero(tasks["update"].between(0, update - 1)).max(initial=-1)
         done = (np.arange(len(tasks)) <= last) | (tasks["push_end"] < end)
-        # A worker that pulled has read what was there; one that kept its copy had computed the task before.
+        # A worker that pulled has read an existing version; one that kept its copy had computed the task
+        # before.
         began = np.where(
             tasks["pull_start"].isna(),
             (predecessors(tasks) <= last) & (tasks["compute_start"] <= end),
@@ -216,9 +243,24 @@ class Trace:
         return Trace(tasks, self.updates.iloc[:update].copy(), metadata)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes one Parquet file: the tasks with their updates' times as a further column, metadata as JSON.
+        """Writes the trace to a Parquet file, which `load` reads.
 
-        The file is written aside and renamed, so it is there whole or not at all.
+        The file holds the tasks, with the times of their updates as a further column, and the metadata as
+        JSON. It is written under another name and then renamed, so it is never incomplete.
+
+        Args:
+            path: the file; an existing one is replaced, and a missing folder is created.
+
+        Raises:
+            ValueError: `path` is not a path.
+
+        >>> import tempfile
+        >>> import dmlcore as dml
+        >>> trace = dml.simulate(dml.asp(), dml.Cluster.uniform(2), updates=3)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     trace.save(f"{folder}/run.parquet")
+        ...     Trace.load(f"{folder}/run.parquet")
+        Trace(asp(), 2 workers, 4 tasks, 3 updates)
         """
         times = np.append(self.updates["time"].to_numpy(), np.nan)
         tasks = self.tasks.assign(update_time=times[self.tasks["update"]])
@@ -227,11 +269,17 @@ class Trace:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trace:
-        """Reads a file that `save` wrote and validates it. Nothing is unpickled.
+        """Reads a file that `save` wrote. Nothing is unpickled.
+
+        Args:
+            path: the file.
+
+        Returns:
+            The trace, validated.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: the file is no Parquet, no trace, damaged, or breaks an invariant.
+            FileNotFoundError: the file does not exist.
+            ValueError: the file is not Parquet, is not a trace, is damaged, or breaks an invariant.
         """
         path = Path(checks.path("path", path))
         if not path.is_file():
@@ -271,15 +319,16 @@ check_trace = checks.instance(Trace)
 
 
 def starts(tasks: pd.DataFrame) -> pd.Series:
-    """Returns when each task was let start: its pull, or its computing where it kept the cached copy."""
+    """Returns the start of each task in seconds: of its pull, or of computing if it kept the cached copy."""
     return tasks["pull_start"].fillna(tasks["compute_start"])
 
 
 def cut_computing(trace: Trace) -> pd.Series:
-    """Returns whether each task never arrived as it was cut while computed, not while pushed.
+    """Returns whether each task was cut while it was being computed, and not while it was being pushed.
 
-    Its computing then ends with the decision to cut it: with an update, a push that makes none, a timer, or
-    a fault. Of a push that was cut, a trace tells neither how far it had come nor how long it had waited.
+    The end of its computing is then the time of the decision that cut it: an update, a push without an
+    update, a timer or a fault. For a push that was cut, a trace does not contain its progress or its waiting
+    time.
     """
     known, tasks = trace.metadata, trace.tasks
     others = [*known.get("cancels", ()), *(time for time, _, _ in known.get("wakes", ()))]
@@ -289,20 +338,22 @@ def cut_computing(trace: Trace) -> pd.Series:
 
 
 def predecessors(tasks: pd.DataFrame) -> np.ndarray:
-    """Returns for each task the row of its worker's task one clock before, -1 where there is none."""
+    """Returns for each task the row of its worker's task one clock before, or -1; shape (T,)."""
     return _previous(*_in_order(np.asarray(tasks["worker"]), np.asarray(tasks["clock"])))
 
 
 def _in_order(worker: np.ndarray, clock: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rows by worker and clock; and how many clocks each but the first is ahead of the row
-    before it, -1 where that is of another worker."""
+    """Returns the rows sorted by worker and clock, and the difference in clock between consecutive rows.
+
+    The difference is -1 if the two rows belong to different workers. Shapes (T,) and (T - 1,).
+    """
     order = np.lexsort((clock, worker))
     same = worker[order[1:]] == worker[order[:-1]]
     return order, np.where(same, clock[order[1:]] - clock[order[:-1]], -1)
 
 
 def _previous(order: np.ndarray, ahead: np.ndarray) -> np.ndarray:
-    """Returns for each task the row of its worker's task one clock before, -1 where there is none."""
+    """Returns for each task the row of its worker's task one clock before, or -1; shape (T,)."""
     found = np.full(len(order), -1)
     found[order[1:][ahead == 1]] = order[:-1][ahead == 1]
     return found
