@@ -16,6 +16,7 @@ from dmlcore.reproduce import agreement, claims, manifest, published, recommendi
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.papers import PAPERS, Paper, Parameters
 from dmlcore.reproduce.progress import Display, Outcome, seconds
+from dmlcore.reproduce.site import command as docs
 
 # A notebook keeps all cores busy while it trains, and one while it compiles, simulates and draws.
 JOBS = min(2, os.cpu_count() or 1)
@@ -27,6 +28,7 @@ other commands:
   check                     hold every claims.json in figures/ against its rule
   recommend TRACE --target METRIC=VALUE
                             which method for a recorded cluster; `recommend --help` says more
+  docs [--no-run]           the documentation site, in build/site; runs notebooks first
   test [pytest arguments]   the test suite
   lab [jupyter arguments]   JupyterLab on the notebooks, on this machine only
 """
@@ -52,6 +54,8 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
                 return lab(rest, root)
             case ["recommend", *rest]:
                 return advise(console, rest, root)
+            case ["docs", *rest]:
+                return docs.docs(console, docs.parser(_Parser, NAME).parse_args(rest), root, papers, JOBS)
             case ["list"]:
                 return overview(console, papers)
             case ["check"]:

@@ -1,0 +1,75 @@
+"""Builds the site: all of it aside, and in place in one step when it is whole."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from dmlcore.reproduce.paper import Paper
+from dmlcore.reproduce.site import source
+
+SITE = Path("build/site")
+UNWRITTEN = "toctree glob pattern"
+
+
+class SiteFailed(Exception):
+    """The site is not as it should be; the message has a line for each fault."""
+
+
+def build(root: Path, papers: Mapping[str, Paper], *, parallel: int = 1) -> Path:
+    """Builds the site from what the repository holds, and returns its first page.
+
+    Args:
+        root: of the repository; the site is in its folder `build/site`, and stays as it was if this fails.
+        papers: the registry.
+        parallel: processes that read and write pages.
+
+    Raises:
+        SiteFailed: Sphinx warns of something, such as a link that leads nowhere.
+    """
+    place = root / SITE
+    place.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix="site.partial-", dir=place.parent))
+    try:
+        source.gather(root, staging / "source", papers)
+        if faults := _sphinx(root, staging, parallel):
+            raise SiteFailed("\n".join(faults))
+        _put(staging / "html", place, staging / "old")
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return place / "index.html"
+
+
+def _sphinx(root: Path, staging: Path, parallel: int) -> list[str]:
+    """Runs Sphinx; returns its warnings, with the files as they are in the repository."""
+    from sphinx.application import Sphinx
+
+    warnings = io.StringIO()
+    app = Sphinx(
+        staging / "source",
+        staging / "source",
+        staging / "html",
+        staging / "doctrees",
+        "html",
+        confoverrides={"dmlcore_root": str(root)},
+        status=None,
+        warning=warnings,
+        freshenv=True,
+        parallel=parallel,
+    )
+    app.build()
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", warnings.getvalue()).splitlines()
+    names = f"{staging / 'source'}{os.sep}"
+    # An entry of the contents without a page: one that is not written yet. A page without an entry is a fault.
+    return [line.replace(names, "docs/") for line in lines if line.strip() and UNWRITTEN not in line]
+
+
+def _put(new: Path, place: Path, aside: Path) -> None:
+    if place.exists():
+        os.replace(place, aside)
+    os.replace(new, place)

@@ -1,0 +1,55 @@
+"""`paper_repro.py docs`: runs the notebooks that have no finished run, then builds the site."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from dmlcore.reproduce import manifest, runner
+from dmlcore.reproduce.manifest import Folders, PaperJob
+from dmlcore.reproduce.paper import Paper
+from dmlcore.reproduce.progress import Display
+
+
+def parser(make: Callable[..., argparse.ArgumentParser], name: str) -> argparse.ArgumentParser:
+    """Returns the parser of the command's arguments."""
+    found = make(
+        prog=f"python3 {name} docs",
+        description="Builds the documentation site in build/site, which opens without a network. Notebooks "
+        "without a finished run are run first.",
+        allow_abbrev=False,
+    )
+    found.add_argument(
+        "--no-run", action="store_true", help="run no notebook: those that were never run have no outputs"
+    )
+    return found
+
+
+def docs(
+    console: Console, given: argparse.Namespace, root: Path, papers: Mapping[str, Paper], parallel: int
+) -> int:
+    """Builds the site; returns the exit code."""
+    from dmlcore.reproduce.site import build, source  # Sphinx and all of dmlcore
+
+    if not given.no_run and (failed := run(console, source.jobs(papers), Folders.below(root), parallel)):
+        told = f"failed: {', '.join(failed)}; `docs --no-run` builds the site without running anything"
+        console.print(told, style="red", markup=False, soft_wrap=True)
+        return 1
+    try:
+        page = build.build(root, papers, parallel=parallel)
+    except build.SiteFailed as error:
+        console.print(f"{error}\nthe site was not built", style="red", markup=False, soft_wrap=True)
+        return 1
+    console.print(f"site: {page}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def run(console: Console, jobs: Sequence[PaperJob], folders: Folders, parallel: int) -> list[str]:
+    """Runs the notebooks that have no finished run; returns the keys of those that failed."""
+    todo = [job for job in jobs if not manifest.finished(job, folders)]
+    with Display(console) as display:
+        outcomes = runner.run(todo, folders, display, parallel=parallel) if todo else []
+    return [outcome.key for outcome in outcomes if outcome.status == "failed"]

@@ -1,0 +1,201 @@
+"""The API reference: a page for each group of public names, as reStructuredText that autodoc fills in."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import dmlcore as dml
+
+
+class Page(NamedTuple):
+    """A page of the reference: its title, a line that introduces it, and what is documented there."""
+
+    title: str
+    intro: str
+    names: tuple[str, ...]  # of `dmlcore`, or below it; of a module all public names are meant
+
+
+PAGES = {
+    "training": Page(
+        "Training",
+        "A run at one go, or a timeline first and the training along it.",
+        ("train", "simulate", "replay", "replay_lanes", "Run", "Trace"),
+    ),
+    "experiments": Page(
+        "Comparing, tuning, recommending",
+        "Many runs: methods side by side, over seeds, learning rates and clusters.",
+        ("compare", "sweep", "tune", "recommend", "Recommendation"),
+    ),
+    "methods": Page(
+        "Methods and their parts",
+        "A method is a policy, a load rule, a transport and what a task does with its samples.",
+        ("Method", "Policy", "LocalSteps", "local_steps"),
+    ),
+    "policies": Page(
+        "Policies", "The server's rules: which workers wait, and what forms an update.", ("policies",)
+    ),
+    "loads": Page("Loads", "Samples per task.", ("loads",)),
+    "codecs": Page("Codecs", "Fewer bits for what is sent.", ("codecs",)),
+    "transport": Page("Transports", "What travels between server and workers.", ("transport",)),
+    "aggregate": Page("Aggregates", "How the pushes of an update become one gradient.", ("aggregate",)),
+    "words": Page("What policies and engines exchange", "For policies of your own.", ("types",)),
+    "cluster": Page(
+        "Clusters",
+        "Workers, links and the server.",
+        (
+            "Cluster",
+            "cluster.regime.Regime",
+            "cluster.slowdowns.Stragglers",
+            "cluster.slowdowns.SpeedChange",
+            "cluster.slowdowns.TimedChange",
+            "cluster.parameter_server.ParameterServer",
+            "cluster.durations.Durations",
+        ),
+    ),
+    "presets": Page("Clusters ready to use", "Presets.", ("presets",)),
+    "faults": Page("Faults", "What breaks, and when.", ("faults",)),
+    "problems": Page(
+        "Problems", "What is trained.", ("problems", "problems.problem.Inner", "data.corpora.Corpus")
+    ),
+    "shards": Page("Shards", "Data of the workers' own.", ("shards",)),
+    "engines": Page("Engines", "Where a policy runs.", ("engines",)),
+    "recorded": Page(
+        "Recorded clusters",
+        "From a real timeline to a modelled cluster.",
+        ("calibrate", "prediction_errors", "service_times", "follow", "trace.following.Followed"),
+    ),
+    "metrics": Page("Metrics", "What a run did, in numbers.", ("metrics",)),
+    "theory": Page("Theory", "Closed forms and bounds.", ("theory",)),
+    "plot": Page("Plots", "Pictures of runs.", ("plot",)),
+    "explorer": Page("Explorer", "Sliders for a cluster and a policy.", ("explorer",)),
+    "perfetto": Page("Perfetto", "Timelines to zoom into.", ("perfetto",)),
+    "claims": Page("Claims", "The ledger of what papers say.", ("claims", "reproduce.claims.tally.Tally")),
+}
+
+
+def entries() -> dict[str, dict[str, Any]]:
+    """Returns, by page, what is documented there: objects by the name that users write.
+
+    What `dmlcore` itself names has that short name, and each object is documented once.
+
+    Raises:
+        ValueError: a public name is on no page.
+    """
+    short = {id(value): name for name in dml.__all__ if _is_defined(value := getattr(dml, name))}
+    found: dict[str, dict[str, Any]] = {}
+    known: set[int] = set()
+    for page, (_, _, names) in PAGES.items():
+        found[page] = {}
+        for name, value in _named(names):
+            if id(value) not in known:
+                found[page][f"dmlcore.{short.get(id(value), name)}"] = value
+            known |= {id(value)} if _is_defined(value) else set()
+    modules = {name for page in PAGES.values() for name in page.names}
+    lost = [name for name in dml.__all__ if id(getattr(dml, name)) not in known and name not in modules]
+    if lost:
+        raise ValueError(
+            f"no page of the API reference has {', '.join(lost)}; add each to PAGES in {__file__}"
+        )
+    return found
+
+
+def _named(names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    for name in names:
+        value = _find(name)
+        if isinstance(value, ModuleType):
+            yield from ((f"{name}.{each}", member) for each, member in public(value).items())
+        else:
+            yield name, value
+
+
+def _find(name: str) -> Any:
+    """Returns a public name of `dmlcore`, or one that signatures name, with its module."""
+    if name in dml.__all__:
+        return getattr(dml, name)
+    module, _, last = f"dmlcore.{name}".rpartition(".")
+    found = getattr(importlib.import_module(module), last, None)
+    return found if found is not None else importlib.import_module(f"dmlcore.{name}")
+
+
+def is_module(name: str) -> bool:
+    """Whether a name of `dmlcore` is a module."""
+    return isinstance(getattr(dml, name), ModuleType)
+
+
+def _is_defined(value: Any) -> bool:
+    """Whether it is a function or class of dmlcore: what other modules name, too, is the same object."""
+    return callable(value) and getattr(value, "__module__", "").startswith("dmlcore")
+
+
+def public(module: ModuleType) -> dict[str, Any]:
+    """Returns the public names of a module: those it declares, or the functions and classes made in it."""
+    if names := getattr(module, "__all__", None):
+        found = {name: getattr(module, name) for name in names}
+        return {name: value for name, value in found.items() if not isinstance(value, ModuleType)}
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if not name.startswith("_") and _is_defined(value) and value.__module__.startswith(module.__name__)
+    }
+
+
+def pages() -> dict[str, str]:
+    """Returns the text of each page of the reference by its name, and that of `index`, which lists them."""
+    texts = {page: _page(PAGES[page], members) for page, members in entries().items()}
+    listed = "\n".join(f"   {page}" for page in PAGES)
+    intro = "All public names. ``import dmlcore as dml`` is how pages and notebooks use them."
+    return {
+        "index": f"{_title('API reference')}\n{intro}\n\n.. toctree::\n   :maxdepth: 1\n\n{listed}\n"
+    } | texts
+
+
+def _page(page: Page, members: Mapping[str, Any]) -> str:
+    rows = [
+        f"   * - :py:obj:`{name.removeprefix('dmlcore.')} <{name}>`\n     - {_first_line(value)}"
+        for name, value in members.items()
+    ]
+    listed = "\n".join([".. list-table::", "   :widths: auto", "   :class: names", "", *rows])
+    modules = [
+        f".. py:module:: dmlcore.{name}" for name in page.names if name in dml.__all__ and is_module(name)
+    ]
+    parts = [_title(page.title), *modules, page.intro, listed, *(_entry(*each) for each in members.items())]
+    return "\n\n".join(parts) + "\n"
+
+
+def _title(title: str) -> str:
+    return f"{title}\n{'=' * len(title)}\n"
+
+
+def _first_line(value: Any) -> str:
+    return (
+        inspect.cleandoc(value.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+        if _is_defined(value)
+        else _told(value)
+    )
+
+
+def _entry(name: str, value: Any) -> str:
+    if not _is_defined(value):
+        return f".. py:data:: {name}\n\n   {_told(value)}"
+    if not inspect.isclass(value):
+        return f".. autofunction:: {name}"
+    own = [each for each, member in vars(value).items() if not each.startswith("_") and _is_method(member)]
+    members = f"\n   :members: {', '.join(own)}" if own else ""
+    return f".. autoclass:: {name}{members}"
+
+
+def _is_method(member: Any) -> bool:
+    kinds = (property, functools.cached_property, classmethod, staticmethod)
+    return (inspect.isfunction(member) or isinstance(member, kinds)) and bool(member.__doc__)
+
+
+def _told(value: Any) -> str:
+    """Returns what a constant is: the names of a table, or the value itself."""
+    if isinstance(value, Mapping):
+        return f"A table of all, by name: {', '.join(f'``{name}``' for name in value)}."
+    return f"``{value!r}``" if isinstance(value, str) else f"The type ``{value}``.".replace("typing.", "")
