@@ -1,7 +1,8 @@
-"""What a run did, in numbers: pure functions of a trace, or of the tidy frame that `compare` returns.
+"""Metrics of runs: pure functions of a trace, or of the tidy frame that `compare` returns.
 
-Four questions, a file each: where did the time go (`times`), how old was what the workers read
-(`consistency`), what did that cost on a convex problem (`regret`), which method was faster (`comparison`).
+Each file answers one question: how workers spent their time (`times`), how old the parameters were that they
+read (`consistency`), what stale reads cost on a convex problem (`regret`), and which method was faster
+(`comparison`).
 """
 
 from dmlcore.trace.accounts import accounts as accounts

@@ -1,4 +1,4 @@
-"""Which method is faster: time to a target, paired speedups, fair learning rates and intervals over seeds."""
+"""Comparison of methods: time to a target, paired speedups, fair learning rates, intervals over seeds."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,11 +11,20 @@ import scipy
 from dmlcore import checks, tables
 from dmlcore.calls import checked
 
-IDS = ("method", "seed", "learning_rate")  # the columns of a `compare` frame that tell runs apart
+IDS = ("method", "seed", "learning_rate")  # the columns of a `compare` frame that identify a run
 
 
 class Interval(NamedTuple):
-    """A median and the bootstrap interval around it."""
+    """A median and its bootstrap interval, in the unit of the samples.
+
+    Args:
+        median: median of the samples.
+        low: lower end of the interval.
+        high: upper end of the interval.
+
+    >>> Interval(2.0, 1.0, 3.0).high
+    3.0
+    """
 
     median: float
     low: float
@@ -24,18 +33,19 @@ class Interval(NamedTuple):
 
 @checked(confidence=partial(checks.real, above=0, below=1), seed=checks.check_seed)
 def interval(samples: npt.ArrayLike, confidence: float = 0.95, seed: int = 0) -> Interval:
-    """Median of the samples and its percentile bootstrap interval.
+    """Returns the median of the samples and its percentile bootstrap interval.
 
     Args:
-        samples: one value per seed; `inf` stands for "never reached" and counts as larger than any number.
+        samples: one value per seed, shape (S,), in any unit; `inf` stands for "never reached" and counts as
+            larger than any number.
         confidence: coverage, between 0 and 1.
-        seed: of the resampling, so that the same samples give the same interval.
+        seed: seed of the resampling, so that the same samples give the same interval.
 
     Returns:
-        `(median, low, high)`; all equal where the samples are.
+        `(median, low, high)` in the unit of the samples; the three are equal if all samples are equal.
 
     Raises:
-        ValueError: where samples are missing, NaN or -inf, or the confidence is not within (0, 1).
+        ValueError: there are no samples, a sample is NaN or -inf, or `confidence` is not in (0, 1).
 
     >>> interval([1.0, 2.0, 3.0])
     Interval(median=2.0, low=1.0, high=3.0)
@@ -50,8 +60,8 @@ def interval(samples: npt.ArrayLike, confidence: float = 0.95, seed: int = 0) ->
     median = float(np.median(values))
     if (values == values[0]).all():
         return Interval(median, median, median)
-    # Quantiles interpolate, and inf - inf is NaN: so resample with a huge number in place of inf. What comes
-    # out huge had an inf in it; the rest is held within the samples, which rounding may leave by an ulp.
+    # Quantiles interpolate, and inf - inf is NaN, so a huge number replaces inf for the resampling. A huge
+    # result contained an inf; other results are clipped to the samples, which rounding may exceed by an ulp.
     finite = values[np.isfinite(values)]
     huge = np.where(np.isinf(values), 1e150, values)
     with np.errstate(over="ignore"):
@@ -68,16 +78,20 @@ def interval(samples: npt.ArrayLike, confidence: float = 0.95, seed: int = 0) ->
     below=checks.boolean,
 )
 def crossing(x: npt.ArrayLike, y: npt.ArrayLike, target: float, below: bool = True) -> float:
-    """The first x at which y reaches the target, interpolated linearly between evaluations.
+    """Returns the first x at which y reaches the target, interpolated linearly between evaluations.
 
     Args:
-        x: where y was evaluated, ascending.
-        y: the values; NaN reaches nothing.
-        target: the value to reach.
-        below: whether to reach it from above (losses) or from below (accuracies).
+        x: points at which y was evaluated, ascending, shape (N,), in any unit.
+        y: values at x, shape (N,); NaN does not reach the target.
+        target: the value to reach, in the unit of y.
+        below: True if y must fall to the target (losses), False if it must rise to it (accuracies).
 
     Returns:
-        The x of the crossing, the first x where the target is met from the outset, inf where it never is.
+        The x of the crossing, in the unit of x; the first x if y[0] already meets the target; inf if y never
+        reaches it.
+
+    Raises:
+        ValueError: x and y are not numbers, or differ in length.
 
     >>> crossing([0, 10, 20], [1.0, 0.6, 0.2], target=0.4)
     15.0
@@ -95,7 +109,7 @@ def crossing(x: npt.ArrayLike, y: npt.ArrayLike, target: float, below: bool = Tr
 
 
 def _runs(runs: pd.DataFrame, **columns: str) -> Any:
-    """The frame grouped into single runs, after a check that it has the columns that arguments name."""
+    """Returns the frame grouped by run, after a check that it has the columns that arguments name."""
     tables.check_frame("runs", runs)
     for argument, column in columns.items():
         tables.check_column(argument, column, runs)
@@ -108,21 +122,22 @@ def _runs(runs: pd.DataFrame, **columns: str) -> Any:
 def time_to(
     runs: pd.DataFrame, metric: str, target: float, *, column: str = "time", below: bool = True
 ) -> pd.Series:
-    """When each run first reached a target.
+    """Returns when each run first reached a target.
 
     Args:
-        runs: what `compare` returns. For the history of a single run see `crossing`.
+        runs: the frame that `compare` returns. For the history of a single run see `crossing`.
         metric: the column to watch, such as `loss`.
-        target: the value to reach.
-        column: what to count: `time` in seconds, `update` or `samples`.
-        below: whether smaller is better.
+        target: the value to reach, in the unit of `metric`.
+        column: the column to measure progress by: `time` in seconds, `update`, `samples` or `bytes`.
+        below: whether smaller values of `metric` are better.
 
     Returns:
-        One value per run, interpolated between evaluations, inf where it never got there; indexed by the
-        columns out of `method, seed, learning_rate` that the frame has.
+        One value per run in the unit of `column`, interpolated between evaluations; inf if the run never
+        reached the target. The index has those of `method, seed, learning_rate` that are columns of the
+        frame.
 
     Raises:
-        ValueError: where the frame lacks a column, or does not tell runs apart.
+        ValueError: the frame lacks a column, or has none of `method, seed, learning_rate`.
 
     >>> runs = pd.DataFrame({"method": "BSP", "seed": [0, 0, 1, 1],
     ...                      "time": [0, 4, 0, 4], "loss": [4, 0, 4, 3]})
@@ -136,21 +151,22 @@ def time_to(
 
 
 def speedup(times: pd.Series, baseline: str) -> pd.Series:
-    """How many times faster than a baseline each run was: baseline / method, paired by seed.
+    """Returns how many times faster than a baseline each run was: baseline / method, paired by seed.
 
-    Pairing matters: two methods on the same seed meet the same stragglers.
+    Pairing matters, because two methods with the same seed meet the same stragglers.
 
     Args:
-        times: what `time_to` returns: by method, and by seed where there are several. One run each: apply
-            `fair` first where there is a grid of learning rates.
+        times: the result of `time_to` in seconds (or another unit), indexed by method, and by seed if there
+            are several seeds. There must be one value per method and seed: with a grid of learning rates,
+            apply `fair` first.
         baseline: the method to compare with.
 
     Returns:
-        Ratios, indexed by method (and seed): inf where only the method got there, 0 where only the baseline
-        did, NaN where neither did or the baseline lacks the seed.
+        Ratios without a unit, indexed by method (and seed): inf if only the method reached the target, 0 if
+        only the baseline did, NaN if neither did or the baseline lacks the seed.
 
     Raises:
-        ValueError: where the baseline is missing or a method has two values for one seed.
+        ValueError: the baseline is missing, or a method has two values for one seed.
 
     >>> index = pd.MultiIndex.from_product([["BSP", "SSP"], [0, 1]], names=["method", "seed"])
     >>> speedup(pd.Series([6.0, 9.0, 3.0, float("inf")], index), baseline="BSP")["SSP"].to_dict()
@@ -173,20 +189,23 @@ def speedup(times: pd.Series, baseline: str) -> pd.Series:
 def best_learning_rate(
     runs: pd.DataFrame, metric: str, target: float, *, column: str = "time", below: bool = True
 ) -> pd.Series:
-    """Returns the learning rate that each method would pick from the grid, by method.
+    """Returns each method's best learning rate on the grid.
 
-    The one with the smallest median time to the target over seeds. Ties, such as none ever getting there, go
-    to the best median of the last value, then to the smaller rate.
+    The best rate has the smallest median time to the target over seeds. In a tie, for example if no rate
+    reaches the target, it is the rate with the best median of the last value, then the smaller rate.
 
     Args:
-        runs: what `compare` returns, with a column `learning_rate`.
-        metric, target, column, below: as in `time_to`.
+        runs: the frame that `compare` or `sweep` returns, with a column `learning_rate`.
+        metric: the column to watch, such as `loss`.
+        target: the value to reach, in the unit of `metric`.
+        column: the column to measure progress by: `time` in seconds, `update`, `samples` or `bytes`.
+        below: whether smaller values of `metric` are better.
 
     Returns:
-        Learning rate by method.
+        Learning rates, indexed by method.
 
     Raises:
-        ValueError: where the frame has no column `learning_rate`, or as in `time_to`.
+        ValueError: the frame lacks a column, such as `learning_rate`.
 
     >>> runs = pd.DataFrame({"method": "BSP", "seed": 0, "learning_rate": [0.1, 0.1, 0.2, 0.2],
     ...                      "time": [0, 1, 0, 1], "loss": [9, 5, 9, 3]})
@@ -208,16 +227,22 @@ def best_learning_rate(
 def fair(
     runs: pd.DataFrame, metric: str, target: float, *, column: str = "time", below: bool = True
 ) -> pd.DataFrame:
-    """Returns the rows of each method at its own best learning rate: none wins by a rate that suits it alone.
+    """Returns the rows of each method at its own best learning rate, for a fair comparison.
+
+    With one rate for all, the method that this rate suits best would win.
 
     Args:
-        runs, metric, target, column, below: as in `best_learning_rate`.
+        runs: the frame that `compare` or `sweep` returns, with a column `learning_rate`.
+        metric: the column to watch, such as `loss`.
+        target: the value to reach, in the unit of `metric`.
+        column: the column to measure progress by: `time` in seconds, `update`, `samples` or `bytes`.
+        below: whether smaller values of `metric` are better.
 
     Returns:
-        The rows of `runs` that remain.
+        The rows of `runs` whose learning rate is the `best_learning_rate` of their method.
 
     Raises:
-        ValueError: as in `best_learning_rate`.
+        ValueError: the frame lacks a column, such as `learning_rate`.
 
     >>> runs = pd.DataFrame({"method": ["BSP", "BSP", "SSP", "SSP"], "learning_rate": [0.1, 0.2, 0.1, 0.2],
     ...                      "time": 1, "loss": [3, 5, 5, 3]})

@@ -1,4 +1,4 @@
-"""How old the parameters were that the workers read, and the guarantees that policies give about it."""
+"""The age of the parameters that workers read, and checks of the guarantees that policies give about it."""
 
 import math
 from collections.abc import Iterator
@@ -14,10 +14,18 @@ from dmlcore.trace import Trace, check_trace, starts
 
 @checked(trace=check_trace)
 def staleness(trace: Trace) -> pd.Series:
-    """How many updates the server made between a task's read and its application: `update - version_read`.
+    """Returns the staleness of each applied task: the updates between its read and its own update.
+
+    It is `update - version_read`.
+
+    Args:
+        trace: any trace.
 
     Returns:
-        Versions, one value per applied task, indexed like `trace.tasks`.
+        Staleness in versions, one value per applied task, indexed like `trace.tasks`.
+
+    Raises:
+        ValueError: `trace` is not a `Trace`.
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.essp(1), dml.Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s, 2 s
@@ -30,22 +38,23 @@ def staleness(trace: Trace) -> pd.Series:
 
 @checked(trace=check_trace)
 def clock_staleness(trace: Trace, tasks: int | None = None) -> pd.Series:
-    """How the clocks of the updates that workers saw compare with their own: the clock differential of SSP.
+    """Returns the distribution of the clock differential of SSP.
 
-    A task at clock c reads version v; let n be the newest clock of another worker whose update is in v (-1
-    where there is none yet). The differential is n - c. BSP puts all of them at -1, SSP spreads them from
-    -staleness - 1 upwards, and eager pushes (ESSP) gather them near -1.
+    A task at clock c reads version v. Let n be the newest clock of another worker whose update is in v, or -1
+    if there is none yet. The differential is n - c. Under BSP all differentials are -1; under SSP they range
+    from -staleness - 1 upwards; under ESSP most are near -1.
 
     Args:
         trace: any trace.
-        tasks: look at only so many tasks, evenly spaced through the run; None looks at all. The work grows
-            with tasks times workers.
+        tasks: number of tasks to count, evenly spaced through the run. None: all tasks. The cost grows with
+            tasks * workers.
 
     Returns:
-        How often each differential occurred, over pairs of a task and another worker, indexed by `clocks`.
+        Number of occurrences of each differential, over pairs of a task and another worker, indexed by
+        `clocks`, the differential in clocks.
 
     Raises:
-        ValueError: where `tasks` is not a positive whole number.
+        ValueError: `tasks` is not a whole number >= 1, or `trace` is not a `Trace`.
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.essp(1), dml.Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s, 2 s
@@ -70,9 +79,18 @@ def clock_staleness(trace: Trace, tasks: int | None = None) -> pd.Series:
 
 @checked(trace=check_trace)
 def clock_gap(trace: Trace) -> int:
-    """Returns the largest lead of the fastest worker over the slowest, clocks.
+    """Returns the largest lead of the fastest worker over the slowest worker, in clocks.
 
-    A worker counts as at the clock it works on or, while it waits, at the one it last finished.
+    The clock of a worker is that of the task it works on or, while it waits, of its last finished task.
+
+    Args:
+        trace: any trace.
+
+    Returns:
+        The largest lead during the run, in clocks.
+
+    Raises:
+        ValueError: `trace` is not a `Trace`.
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.essp(1), dml.Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s, 2 s
@@ -83,7 +101,7 @@ def clock_gap(trace: Trace) -> int:
     """
     begun = trace.tasks[["worker", "clock"]].assign(time=starts(trace.tasks))
     first = begun.groupby(["clock", "worker"])["time"].min().groupby("clock").agg(["size", "max"])
-    # When the last worker began each clock. All begin clock 0 with the run, so that one needs no waiting for.
+    # When the last worker began each clock. Clock 0 is left out: all workers begin it with the run.
     complete = (first["size"] == trace.num_workers) & (first.index > 0)
     slowest = np.searchsorted(np.sort(first.loc[complete, "max"]), begun["time"], side="right")
     return int((begun["clock"] - slowest).max()) if len(begun) else 0
@@ -91,21 +109,21 @@ def clock_gap(trace: Trace) -> int:
 
 @checked(trace=check_trace, staleness=checks.at_least(0, infinite=True))
 def read_window_violations(trace: Trace, staleness: float) -> pd.DataFrame:
-    """Tasks that read parameters older than stale synchronous parallel allows.
+    """Returns the tasks that read older parameters than stale synchronous parallel (SSP) allows.
 
-    A read at clock c must see every update of every other worker that is stamped <= c - staleness - 1. One
-    that was dropped, cancelled or never made is missing too: policies that drop work give no such guarantee.
-    Exact: each task is checked against all workers and all clocks.
+    A read at clock c must see every update of every other worker with clock <= c - staleness - 1. Updates
+    that were dropped, cancelled or never made count as missing, so policies that drop work do not pass. The
+    check is exact: each task is compared with all workers and all clocks.
 
     Args:
         trace: any trace.
-        staleness: the bound s in clocks; `math.inf` allows everything.
+        staleness: the bound s of the paper, in clocks, >= 0; `math.inf` allows every read.
 
     Returns:
         The rows of `trace.tasks` that break the rule; empty for a valid SSP run.
 
     Raises:
-        ValueError: where `staleness` is neither a whole number >= 0 nor infinite.
+        ValueError: `staleness` is neither a whole number >= 0 nor `math.inf`, or `trace` is not a `Trace`.
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.essp(1), dml.Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s, 2 s
@@ -127,7 +145,7 @@ def read_window_violations(trace: Trace, staleness: float) -> pd.DataFrame:
     applied = update >= 0
     ready[worker[applied], clock[applied]] = update[applied] + 1
     ready = np.maximum.accumulate(ready, axis=1)
-    # The latest worker decides for all the others, and the second latest for the latest itself.
+    # The latest worker is the bound for all other workers, and the second latest for the latest one.
     latest, everyone = ready.argmax(axis=0), ready.max(axis=0)
     ready[latest, np.arange(len(latest))] = 0
     needed = np.maximum(clock - int(staleness) - 1, 0)
@@ -137,20 +155,20 @@ def read_window_violations(trace: Trace, staleness: float) -> pd.DataFrame:
 
 @checked(trace=check_trace)
 def out_of_turn(trace: Trace) -> pd.DataFrame:
-    """How many updates each read lacked, and how many it had too early, next to workers that take turns.
+    """Returns how many updates each read lacks, and how many it sees early, relative to a serial order.
 
-    In turn, the read of worker w at clock c would have seen all updates of clocks < c, and those of clock c
-    by workers before w. A worker that keeps its copy has its own updates in it.
+    In the serial order workers take turns: the read of worker w at clock c sees all updates of clocks < c,
+    and those of clock c by workers before w. A cached copy contains its worker's own updates.
 
     Args:
-        trace: of a policy that applies every push, each worker's in order, such as SSP.
+        trace: a trace of a policy that applies every push, each worker's pushes in order, such as SSP.
 
     Returns:
-        One row per task, indexed like `trace.tasks`, with the columns `missing` and `extra`; for SSP their
-        sum is at most `dmlcore.theory.most_out_of_turn`.
+        T rows, one per task, indexed like `trace.tasks`, with the columns `missing` and `extra`, numbers of
+        updates. For SSP their sum is at most `dmlcore.theory.most_out_of_turn`.
 
     Raises:
-        ValueError: an update of a clock is missing, or late, though one of a later clock was applied.
+        ValueError: a worker's updates lack a clock or were not applied in the order of clocks.
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.essp(1), dml.Cluster.from_speeds([32, 16]), updates=9)  # tasks of 1 s, 2 s
@@ -175,7 +193,7 @@ def out_of_turn(trace: Trace) -> pd.DataFrame:
 
 
 def _applied(trace: Trace, order: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields the updates and the clocks of each worker's applied tasks, by one of the two."""
+    """Yields the updates and the clocks of each worker's applied tasks, sorted by column `order`."""
     applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["worker", order])
     bounds = np.searchsorted(applied["worker"], np.arange(trace.num_workers + 1))
     updates, clocks = applied["update"].to_numpy(), applied["clock"].to_numpy()

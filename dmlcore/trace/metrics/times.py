@@ -1,4 +1,4 @@
-"""Where the time goes: every moment of every worker is one of seven phases."""
+"""How workers spend their time: every moment of a worker belongs to one of seven phases."""
 
 import math
 
@@ -10,17 +10,23 @@ from dmlcore.calls import checked
 from dmlcore.trace import Trace, check_trace, cut_computing, starts
 
 PHASES = ("compute", "cancelled", "pull", "push", "queue", "wait", "away")
-"""What a worker can be doing. `cancelled` is computing or pushing a task that was thrown away, and the queues
-that such a push was in; in `queue` its pull or push waits for a server that is busy with others; `away` is a
-worker that has crashed, or has hung longer than the server's patience."""
+"""The phases of a worker. `cancelled`: it computes or pushes a task that is discarded, or such a push waits.
+`queue`: its pull or push waits while the server is busy with other messages. `away`: it has crashed, or has
+hung longer than the server's patience. The other names explain themselves."""
 
 
 @checked(trace=check_trace)
 def makespan(trace: Trace) -> float:
-    """Returns how long the run took, seconds.
+    """Returns the length of the run in seconds.
+
+    Args:
+        trace: any trace.
+
+    Returns:
+        Time from the start to the end of the run, in seconds.
 
     Raises:
-        ValueError: where the run took no time.
+        ValueError: the run took no time, or `trace` is not a `Trace`.
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s, 2 s
@@ -32,9 +38,18 @@ def makespan(trace: Trace) -> float:
 
 @checked(trace=check_trace)
 def straggling(trace: Trace) -> float:
-    """Returns what waiting for all costs: the mean time of the slowest task of a clock / that of any task.
+    """Returns the cost of waiting for all workers: the mean of each clock's slowest task / the mean task.
 
-    It is of computing alone, whatever links and server take; 1 where all tasks take the same time.
+    It counts compute time only, not links and server. It is 1 if all tasks of a clock take the same time.
+
+    Args:
+        trace: any trace.
+
+    Returns:
+        A ratio >= 1, without a unit.
+
+    Raises:
+        ValueError: `trace` is not a `Trace`.
 
     >>> import dmlcore as dml
     >>> straggling(dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10))  # 2 s over 1.5 s
@@ -46,19 +61,25 @@ def straggling(trace: Trace) -> float:
 
 @checked(trace=check_trace)
 def phases(trace: Trace) -> pd.DataFrame:
-    """Cuts the time of each worker into phases that neither overlap nor leave gaps.
+    """Returns the phases of each worker, without overlaps and gaps.
 
     A worker waits from the arrival of one push (or the start of the run) to the start of its next task, then
-    pulls, computes and pushes. A task that never arrived ends where its worker's next task starts, or with
-    the run. Where a push is still under way when the worker goes on (on a cached copy), the moment belongs to
-    the next task. Of a transfer the time in the server's queues is shown first in a pull, last in a push. In
-    a pipeline, transfers overlap with computing: a worker that does not compute waits or pulls the copy for
-    its next task.
+    pulls, computes and pushes. A task that never arrived ends when its worker's next task starts, or with the
+    run. If a worker starts its next task on a cached copy while its push is still travelling, that time
+    belongs to the next task. The time in the server's queues is shown at the start of a pull and at the end
+    of a push. In a pipeline transfers overlap with computing: a worker that does not compute waits, or pulls
+    the copy for its next task.
+
+    Args:
+        trace: any trace.
 
     Returns:
-        One row per phase of positive length, by worker and time: `worker, kind` (one of `PHASES`), `start,
-        end` in seconds, and `task`, the row of `trace.tasks` that it belongs to or that a wait precedes (-1
-        for the wait after a worker's last task, and for absences).
+        One row per phase of positive length, sorted by worker and time, with the columns `worker`, `kind`
+        (one of `PHASES`), `start` and `end` in seconds, and `task`: the row of `trace.tasks` that the phase
+        belongs to or that a wait precedes, or -1 for the wait after a worker's last task and for absences.
+
+    Raises:
+        ValueError: the run took no time, or `trace` is not a `Trace`.
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s, 2 s
@@ -72,16 +93,16 @@ def phases(trace: Trace) -> pd.DataFrame:
     end, edges = makespan(trace), ["begin", "compute_start", "compute_end", "push_end"]
     tasks = trace.tasks.assign(begin=starts(trace.tasks), task=np.arange(len(trace.tasks)), left=math.nan)
     tasks["cut"] = cut_computing(trace)
-    sequence = ["wait", "pull", "compute", "push"]  # what ends at each edge
+    sequence = ["wait", "pull", "compute", "push"]  # the phase that ends at each edge
     if queues := "push_queued" in tasks:
         tasks["served"] = np.fmin(tasks["begin"] + tasks["pull_queued"], tasks["compute_start"])
         tasks["sent"] = tasks["push_end"] - tasks["push_queued"]
         edges = ["begin", "served", "compute_start", "compute_end", "sent", "push_end"]
         sequence = ["wait", "queue", "pull", "compute", "push", "queue"]
     columns = ["worker", "task", "left", "cut", *edges]
-    # An empty task of each worker at the end of the run turns the last wait into a case like any other; one
-    # when a worker leaves ends what it waited till then, and one when it is back, before what it begins then,
-    # the time that it was away.
+    # Empty tasks avoid special cases: one at the end of the run ends each worker's last wait, one when a
+    # worker leaves ends its wait until then, and one when it is back, before the task that begins then, ends
+    # its absence.
     width = len(edges)
     absent = [
         (worker, -1, left, False, *[t] * width)
@@ -115,8 +136,8 @@ def phases(trace: Trace) -> pd.DataFrame:
 
 
 def _absences(trace: Trace) -> list[tuple[int, float, float]]:
-    """Worker, and when it left and was back, or the end of the run, of each absence in the trace."""
-    frozen: dict[int, tuple[float, float]] = {}  # from when, until when
+    """Returns the absences in a trace: worker, when it left, and when it was back or the run ended."""
+    frozen: dict[int, tuple[float, float]] = {}  # start and end
     gone: dict[int, float] = {}
     found = []
     for incident in trace.metadata.get("incidents", ()):
@@ -135,11 +156,17 @@ def _absences(trace: Trace) -> list[tuple[int, float, float]]:
 
 @checked(trace=check_trace)
 def time_breakdown(trace: Trace) -> pd.DataFrame:
-    """Seconds that each worker spent in each phase, and their shares of the run.
+    """Returns the time of each worker in each phase, in seconds and as a share of the run.
+
+    Args:
+        trace: any trace.
 
     Returns:
-        One row per worker: the `PHASES` in seconds, which add up to the makespan, and `compute_share`,
+        W rows, one per worker: the `PHASES` in seconds, which add up to the makespan, and `compute_share`,
         `pull_share`, ..., which add up to 1.
+
+    Raises:
+        ValueError: the run took no time, or `trace` is not a `Trace`.
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s, 2 s
@@ -149,7 +176,7 @@ def time_breakdown(trace: Trace) -> pd.DataFrame:
     0          10.0  10.0            0.5         0.5
     1          20.0   0.0            1.0         0.0
 
-    Source: the breakdown of compute against network waiting time in Ho et al. 2013, section 5.
+    Source: Ho et al. 2013, section 5, which separates compute time from network waiting time.
     """
     cut = phases(trace)
     seconds = (cut["end"] - cut["start"]).groupby([cut["worker"], cut["kind"]]).sum().unstack(fill_value=0)
@@ -160,7 +187,16 @@ def time_breakdown(trace: Trace) -> pd.DataFrame:
 
 @checked(trace=check_trace)
 def updates_per_second(trace: Trace) -> float:
-    """Returns server updates per second: updates / makespan.
+    """Returns the throughput of the server: updates / makespan.
+
+    Args:
+        trace: any trace.
+
+    Returns:
+        Updates per second.
+
+    Raises:
+        ValueError: the run took no time, or `trace` is not a `Trace`.
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s, 2 s
@@ -172,7 +208,16 @@ def updates_per_second(trace: Trace) -> float:
 
 @checked(trace=check_trace)
 def clocks_per_second(trace: Trace) -> float:
-    """Returns finished tasks per second and worker: finished tasks / (workers * makespan).
+    """Returns the mean rate at which a worker finishes tasks: finished tasks / (workers * makespan).
+
+    Args:
+        trace: any trace.
+
+    Returns:
+        Clocks per second, mean over the W workers.
+
+    Raises:
+        ValueError: the run took no time, or `trace` is not a `Trace`.
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s, 2 s
@@ -184,13 +229,22 @@ def clocks_per_second(trace: Trace) -> float:
 
 @checked(trace=check_trace)
 def fetches(trace: Trace) -> pd.Series:
-    """Returns how often each worker pulled parameters, rather than go on with its cached copy.
+    """Returns how often each worker pulled parameters instead of keeping its cached copy.
+
+    Args:
+        trace: any trace.
+
+    Returns:
+        Number of pulls, indexed by worker, shape (W,).
+
+    Raises:
+        ValueError: `trace` is not a `Trace`.
 
     >>> import dmlcore as dml
     >>> trace = dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10)  # tasks of 1 s, 2 s
     >>> fetches(trace).to_dict()
     {0: 10, 1: 10}
     """
-    begun = trace.tasks["pull_start"] < trace.end_time  # not those that begin as the run ends, nor NaN
+    begun = trace.tasks["pull_start"] < trace.end_time  # False for NaN, and for pulls at the end of the run
     pulls = np.bincount(trace.tasks.loc[begun, "worker"], minlength=trace.num_workers)
     return pd.Series(pulls, name="fetches").rename_axis("worker")
