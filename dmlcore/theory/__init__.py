@@ -1,4 +1,4 @@
-"""What can be computed about a method before it runs: order statistics, error bounds, schedules."""
+"""Theory: what formulas say about a method, such as order statistics, error bounds and schedules."""
 
 from dmlcore.theory.bound import Constants, decay, floor
 from dmlcore.theory.parallelism import parallel_coordinates

@@ -1,4 +1,4 @@
-"""The error of SGD on a strongly convex objective, as a bound: geometric decay to a noise floor."""
+"""A bound on the error of SGD on a strongly convex objective: geometric decay to a noise floor."""
 
 from __future__ import annotations
 
@@ -11,15 +11,37 @@ from dmlcore import checks
 
 
 class Constants(NamedTuple):
-    """What the bound knows of a problem and a step. They are rarely known: what uses them is an oracle."""
+    """The constants of a problem and a step that the bound needs.
 
-    learning_rate: float  # eta, > 0
-    smoothness: float  # L, the gradient's Lipschitz constant, > 0
-    strong_convexity: float  # c, with eta c < 1, > 0
-    gradient_variance: float  # sigma^2, of one sample's gradient, >= 0
+    They are rarely known in practice, so a policy that uses them is an oracle.
+
+    Args:
+        learning_rate: the papers' eta, > 0.
+        smoothness: L, the Lipschitz constant of the gradient, > 0.
+        strong_convexity: c, > 0, with eta c < 1.
+        gradient_variance: sigma^2, the variance of one sample's gradient, >= 0.
+
+    >>> Constants(0.001, 2.0, strong_convexity=1.0, gradient_variance=10.0).smoothness
+    2.0
+    """
+
+    learning_rate: float
+    smoothness: float
+    strong_convexity: float
+    gradient_variance: float
 
     def checked(self) -> Constants:
-        """Returns these constants; raises ValueError where one is out of range."""
+        """Checks the constants.
+
+        Returns:
+            The same constants.
+
+        Raises:
+            ValueError: a constant is out of range.
+
+        >>> Constants(0.001, 2.0, 1.0, 10.0).checked().learning_rate
+        0.001
+        """
         for name, value in zip(self._fields[:3], self[:3], strict=True):
             checks.positive(name, value)
         checks.not_negative("gradient_variance", self.gradient_variance)
@@ -31,15 +53,15 @@ class Constants(NamedTuple):
 
 
 def floor(constants: Constants, k: Any, batch_size: Any) -> Any:
-    """Returns phi(k, b) = eta L sigma^2 / (2 c k b), where the error of averages over k b samples ends.
+    """Returns phi(k, b) = eta L sigma^2 / (2 c k b), the error to which averages over k b samples converge.
 
     Args:
         constants: of the problem and the step.
-        k: workers that are waited for, array or number.
-        batch_size: b, samples of each, likewise.
+        k: number of workers that a round waits for, >= 1; an array or a number.
+        batch_size: b, samples per task, >= 1; an array or a number.
 
     Returns:
-        Excess loss, of their shape.
+        phi as an excess loss, an array in the common shape of `k` and `batch_size`.
 
     Raises:
         ValueError: a constant or a number is out of range.
@@ -57,9 +79,18 @@ def floor(constants: Constants, k: Any, batch_size: Any) -> Any:
 
 
 def decay(constants: Constants) -> float:
-    """Returns alpha = -ln(1 - eta c): each round, what exceeds the floor shrinks by e^-alpha.
+    """Returns alpha = -ln(1 - eta c): each round multiplies the excess over the floor by e^-alpha.
 
     So after j rounds the bound is phi + (E_0 - phi) e^(-alpha j).
+
+    Args:
+        constants: of the problem and the step.
+
+    Returns:
+        alpha, per round.
+
+    Raises:
+        ValueError: a constant is out of range.
 
     >>> round(decay(Constants(0.001, 2.0, 1.0, 10.0)), 9)
     0.0010005

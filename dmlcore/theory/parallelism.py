@@ -1,4 +1,4 @@
-"""How many coordinates may be minimised at once before they get in each other's way."""
+"""The number of coordinates that can be minimised at the same time before they disturb each other."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,19 +7,19 @@ from dmlcore import checks
 
 
 def parallel_coordinates(features: npt.ArrayLike) -> float:
-    """Returns d / rho(X'X): so many coordinates may be updated at once, each as if it were alone.
+    """Returns d / rho(X'X), the number of coordinates that can be updated at once as if each were alone.
 
-    It is d where the columns of X are orthogonal, 1 where they are the same. It holds for coordinates drawn
-    at random, and counts every update that another does not see; beyond it descent may diverge.
+    It is d if the columns of X are orthogonal, and 1 if they are the same. The bound holds for randomly drawn
+    coordinates, and for all updates that do not see each other; beyond it the descent may diverge.
 
     Args:
-        features: X (samples, d), its columns of norm 1.
+        features: X, shape (samples, d), with columns of norm 1.
 
     Returns:
-        Coordinates, from 1 to d.
+        The number of coordinates, from 1 to d.
 
     Raises:
-        ValueError: `features` is no matrix, or a column has another norm.
+        ValueError: `features` is not a matrix, or a column has another norm.
 
     >>> import numpy as np
     >>> parallel_coordinates(np.eye(8))

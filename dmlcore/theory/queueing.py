@@ -1,4 +1,4 @@
-"""How many pushes a second a server takes from workers who compute in between: a closed queueing network."""
+"""The throughput of a server whose workers compute between pushes, as a closed queueing network."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from dmlcore import checks
 
 
 def mean_value_analysis(num_workers: int, service: float, think: float) -> np.ndarray:
-    """Returns the pushes a second of 1 to `num_workers` workers who do not wait for each other.
+    """Returns the pushes per second of 1 to `num_workers` workers that do not wait for each other.
 
-    Guarantee: exact where the server's time is exponential, first come, first served, and a worker is away
-    for `think` seconds on average between pushes, whatever the distribution. With n workers a push takes
-    R(n) = service * (1 + Q(n - 1)), since it finds the queue of n - 1 workers; X(n) = n / (R(n) + think)
-    pushes are made a second, and Q(n) = X(n) R(n) are at the server.
+    Guarantees: exact if the service times are exponential, the server handles pushes in the order of their
+    arrival, and the mean time between the end of a push and a worker's next push is `think` seconds, with any
+    distribution. With n workers a push takes R(n) = service * (1 + Q(n - 1)) seconds, because it finds the
+    queue of n - 1 workers. The throughput is X(n) = n / (R(n) + think) pushes/s, and on average
+    Q(n) = X(n) R(n) pushes are at the server.
 
     Args:
         num_workers: P, >= 1.
-        service: mean seconds of a push at the server, > 0.
-        think: mean seconds between the end of a push and the next, >= 0: computing and transfers.
+        service: mean seconds that the server needs for a push, > 0.
+        think: mean seconds between the end of a worker's push and its next push, >= 0: computing and
+            transfers.
 
     Returns:
-        X(1) to X(P), shape (P,): at most n / (service + think) and 1 / service.
+        X(1) to X(P) in pushes/s, shape (P,). X(n) is at most n / (service + think), and at most 1 / service.
 
     Raises:
         ValueError: an argument is out of range.

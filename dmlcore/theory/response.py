@@ -1,6 +1,6 @@
-"""How long a worker takes to answer: Z(b) = X + Y(b), communication and the computation of b samples.
+"""Laws of a worker's response time: Z(b) = X + Y(b), the communication and the computation of b samples.
 
-X is exponential, and the laws of Y, with a mean proportional to b, are those of the straggler literature.
+X is exponential. The mean of Y(b) is proportional to b, and its laws are those of the straggler literature.
 """
 
 import math
@@ -14,33 +14,72 @@ from dmlcore import checks
 
 
 class Response(NamedTuple):
-    """The law of Z(b)."""
+    """The law of Z(b), in seconds.
 
-    name: str  # the call that makes this law
-    communication_rate: float  # of X, 1 / seconds; infinity: no communication
-    computation: Callable[[int], Any]  # b -> frozen `scipy.stats` distribution of Y(b), seconds
-    survival: Callable[[Any, int], np.ndarray]  # times t >= 0, seconds, array; b -> P(Z(b) > t), array
-    scales: bool = True  # whether Y(b) / b has the same law for all b
+    Args:
+        name: the call that makes this law.
+        communication_rate: rate of X in 1 / seconds; infinity: no communication.
+        computation: b -> frozen `scipy.stats` distribution of Y(b), in seconds.
+        survival: t, b -> P(Z(b) > t), for an array of times t >= 0 in seconds; of the same shape.
+        scales: whether Y(b) / b has the same law for all b.
+
+    >>> exponential(2.0, 10.0)
+    exponential(2, 10)
+    """
+
+    name: str
+    communication_rate: float
+    computation: Callable[[int], Any]
+    survival: Callable[[Any, int], np.ndarray]
+    scales: bool = True
 
     def __repr__(self) -> str:
         return self.name
 
     def mean(self, batch_size: int) -> float:
-        """Returns E[Z(b)], seconds."""
+        """Returns the mean E[Z(b)].
+
+        Args:
+            batch_size: b, in samples, >= 1.
+
+        Returns:
+            Seconds; NaN if `batch_size` is out of range.
+
+        >>> erlang(2.0, 10.0).mean(5)
+        1.0
+        """
         return 1 / self.communication_rate + float(self.computation(batch_size).mean())
 
     def sample(self, batch_size: int, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-        """Returns draws of Z(b), seconds."""
+        """Draws values of Z(b).
+
+        Args:
+            batch_size: b, in samples, >= 1.
+            shape: of the result.
+            rng: NumPy's random generator.
+
+        Returns:
+            Seconds, of that shape.
+
+        Raises:
+            ValueError: `batch_size` is negative.
+
+        >>> exponential(2.0, 10.0).sample(5, (3, 2), np.random.default_rng(0)).shape
+        (3, 2)
+        """
         communication = rng.exponential(1 / self.communication_rate, shape)
         return communication + self.computation(batch_size).rvs(shape, random_state=rng)
 
 
 def exponential(communication_rate: float, sample_rate: float) -> Response:
-    """Y(b) ~ Exp(sample_rate / b): a slow worker is slow for all of its samples.
+    """Returns the law with Y(b) ~ Exp(sample_rate / b): a slow worker is slow for all of its samples.
 
     Args:
-        communication_rate: of X, 1 / seconds, > 0; infinity: no communication.
-        sample_rate: samples per second, > 0.
+        communication_rate: rate of X in 1 / seconds, > 0; infinity: no communication.
+        sample_rate: mean speed in samples/s, > 0.
+
+    Returns:
+        The law.
 
     Raises:
         ValueError: a rate is not > 0.
@@ -54,12 +93,15 @@ def exponential(communication_rate: float, sample_rate: float) -> Response:
 
 
 def shifted(communication_rate: float, sample_rate: float, seconds_per_sample: float) -> Response:
-    """Y(b) ~ b * seconds_per_sample + Exp(sample_rate / b): no worker is faster than the shift.
+    """Returns the law with Y(b) ~ b * seconds_per_sample + Exp(sample_rate / b): a fixed and a random part.
 
     Args:
         communication_rate: as for `exponential`.
-        sample_rate: of the random part, samples per second, > 0.
+        sample_rate: of the random part, in samples/s, > 0.
         seconds_per_sample: of the fixed part, >= 0.
+
+    Returns:
+        The law.
 
     Raises:
         ValueError: a rate is not > 0, or the shift is negative.
@@ -80,10 +122,13 @@ def shifted(communication_rate: float, sample_rate: float, seconds_per_sample: f
 
 
 def erlang(communication_rate: float, sample_rate: float) -> Response:
-    """Y(b) ~ Erlang(b, sample_rate): every sample takes its own Exp(sample_rate).
+    """Returns the law with Y(b) ~ Erlang(b, sample_rate): every sample takes its own Exp(sample_rate).
 
     Args:
         communication_rate, sample_rate: as for `exponential`.
+
+    Returns:
+        The law.
 
     Raises:
         ValueError: a rate is not > 0.
@@ -108,16 +153,19 @@ LAWS: dict[str, Callable[..., Response]] = {law.__name__: law for law in (expone
 def fit_response(
     law: str, communication: Sequence[float], computation: Sequence[float], batch_size: int
 ) -> Response:
-    """Returns the law of a family that agrees with measured times: in the mean, and a shift in the least.
+    """Fits a law to measured times: it has their mean, and a shift is fitted to the smallest time.
 
     Args:
         law: "exponential", "erlang" or "shifted".
-        communication: measured X, seconds, at least one.
-        computation: measured Y(b), seconds, at least one.
-        batch_size: b of all of them.
+        communication: measured X in seconds, at least one.
+        computation: measured Y(b) in seconds, at least one.
+        batch_size: b of all measured tasks, in samples.
+
+    Returns:
+        The law.
 
     Raises:
-        ValueError: there are no such law or no times, or computing took none.
+        ValueError: there is no such law, no time was measured, or the mean of `computation` is 0.
 
     >>> fit_response("erlang", [0.1, 0.3], [1.0, 1.5], 5)
     erlang(5, 4)
@@ -132,7 +180,7 @@ def fit_response(
     rate = 1 / x.mean() if x.mean() > 0 else math.inf
     if law != "shifted":
         return LAWS[law](rate, b / y.mean())
-    # The least of so many exponential times is their mean over the number above the shift.
+    # The smallest of n exponential times is on average 1 / n of their mean, counted from the shift.
     above = (y.mean() - y.min()) * y.size / max(y.size - 1, 1)
     return shifted(rate, b / max(above, 1e-12 * y.mean()), max(y.mean() - above, 0.0) / b)
 
@@ -140,7 +188,7 @@ def fit_response(
 def two_exponentials(t: Any, one: float, two: float) -> np.ndarray:
     """Returns P(A + B > t) of independent A ~ Exp(one), B ~ Exp(two); a rate may be infinite.
 
-    With u < v the rates it is e^(-u t) (1 + u (1 - e^(-(v - u) t)) / (v - u)), also where they are equal.
+    With the rates u <= v it is e^(-u t) (1 + u (1 - e^(-(v - u) t)) / (v - u)), or its limit if u = v.
     """
     slow, fast = sorted((one, two))
     t = np.asarray(t, float)
@@ -152,8 +200,9 @@ def two_exponentials(t: Any, one: float, two: float) -> np.ndarray:
 def exponential_and_erlang(t: Any, x: float, b: int, y: float) -> np.ndarray:
     """Returns P(A + B > t) of independent A ~ Exp(x), B ~ Erlang(b, y); x may be infinite.
 
-    By uniformisation (Jensen 1953): the jumps of a Poisson process as fast as the faster stage either end
-    a stage or do not. All terms are positive: nothing cancels.
+    The method is uniformisation (Jensen 1953): a Poisson process has the rate of the faster stage, and each
+    of its jumps ends the current stage with some probability. All terms are positive, so that no digits are
+    lost by cancellation.
     """
     t = np.asarray(t, float)
     if x == math.inf:
@@ -161,12 +210,12 @@ def exponential_and_erlang(t: Any, x: float, b: int, y: float) -> np.ndarray:
     rate = max(x, y)
     most = rate * float(t.max(initial=0.0))
     jumps = np.arange(int(most + 12 * math.sqrt(most) + 40))
-    # Jumps until both are over: one each for the stages of the fast kind, a geometric number for the others.
-    # These laws by their special functions: quadrature asks for one t after the other, and often.
+    # Jumps until A and B are over: one for each stage of the faster kind, a geometric number for each other.
+    # Special functions give their laws quickly, because quadrature calls this function often, with one t.
     if y > x:
         unfinished = (1 - x / y) ** np.maximum(jumps - b, 0)
     else:
         unfinished = np.where(jumps > b, scipy.special.betainc(np.maximum(jumps - b, 1), b, 1 - y / x), 1.0)
     mean = rate * t[..., None]
     poisson = np.exp(scipy.special.xlogy(jumps, mean) - mean - scipy.special.gammaln(jumps + 1))
-    return np.minimum(poisson @ unfinished, 1.0)  # rounding
+    return np.minimum(poisson @ unfinished, 1.0)  # rounding may give slightly more than 1

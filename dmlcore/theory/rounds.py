@@ -1,4 +1,4 @@
-"""How long a round takes that waits for the k fastest of n workers, and by how much H-PS shortens it."""
+"""The mean time of a round that waits for the k fastest of n workers, and the speed-up of a round by H-PS."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,19 +14,20 @@ from dmlcore.theory.response import Response
 def kth_of(survival: Callable[[float], float], n: int, scale: float) -> np.ndarray:
     """Returns the means of all order statistics of n independent copies of a time.
 
-    mu_k = integral of P(fewer than k of n are over at t) dt, and that is the regularised incomplete beta
-    function I_S(t)(n - k + 1, k). By quadrature, since alternating sums cancel to nothing from n = 50 on.
+    mu_k is the integral over t of P(fewer than k of n are over at t). This probability is the regularised
+    incomplete beta function I_S(t)(n - k + 1, k), with S(t) = P(Z > t). The integral is computed by
+    quadrature, because the alternating sums of the closed form lose all digits from n = 50 on.
 
     Args:
-        survival: t, seconds -> P(Z > t).
+        survival: t in seconds -> P(Z > t).
         n: number of copies, >= 1.
-        scale: seconds, a typical time, such as the mean.
+        scale: a typical time in seconds, such as the mean.
 
     Returns:
-        mu_1 to mu_n, seconds, (n,).
+        mu_1 to mu_n in seconds, shape (n,).
 
     Raises:
-        ValueError: `n` is no whole number >= 1, or the times have no end.
+        ValueError: `n` is not a whole number >= 1, or P(Z > t) does not fall to 0.
 
     >>> import math
     >>> kth_of(lambda t: math.exp(-2 * t), 3, scale=0.5).round(6)   # (H_3 - H_(3 - k)) / 2
@@ -37,7 +38,7 @@ def kth_of(survival: Callable[[float], float], n: int, scale: float) -> np.ndarr
     n = checks.integer("n", n, low=1)
     k = np.arange(1, n + 1)
     end = scale
-    while n * survival(end) > 1e-14:  # P(the last of them is not over)
+    while n * survival(end) > 1e-14:  # bounds P(some copy is not over)
         end *= 2
         if end > 1e12 * scale:
             checks.fail("survival", f"{survival(end):g} at t = {end:g} s", "what falls to 0")
@@ -51,15 +52,15 @@ def kth_of(survival: Callable[[float], float], n: int, scale: float) -> np.ndarr
 
 
 def mean_round(response: Response, n: int, batch_sizes: Sequence[int]) -> np.ndarray:
-    """Returns mu(k, b): how long a round takes on average that waits for the k fastest of n tasks.
+    """Returns mu(k, b), the mean time of a round that waits for the k fastest of n tasks of b samples.
 
     Args:
-        response: law of a worker's time.
+        response: law of a worker's response time.
         n: number of workers, >= 1.
-        batch_sizes: b, samples of a task, each >= 1.
+        batch_sizes: the values of b, samples per task, each >= 1.
 
     Returns:
-        Seconds, (n, number of batch sizes); row k - 1 is for k.
+        Seconds, shape (n, number of batch sizes); row k - 1 is for k.
 
     Raises:
         ValueError: a number is out of range.
@@ -82,15 +83,17 @@ def mean_round(response: Response, n: int, batch_sizes: Sequence[int]) -> np.nda
 
 
 def round_speedup(uneven: npt.ArrayLike, communication: npt.ArrayLike, bits: float) -> Any:
-    """How many times faster a round of H-PS is than one of BSP, without jitter.
+    """Returns the speed-up of a round of H-PS over a round of BSP, without jitter.
 
-    A round of BSP is the slowest worker's computing and then both transfers, h + c times that of balanced
-    computing. H-PS balances the load, and overlaps computing with transfers of c k / 32: max(1, c k / 32).
+    The unit of time is the computing time with a balanced load. A round of BSP takes h + c: the computing
+    time of the slowest worker, and then both transfers. H-PS balances the load, and overlaps computing with
+    transfers that take c k / 32, so its round takes max(1, c k / 32).
 
     Args:
-        uneven: h, mean speed of the workers over the least, >= 1.
-        communication: c, both transfers at 32 bits over the time of balanced computing, >= 0.
-        bits: k, of a value on its way, > 0.
+        uneven: h, the mean speed of the workers divided by the lowest speed, >= 1; a number or an array.
+        communication: c, the time of both transfers at 32 bits per value, divided by the computing time with
+            a balanced load, >= 0; a number or an array.
+        bits: k, bits per value of a transfer, > 0.
 
     Returns:
         (h + c) / max(1, c k / 32), in the common shape of h and c.

@@ -1,4 +1,4 @@
-"""Schedules over time of workers to wait for and samples to give them, what they cost, when they switch."""
+"""Schedules of k (workers to wait for) and b (batch size) over time: their error bound, cost and switches."""
 
 import itertools
 import math
@@ -12,48 +12,123 @@ from dmlcore.theory.bound import Constants, decay, floor
 
 
 class Phase(NamedTuple):
-    """A stretch of time with one k and one batch size."""
+    """A period of time with one k and one batch size.
 
-    start: float  # seconds
-    k: int  # workers that a round waits for
-    batch_size: int  # b, samples of every worker's task
-    round_seconds: float  # mu(k, b)
-    floor: float  # phi(k, b), excess loss
-    error: float  # the bound at `start`, excess loss
+    Args:
+        start: when it begins, in seconds.
+        k: number of workers that a round waits for.
+        batch_size: b, samples per task.
+        round_seconds: mu(k, b), the mean seconds of a round.
+        floor: phi(k, b), as an excess loss.
+        error: the bound at `start`, as an excess loss.
+
+    >>> bound = Constants(0.001, 2.0, 1.0, 10.0)
+    >>> fixed_schedule(0.5, 4, 2, 10, bound, error=100.0).at(7.0).k
+    2
+    """
+
+    start: float
+    k: int
+    batch_size: int
+    round_seconds: float
+    floor: float
+    error: float
 
 
 class Account(NamedTuple):
-    """What it takes to bring the bound down to a target; all infinite where it never gets there."""
+    """The cost of bringing the bound down to a target; all infinite if the bound never reaches the target.
+
+    Args:
+        seconds: the time.
+        rounds: the number of rounds.
+        used_samples: samples in gradients that are applied, k b per round.
+        assigned_samples: samples in tasks that workers begin, n b per round.
+        uplinks: gradients that are sent and applied, k per round.
+        downlinks: transfers of the parameters to a worker, n per round.
+
+    >>> bound = Constants(0.001, 2.0, 1.0, 10.0)
+    >>> account = fixed_schedule(0.5, 4, 2, 10, bound, error=100.0).account(target=1.0)
+    >>> account.uplinks / account.rounds, account.downlinks / account.rounds
+    (2.0, 4.0)
+    """
 
     seconds: float
     rounds: float
-    used_samples: float  # k b a round: gradients that count
-    assigned_samples: float  # n b a round: gradients that workers begin
-    uplinks: float  # k a round: gradients sent that count
-    downlinks: float  # n a round: broadcasts of the parameters
+    used_samples: float
+    assigned_samples: float
+    uplinks: float
+    downlinks: float
 
 
 class Schedule(NamedTuple):
-    """Phases, one after the other, and the bound along them."""
+    """A sequence of phases, and the error bound along them.
 
-    phases: tuple[Phase, ...]  # at least one; the last never ends
-    num_workers: int  # n
-    decay: float  # alpha, of a round
+    Args:
+        phases: at least one, in the order of time; the last one does not end.
+        num_workers: n.
+        decay: alpha, the decay of the bound per round, see `decay`.
+
+    >>> bound = Constants(0.001, 2.0, 1.0, 10.0)
+    >>> schedule = greedy_schedule(np.array([[0.1], [0.3]]), [10], bound, error=100.0)
+    >>> [phase.k for phase in schedule.phases]
+    [1, 2]
+    """
+
+    phases: tuple[Phase, ...]
+    num_workers: int
+    decay: float
 
     def at(self, seconds: float) -> Phase:
-        """Returns the phase that runs at a time."""
+        """Returns the phase at a time.
+
+        Args:
+            seconds: the time, >= 0.
+
+        Returns:
+            The phase; for negative times, the first.
+
+        >>> fixed_schedule(0.5, 4, 2, 10, Constants(0.001, 2.0, 1.0, 10.0), 100.0).at(1.0).batch_size
+        10
+        """
         starts = [phase.start for phase in self.phases]
         return self.phases[max(int(np.searchsorted(starts, seconds, side="right")) - 1, 0)]
 
     def error(self, seconds: float) -> float:
-        """Returns the bound at a time, seconds >= 0, excess loss."""
+        """Returns the error bound at a time.
+
+        Args:
+            seconds: the time, >= 0.
+
+        Returns:
+            The bound, as an excess loss.
+
+        Raises:
+            ValueError: `seconds` is out of range.
+
+        >>> fixed_schedule(0.5, 4, 2, 10, Constants(0.001, 2.0, 1.0, 10.0), 100.0).error(0.0)
+        100.0
+        """
         seconds = checks.not_negative("seconds", seconds)
         phase = self.at(seconds)
         rounds = (seconds - phase.start) / phase.round_seconds
         return phase.floor + (phase.error - phase.floor) * math.exp(-self.decay * rounds)
 
     def account(self, target: float) -> Account:
-        """Returns what it takes until the bound is at `target`, an excess loss."""
+        """Returns the cost until the bound reaches a target.
+
+        Args:
+            target: an excess loss, > 0.
+
+        Returns:
+            The time and the work; all infinite if the bound stays above the target.
+
+        Raises:
+            ValueError: `target` is out of range.
+
+        >>> schedule = fixed_schedule(0.5, 4, 2, 10, Constants(0.001, 2.0, 1.0, 10.0), 100.0)
+        >>> round(schedule.account(1.0).seconds, 1), schedule.account(1e-9).seconds
+        (2301.7, inf)
+        """
         target = checks.real("target", target, above=0)
         total = np.zeros(len(Account._fields))
         for phase, after in zip(self.phases, (*self.phases[1:], None), strict=True):
@@ -68,7 +143,7 @@ class Schedule(NamedTuple):
 
 
 def _lasts(phase: Phase, error: float, alpha: float) -> float:
-    """Returns how long a phase takes to bring the bound to `error`, seconds."""
+    """Returns the seconds that a phase takes to bring the bound down to `error`."""
     if error <= phase.floor:
         return math.inf
     return phase.round_seconds / alpha * math.log((phase.error - phase.floor) / (error - phase.floor))
@@ -77,15 +152,18 @@ def _lasts(phase: Phase, error: float, alpha: float) -> float:
 def fixed_schedule(
     round_seconds: float, num_workers: int, k: int, batch_size: int, constants: Constants, error: float
 ) -> Schedule:
-    """Returns the schedule that never switches.
+    """Returns the schedule with one k and one batch size.
 
     Args:
-        round_seconds: mu(k, b).
+        round_seconds: mu(k, b), the mean seconds of a round.
         num_workers: n.
-        k: workers that a round waits for.
-        batch_size: b.
+        k: number of workers that a round waits for.
+        batch_size: b, samples per task.
         constants: of the problem and the step.
-        error: E_0, excess loss at the start.
+        error: E_0, the excess loss at the start.
+
+    Returns:
+        The schedule.
 
     Raises:
         ValueError: an argument is out of range.
@@ -105,17 +183,21 @@ def fixed_schedule(
 def greedy_schedule(
     round_seconds: np.ndarray, batch_sizes: Sequence[int], constants: Constants, error: float
 ) -> Schedule:
-    """Returns the schedule that at every error runs the (k, b) with which the bound falls fastest.
+    """Returns the schedule that always uses the (k, b) with which the bound falls fastest.
 
-    The bound falls by alpha (E - phi(k, b)) / mu(k, b) a second: a line in E for every (k, b), and the
-    schedule follows their upper envelope from E_0 down to the lowest floor. From one to the next it goes at
-    E* = (mu' phi - mu phi') / (mu' - mu). With one batch size this is the rule of `switching_times`.
+    At the error E the bound falls by alpha (E - phi(k, b)) / mu(k, b) per second. This is a line in E for
+    every (k, b), and the schedule follows the upper envelope of these lines from E_0 down to the lowest
+    floor. It switches from (mu, phi) to (mu', phi') at E* = (mu' phi - mu phi') / (mu' - mu). With one batch
+    size this is the rule of `switching_times`.
 
     Args:
-        round_seconds: mu(k, b), seconds, (n, number of batch sizes), row k - 1 for k.
-        batch_sizes: b, one for each column.
+        round_seconds: mu(k, b) in seconds, shape (n, number of batch sizes); row k - 1 is for k.
+        batch_sizes: b of each column, samples per task.
         constants: of the problem and the step.
-        error: E_0, excess loss at the start.
+        error: E_0, the excess loss at the start.
+
+    Returns:
+        The schedule.
 
     Raises:
         ValueError: shapes disagree, or a constant is out of range.
@@ -135,7 +217,7 @@ def greedy_schedule(
 
 
 def _fall_fastest(mu: np.ndarray, phi: np.ndarray, alpha: float, b: np.ndarray, error: float) -> Schedule:
-    """Begins with the (k, b) whose bound falls fastest, and goes to the next where that one falls faster."""
+    """Starts with the (k, b) whose bound falls fastest, and switches whenever another one falls faster."""
     now = np.unravel_index(np.argmax((error - phi) / mu), mu.shape)
     time, phases = 0.0, []
     while True:
@@ -144,10 +226,10 @@ def _fall_fastest(mu: np.ndarray, phi: np.ndarray, alpha: float, b: np.ndarray, 
         later = (mu > mu[now]) & (phi < phi[now])  # longer rounds with a lower floor
         if not later.any():
             return Schedule(tuple(phases), len(mu), alpha)
-        # E*, at which both fall as fast; the highest comes first.
+        # E*, at which both bounds fall equally fast; the schedule reaches the highest E* first.
         switch = np.where(later, (mu * phi[now] - mu[now] * phi) / np.where(later, mu - mu[now], 1), -np.inf)
         switch = np.minimum(switch, error)
-        now = np.unravel_index(np.lexsort((mu.ravel(), switch.ravel()))[-1], mu.shape)  # the best below
+        now = np.unravel_index(np.lexsort((mu.ravel(), switch.ravel()))[-1], mu.shape)  # the best below E*
         time += _lasts(phases[-1], float(switch[now]), alpha)
         error = float(switch[now])
 
@@ -155,22 +237,22 @@ def _fall_fastest(mu: np.ndarray, phi: np.ndarray, alpha: float, b: np.ndarray, 
 def switching_times(
     round_seconds: np.ndarray, constants: Constants, batch_size: int, error: float
 ) -> np.ndarray:
-    """Returns when to go from waiting for k workers to waiting for k + 1.
+    """Returns the times t_k at which to switch from waiting for k workers to waiting for k + 1.
 
     t_k = t_(k-1) + mu_k / alpha (ln(mu_(k+1) - mu_k) - ln(eta L sigma^2 mu_k)
           + ln(2 c k (k + 1) s E_(k-1) - eta L (k + 1) sigma^2)),
 
-    or t_(k-1) if that is later, with t_0 = 0 and E_(k-1) the bound at t_(k-1). There the bound falls as fast
-    with k as with k + 1.
+    or t_(k-1) if that is later, with t_0 = 0 and the bound E_(k-1) at t_(k-1). At t_k the bound falls equally
+    fast with k and with k + 1.
 
     Args:
-        round_seconds: mu_1 to mu_n, seconds, (n,), rising.
+        round_seconds: mu_1 to mu_n in seconds, shape (n,), ascending.
         constants: of the problem and the step.
-        batch_size: s, samples of a worker's task.
-        error: E_0 = F(w_0) - F*.
+        batch_size: the paper's s, samples per task.
+        error: E_0 = F(w_0) - F*, the excess loss at the start.
 
     Returns:
-        t_1 to t_(n-1), seconds, (n - 1,).
+        t_1 to t_(n-1) in seconds, shape (n - 1,).
 
     Raises:
         ValueError: `round_seconds` does not rise, or a constant is out of range.
@@ -191,7 +273,7 @@ def switching_times(
         if left > 0 and noise > 0:
             lasts = mu / alpha * (math.log(longer - mu) - math.log(noise * mu) + math.log(left))
         elif noise == 0:
-            lasts = math.inf  # without noise the fastest round is the best for good
+            lasts = math.inf  # without noise the fastest round stays the best
         lasts = max(lasts, 0.0)
         end = floor(constants, k, batch_size)
         error = end + (error - end) * math.exp(-alpha * lasts / mu)

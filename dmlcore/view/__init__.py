@@ -1,1 +1,1 @@
-"""What people look at: plots, the explorer, notebook displays."""
+"""Views for people: plots, the explorer and notebook displays."""

@@ -1,7 +1,7 @@
 """Notebook displays of runs, traces, clusters, regimes, policies, problems: a title, facts, small plots.
 
-One HTML template renders all of them, so that all text is escaped. Text and tables follow the notebook's
-theme; pictures have a white background, so that they are readable in a dark notebook as well.
+One HTML template renders all of them and escapes all text. Text and tables follow the notebook's theme;
+pictures have a white background, so that they are also readable in a dark notebook.
 """
 
 import base64
@@ -37,11 +37,11 @@ from dmlcore.view.plot import recommendation as plot_recommendation
 from dmlcore.view.plot.style import PHASE_COLORS, styled
 from dmlcore.view.plot.timelines import default_end
 
-MOST = 8  # events, such as faults, that are listed one by one
-LANES = 16  # of a timeline
-WIDTH = 8  # of a picture, inches
+MOST = 8  # the largest number of events, such as faults, that are listed
+LANES = 16  # the largest number of lanes in a timeline
+WIDTH = 8  # of a picture, in inches
 
-# A fact is cut after 400 characters; one that is None is left out.
+# The template cuts a fact after 400 characters, and leaves out a fact that is None.
 PAGE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
 {% set left = "text-align:left;vertical-align:top;padding:0.1em 1.2em 0.1em 0" %}
 <div>
@@ -66,13 +66,11 @@ PAGE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
 </div>
 """)
 
-Picture = tuple[
-    str, str
-]  # what it shows, for readers who cannot see it and below it; its content, a data URI
+Picture = tuple[str, str]  # caption, which is also the alternative text; content as a data URI
 
 
 class Card(NamedTuple):
-    """What is shown of an object."""
+    """The content of an object's display."""
 
     name: str
     kind: str
@@ -84,7 +82,7 @@ class Card(NamedTuple):
 
 
 def html(item: Any) -> str:
-    """Returns an object as self-contained HTML of at most some 30 kB, for `_repr_html_`."""
+    """Returns the display of an object as self-contained HTML of at most about 30 kB, for `_repr_html_`."""
     for kind, describe in CARDS.items():
         if isinstance(item, kind):
             return PAGE.render(describe(item)._asdict())
@@ -92,7 +90,7 @@ def html(item: Any) -> str:
 
 
 def of_run(run: Run) -> Card:
-    """The last metrics, the numbers of the trace, the loss over time and the timeline."""
+    """Returns a card with the last metrics, the numbers of the trace, the loss over time and the timeline."""
     trace = of_trace(run.trace)
     history = run.history.assign(method=trace.name)
     last, (first, final) = run.history.iloc[-1], history["loss"].iloc[[0, -1]]
@@ -107,7 +105,7 @@ def of_run(run: Run) -> Card:
 
 
 def of_trace(trace: Trace) -> Card:
-    """Numbers of the run, and what each worker does in about the first dozen clocks."""
+    """Returns a card with numbers of the run, and the timeline of about the first dozen clocks."""
     late, whole = metrics.staleness(trace), trace.end_time
     found = {
         "problem": trace.metadata.get("problem"),
@@ -132,7 +130,7 @@ def of_trace(trace: Trace) -> Card:
 
 
 def server_load(cluster: Cluster) -> str | None:
-    """What a card says of rho, which needs a problem where the server has a link; None: no server."""
+    """Returns the text on rho, which needs a problem if the server has a link; None: the server is free."""
     if cluster.server is None:
         return None
     if cluster.server.bandwidth_bytes_per_second < math.inf or any(
@@ -143,7 +141,7 @@ def server_load(cluster: Cluster) -> str | None:
 
 
 def of_cluster(cluster: Cluster) -> Card:
-    """Workers, speeds, jitter, links, the server, and what goes wrong."""
+    """Returns a card with workers, speeds, jitter, links, the server, stragglers and faults."""
     down, speeds = cluster.pull_latency_seconds, cluster.samples_per_second
     finite = any(map(math.isfinite, cluster.bandwidth_bytes_per_second))
     found = {
@@ -177,7 +175,7 @@ def of_cluster(cluster: Cluster) -> Card:
 
 
 def of_hardware(hardware: Hardware) -> Card:
-    """What it is made of, what it will be short of, and its cluster."""
+    """Returns a card with the parts of the hardware, its bottleneck, and its cluster."""
     card = of_cluster(hardware.cluster)
     found = {
         "workers": hardware.cluster.num_workers,
@@ -189,7 +187,7 @@ def of_hardware(hardware: Hardware) -> Card:
 
 
 def of_regime(regime: Regime) -> Card:
-    """The two numbers, a sentence on each, and what limits asynchronous workers."""
+    """Returns a card with c and rho, a sentence on each, and the limit of asynchronous workers."""
     ratio, load = regime
     if load >= 1:
         limit = "the server: workers queue for it, and more of them or faster ones add no throughput"
@@ -210,7 +208,7 @@ def of_regime(regime: Regime) -> Card:
 
 
 def of_policy(policy: Policy) -> Card:
-    """What it does, what it bounds, and what it can cope with."""
+    """Returns a card with the policy's summary, its bound on the lead, and the conditions it supports."""
     bound, size = policy.max_lead, policy.batch_size
     free = bound is None or math.isinf(bound)
     watches = f"loss and gradients, at least every {policy.observe_every} updates"
@@ -227,7 +225,7 @@ def of_policy(policy: Policy) -> Card:
 
 
 def of_problem(problem: Problem) -> Card:
-    """Sizes, and the optimum where it is known."""
+    """Returns a card with the problem's sizes, and its optimum if it is known."""
     count = sum(problem.tensor_sizes)
     found = {
         "samples": problem.num_samples,
@@ -238,7 +236,7 @@ def of_problem(problem: Problem) -> Card:
 
 
 def of_recommendation(found: Recommendation) -> Card:
-    """The best method, the reason, all methods in a table, and their times."""
+    """Returns a card with the best method, the reason, a table of all methods, and their times."""
     table, best = found.table, found.table.iloc[0]
     alike = level(table)
     told = {
@@ -259,7 +257,7 @@ def of_recommendation(found: Recommendation) -> Card:
 
 
 def in_python(method: Method) -> str:
-    """Returns the call that makes a method's policy, and what else belongs to it.
+    """Returns the call that makes a method's policy, and the method's other parts.
 
     >>> import dmlcore as dml
     >>> in_python(Method(dml.ssp(3), load="equal()"))
@@ -303,7 +301,7 @@ CARDS: Any = {
 
 
 def regime_of_trace(trace: Trace) -> Regime | None:
-    """Returns the regime of the cluster, messages and tasks of a run; None where the trace does not know."""
+    """Returns the regime of a run, from its cluster, messages and tasks; None if the trace lacks them."""
     known, tasks = trace.metadata, trace.tasks
     if not {"cluster", "parameter_bytes", "transfer_bytes"} <= {*known} or tasks.empty:
         return None
@@ -312,7 +310,7 @@ def regime_of_trace(trace: Trace) -> Regime | None:
 
 
 def regime_facts(regime: Regime | None) -> dict[str, str]:
-    """Returns the two numbers as facts, each with what it means."""
+    """Returns c and rho as facts, each with its meaning."""
     if regime is None:
         return {}
     ratio, load = regime
@@ -325,18 +323,19 @@ def regime_facts(regime: Regime | None) -> dict[str, str]:
 
 @styled
 def picture(label: str, height: float, draw: Callable[[Axes], object]) -> Picture:
-    """Returns what a function draws: the same bytes for the same picture.
+    """Returns the picture that `draw` draws, `height` inches high: the same bytes for the same picture.
 
-    SVG, with a path for each task, and PNG take several times as many bytes as WebP without loss.
+    The format is lossless WebP. SVG has a path for each task, and PNG compresses less: both take several
+    times as many bytes.
     """
     figure, content = Figure(figsize=(WIDTH, height)), io.BytesIO()
     draw(figure.subplots())
-    figure.savefig(content, format="webp", dpi=110, pil_kwargs={"lossless": True})  # small pixels have 110
+    figure.savefig(content, format="webp", dpi=110, pil_kwargs={"lossless": True})  # enough for small text
     return label, f"data:image/webp;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
 def spread(values: Sequence[float]) -> str:
-    """Returns the range of numbers.
+    """Returns the range of some numbers as text.
 
     >>> spread((1, 1)), spread((500, 1000))
     ('1', '500 to 1000')
@@ -346,7 +345,7 @@ def spread(values: Sequence[float]) -> str:
 
 
 def listed(events: Sequence[Any]) -> str | None:
-    """Returns the first few of some events, and how many more there are; None without any.
+    """Returns the first few events and the number of further ones as text; None if there are none.
 
     >>> listed([]), listed(range(11))
     (None, '0; 1; 2; 3; 4; 5; 6; 7; 3 more')
@@ -356,9 +355,9 @@ def listed(events: Sequence[Any]) -> str | None:
 
 
 def summary(policy: Policy) -> str | None:
-    """Returns the first line of the docstring of the function that makes a policy, if it can be found."""
+    """Returns the first line of the docstring of the function that makes a policy, or None."""
     name = policy.name.partition("(")[0]
     own = getattr(policy.on_push, "__globals__", {})
     maker = own.get(name) or getattr(policies, name, None)
-    doc = inspect.getdoc(maker) if callable(maker) else None  # of None, Python 3.13 has one
+    doc = inspect.getdoc(maker) if callable(maker) else None  # Python 3.13 has a docstring for None
     return doc.splitlines()[0] if doc else None

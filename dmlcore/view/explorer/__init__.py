@@ -1,6 +1,6 @@
-"""The explorer: set a cluster and a policy, see the timeline and the loss follow.
+"""The explorer: change a cluster and a policy, and see the timeline and the loss of the run.
 
-`settings` says what can be set and what it means, `explorer` trains and draws, `panel` puts sliders in front.
+`settings` defines the settings and their ranges, `explorer` trains and draws, `panel` shows the sliders.
 """
 
 from dmlcore.view.explorer.explorer import Explorer as Explorer

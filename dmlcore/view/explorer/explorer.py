@@ -1,4 +1,4 @@
-"""`explore`: a cluster and a policy to play with, and the picture of their run."""
+"""`explore`: settings of a cluster and a policy, and a picture of their run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def summary(run: Run) -> str:
-    """Returns the run in numbers."""
+    """Returns the main numbers of a run as text."""
     trace, last = run.trace, run.history.iloc[-1]
     computing = metrics.time_breakdown(trace)["compute_share"].mean()
     late = metrics.staleness(trace).mean() if len(trace.updates) else 0.0
@@ -40,9 +40,9 @@ def summary(run: Run) -> str:
 
 @styled
 def draw(run: Run, before: Run | None = None) -> Figure:
-    """Draws the timeline of the first eighth of a run, and its loss; that of the run before in grey."""
-    # The margins are fixed: to fit them to the text takes as long as all the rest, and pictures would jump.
-    layout: Any = "none"  # a name that the types of matplotlib lack
+    """Draws the timeline of the first eighth of a run, and its loss; the loss of the run before is grey."""
+    # The margins are fixed. To fit them to the text would double the drawing time and move the axes.
+    layout: Any = "none"  # the type hints of matplotlib lack this value
     figure = Figure(figsize=(10, 6.4), layout=layout)
     margins = {"left": 0.13, "right": 0.98, "bottom": 0.1, "top": 0.93, "hspace": 0.4}
     lanes, curves = figure.subplots(2, 1, height_ratios=[3, 2], gridspec_kw=margins)
@@ -50,11 +50,11 @@ def draw(run: Run, before: Run | None = None) -> Figure:
     timeline(run.trace, end=end / 8, ax=lanes)
     lanes.set_title(run.trace.metadata["policy"])
     loss_curves(run.history.assign(method=run.trace.metadata["policy"]), logy=True, ax=curves)
-    diverged = " (diverged)" * (len(curves.lines) > 1)  # then there is a thin line besides
+    diverged = " (diverged)" * (len(curves.lines) > 1)  # then a thin line shows the diverged run
     curves.lines[0].set_label(f"now{diverged}")
     if before is not None:
         old = before.history
-        old = old[old["loss"] <= DIVERGED * old["loss"].iloc[0]]  # more would flatten the other
+        old = old[old["loss"] <= DIVERGED * old["loss"].iloc[0]]  # larger values would flatten the new curve
         curves.plot(old["time"], old["loss"], color="0.6", linewidth=1.5, zorder=1, label="before")
     curves.legend()
     curves.set_xlim(0, end)
@@ -65,22 +65,22 @@ def draw(run: Run, before: Run | None = None) -> Figure:
 def svg(figure: Figure) -> bytes:
     """Returns a figure as the bytes of an SVG file: sharp at any size, and faster to make than a PNG."""
     buffer = io.BytesIO()
-    # After saving, matplotlib gives a figure without a layout engine that of the settings.
+    # After saving, matplotlib sets the layout engine of its settings on a figure that has none.
     with mpl.rc_context({"figure.constrained_layout.use": False}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
 
 
 class Explorer:
-    """A run that is trained again when its settings change; in a notebook it has sliders.
+    """A run that is trained again whenever its settings change; a notebook shows it with sliders.
 
     Attributes:
-        run: the run that is shown: trace, history and parameters.
-        figure: the timeline and loss of that run, a matplotlib figure.
+        run: the current run: trace, history and parameters.
+        figure: the timeline and the loss of that run, a matplotlib figure.
 
     Args:
-        problem: the problem that is trained.
-        settings: the settings of the run that is shown.
+        problem: the problem to train.
+        settings: the settings of the first run.
 
     >>> from dmlcore.problems import linear_regression
     >>> problem = linear_regression(num_samples=20, num_features=3)
@@ -96,14 +96,26 @@ class Explorer:
         self.figure = draw(self.run)
 
     def update(self, **settings: Any) -> Figure:
-        """Changes settings, trains, and returns the figure, with the loss before in grey; sliders follow.
+        """Changes settings and trains again; the sliders move to the new settings.
 
-        Guarantee: another staleness, learning rate, jitter, slow episode, link or server load compiles
-        nothing (but for the limits that `dmlcore.training.loop.compilations` names, and loads under which
-        hardly a task is done). After an error all is as before.
+        Guarantees: a change of staleness, learning rate, jitter, slow episodes, links or server load compiles
+        nothing, apart from the limits that `dmlcore.training.loop.compilations` names, and loads under which
+        workers finish hardly any task. After an error, the settings and the run are as before.
+
+        Args:
+            **settings: the fields of `Settings` to change.
+
+        Returns:
+            The new figure, with the loss of the run before in grey.
 
         Raises:
-            ValueError: there is no such field of `Settings`, or it is out of its range.
+            ValueError: `Settings` has no such field, or a value is out of its range.
+
+        >>> from dmlcore.problems import linear_regression
+        >>> problem = linear_regression(num_samples=20, num_features=3)
+        >>> explorer = Explorer(problem, Settings(workers=2, policy="ASP", learning_rate=0.001, seconds=1.0))
+        >>> explorer.update(learning_rate=0.002) is explorer.figure
+        True
         """
         changed = self.settings.changed(settings)
         if changed != self.settings:
@@ -116,8 +128,8 @@ class Explorer:
 
     @cached_property
     def panel(self) -> Panel:
-        """The sliders and the picture, made when first asked for."""
-        from dmlcore.view.explorer.panel import Panel  # ipywidgets are for notebooks only
+        """The sliders and the picture, made at the first access."""
+        from dmlcore.view.explorer.panel import Panel  # imported here because only notebooks need ipywidgets
 
         return Panel(self)
 
@@ -129,22 +141,22 @@ class Explorer:
 
 
 def explore(problem: Problem | None = None, **settings: Any) -> Explorer:
-    """Opens an explorer: sliders for the cluster and the policy, and the timeline and loss that follow.
+    """Opens an explorer: sliders for the cluster and the policy, with the timeline and the loss of the run.
 
-    It trains anew at each move, a few seconds of virtual time. It shows itself as the last line of a cell;
-    without a notebook, `update` moves the sliders and `figure` is the picture.
+    Each move of a slider trains again, for a few seconds of virtual time. A notebook shows the explorer if it
+    is the last line of a cell. Without a notebook, `update` changes the settings and `figure` is the picture.
 
     Args:
-        problem: what is trained. Default: `digits_mlp()`.
-        **settings: to begin with, fields of `dmlcore.view.explorer.Settings`: workers, slowest, jitter,
+        problem: the problem to train. Default: `digits_mlp()`.
+        **settings: initial values of fields of `dmlcore.view.explorer.Settings`: workers, slowest, jitter,
             slow_tasks, slowdown, communication_ratio, server_load, policy, staleness, k, deadline,
             learning_rate, seconds, seed.
 
     Returns:
-        The explorer; as the last line of a cell it shows itself.
+        The explorer.
 
     Raises:
-        ValueError: there is no such setting, or it is out of its range.
+        ValueError: there is no such setting, or a value is out of its range.
 
     >>> explorer = explore(policy="BSP")
     >>> figure = explorer.update(policy="SSP", staleness=4)

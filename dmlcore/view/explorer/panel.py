@@ -1,4 +1,4 @@
-"""The explorer's sliders. A move is answered by the kernel's event loop; of several the latest wins."""
+"""The explorer's sliders. The kernel's event loop handles moves, and uses only the latest of several."""
 
 import asyncio
 import gc
@@ -10,12 +10,12 @@ import ipywidgets as widgets
 from dmlcore.view.explorer.explorer import Explorer, summary, svg
 from dmlcore.view.explorer.settings import POLICIES, RANGES, most_load
 
-DELAY = 0.05  # seconds; moves that come within are answered once
-PAUSE = 2.0  # seconds without a move, after which there is time to free what moves have left
+DELAY = 0.05  # seconds; all moves within this time lead to one training
+PAUSE = 2.0  # seconds without a move after which the garbage collector runs
 
 CLUSTER = ("workers", "slowest", "jitter", "slow_tasks", "slowdown")
 NETWORK = ("communication_ratio", "server_load")
-OWN = ("staleness", "k", "deadline")  # each of some policies alone
+OWN = ("staleness", "k", "deadline")  # settings that only some policies have
 METHOD = ("policy", *OWN, "learning_rate")
 LABELS = {
     "slowest": "speed of worker 0",
@@ -32,13 +32,13 @@ VALUES = {  # of sliders over values that are not evenly spaced
 
 
 class Panel:
-    """Sliders that move an explorer, and the picture that follows."""
+    """Sliders that change the settings of an explorer, and its picture."""
 
     def __init__(self, explorer: Explorer):
         self.explorer = explorer
         self.controls = {name: _control(name) for name in CLUSTER + METHOD + NETWORK}
         self.image = widgets.Image(format="svg+xml", layout=widgets.Layout(width="100%", max_width="60rem"))
-        self.note = widgets.HTML()  # the run in numbers, or what was wrong with a setting
+        self.note = widgets.HTML()  # the main numbers of the run, or an error message
         columns = [
             widgets.VBox([self.controls[name] for name in names], layout=widgets.Layout(flex="1 1 22rem"))
             for names in (CLUSTER, METHOD + NETWORK)
@@ -53,7 +53,7 @@ class Panel:
             control.observe(self._moved, names="value")
 
     def follow(self) -> None:
-        """Puts sliders and picture to where the explorer is."""
+        """Updates the sliders and the picture to the explorer's current settings and run."""
         settings = self.explorer.settings
         self._following = True
         try:
@@ -71,12 +71,12 @@ class Panel:
         self.note.value = html.escape(summary(self.explorer.run))
 
     def _limit(self, workers: int) -> None:
-        """Bounds what may be no larger than so many workers allow, which may move it."""
+        """Sets the largest values of k and of the server load for this number of workers."""
         self.controls["k"].max = workers
         self.controls["server_load"].max = most_load(workers)
 
     def _moved(self, change: Any) -> None:
-        """Answers soon: until then more moves may come. Without an event loop, at once."""
+        """Trains again after a short delay, to wait for further moves; without an event loop, immediately."""
         if self._following:
             return
         if change["owner"] is self.controls["workers"]:
@@ -94,7 +94,7 @@ class Panel:
     def _answer(self) -> None:
         self._waiting = None
         collects = gc.isenabled()
-        gc.disable()  # a search for cycles among all objects takes longer than a move: it waits for a pause
+        gc.disable()  # a full collection takes longer than a move, so it runs at the next pause
         try:
             self.explorer.update(**{name: control.value for name, control in self.controls.items()})
         except ValueError as error:
@@ -105,7 +105,7 @@ class Panel:
 
 
 def _options(name: str, *more: float) -> list[tuple[str, float]]:
-    """Returns the values to choose from, and more that are set by hand."""
+    """Returns the (label, value) options of a slider, with `more` values that were set in code."""
     return [(f"{value:g}", value) for value in sorted({*VALUES[name], *more})]
 
 

@@ -1,4 +1,4 @@
-"""What can be set in the explorer, in which range, and which run it means."""
+"""The settings of the explorer, their ranges, and the run that they define."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dmlcore.methods import policies
 from dmlcore.problems.problem import Problem
 from dmlcore.types import Policy
 
-BATCH = 32  # samples of a task
-EPISODE = 10  # mean length of a slow episode, tasks
+BATCH = 32  # samples per task
+EPISODE = 10  # mean length of a slow episode, in tasks
 
 
 class Choice(NamedTuple):
-    """A policy to choose, and the setting of its own that it goes by, if any."""
+    """A policy of the menu, and the name of the setting that only such policies have, if any."""
 
     make: Callable[[Settings], Policy]
     goes_by: str | None = None
@@ -34,7 +34,7 @@ POLICIES: Mapping[str, Choice] = {
     "SSP": Choice(lambda s: policies.ssp(s.staleness), "staleness"),
     "ESSP": Choice(lambda s: policies.essp(s.staleness), "staleness"),
     "DSSP": Choice(lambda s: policies.dssp(s.staleness, s.staleness + 4), "staleness"),
-    "ASP": Choice(lambda s: policies.asp(weight=None)),  # the step of a push is that of SSP
+    "ASP": Choice(lambda s: policies.asp(weight=None)),  # the same weight of a push as under SSP
     "K-sync": Choice(lambda s: policies.k_sync(s.k), "k"),
     "K-batch-sync": Choice(lambda s: policies.k_batch_sync(s.k), "k"),
     "K-async": Choice(lambda s: policies.k_async(s.k), "k"),
@@ -42,7 +42,7 @@ POLICIES: Mapping[str, Choice] = {
     "deadline": Choice(lambda s: policies.deadline(s.deadline_seconds), "deadline"),
 }
 
-RANGES: Mapping[str, tuple[Any, Any]] = {  # whole numbers or not
+RANGES: Mapping[str, tuple[Any, Any]] = {  # ints: the setting is a whole number
     "workers": (1, 32),
     "slowest": (0.1, 1.0),
     "jitter": (0.0, 1.0),
@@ -60,7 +60,7 @@ RANGES: Mapping[str, tuple[Any, Any]] = {  # whole numbers or not
 
 
 def most_load(workers: int) -> float:
-    """Returns the largest server load that can be set: so many workers cannot ask for `workers` or more.
+    """Returns the largest server load in the explorer; the load of P workers is always less than P.
 
     >>> most_load(2), most_load(32)
     (1.8, 4.0)
@@ -70,26 +70,28 @@ def most_load(workers: int) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What can be set.
+    """The settings of the explorer.
 
     Args:
-        workers: of the cluster, 1 to 32, of 1000 samples/s each but for the first.
-        slowest: speed of the first worker, as a share of the others', 0.1 to 1.
-        jitter: of the computing times, standard deviation over mean, 0 to 1 (gamma distributed).
-        slow_tasks: share of all workers' tasks that are in slow episodes, 0 to 0.5.
-        slowdown: how many times longer a task takes in a slow episode, 1 to 10.
-        communication_ratio: c, seconds of a task's two transfers / of its computing at full speed, 0 to 4.
-        server_load: rho, the seconds of work that workers who never wait for each other would bring the
-            server in each second, 0 to 4 and at most `most_load(workers)`; saturated from 1 on. 0: the server
-            takes no time.
-        policy: name in `POLICIES`.
-        staleness: of SSP and ESSP, and the lower bound of DSSP, whose upper one is 4 more; 0 to 16 clocks.
-        k: of the K-sync family, 1 to the number of workers.
-        deadline: of `deadline`, the length of a round over the mean time of a task, with its transfers on
-            free links, at full speed, 0.5 to 10.
-        learning_rate: of plain SGD, 0.001 to 10; additive problems such as `lasso` have none.
+        workers: number of workers, 1 to 32; each computes 1000 samples/s, except the first.
+        slowest: speed of the first worker as a fraction of the others' speed, 0.1 to 1.
+        jitter: standard deviation over mean of the computing times, 0 to 1 (gamma distribution).
+        slow_tasks: fraction of all tasks that are in slow episodes, 0 to 0.5.
+        slowdown: factor by which a slow episode lengthens a task, 1 to 10.
+        communication_ratio: c, the seconds of a task's two transfers over the seconds of its computation at
+            full speed, 0 to 4.
+        server_load: rho, the seconds of server work per second that workers would cause if they never waited,
+            0 to 4 and at most `most_load(workers)`. From 1 on the server is saturated. 0: the server takes no
+            time.
+        policy: a name in `POLICIES`.
+        staleness: for SSP and ESSP, and the lower bound of DSSP, whose upper bound is 4 larger; 0 to 16
+            clocks.
+        k: for the K-sync family, 1 to the number of workers.
+        deadline: for `deadline`, the length of a round over the mean time of a task at full speed, including
+            its transfers on free links, 0.5 to 10.
+        learning_rate: of plain SGD, 0.001 to 10; additive problems such as `lasso` do not use it.
         seconds: length of the run on the virtual clock, 0.5 to 60.
-        seed: of everything random.
+        seed: of all random numbers.
 
     Raises:
         ValueError: a setting is out of its range.
@@ -128,10 +130,16 @@ class Settings:
             checks.integer("k", self.k, low=1, high=self.workers, why="the number of workers")
 
     def changed(self, changes: Mapping[str, Any]) -> Settings:
-        """Returns these settings with some changed.
+        """Returns a copy with some settings changed.
+
+        Args:
+            changes: new values by the name of the setting.
+
+        Returns:
+            The new settings.
 
         Raises:
-            ValueError: there is no such setting, or it is out of its range.
+            ValueError: there is no such setting, or a value is out of its range.
 
         >>> Settings().changed({"stalness": 2})
         Traceback (most recent call last):
@@ -142,7 +150,7 @@ class Settings:
         return dataclasses.replace(self, **changes)
 
     def cluster(self) -> Cluster:
-        """Returns the cluster: slow episodes are 10 tasks long on average, the server's load is as set.
+        """Returns the cluster of these settings; slow episodes are 10 tasks long on average.
 
         >>> Settings(workers=4).cluster().stragglers[0].slowdown
         4.0
@@ -159,7 +167,7 @@ class Settings:
 
     @property
     def deadline_seconds(self) -> float:
-        """Length of a round with a deadline, seconds.
+        """The length of a round with a deadline, in seconds.
 
         >>> Settings(deadline=2.0, communication_ratio=0.5).deadline_seconds
         0.096
@@ -167,13 +175,13 @@ class Settings:
         return round(self.deadline * (1 + self.communication_ratio) * BATCH / FULL_SPEED, 9)
 
     def method(self) -> Policy:
-        """Returns the policy."""
+        """Returns the policy of these settings."""
         return POLICIES[self.policy].make(self)
 
     def run(self, problem: Problem) -> Run:
-        """Returns what training under these settings leaves; the same settings give the same run."""
+        """Trains with these settings and returns the run; the same settings give the same run."""
         optimizer = optax.identity() if problem.additive else optax.sgd(self.learning_rate)
         options: Any = {"seconds": self.seconds, "seed": self.seed, "batch_size": BATCH}
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*no update within")  # the explorer counts them
+            warnings.filterwarnings("ignore", message=".*no update within")  # the explorer shows the count
             return train(problem, self.cluster(), self.method(), optimizer, **options)

@@ -1,6 +1,6 @@
-"""Pictures of runs. Every function takes an optional `ax` and returns the Axes it drew on, as in seaborn.
+"""Plots of runs. Every function takes an optional `ax` and returns the Axes that it drew on, as in seaborn.
 
-A method keeps its colour in all figures (`palette`), the text is large enough to be projected, and `save`
+A method has the same colour in all figures (`palette`), the text is large enough for a projector, and `save`
 writes the same bytes for the same picture.
 """
 

@@ -1,4 +1,4 @@
-"""Where the time went, and how stale the reads were: one lane per method."""
+"""Plots of how workers spend their time, and of the staleness of their reads: one lane per method."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,11 +15,11 @@ from dmlcore.trace import Trace, metrics
 from dmlcore.view.plot.style import HATCHES, PHASE_COLORS, axes, palette, styled
 
 Traces = Mapping[str, Trace | Sequence[Trace]]
-LINE = 52  # characters of a title, which fit in the width of a new figure
+LINE = 52  # characters of a title that fit in the width of a new figure
 
 
 def _measured(traces: Traces, measure: Callable[[Trace], Any]) -> dict[str, Any]:
-    """Returns for each method what is measured of its traces, one below the other."""
+    """Returns by method the measurements of its traces, concatenated."""
     if not isinstance(traces, Mapping) or not traces:
         checks.fail(
             "traces", traces, "a dictionary, {'BSP': trace}, of a trace or a list of one per seed by name"
@@ -32,24 +32,29 @@ def _measured(traces: Traces, measure: Callable[[Trace], Any]) -> dict[str, Any]
 def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = None) -> Axes:
     """Draws how long a worker computes, transfers and waits, as one bar per method.
 
-    The number in a bar is the share of time spent on useful computing, which was not cancelled. The title
-    names the least and the most of all methods; of one method, also what takes most of the rest. What a
-    server does about a message counts with it: reading a push as push, answering a pull as pull, both without
-    their queues; while it makes the update, workers wait.
+    The number in a bar is the fraction of time that workers spend on useful computing, which was not
+    cancelled. The title names the smallest and the largest such fraction; with one method, it also names what
+    takes most of the rest. The time that the server needs for a message counts as part of that message:
+    reading a push as push, answering a pull as pull, both without the time in queues. While the server makes
+    an update, workers wait.
 
     Args:
-        traces: a trace, or one per seed, by name of the method; the mean over workers and seeds is drawn.
-        share: whether to draw per cent of the run instead of seconds.
-        ax: where to draw; None makes a figure.
+        traces: by name of the method, a trace or one trace per seed; bars show the mean over workers and
+            seeds.
+        share: True: draws per cent of the run. False: draws seconds.
+        ax: the Axes to draw on. Default: None, a new figure.
+
+    Returns:
+        The Axes.
 
     Raises:
-        ValueError: where `traces` is not a dictionary, or is empty.
+        ValueError: `traces` is not a dictionary, or is empty.
 
     >>> import dmlcore as dml
     >>> time_breakdown({"BSP": dml.simulate(dml.bsp(), dml.Cluster.uniform(2), updates=9)}).get_xlabel()
     'mean time of a worker (s)'
 
-    Source: the figures of compute against waiting time in Ho et al. 2013, section 5.
+    Reference: the figures of computing and waiting time in Ho et al. 2013, section 5.
     """
     measured = _measured(traces, metrics.time_breakdown)
     table = pd.DataFrame({name: found.mean() for name, found in measured.items()}).T
@@ -76,7 +81,7 @@ def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = Non
 
 
 def _where_time_goes(table: pd.DataFrame) -> str:
-    """Returns in one or two lines what the mean shares of each method show, by name of the method."""
+    """Returns a title of one or two lines for the mean shares of time, given by method."""
     useful = {str(name): float(share) for name, share in table["compute_share"].items()}
     most, least = max(useful, key=useful.__getitem__), min(useful, key=useful.__getitem__)
     high, low = f"{useful[most]:.0%}", f"{useful[least]:.0%}"
@@ -97,20 +102,23 @@ def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax
     """Draws a histogram of each method's staleness, scaled to its own peak, up to the 99th percentile.
 
     Args:
-        traces: a trace, or one per seed, by name of the method.
-        unit: `versions` between a task's read and its update, or `clocks`: the clock differential, the newest
-            clock seen of another worker minus the reader's own.
-        tasks: for clocks, how many tasks of a trace to look at, at most.
-        ax: where to draw; None makes a figure.
+        traces: by name of the method, a trace or one trace per seed.
+        unit: "versions", the number of updates between a task's read and its own update; or "clocks", the
+            clock differential, the newest clock seen of another worker minus the reader's own.
+        tasks: for "clocks", the largest number of tasks to use from each trace.
+        ax: the Axes to draw on. Default: None, a new figure.
+
+    Returns:
+        The Axes.
 
     Raises:
-        ValueError: where `traces` is not a dictionary or is empty, or the unit is another.
+        ValueError: `traces` is not a dictionary or is empty, or there is no such unit.
 
     >>> import dmlcore as dml
     >>> staleness({"ASP": dml.simulate(dml.asp(), dml.Cluster.uniform(4), updates=99)}).get_xlabel()
     'staleness (versions)'
 
-    Source: Dai et al. 2015, figure 1 (left), for clocks.
+    Reference: Dai et al. 2015, figure 1 (left), for clocks.
     """
     clocks = "newest clock seen minus own clock (clocks)"
     units = {
@@ -125,7 +133,7 @@ def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax
     for lane, (name, found) in enumerate(measured.items()):
         counts = found.groupby(level=0).sum()
         value, share = counts.index.to_numpy(), counts.to_numpy() / counts.sum()
-        # Each lane is scaled to its own peak: a method whose reads are all alike would flatten the others.
+        # Each lane is scaled to its own peak: a method with one value of staleness would flatten the others.
         ax.bar(value, -0.85 * share / share.max(), 1.0, bottom=lane + 0.45, color=colors[name])
         note = f"mean {value @ share:.2g}\n{value[0]} to {value[-1]}"
         ax.text(1.01, lane, note, transform=ax.get_yaxis_transform(), va="center", fontsize="small")

@@ -1,4 +1,4 @@
-"""How fast methods learn: a median line and a band over seeds."""
+"""Learning curves of methods: a median line and a band over seeds."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,27 +32,31 @@ def loss_curves(
 ) -> Axes:
     """Draws a quantity against time, updates or samples: the median over seeds, and a band around it.
 
-    The seeds of a method are interpolated to a common grid that ends where the median seed ended; one that
-    ended earlier keeps its last value. A seed whose last value is not finite, or above ten times the worst
-    first value, has diverged: it is drawn by itself as a thin line, left out of median and band, and counted
-    in the legend.
+    The curves of a method's seeds are interpolated to a common grid that ends where the median seed ended; a
+    seed that ended earlier keeps its last value. A seed has diverged if its last value is not finite, or more
+    than ten times the worst first value. A diverged seed is drawn as a separate thin line, is not part of the
+    median and the band, and is counted in the legend.
 
     Args:
-        runs: what `compare` returns, or the history of one run; `metrics.fair` picks out of a grid.
-        x: column of the horizontal axis: `time`, `update` or `samples`.
+        runs: the frame that `compare` returns, or the history of one run. From the frame of a grid of
+            learning rates, `metrics.fair` selects a rate for each method.
+        x: column of the horizontal axis: "time" (seconds), "update" or "samples".
         y: column of the vertical axis.
-        hue: column whose values are told apart by colour.
-        order: values of `hue` to draw, in order; None is all, as they come.
-        band: `range` from the smallest to the largest seed, or `interquartile`.
+        hue: column with one colour per value.
+        order: values of `hue` to draw, in this order. Default: None, all in the order of the frame.
+        band: "range", from the smallest to the largest seed, or "interquartile".
         logx: whether the horizontal axis is logarithmic.
-        logy: whether the vertical axis is.
-        target: a level to mark, such as the loss that `time_to` asks for.
-        colors: of some values of `hue`, in place of those of `style.palette`.
-        ax: where to draw; None makes a figure.
+        logy: whether the vertical axis is logarithmic.
+        target: a level to mark, such as the loss of `metrics.time_to`. Default: None, no mark.
+        colors: colours of some values of `hue`, instead of those of `palette`. Default: None.
+        ax: the Axes to draw on. Default: None, a new figure.
+
+    Returns:
+        The Axes.
 
     Raises:
-        ValueError: where the frame lacks a column, a curve is of several learning rates or methods, or an
-            argument is not among those named.
+        ValueError: the frame lacks a column, a curve would have several learning rates or methods, or an
+            argument is not one of those listed.
 
     >>> history = pd.DataFrame({"time": [0.0, 1.0, 2.0], "loss": [2.0, 1.0, 0.5]})
     >>> loss_curves(history, logy=True).get_ylabel()
@@ -91,7 +95,7 @@ def loss_curves(
     for which in ["x"] * logx + ["y"] * logy:
         log_axis(ax, which)
     if lost:
-        # The others set the scale; what diverges is seen to leave through the top.
+        # The other curves set the scale, so that a diverged curve leaves the picture at the top.
         bottom, top = ax.get_ylim() if len(lost) < sum(map(len, curves.values())) else (None, 0.0)
         for name, curve in lost:
             ax.plot(curve[x], curve[y], color=colors[name], linewidth=1, alpha=0.7)
@@ -111,7 +115,7 @@ def _by_seed(name: Any, part: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def _resample(curves: list[pd.DataFrame], x: str, y: str, logx: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The grid and one row of values per curve."""
+    """Returns the common grid, and one row of values per curve, shape (curves, grid)."""
     start = max(curve[x].iloc[0] for curve in curves)
     end = float(np.median([curve[x].iloc[-1] for curve in curves]))
     if logx:

@@ -1,4 +1,4 @@
-"""Which method is first: times to a target by method, and the best method over two axes of choice."""
+"""Plots of recommendations: times to a target by method, and the best method over two axes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ from dmlcore.view.plot.style import axes, label, palette, styled
 
 @styled
 def recommendation(found: Any, *, ax: Axes | None = None) -> Axes:
-    """Draws when each method reached the target: a point for each seed, and a line at the median.
+    """Draws each method's time to the target: a point for each seed, and a line at the median.
 
-    Methods that seeds do not tell from the best are filled, slower ones hollow.
+    The points of methods that are not clearly slower than the best are filled, those of slower ones hollow.
 
     Args:
-        found: what `dml.recommend` returns.
-        ax: where to draw; None makes a figure.
+        found: a `Recommendation`, as `dml.recommend` returns it.
+        ax: the Axes to draw on. Default: None, a new figure.
+
+    Returns:
+        The Axes.
 
     Raises:
-        ValueError: it is no recommendation.
+        ValueError: `found` is not a `Recommendation`.
     """
     for name in ("table", "seconds", "goal"):
         if not hasattr(found, name):
@@ -68,19 +71,22 @@ def _headline(table: pd.DataFrame) -> str:
 
 @styled
 def regimes(frame: pd.DataFrame, x: str, y: str, *, ax: Axes | None = None) -> Axes:
-    """Draws the best method over two axes of choice, such as workers and the communication ratio.
+    """Draws the best method over two axes, such as the number of workers and the communication ratio.
 
-    A cell has the colour and the name of the method with the least median. It is hatched where seeds do not
-    tell that method from another one.
+    A cell has the colour and the name of the method with the smallest median time. It is hatched if another
+    method is not clearly slower.
 
     Args:
-        frame: what `Recommendation.over` returns.
+        frame: a frame that `Recommendation.over` returns.
         x: the column along the horizontal axis.
         y: the column along the vertical axis.
-        ax: where to draw; None makes a figure.
+        ax: the Axes to draw on. Default: None, a new figure.
+
+    Returns:
+        The Axes.
 
     Raises:
-        ValueError: a column is missing, or there are two rows for one cell.
+        ValueError: a column is missing, or a cell has two rows.
 
     >>> frame = pd.DataFrame({"workers": [4, 8], "c": [1.0, 1.0], "method": ["BSP", "ASP"],
     ...                       "seconds": [2.0, 1.0], "uncertain": [False, True], "tuned": True})

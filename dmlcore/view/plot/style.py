@@ -1,4 +1,4 @@
-"""What all figures share: colours, text sizes, labels with units, and files with reproducible bytes."""
+"""The style of all figures: colours, text sizes, labels with units, and files with reproducible bytes."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from matplotlib.ticker import LogLocator
 
 from dmlcore import checks, files
 
-# Seaborn's "colorblind" palette without its yellow and pink, which vanish on a projector.
+# Seaborn's "colorblind" palette without its yellow and pink, which are hard to see on a projector.
 _BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _, _GREY, _, _SKY = sns.color_palette("colorblind").as_hex()
 
 _FAMILIES: Mapping[str, Sequence[str]] = {
@@ -49,7 +49,7 @@ HATCHES: Mapping[str, str] = {"cancelled": "//", "away": "xx"}
 STYLE: dict[Any, Any] = {
     **sns.axes_style("ticks"),
     **sns.plotting_context("notebook", font_scale=1.2),
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture on every machine
+    "font.family": "DejaVu Sans",  # part of matplotlib, so that pictures are the same on every machine
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlelocation": "left",
@@ -60,8 +60,8 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "dmlcore",
 }
 
-# Loads the backend now. A notebook's switches figures to be shown on when it is loaded: if that happened with
-# the first figure, within a context of settings, the end of the context would switch it off again.
+# Loads the backend now. The backend of a notebook switches the display of figures on when it is loaded. If
+# that happened with the first figure, inside a context of settings, the context's end would switch it off.
 plt.draw_if_interactive()
 
 styled = mpl.rc_context(STYLE)
@@ -82,12 +82,12 @@ LABELS: Mapping[str, str] = {
 
 
 def label(column: str) -> str:
-    """The axis label of a column, with its unit."""
+    """Returns the axis label of a column, with its unit."""
     return LABELS.get(column, column.replace("_", " "))
 
 
 def family(method: Any) -> str:
-    """The entry of `METHOD_COLORS` that a method's name begins with, or the name itself.
+    """Returns the entry of `METHOD_COLORS` with which a method's name begins, or the name itself.
 
     >>> family("SSP (s=3)"), family("k_sync(4)"), family("mine")
     ('SSP', 'K-sync', 'mine')
@@ -100,15 +100,18 @@ def family(method: Any) -> str:
 
 
 def palette(methods: Iterable[Any]) -> dict[Any, str]:
-    """Returns the colour of each method, hexadecimal: fixed for known families, the next free one for others.
+    """Returns the colour of each method: a fixed one for known families, the next free one for others.
 
-    First come those that BSP, SSP, ESSP and ASP do not have, so that no other value looks like these.
+    Other methods first get the colours that BSP, SSP, ESSP and ASP do not have.
 
     Args:
-        methods: names such as `SSP (s=3)` or `k_sync(4)`, or other values to tell apart.
+        methods: names such as "SSP (s=3)" or "k_sync(4)", or other values to distinguish.
 
     Returns:
-        Hexadecimal colour by name.
+        Name -> hexadecimal colour.
+
+    Raises:
+        TypeError: `methods` cannot be iterated over.
 
     >>> palette(["BSP", "SSP s=1", "SSP s=8"])["SSP s=1"] == palette(["SSP"])["SSP"]
     True
@@ -120,29 +123,29 @@ def palette(methods: Iterable[Any]) -> dict[Any, str]:
 
 
 def dashes(methods: Iterable[Any]) -> dict[Any, Any]:
-    """A line style for each method; those of one colour differ."""
+    """Returns a line style for each method; methods of the same colour have different ones."""
     return _in_turn(methods, ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)), (0, (8, 3))))
 
 
 def markers(methods: Iterable[Any]) -> dict[Any, Any]:
-    """A marker for each method, so that those of one colour differ."""
+    """Returns a marker for each method; methods of the same colour have different ones."""
     return _in_turn(methods, "osDvP")
 
 
 def _in_turn(methods: Iterable[Any], looks: Sequence[Any]) -> dict[Any, Any]:
-    """Gives methods of one colour the looks in turn."""
+    """Assigns the styles `looks` in turn to the methods of each colour."""
     colors = palette(methods)
     used = [*colors.values()]
     return {name: looks[used[:i].count(color) % len(looks)] for i, (name, color) in enumerate(colors.items())}
 
 
 def axes(ax: Axes | None, width: float = 8, height: float = 4.5) -> Axes:
-    """The Axes given, or new ones."""
+    """Returns the given Axes, or the Axes of a new figure of this size in inches."""
     return plt.subplots(figsize=(width, height))[1] if ax is None else ax
 
 
 def log_axis(ax: Axes, which: str) -> None:
-    """Makes the `x` or `y` axis logarithmic, with plain numbers where they are short."""
+    """Makes the "x" or "y" axis logarithmic, with plain numbers as labels if they are short."""
     ax.set(**{f"{which}scale": "log"})
     axis = ax.xaxis if which == "x" else ax.yaxis
     low, high = axis.get_view_interval()
@@ -159,11 +162,14 @@ def save(figure: Figure | Axes, path: str | os.PathLike[str], dpi: float = 150) 
 
     Args:
         figure: a Figure, or any of its Axes.
-        path: where to; the suffix chooses png, svg or pdf.
+        path: path of the file; its suffix selects png, svg or pdf.
         dpi: pixels per inch.
 
+    Returns:
+        The path.
+
     Raises:
-        ValueError: where the suffix is none of those.
+        ValueError: the path has another suffix.
 
     >>> save(plt.figure(), "curve.gif")
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""How a quantity depends on a parameter."""
+"""Plots of a quantity as a function of a parameter."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,23 +22,25 @@ def sweep(
     logy: bool = False,
     ax: Axes | None = None,
 ) -> Any:
-    """Draws a quantity against a parameter: the median over seeds, with bars from the least to the most.
+    """Draws a quantity against a parameter: the median over seeds, with bars over the range of the seeds.
+
+    A triangle at the top stands for a median of infinity, and a small triangle ends a bar that reaches
+    infinity.
 
     Args:
-        data: tidy, one row per run.
-        x: column of the parameter; its values are spaced evenly, and infinity is one of them. Names stand in
-            the order in which they come, with no line between.
-        y: column of the quantity; several make one panel each, side by side.
-        hue: column whose values are told apart by colour.
+        data: a frame with one row per run.
+        x: column of the parameter. Its values are spaced evenly and may include infinity. Values that are
+            names keep the order of the frame, without lines between them.
+        y: column of the quantity; a list of columns makes one panel for each, side by side.
+        hue: column with one colour per value. Default: None, one colour.
         logy: whether the vertical axis is logarithmic.
-        ax: where to draw one quantity; None makes a figure.
+        ax: the Axes to draw one quantity on. Default: None, a new figure.
 
     Returns:
-        The Axes; an array of them for several quantities. A triangle at the top is a median of infinity; a
-        small one ends a bar that reaches infinity.
+        The Axes, or an array of them for several quantities.
 
     Raises:
-        ValueError: where the frame lacks a column, a quantity is NaN or -inf, or `ax` is given with several
+        ValueError: the frame lacks a column, a quantity is NaN or -inf, or `ax` is given with several
             quantities.
 
     >>> data = pd.DataFrame({"staleness": [0, 0, 1, 1], "clocks_per_second": [1.0, 1.1, 1.6, 1.5]})
@@ -61,7 +63,7 @@ def sweep(
 
 
 def _spread(samples: Sequence[float]) -> tuple[float, float, float]:
-    """Returns (median, least, most); infinity, never reached, is larger than any number."""
+    """Returns (median, smallest, largest); infinity stands for a target that was never reached."""
     values = np.asarray(samples, dtype=float)
     if np.isnan(values).any() or (values == -np.inf).any():
         checks.fail("samples", values.tolist(), "one or more numbers or +inf, without NaN")
@@ -77,7 +79,7 @@ def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: 
     colors, styles, shapes = palette(groups), dashes(groups), markers(groups)
     found = {name: part.groupby(x)[y].agg(list).map(_spread) for name, part in groups.items()}
     every = np.concatenate([np.ravel(part.tolist()) for part in found.values()])
-    # What was never reached stands above everything that was.
+    # Infinite values are drawn above all finite ones.
     ceiling = 1.15 * max([value for value in every if np.isfinite(value)], default=1.0)
     unreached: set[int] = set()
     for i, (name, part) in enumerate(found.items()):

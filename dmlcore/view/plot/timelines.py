@@ -1,4 +1,4 @@
-"""What each worker does when: one lane per worker."""
+"""Timelines: what each worker does at which time, one lane per worker."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ from dmlcore import checks
 from dmlcore.trace import Trace, metrics, starts
 from dmlcore.view.plot.style import HATCHES, PHASE_COLORS, styled
 
-MOST_LANES = 48  # more cannot be told apart
+MOST_LANES = 48  # more lanes cannot be distinguished
 MOST_LABELS = 16
 
 
@@ -31,17 +31,18 @@ def timeline(
     """Draws what each worker did, and when the server made updates.
 
     Args:
-        trace: a trace, or several by name, which are stacked in one new figure with one time axis.
-        start: seconds; None is 0.
-        end: seconds; None shows about the first dozen clocks after `start`, `math.inf` all of the run.
-        ax: where to draw one trace; None makes a figure.
-        lanes: of more workers so many are drawn, evenly spaced.
+        trace: a trace; or several by name, which are stacked in a new figure with one time axis.
+        start: start of the window in seconds. Default: None, 0.
+        end: end of the window in seconds, `math.inf` for the whole run. Default: None, after about a dozen
+            clocks.
+        ax: the Axes to draw one trace on. Default: None, a new figure.
+        lanes: the largest number of workers to draw; of more workers, evenly spaced ones are drawn.
 
     Returns:
-        The Axes; an array of them for several traces.
+        The Axes, or an array of them for several traces.
 
     Raises:
-        ValueError: where the window is empty, or `ax` is given with several traces.
+        ValueError: the window is empty, or `ax` is given with several traces.
 
     >>> import dmlcore as dml
     >>> ax = timeline(dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=10), end=8)
@@ -77,16 +78,16 @@ def timeline(
 
 
 def default_end(trace: Trace, start: float) -> float:
-    """Returns when about a dozen clocks after `start` are over, seconds."""
+    """Returns the time in seconds at which about a dozen clocks after `start` are over."""
     tasks_per_worker = max(len(trace.tasks) / trace.num_workers, 1)
     return start + trace.end_time * 12 / tasks_per_worker
 
 
 def _draw(ax: Axes, trace: Trace, start: float, end: float, lanes: int) -> set[str]:
-    """Fills the lanes and returns the kinds of phases that occurred."""
+    """Draws the phases of the workers and returns the kinds that occurred."""
     workers = np.linspace(0, trace.num_workers - 1, lanes).round().astype(int).tolist()
     cut = _phases(trace, workers, end).query("start < @end and end > @start and worker in @workers")
-    for kind, part in cut.groupby("kind"):  # one collection each: a figure of few parts is drawn sooner
+    for kind, part in cut.groupby("kind"):  # one collection per kind: fewer parts draw faster
         middles = part["worker"].map(workers.index).to_numpy()
         x = part[["start", "start", "end", "end"]].to_numpy()
         y = middles[:, None] + np.array([-0.4, 0.4, 0.4, -0.4])
@@ -105,16 +106,16 @@ def _draw(ax: Axes, trace: Trace, start: float, end: float, lanes: int) -> set[s
 
 
 def _phases(trace: Trace, workers: list[int], end: float) -> pd.DataFrame:
-    """Returns the phases of some workers until `end`, as quickly for a long trace as for a short one."""
+    """Returns the phases of some workers until `end`, in a time that does not grow with the trace."""
     tasks = trace.tasks[trace.tasks["worker"].isin(workers)]
     later = starts(tasks) > end
-    # Each worker's first later task tells whether the one before it was cancelled.
+    # The first task of each worker after `end` shows whether the task before it was cancelled.
     following = tasks[later].sort_values("clock").groupby("worker").head(1)
     return metrics.phases(replace(trace, tasks=pd.concat([tasks[~later], following])))
 
 
 def _look(kind: str) -> dict[str, Any]:
-    # A white edge tells one computation from the next with nothing between; transfers are too thin for it.
+    # A white edge separates successive computations; transfers are too short to have one.
     edge = 0.6 if kind in ("compute", "cancelled") else 0.0
     look = {"facecolor": PHASE_COLORS[kind], "hatch": HATCHES.get(kind), "linewidth": edge}
     return look | {"edgecolor": "white" if edge else "none"}
