@@ -1,5 +1,6 @@
 """The report: one page that needs nothing else, on a phone, in print, in light and dark."""
 
+import base64
 import json
 import re
 import shutil
@@ -85,7 +86,8 @@ def test_nothing_is_fetched_and_the_same_files_give_the_same_page(folders):
     assert all(address.startswith(("data:image/", "#")) for address in addresses)
     assert not re.search(r"@import|url\(|<script|https?://(?!www\.w3\.org/2000/svg)", text)
     anchors = {a["id"] for _, a in page.tags if "id" in a}
-    assert {address[1:] for address in addresses if address.startswith("#")} == anchors
+    assert {address[1:] for address in addresses if address.startswith("#")} <= anchors
+    assert len(anchors) == sum("id" in a for _, a in page.tags)
 
 
 def test_the_committed_page_is_that_of_the_committed_figures(tmp_path):
@@ -113,12 +115,21 @@ def test_claims_are_there_with_verdict_spread_finding_and_command(folders):
         ">= 1x",
         "2.5x",
         "1.5 to 3.5x",
-        "1 our own: 1 reproduced",
-        "data: toys",
+        "1 our own",
+        "1 reproduced",
+        "Data: toys",
         ledger.command,
     )
     short = ("It is fast", "on hills", "it rolls", "Take it downhill.")
-    for said in (*told, *short, "It pays.", "Figure 1", "differs", "their cluster"):
+    for said in (
+        *told,
+        *short,
+        "It pays.",
+        "Figure 1",
+        "differs",
+        "their cluster",
+        "A curve, <i>falling</i>.",
+    ):
         assert said in page.text
         assert said in written(folders, committed=True)[1].text
 
@@ -145,17 +156,66 @@ def test_the_run_time_is_that_of_the_run_that_made_the_figures(folders):
     assert "1 min 15 s" in written(folders)[1].text
     (folders.figures / "swift" / "curve.svg").write_bytes(SVG + b" ")  # of another run
     assert declared in written(folders)[1].text
+
+
+def test_both_scales_of_a_claim_and_of_a_picture_stand_together(folders):
+    """The verdict that counts is that of full scale; the picture of quick scale is folded away."""
+    quick = json.loads((folders.figures / "swift/claims.json").read_text())
+    full = quick | {
+        "scale": "full",
+        "claims": [dict(quick["claims"][0], verdict="mixed", samples=[0.5, 3.5])],
+    }
     path = folders.figures / "full/swift/claims.json"
     path.parent.mkdir(parents=True)
-    quick = json.loads((folders.figures / "swift/claims.json").read_text())
-    path.write_text(json.dumps(quick | {"scale": "full"}))
-    (path.parent / "curve.svg").write_bytes(SVG)
-    _, page = written(folders)
+    path.write_text(json.dumps(full))
+    (path.parent / "curve.svg").write_bytes(SVG + b" ")
+    text, page = written(folders, committed=True)
     assert "not recorded" in page.text
-    headings = [a["id"] for tag, a in page.tags if tag == "h2"]
-    assert headings == ["swift", "full-swift"]
-    assert page.text.count("swift & co (full scale)") == 2
+    assert [a["id"] for tag, a in page.tags if tag == "h2"] == ["swift"]
+    assert [a["class"] for tag, a in page.tags if tag == "article"] == ["claim is-mixed"]
+    (rows,) = re.findall(r"<tbody>(?=\s*<tr><th scope=.row.>quick scale).*?</tbody>", text, re.DOTALL)
+    assert re.findall(r"verdict (\S+)\">", rows) == ["reproduced", "mixed"]
+    figure = text[text.index('<figure id="swift-curve.svg">') :]
+    at = [figure.index(base64.b64encode(shot).decode()) for shot in (SVG + b" ", SVG)]
+    assert at[0] < figure.index("<details>") < at[1] < figure.index("</details>")
     assert sum(tag == "img" for tag, _ in page.tags) == 3
+
+
+def test_a_reader_meets_answers_first_and_checks_of_our_own_work_last(folders):
+    """All claims have findings; those of theory and conformance are folded."""
+    output = folders.figures / "swift"
+    made = [CLAIM.model_copy(update={"id": source, "source": source}) for source in report.GROUPS]
+    paper = replace(PAPERS["swift"], claims=tuple(reversed(made)))
+    paper.conclude(
+        {each.id: [1.5, 2.5, float(place)] for place, each in enumerate(made)},
+        PARAMETERS.model_copy(update={"output": str(output)}),
+        data="toys",
+    )
+    report.write(folders, {"swift": paper})
+    text = (folders.figures / "report.html").read_text(encoding="utf-8")
+    places = [text.index(f'id="swift-{source}"') for source in ("abstract", "ours", "theory", "conformance")]
+    order = [text.index("It rolls".lower()), *places, text.index("Figure 1"), text.index("<figure")]
+    assert order == sorted(order)
+    folds = [text[:place].count("<details") - text[:place].count("</details") for place in places]
+    assert folds == [0, 0, 1, 1]
+    assert text.count("It pays.") == 4
+    assert text.index("It pays.") > places[0]
+
+
+def test_settings_are_beside_their_claim(folders):
+    """Also where one scale has others."""
+    claim = CLAIM.model_copy(update={"parts": ("uphill", "downhill")})
+    paper = replace(PAPERS["swift"], claims=(claim,))
+    for scale, samples in (("quick", {"uphill": [0.5, 0.6, 0.7]}), ("full", {"downhill": [1.5, 1.6, 1.7]})):
+        output = folders.figures / manifest.place("swift", scale)
+        given = PARAMETERS.model_copy(update={"output": str(output), "scale": scale})
+        paper.conclude({"swift-1": samples}, given, data={"swift-1": dict.fromkeys(samples, "toys")})
+    report.write(folders, {"swift": paper})
+    page = Page((folders.figures / "report.html").read_text(encoding="utf-8"))
+    shown = " ".join(page.text.split())
+    assert "2 settings" in shown
+    assert "uphill0.6x (0.5 to 0.7x), not reproducednot run" in shown
+    assert "downhillnot run1.6x (1.5 to 1.7x), reproduced" in shown
 
 
 def test_light_and_dark_phone_and_print(folders):

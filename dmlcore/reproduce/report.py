@@ -1,25 +1,15 @@
 """One page with all claims and figures that opens offline: pictures are part of it, nothing is fetched."""
 
-import base64
-import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from dmlcore import files
 from dmlcore.reproduce import claims, manifest
+from dmlcore.reproduce.chapters import chapters
 from dmlcore.reproduce.claims import show
+from dmlcore.reproduce.claims.tally import GROUPS
 from dmlcore.reproduce.manifest import Folders
 from dmlcore.reproduce.paper import FULL, Paper
-from dmlcore.reproduce.progress import seconds
-
-SOURCES = {
-    "abstract": "from the abstract",
-    "ours": "our own claim",
-    "theory": "check of theory",
-    "conformance": "conformance check",
-}
-TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 
 
 def ledgers(
@@ -65,62 +55,18 @@ def _page(
     import jinja2
 
     found, _ = ledgers(folders, papers, local=local)
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
-    source = Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
-    page = environment.from_string(source).render(
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    tallies = {tally.group: tally for tally in claims.tallies(claims.standing(found))}
+    page = environment.get_template("report.html.jinja").render(
         show=show,
-        failed=failed,
-        tallies=claims.tallies,
-        sources=SOURCES,
-        claims=claims.standing(found),
-        sections=[_section(ledger, folders, papers.get(ledger.paper), local) for ledger in found],
+        tallies={source: tallies[group] for source, group in GROUPS.items() if group in tallies},
+        chapters=chapters(found, folders, papers, local=local, failed=failed),
     )
     files.write(path, page)
     return path
-
-
-def _section(ledger: claims.Ledger, folders: Folders, paper: Paper | None, local: bool) -> dict[str, Any]:
-    captions = paper.captions(ledger.scale) if paper else {}
-    names = list(captions)
-    place = manifest.place(ledger.paper, ledger.scale)
-    here = manifest.results(place, folders) if local else folders.figures / place
-    pictures = [path for path in files.tree(here) if path.suffix in TYPES]
-    pictures.sort(key=lambda path: names.index(path.name) if path.name in captions else len(names))
-    scale = " (full scale)" if ledger.scale == FULL else ""
-    return {
-        "ledger": ledger,
-        "place": place,
-        "title": (paper.title if paper else ledger.paper) + scale,
-        "reference": paper.reference if paper else "",
-        "findings": paper.findings if paper else {},
-        "comparisons": paper.comparisons if paper else (),
-        "summary": paper.summary if paper and ledger.scale != FULL else None,
-        "repeats": claims.repeats(ledger.claims),
-        "run_time": _declared_time(ledger, paper),
-        "machine": None,
-        **(_run(ledger, folders) if local else {}),
-        "figures": [_picture(path, captions.get(path.name, path.stem)) for path in pictures],
-    }
-
-
-def _run(ledger: claims.Ledger, folders: Folders) -> dict[str, Any]:
-    """Returns how long the run made here took and what it ran on, or nothing where there was none."""
-    made = manifest.latest(manifest.place(ledger.paper, ledger.scale), folders)
-    return {"run_time": seconds(sum(made["cell_seconds"])), "machine": made.get("machine")} if made else {}
-
-
-def _declared_time(ledger: claims.Ledger, paper: Paper | None) -> str:
-    """Returns how long a run should take."""
-    if paper and ledger.scale == "quick":
-        return f"about {seconds(paper.quick_seconds)} on two CPU cores"
-    return "not recorded"
-
-
-def _picture(path: Path, caption: str) -> dict[str, Any]:
-    """Returns a picture as part of the page; one of several panels side by side is `wide`."""
-    content = path.read_bytes()
-    # A PNG begins with its size; the page then keeps the place free while it decodes the picture.
-    size = struct.unpack(">II", content[16:24]) if content.startswith(b"\x89PNG") else None
-    source = f"data:{TYPES[path.suffix]};base64,{base64.b64encode(content).decode()}"
-    wide = size is not None and size[0] > 2.5 * size[1]
-    return {"source": source, "caption": caption, "size": size, "wide": wide}
