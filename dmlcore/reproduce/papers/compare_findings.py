@@ -22,7 +22,7 @@ SUMMARY = Summary(
         Answer(
             "W3: where links or the server are the bottleneck, sending less beats every rule on which "
             "workers to wait for",
-            "Yes. On slow links (c = 4) H-PS takes 0.34 of BSP's time and quantization 0.44. On a server "
+            "Yes. On slow links (c = 4) H-PS takes 0.33 of BSP's time and quantization 0.44. On a server "
             "that is saturated by messages (load 4) asynchronous local SGD takes 0.26 and local SGD "
             "0.34.",
             "Fewer bytes relieve a link. Fewer messages relieve a server that takes time for each message.",
