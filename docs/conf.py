@@ -13,7 +13,7 @@ extensions = [
 default_role = "py:obj"
 nitpicky = True
 # Types of other packages have no page here; what docstrings have in backquotes may be any code.
-nitpick_ignore_regex = [("py:.*", r"(?!dmlcore\.).*"), ("py:obj", ".*")]
+nitpick_ignore_regex = [("py:.*", r"(?!dmlcore\.).*"), ("py:obj", r"[\s\S]*")]
 smartquotes = False
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath"]

@@ -65,7 +65,7 @@ def _sphinx(root: Path, staging: Path, parallel: int) -> list[str]:
     app.build()
     lines = re.sub(r"\x1b\[[0-9;]*m", "", warnings.getvalue()).splitlines()
     names = f"{staging / 'source'}{os.sep}"
-    # An entry of the contents without a page: one that is not written yet. A page without an entry is a fault.
+    # An entry without a page is not written yet; a page without an entry is a fault.
     return [line.replace(names, "docs/") for line in lines if line.strip() and UNWRITTEN not in line]
 
 

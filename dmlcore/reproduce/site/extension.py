@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
 
-from dmlcore.reproduce.site import docstrings, formulas
+import dmlcore as dml
+from dmlcore.reproduce.site import docstrings, formulas, reference
 from dmlcore.reproduce.site.directives import DIRECTIVES
 
 
@@ -18,5 +20,30 @@ def setup(app: Sphinx) -> dict[str, Any]:
         app.add_directive(name, directive)
     app.add_html_math_renderer("mathml", (formulas.inline, None), (formulas.block, None))
     app.connect("autodoc-process-docstring", docstrings.process, priority=100)
-    app.connect("missing-reference", docstrings.resolve)
+    app.connect("missing-reference", _resolve)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _resolve(app: Any, env: Any, node: Any, content: Any) -> Any:
+    """Links a name that is documented under another one: `dml.x`, or x of the module that it is made in."""
+    target = node.get("reftarget", "")
+    if node.get("refdomain") != "py" or not target.startswith(("dml.", "dmlcore.")):
+        return None
+    public = (
+        f"dmlcore.{target.removeprefix('dml.')}" if target.startswith("dml.") else _homes().get(target, "")
+    )
+    python = env.domains.python_domain
+    if public == target or public not in python.objects:
+        return None
+    return python.resolve_xref(env, node["refdoc"], app.builder, "obj", public, node, content)
+
+
+@functools.cache
+def _homes() -> dict[str, str]:
+    """Returns the public name of each function and class by the module that it is made in."""
+    return {
+        f"{value.__module__}.{value.__qualname__}": name
+        for members in reference.entries().values()
+        for name, value in members.items()
+        if hasattr(value, "__qualname__")
+    } | {getattr(dml, name).__name__: f"dmlcore.{name}" for name in dml.__all__ if reference.is_module(name)}

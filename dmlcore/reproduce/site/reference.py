@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import dmlcore as dml
+from dmlcore.reproduce.site.docstrings import plain
 
 
 class Page(NamedTuple):
@@ -67,7 +68,14 @@ PAGES = {
     "recorded": Page(
         "Recorded clusters",
         "From a real timeline to a modelled cluster.",
-        ("calibrate", "prediction_errors", "service_times", "follow", "trace.following.Followed"),
+        (
+            "calibrate",
+            "prediction_errors",
+            "service_times",
+            "follow",
+            "trace.following.Followed",
+            "trace.following.Wake",
+        ),
     ),
     "metrics": Page("Metrics", "What a run did, in numbers.", ("metrics",)),
     "theory": Page("Theory", "Closed forms and bounds.", ("theory",)),
@@ -172,11 +180,9 @@ def _title(title: str) -> str:
 
 
 def _first_line(value: Any) -> str:
-    return (
-        inspect.cleandoc(value.__doc__ or "").split("\n\n")[0].replace("\n", " ")
-        if _is_defined(value)
-        else _told(value)
-    )
+    if not _is_defined(value):
+        return _told(value)
+    return plain(" ".join(inspect.cleandoc(value.__doc__ or "").split("\n\n")[0].split()))
 
 
 def _entry(name: str, value: Any) -> str:
