@@ -311,6 +311,11 @@ class Aggregate(NamedTuple):
             `pushes` have a leading axis of M places: the first m hold the pushes, ordered by worker and
             clock, and the others hold 0. `present`, bools of shape (M,), marks the first m. The result must
             not depend on M.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> Aggregate("signs()", each=lambda push: jax.tree.map(jnp.sign, push))
+    signs()
     """
 
     name: str

@@ -1,73 +1,184 @@
-"""Docstrings of public names have a first line, Args, Returns, Raises and an example."""
+"""Docstrings of public names: a first line, Args with units and shapes, Returns, Raises and an example."""
 
 import doctest
 import inspect
 import re
 
+import numpy as np
 import pytest
 
 import dmlcore as dml
 
-PUBLIC = {name: getattr(dml, name) for name in dml.__all__ if callable(getattr(dml, name))}
 SECTION = re.compile(r"^(Args|Returns|Raises):\n((?: .*\n|\n)+)", re.MULTILINE)
 ENTRY = re.compile(r"^ {4}(\S[^:]*):(.*\n(?: {8}.*\n)*)", re.MULTILINE)
+SHAPE = re.compile(r"\([A-Z\d][\w +*-]*,[\w ,+*-]*\)|\(\)|scalar")  # such as (W,) or (T + 1, D)
+UNIT = re.compile(r"second|sample|update|clock|byte|version|\bunit|dollar|" + SHAPE.pattern)
+# A parameter whose name says that it is a time, a size or a rate -> the unit that its entry names.
+UNITS = {
+    r"bandwidth|bytes": "byte",
+    r"samples_per_second|speed": r"samples/s|unit",
+    r"batch_size|^samples$": "sample|unit",
+    r"seconds(?!ample)|latency|overhead|patience|(^|_)time$|^at$|^origin$": "second|unit",
+}
+ARRAY = re.compile(r"ndarray|ArrayLike|\bArray\b")
+NO_CHECKS = {"Raises"}, "arithmetic on its argument, which raises nothing of its own"
+# Name -> what its docstring need not have, and why.
+EXCEPTIONS: dict[str, tuple[set[str], str]] = {
+    "metrics.Walk.regret": NO_CHECKS,
+    "metrics.Walk.distance": NO_CHECKS,
+}
+# To do: names whose docstrings still lack something. Take names off, and add none.
+TO_DO = """
+    Explorer.update Problem.apart Problem.check_batch Problem.check_workers Problem.sharded
+    Problem.together Problem.with_steps Recommendation.again Recommendation.over Recommendation.plot
+    Recommendation.with_cluster a2s adaptive_load adaptive_sync aggregate.clipped aggregate.mean
+    aggregate.median aggregate.resolve aggregate.trimmed_mean claims.Claim claims.Ledger claims.Part
+    claims.Result claims.combine claims.earlier claims.expectation claims.frame claims.hardware
+    claims.judge claims.markdown claims.parse claims.read claims.recheck claims.remark
+    claims.repeats claims.rule claims.spread claims.standing claims.table claims.tallies
+    claims.tally claims.told claims.versions claims.write codecs.Coded codecs.bits_for_error
+    codecs.bits_that_hide codecs.exact codecs.of_width codecs.resolve deadline explorer.Settings
+    explorer.Settings.changed explorer.Settings.cluster explorer.Settings.method
+    explorer.Settings.run loads.dynamic_batching loads.equal loads.equal_finish_time loads.lb_bsp
+    loads.resolve loads.speed_proportional mindflayer plot.loss_curves plot.palette
+    plot.recommendation plot.regimes plot.save plot.staleness plot.sweep plot.time_breakdown
+    problems.cifar10_cnn problems.cifar10_lenet problems.mnist_lenet problems.topics_of shards.Rule
+    shards.by_label shards.dirichlet shards.iid shards.labels_of shards.num_samples shards.owners_of
+    theory.Account theory.Constants theory.Constants.checked theory.Phase theory.Response
+    theory.Response.mean theory.Response.sample theory.Schedule theory.Schedule.account
+    theory.Schedule.at theory.Schedule.error theory.decay theory.erlang theory.exponential
+    theory.fit_response theory.fixed_schedule theory.greedy_schedule theory.mean_round
+    theory.most_out_of_turn theory.regret_bound theory.shifted theory.switching_times train
+    transport.coded transport.pipelined transport.plain transport.resolve
+""".split()
 
 
-def lacking(what):
-    """Yields what the docstring of a function or class lacks."""
+def members(module):
+    """Yields the public functions and classes of a module: those of `__all__`, or else its own."""
+    home = "dmlcore" if hasattr(module, "__all__") else module.__name__
+    for name in getattr(module, "__all__", [name for name in vars(module) if not name.startswith("_")]):
+        found = getattr(module, name)
+        if callable(found) and getattr(found, "__module__", "").startswith(home):
+            yield f"{module.__name__.rpartition('.')[2]}.{name}", found
+
+
+def methods(name, cls):
+    """Yields the public methods and properties that a class defines."""
+    for own, found in vars(cls).items():
+        if not own.startswith("_"):
+            if isinstance(found, property) or inspect.isfunction(found):
+                yield f"{name}.{own}", found
+            elif isinstance(found, classmethod | staticmethod):
+                yield f"{name}.{own}", getattr(cls, own)
+
+
+def public():
+    """Returns what the package, its public modules and their classes have to offer; each object once."""
+    facade = {name: getattr(dml, name) for name in dml.__all__}
+    found = {name: each for name, each in facade.items() if callable(each)}
+    for module in filter(inspect.ismodule, facade.values()):
+        known = {*map(id, found.values())}
+        found |= {name: each for name, each in members(module) if id(each) not in known}
+    for name, each in [*found.items()]:
+        if inspect.isclass(each):
+            found |= dict(methods(name, each))
+    return found
+
+
+PUBLIC = public()
+
+
+def parameters_of(what):
+    """Returns the parameters that a caller gives: all but `self`."""
+    parameters = dict(inspect.signature(what).parameters)
+    if not inspect.isclass(what):
+        parameters.pop("self", None)
+    return parameters
+
+
+def examples(text):
+    """Returns the source of the examples in a docstring."""
+    return "".join(example.source for example in doctest.DocTestParser().get_examples(text or ""))
+
+
+def lacking(what, shown=""):
+    """Yields what the docstring of a function, class or property lacks; `shown`: examples elsewhere."""
     text = inspect.cleandoc(what.__doc__ or "") + "\n"
     first, sections = text.split("\n\n")[0].strip(), dict(SECTION.findall(text))
     if "\n" in first or not first.endswith("."):
         yield "a first line"
-    entries = ENTRY.findall(sections.get("Args", ""))
-    told = {name.strip("*"): entry for names, entry in entries for name in names.split(", ")}
-    parameters = inspect.signature(what).parameters
+    if isinstance(what, property):
+        return
+    told = {}
+    for names, entry in ENTRY.findall(sections.get("Args", "")):
+        told |= {name.strip("*"): " ".join(entry.split()) for name in names.split(", ")}
+    parameters = parameters_of(what)
     for name in parameters.keys() ^ told.keys():
         yield f"Args: {name}" if name in parameters else f"an argument {name}"
     for name in parameters.keys() & told.keys():
         if parameters[name].default is None and not re.search("Default|None|as for", told[name]):
             yield f"the default of {name}"
+        yield from without_unit(name, str(parameters[name].annotation), told[name])
     is_class = inspect.isclass(what)
-    if not is_class and inspect.signature(what).return_annotation is not None and "Returns" not in sections:
-        yield "Returns"
+    returned = str(inspect.signature(what).return_annotation)
+    if not is_class and returned != "None":
+        if "Returns" not in sections:
+            yield "Returns"
+        elif (ARRAY.search(returned) or returned == "float") and not UNIT.search(sections["Returns"]):
+            yield "the unit or shape of Returns"
     checks_arguments = hasattr(what, "__post_init__") if is_class else bool(parameters)
     if checks_arguments and "Raises" not in sections:
         yield "Raises"
-    if not doctest.DocTestParser().get_examples(text):
+    if (is_class or parameters) and not examples(text) and f".{what.__name__}(" not in shown:
         yield "an example"
 
 
-def told_of_all(rate: float, seed: int | None = None, **options) -> float:
-    """Returns a rate.
+def without_unit(name, annotation, entry):
+    """Yields what the entry of a parameter lacks: the shape of an array, the unit of a time, size or rate."""
+    if "Callable" in annotation:
+        return
+    if ARRAY.search(annotation) and not SHAPE.search(entry):
+        yield f"the shape of {name}"
+    unit = next((unit for pattern, unit in UNITS.items() if re.search(pattern, name)), "")
+    if re.search("int|float", annotation) and not re.search(unit, entry):
+        yield f"the unit of {name}"
+
+
+def told_of_all(rates: np.ndarray, seconds: float, seed: int | None = None, **options) -> float:
+    """Returns a mean rate.
 
     Args:
-        rate: a number > 0, which a line
+        rates: numbers > 0, shape (W,), which a line
             that follows explains: with a colon.
-        seed: of all draws. Default: 0.
+        seconds: length of the run in seconds.
+        seed: seed of all draws. Default: 0.
         **options: not used.
 
     Returns:
-        The rate.
+        The rate in updates/s.
 
     Raises:
         ValueError: the rate is not a number.
 
-    >>> told_of_all(1.0)
+    >>> told_of_all(np.ones(2), 1.0)
     1.0
     """
-    return rate
+    return float(rates.mean() / seconds)
 
 
 @pytest.mark.parametrize(
     ("removed", "lacks"),
     [
-        ("Returns a rate.", "a first line"),
-        ("rate: a", "Args: rate"),
+        ("Returns a mean rate.", "a first line"),
+        ("rates: numbers", "Args: rates"),
+        (", shape (W,)", "the shape of rates"),
+        (" in seconds", "the unit of seconds"),
         ("**options: not used.", "Args: options"),
         (" Default: 0.", "the default of seed"),
         ("Returns:", "Returns"),
+        (" in updates/s", "the unit or shape of Returns"),
         ("Raises:", "Raises"),
-        (">>> told_of_all(1.0)", "an example"),
+        (">>> told_of_all(np.ones(2), 1.0)", "an example"),
     ],
 )
 def test_what_is_lacking_is_found(monkeypatch, removed, lacks):
@@ -76,6 +187,20 @@ def test_what_is_lacking_is_found(monkeypatch, removed, lacks):
     assert lacks in lacking(told_of_all)
 
 
-@pytest.mark.parametrize("public", PUBLIC)
-def test_public_names_are_documented(public):
-    assert [*lacking(PUBLIC[public])] == []
+def shown_with(name):
+    """Returns the examples of the class of a method, and of its other methods."""
+    cls = PUBLIC.get(name.rpartition(".")[0])
+    own = [cls, *dict(methods("", cls)).values()] if inspect.isclass(cls) else []
+    return "".join(examples(inspect.getdoc(each)) for each in own)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_are_documented(name):
+    if name in TO_DO:
+        pytest.xfail("to do")
+    allowed, _ = EXCEPTIONS.get(name, (set(), ""))
+    assert {*lacking(PUBLIC[name], shown_with(name))} == allowed
+
+
+def test_exceptions_are_public_names():
+    assert {*EXCEPTIONS, *TO_DO} <= PUBLIC.keys()

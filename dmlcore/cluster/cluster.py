@@ -45,19 +45,19 @@ class Cluster:
     are built by `Cluster.uniform`, `Cluster.from_speeds` or `Cluster.from_durations`.
 
     Args:
-        samples_per_second: speed of each worker, > 0, shape (W,): a tuple of W numbers.
-        overhead_seconds: fixed time of each worker's task, >= 0, shape (W,).
-        latency_seconds: mean one-way delay of each worker's link, >= 0, shape (W,).
-        bandwidth_bytes_per_second: bandwidth of each worker's link, > 0, shape (W,). With `math.inf` a
-            transfer takes only its latency.
+        samples_per_second: speed of each worker in samples/s, > 0, shape (W,): a tuple of W numbers.
+        overhead_seconds: fixed time of each worker's task in seconds, >= 0, shape (W,).
+        latency_seconds: mean one-way delay of each worker's link in seconds, >= 0, shape (W,).
+        bandwidth_bytes_per_second: bandwidth of each worker's link in bytes/s, > 0, shape (W,). With
+            `math.inf` a transfer takes only its latency.
         jitter: random multiplier of the compute time, without a unit: a frozen `scipy.stats` distribution
             with mean 1, a quantile function (array of uniforms in [0, 1) -> array of multipliers of the same
             shape), or a `SizedJitter`. None: the compute time is not multiplied.
         latency_jitter: random multiplier of the latency, of the same kinds. None: latencies are constant.
         stragglers: slow episodes of workers, see `with_stragglers`.
         faults: incidents of workers, the server and messages, see `with_faults`.
-        pull_latency_seconds: mean delay from the server to each worker, >= 0, shape (W,). None: it is
-            `latency_seconds`.
+        pull_latency_seconds: mean delay from the server to each worker in seconds, >= 0, shape (W,). None: it
+            is `latency_seconds`.
         changes: changes of workers' speeds at given tasks or times, see `with_speed_change`.
         server: the times of the server's processor and link, which all workers share, see `with_server`.
             None: they take no time.
@@ -104,7 +104,7 @@ class Cluster:
 
         Args:
             num_workers: W, >= 1.
-            samples_per_second: speed of every worker, > 0.
+            samples_per_second: speed of every worker in samples/s, > 0.
             **options: the keyword arguments of `from_speeds`.
 
         Returns:
@@ -134,7 +134,7 @@ class Cluster:
         """Returns a cluster with one worker for each speed.
 
         Args:
-            samples_per_second: speed of each worker, > 0, shape (W,).
+            samples_per_second: speed of each worker in samples/s, > 0, shape (W,).
             overhead: fixed time of a task in seconds, >= 0: one number for all workers, or shape (W,).
             latency: mean one-way delay of a link in seconds, >= 0: one number, or shape (W,).
             bandwidth: bandwidth of a link in bytes/s, > 0: one number, or shape (W,).

@@ -1,4 +1,4 @@
-"""Engines: what drives a policy - a virtual clock, threads, a cluster - and records a trace."""
+"""Engines, which run a policy on a virtual clock, on threads or on a Ray cluster, and record a trace."""
 
 from __future__ import annotations
 

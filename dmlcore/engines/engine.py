@@ -1,4 +1,4 @@
-"""The engines: what makes a run of a policy on a cluster."""
+"""The engines, which make a run of a policy on a cluster, and the table of their names."""
 
 from __future__ import annotations
 
@@ -20,15 +20,21 @@ if TYPE_CHECKING:
 
 
 class Engine(NamedTuple):
-    """A clock and a place to compute. Either the timeline comes first and training follows, or both at once.
+    """A clock, virtual or real, and the devices that compute the gradients.
+
+    On a virtual clock the timeline is made first and training follows it; on a real clock both happen at
+    once. An engine has either `timeline` or `record`.
 
     Args:
         name: the call that makes it.
-        timeline: spec, what shows a watching policy its training or None -> trace, on a virtual clock; None:
-            the clock is real.
-        driver: trains along traces, as `Replay` does; None: `Replay`.
-        record: job -> recording, on a real clock; None: the clock is virtual.
-        time_scale: real seconds of one of the cluster's; 0: latencies are not injected.
+        timeline: spec, watch -> trace, on a virtual clock; `watch` shows the training to a policy that
+            watches it, or is None. None: the clock is real.
+        driver: the class that trains along a trace, with the methods of `Replay`. None: `Replay`.
+        record: job -> recording, on a real clock. None: the clock is virtual.
+        time_scale: real seconds per second of the cluster; 0: no latencies are injected.
+
+    >>> Engine("mine()", timeline=make_timeline)
+    mine()
     """
 
     name: str
@@ -42,10 +48,10 @@ class Engine(NamedTuple):
 
 
 def simulated() -> Engine:
-    """A virtual clock, and one compiled loop that trains along the timeline: the default, and the fastest.
+    """Returns the default and fastest engine: a virtual clock, and one compiled loop along the timeline.
 
     Returns:
-        The engine.
+        The engine, whose name for `train` and `compare` is "simulate".
 
     Example:
         >>> simulated()
@@ -55,18 +61,20 @@ def simulated() -> Engine:
 
 
 def devices(devices: Sequence[jax.Device] | None = None) -> Engine:
-    """A virtual clock, and gradients spread over several devices by `jax.shard_map`: see docs/devices.md.
+    """Returns an engine with a virtual clock that spreads gradients over several devices by `jax.shard_map`.
 
-    Guarantees: the timeline is that of `simulate`, and the parameters are the same up to rounding.
+    Guarantees: the timeline is that of `simulate`, and the parameters are the same up to rounding. See
+    docs/devices.md.
 
     Args:
-        devices: which take part. Default: all that JAX has; on a laptop, as many as `jax_num_cpu_devices`.
+        devices: the devices to use. Default: all devices of JAX; on a machine without accelerators,
+            `jax_num_cpu_devices` sets their number.
 
     Returns:
         The engine.
 
     Raises:
-        ValueError: `devices` are none.
+        ValueError: `devices` is empty or not a sequence.
 
     Example:
         >>> devices()
@@ -81,15 +89,15 @@ def devices(devices: Sequence[jax.Device] | None = None) -> Engine:
 
 
 def threads(time_scale: float = 1.0) -> Engine:
-    """A real clock: a thread for each worker, which sleeps as long as the cluster has it take.
+    """Returns an engine with a real clock and a thread per worker, which sleeps for the cluster's times.
 
-    Guarantees: sleeps are drawn as the simulator draws them; the recorded trace, replayed, gives the
-    parameters that the run ended with, as exactly as `dml.replay` says. Each worker computes its own
-    gradients, on its own device where JAX has several.
+    Guarantees: the random times are those of the simulator, and a replay of the recorded trace gives the
+    parameters at the end of the run, as exactly as `dml.replay` says. Each worker computes its own gradients,
+    on its own device if JAX has several.
 
     Args:
-        time_scale: real seconds of one of the cluster's, > 0, or 0: nothing is injected, workers are as fast
-            as they are, and times are real seconds.
+        time_scale: real seconds per second of the cluster, > 0. With 0 no sleeps are injected, workers run at
+            the machine's speed, and times are real seconds.
 
     Returns:
         The engine.
@@ -108,24 +116,24 @@ def threads(time_scale: float = 1.0) -> Engine:
 
 
 def ray(address: str | None = None, *, time_scale: float = 1.0, keep: bool = False) -> Engine:
-    """A real clock: the server and each worker an actor on a Ray cluster.
+    """Returns an engine with a real clock, where the server and each worker are actors on a Ray cluster.
 
     Guarantees: those of `threads`. Parameters and gradients travel as one flat NumPy buffer. A worker whose
-    process dies is replaced, and the others go on meanwhile.
+    process dies is replaced, while the other workers continue.
 
     Args:
-        address: of a running cluster, such as "auto", "HOST:6379" or "ray://HOST:10001". Default: the one
-            that Ray is connected to, or that RAY_ADDRESS names, or else a local one on loopback, ended with
-            the run.
-        time_scale: as for `threads`.
-        keep: keeps the actors for the next run on the same connection, `ray.init()`, which need not wait for
-            their start; they hold their CPUs until Ray is disconnected.
+        address: address of a running Ray cluster, such as "auto", "HOST:6379" or "ray://HOST:10001". Default:
+            the cluster that Ray is connected to, else the one that RAY_ADDRESS names, else a local one on
+            loopback, which is shut down after the run.
+        time_scale: real seconds per second of the cluster, see `threads`.
+        keep: whether to keep the actors for the next run on the same connection (`ray.init()`), which then
+            starts faster. They hold their CPUs until Ray is disconnected.
 
     Returns:
         The engine.
 
     Raises:
-        ValueError: `time_scale` is negative, or another argument is of a wrong kind.
+        ValueError: `time_scale` is negative, or another argument has a wrong type.
 
     Example:
         >>> ray("auto", time_scale=0)
@@ -143,7 +151,7 @@ def ray(address: str | None = None, *, time_scale: float = 1.0, keep: bool = Fal
     return Engine(f"ray({where}time_scale={scale:g})", record=run, time_scale=scale)
 
 
-# One table: every policy passes the conformance tests on every engine here.
+# The conformance tests run every policy on every engine of this table.
 ALL_ENGINES: dict[str, Callable[[], Engine]] = {
     "simulate": simulated,
     "devices": devices,
@@ -153,7 +161,7 @@ ALL_ENGINES: dict[str, Callable[[], Engine]] = {
 
 
 def resolve(engine: Any) -> Engine:
-    """Returns an engine from an object, a registered name, or a function that makes timelines."""
+    """Returns an engine, given an `Engine`, a name in `ALL_ENGINES`, or a function that makes timelines."""
     if isinstance(engine, Engine):
         return engine
     if engine is simulate:

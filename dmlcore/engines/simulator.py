@@ -1,4 +1,4 @@
-"""`simulate`: a policy on a virtual clock, without gradients."""
+"""`simulate`, which runs a policy on a virtual clock without gradients."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ def simulate(
 ) -> Trace:
     """Runs a policy on a virtual clock and returns its trace.
 
-    Events at equal times are taken in the order in which their tasks started. The server takes time where the
-    cluster says so, see `Cluster.with_server`.
+    Events at equal times are handled in the order in which their tasks started. The server takes no time
+    unless the cluster has one that does, see `Cluster.with_server`.
 
     Args:
         policy: the server's rule, or a `Method`.
-        cluster: speeds, links, stragglers, faults.
+        cluster: speeds, links, stragglers, faults and server.
         updates: stop after this number of server updates. Give exactly one of `updates`, `seconds` and
             `samples`; the other two are None.
-        seconds: stop at this virtual time, or None.
-        samples: stop when this number of samples is in applied updates, or None.
-        seed: of all draws; the same seed means the same stragglers under every policy.
-        batch_size: samples of one worker's task; a load rule shares out `batch_size * num_workers`.
-        load: rule for the batch sizes, where the policy does not size tasks itself. Default: `equal`.
-        transport: what is sent. Default: `plain`.
-        parameter_bytes: size of the parameters, which travel both ways.
-        tensor_sizes: how many numbers each tensor of the parameters has, for transports that round. Default:
-            one tensor, of 4 bytes a number.
-        watch: shows the training to a policy that watches losses or gradients; `train` brings its own.
-            None: only for policies that watch nothing.
-        progress: shows a bar while the run is made.
+        seconds: stop at this virtual time in seconds, or None.
+        samples: stop when applied updates contain this number of samples, or None.
+        seed: seed of all random times; with the same seed all policies meet the same stragglers.
+        batch_size: samples of one worker's task; a load rule divides `batch_size * num_workers` samples.
+        load: rule for the batch sizes, or its name; not used if the policy sizes all tasks. Default: `equal`.
+        transport: how parameters and gradients travel, or its name. Default: `plain`.
+        parameter_bytes: size of the parameters in bytes; they travel in both directions.
+        tensor_sizes: number of values in each tensor of the parameters, for transports with codecs. Default:
+            one tensor of `parameter_bytes / 4` values.
+        watch: function that shows the training to a policy that watches losses or gradients; `train` passes
+            its own. None: the policy watches nothing.
+        progress: whether to show a progress bar.
 
     Returns:
         The trace, validated.
 
     Raises:
-        ValueError: an argument is wrong, or what the policy, the load or a jitter of one's own does; the
-            message names it, the worker and the clock.
-        RuntimeError: the policy deadlocks: every worker waits and nothing is in flight.
+        ValueError: an argument is wrong, or a function of a user's own policy, load or jitter returns a wrong
+            value; the message names the function, the worker and the clock.
+        RuntimeError: the policy deadlocks: every worker waits and no task is in flight.
 
     Example:
         >>> from dmlcore.methods.policies import ssp
