@@ -46,15 +46,15 @@ ELSEWHERE = {"checkpoint": "none: single runs of `train` keep one", "seed": "`se
 OPTIONS = [name for name in inspect.getfullargspec(train).kwonlyargs if name not in ELSEWHERE]
 
 
-# On an accelerator, of one method: what is kept and told of, and lies in memory, at a time.
+# On an accelerator, runs of one method that are trained side by side, and then saved together.
 LANES_AT_ONCE = 256
 
 
 class Work(NamedTuple):
-    """What all runs of a comparison share."""
+    """The arguments that all runs of a comparison share."""
 
     problem: Problem
-    optimizers: Mapping[float, optax.GradientTransformation]  # by learning rate; 0: one whatever it is
+    optimizers: Mapping[float, optax.GradientTransformation]  # by learning rate; key 0: no rates were given
     engine: Any
     until: Mapping[str, float] | None
     eval_every: int | None
@@ -62,14 +62,14 @@ class Work(NamedTuple):
 
 
 class How(NamedTuple):
-    """How the runs of a comparison are made."""
+    """The arguments that say how to run a comparison, and do not affect its results."""
 
     executor: Any
     save: Any
     progress: Any
 
 
-Item = tuple[RunSpec, Any]  # a run, and its method's own optimizer or None
+Item = tuple[RunSpec, Any]  # a run, and the optimizer of its method or None
 
 
 def compare(
@@ -86,32 +86,33 @@ def compare(
     progress: bool = False,
     **options: Any,
 ) -> pd.DataFrame:
-    """Trains every method under every seed and returns all histories as one tidy frame.
+    """Trains every method with every seed and returns all histories as one tidy frame.
 
-    On one seed all methods meet the same stragglers, batches and initial parameters (common random numbers).
+    With the same seed, all methods have the same stragglers, batches and initial parameters (common random
+    numbers).
 
     Args:
         methods: name -> policy, or a `Method` with its own load, transport, aggregate or optimizer.
-        problem: what is trained.
-        cluster: on what.
-        optimizer: for the methods that bring none; None where all do.
-        seeds: of the runs.
+        problem: the problem to train.
+        cluster: the cluster to train on.
+        optimizer: optax optimizer of the methods that do not have their own. None: all methods have one.
+        seeds: one run per method and seed, S runs per method.
         until, eval_every: as for `train`.
-        executor: "threads" of this process, or "ray", which spreads methods and seeds over a Ray cluster: the
-            one that is connected or that RAY_ADDRESS names, else a local one. The same frame either way;
-            engines with a real clock run on "threads" only, one run after the other.
-        save: folder in which finished runs are kept; runs of the same call that are there are read instead of
-            made again, after a crash or an interrupt, too. What makes two calls the same: see
-            `dmlcore.experiments.journal.Journal`. With "ray" all its machines need to see the folder.
-            Default: that which the environment variable DMLCORE_SAVE names, if any.
-        progress: shows a bar, with the time that is left.
-        **options: as for `train`: one of `updates`, `seconds`, `samples`; `batch_size`, `load`, `transport`,
-            `compensation`, `local`, `aggregate`, `engine`.
+        executor: "threads", in this process; or "ray", which distributes methods and seeds over a Ray
+            cluster: the connected one, the one that the environment variable RAY_ADDRESS names, or a local
+            one. The frame is the same. Engines with a real clock need "threads", and run one after the other.
+        save: folder for finished runs. A call with the same arguments reads the runs that are there instead
+            of training again, also after a crash or an interrupt; see `dmlcore.experiments.journal.Journal`
+            for what identifies a run. With "ray", all machines must have access to the folder. Default: None,
+            the folder that the environment variable DMLCORE_SAVE names, if any.
+        progress: whether to show a progress bar with the remaining time.
+        **options: as for `train`: one of `updates`, `seconds` and `samples`; and `batch_size`, `load`,
+            `transport`, `compensation`, `local`, `aggregate`, `engine`.
 
     Returns:
-        A frame with the columns method, seed and those of `Run.history`. Its `attrs` have the methods in
-        their order, the seeds, the cluster, versions, whether it was interrupted (Ctrl-C), and how many runs
-        of how many are finished; a warning tells where these are fewer than all.
+        A frame with the columns `method`, `seed` and those of `Run.history`. Its `attrs` have the methods in
+        their order, the seeds, the cluster, versions, whether the call was interrupted (Ctrl-C), and how many
+        runs are finished, of how many; a warning says so if some are missing.
 
     Raises:
         ValueError: an argument is wrong; the message names it.
@@ -143,19 +144,20 @@ def sweep(
     progress: bool = False,
     **options: Any,
 ) -> pd.DataFrame:
-    """Compares methods at every learning rate of one shared grid, for a fair choice of each method's own.
+    """Compares methods at every learning rate of a common grid, so that each method can use its best rate.
 
-    A timeline does not depend on the learning rate, so each is made once; no rate compiles anew.
+    A timeline does not depend on the learning rate, so each timeline is made once, and a further learning
+    rate compiles nothing.
 
     Args:
-        methods: as for `compare`; one with an optimizer of its own is trained once per seed, and its rows are
+        methods: as for `compare`; a method with its own optimizer is trained once per seed, and its rows are
             the same at every rate.
         optimizer: learning rate -> optax optimizer, such as `optax.sgd`.
         learning_rates: the grid.
         problem, cluster, seeds, until, eval_every, executor, save, progress, **options: as for `compare`.
 
     Returns:
-        A frame as of `compare`, with a column learning_rate.
+        A frame like that of `compare`, with the column `learning_rate`.
 
     Raises:
         ValueError: an argument is wrong; the message names it.
@@ -174,10 +176,10 @@ def sweep(
 
 
 def check_factory(optimizer: Any, rate: float = 0.1) -> optax.GradientTransformation:
-    """Returns the optimizer that a function of the learning rate makes.
+    """Calls a function of the learning rate and returns the optimizer that it makes.
 
     Raises:
-        ValueError: it is no such function.
+        ValueError: `optimizer` is not such a function.
     """
     try:
         made: optax.GradientTransformation = optimizer(rate)
@@ -189,13 +191,13 @@ def check_factory(optimizer: Any, rate: float = 0.1) -> optax.GradientTransforma
 
 
 def check_mapping(methods: Any) -> None:
-    """Raises ValueError where methods are no mapping, or there is none."""
+    """Raises ValueError if `methods` is not a mapping, or is empty."""
     if not isinstance(methods, Mapping) or not methods:
         checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")
 
 
 def check_given(function: Any, methods: Any, problem: Any, seeds: Any, options: dict[str, Any]) -> list[int]:
-    """Checks what `compare`, `sweep` and `tune` have in common, and options' names; returns the seeds."""
+    """Checks the arguments that `compare`, `sweep` and `tune` share, and returns the seeds."""
     check_problem(problem)
     seeds = several("seeds", seeds, check_seed)
     check_mapping(methods)
@@ -233,13 +235,13 @@ def _run_all(
     each, specs = {}, {}
     for name, given in methods.items():
         each[name] = method = Method(given) if isinstance(given, Policy) else given
-        # What only this method brings is named with it, and not what is given for all of them.
+        # Messages name the method for its own options, and not for the options of all methods.
         shared = {*OPTIONS} - {field for field, own in method._asdict().items() if own is not None}
         with checks.within(f"methods[{name!r}]", shared):
             if method.optimizer is not None:
                 check_optimizer(method.optimizer, problem)
             specs[name] = run_spec(problem, method, cluster, **options)
-    # Methods in turn, so that those at work side by side compile different loops.
+    # Methods in turn, so that runs in parallel threads compile different loops.
     runs = [(name, seed) for seed in seeds for name in each]
     items = [(dataclasses.replace(specs[name], seed=seed), each[name].optimizer) for name, seed in runs]
     work = work._replace(engine=engine)
@@ -286,9 +288,9 @@ def _run_all(
 
 @contextlib.contextmanager
 def bar(shown: bool, total: int | None, counted: str = "runs") -> Iterator[Callable[[int], None]]:
-    """A bar of so many runs, if it is to be shown, and what tells it that some more are finished.
+    """Shows a progress bar if `shown`, and yields a function that advances it by a number of runs.
 
-    A total of None is not known: the bar counts.
+    If `total` is None, the bar shows only the count.
     """
     if not shown:
         yield lambda number: None
@@ -308,13 +310,13 @@ def _make(
     executor: str,
     finished: Callable[[int, list[pd.DataFrame]], None],
 ) -> None:
-    """Makes runs, methods in turn, and tells of each that it is finished: its number, and its histories."""
+    """Makes the runs and calls `finished` after each, with the run's number and its histories."""
     engine = work.engine
     if executor == "ray":
         for number, of_run in enumerate(spread(_histories, work, items)):
             finished(number, of_run)
     elif engine.record is not None or engine.driver is not None:
-        for number, item in enumerate(items):  # in turn: each has the machine to itself
+        for number, item in enumerate(items):  # one after the other: a real clock needs the whole machine
             finished(number, _histories(work, item))
     elif jax.default_backend() != "cpu":
         seeds = max(1, LANES_AT_ONCE // len(work.optimizers))
@@ -329,7 +331,7 @@ def _make(
 
 
 def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
-    """Histories of a run, one for each optimizer; what does not depend on it is made once."""
+    """Returns the histories of a run, one per optimizer; they share the timeline if they can."""
     (spec, own), (problem, optimizers, engine, until, eval_every, journal) = item, work
     problem = problem.with_steps(spec.local, spec.step_size)
     distinct = [own] if own else [*optimizers.values()]
@@ -352,12 +354,12 @@ def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
 
 
 def _timeline_first(engine: Engine, spec: RunSpec) -> bool:
-    """Whether timelines are made without training, and are the same whatever the optimizer."""
+    """Returns whether the timeline is made without training, so that it does not depend on the optimizer."""
     return engine.record is None and engine.driver is None and spec.policy.on_observation is None
 
 
 def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]:
-    """The same for all seeds, as lanes of one `vmap`: on an accelerator, which a single run leaves idle."""
+    """As `_histories` for several seeds, as lanes of one `vmap`: one run leaves an accelerator idle."""
     first, own = items[0]
     if not _timeline_first(work.engine, first):
         return [_histories(work, item) for item in items]
@@ -385,8 +387,11 @@ def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]
 def _in_threads(
     function: Callable[[Any], Any], items: Iterable[Any], finished: Callable[[int, Any], None]
 ) -> None:
-    """Tells each item's number and result of `function`, under the caller's settings of JAX that hold in one
-    thread only; of those that are under way when something is raised, too."""
+    """Calls `function` for each item in threads, and `finished` with the item's number and the result.
+
+    The threads have the caller's JAX settings, including those that hold for one thread only. After an
+    exception, items that are running still finish and are passed to `finished`.
+    """
     config: Any = jax.config
     x64, device = config.jax_enable_x64, config.jax_default_device
 

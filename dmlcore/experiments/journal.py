@@ -1,4 +1,4 @@
-"""Finished runs of a comparison, kept in a folder: the next call reads them instead of making them again."""
+"""A folder of finished runs of a comparison: the next call reads them instead of training again."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from dmlcore import checks, sealed
 from dmlcore.training.identity import of_code
 
 HISTORY_KEY = b"dmlcore.history"
-SAVE = "DMLCORE_SAVE"  # environment variable: the default of `save`
+SAVE = "DMLCORE_SAVE"  # environment variable that holds the default of `save`
 
 
 class Journal:
-    """Histories of finished runs, one file each, whole or not there at all.
+    """The histories of finished runs, one file each; a file is complete or does not exist.
 
-    A run is known by all that its history depends on: the arguments of its call, the problem's data and
-    functions, the optimizer's arithmetic, this package's code and the versions of those that it uses. A
-    policy, load rule, transport or codec of one's own is known by its name alone: give another version of it
-    another name, or folder.
+    A run is identified by everything that its history depends on: the arguments of its call, the problem's
+    data and functions, the optimizer's arithmetic, this package's code, and the versions of the packages that
+    it uses. A policy, load rule, transport or codec that is not of this package is identified by its name
+    alone: when you change it, use another name or another folder.
 
     Args:
-        folder: where; made when first written to.
-        about: what all runs have in common, as JSON values.
+        folder: the folder; the first write creates it.
+        about: the part of the identity that all runs share, as JSON values.
     """
 
     def __init__(self, folder: str | os.PathLike[str], about: Mapping[str, Any]):
@@ -37,12 +37,12 @@ class Journal:
         self._about = {**about, **of_code()}
 
     def path(self, run: Mapping[str, Any]) -> Path:
-        """Returns the file of a run, which these JSON values tell from the others."""
+        """Returns the path of a run's file; `run` has the JSON values that distinguish it from other runs."""
         text = json.dumps({**self._about, **run}, sort_keys=True)
         return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.parquet"
 
     def load(self, run: Mapping[str, Any]) -> pd.DataFrame | None:
-        """Returns the history of a run that is finished; None, with a warning, where its file is damaged."""
+        """Returns the history of a run; None if it is not finished or, with a warning, is damaged."""
         path = self.path(run)
         if not path.exists():
             return None
@@ -53,10 +53,10 @@ class Journal:
             return None
 
     def save(self, run: Mapping[str, Any], history: pd.DataFrame) -> None:
-        """Keeps the history of a run."""
+        """Writes the history of a run."""
         sealed.write(self.path(run), history, HISTORY_KEY)
 
 
 def folder_for(save: Any) -> Any:
-    """Returns the folder that an argument `save` names, or else the environment; None where neither does."""
+    """Returns the folder that `save` names, else the one of the environment variable, else None."""
     return os.environ.get(SAVE) or None if save is None else save

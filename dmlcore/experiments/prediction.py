@@ -1,4 +1,4 @@
-"""Clusters fitted to recorded traces, and how well they predict what was recorded."""
+"""Clusters fitted to recorded traces, and the errors of their predictions for these traces."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from dmlcore.trace import Trace
 from dmlcore.trace.calibration import fit_cluster
 from dmlcore.types import Policy
 
-MOST = 0.15  # that a prediction may be off without a warning
-CHANCE = 3  # standard deviations of the simulations, which it may be off as well
+MOST = 0.15  # relative error of a prediction up to which there is no warning
+CHANCE = 3  # further error without a warning, in standard deviations of the simulations
 SEEDS = range(4)
-TASKS = 2000  # of a simulation, at most; about
-FEWEST = 10  # updates of a trace whose rate tells something
+TASKS = 2000  # the largest number of tasks in a simulation, about
+FEWEST = 10  # updates that a trace must have for a meaningful rate
 
 
 class Compared(NamedTuple):
-    """A trace and its simulations, see `prediction_errors`."""
+    """A recorded trace compared with its simulations, see `prediction_errors`."""
 
     policy: str
     recorded: float
@@ -36,7 +36,7 @@ class Compared(NamedTuple):
     spread: float
 
     def told(self) -> str:
-        """Returns by how much the prediction is off."""
+        """Returns the prediction and its error as text."""
         more = "more" if self.error > 0 else "fewer"
         rates = f"{self.predicted:.4g} instead of {self.recorded:.4g}"
         return f"{self.policy} makes {abs(self.error):.0%} {more} updates a second than recorded ({rates})"
@@ -45,47 +45,48 @@ class Compared(NamedTuple):
 def calibrate(trace: Trace, *more: Trace) -> Cluster:
     """Fits a cluster to recorded traces: speeds, overheads, latencies and their jitter, and the server.
 
-    A simulation of any policy on the result predicts that policy on the recorded machines. The fit is maximum
-    likelihood in which cut tasks count as right-censored, so a trace whose policy cancels the slow tasks
-    (K-sync) gives the true speeds. The law of the multipliers, one for all workers, is the exponential,
-    shifted exponential, gamma, lognormal or Weibull law of lowest AIC; where none fits, the multipliers' own
-    quantiles (Kaplan-Meier).
+    A simulation of any policy on the fitted cluster predicts that policy on the recorded machines. The fit is
+    maximum likelihood. Cancelled tasks count as right-censored, so that a trace of a policy that cancels slow
+    tasks (K-sync) also gives the true speeds. The law of the multipliers, one for all workers, is the
+    exponential, shifted exponential, gamma, lognormal or Weibull law with the lowest AIC; if none fits, the
+    empirical quantiles of the multipliers (Kaplan-Meier).
 
-    What a trace cannot tell apart:
+    Some quantities cannot be separated in a trace:
 
-    - overhead and speed of a worker whose tasks all have one size: the time is all speed, overhead 0, and
-      right for that size alone;
-    - latency and bandwidth: transfers are all latency, right for these parameters; the difference between
-      pull and push is part of it. Pushes of cached copies are left out, as they may wait for the push before;
-    - the server's processor and its link, which all workers share: what pushes wait for is all processor;
-    - persistent stragglers and slow workers: both are slow workers.
+    - overhead and speed of a worker whose tasks all have one batch size: the fit has no overhead, and its
+      speed is right for that batch size only;
+    - latency and bandwidth: the fit has only latencies, and is right for this number of parameters; the
+      difference between pull and push is part of it. Pushes of workers with cached copies are not used,
+      because they may wait for the previous push;
+    - the server's processor and its shared link: the fit attributes all waiting to the processor;
+    - persistent stragglers and slow workers: the fit has slow workers.
 
-    Where a worker's successive times are correlated, slow episodes are fitted too, of one kind for all that
-    have them. What comes back is what happened in the trace: the share of slow tasks is as uncertain as the
-    episodes were few. A policy that cancels most slow tasks hides them; they are then lost or become jitter.
-    Record under `asp()` where you can choose, and under `bsp()`, too.
+    If successive times of a worker are correlated, the fit also has slow episodes, with the same parameters
+    for all workers that have them. They describe what happened in the trace: with few episodes, the fraction
+    of slow tasks is uncertain. A policy that cancels most slow tasks hides them; the fit then misses them or
+    treats them as jitter. Record under `asp()` if you can choose, and also under `bsp()`.
 
-    The server takes time as `service_times` finds it, which gives standard errors: what ASP alone shows of
-    it cannot be told apart, so record another policy besides. A link that workers share is not fitted: what
-    it takes is put down to the processor, whose prediction for other policies or more workers is then off.
-    Where the traces cannot tell, since the server was idle or the links vary more, a warning says so: the
-    server is then free, and what it takes is part of the latencies.
+    `service_times` estimates the server's times, with standard errors. A trace of ASP alone does not separate
+    them, so record another policy as well. The fit does not have a shared link: it attributes the time of
+    such a link to the processor, and predictions for other policies or more workers are then wrong. A warning
+    says so if the traces do not determine the server's times, because the server was idle or the links vary
+    more. The server of the fitted cluster is then free, and its time is part of the latencies.
 
-    The recorded policies are simulated again on the cluster, as `prediction_errors` does. Where this misses
-    the updates per second of a trace by more than 15%, and by more than chance explains, a warning says by
-    how much and the likely reason; two policies show this more often than one, to which a fit can adapt. The
-    cluster's `fitted` has it for all traces, also where the prediction is good.
+    `calibrate` then simulates the recorded policies on the cluster, as `prediction_errors` does. If the
+    updates per second differ from those of a trace by more than 15%, and by more than chance explains, a
+    warning gives the error and the likely reason. Traces of two policies show such an error more often than
+    one trace, to which a fit can adapt. The cluster's `fitted` has the errors of all traces.
 
     Args:
-        trace: of any engine. A few hundred tasks for each worker give speeds within a few percent.
-        more: traces of the same machines, under other policies.
+        trace: a trace of any engine. A few hundred tasks per worker give speeds within a few per cent.
+        more: traces of the same machines under other policies.
 
     Returns:
-        The cluster, one worker for each of the trace.
+        The cluster, with one worker for each worker of the traces.
 
     Raises:
-        ValueError: no trace, a worker that finished no task or whose tasks take no time, or traces of
-            different numbers of workers.
+        ValueError: an argument is not a trace, a worker finished no task or its tasks took no time, or the
+            traces have different numbers of workers.
 
     >>> import dmlcore as dml
     >>> calibrate(dml.simulate(dml.asp(), Cluster.from_speeds([1000, 500], latency=0.01), updates=100))
@@ -110,22 +111,22 @@ def calibrate(trace: Trace, *more: Trace) -> Cluster:
 def prediction_errors(cluster: Cluster, *traces: Trace) -> pd.DataFrame:
     """Compares traces with simulations of the same policies on a cluster, such as a fitted one.
 
-    A trace is simulated four times, with other random times each, for as long as it took, or until there are
-    some 2,000 tasks. The same arguments give the same frame.
+    Each trace is simulated four times with different random times, for the duration of the trace, or until
+    there are about 2,000 tasks. The same arguments give the same frame.
 
     Args:
-        cluster: with as many workers as the traces have.
-        traces: of any engine. What cannot be simulated again is not compared: policies that are not of this
-            package, or that watch their training, runs in which something failed, local steps, and fewer than
-            10 updates.
+        cluster: a cluster with as many workers as the traces.
+        traces: traces of any engine. Traces that cannot be simulated are not compared: those with a policy
+            that is not of this package or watches its training, with faults, with local steps, or with fewer
+            than 10 updates.
 
     Returns:
-        A frame with a row for each trace: its `policy`; `recorded` and `predicted`, updates per second;
-        `error`, predicted / recorded - 1; and `spread`, the standard deviation of the error over simulations.
-        NaN where they cannot be compared.
+        A frame with one row per trace: `policy`; `recorded` and `predicted`, in updates/s; `error`,
+        predicted / recorded - 1; and `spread`, the standard deviation of the error over the simulations. NaN
+        for a trace that is not compared.
 
     Raises:
-        ValueError: something is no trace, or a trace is of another number of workers.
+        ValueError: an argument is not a trace, or a trace has another number of workers.
 
     >>> import dmlcore as dml
     >>> from scipy import stats
@@ -144,7 +145,7 @@ def prediction_errors(cluster: Cluster, *traces: Trace) -> pd.DataFrame:
 
 
 def _compare(cluster: Cluster, trace: Trace) -> Compared:
-    """Holds a trace against simulations of its policy."""
+    """Compares a trace with simulations of its policy."""
     policy, known = _policy(trace), trace.metadata
     name, times = str(known.get("policy")), trace.updates["time"].to_numpy()
     unknown = Compared(name, math.nan, math.nan, math.nan, math.nan)
@@ -164,7 +165,7 @@ def _compare(cluster: Cluster, trace: Trace) -> Compared:
 
 
 def _policy(trace: Trace) -> Policy | None:
-    """Returns the policy of a trace, if it can be made from its name and simulated."""
+    """Returns the policy of a trace if its name says how to make it and it can be simulated, else None."""
     known = trace.metadata
     if known.get("incidents") or "local" in known:
         return None
@@ -179,7 +180,7 @@ def _policy(trace: Trace) -> Policy | None:
 
 
 def _reason(traces: Sequence[Trace]) -> str:
-    """Returns why a fit probably predicts these traces badly."""
+    """Returns the probable reason why a fit predicts these traces badly."""
     sizes = {tuple(trace.metadata.get("transfer_bytes") or ()) for trace in traces}
     if len(sizes) > 1:
         return "the traces' messages are of different sizes, and one latency is fitted to all"

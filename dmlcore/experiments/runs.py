@@ -1,4 +1,4 @@
-"""Runs: a timeline from an engine, and training along it."""
+"""Runs: an engine makes a timeline, and replay trains along it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from dmlcore.training.turns import check_additive, void_tasks
 from dmlcore.types import Aggregate, Load, LocalSteps, Method, Policy, Transport
 
 _Evaluations = list[tuple[int, dict[str, Any]]]  # (update, metrics)
-_Trained = tuple[_Evaluations, Any]  # and the final parameters
+_Trained = tuple[_Evaluations, Any]  # evaluations and the final parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +56,8 @@ class Run:
             had not yet received its own previous change to the same samples.
         history: a frame with one row for each evaluation; row 0 is the start. Its columns are `update`;
             `time`, in seconds; `samples`, `assigned_samples`, `uplinks`, `downlinks` and `bytes` until then,
-            as `metrics.accounts` counts them, and, where the server takes time, how busy it was; `loss` and
-            the problem's other metrics.
+            as `metrics.accounts` counts them; if the server takes time, the columns that say how busy it was;
+            `loss` and the problem's other metrics.
         params: the parameters after the last update, a pytree.
 
     >>> import dmlcore as dml
@@ -102,48 +102,50 @@ def train(
 ) -> Run:
     """Trains a problem on a cluster under a policy.
 
-    The engine makes the timeline, replay computes the gradients along it. Latencies, batches and initial
-    parameters are functions of the seed: the same call gives the same bits, and another policy meets the same
-    stragglers.
+    The engine makes the timeline, and replay computes the gradients along it. Task and transfer times,
+    batches and initial parameters are functions of the seed. So the same call gives the same bits, and with
+    the same seed other policies have the same stragglers.
 
     Args:
-        problem: what is trained, from `dmlcore.problems`.
-        cluster: on what.
-        policy: the server's rule, such as `ssp(staleness=3)`; or a `Method`, with a load, transport,
-            compensation, aggregate or optimizer of its own.
-        optimizer: optax optimizer, which the server applies to every update's weighted gradient; for additive
-            problems `optax.identity()`, or `optax.scale` where their parameters are no whole numbers. None
-            where a `Method` brings its own.
+        problem: the problem to train, such as `dml.problems.digits_mlp()`.
+        cluster: the cluster to train on.
+        policy: the server's policy, such as `ssp(staleness=3)`; or a `Method`, with its own load, transport,
+            compensation, aggregate or optimizer.
+        optimizer: optax optimizer, which the server applies to the weighted gradient of every update. For
+            additive problems `optax.identity()`, or `optax.scale` if their parameters are not whole numbers.
+            None: a `Method` has its own.
         updates: stop after this number of server updates. Give exactly one of `updates`, `seconds` and
             `samples`; the other two are None.
         seconds: stop at this time of the engine's clock, or None.
         samples: stop when this number of samples is in applied updates, or None.
         until: metric -> target, such as `dict(loss=0.1)`: stop earlier, at the first evaluation that reaches
             the target. An accuracy reaches it from below, any other metric from above. Default: no target.
-        batch_size: samples of one worker's task, or of a local step; a load rule shares out those
-            of all tasks.
-        load: rule for the batch sizes, object or name, where the policy does not size tasks itself. Default:
-            `equal`.
+        batch_size: samples per task, or per local step. The total batch that a load rule divides is this
+            number times the number of workers.
+        load: rule for the batch sizes, object or name, unless the policy sets them. Default: `equal`.
         transport: what is sent, object or name. Default: `plain`.
-        compensation: lambda of delay compensation, >= 0: of a gradient g that was taken on w_read the server
-            takes g + lambda g * g * (w - w_read), with w what it has now (DC-ASGD, Zheng et al. 2017).
-        local: `dml.local_steps(steps, optimizer)`: a task makes so many steps of an optimizer of its own, on
-            mini-batches of `batch_size` samples, and pushes how far it came. Default: it is one gradient.
-        aggregate: how the pushes of one update are made into one gradient, object or call as text: the
-            weighted sum, or `dml.aggregate.median()`, `trimmed_mean(fraction)` or `clipped(c)`. Default:
-            `mean`. Not for additive problems.
-        engine: "simulate", "devices", "threads" or "ray"; or one of `dmlcore.engines` with its own settings,
-            such as `dml.engines.threads(time_scale=0.1)`. On a real clock
-            (threads, ray) the history is that of the replayed trace, and `until` cuts the run afterwards.
-        seed: of everything random.
+        compensation: lambda of delay compensation, >= 0: the server replaces a gradient g, computed on
+            w_read, by g + lambda g * g * (w - w_read), where w are its current parameters (DC-ASGD, Zheng et
+            al. 2017).
+        local: `dml.local_steps(steps, optimizer)`: a task takes several steps of a local optimizer on
+            mini-batches of `batch_size` samples, and pushes the change of the parameters. Default: None, a
+            task is one gradient.
+        aggregate: how the pushes of one update are combined into one gradient, as an object or a call as
+            text: `dml.aggregate.mean()`, the weighted sum, `median()`, `trimmed_mean(fraction)` or
+            `clipped(c)`. Default: `mean`. Additive problems support only `mean`.
+        engine: "simulate", "devices", "threads" or "ray"; or an engine of `dml.engines` with its own
+            settings, such as `dml.engines.threads(time_scale=0.1)`. On a real clock (threads, ray) the
+            history is that of the replayed trace, and `until` cuts the run afterwards.
+        seed: of all random numbers.
         eval_every: updates between evaluations. Default: a fiftieth of the run.
-        checkpoint: folder in which the state is saved from time to time. Where the folder has a checkpoint
-            of the same call, the run continues from it: on a virtual clock to the same bits, on a real clock
-            with no push lost or counted twice. A checkpoint of another call is refused; on a real clock, a
-            policy that is not of this package is known by its name alone. Default: nothing is saved.
+        checkpoint: folder in which the state is saved from time to time. If the folder has a checkpoint of
+            the same call, the run continues from it: on a virtual clock to the same bits, on a real clock
+            with no push lost or counted twice. A checkpoint of another call raises ValueError; on a real
+            clock, a policy that is not of this package is identified by its name alone. Default: None,
+            nothing is saved.
 
     Returns:
-        Trace, history and final parameters.
+        The run: trace, history and final parameters.
 
     Raises:
         ValueError: an argument is wrong; the message names it.
@@ -180,11 +182,11 @@ def train(
 
 
 def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **options: Any) -> RunSpec:
-    """Returns the run that arguments of `train` ask for, with the sizes of the problem's parameters."""
+    """Returns the specification of a run for arguments of `train`, with the sizes of the parameters."""
     sizes: dict[str, Any] = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
     spec = RunSpec.checked(method, cluster, **options, **sizes)
     with checks.noting(f"init of {spec.policy.name}, for {spec.cluster.num_workers} workers"):
-        spec.policy.init(spec.cluster.num_workers)  # which raises where the policy is not for so many
+        spec.policy.init(spec.cluster.num_workers)  # raises if the policy does not support it
     problem.check_batch(spec.batch_size)
     problem.check_workers(spec.cluster.num_workers)
     if spec.local is not None:
@@ -213,7 +215,7 @@ def run(
     eval_every: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Run:
-    """Trains a problem as `train` does, given the run that was asked for."""
+    """Trains a problem as `train` does, for a given specification of the run."""
     check_until(until, problem)
     folder = None if checkpoint is None else checks.folder("checkpoint", checkpoint)
     problem = problem.with_steps(spec.local, spec.step_size)
@@ -249,7 +251,7 @@ def run(
 def timeline(
     problem: Problem, spec: RunSpec, optimizer: optax.GradientTransformation | None, engine: Engine
 ) -> Trace:
-    """Returns the trace of a run on a virtual clock; a policy that watches is trained as far as it looks."""
+    """Returns the trace of a run on a virtual clock; trains as far as a policy that watches needs it."""
     problem = problem.with_steps(spec.local, spec.step_size)
     if engine.timeline is None:
         checks.fail("engine", engine, "one with a virtual clock, for a timeline without training")
@@ -273,7 +275,7 @@ def timeline(
 
 
 def _warn_of_no_update(trace: Trace) -> None:
-    """Warns where a run ended before its first update, so that nothing was trained."""
+    """Warns if a run ended before its first update, so that nothing was trained."""
     if len(trace.updates):
         return
     tasks = trace.tasks
@@ -287,7 +289,7 @@ def _warn_of_no_update(trace: Trace) -> None:
 
 
 def with_aggregate(driver: Callable[..., Any], aggregate: Aggregate) -> Callable[..., Any]:
-    """Returns a driver that is told of an aggregate, unless it is the mean."""
+    """Returns the driver with an aggregate as an argument, unless it is the mean."""
     return driver if aggregate.plain else functools.partial(driver, aggregate=aggregate)
 
 
@@ -302,29 +304,29 @@ def replay(
     local: LocalSteps | None = None,
     aggregate: Aggregate | str | None = None,
 ) -> Run:
-    """Trains along a trace, compiled: the same run again, from the trace alone.
+    """Trains along a trace in a compiled loop: repeats a run from its trace alone.
 
-    Guarantee: the same trace, problem and optimizer give the same parameters, bit for bit; and those of the
-    `train` that made it, bit for bit on a virtual clock and one device, and on a real clock. One exception:
-    where all tasks of every update read the same version (BSP), replay computes one gradient of them all,
-    which differs by rounding from the sum of gradients that a real server adds up; `fuse=False` computes
-    that sum. The history has the same evaluations where `eval_every` is the same: its default follows the
-    length of the trace, which `until` may have cut short.
+    Guarantees: the same trace, problem and optimizer give the same parameters, bit for bit. They are also the
+    parameters of the `train` that made the trace, bit for bit, on a virtual clock with one device and on a
+    real clock. There is one exception: if all tasks of every update read the same version (BSP), replay
+    computes one gradient for all of them, which differs by rounding from the sum of gradients that a real
+    server computes; `fuse=False` computes that sum. The evaluations are the same if `eval_every` is the same:
+    its default depends on the length of the trace, which `until` may have shortened.
 
     Args:
-        trace: from a run, or from a file.
-        problem: what is trained.
+        trace: a trace from a run, or from a file.
+        problem: the problem to train.
         optimizer: optax optimizer.
         until: metric -> target; the run stops at the first evaluation that reaches it, and its trace ends
-            there. None: the run goes to the end of the trace.
+            there. Default: None, the run goes to the end of the trace.
         eval_every: updates between evaluations. Default: a fiftieth of the run.
         fuse: whether the tasks of a lock-step update become one gradient, which is faster.
-        local: the local steps of a task, those of the run. None: a task is one gradient.
-        aggregate: how the pushes of one update are made into one gradient, as for `train`; the trace of the
-            run returned says so. Default: that of the trace.
+        local: the local steps of a task, the same as in the run. Default: None, a task is one gradient.
+        aggregate: how the pushes of one update are combined into one gradient, as for `train`; the trace of
+            the returned run records it. Default: the aggregate of the trace.
 
     Returns:
-        The run, with the evaluations that were made along the trace.
+        The run, with the evaluations along the trace.
 
     Raises:
         ValueError: an argument is wrong, or the trace is of another problem.
@@ -353,22 +355,22 @@ def replay_lanes(
 ) -> list[Run]:
     """Trains along several traces side by side, as lanes of one `vmap`: seeds, clusters, learning rates.
 
-    Worth it on a GPU, where one small model leaves it idle; on a CPU one lane after the other is as fast.
+    This is faster on a GPU, which one small model leaves idle; on a CPU one lane after the other is as fast.
 
     Args:
-        traces: one for each lane.
-        problem: what is trained.
-        optimizers: one for each lane; they may differ in numbers only.
-        until: metric -> target; a lane's run stops at the first evaluation that reaches it. None: each run
-            goes to the end of its trace.
+        traces: one trace per lane.
+        problem: the problem to train.
+        optimizers: one optax optimizer per lane; they may differ only in numbers, such as a learning rate.
+        until: metric -> target; a lane's run stops at the first evaluation that reaches it. Default: None,
+            each run goes to the end of its trace.
         eval_every: updates between evaluations. Default: a fiftieth of each lane's run.
         fuse: whether the tasks of a lock-step update become one gradient, which is faster.
-        local: the local steps of a task, those of the run. None: a task is one gradient.
-        aggregate: how the pushes of one update are made into one gradient, as for `train`. Default: that of
-            each trace; they may differ in numbers only.
+        local: the local steps of a task, the same as in the runs. Default: None, a task is one gradient.
+        aggregate: how the pushes of one update are combined into one gradient, as for `train`. Default: the
+            aggregate of each trace; they may differ only in numbers.
 
     Returns:
-        A run for each lane.
+        One run per lane.
 
     Raises:
         ValueError: an argument is wrong, or a trace is of another problem.
@@ -383,7 +385,7 @@ def replay_lanes(
     check_problem(problem)
     if aggregate is not None:
         rule = resolve_aggregate(aggregate)
-        own = {id(trace): _aggregated(trace, rule) for trace in traces}  # lanes go on sharing their traces
+        own = {id(trace): _aggregated(trace, rule) for trace in traces}  # lanes still share traces
         traces = [own[id(trace)] for trace in traces]
         check_aggregate(rule, problem.shapes)
         driver = functools.partial(driver, aggregate=rule)
@@ -399,7 +401,7 @@ def replay_lanes(
 
 
 def _aggregated(trace: Trace, aggregate: Aggregate) -> Trace:
-    """Returns the trace, said to be of a run with this aggregate."""
+    """Returns the trace with metadata that name this aggregate."""
     check_kind("trace", trace, Trace)
     metadata = {name: value for name, value in trace.metadata.items() if name != "aggregate"}
     own = {} if aggregate.plain else {"aggregate": aggregate.name}
@@ -414,7 +416,7 @@ def _runs(traces: Sequence[Trace], problem: Problem, trained: Sequence[_Trained]
 
 
 def _ended(trace: Trace, problem: Problem, update: int) -> Trace:
-    """Returns the trace up to where training ended, with how many additive updates did not count."""
+    """Returns the trace up to the last trained update, with the number of skipped additive tasks."""
     trace = trace.until(update)
     if not problem.additive:
         return trace
@@ -430,7 +432,7 @@ def histories(
     eval_every: int | None,
     driver: Callable[..., Any],
 ) -> list[pd.DataFrame]:
-    """Returns the histories of the runs of `replay_lanes`, which costs less: no trace is cut."""
+    """Returns the histories of the runs of `replay_lanes`; it is cheaper because it cuts no trace."""
     trained = _trained(traces, problem, optimizers, until, eval_every, driver)
     return [history(trace, evaluations) for trace, (evaluations, _) in zip(traces, trained, strict=True)]
 
@@ -507,19 +509,19 @@ def _trained(
 
 
 def _warn_of_nan(evaluations: Sequence[Mapping[str, Any]]) -> None:
-    """Warns where metrics of the initial parameters are no numbers."""
+    """Warns if metrics of the initial parameters are NaN."""
     unknown = {name for found in evaluations for name, value in found.items() if math.isnan(float(value))}
     if unknown:
         names = ", ".join(sorted(unknown))
         warnings.warn(f"evaluate: {names} of the initial parameters is no number (NaN)", stacklevel=3)
 
 
-# What each trace has cost, as long as it is there: all learning rates of a sweep share their timeline.
+# The accounts of each trace, as long as the trace exists: all learning rates of a sweep share a timeline.
 _ACCOUNTS: WeakKeyDictionary[Trace, pd.DataFrame] = WeakKeyDictionary()
 
 
 def history(trace: Trace, evaluations: Sequence[tuple[int, Mapping[str, Any]]]) -> pd.DataFrame:
-    """Returns evaluations (update, metrics) as a tidy frame, with what each update had cost."""
+    """Returns evaluations (update, metrics) as a tidy frame, with the accounts of the trace until then."""
     at = np.array([update for update, _ in evaluations])
     names = sorted(evaluations[0][1], key=lambda name: (name != "loss", name))
     metrics = {name: np.array([float(m[name]) for _, m in evaluations]) for name in names}
@@ -530,7 +532,7 @@ def history(trace: Trace, evaluations: Sequence[tuple[int, Mapping[str, Any]]]) 
 
 
 def check_optimizer(optimizer: Any, problem: Problem | None = None) -> None:
-    """Raises ValueError unless `optimizer` is an optax optimizer, and one for the problem."""
+    """Raises ValueError unless `optimizer` is an optax optimizer that the problem supports."""
     check_optax("optimizer", optimizer)
     if problem is not None and problem.additive:
         factor(problem, optimizer)
@@ -541,7 +543,7 @@ def check_optimizer(optimizer: Any, problem: Problem | None = None) -> None:
 def check_until(
     until: Mapping[str, float] | None, problem: Problem, argument: str = "until"
 ) -> dict[str, float]:
-    """Returns targets by metric, checked; `argument` names them."""
+    """Checks targets by metric and returns them; messages name `argument`."""
     if until is None:
         return {}
     if not isinstance(until, Mapping) or not until:

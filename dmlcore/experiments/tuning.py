@@ -19,7 +19,7 @@ from dmlcore.trace import metrics
 from dmlcore.training.evaluation import is_accuracy
 from dmlcore.types import Method, Policy
 
-Told = Callable[[float], Policy | Method]  # learning rate -> a method that is told it
+Told = Callable[[float], Policy | Method]  # learning rate -> a method that depends on it
 
 
 def tune(
@@ -36,25 +36,25 @@ def tune(
     seeds: Iterable[int] = range(5),
     **options: Any,
 ) -> pd.DataFrame:
-    """Compares methods, each at the learning rates around its own best.
+    """Compares methods, each at learning rates around its own best one.
 
     Each method's grid begins at `start` and is extended until the best rate, by
     `metrics.best_learning_rate`, is interior. So `metrics.fair` of the frame is a fair comparison, however
-    far apart the methods' rates are.
+    much the best rates of the methods differ.
 
     Args:
         methods: name -> policy, or a `Method` without an optimizer; or a function of the learning rate that
-            returns one, for methods that are told it, such as `dml.dbw`.
-        metric: column of the history, such as `loss`; accuracies are to be large, all else small.
-        target: value of the metric; the best rate has the least median time to it.
-        start: learning rate to begin with, > 0, or one for each method.
-        factor: between rates, > 1.
-        steps: most rounds of sweeps; where a best rate is still at an end then, a warning names the method.
-            So does one where no run of a method reaches the target.
-        problem, cluster, optimizer, seeds, **options: as for `sweep`, `save` and `progress` too.
+            returns one, for methods that need it, such as `dml.dbw`.
+        metric: column of the history, such as "loss". Large accuracies are good, small values of all others.
+        target: value of the metric to reach; the best rate has the smallest median time to it.
+        start: the first learning rate, > 0; one for all methods, or name -> rate.
+        factor: ratio of successive rates, > 1.
+        steps: largest number of times that grids are extended. If the best rate of a method is then still at
+            the end of its grid, or no run of a method reaches the target, a warning names the method.
+        problem, cluster, optimizer, seeds, **options: as for `sweep`, including `save` and `progress`.
 
     Returns:
-        All runs, a frame as `sweep` returns it; methods may have different rates.
+        A frame of all runs, as `sweep` returns it; methods may have different rates.
 
     Raises:
         ValueError: an argument is wrong; the message names it.
@@ -81,7 +81,7 @@ def tune(
     target = checks.real("target", target)
     checks.choice("metric", metric, dict.fromkeys(problem.metrics))
     below = not is_accuracy(metric)
-    # Powers of the factor from where a method begins: by rounding a rate might be tried twice.
+    # Rates are `start` times a power of the factor: with repeated products, rounding could repeat a rate.
     tried: dict[str, dict[float, int]] = {name: {} for name in methods}  # rate -> power
     untried: dict[str, list[int]] = {name: [-1, 0, 1] for name in methods}
     runs: list[pd.DataFrame] = []
@@ -96,7 +96,7 @@ def tune(
         for some, each in together.items():
             try:
                 runs.append(sweep(each, problem, cluster, optimizer, some, seeds=seeds, **options))
-            except KeyboardInterrupt:  # before the first run of this sweep is finished
+            except KeyboardInterrupt:  # raised before the first run of this sweep is finished
                 if not runs:
                     raise
                 warnings.warn("interrupted: what was finished before is in the frame", stacklevel=2)
@@ -122,15 +122,16 @@ def tune(
 
 
 def at_rate(name: str, method: Policy | Method | Told, rate: float) -> Any:
-    """Returns a method at a learning rate: itself, or what a function of the rate returns.
+    """Returns a method for a learning rate.
 
     Args:
         name: of the method, for messages.
-        method: a `Policy` or a `Method`, whatever the rate, or a function of the rate that returns one.
+        method: a `Policy` or a `Method`, which does not depend on the rate; or a function of the rate that
+            returns one.
         rate: the learning rate.
 
     Raises:
-        ValueError: it is neither; a method of the library that was not called is none.
+        ValueError: `method` is none of these, for example `dml.bsp` without the call.
     """
     if isinstance(method, Policy | Method):
         return method
@@ -138,7 +139,7 @@ def at_rate(name: str, method: Policy | Method | Told, rate: float) -> Any:
     if not callable(method):
         checks.fail(argument, method, allowed)
     own = getattr(method, "__module__", "").startswith("dmlcore.methods.")
-    if own and "learning_rate" not in inspect.signature(method).parameters:  # else the rate is its first knob
+    if own and "learning_rate" not in inspect.signature(method).parameters:  # not called yet
         checks.fail(argument, method, f"{allowed}; was it called?")
     try:
         with checks.within(argument):
@@ -152,7 +153,7 @@ def at_rate(name: str, method: Policy | Method | Told, rate: float) -> Any:
 
 
 def _together(runs: list[pd.DataFrame], methods: Mapping[str, Any]) -> pd.DataFrame:
-    """One frame of all sweeps, with their attributes."""
+    """Returns one frame of all sweeps, with their attributes."""
     every = pd.concat(runs, ignore_index=True)
     finished = [sum(counts) for counts in zip(*(each.attrs["finished"] for each in runs), strict=True)]
     every.attrs = {**runs[-1].attrs, "methods": list(methods), "finished": finished}

@@ -1,4 +1,4 @@
-"""Which method for a cluster: all tuned with one budget, judged on other seeds, and why the best is."""
+"""`recommend`: the best method for a cluster, with all methods tuned with the same budget, and the reason."""
 
 from dmlcore.experiments.recommendation.recommend import recommend
 from dmlcore.experiments.recommendation.result import Recommendation

@@ -1,4 +1,4 @@
-"""Clusters along an axis of choice: the same cluster with more workers, slower links or a busier server."""
+"""Variants of a cluster along an axis: with more workers, slower links or a busier server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dmlcore.cluster import Cluster
 from dmlcore.cluster.parameter_server import ParameterServer
 from dmlcore.experiments.recommendation.goal import Goal
 
-FRACTION, TASKS = 0.1, 10  # of slow episodes: the share of tasks, and their number in a row
+FRACTION, TASKS = 0.1, 10  # slow episodes: the fraction of slow tasks, and the length in tasks
 
 
 def _workers(goal: Goal, value: Any) -> Cluster:
@@ -22,7 +22,7 @@ def _workers(goal: Goal, value: Any) -> Cluster:
 
 
 def _ratio(goal: Goal, value: Any) -> Cluster:
-    """Scales the workers' own links until the ratio is c; where there are none, adds equal latencies."""
+    """Scales the workers' own links until the ratio is c; without links, adds equal latencies."""
     cluster, aim = goal.cluster, checks.real("c", value, low=0)
     ratio = goal.problem, goal.batch_size
     free = dataclasses.replace(
@@ -31,7 +31,7 @@ def _ratio(goal: Goal, value: Any) -> Cluster:
         pull_latency_seconds=None,
         bandwidth_bytes_per_second=(math.inf,) * cluster.num_workers,
     )
-    server = free.regime(*ratio).communication_ratio  # what its link takes
+    server = free.regime(*ratio).communication_ratio  # the part of the server's link
     if aim < server:
         checks.fail("c", value, f"at least {server:.3g}, which the server's link takes by itself")
     if cluster.regime(*ratio).communication_ratio == server:
@@ -49,7 +49,7 @@ def _ratio(goal: Goal, value: Any) -> Cluster:
 
 
 def _load(goal: Goal, value: Any) -> Cluster:
-    """Sets the seconds of a push at the server's processor until its load is rho; its link stays as it is."""
+    """Sets the seconds per push of the server's processor so that its load is rho; its link stays."""
     aim = checks.real("rho", value, low=0)
     server = goal.cluster.server or ParameterServer()
     server = dataclasses.replace(server, seconds_per_push=0.0, seconds_per_pull=0.0, seconds_per_update=0.0)
@@ -89,15 +89,16 @@ AXES: Mapping[str, Callable[[Goal, Any], Cluster]] = {
 
 
 def along(goal: Goal, values: Mapping[str, Any]) -> Cluster:
-    """Returns a goal's cluster, changed along some axes: in their order here, so that none undoes another.
+    """Returns the cluster of a goal, changed along some axes, in an order in which no change undoes another.
 
     Args:
-        goal: whose cluster it is, with its problem and batch size.
-        values: by axis: `workers`; `slowdown`, of a tenth of the tasks, ten in a row; `c`, the communication
-            ratio, by the workers' own links; `rho`, the server's load, by its processor.
+        goal: has the cluster, the problem and the batch size.
+        values: axis -> value: `workers`, the number of workers; `slowdown`, the factor of slow episodes of
+            ten tasks that have a tenth of all tasks; `c`, the communication ratio, set by the workers' own
+            links; `rho`, the server's load, set by its processor.
 
     Raises:
-        ValueError: an unknown axis, or a value that is not possible.
+        ValueError: an axis is unknown, or a value is not possible.
     """
     for name in values:
         checks.choice("axis", name, AXES)

@@ -1,4 +1,4 @@
-"""The cluster that a recommendation is for: given, or fitted to what was recorded of it."""
+"""The cluster of a recommendation: given by the user, or fitted to a record."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from dmlcore.experiments.prediction import calibrate
 from dmlcore.trace import Trace
 from dmlcore.trace.trace import METADATA_KEY
 
-FEWEST = 20  # whole tasks of every worker that a fit needs
-REAL = "threads", "ray"  # engines
+FEWEST = 20  # finished tasks of every worker that a fit needs
+REAL = "threads", "ray"  # engines with a real clock
 COMPUTING = "Seconds of computing alone were given: links and server are taken to cost no time"
 
 
 class Fitted(NamedTuple):
-    """A cluster, and what is known of where it comes from.
+    """A cluster, and facts about the record that it was fitted to.
 
     Args:
-        cluster: given, or fitted to a record.
-        untold: in sentences, what the record could not tell.
-        batch_size: samples of a task of the record, where all have as many.
-        real: whether the record is of a real engine of this package.
+        cluster: given by the user, or fitted to a record.
+        untold: sentences that say what the record does not determine.
+        batch_size: samples per task of the record, if all tasks have the same number.
+        real: whether an engine of this package with a real clock made the record.
     """
 
     cluster: Cluster
@@ -40,15 +40,15 @@ class Fitted(NamedTuple):
 
 
 def as_cluster(given: Any) -> Fitted:
-    """Returns the cluster that a recommendation is for.
+    """Returns the given cluster, or fits one to a record.
 
     Args:
-        given: a `Cluster`; a `Trace`; or measured tasks, a DataFrame or the path of a CSV or Parquet file
-            with the columns `worker`, `samples` and `seconds`, the tasks of a worker in their order, or with
-            those of `Trace.from_tasks`.
+        given: a `Cluster`; a `Trace`; or measured tasks, as a DataFrame or the path of a CSV or Parquet file.
+            Measured tasks have the columns `worker`, `samples` and `seconds`, in the order in which each
+            worker computed them, or the columns of `Trace.from_tasks`.
 
     Raises:
-        ValueError: it is neither, or too short a record; the message says how long it should be.
+        ValueError: `given` is none of these, or a record is too short; the message says how long it must be.
     """
     if isinstance(given, Cluster):
         return Fitted(given, [])
@@ -73,7 +73,7 @@ def as_cluster(given: Any) -> Fitted:
 
 
 def _trace(given: Any) -> tuple[Trace, bool]:
-    """Returns the trace of a file or a table of tasks, and whether only their computing is known."""
+    """Returns the trace of a file or a table of tasks, and whether it has computing times only."""
     if not isinstance(given, pd.DataFrame | str | os.PathLike):
         allowed = "a Cluster, a Trace, or measured tasks, as a DataFrame or the path of a CSV or Parquet file"
         checks.fail("cluster", given, allowed)
@@ -86,7 +86,7 @@ def _trace(given: Any) -> tuple[Trace, bool]:
             checks.fail("cluster, columns", [*map(str, frame)], allowed)
         return Trace.from_tasks(frame), False
     with checks.within("cluster"):
-        Durations.checked(frame, "error")  # names the columns as they are here
+        Durations.checked(frame, "error")  # raises with these column names
     seconds = frame["seconds"].astype(float)
     end = seconds.groupby(frame["worker"]).cumsum()
     start = end.groupby(frame["worker"]).shift(fill_value=0.0)
@@ -114,7 +114,7 @@ def _check_length(trace: Trace) -> None:
 
 
 def _of_links(trace: Trace) -> list[str]:
-    """Returns what transfers of one size do not tell."""
+    """Returns sentences on what transfers of a single size do not determine."""
     if not trace.metadata.get("transfer_bytes"):
         return ["The record has no bytes: what fewer bytes save is not seen"]
     return [

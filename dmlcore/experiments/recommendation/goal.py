@@ -1,4 +1,4 @@
-"""What methods are to reach, and what a run towards it came to."""
+"""The goal of a recommendation, a target of a metric, and the outcome of a run."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from dmlcore.trace import Trace, metrics
 from dmlcore.training.evaluation import is_accuracy
 from dmlcore.types import Method
 
-ROUNDS = 200  # of BSP, on which a cluster is measured
+ROUNDS = 200  # rounds of BSP in the simulation that measures a cluster
 
 
 class Outcome(NamedTuple):
-    """What a run came to; inf where the target was not reached.
+    """The outcome of a run; `seconds`, `samples` and `nbytes` are inf if it did not reach the target.
 
     Args:
-        seconds: of the cluster's time to the target.
-        last: value of the metric at the end, with the sign that makes small ones good; inf: it diverged.
-        samples: computed until the target.
-        nbytes: sent until then.
+        seconds: time of the cluster until the target.
+        last: last value of the metric, negated if large values are good; inf: the run diverged.
+        samples: samples computed until the target.
+        nbytes: bytes sent until the target.
     """
 
     seconds: float
@@ -42,11 +42,11 @@ class Goal:
     """A target of a problem on a cluster.
 
     Args:
-        problem: what is trained.
-        cluster: on what.
+        problem: the problem to train.
+        cluster: the cluster to train on.
         metric: column of the history.
-        target: its value to reach.
-        batch_size: samples of a task.
+        target: the value of the metric to reach.
+        batch_size: samples per task.
         save: folder of finished runs, or None.
     """
 
@@ -59,37 +59,37 @@ class Goal:
 
     @property
     def below(self) -> bool:
-        """Whether the metric is to be small."""
+        """Whether small values of the metric are good."""
         return not is_accuracy(self.metric)
 
     def __str__(self) -> str:
         return f"{self.metric} {self.target:g}"
 
     def options(self, seconds: float, every: int) -> dict[str, Any]:
-        """Returns what runs have in common, for `compare` and `sweep`."""
+        """Returns the arguments of `compare` and `sweep` that all runs share."""
         until = {self.metric: self.target}
         options = {"seconds": seconds, "until": until, "eval_every": every, "batch_size": self.batch_size}
         return options | {"save": self.save}
 
     def check(self, method: Method) -> None:
-        """Raises ValueError where problem and cluster do not allow a method."""
+        """Raises ValueError if the problem or the cluster does not support a method."""
         run_spec(self.problem, method, self.cluster, updates=1, batch_size=self.batch_size)
 
     def timeline(self, method: Method, *, seed: int = 0, **stop: Any) -> Trace:
-        """Returns what a method's workers do, until `updates` or `seconds`."""
+        """Returns the trace of a method until `updates` or `seconds`."""
         options: Any = {"batch_size": self.batch_size, "seed": seed, **stop}
-        if method.policy.on_observation is not None:  # what it does depends on how its training goes
+        if method.policy.on_observation is not None:  # its decisions depend on the training
             return train(self.problem, self.cluster, method, None, eval_every=2**20, **options).trace
         sizes: Any = {"parameter_bytes": self.problem.parameter_bytes}
         sizes["tensor_sizes"] = self.problem.tensor_sizes
         return simulate(method, self.cluster, **options, **sizes)
 
     def rounds(self) -> Trace:
-        """Returns the first rounds of BSP."""
+        """Returns the trace of the first rounds of BSP."""
         return self.timeline(Method(bsp()), updates=ROUNDS)
 
     def measured(self, runs: pd.DataFrame) -> pd.DataFrame:
-        """Returns what each run came to, by method and seed: the columns are those of `Outcome`."""
+        """Returns the outcome of each run by method and seed, with the fields of `Outcome` as columns."""
         metric: Any = {"metric": self.metric, "target": self.target, "below": self.below}
         columns = {"seconds": "time", "samples": "assigned_samples", "nbytes": "bytes"}
         found = {name: metrics.time_to(runs, column=column, **metric) for name, column in columns.items()}
@@ -98,5 +98,5 @@ class Goal:
         return pd.DataFrame(found | {"last": last * (1 if self.below else -1)})[[*Outcome._fields]]
 
     def value(self, last: float) -> float:
-        """Returns the value of the metric that an outcome's `last` stands for."""
+        """Returns the value of the metric for an outcome's `last`."""
         return last * (1 if self.below else -1)

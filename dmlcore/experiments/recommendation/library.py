@@ -1,4 +1,4 @@
-"""The methods that `recommend` tries, with the knobs that each has."""
+"""The methods that `recommend` tries, and the values of their arguments (knobs)."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from dmlcore.methods.local import local_steps
 from dmlcore.types import Method, Policy, Transport
 
 Optimizer = Callable[[float], optax.GradientTransformation]
-LEAST_LOAD = 4  # samples of a task whose size follows its worker's speed
-BITS = 8, 4  # of a gradient's values; parameters travel as differences in 8 bits
+LEAST_LOAD = 4  # smallest batch size of load rules that follow the workers' speeds, in samples
+BITS = 8, 4  # bits per value of a gradient; parameters are sent as differences with 8 bits per value
 
 
 class Scale(NamedTuple):
-    """What a library's knobs and rates are measured in.
+    """The scale of a problem and a cluster, from which the library derives knobs and learning rates.
 
     Args:
-        workers: P.
-        batch_size: samples of a task.
+        workers: P, the number of workers.
+        batch_size: samples per task.
         task_seconds: mean seconds of a task of BSP, from its pull to the arrival of its push.
         together: learning rate that suits BSP, whose update is the mean gradient of all workers.
-        alone: that suits ASP, whose update is one worker's gradient.
+        alone: learning rate that suits ASP, whose update is the gradient of one worker.
         optimizer: learning rate -> optax optimizer.
-        own_steps: whether a worker can go on with a step of its own, which real engines cannot.
+        own_steps: whether a worker can add its own step to a pipeline's parameters; engines with a real clock
+            do not support this.
     """
 
     workers: int
@@ -43,10 +44,10 @@ class Scale(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A method at one of its settings and at a learning rate."""
+    """A method with one of its settings and a learning rate."""
 
     method: str
-    setting: int  # its place in the family's settings
+    setting: int  # index into the settings of the family
     rate: float
 
 
@@ -54,10 +55,10 @@ class Family(NamedTuple):
     """A method and its settings.
 
     Args:
-        make: knobs, by keyword -> method; one with a parameter `learning_rate` is told that, too.
-        rate: learning rate around which its search begins.
-        settings: values of the knobs, by keyword: those that come first are tried first.
-        optimizer: of the server, by learning rate.
+        make: knobs as keyword arguments -> method. A parameter `learning_rate` receives the learning rate.
+        rate: learning rate around which the search begins.
+        settings: values of the knobs by keyword, in the order in which they are tried.
+        optimizer: learning rate -> optimizer of the server.
     """
 
     make: Callable[..., Policy | Method]
@@ -70,12 +71,12 @@ class Family(NamedTuple):
         return self.at(self.settings[trial.setting], trial.rate)
 
     def told(self, trial: Trial) -> str:
-        """Returns a trial's setting as text."""
+        """Returns the setting of a trial as text."""
         setting = self.settings[trial.setting].items()
         return ", ".join(f"{k} = {v:.3g}" if isinstance(v, float) else f"{k} = {v}" for k, v in setting)
 
     def at(self, setting: Mapping[str, Any], rate: float) -> Method:
-        """Returns the method with a setting, at a learning rate."""
+        """Returns the method with a setting and a learning rate."""
         told = {"learning_rate": rate} if "learning_rate" in inspect.signature(self.make).parameters else {}
         made = self.make(**setting, **told)
         method = made if isinstance(made, Method) else Method(made)
@@ -83,7 +84,7 @@ class Family(NamedTuple):
 
 
 def settings(**knobs: Iterable[Any]) -> list[dict[str, Any]]:
-    """Returns all combinations of the knobs' values, those of values that come first at the front.
+    """Returns all combinations of the knobs' values; combinations of early values come first.
 
     >>> settings(steps=[8, 2], bits=[4])
     [{'steps': 8, 'bits': 4}, {'steps': 2, 'bits': 4}]
@@ -97,9 +98,9 @@ def _places(values: Iterable[tuple[int, Any]]) -> int:
 
 
 def library(scale: Scale) -> dict[str, Family]:
-    """Returns every method that is tried by default, by name.
+    """Returns the methods that are tried by default, by name.
 
-    Left out are those that are close to one that is here.
+    It leaves out methods that are close to one of these.
 
     >>> scale = Scale(8, 32, 0.032, 0.8, 0.1, optax.sgd)
     >>> library(scale)["K-sync"].settings
@@ -151,7 +152,7 @@ def _wait_for_some(scale: Scale) -> dict[str, Family]:
 
 
 def _told_the_rate(scale: Scale) -> dict[str, Family]:
-    """Methods that need to know the learning rate, of plain SGD."""
+    """Returns the methods that take the learning rate, of plain SGD, as an argument."""
     rate, sizes = scale.together / 2, _numbers(scale.batch_size // 4, scale.batch_size)
 
     def adaptive_load(learning_rate: float) -> Policy:
@@ -183,7 +184,7 @@ def _wait_for_none(scale: Scale) -> dict[str, Family]:
 
 
 def _local(policy: Policy, rate: float, scale: Scale) -> Family:
-    """Local steps at rates around those that suit a mini-batch; what is searched is the server's rate."""
+    """Returns local steps with local rates that suit a mini-batch; the search is over the server's rate."""
 
     def make(steps: int, local_rate: float) -> Method:
         return Method(policy, local=local_steps(steps, scale.optimizer(local_rate)))
@@ -198,20 +199,20 @@ def _coded(bits: int) -> Transport:
 
 
 def _numbers(*values: int) -> list[int]:
-    """Those of at least 1, each once."""
+    """Returns the different values that are at least 1."""
     return [*dict.fromkeys(value for value in values if value >= 1)]
 
 
 def chosen(methods: Any, scale: Scale) -> dict[str, Family]:
-    """Returns the families that `recommend` is asked for.
+    """Returns the families for the argument `methods` of `recommend`.
 
     Args:
-        methods: None for the library; names of it; or by name a `Policy`, a `Method`, a function of the
-            learning rate that returns one, or of a method of the library the knobs' values to try.
-        scale: of knobs and rates.
+        methods: None for the library; a list of its names; or name -> a `Policy`, a `Method`, a function of
+            the learning rate that returns one, or, for a method of the library, its knobs' values to try.
+        scale: for knobs and learning rates.
 
     Raises:
-        ValueError: an unknown name or knob, or no method.
+        ValueError: a name or a knob is unknown, or there is no method.
 
     >>> scale = Scale(8, 32, 0.032, 0.8, 0.1, optax.sgd)
     >>> chosen({"SSP": {"slack": [1]}}, scale)
@@ -251,7 +252,7 @@ def _family(name: Any, given: Any, every: Mapping[str, Family], scale: Scale) ->
         checks.fail(argument, given, "one without an optimizer of its own, since its rate is searched")
     if isinstance(given, Policy | Method):
         return Family(lambda: given, start, settings(), scale.optimizer)
-    at_rate(name, given, start)  # raises where it is no method
+    at_rate(name, given, start)  # raises if it is not a method
     return Family(
         lambda learning_rate: at_rate(name, given, learning_rate), start, settings(), scale.optimizer
     )

@@ -1,4 +1,4 @@
-"""What a folder keeps of a recommendation that is under way, so that the same call goes on from there."""
+"""The saved progress of a recommendation, from which a call with the same arguments continues."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from dmlcore.training.identity import of_training
 
 @dataclass(frozen=True)
 class Plan:
-    """What was decided by the speed of this machine, and how much of the budget is spent.
+    """Decisions that depended on the speed of this machine, and the part of the budget that is spent.
 
     Args:
-        rates: the scouts' best learning rates, by name.
-        seconds: of the cluster's time in which the better of them reached the target.
+        rates: best learning rates of the scouts, by method.
+        seconds: time of the cluster until the faster scout reached the target.
         first: trials of each method in the first rung.
-        rungs: how many are finished.
-        spent: seconds of computing.
+        rungs: number of finished rungs.
+        spent: seconds of computing so far.
     """
 
     rates: Mapping[str, float]
@@ -35,11 +35,11 @@ class Plan:
 
 
 def place(goal: Goal, optimizer: Any, about: Mapping[str, Any]) -> Path | None:
-    """Returns the file of a call's plan; None where no folder keeps its runs.
+    """Returns the path of a call's plan; None if the call does not save its runs.
 
     Args:
         goal: of the call.
-        optimizer: one that its function of the learning rate has made.
+        optimizer: an optimizer that the call's function of the learning rate has made.
         about: the other arguments.
     """
     if goal.save is None:
@@ -51,7 +51,7 @@ def place(goal: Goal, optimizer: Any, about: Mapping[str, Any]) -> Path | None:
 
 
 def load(path: Path | None) -> Plan | None:
-    """Returns a plan that was kept; None where there is none, or its file is damaged."""
+    """Returns a saved plan; None if there is none, or its file is damaged."""
     if path is None or not path.is_file():
         return None
     try:
@@ -61,6 +61,6 @@ def load(path: Path | None) -> Plan | None:
 
 
 def keep(path: Path | None, plan: Plan) -> None:
-    """Keeps a plan, in place of an earlier one."""
+    """Saves a plan in place of an earlier one."""
     if path is not None:
         files.write(path, json.dumps(dataclasses.asdict(plan)))

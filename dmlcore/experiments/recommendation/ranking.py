@@ -1,27 +1,27 @@
-"""Which methods are faster than which, seed by seed."""
+"""The ranking of methods, by comparing them seed by seed."""
 
 import numpy as np
 import pandas as pd
 
-BEST, SLOWER, NEVER = "best", "slower", "not reached"  # verdicts; besides: slower on some of the seeds
-ENOUGH = 5  # seeds: two equal methods come out in one order on all of so many once in 16 times
+BEST, SLOWER, NEVER = "best", "slower", "not reached"  # verdicts; another one is "slower on 3 of 5"
+ENOUGH = 5  # seeds; two equally fast methods have the same order on all 5 with a probability of 1/16
 
 
 def level(table: pd.DataFrame) -> list[str]:
-    """Returns the methods that seeds do not tell from the best one."""
+    """Returns the methods besides the best that are not clearly slower than it; [] if none is the best."""
     if table["verdict"].iloc[0] != BEST:
         return []
     return [str(name) for name, verdict in table["verdict"].items() if verdict not in (BEST, SLOWER, NEVER)]
 
 
 def ranked(seconds: pd.DataFrame) -> pd.DataFrame:
-    """Returns what the times to the target say of each method, the least median first.
+    """Returns a table of the methods with their times to the target and verdicts, the smallest median first.
 
-    Two methods on one seed meet the same stragglers, so that times are compared seed by seed: a method is
-    slower than the best where it is on every seed, of at least five.
+    With the same seed all methods have the same stragglers, so times are compared seed by seed: a method is
+    "slower" if it is slower than the best on every seed, of at least five.
 
     Args:
-        seconds: by method and seed; inf where the target was not reached.
+        seconds: times by method and seed; inf if the target was not reached.
 
     >>> times = {"A": [1, 2, 3, 4, 5], "B": [2, 3, 4, 5, 4.5], "C": [2, 3, 4, 5, 6]}
     >>> ranked(pd.DataFrame(times).T)["verdict"].to_dict()
@@ -33,7 +33,7 @@ def ranked(seconds: pd.DataFrame) -> pd.DataFrame:
     reached = seconds.notna() & (seconds < np.inf)
     first = (seconds == seconds.min()) & reached
     table["fastest"] = first.div(first.sum().clip(lower=1)).mean(axis=1)
-    table["ratio"] = (table["seconds"] / table["seconds"].iloc[0]).fillna(1.0)  # where neither gets there
+    table["ratio"] = (table["seconds"] / table["seconds"].iloc[0]).fillna(1.0)  # neither reached the target
     ratios = (seconds / seconds.iloc[0]).fillna(1.0)
     slower, of = (ratios > 1).sum(axis=1), seconds.shape[1]
     verdicts = [SLOWER if count == of >= ENOUGH else f"{SLOWER} on {count} of {of}" for count in slower]

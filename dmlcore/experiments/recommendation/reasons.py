@@ -1,4 +1,4 @@
-"""Why a method is the fastest: the regime, how many samples methods need, and what their workers wait for."""
+"""Why a method is the fastest: the regime, the samples that methods need, and what their workers wait for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dmlcore.experiments.recommendation.ranking import level
 from dmlcore.trace import metrics
 from dmlcore.types import Method
 
-BASES = "BSP", "ASP"  # which the best is compared with
+BASES = "BSP", "ASP"  # methods that the best one is compared with
 DOING = {
     "compute": "compute",
     "cancelled": "compute what is thrown away",
@@ -26,7 +26,7 @@ DOING = {
 
 
 def regime(goal: Goal) -> str:
-    """Returns in words where a problem on a cluster stands: straggling, c and rho."""
+    """Returns the regime of a problem on a cluster in words: straggling, c and rho."""
     ratio, load = goal.cluster.regime(goal.problem, goal.batch_size)
     slowest = metrics.straggling(goal.rounds())
     return (
@@ -36,13 +36,13 @@ def regime(goal: Goal) -> str:
 
 
 def shares(goal: Goal, method: Method, seconds: float, seed: int) -> pd.Series:
-    """Returns the mean share of a worker's time by what it does."""
+    """Returns the mean share of a worker's time for each of its activities."""
     found = metrics.time_breakdown(goal.timeline(method, seconds=seconds, seed=seed))
     return found[[f"{kind}_share" for kind in metrics.PHASES]].mean().set_axis([*metrics.PHASES])
 
 
 def why(goal: Goal, table: pd.DataFrame, methods: Mapping[str, Method], seeds: Sequence[int]) -> str:
-    """Returns the reason in sentences: what is first, in which regime, and what makes the difference."""
+    """Returns the reason in sentences: the fastest method, the regime, and what makes the difference."""
     first, best = str(table.index[0]), table.iloc[0]
     workers = f"{goal.cluster.num_workers} worker{'s' * (goal.cluster.num_workers > 1)}"
     about = f"{goal.problem.name} on {workers}, {goal.batch_size} samples a task: {regime(goal)}"
@@ -62,7 +62,7 @@ def why(goal: Goal, table: pd.DataFrame, methods: Mapping[str, Method], seeds: S
 
 
 def _against(goal: Goal, table: pd.DataFrame, methods: Mapping[str, Method], name: str, seed: int) -> str:
-    """Returns why a method takes longer: more samples, or fewer in a second, and what its workers do."""
+    """Returns why a method takes longer: more samples, or fewer samples/s, and how its workers spend time."""
     first: Any = table.iloc[0]
     other: Any = table.loc[name]
     does = _doing(shares(goal, methods[name], float(first["seconds"]), seed))
@@ -76,7 +76,7 @@ def _against(goal: Goal, table: pd.DataFrame, methods: Mapping[str, Method], nam
 
 
 def number(value: float) -> str:
-    """Returns three digits of a number, or that there is none.
+    """Returns a number with three digits as text, or "never" for infinity.
 
     >>> number(12.345), number(math.inf)
     ('12.3', 'never')
@@ -85,7 +85,7 @@ def number(value: float) -> str:
 
 
 def _doing(share: pd.Series) -> str:
-    """Returns what takes at least a twentieth of the time, in words.
+    """Returns the activities that take at least a twentieth of the time, in words.
 
     >>> _doing(pd.Series({"compute": 0.6, "wait": 0.38, "pull": 0.02}))
     'compute 60% of the time and wait for others 38%'

@@ -1,4 +1,4 @@
-"""`recommend`: which method for a cluster, and why."""
+"""`recommend`: the fastest method for a cluster, and the reason."""
 
 from __future__ import annotations
 
@@ -43,46 +43,48 @@ def recommend(
     save: Any = None,
     progress: bool = True,
 ) -> Recommendation:
-    """Finds the method that reaches a target first on a cluster: all tuned alike, and judged on new seeds.
+    """Finds the method that reaches a target fastest on a cluster; all methods are tuned with equal effort.
 
-    BSP and ASP show at which learning rates, and how soon, the target can be reached. Then every method has
-    the same number of runs, on the same tuning seeds: in the first rung its settings at rates spread over a
-    range, on one seed; in each later rung half as many trials, the best and new rates beside the very best,
-    on twice as many seeds. No run lasts longer than 4 times the best so far. The best trial of each method is
-    then run on `seeds`.
+    First, BSP and ASP show which learning rates reach the target, and in what time. Then every method is
+    tuned in rungs, with the same number of runs on the same tuning seeds. The first rung tries its settings
+    with learning rates over a range, on one seed. Each later rung has half as many trials on twice as many
+    seeds: the best trials so far, and new rates next to the best one. No run lasts longer than 4 times the
+    best run so far. At the end, the best trial of each method runs on `seeds`.
 
-    The seeds that judge choose no setting and no rate, but they do rank the methods: where many are level,
-    the time of the first is a little better than it would be on further seeds.
+    `seeds` do not choose settings or rates, but they rank the methods. If many methods are about equally
+    fast, the time of the first one is therefore slightly better than it would be on new seeds.
 
-    Guarantee: all methods have equally many runs in each rung. How many there are depends on the machine,
-    since `budget` is its time. With `trials`, and a budget that is large enough, every machine gives the same
+    Guarantees: all methods have the same number of runs in each rung. This number depends on the machine,
+    because `budget` is computing time. With `trials`, and a large enough budget, every machine gives the same
     answer, up to the last bits of its arithmetic.
 
     Args:
-        problem: what is trained.
-        cluster: on what: a `Cluster`; or a recorded `Trace`, or measured tasks (a DataFrame or the path of a
-            CSV or Parquet file, with the columns worker, samples and seconds, or those of
-            `Trace.from_tasks`), to which a cluster is fitted by `calibrate`.
-        target: a metric and the value to reach, such as `{"loss": 0.1}`.
-        methods: None for those of the library; names of it, such as `["BSP", "SSP"]`; or by name a policy, a
-            `Method`, a function of the learning rate that returns one, or, for a method of the library, the
-            values of its knobs to try, such as `{"SSP": {"staleness": [1, 4]}}`.
-        optimizer: learning rate -> optax optimizer, of the server; with local steps, of these.
-        batch_size: samples of a task. Default: as many as the tasks of the record have, where all have as
-            many; else 32.
-        budget: seconds of computing on this machine, > 0, about; the least that is done may take longer.
-        seeds: that judge. The tuning seeds are others.
-        trials: of each method in the first rung, >= 3. Default: as many as the budget is likely to allow.
-        save: folder of finished runs, as for `compare`: the same call goes on from there.
-        progress: whether to show a bar.
+        problem: the problem to train.
+        cluster: a `Cluster`; or a recorded `Trace`, or measured tasks, to which `calibrate` fits a cluster.
+            Measured tasks are a DataFrame or the path of a CSV or Parquet file, with the columns `worker`,
+            `samples` and `seconds`, or those of `Trace.from_tasks`.
+        target: one metric and the value to reach, such as `{"loss": 0.1}`.
+        methods: the methods to compare. A list of names of the library, such as `["BSP", "SSP"]`; or name ->
+            a policy, a `Method`, a function of the learning rate that returns one, or, for a method of the
+            library, the values of its arguments to try, such as `{"SSP": {"staleness": [1, 4]}}`. Default:
+            None, the whole library.
+        optimizer: learning rate -> optax optimizer of the server; with local steps, of the local steps.
+        batch_size: samples per task. Default: the batch size of the record if all its tasks have the same,
+            else 32.
+        budget: about how many seconds to compute on this machine, > 0; the minimal search may take longer.
+        seeds: for the final comparison; the tuning uses other seeds.
+        trials: trials of each method in the first rung, >= 3. Default: as many as the budget probably allows.
+        save: folder for finished runs, as for `compare`; a call with the same arguments continues from it.
+            Default: as for `compare`.
+        progress: whether to show a progress bar.
 
     Returns:
-        The methods in a table, the best, ready for `train`, and the reason. After an interrupt (Ctrl-C), what
-        was known by then.
+        A table of the methods, the best method, ready for `train`, and the reason. After an interrupt
+        (Ctrl-C), the result so far.
 
     Raises:
-        ValueError: an argument is wrong; the target is not reached, and the message says what was; or a
-            record is too short, and the message says how long it should be.
+        ValueError: an argument is wrong; no method reaches the target, and the message says how far they
+            came; or a record is too short, and the message says how long it must be.
 
     >>> import dmlcore as dml
     >>> cluster, problem = dml.Cluster.from_speeds([1000, 1000, 250]), dml.problems.digits_mlp()
@@ -91,7 +93,7 @@ def recommend(
     >>> list(found.table.index)
     ['ASP', 'BSP']
 
-    Source: Karnin et al. 2013 for the halving; see `dmlcore.experiments.recommendation.trials`.
+    Reference: Karnin et al. 2013 for the halving; see `dmlcore.experiments.recommendation.trials`.
     """
     check_problem(problem)
     if problem.additive:
@@ -139,14 +141,14 @@ def recommend(
 
 
 def described(methods: Any) -> str:
-    """Returns what tells the methods of one call from those of another."""
+    """Returns a text that identifies the argument `methods` of a call."""
     if not isinstance(methods, Mapping):
         return str(methods)
     return str({name: getattr(given, "__qualname__", given) for name, given in methods.items()})
 
 
 def check_target(target: Any, problem: Problem) -> tuple[str, float]:
-    """Returns metric and value of a target."""
+    """Checks a target and returns its metric and value."""
     if not isinstance(target, Mapping) or len(target) != 1:
         checks.fail("target", target, "one metric and its value, such as {'loss': 0.1}")
     ((metric, value),) = check_until(target, problem, "target").items()
@@ -154,7 +156,7 @@ def check_target(target: Any, problem: Problem) -> tuple[str, float]:
 
 
 def task_seconds(goal: Goal) -> float:
-    """Returns the mean time of a task of BSP, from its pull to the arrival of its push."""
+    """Returns the mean seconds of a task of BSP, from its pull to the arrival of its push."""
     tasks = goal.rounds().tasks
     return float((tasks["push_end"] - tasks["pull_start"]).mean())
 
@@ -162,12 +164,12 @@ def task_seconds(goal: Goal) -> float:
 def usable(
     families: Mapping[str, Family], goal: Goal, all_of_them: bool
 ) -> tuple[dict[str, Family], list[str]]:
-    """Returns the families that this problem and cluster allow, and in sentences why others are left out.
+    """Returns the families that the problem and the cluster support, and notes on why others are left out.
 
     Args:
         families: by name.
-        goal: problem and cluster.
-        all_of_them: whether every setting must be allowed, since the caller has asked for it.
+        goal: has the problem and the cluster.
+        all_of_them: True: raises ValueError if a setting is not supported, because the caller named it.
     """
     left, notes = {}, []
     for name, family in families.items():

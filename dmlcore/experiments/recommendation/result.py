@@ -1,4 +1,4 @@
-"""What `recommend` answers: a table of methods, the best, the reason, and the same for other clusters."""
+"""The result of `recommend`: a table of methods, the best, the reason, and answers for other clusters."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ COLUMNS = [
 
 
 class Tuned(NamedTuple):
-    """What settings and learning rates were tuned on.
+    """The runs on which settings and learning rates were tuned.
 
     Args:
-        cluster: of all runs.
-        seeds: of them.
-        runs_each: how many runs each method had.
+        cluster: of all tuning runs.
+        seeds: of all tuning runs.
+        runs_each: number of runs per method.
     """
 
     cluster: Cluster
@@ -59,24 +59,27 @@ def _nothing_to_ask(cluster: Cluster, budget: float) -> Recommendation:
 
 @dataclass(frozen=True, eq=False)
 class Recommendation:
-    """Methods ranked by their time to a target on a cluster, on seeds that did not tune them.
+    """Methods ranked by their time to a target on a cluster, on seeds that were not used for tuning.
 
     Args:
         goal: problem, cluster and target.
-        table: a row for each method, the fastest first: `setting` and `learning_rate`, as tuned; `seconds`,
-            the median time to the target, `least` and `most` over seeds, inf where it was not reached: runs
-            last four times the best median of the tuning; `fastest`, the share of seeds on which it is;
-            `samples` computed and `bytes` sent until then, medians; `ratio`, its median time over
-            that of the first; and `verdict`: "best"; "slower", on every seed, of at least five;
-            "slower on 3 of 5", which shows no difference; or "not reached" on any seed.
-        methods: each as it was run, with its optimizer, by name.
-        seconds: time to the target by method and seed.
-        runs: histories of the runs that judge, as of `compare`; None after Ctrl-C: then `seconds` are of
-            seeds that tuned, and the notes say so.
-        tuned: what settings and rates were tuned on.
+        table: a frame with one row per method, the fastest first. `setting` and `learning_rate` are the tuned
+            ones. `seconds` is the median time to the target, `least` and `most` its range over seeds; inf: a
+            run did not reach the target within four times the best median of the tuning. `fastest` is the
+            fraction of seeds on which the method is the fastest. `samples` and `bytes` are the medians of
+            samples computed and bytes sent until the target. `ratio` is the median time over that of the
+            first method. `verdict` is "best"; "slower", on every seed, of at least five; "slower on 3 of 5",
+            which shows no difference; or "not reached", on any seed.
+        methods: name -> the method as it was run, with its optimizer.
+        seconds: a frame of the seconds to the target, by method and seed.
+        runs: histories of the final runs, as `compare` returns them. None: after Ctrl-C; then `seconds` are
+            from tuning seeds, and the notes say so.
+        tuned: the runs on which settings and learning rates were tuned.
         why: the reason, in sentences.
-        notes: in sentences, what a record of the cluster could not tell, and what was left out.
-        again: cluster, budget -> the recommendation for it, with the same arguments otherwise.
+        notes: sentences on what a record of the cluster does not determine, and on methods left out. Default:
+            none.
+        again: cluster, budget in seconds -> the recommendation for that cluster, with the other arguments
+            unchanged. `recommend` sets it.
 
     >>> import dmlcore as dml
     >>> cluster = dml.Cluster.from_speeds([1000, 1000, 250])
@@ -104,23 +107,34 @@ class Recommendation:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster that it is for, as it was fitted to a record."""
+        """The cluster of this recommendation: the given one, or the one fitted to a record."""
         return self.goal.cluster
 
     def plot(self, ax: Any = None) -> Any:
-        """Draws each method's time to the target; see `dml.plot.recommendation`."""
+        """Draws each method's time to the target, see `dml.plot.recommendation`.
+
+        Args:
+            ax: the Axes to draw on. Default: None, a new figure.
+
+        Returns:
+            The Axes.
+        """
         return importlib.import_module("dmlcore.view.plot").recommendation(self, ax=ax)
 
     def with_cluster(self, cluster: Cluster, *, seeds: Iterable[int] | None = None) -> Recommendation:
-        """Answers for another cluster, from the same methods, settings and learning rates: nothing is tuned.
+        """Ranks the methods on another cluster, with the settings and learning rates of this recommendation.
 
         Args:
-            cluster: such as `found.cluster.resized(16)`. Methods that cannot run on it are left out, and the
-                notes say so.
-            seeds: that judge. Default: those that judged here.
+            cluster: the other cluster, such as `found.cluster.resized(16)`. Methods that it does not support
+                are left out, and the notes say so.
+            seeds: of the runs. Default: the seeds of this recommendation.
+
+        Returns:
+            The recommendation for that cluster; nothing is tuned again.
 
         Raises:
-            ValueError: it is no cluster, none of the methods can run on it, or a seed has tuned them.
+            ValueError: `cluster` is not a cluster, none of the methods can run on it, or a seed was used for
+                tuning.
             KeyboardInterrupt: Ctrl-C was pressed.
         """
         checks.check_kind("cluster", cluster, Cluster)
@@ -149,21 +163,23 @@ class Recommendation:
         """Returns the best method for every combination of values of one or two axes; see `dml.plot.regimes`.
 
         Args:
-            budget: seconds of computing for each cell, in which all methods are tuned anew. None: settings
-                and learning rates are those found here, as in `with_cluster`; the farther other clusters are,
-                the less they suit them.
-            progress: whether to show a bar.
-            **axes: values by axis: `workers`; `c`, the communication ratio, by the workers' links; `rho`, the
-                load of the server's processor; `slowdown`, of a tenth of the tasks, ten in a row (1: none).
+            budget: seconds of computing per combination, to tune all methods for it. Default: None, use the
+                settings and learning rates of this recommendation, as `with_cluster` does; they suit a
+                cluster less, the more it differs from this one.
+            progress: whether to show a progress bar.
+            **axes: axis -> values. `workers`, the number of workers; `c`, the communication ratio, set by the
+                workers' links; `rho`, the load of the server, set by its processor; `slowdown`, the factor of
+                slow episodes of ten tasks that have a tenth of all tasks (1: none).
 
         Returns:
-            A row for each cell: the axes' values, `method`, `seconds` (its median), `uncertain`, whether
-            seeds do not tell it from another one, `others`, those, and `tuned`, whether it was tuned there.
-            After Ctrl-C, the rows that are finished.
+            A frame with one row per combination: the values of the axes; `method`, the best one; `seconds`,
+            its median time; `uncertain`, whether other methods are not clearly slower; `others`, the names of
+            these; and `tuned`, whether the methods were tuned for this combination. After Ctrl-C, the rows
+            that are finished.
 
         Raises:
-            ValueError: no axis or more than two, an unknown one, or a value that is not possible.
-            KeyboardInterrupt: Ctrl-C was pressed before the first was.
+            ValueError: there is no axis or more than two, an axis is unknown, or a value is not possible.
+            KeyboardInterrupt: Ctrl-C was pressed before the first row was finished.
         """
         if not 1 <= len(axes) <= 2:
             checks.fail("axes", [*axes], f"one or two of {', '.join(AXES)}")
@@ -187,7 +203,7 @@ class Recommendation:
         return pd.DataFrame(rows)
 
     def _about(self, goal: Goal, methods: Mapping[str, Method]) -> float:
-        """About the time to the target there, if as many samples are needed as here."""
+        """Estimates the seconds to the target of another goal, assuming that methods need as many samples."""
         reached = [name for name in self.table.index[np.isfinite(self.table["seconds"])] if name in methods]
         if not reached:
             allowed = f"one after a recommendation in which one of {', '.join(methods)} reaches the target"
@@ -208,19 +224,19 @@ class Recommendation:
 
 
 def _told(found: Recommendation, tuned: bool) -> dict[str, Any]:
-    """Returns what a cell of a map has of a recommendation."""
+    """Returns the columns of `over` for a recommendation."""
     first, others = found.table.iloc[0], level(found.table)
     about = {"method": str(found.table.index[0]), "seconds": float(first["seconds"])}
     return about | {"uncertain": bool(others), "others": ", ".join(others), "tuned": tuned}
 
 
 def left_out(name: str, error: Exception) -> str:
-    """Returns the note on a method that a problem and a cluster do not allow."""
+    """Returns the note on a method that the problem or the cluster does not support."""
     return f"{name} is left out ({error})"
 
 
 def _samples_per_second(goal: Goal, method: Method) -> float:
-    """Returns how many samples of a method come into updates in a second; those of a task at least."""
+    """Returns the samples per second that a method applies; at least one task in the measured time."""
     made = goal.timeline(method, seconds=goal.rounds().end_time)
     return float(max(made.updates["samples"].sum(), goal.batch_size) / made.end_time)
 
@@ -234,7 +250,7 @@ def answer(
     tuned: Tuned,
     notes: Sequence[str],
 ) -> Recommendation:
-    """Returns the recommendation that outcomes, by method and seed, lead to."""
+    """Returns the recommendation for outcomes by method and seed (`measured`) and tuned values (`told`)."""
     seconds = measured["seconds"].unstack("seed")
     table = ranked(seconds).join(told)
     medians = measured[["samples", "nbytes"]].groupby("method").median()

@@ -1,4 +1,4 @@
-"""How the runs of a recommendation are made: often enough looked at, within a budget, and until Ctrl-C."""
+"""Runs of a recommendation: with frequent evaluations, within a budget, and until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dmlcore.experiments.recommendation.goal import Goal
 from dmlcore.methods.policies import bsp
 from dmlcore.types import Method
 
-LOOKS = 32  # at the metric until the target, about
-LONGEST = 4.0  # of a run, in times to the target of the best one so far: a longer one would not win
-TIMES = 3  # how often runs are made longer, until a target is reached
+LOOKS = 32  # about how many evaluations of the metric until the target
+LONGEST = 4.0  # longest run, as a multiple of the best time to the target so far
+TIMES = 3  # how often runs are made longer until a run reaches the target
 
 
 @dataclass
@@ -26,8 +26,8 @@ class Clock:
     """Seconds of computing on this machine.
 
     Args:
-        budget: how many there are.
-        before: spent by an earlier call, which this one goes on from.
+        budget: the number of seconds allowed.
+        before: seconds that an earlier call has spent, from which this one continues.
         interrupted: whether Ctrl-C was pressed.
     """
 
@@ -47,14 +47,14 @@ class Clock:
 
 @dataclass
 class Runner:
-    """Makes runs of methods towards a goal, each looked at about as often in the cluster's time.
+    """Makes runs of methods towards a goal, with about equally many evaluations per second of cluster time.
 
     Args:
-        goal: that they are to reach.
-        clock: whose `interrupted` is set by Ctrl-C.
-        about: seconds of the cluster's time in which a good run reaches the target.
-        seed: on which a method's updates are counted.
-        advance: is called with the number of runs that were made.
+        goal: the target to reach.
+        clock: Ctrl-C sets its `interrupted`.
+        about: seconds of cluster time in which a good run reaches the target.
+        seed: of the simulation that counts a method's updates.
+        advance: called with the number of finished runs.
     """
 
     goal: Goal
@@ -65,9 +65,9 @@ class Runner:
     _counted: dict[str, int] = field(default_factory=dict)
 
     def interval(self, method: Method) -> int:
-        """Returns the updates between two looks, a power of two, so that few programs differ.
+        """Returns the updates between two evaluations, a power of two so that few programs are compiled.
 
-        For a method that watches its training these are as many as for BSP, since its updates are not known.
+        For a method that watches its training it is that of BSP, because its updates are not known before.
         """
         name = str(method._replace(optimizer=None))
         if name not in self._counted:
@@ -79,12 +79,12 @@ class Runner:
     def runs(
         self, methods: Mapping[str, Method], seeds: Mapping[str, Sequence[int]], seconds: float
     ) -> pd.DataFrame | None:
-        """Returns histories; after Ctrl-C, those that are finished, or None.
+        """Returns histories; after Ctrl-C, the finished ones, or None.
 
         Args:
-            methods: with their optimizers, by name.
-            seeds: of each.
-            seconds: of the cluster's time, at most.
+            methods: name -> method with its optimizer.
+            seeds: name -> seeds of its runs.
+            seconds: length of a run in cluster time.
         """
         parts = []
         try:
@@ -107,7 +107,7 @@ class Runner:
             return compare(methods, self.goal.problem, self.goal.cluster, None, seeds=seeds, **options)
 
     def until_reached(self, methods: Mapping[str, Method], seeds: Sequence[int]) -> pd.DataFrame:
-        """Returns histories as long as `LONGEST` times the best median; longer ones, where none gets there.
+        """Returns histories of `LONGEST` times the best median; longer ones if no run reaches the target.
 
         Raises:
             KeyboardInterrupt: Ctrl-C was pressed.

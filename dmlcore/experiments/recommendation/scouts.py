@@ -1,4 +1,4 @@
-"""Scouts: BSP and ASP show at which learning rates, and how soon, a target can be reached."""
+"""Scouts: runs of BSP and ASP show which learning rates reach a target, and in what time."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from dmlcore.methods.policies import asp, bsp
 from dmlcore.trace import metrics
 from dmlcore.types import Method, Policy
 
-RATES = [4.0**power for power in range(-7, 5)]  # that are tried first
-AROUND = [4.0**power for power in range(-2, 3)]  # the best of them, that are tried later
-FIRST_ROUNDS = 32  # of BSP, in the first scouts' runs
-CORES = 0.8  # of them that runs use
-SHARE = 1 / 3  # of the budget, after which no longer runs are tried
-FIRST = [6 * 2**power for power in range(8)]  # trials of a method in the first rung
+RATES = [4.0**power for power in range(-7, 5)]  # learning rates of the first runs
+AROUND = [4.0**power for power in range(-2, 3)]  # later runs try the best rate times these factors
+FIRST_ROUNDS = 32  # rounds of BSP in the first runs
+CORES = 0.8  # fraction of the cores that runs use on average
+SHARE = 1 / 3  # fraction of the budget after which no longer runs are tried
+FIRST = [6 * 2**power for power in range(8)]  # possible numbers of trials of a method in the first rung
 
 
 class Scouted(NamedTuple):
-    """What BSP and ASP showed.
+    """The results of BSP and ASP.
 
     Args:
-        rates: the best of each.
-        seconds: of the cluster's time to the target, the less of the two.
-        per_run: seconds of computing that a run took.
-        compiling: those that a new program took.
+        rates: best learning rate of each, by name.
+        seconds: cluster time to the target of the faster one.
+        per_run: seconds of computing per run.
+        compiling: seconds of computing per new compiled program.
     """
 
     rates: Mapping[str, float]
@@ -42,7 +42,7 @@ class Scouted(NamedTuple):
 
 
 def scout(goal: Goal, optimizer: Any, seed: int, clock: Clock, advance: Callable[[int], None]) -> Scouted:
-    """Runs BSP and ASP over a wide range of rates, twice as long each time, until one reaches the target.
+    """Runs BSP and ASP over a wide range of rates, doubling the length until one reaches the target.
 
     Raises:
         ValueError: the target is reached from the start, or not within a third of the budget.
@@ -76,7 +76,7 @@ def scout(goal: Goal, optimizer: Any, seed: int, clock: Clock, advance: Callable
             allowed = f"one that the first parameters do not reach, at {starts:.4g}"
             checks.fail("target", {goal.metric: goal.target}, allowed)
         if math.isfinite(reached):
-            compiling = (first or took) / 2  # of one of two programs, with the first runs
+            compiling = (first or took) / 2  # the first runs compile two programs
             return Scouted(best, reached, took / made / (1 if first else 2), compiling)
         first = first or took
         if clock.spent > SHARE * clock.budget:
@@ -92,9 +92,9 @@ def scout(goal: Goal, optimizer: Any, seed: int, clock: Clock, advance: Callable
 
 
 def affordable(families: Mapping[str, Family], judging: int, scouted: Scouted, clock: Clock) -> int:
-    """Returns how many trials each method can have in the first rung, of `FIRST`.
+    """Returns the number of `FIRST` that the budget allows as trials of each method in the first rung.
 
-    Each setting of a method is compiled; runs are made on all cores.
+    The estimate assumes that each setting of a method is compiled, and that runs use all cores.
     """
     cores = max(1.0, CORES * len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0]))
     for first in reversed(FIRST):

@@ -1,4 +1,4 @@
-"""The search of a recommendation: methods are tuned, and the best of each is judged."""
+"""The search of a recommendation: tunes all methods, and compares the best trial of each on other seeds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dmlcore.experiments.recommendation.result import Recommendation, Tuned, ans
 from dmlcore.experiments.recommendation.runner import LONGEST, Runner
 from dmlcore.experiments.recommendation.trials import Found, Pairs
 
-FINE = 12  # trials in the first rung from which on rates are found to within some tenths
+FINE = 12  # trials in the first rung from which on learning rates are found to within some tenths
 
 
 def tune_all(
@@ -32,15 +32,15 @@ def tune_all(
     plan: Plan,
     path: Path | None,
 ) -> Found:
-    """Tunes every method by successive halving, as far as the budget goes, and keeps how far that is.
+    """Tunes every method by successive halving within the budget, and saves the progress.
 
     Args:
         runner: makes the runs.
         families: the methods.
-        tuning: seeds.
-        judging: how many seeds judge, for which time is left.
-        plan: of the first rung, and of those that an earlier call has finished.
-        path: where it is kept, or None.
+        tuning: seeds for tuning.
+        judging: number of seeds of the final comparison, for which the search leaves time.
+        plan: has the size of the first rung, and the rungs that an earlier call has finished.
+        path: file of the plan, or None.
     """
     clock, made, rungs = runner.clock, 0, 0
     plans.keep(path, dataclasses.replace(plan, spent=clock.spent))
@@ -67,7 +67,7 @@ def tune_all(
 def outcomes(
     runner: Runner, families: Mapping[str, Family], pairs: Pairs, limit: float
 ) -> dict[tuple[Trial, int], Outcome]:
-    """Returns what runs of trials came to, by trial and seed; after Ctrl-C, of those that are finished."""
+    """Returns the outcomes of trials by trial and seed; after Ctrl-C, those of the finished runs."""
     seeds: dict[Trial, list[int]] = {}
     for trial, seed in pairs:
         seeds.setdefault(trial, []).append(seed)
@@ -90,11 +90,11 @@ def judge(
     seeds: Sequence[int],
     notes: Sequence[str],
 ) -> Recommendation:
-    """Runs the best trial of each method on the seeds that judge; after Ctrl-C, answers from what tuned.
+    """Runs the best trial of each method on `seeds`; after Ctrl-C, answers from the tuning runs.
 
     Raises:
         ValueError: no method reaches the target.
-        KeyboardInterrupt: before any run was finished.
+        KeyboardInterrupt: Ctrl-C was pressed before any run was finished.
     """
     best = {name: found.best(name) for name in families if found.of(name)}
     if not best:
@@ -129,7 +129,7 @@ def judge(
 
 
 def fail_to_reach(goal: Goal, tuned: pd.DataFrame, seconds: float) -> NoReturn:
-    """Raises ValueError that says how far the methods came that do not reach the target."""
+    """Raises ValueError that says how close the methods came to the target that none reached."""
     last = tuned["last"].groupby("method").median()
     closest = str(last.idxmin())
     checks.fail(

@@ -1,4 +1,4 @@
-"""Successive halving: each method's settings and rates are tried, under one equal budget of runs."""
+"""Successive halving over each method's settings and learning rates, with equally many runs per method."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dmlcore.experiments.recommendation.goal import Outcome
 from dmlcore.experiments.recommendation.library import Family, Trial
 from dmlcore.experiments.recommendation.runner import LONGEST
 
-SPREAD = 4.0  # factor on either side of a method's first rate within which the first ones lie
+SPREAD = 4.0  # the first rates are at most this factor above or below a method's initial rate
 FEWEST = 3  # trials of the last rung: the best, and a rate on either side of it
-MOST = 2**12  # trials of the first rung
-SHARE = 3  # trials of the first rung for each setting, at least
+MOST = 2**12  # largest number of trials in the first rung
+SHARE = 3  # smallest number of trials per setting in the first rung
 
 
 Pairs = Sequence[tuple[Trial, int]]  # trials, each with a seed
@@ -24,7 +24,7 @@ Measure = Callable[[Pairs, float], Mapping[tuple[Trial, int], Outcome]]
 
 @dataclass
 class Found:
-    """What all runs came to, by trial and seed."""
+    """The outcomes of all runs, by trial and seed."""
 
     outcomes: dict[Trial, dict[int, Outcome]] = field(default_factory=dict)
 
@@ -33,7 +33,7 @@ class Found:
             self.outcomes.setdefault(trial, {})[seed] = outcome
 
     def rank(self, trial: Trial) -> tuple[int, float, float]:
-        """Trials of more seeds first, then the least median time, then the best median of the last value."""
+        """Returns a sort key: more seeds first, then smaller median time, then better median last value."""
         runs = pd.DataFrame(self.outcomes[trial].values(), columns=Outcome._fields)
         return -len(runs), float(runs["seconds"].median()), float(runs["last"].median())
 
@@ -42,11 +42,11 @@ class Found:
         return min((trial for trial in self.outcomes if trial.method == method), key=self.rank)
 
     def seconds(self, trial: Trial) -> float:
-        """Returns the median time to the target of a trial."""
+        """Returns the median seconds to the target of a trial."""
         return self.rank(trial)[1]
 
     def outcomes_of(self, trials: Mapping[str, Trial]) -> pd.DataFrame:
-        """Returns what one trial of each method came to, by method and seed, on the seeds that all have."""
+        """Returns the outcomes of one trial per method, by method and seed, for the seeds that all have."""
         seeds = set.intersection(*({*self.outcomes[trial]} for trial in trials.values()))
         rows = {(name, seed): self.outcomes[trial][seed] for name, trial in trials.items() for seed in seeds}
         index = pd.MultiIndex.from_tuples(rows, names=["method", "seed"])
@@ -58,7 +58,7 @@ class Found:
 
 
 def runs_of(first: int) -> int:
-    """Returns how many runs each method has in all, where its first rung has so many trials.
+    """Returns the total number of runs of each method for a first rung of `first` trials.
 
     >>> [runs_of(first) for first in (6, 12, 24)]
     [11, 30, 74]
@@ -71,14 +71,14 @@ def runs_of(first: int) -> int:
 
 
 def settings_tried(family: Family, first: int) -> int:
-    """Returns how many settings are tried, with so many trials in the first rung."""
+    """Returns the number of settings that a first rung of `first` trials tries."""
     return min(len(family.settings), max(1, first // SHARE))
 
 
 def first_trials(method: str, family: Family, count: int) -> list[Trial]:
-    """Returns the trials of the first rung: settings in their order, each at rates spread over one range.
+    """Returns the trials of the first rung: settings in their order, each with rates over the same range.
 
-    A method without knobs has all its trials at different rates, closer to each other.
+    A method without knobs has all its trials at different rates, which are closer to each other.
 
     >>> from dmlcore.methods import policies
     >>> family = Family(policies.k_sync, 1.0, [{"k": 4}, {"k": 2}], None)
@@ -95,17 +95,17 @@ def first_trials(method: str, family: Family, count: int) -> list[Trial]:
 
 
 def next_trials(found: Found, method: str, count: int) -> list[Trial]:
-    """Returns the trials of the next rung: the best so far, and a new rate on either side of the very best.
+    """Returns the trials of the next rung: the best so far, and a new rate on either side of the best one.
 
-    The new rates lie half-way, on a logarithmic scale, to the next ones that were tried; where the best rate
-    is at an end, beyond it.
+    A new rate is halfway, on a logarithmic scale, to the next rate that was tried. If the best rate is the
+    largest or smallest one, the new rate on that side is beyond it.
     """
     ranked = sorted(found.of(method), key=found.rank)
     return ranked[: count - 2] + neighbours(ranked[0], ranked)
 
 
 def neighbours(best: Trial, tried: Iterable[Trial]) -> list[Trial]:
-    """Returns two new trials next to one, at the same setting.
+    """Returns two new trials next to a trial, with the same setting.
 
     >>> one, other = Trial("BSP", 0, 0.25), Trial("BSP", 0, 1.0)
     >>> [trial.rate for trial in neighbours(other, [one, other])]
@@ -126,23 +126,23 @@ def halve(
     limit: float,
     enough: Callable[[int, int], bool],
 ) -> Found:
-    """Tunes all methods: each rung has half of the trials of the last, on twice the seeds.
+    """Tunes all methods: each rung has half as many trials as the last one, on twice as many seeds.
 
     All methods have equally many runs in every rung, on the same seeds (common random numbers). No run lasts
-    longer than `LONGEST` times the best median so far, since it could not win.
+    longer than `LONGEST` times the best median so far, because it could not become the best.
 
     Args:
         families: by name.
         first: trials of each method in the first rung, >= `FEWEST`.
-        seeds: to tune on, at least as many as the last rung needs.
-        measure: trials with their seeds, seconds at most -> outcomes; those missing were interrupted.
-        limit: seconds of the cluster's time, at most, for the first rung.
-        enough: number of a rung, 1 or more, and runs that it would make -> whether it is left out.
+        seeds: tuning seeds, at least as many as the last rung needs.
+        measure: (trial, seed) pairs, longest run in seconds -> outcomes; interrupted runs are missing.
+        limit: longest run of the first rung, in seconds of cluster time.
+        enough: number of a rung, from 1, and the runs that it would make -> whether to stop before it.
 
     Returns:
-        What was found. Where something is missing, the best of each method is that of the whole rungs.
+        The outcomes. If a rung was interrupted, its outcomes do not count for the best trials.
 
-    Source: Karnin et al. 2013, "Almost optimal exploration in multi-armed bandits", sequential halving;
+    Reference: Karnin et al. 2013, "Almost optimal exploration in multi-armed bandits", sequential halving;
     Jamieson and Talwalkar 2016.
     """
     found, width, rung = Found(), first, 0
@@ -156,7 +156,7 @@ def halve(
         if rung and enough(rung, len(pairs)):
             break
         measured = measure(pairs, limit)
-        if len(measured) == len(pairs) or not rung:  # a part of a rung would be no fair comparison
+        if len(measured) == len(pairs) or not rung:  # comparing part of a rung would not be fair
             found.add(measured)
         if len(measured) < len(pairs) or width <= FEWEST:
             break
