@@ -214,25 +214,26 @@ PAPER = Paper(
     summary=SUMMARY,
     claims=declare("adaptive_k_load", CLAIMS, findings=FINDINGS, unit="x", expected=(MORE, None), data="any"),
     figures={
-        "model.png": "Rounds of eight workers as timelines: each computes b samples and sends its "
-        "gradient; the server waits for the k fastest and cancels the rest. Below fewer samples each, "
-        "and more workers waited for.",
+        "model.png": "Rounds of eight workers as timelines: each worker computes b samples and sends "
+        "its gradient, and the server waits for the k fastest and cancels the others. In the lower "
+        "picture each worker computes fewer samples, and the server waits for more workers.",
         "mu.png": "Mean length of a round against the number of workers waited for, one line for each batch "
         "size, for three laws of computation times: it rises steeply towards the last worker.",
-        "map.png": "Time, computation, uplinks and downlinks of the joint schedule relative to adaptive k, "
-        "both oracles, over the ratio of communication to computation, for three laws; where the three "
-        "statements of the abstract hold together is marked.",
-        "depth.png": "The same at ratio 1 against the target, from a tenth of the first error down to "
-        "1/1300, and the mean k of adaptive k until then.",
-        "small_batches.png": "Excess loss over rounds of steps on few and on many samples: with few it falls "
-        "more slowly than the bound says, or not at all, because noise grows with the error.",
-        "error.png": "Excess loss against time and against samples assigned, for all methods at their best; "
-        "shifted times. The curve of a fixed k lies under that of Pflug's test.",
-        "schedule.png": "k, and samples of a task, over time, for all methods at their best.",
-        "limits.png": "Left: time of the best fixed (k, b) over that of the online scheme, against how far "
-        "curvatures spread. Right: samples of an update that both take.",
-        "digits.png": "Logistic regression on digits: time to the target of every method, and the samples "
-        "of an update that it took, on average.",
+        "map.png": "Time, computation, uplinks and downlinks of the joint schedule relative to adaptive "
+        "k, both oracles, against the ratio of communication to computation, for three laws. Marks show "
+        "the cells in which all three statements of the abstract hold.",
+        "depth.png": "The same at a ratio of 1 against the target, from a tenth of the first error down "
+        "to 1/1300, and the mean k of adaptive k until then.",
+        "small_batches.png": "Excess loss against rounds, for steps on few and on many samples: with "
+        "few samples it falls more slowly than the bound says, or not at all, because the noise grows "
+        "with the error.",
+        "error.png": "Excess loss against time and against samples assigned, for all methods at their "
+        "best settings, with shifted times. The curve of Pflug's rule hides that of a fixed k.",
+        "schedule.png": "k, and the samples of a task, over time, for all methods at their best settings.",
+        "limits.png": "Left: time of the best fixed (k, b) over that of the online scheme, against the "
+        "spread of the curvatures. Right: samples in an update of both.",
+        "digits.png": "Logistic regression on digits: time to the target of every method, and the mean "
+        "number of samples in its updates.",
     },
     full_figures={"images.png": "MNIST and CIFAR-10: training loss against time, each method at its best."},
     comparisons=(  # of the abstract, which is all that is known
@@ -240,8 +241,8 @@ PAPER = Paper(
             "Convergence speed",
             "map.png, K1",
             "same",
-            "in the median; level for exponential times with slow links, and slower on some seeds "
-            "of two other cells",
+            "the scheme is faster in the median; it is level for exponential times with slow links, and "
+            "slower on some seeds of two other cells",
         ),
         Comparison("Computation load", "map.png, K2", "same"),
         Comparison(

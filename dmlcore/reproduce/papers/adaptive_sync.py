@@ -180,25 +180,28 @@ PAPER = Paper(
         "adaptive_sync", CLAIMS, findings=FINDINGS, unit="x", expected=(BAND[0], None), data="any"
     ),
     figures={
-        "states.png": "Above, eight workers as lanes of time, coloured by the state that each task's push "
-        "had: normal, lagging or fast; grey where the worker waits. Below, the shares of the states against "
-        "the threshold S.",
-        "map.png": "Time of the fastest tuned rival, of BSP, of ASP and of SSP over that of tuned adaptive "
-        "sync, for workers of equal or different speed, with and without slow episodes, and cheap or dear "
-        "communication. Purple: adaptive sync is faster. A golden frame: within the paper's range.",
+        "states.png": "Above: eight workers as lanes of time, coloured by the state of each task's push "
+        "(normal, lagging or fast), and grey where the worker waits. Below: the shares of the states "
+        "against the threshold S.",
+        "map.png": "Time of the fastest tuned rival, of BSP, of ASP and of SSP over that of tuned "
+        "adaptive sync, for workers of equal or different speed, with and without slow episodes, and "
+        "for cheap or expensive (dear) communication. Purple: adaptive sync is faster. Golden frame: "
+        "within the paper's range.",
         "decision.png": "Time of the fastest tuned rival over that of adaptive sync, for each threshold S at "
         "its best learning rate, on the same clusters. A black frame: the best threshold.",
-        "rivals.png": "Time of each of six rivals over that of adaptive sync, one dot a seed, where both "
-        "troubles meet: with cheap and with dear communication, and at one learning rate for all. The "
-        "paper's range as a band.",
-        "accuracy.png": "Test accuracy against time of seven methods where both troubles meet and "
-        "communication is dear, each at its own best settings, and all at one learning rate.",
-        "parts.png": "Time of adaptive sync with one of its rules changed over its time as tuned, on the two "
-        "tuning seeds, and of ASP at the same mean weight per push, on the ten seeds that judge.",
+        "rivals.png": "Time of each of six rivals over that of adaptive sync, one dot per seed, on "
+        "clusters with both different speeds and slow episodes: with cheap and with expensive "
+        "communication, and at one learning rate for all. The band is the paper's range.",
+        "accuracy.png": "Test accuracy against time of seven methods on the cluster with different "
+        "speeds, slow episodes and expensive communication, each at its own best settings, and all at "
+        "one learning rate.",
+        "parts.png": "Time of adaptive sync with one of its rules changed over its time without the "
+        "change, on the two tuning seeds; and time of ASP with the same mean weight per push, on the "
+        "ten judging seeds.",
     },
     full_figures={
         "load.png": "Time of BSP, ASP and SSP over that of adaptive sync against the server load, for "
-        "workers of speeds 1 to 4 with slow episodes, and the paper's range as a band.",
+        "workers of speeds 1 to 4 with slow episodes. The band is the paper's range.",
         "data.png": "Test accuracy against time of adaptive sync, BSP, ASP and SSP on MNIST and CIFAR-10, "
         "each at its own best settings.",
     },
@@ -207,8 +210,8 @@ PAPER = Paper(
             "Convergence time beside that of other strategies",
             "map.png, rivals.png, A1",
             "differs",
-            "in the paper's range over five of six rivals where communication is dear, in the median; the "
-            "fastest rival is level or ahead on every cluster",
+            "with expensive communication the saving is in the paper's range for five of six rivals, in the "
+            "median; the fastest rival is level or ahead on every cluster",
         ),
         Comparison(
             "Accuracy beside that of other strategies",

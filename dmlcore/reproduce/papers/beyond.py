@@ -169,16 +169,18 @@ PAPER = Paper(
     parameters=BeyondParameters,
     claims=declare("beyond", CLAIMS, findings=FINDINGS, unit="x", data="any"),
     figures={
-        "orders.png": "Time to the target against the number of workers, both logarithmic, for Ringmaster, "
-        "Rennala, delay-adaptive and ASGD, where the i-th worker takes i seconds (left) and sqrt(i) (right); "
-        "dashed, the rounds of Rennala times the bound t(S).",
+        "orders.png": "Time to the target against the number of workers, both logarithmic, for "
+        "Ringmaster, Rennala, delay-adaptive ASGD and ASGD, if the i-th worker takes i seconds (left) "
+        "or sqrt(i) seconds (right). Dashed: the number of rounds of Rennala times the bound t(S).",
         "local_steps.png": "Time to the target over that of one local step, against the communication ratio "
         "c, for 1 to 16 local steps: equal shards (left) and Dirichlet(0.1) (right).",
-        "diloco.png": "Held-out loss of a small transformer against samples (left) and against time (right), "
-        "for DiLoCo, with dynamic local steps, and three asynchronous versions.",
-        "shards.png": "Left: the plane of the two parameters with the joint loss as contours, where BSP, "
-        "Ringleader, ASGD and Ringmaster end, and where their shares of the updates predict. Right: measured "
-        "against predicted distance from the joint optimum, for all draws of the shards.",
+        "diloco.png": "Held-out loss of a small transformer against samples (left) and against time "
+        "(right), for AdamW in every step, DiLoCo, DiLoCo with dynamic local steps, and three "
+        "asynchronous versions.",
+        "shards.png": "Left: the plane of the two parameters with the contours of the joint loss, the "
+        "points at which BSP, Ringleader, ASGD and Ringmaster end, and the points that their shares of "
+        "the updates predict. Right: measured against predicted distance from the joint optimum, for "
+        "all draws of the shards.",
     },
     quick_seconds=150,
 )

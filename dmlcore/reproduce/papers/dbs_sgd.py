@@ -233,22 +233,23 @@ PAPER = Paper(
     figures={
         "stale.png": "Left: gradient descent on a parabola, with gradients stale by 0, 3, 7 and 15 updates. "
         "Right: the largest stable step against staleness, measured and by its closed form.",
-        "batches.png": "Batch of each worker, and staleness of its gradients, against time; one worker "
-        "becomes half as fast.",
+        "batches.png": "Batch size of each worker, and staleness of its gradients, against time; one "
+        "worker becomes half as fast.",
         "staleness.png": "Staleness of ASGD and DBS-SGD in four averages, for four profiles of speeds; black "
         "marks: the closed form.",
-        "limits.png": "Left: share of the gradients by staleness, for ASGD and DBS-SGD on speeds of 1 to 10. "
-        "Right: the largest stable step on a parabola against the ratio of speeds.",
-        "speedup.png": "Left: samples per second against one worker, over the number of workers. Right: "
-        "speed-up of DBS-SGD over BSP for four profiles of speeds, measured and predicted.",
-        "map.png": "Digits. Over the ratio of speeds, with and without momentum and rate decay: loss of "
-        "DBS-SGD over that of ASGD at one learning rate and each at its own best, and time to a loss of 0.25 "
-        "of BSP over that of DBS-SGD.",
+        "limits.png": "Left: share of the gradients by staleness, for ASGD and DBS-SGD with speeds of 1 "
+        "to 10. Right: the largest stable step on a parabola against the ratio of speeds.",
+        "speedup.png": "Left: samples per second over those of one worker, against the number of "
+        "workers. Right: speed-up of DBS-SGD over BSP for four profiles of speeds, measured and "
+        "predicted.",
+        "map.png": "Digits, against the ratio of speeds, with and without momentum and rate decay: loss "
+        "of DBS-SGD over that of ASGD, at one learning rate and each at its own best; and time of BSP "
+        "to a loss of 0.25 over that of DBS-SGD.",
         "curves.png": "Training loss and test accuracy against samples, and loss against time, each method "
         "at its best learning rate.",
         "rates.png": "Training loss after equal samples against the learning rate, for each method.",
-        "apart.png": "Distance of each method's test accuracy from the median curve of BSP, over BSP's own; "
-        "hollow: rivals at the learning rate of DBS-SGD.",
+        "apart.png": "Distance of each method's test accuracy from the median curve of BSP, over the "
+        "distance of BSP on another seed; hollow marks: rivals at the learning rate of DBS-SGD.",
     },
     comparisons=(  # of the abstract, which is all that is known
         Comparison(
@@ -265,13 +266,13 @@ PAPER = Paper(
             "The curve next to that of the synchronous strategy",
             "curves.png, apart.png, D4, at full scale",
             "same",
-            "about as close as BSP is on another seed",
+            "in the median its distance is at most about twice that of BSP on another seed",
         ),
         Comparison(
             "Average staleness of the nodes",
             "staleness.png, D5-nodes",
             "same",
-            "by as much as the closed form says",
+            "it falls by as much as the closed form says",
         ),
     ),
     data={"full": ("mnist", "cifar10")},

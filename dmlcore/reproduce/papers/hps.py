@@ -186,23 +186,24 @@ PAPER = Paper(
     claims=declare("hps", CLAIMS, findings=FINDINGS, unit="x", expected=(1, None), data="any"),
     figures={
         "timelines.png": "What four workers do in the first rounds: under BSP, with each of the three "
-        "mechanisms, and with all.",
-        "scheduling.png": "Left: the batch of each worker over the rounds, two of which change their speed. "
-        "Right: the spread of finish times, in percent of the round, for three load rules and a perfect "
-        "scheduler.",
+        "mechanisms, and with all three.",
+        "scheduling.png": "Left: the batch of each worker over the rounds; two workers change their "
+        "speed. Right: the spread of finish times, in percent of the round, for three load rules and a "
+        "perfect scheduler.",
         "plane.png": "Speed-up of a round over the plane of heterogeneity and communication: the model as "
         "colour, with the paper's 1.4 (dashed) and 3.5 as lines, and simulated clusters as points.",
         "speedup.png": "Time to the target loss of BSP, SSP and ASP over that of H-PS, against the "
         "communication ratio c, for both readings of the pipeline: medians, and ranges of the seeds. The "
         "abstract's 1.4 to 3.5 is a band.",
         "places.png": "Communication ratios of four models on links of 1, 10 and 100 Gb/s, from assumed "
-        "sizes and step times, above what the sweep says about H-PS there.",
+        "sizes and step times; the bars below show what the sweep says about H-PS at these ratios.",
         "curves.png": "Training loss against time of BSP, SSP, ASP and both readings of H-PS at the least "
         "and the largest communication ratio.",
-        "server.png": "The same ratios of times as in speedup.png where all workers share the server's link, "
-        "against the server load.",
-        "widths.png": "Time to the target with 32, 8 and 4 bits over that of the best width on the same "
-        "seed, against the communication ratio, and which width the rule chooses.",
+        "server.png": "The same ratios of times as in speedup.png, but all workers share the server's "
+        "link, against the server load.",
+        "widths.png": "Time to the target with 32, 8 and 4 bits over that with the best number of bits "
+        "on the same seed, against the communication ratio; and the number of bits that the rule "
+        "chooses.",
         "ablations.png": "Time to the target of BSP, each mechanism and each pair over that of all three "
         "on the same seed, at the least and the largest communication ratio.",
     },
@@ -215,8 +216,8 @@ PAPER = Paper(
             "Overall training time against existing methods: 1.4 to 3.5 times less",
             "speedup.png, server.png, H1-size",
             "differs",
-            "so at a communication ratio of 4 (late by one), or 2 (own steps, on four seeds of five); less "
-            "below, more above",
+            "the range holds at a communication ratio of 4 (late by one), or 2 (own steps, on four seeds of "
+            "five); H-PS gains less at smaller ratios and more at larger ones",
         ),
         Comparison("Workers complete their tasks at the same time", "scheduling.png, H2", "same"),
         Comparison("Workers compute during transfers", "timelines.png, H3", "same"),
@@ -224,7 +225,7 @@ PAPER = Paper(
             "Flexible quantization",
             "widths.png, H5-hide",
             "differs",
-            "4 bits throughout are as good as the width that is chosen for each link",
+            "4 bits on all links are as good as the number of bits that is chosen for each link",
         ),
     ),
     data={"full": ("mnist", "cifar10")},

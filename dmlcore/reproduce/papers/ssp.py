@@ -211,28 +211,30 @@ PAPER = Paper(
     summary=SUMMARY,
     claims=declare("ssp", CLAIMS, findings=FINDINGS, unit="x", expected=(1, None), data="any"),
     figures={
-        "timelines.png": "Timelines of eight workers under BSP, SSP and ASP with the same stragglers. Under "
-        "BSP all wait for the slowest in every round, under SSP only when it falls behind by s clocks, under "
-        "ASP never.",
+        "timelines.png": "Timelines of eight workers under BSP, SSP and ASP with the same stragglers. "
+        "Under BSP all workers wait for the slowest in every round, under SSP only for a worker that is "
+        "s clocks behind, and under ASP never.",
         "objective.png": "Left: objective against virtual time on a free server for BSP, SSP with the best s "
         "and ASP on matrix factorization, digits and Lasso, each at its best rate, next to one worker. "
         "Right: time to the target against the learning rate.",
-        "lda.png": "Above: perplexity of LDA against virtual time for BSP, SSP and ASP. Below: the "
-        "true topics, which are bars, and those that BSP, SSP and ASP have found at the end, on one seed.",
+        "lda.png": "Above: perplexity of LDA against virtual time for BSP, SSP and ASP. Below: the true "
+        "topics, which are bars, and the topics that BSP, SSP and ASP found by the end, on one seed.",
         "map_factorization.png": MAP_CAPTION.format("matrix factorization"),
         "map_digits.png": MAP_CAPTION.format("digits"),
-        "crossover.png": "Above: time of ASP over that of SSP with the best s from other seeds, against the "
-        "server load; SSP is faster above 1. The golden band is where the crossover was expected for cheap "
-        "pushes. Below: the server load of real clusters, from assumed sizes and speeds.",
-        "breakdown.png": "Seconds that workers compute, transfer and wait for 200 clocks, against the "
-        "staleness s, with a free server and with a loaded one.",
-        "interior_optimum.png": "Clocks per second rise with s, progress per clock mostly falls, and the "
-        "time to the target is least in between.",
-        "stragglers.png": "Time for the same number of clocks against s: s helps against transient "
-        "stragglers and not against a persistent one.",
-        "staleness.png": "By how many clocks reads lag behind, as a histogram, for SSP and ESSP at one s.",
-        "theorem.png": "Regret against the number of updates T for s of 0, 1 and 3, with the falling steps "
-        "of theorem 1, whose bound grows with the root of T, and with steps that do not fall.",
+        "crossover.png": "Above: time of ASP over that of SSP against the server load; the best s of "
+        "SSP is chosen on other seeds, and SSP is faster above 1. The golden band is the expected range "
+        "of the crossover for cheap pushes. Below: the server load of real clusters, from assumed sizes "
+        "and speeds.",
+        "breakdown.png": "Seconds of computing, of transfers and of waiting for 200 clocks of every "
+        "worker, against the staleness s, with a free server and with a loaded one.",
+        "interior_optimum.png": "Clocks per second rise with s, progress per clock mostly falls, and "
+        "the time to the target is shortest in between.",
+        "stragglers.png": "Time for 200 clocks of all workers against s: a larger s helps against "
+        "transient stragglers, but not against a persistent one.",
+        "staleness.png": "Histogram of the number of clocks by which reads lag behind, for SSP and ESSP "
+        "at one s.",
+        "theorem.png": "Regret against the number of updates T for s of 0, 1 and 3, with the decreasing "
+        "steps of theorem 1, whose bound grows with the square root of T, and with constant steps.",
         "scaling.png": "Time to the target of Lasso against the number of workers for BSP, SSP with the best "
         "s, and ASP, with a free server and with one that all workers share.",
     },
