@@ -59,7 +59,7 @@ PAGES = {
         ),
     ),
     "presets": Page("Clusters ready to use", "Presets.", ("presets",)),
-    "faults": Page("Faults", "What breaks, and when.", ("faults",)),
+    "faults": Page("Faults", "What breaks, and when.", ("faults", "cluster.faults.Faults")),
     "problems": Page(
         "Problems", "What is trained.", ("problems", "problems.problem.Inner", "data.corpora.Corpus")
     ),

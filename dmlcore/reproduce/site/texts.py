@@ -6,17 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from dmlcore.reproduce import claims, manifest
+from dmlcore.reproduce.chapters import HEADINGS
 from dmlcore.reproduce.claims import show
 from dmlcore.reproduce.claims.tally import GROUPS
 from dmlcore.reproduce.paper import Paper
-from dmlcore.reproduce.report import SOURCES
 
-HEADINGS: dict[str, str] = {
-    "abstract": "What the paper's abstract says",
-    "ours": "What we add",
-    "theory": "Compared with theory",
-    "conformance": "Does the implementation keep its definition?",
-}
 NUMBERS = ("expected", "measured", "spread", "verdict")
 
 
@@ -92,7 +86,7 @@ def _card(claim: claims.Claim, ledgers: Iterable[claims.Ledger], again: Mapping[
         notes.append(f"the same runs as {again[claim.id]}, counted once")
     parts = [
         f"({anchor(claim.id)})=",
-        f"**{escaped(claim.id)}.** {escaped(claim.statement)}. [{SOURCES[claim.source]}]{{.source}}",
+        f"**{escaped(claim.id)}.** {escaped(claim.statement)}.",
         f"*Measured:* {escaped('; '.join(notes))}",
         table(["scale", *NUMBERS], [_row(_scale(scale, result), result) for scale, result in found]),
         _settings(found),
