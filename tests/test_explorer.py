@@ -11,11 +11,13 @@ from pathlib import Path
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
+from matplotlib.figure import Figure
+from test_report import contrast
 
 import dmlcore as dml
 from dmlcore.training.loop import compilations
 from dmlcore.view import plot
-from dmlcore.view.explorer import Settings
+from dmlcore.view.explorer import Settings, theme
 from dmlcore.view.explorer.explorer import summary, svg
 from dmlcore.view.explorer.settings import POLICIES, RANGES, most_load
 
@@ -210,6 +212,37 @@ def test_sliders_and_explorer_follow_each_other(explorer):
     bundle = explorer._repr_mimebundle_(include=None, exclude=None)
     data = bundle[0] if isinstance(bundle, tuple) else bundle
     assert "application/vnd.jupyter.widget-view+json" in data
+
+
+def test_all_that_a_picture_shows_is_seen_in_a_dark_notebook():
+    """Text has a contrast of 4.5 to the dark background, marks have one of 3; waiting recedes."""
+    cluster = dml.Cluster.from_speeds([1000, 500], latency=0.01).with_server(seconds_per_push=0.01)
+    looks, exchanged = set(), {}
+    for policy in (dml.bsp(), dml.k_sync(1)):  # the second cancels
+        figure = Figure(facecolor="white")
+        with mpl.rc_context(plot.STYLE | {"figure.constrained_layout.use": False}):
+            plot.timeline(dml.simulate(policy, cluster, updates=10), ax=figure.subplots())
+        plain, _, rules = svg(figure).decode().rpartition("<style>")
+        assert rules.startswith("@media (prefers-color-scheme: dark)")
+        looks |= {*re.findall(r"(fill|stroke): (#\w{6})", plain)}
+        exchanged |= re.findall(r"\[style\*=\"(\w+: #\w{6})\"\] \{\w+: (#\w{6}) !important\}", rules)
+    assert {("fill", "#ffffff"), ("fill", "#262626"), ("fill", "#dddddd"), ("stroke", "#000000")} < looks
+    looks |= {("stroke", color) for color in plot.METHOD_COLORS.values()}
+    for kind, color in looks - {("fill", "#ffffff"), ("stroke", "#ffffff")}:
+        shown = exchanged.get(f"{kind}: {color}", color)
+        least = {"#262626": 4.5, "#dddddd": 1.5}.get(color, 3)
+        assert contrast(shown, theme.PAGE) >= least, (kind, color)
+
+
+def test_the_picture_follows_the_theme_of_the_notebook(explorer):
+    """JupyterLab says on the body whether its theme is light; the picture's element has our class."""
+    style, *_, image = explorer.panel.box.children
+    assert theme.CLASS in image._dom_classes
+    dark = style.value.rpartition("{color-scheme: light}")[2]
+    for where in ('body[data-jp-theme-light="false"]', "body.vscode-dark", 'body[data-theme="dark"]'):
+        assert f"{where} .{theme.CLASS}" in dark
+    assert dark.endswith("{color-scheme: dark}</style>")
+    ET.fromstring(style.value)
 
 
 def test_of_many_moves_the_latest_wins(explorer, monkeypatch):

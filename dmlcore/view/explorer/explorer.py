@@ -17,6 +17,7 @@ from dmlcore.problems.problem import Problem
 from dmlcore.trace import metrics
 from dmlcore.trace.accounts import busiest_part
 from dmlcore.view.explorer.settings import Settings
+from dmlcore.view.explorer.theme import with_dark_look
 from dmlcore.view.plot import loss_curves, timeline
 from dmlcore.view.plot.curves import DIVERGED
 from dmlcore.view.plot.style import styled
@@ -63,12 +64,15 @@ def draw(run: Run, before: Run | None = None) -> Figure:
 
 @styled
 def svg(figure: Figure) -> bytes:
-    """Returns a figure as the bytes of an SVG file: sharp at any size, and faster to make than a PNG."""
+    """Returns a figure as the bytes of an SVG file: sharp at any size, and faster to make than a PNG.
+
+    It has a light and a dark look, see `theme`.
+    """
     buffer = io.BytesIO()
     # After saving, matplotlib sets the layout engine of its settings on a figure that has none.
     with mpl.rc_context({"figure.constrained_layout.use": False}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return buffer.getvalue()
+    return with_dark_look(buffer.getvalue())
 
 
 class Explorer:
