@@ -28,9 +28,9 @@ SUMMARY = Summary(
         ),
         Answer(
             "H4, H5: flexible quantization",
-            "Down to 4 bits, fewer bits need at most 4% more updates in the medians, although with own steps "
-            "one seed of five needs more than 10%. Choosing the width for each link gains nothing over 4 bits "
-            "on all links.",
+            "Down to 4 bits, fewer bits need at most 4% more updates in the medians, although with own "
+            "steps one seed of five needs more than 10%. Choosing the width for each link gains nothing "
+            "over 4 bits on all links.",
             "Values are rounded without bias, so fewer bits cost few updates here.",
         ),
         Answer(
