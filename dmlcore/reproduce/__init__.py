@@ -1,1 +1,1 @@
-"""Reproductions of papers: claims, their ledgers, and what runs the notebooks."""
+"""Reproductions of papers: claims, their ledgers, and the runner of the notebooks."""

@@ -1,4 +1,4 @@
-"""Does a run give the numbers that were published? One rule, for what is told and for what is rewritten."""
+"""The rule that decides whether a run gives the published numbers; for messages and for rewriting files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dmlcore.reproduce.claims import Ledger, Result
 
-RELATIVE = 1e-4  # two numbers are the same where they differ by at most this share of the larger
+RELATIVE = 1e-4  # two numbers are the same if they differ by at most this fraction of the larger one
 
 
 def same(one: float | None, other: float | None) -> bool:
@@ -22,7 +22,7 @@ def same(one: float | None, other: float | None) -> bool:
 
 
 class Difference(NamedTuple):
-    """One published number or verdict that a run does not give."""
+    """One published number or verdict that a run does not reproduce."""
 
     where: str  # paper, claim, label of the part, seed
     published: str
@@ -33,7 +33,7 @@ class Difference(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """How much of what was published a run gives again."""
+    """How many of the published numbers and verdicts a run reproduces."""
 
     numbers: int  # published samples, one per claim, part and seed
     same_numbers: int
@@ -49,10 +49,10 @@ class Agreement(NamedTuple):
 
 
 def agreement(published: Ledger, here: Ledger) -> Agreement | None:
-    """Returns how a run agrees with the published one, or None where its scale, seeds or parameters differ.
+    """Returns how a run agrees with the published one, or None if its scale, seeds or parameters differ.
 
-    Every published sample is looked up by claim, part and seed, and compared by `same`; claims that are new
-    here are not counted.
+    Every published sample is looked up by claim, part and seed, and compared by `same`. Claims that only the
+    new run has are not counted.
     """
     if _run(published) != _run(here):
         return None
@@ -88,7 +88,7 @@ def total(agreements: Iterable[Agreement]) -> Agreement:
 
 
 def unchanged(old: Ledger, new: Ledger) -> bool:
-    """Returns whether a ledger says the same as another: numbers by `same`, all else word for word."""
+    """Returns whether two ledgers are equal: numbers by `same`, everything else word for word."""
     found = agreement(old, new)
     return found is not None and not found.differences and _stated(old) == _stated(new)
 
@@ -106,7 +106,7 @@ def _samples(ledger: Ledger) -> Iterator[tuple[str, float | None]]:
 
 
 def _stated(ledger: Ledger) -> dict[str, Any]:
-    """What a ledger says apart from numbers: words, verdicts, and how many samples there are."""
+    """Returns the contents of a ledger apart from numbers: words, verdicts, and the number of samples."""
     return ledger.model_dump(exclude={"claims"}) | {"claims": [_words(each) for each in ledger.claims]}
 
 

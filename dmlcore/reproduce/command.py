@@ -1,4 +1,4 @@
-"""The command line: `python3 paper_repro.py ...`. Exit codes: 0 all ran, 1 something failed, 2 bad usage."""
+"""The command line `python3 paper_repro.py ...`. Exit codes: 0 all ran, 1 something failed, 2 bad usage."""
 
 import argparse
 import os
@@ -18,9 +18,9 @@ from dmlcore.reproduce.papers import PAPERS, Paper, Parameters
 from dmlcore.reproduce.progress import Display, Outcome, seconds
 from dmlcore.reproduce.site import command as docs
 
-# A notebook keeps all cores busy while it trains, and one while it compiles, simulates and draws.
+# A notebook uses all cores while it trains, and one core while it compiles, simulates and draws.
 JOBS = min(2, os.cpu_count() or 1)
-TOUR = "00_tour.ipynb"  # belongs to no paper: JupyterLab opens on it
+TOUR = "00_tour.ipynb"  # the notebook that JupyterLab opens; it belongs to no paper
 NAME = "paper_repro.py"
 OTHERS = """\
 other commands:
@@ -35,7 +35,7 @@ other commands:
 
 
 class UsageError(Exception):
-    """A mistake of the user: its message is shown without a traceback, and the exit code is 2."""
+    """A mistake of the user: the program shows its message without a traceback, and the exit code is 2."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -44,7 +44,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = PAPERS) -> int:
-    """Runs one command line, without the name of the program, in a repository; returns the exit code."""
+    """Runs the arguments of a command line in the repository at `root`; returns the exit code."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     try:
         match arguments:
@@ -70,8 +70,8 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
         sys.stderr.write("\ninterrupted: finished papers are kept, the one under way begins again\n")
         sys.stderr.flush()
         sys.stdout.flush()
-        os._exit(130)  # without waiting for threads; kernels end when their parent does
-    except OSError as error:  # another run, a full disk, a folder that may not be written
+        os._exit(130)  # does not wait for threads; kernels end with their parent
+    except OSError as error:  # another run, a full disk, or a folder that is not writable
         sys.stderr.write(f"{NAME}: {error}\n")
         return 1
 
@@ -105,9 +105,9 @@ def _positive(text: str) -> int:
 
 
 def plan(given: argparse.Namespace, papers: Mapping[str, Paper]) -> list[PaperJob]:
-    """Returns the jobs that a command line asks for; raises UsageError for a wrong paper, name or value.
+    """Returns the jobs of a command line; raises UsageError for a wrong paper, name or value.
 
-    A parameter goes to the papers that have it; one that none of them has is refused.
+    A parameter is passed to the papers that have it; a parameter that no paper has is an error.
     """
     for key in given.papers:
         if key not in papers:
@@ -146,7 +146,7 @@ def _one_of(words: Iterable[str], given: str) -> str:
 def reproduce(
     console: Console, arguments: Sequence[str], folders: Folders, papers: Mapping[str, Paper]
 ) -> int:
-    """Runs notebooks, then shows their claims and writes the report of all there are."""
+    """Runs notebooks, shows their claims and writes the report of all claims."""
     given = parse(arguments)
     jobs = plan(given, papers)
     todo = [job for job in jobs if given.force or not manifest.finished(job, folders)]
@@ -181,7 +181,7 @@ def reproduce(
 
 
 def compare(console: Console, places: Iterable[str], folders: Folders) -> None:
-    """Tells how many of the published numbers and verdicts the runs made here give, and lists the others."""
+    """Prints how many published numbers and verdicts the runs reproduce, and lists those that differ."""
     found = []
     for place in places:
         own = manifest.own(place, folders)
@@ -207,9 +207,9 @@ def compare(console: Console, places: Iterable[str], folders: Folders) -> None:
 
 
 def obtain(job: PaperJob) -> None:
-    """Fetches and checks the data sets that a job declares: better now than halfway through its notebook."""
+    """Downloads and checks the data sets of a job, so that a failure comes before its notebook starts."""
     for name in job.paper.data.get(job.parameters.scale, ()):
-        from dmlcore import data  # slow, and most runs need none
+        from dmlcore import data  # imported here because it is slow, and most runs do not need it
 
         try:
             data.obtain(name)
@@ -218,7 +218,7 @@ def obtain(job: PaperJob) -> None:
 
 
 def overview(console: Console, papers: Mapping[str, Paper]) -> int:
-    """Lists the papers with their parameters and claims."""
+    """Prints the papers with their parameters and claims."""
     table = Table(header_style="bold")
     for name in ("paper", "title", "-p parameters", "claims", "quick run"):
         table.add_column(name, overflow="fold")
@@ -235,7 +235,7 @@ def overview(console: Console, papers: Mapping[str, Paper]) -> int:
 
 
 def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> int:
-    """Holds every ledger against its rule and against the claims that the code declares."""
+    """Checks that every ledger follows from its samples and has the claims that the code declares."""
     paths = report.ledger_paths(folders.figures)
     faults = []
     for path in paths:
@@ -266,17 +266,18 @@ def advise(console: Console, arguments: Sequence[str], root: Path) -> int:
 
 
 def test(arguments: Sequence[str], root: Path) -> int:
-    """Becomes pytest, on all cores unless told otherwise; never returns."""
+    """Replaces this process by pytest, on all cores by default; never returns."""
     own = any(word.startswith(("-n", "--numprocesses", "--pdb")) or word == "no:xdist" for word in arguments)
-    # One process more than cores: tests of real clocks sleep much of their time.
+    # One process more than cores, because tests with real clocks sleep most of their time.
     spread = [] if own else ["-n", str((os.cpu_count() or 1) + 1), "--max-worker-restart=0"]
     return _become(["-m", "pytest", *spread, *arguments], root)
 
 
 def lab(arguments: Sequence[str], root: Path) -> int:
-    """Becomes JupyterLab on the notebooks, with the tour open; never returns.
+    """Replaces this process by JupyterLab, with the tour open; never returns.
 
-    It listens on this machine only and asks for a token: UsageError for an argument that would change either.
+    The server accepts connections from this machine only and requires a token. An argument that would change
+    this raises UsageError.
     """
     fixed = {"ip", "sock", "token", "password", "hashed_password", "identity_provider_class",
              "allow_unauthenticated_access", "password_required"}  # fmt: skip
@@ -288,7 +289,7 @@ def lab(arguments: Sequence[str], root: Path) -> int:
                 "notebooks run code, so they listen on 127.0.0.1 with a token (from elsewhere, use ssh -L)"
             )
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
-    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # the kernel of this interpreter, not one of the user's
+    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # use the kernel of this interpreter
     options = ["--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={root / 'notebooks'}",
                f"--LabApp.default_url=/lab/tree/{TOUR}",
                "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]  # fmt: skip

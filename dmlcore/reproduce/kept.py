@@ -1,4 +1,4 @@
-"""runs.parquet: the histories behind the results of full scale, small enough to be kept with them."""
+"""runs.parquet: the histories behind the results of full scale, in a file small enough to commit."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ MOST_BYTES = 5_000_000
 
 
 def table(runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Returns all histories as one frame with a column `experiment` in front, numbers rounded to five digits.
+    """Returns all histories as one frame with the first column `experiment`, rounded to five digits.
 
     Args:
-        runs: frames of `dml.compare` or `dml.sweep`, by name of the experiment; their columns may differ.
+        runs: name of the experiment -> a frame of `dml.compare` or `dml.sweep`; their columns may differ.
+
+    Returns:
+        The frame.
 
     Raises:
-        ValueError: there is none, or one has such a column already.
+        ValueError: there is no frame, or a frame already has this column.
 
     >>> import pandas as pd
     >>> table({"digits": pd.DataFrame({"method": ["BSP"], "loss": [1.2345678]})})
@@ -51,14 +54,14 @@ def table(runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def write(runs: Mapping[str, pd.DataFrame], folder: str | os.PathLike[str]) -> Path:
-    """Writes `table(runs)` to runs.parquet in a folder, whole or not at all, and returns its path.
+    """Writes `table(runs)` to runs.parquet in a folder, completely or not at all, and returns its path.
 
     Raises:
         ValueError: as for `table`, or the file would have more than 5 MB.
     """
     path = Path(folder) / NAME
     found = table(runs)
-    found.attrs = {}  # they may hold what JSON does not
+    found.attrs = {}  # attributes may contain objects that JSON cannot represent
     with files.aside(path) as partial:
         found.to_parquet(partial, engine="pyarrow", compression="zstd", index=False)
         if (size := partial.stat().st_size) > MOST_BYTES:

@@ -1,4 +1,4 @@
-"""A Jupyter kernel of this very interpreter that listens on sockets in a private folder."""
+"""A Jupyter kernel with the current interpreter that listens on sockets in a private folder."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from jupyter_client.manager import AsyncKernelManager
 from dmlcore.experiments.journal import SAVE
 
 ROOT = Path(__file__).resolve().parents[2]
-PREFIX, OWNER = "dml-", "owner"  # of a folder of sockets, and the file in it that its program keeps locked
+PREFIX, OWNER = "dml-", "owner"  # prefix of a folder of sockets; file in it that its program keeps locked
 
 
 class LocalKernel(AsyncKernelManager):
-    """Starts `sys.executable`, whatever kernels are installed, with dmlcore on its path.
+    """Starts `sys.executable` as a kernel, whatever kernels are installed, with dmlcore on its path.
 
-    Kernels that start side by side race for free ports, so they get files as sockets instead. The folder lies
-    in the system's temporary one: the path of a socket may have 100 characters at most.
+    Kernels that start at the same time compete for free ports, so they use files as sockets. Their folder is
+    in the system's temporary folder, because the path of a socket may have at most 100 characters.
     """
 
-    journal: Path | None = None  # folder in which comparisons keep their finished runs
+    journal: Path | None = None  # folder in which comparisons save their finished runs
     _present: ClassVar[weakref.WeakSet[LocalKernel]] = weakref.WeakSet()
 
     @classmethod
     def keeping(cls, journal: Path | None) -> type[LocalKernel]:
-        """Returns this kind of kernel, whose comparisons keep their finished runs in a folder."""
+        """Returns this class of kernels with a folder in which comparisons save their finished runs."""
         return type(cls.__name__, (cls,), {"journal": journal})
 
     @classmethod
     def kill_all(cls) -> None:
-        """Ends the processes of all kernels of this program at once, from any thread."""
+        """Ends the processes of all kernels of this program immediately; may be called from any thread."""
         for kernel in [*cls._present]:
             process = getattr(kernel.provisioner, "process", None)
             if process is not None:
@@ -56,7 +56,7 @@ class LocalKernel(AsyncKernelManager):
 
     @property
     def kernel_spec(self) -> KernelSpec:
-        """What to start; MPLBACKEND is set since the caller's own choice may be one that shows nothing."""
+        """The command to start; it sets MPLBACKEND, because the caller's backend may show nothing."""
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         return KernelSpec(
             argv=[sys.executable, "-m", "ipykernel_launcher", "--log-level=50", "-f", "{connection_file}"],
@@ -70,7 +70,7 @@ class LocalKernel(AsyncKernelManager):
         )
 
     async def cleanup_resources(self, restart: bool = False) -> None:  # type: ignore[override]
-        """Removes the sockets with their folder."""
+        """Removes the sockets and their folder."""
         await super().cleanup_resources(restart)
         if not restart:
             self._folder.cleanup()
@@ -78,17 +78,17 @@ class LocalKernel(AsyncKernelManager):
 
 
 def _own(folder: Path) -> int:
-    """Marks a folder as in use for as long as the handle that it returns is open."""
+    """Marks a folder as in use, as long as the returned handle is open."""
     handle = os.open(folder / f"{OWNER}.new", os.O_CREAT | os.O_RDWR, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    (folder / f"{OWNER}.new").rename(folder / OWNER)  # locked before it has its name
+    (folder / f"{OWNER}.new").rename(folder / OWNER)  # locked before it gets its final name
     return handle
 
 
 def _remove_abandoned() -> None:
-    """Removes the folders of killed runs, whose locks ended with them."""
+    """Removes the folders of killed runs, which no process locks any more."""
     for owner in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{OWNER}"):
-        with contextlib.suppress(OSError):  # in use, of another user, or just removed
+        with contextlib.suppress(OSError):  # in use, owned by another user, or already removed
             handle = os.open(owner, os.O_RDONLY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -8,10 +8,11 @@ from jupyterlab import labapp
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs JupyterLab with these arguments and a token of its own, which it says."""
-    # An argument stands above all files. It is made here, since others can read a process's command line.
+    """Runs JupyterLab with these arguments and a new token, which it prints."""
+    # An argument overrides all configuration files. The token is made in this process, because other users
+    # can read the command line of a process.
     token = secrets.token_hex(24)
-    sys.stderr.write(f"where no browser opens, log in with the token {token}\n")  # Jupyter does not show it
+    sys.stderr.write(f"where no browser opens, log in with the token {token}\n")  # Jupyter does not print it
     labapp.main([*arguments, f"--IdentityProvider.token={token}"])
 
 

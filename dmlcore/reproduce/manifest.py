@@ -1,4 +1,4 @@
-"""What a run was made from and what it made: the reason why a second call may skip it."""
+"""The manifest: the inputs and the outputs of a run, from which a second call sees that it can be skipped."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dmlcore.reproduce.paper import FULL, Paper, Parameters
 
 @dataclass(frozen=True)
 class Folders:
-    """Where notebooks are and where results go."""
+    """The folders of notebooks and of results."""
 
-    package: Path  # the code that notebooks import; a change there is a reason to run them again
+    package: Path  # the code that notebooks import; after a change in it they run again
     notebooks: Path  # templates, without outputs
-    figures: Path  # figures and claims.json, one folder for each paper, `full` with those of full scale
-    runs: Path  # executed copies and manifests, likewise; whatever is unfinished is here too
+    figures: Path  # figures and claims.json, one folder per paper; `full` has those of full scale
+    runs: Path  # executed copies and manifests, in the same folders; also unfinished runs
 
     @classmethod
     def below(cls, root: Path) -> Folders:
@@ -29,7 +29,7 @@ class Folders:
 
 @dataclass(frozen=True)
 class PaperJob:
-    """A paper with the parameters to run it with."""
+    """A paper and the parameters of its run."""
 
     paper: Paper
     parameters: Parameters
@@ -40,12 +40,12 @@ class PaperJob:
 
     @property
     def place(self) -> str:
-        """The folder of its results, below those of figures and of runs."""
+        """The folder of its results, relative to the folders of figures and of runs."""
         return place(self.key, self.parameters.scale)
 
 
 def place(key: str, scale: str | None) -> str:
-    """Returns the folder of a paper's results at a scale, so that one scale leaves those of the other alone.
+    """Returns the folder of a paper's results at a scale; each scale has its own folder.
 
     >>> place("ssp", "quick"), place("ssp", "full")
     ('ssp', 'full/ssp')
@@ -54,25 +54,25 @@ def place(key: str, scale: str | None) -> str:
 
 
 def path(place: str, folders: Folders) -> Path:
-    """Returns where the manifest of the last finished run with this place is."""
+    """Returns the path of the manifest of the last finished run with this place."""
     return folders.runs / place / "manifest.json"
 
 
 def results(place: str, folders: Folders) -> Path:
-    """Returns where figures and ledger of the last finished run with this place are.
+    """Returns the folder with the figures and the ledger of the last finished run with this place.
 
-    They are in the folder of figures, or in that of runs where its parameters are not the published ones.
+    It is below the folder of figures, or below that of runs if its parameters are not the published ones.
     """
     return private(place, folders) if read(place, folders).get("private") else folders.figures / place
 
 
 def private(place: str, folders: Folders) -> Path:
-    """Returns where a run with other parameters than the published one leaves its figures."""
+    """Returns the folder for figures of a run with other parameters than the published one."""
     return folders.runs / place / "figures"
 
 
 def inputs(job: PaperJob, folders: Folders) -> dict[str, Any]:
-    """Returns all that the results of a job depend on."""
+    """Returns everything that the results of a job depend on."""
     code = [path for path in files.tree(folders.package) if path.suffix != ".pyc"]
     return {
         "parameters": job.parameters.model_dump(mode="json"),
@@ -91,9 +91,9 @@ def write(
     *,
     private: bool = False,
 ) -> None:
-    """Writes the manifest of a finished run, whose figures are in place; `machine` is what it ran on.
+    """Writes the manifest of a finished run whose figures are in place; `machine` describes the machine.
 
-    With `private` they are below `runs/`.
+    With `private` the figures are below `runs/`.
     """
     content = {
         "inputs": made_from,
@@ -106,7 +106,7 @@ def write(
 
 
 def read(place: str, folders: Folders) -> dict[str, Any]:
-    """Returns the manifest of the last finished run with this place, empty if there is none to be read."""
+    """Returns the manifest of the last finished run with this place; empty if none can be read."""
     try:
         content = json.loads(path(place, folders).read_bytes())
     except (OSError, ValueError):
@@ -119,20 +119,20 @@ def read(place: str, folders: Folders) -> dict[str, Any]:
 
 
 def latest(place: str, folders: Folders) -> dict[str, Any]:
-    """Returns the manifest of the run that made or confirmed these figures, empty if there is none."""
+    """Returns the manifest of the run that made or confirmed these figures; empty if there is none."""
     old = read(place, folders)
     return old if old and old["figures"] == _present(place, folders, bool(old.get("private"))) else {}
 
 
 def _present(place: str, folders: Folders, stays: bool) -> dict[str, str]:
-    """Returns the fingerprints of the figures that are there."""
+    """Returns the fingerprints of the existing figures."""
     if stays:
         return files.digests(files.tree(private(place, folders)), folders.runs)
     return files.digests(files.tree(folders.figures / place), folders.figures)
 
 
 def finished(job: PaperJob, folders: Folders) -> bool:
-    """Returns whether the last run was this one, and all it made is still there, unchanged."""
+    """Returns whether the last run had the same inputs, and all its outputs exist unchanged."""
     old = latest(job.place, folders)
     copy = folders.runs / job.place / job.paper.notebook
     if not old or not copy.exists() or old["inputs"] != inputs(job, folders):
@@ -141,7 +141,7 @@ def finished(job: PaperJob, folders: Folders) -> bool:
 
 
 def own(place: str, folders: Folders) -> claims.Ledger | None:
-    """Returns the ledger of the last run with this place, None where there is none that can be read."""
+    """Returns the ledger of the last run with this place, or None if none can be read."""
     try:
         return claims.read(folders.runs / place / "claims.json")
     except (OSError, ValueError):
@@ -149,7 +149,7 @@ def own(place: str, folders: Folders) -> claims.Ledger | None:
 
 
 def expected_seconds(job: PaperJob, folders: Folders, cells: int) -> list[float] | None:
-    """Returns how long each code cell should take: as last time, or an equal share of what is declared."""
+    """Returns the expected seconds of each code cell: those of the last run, or equal shares of the total."""
     old, parameters = read(job.place, folders), job.parameters.model_dump(mode="json")
     if old and len(old["cell_seconds"]) == cells and old["inputs"].get("parameters") == parameters:
         return old["cell_seconds"]

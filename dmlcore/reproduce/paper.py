@@ -1,4 +1,4 @@
-"""What a paper is here: its claims, its parameters, and the notebook that reproduces it."""
+"""The declaration of a paper: its claims, its parameters, and the notebook that reproduces it."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from dmlcore.reproduce.claims.rules import Samples
 
 Scale = Literal["quick", "full"]
-FULL = "full"  # also the folder, next to those of the papers, with the results of that scale
+FULL = "full"  # also the name of the folder with the results of that scale
 SCALES = get_args(Scale)
-MOST = checks.MAX_WORKERS  # of whatever a parameter counts
-MACHINE = "machine.json"  # beside claims.json in the output folder: what the run ran on
-TUNING_SEEDS = range(1000, 1003)  # on which a notebook chooses rates and settings; they judge nothing
+MOST = checks.MAX_WORKERS  # largest value of a parameter that is a whole number
+MACHINE = "machine.json"  # next to claims.json in the output folder: the machine of the run
+TUNING_SEEDS = range(1000, 1003)  # for choosing rates and settings; claims are not judged on these seeds
 FAIR = "The same, each method at its own best learning rate of one grid"  # a statement of several papers
 
 
 class Parameters(BaseModel):
-    """The parameters that every notebook has; a paper's model inherits them and adds its own.
+    """The parameters of every notebook; a paper's model inherits them and adds its own.
 
-    The same names and defaults stand as literals in the notebook's cell tagged `parameters`.
+    The notebook's cell with the tag `parameters` has the same names and defaults as literals.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    scale: Scale = "quick"  # for minutes on a laptop; "full" is for the numbers in earnest
-    seeds: int = Field(5, ge=1)  # how many
-    output: str = Field(exclude=True)  # folder for figures and claims.json, on which no result depends
+    scale: Scale = "quick"  # "quick" takes minutes on a laptop; "full" is for final numbers
+    seeds: int = Field(5, ge=1)  # number of seeds
+    output: str = Field(exclude=True)  # folder for figures and claims.json; results do not depend on it
 
     @field_validator("*")
     @classmethod
@@ -54,13 +54,13 @@ class Parameters(BaseModel):
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """Returns the default of each parameter that a command line may set: all but the folder."""
+        """Returns the defaults of the parameters that a command line can set: all except `output`."""
         return {name: info.default for name, info in cls.model_fields.items() if name != "output"}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One figure of a paper beside ours: whether they show the same, and what they differ by if not.
+    """One figure of a paper compared with ours: whether they show the same, and the difference if not.
 
     >>> Comparison("Figure 1: time per clock", "breakdown.png", "differs", "our server takes no time").verdict
     'differs'
@@ -69,7 +69,7 @@ class Comparison:
     paper: str  # what the paper's figure or table shows
     ours: str  # our picture, or the ids of the claims that measure it
     verdict: Literal["same", "differs", "not made"]
-    because: str = ""  # why it differs, or was not made
+    because: str = ""  # why our figure differs, or was not made
 
     def __post_init__(self) -> None:
         checks.choice("verdict", self.verdict, dict.fromkeys(("same", "differs", "not made")))
@@ -79,20 +79,20 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Paper:
-    """One entry of the registry."""
+    """A paper in the registry `PAPERS`."""
 
-    key: str  # short name on the command line and of the folder in figures/
+    key: str  # short name, on the command line and as the folder in figures/
     title: str
     reference: str  # authors, venue, year
     notebook: str  # file name in notebooks/
     parameters: type[Parameters] = Parameters
     claims: tuple[claims.Claim, ...] = ()  # declared before the run
-    # caption, by file name, of every picture that the notebook saves: also the text in place of the picture
+    # File name -> caption of every picture that the notebook saves; also the picture's alternative text.
     figures: Mapping[str, str] = field(default_factory=dict)
-    full_figures: Mapping[str, str] = field(default_factory=dict)  # those that only full scale saves
-    comparisons: tuple[Comparison, ...] = ()  # the paper's figures beside ours
-    summary: Summary | None = None  # for those who have a minute; written after the run
-    # by scale, names of the data sets in `dmlcore.data`: they are fetched and checked before it starts
+    full_figures: Mapping[str, str] = field(default_factory=dict)  # pictures that only full scale saves
+    comparisons: tuple[Comparison, ...] = ()  # the paper's figures compared with ours
+    summary: Summary | None = None  # a short summary, written after the run
+    # Scale -> names of data sets of `dmlcore.data`, downloaded and checked before the notebook runs.
     data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     quick_seconds: float = 60  # expected time at quick scale on two CPU cores
 
@@ -111,11 +111,11 @@ class Paper:
             checks.choice("scale of the data", scale, dict.fromkeys(SCALES))
 
     def captions(self, scale: str | None) -> dict[str, str]:
-        """Returns the caption of every picture that the notebook saves at a scale, by file name."""
+        """Returns file name -> caption of every picture that the notebook saves at a scale."""
         return {**self.figures, **(self.full_figures if scale == FULL else {})}
 
     def command(self, parameters: Parameters) -> str:
-        """Returns the command line that makes a run with these parameters again."""
+        """Returns the command line that repeats a run with these parameters."""
         words = ["python3", "paper_repro.py", self.key, "--scale", parameters.scale]
         words += ["--seeds", str(parameters.seeds)]
         for name, default in type(parameters).defaults().items():
@@ -126,18 +126,18 @@ class Paper:
 
     @property
     def findings(self) -> dict[str, str]:
-        """The finding of each claim that has one, by its id."""
+        """The findings, id of the claim -> text."""
         return {claim.id: claim.finding for claim in self.claims if claim.finding}
 
     def in_short(self) -> Markdown:
-        """Returns the claims, where they hold, why, and what to choose, to show in the notebook."""
+        """Returns the summary for the notebook: the claims, where they hold, why, and what to choose."""
         return _shown(self.summary.markdown() if self.summary else "")
 
     def found(self, *ids: str) -> Markdown:
-        """Returns what was found for claims, to show in the notebook; the report has the same text.
+        """Returns the findings of some claims for the notebook; the report has the same text.
 
         Raises:
-            ValueError: a claim that has no finding.
+            ValueError: a claim has no finding.
         """
         for name in ids:
             checks.choice("claim with a finding", name, self.findings)
@@ -146,18 +146,18 @@ class Paper:
     def keep(self, runs: Mapping[str, pd.DataFrame], parameters: Parameters) -> Path | None:
         """Writes the histories of a run at full scale to runs.parquet in its output folder.
 
-        Its numbers have five significant digits. A run at quick scale takes minutes to make again, so
-        nothing is written then.
+        Numbers have five significant digits. At quick scale nothing is written, because a run takes only
+        minutes.
 
         Args:
-            runs: frames of `dml.compare` or `dml.sweep`, by name of the experiment.
+            runs: name of the experiment -> a frame of `dml.compare` or `dml.sweep`.
             parameters: of this run.
 
         Returns:
-            The file; None at quick scale.
+            The path of the file; None at quick scale.
 
         Raises:
-            ValueError: what is given are no such frames, or the file would have more than 5 MB.
+            ValueError: `runs` has no frame or is not such a mapping, or the file would have more than 5 MB.
         """
         return kept.write(runs, parameters.output) if parameters.scale == FULL else None
 
@@ -169,23 +169,26 @@ class Paper:
         data: str | Mapping[str, str | Mapping[str, str]] = "",
         tuned_on: Sequence[int] | None = None,
     ) -> Styler:
-        """Judges all claims, writes claims.json to the output folder and returns the table to show.
+        """Judges all claims, writes claims.json to the output folder and returns a table of the results.
 
-        The processor and the versions go to machine.json beside it.
+        It also writes machine.json, with the processor and the versions.
 
         Args:
-            samples: one number per seed by id of the claim, or these by label of its parts. A claim that is
-                left out was not run.
+            samples: id of the claim -> one number per seed, S numbers; for a claim with parts, id -> label ->
+                S numbers. A claim that is missing was not run.
             parameters: of this run.
-            data: the data set that the samples come from, or one by id of the claim, or those of a claim by
-                label of its parts: the ledger then names the data sets of the parts that were run. A claim
-                about another data set counts as not run. Claims with `data="none"` need none.
-            tuned_on: the seeds on which learning rates and settings were chosen: others than judge, such as
-                `TUNING_SEEDS`. None: not recorded.
+            data: the data set that the samples come from; or id of the claim -> data set; or id -> label of
+                the part -> data set, and then the ledger names the data sets of the parts that were run. A
+                claim about another data set counts as not run. Claims with `data="none"` need no data set.
+            tuned_on: the seeds on which learning rates and settings were chosen, such as `TUNING_SEEDS`; they
+                must differ from the seeds of the samples. Default: None, not recorded.
+
+        Returns:
+            The table, for the last cell of the notebook.
 
         Raises:
-            ValueError: an id that the paper does not declare, samples that `claims.judge` refuses, or tuning
-                seeds that judge, too.
+            ValueError: the paper does not declare an id, `claims.judge` rejects the samples, or a tuning seed
+                is also a seed of the samples.
         """
         declared = {claim.id: claim for claim in self.claims}
         for name in [*samples, *(data if isinstance(data, Mapping) else ())]:
@@ -210,12 +213,12 @@ class Paper:
         claims.write(Path(parameters.output) / "claims.json", ledger)
         machine = json.dumps({"hardware": claims.hardware(), "versions": claims.versions()}, indent=2)
         files.write(Path(parameters.output) / MACHINE, machine + "\n")
-        shown = claims.frame(results, self.findings).style  # which shows texts whole
+        shown = claims.frame(results, self.findings).style  # a Styler does not truncate texts
         return shown.set_table_styles([{"selector": "td, th", "props": "text-align: left"}])
 
 
 def _shown(text: str) -> Markdown:
-    from IPython.display import Markdown  # only a notebook needs it
+    from IPython.display import Markdown  # imported here because only a notebook needs it
 
     return Markdown(text)
 
@@ -224,8 +227,7 @@ def _stated(source: str, statement: str, metric: str, **fields: Any) -> dict[str
     return {"source": source, "statement": statement, "metric": metric, **fields}
 
 
-# Fields of a claim, for `declare`: the paper's abstract says just that; we have put it so; measurements are
-# compared with a formula; our implementation is compared with its definition.
+# They make the fields of a claim for `declare`, with its source; `claims.Claim` explains the sources.
 abstract, ours = partial(_stated, "abstract"), partial(_stated, "ours")
 theory, conformance = partial(_stated, "theory"), partial(_stated, "conformance")
 
@@ -236,9 +238,20 @@ def declare(
     findings: Mapping[str, str] | None = None,
     **defaults: Any,
 ) -> tuple[claims.Claim, ...]:
-    """Returns a paper's claims from their fields by id; `defaults` are for the fields that most share.
+    """Returns the claims of a paper.
 
-    `findings` are told by id of the claim; they are apart since they are written after the run.
+    Args:
+        paper: key of the paper.
+        table: id of the claim -> its fields, as `abstract` and `ours` return them.
+        findings: id of the claim -> its finding. It is a separate argument because findings are written after
+            the run. Default: None.
+        **defaults: fields that most claims share.
+
+    Returns:
+        The claims, in the order of the table.
+
+    Raises:
+        ValueError: a field is missing, unknown or not valid.
 
     >>> table = {"E1": ours("Workers never wait under ASP", "least share of the time computing")}
     >>> [claim.expected for claim in declare("example", table, expected=(0.99, 1), data="none")]

@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 COLORS = {"done": "green", "skipped": "dim", "failed": "red"}
-LINE_SECONDS = 10  # between two lines of a log, at least
+LINE_SECONDS = 10  # shortest time between two lines of a log
 
 
 def seconds(value: float) -> str:
-    """Returns a duration for people.
+    """Returns a duration as text.
 
     >>> seconds(4.2), seconds(75), seconds(4000)
     ('4 s', '1 min 15 s', '1 h 6 min')
@@ -25,16 +25,16 @@ def seconds(value: float) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended."""
+    """The outcome of a job."""
 
     key: str  # of the paper
-    status: Literal["done", "skipped", "failed"]  # skipped: a run with the same inputs is there already
-    seconds: float = 0.0  # how long it took
-    message: str = ""  # for a failure, what went wrong and where to look
+    status: Literal["done", "skipped", "failed"]  # skipped: the results of the same inputs exist already
+    seconds: float = 0.0  # duration of the job
+    message: str = ""  # for a failure, the error and where to look
 
 
 class Display(Progress):
-    """Shows the progress of notebooks, in a `with` block; its methods are called from several threads."""
+    """Shows the progress of notebooks, in a `with` block; several threads may call its methods."""
 
     def __init__(self, console: Console) -> None:
         columns = (
@@ -44,19 +44,19 @@ class Display(Progress):
             TimeElapsedColumn(),
             TimeRemainingColumn(),
         )
-        # A cell may take minutes: the speed is estimated over an hour.
+        # The speed is estimated over an hour, because a cell may take minutes.
         hidden = not console.is_terminal
         super().__init__(*columns, console=console, disable=hidden, speed_estimate_period=3600)
         self._spoken = 0.0
 
     def started(self, key: str, cell_seconds: list[float] | None, cells: int) -> None:
-        """A notebook with so many code cells starts; they count by their expected times, if known."""
+        """Shows that a notebook starts; its cells are weighted by their expected seconds, if known."""
         plan = cell_seconds or [1.0] * cells
         self.add_task(key, total=sum(plan) or 1.0, done=0, cells=cells, plan=plan)
         self._line(key)
 
     def advanced(self, key: str) -> None:
-        """One more code cell is done."""
+        """Shows that one more code cell is finished."""
         task = self._task(key)
         done = task.fields["done"]
         self.update(task.id, advance=task.fields["plan"][done], done=done + 1)
@@ -64,7 +64,7 @@ class Display(Progress):
             self._line(key)
 
     def ended(self, outcome: Outcome) -> None:
-        """A job has ended, or was skipped."""
+        """Shows that a job has ended, or was skipped."""
         for task in [task for task in self.tasks if task.description == outcome.key]:
             self.remove_task(task.id)
         skipped = outcome.status == "skipped"
@@ -78,7 +78,7 @@ class Display(Progress):
         return next(task for task in self.tasks if task.description == key)
 
     def _line(self, key: str) -> None:
-        """Writes to a log what the bar shows in a terminal."""
+        """Writes the state of a job to a log, where a terminal would show a bar."""
         if self.console.is_terminal:
             return
         self._spoken = time.monotonic()

@@ -1,4 +1,4 @@
-"""What is published, and which of its files a run leaves as they are, because it gives the same again."""
+"""The published results, and the rule that decides which of their files a run leaves unchanged."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from dmlcore.reproduce import claims, manifest
 from dmlcore.reproduce.agreement import same, unchanged
 from dmlcore.reproduce.manifest import Folders
 
-# Of 255 levels. Coordinates that differ by 1e-4 shift an edge of a picture 1000 pixels wide by a tenth of a
-# pixel, which changes what is drawn there by 26 levels at most; a letter or a mark that moves changes more.
+# Of 255 levels. Coordinates that differ by 1e-4 shift an edge in a picture 1000 pixels wide by a tenth of a
+# pixel, which changes a pixel by at most 26 levels; a letter or a mark that moves changes pixels by more.
 LEVELS = 32
-# A pale area, such as a band of opacity 0.12, differs from its ground by fewer levels than that. With
-# coordinates off by 1e-4, at most 0.1% of the pixels of lines, marks, bars, bands and maps change by more
-# than 4 levels; where such a band becomes half as wide again, 1.5% do.
+# A pale area, such as a band of opacity 0.12, differs from its background by fewer levels than that. With
+# coordinates that differ by 1e-4, at most 0.1% of the pixels of lines, marks, bars, bands and maps change by
+# more than 4 levels; if such a band becomes 1.5 times as wide, 1.5% of them do.
 FEW_LEVELS = 4
-MOST_PIXELS = 0.002  # share of the pixels that may differ by more than FEW_LEVELS
+MOST_PIXELS = 0.002  # fraction of the pixels that may differ by more than FEW_LEVELS
 
 
 def keep_aside(place: str, folders: Folders) -> None:
-    """Without git, keeps what is at a place before the first run, so that it stays what was published.
+    """Without git, copies the results at a place before the first run, as the published ones.
 
-    It is copied to `runs/published/PLACE`, whole or not at all: an empty folder where nothing is published.
+    The copy is `runs/published/PLACE`, made completely or not at all; it is empty if nothing is published.
     """
     kept = _aside(place, folders)
     if kept.exists() or _versioned(folders):
@@ -41,9 +41,9 @@ def keep_aside(place: str, folders: Folders) -> None:
 
 
 def ledger(place: str, folders: Folders) -> claims.Ledger | None:
-    """Returns the published ledger at a place: that in HEAD, or without git the one that is kept aside.
+    """Returns the published ledger at a place: the one in HEAD, or without git the copy of `keep_aside`.
 
-    None where there is none, since nothing is published, or where it cannot be read.
+    None: nothing is published, or the ledger cannot be read.
     """
     path = _aside(place, folders) / "claims.json"
     try:
@@ -57,7 +57,7 @@ def ledger(place: str, folders: Folders) -> claims.Ledger | None:
 
 
 def copied(place: str, folders: Folders, to: Path) -> Path:
-    """Returns a folder with the published files of a place; those in HEAD are copied to the folder `to`."""
+    """Returns a folder with the published files of a place; files in HEAD are first copied to `to`."""
     if not _versioned(folders):
         return _aside(place, folders)
     root, below = folders.figures.parent, f"{folders.figures.name}/{place}/"
@@ -74,23 +74,23 @@ def _aside(place: str, folders: Folders) -> Path:
 
 
 def _versioned(folders: Folders) -> bool:
-    """Returns whether HEAD has this folder: there is git, and not a repository of something else."""
+    """Returns whether HEAD has this folder: git is installed, and this is the package's repository."""
     root = folders.figures.parent
     return root.is_dir() and bool(_git(root, "ls-tree", "--name-only", "HEAD", "."))
 
 
 def edited(path: Path) -> bool:
-    """Returns whether a file differs from the committed one; False where git does not tell."""
+    """Returns whether a file differs from the committed one; False if git cannot say."""
     return bool(_git(path.parent, "diff", "--name-only", "HEAD", "--", path.name))
 
 
 def kept(made: Path, place: Path) -> set[str]:
-    """Returns which files of a run, relative to the folder `made`, show what those in `place` show.
+    """Returns the files of a run, relative to the folder `made`, that are equivalent to those in `place`.
 
-    A ledger does by `agreement.unchanged`, a picture where no pixel differs by more than LEVELS of 255 and
-    at most a share MOST_PIXELS of them by more than FEW_LEVELS, a table (CSV or Parquet) where its cells
-    agree by `agreement.same`, another file byte for byte. Where the ledger differs none does: numbers and
-    pictures of a paper are of one run.
+    Ledgers are compared by `agreement.unchanged`. Two pictures are equivalent if no pixel differs by more
+    than LEVELS of 255, and at most a fraction MOST_PIXELS of them by more than FEW_LEVELS. The cells of
+    tables (CSV or Parquet) are compared by `agreement.same`, other files byte for byte. If the ledger
+    differs, no file is equivalent, because the numbers and pictures of a paper must come from one run.
     """
     old, new = place / "claims.json", made / "claims.json"
     if (old.is_file() or new.is_file()) and not _alike(old, new):
@@ -122,7 +122,7 @@ def _pictures(old: Path, new: Path) -> bool:
         return False
     apart = np.abs(one - other) * 255
     pixels = apart.max(axis=-1) if apart.ndim == 3 else apart
-    few = FEW_LEVELS + 0.5  # levels are whole, but for rounding
+    few = FEW_LEVELS + 0.5  # levels are whole numbers up to rounding
     return bool(pixels.max() <= LEVELS + 0.5 and (pixels > few).mean() <= MOST_PIXELS)
 
 
@@ -146,7 +146,7 @@ def _frames(old: Path, new: Path) -> bool:
                 return False
             continue
         a, b = (frame[name].to_numpy(np.float64, na_value=np.nan) for frame in (one, other))
-        # Where both are missing a number is the same, as for None in `agreement.same`.
+        # Two missing numbers are the same, as None is in `agreement.same`.
         unequal = np.flatnonzero((a != b) & ~(np.isnan(a) & np.isnan(b)))
         if not all(same(a[i], b[i]) for i in unequal.tolist()):
             return False
@@ -161,7 +161,7 @@ def _cells(one: str, other: str) -> bool:
 
 
 def _git(folder: Path, *words: str) -> bytes | None:
-    """Returns what git prints, or None where there is no git, no checkout, or no such file in it."""
+    """Returns the output of git, or None if there is no git, no checkout, or no such file in it."""
     if shutil.which("git") is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""`paper_repro.py recommend TRACE --target loss=0.1`: which method for a recorded cluster, as a page."""
+"""`paper_repro.py recommend TRACE --target loss=0.1`: a page with the best method for a recorded cluster."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def parser(make: Callable[..., argparse.ArgumentParser], name: str) -> argparse.
 
 
 def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
-    """Answers, and writes the page; returns the exit code, 130 after Ctrl-C.
+    """Prints the recommendation and writes the page; returns the exit code, 130 after Ctrl-C.
 
     Raises:
         ValueError: an argument is wrong; the message names it.
-        OSError: there is no such file, or the page cannot be written.
+        OSError: the record does not exist, or the page cannot be written.
     """
     target = _target(given.target)
     asked = {name: getattr(given, name) for name in ("batch_size", "budget", "seeds")}
@@ -85,7 +85,7 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
         name: None if text is None else _number(name, text) for name, text in asked.items()
     }
     over: dict[str, Any] = dict(map(_axis, given.over))
-    from dmlcore import problems  # slow to import: after what the command line itself can refuse
+    from dmlcore import problems  # slow to import, so the arguments are checked before
     from dmlcore.experiments.recommendation import recommend as find
     from dmlcore.experiments.recommendation.axes import AXES
     from dmlcore.view.show import html, readable
@@ -99,7 +99,7 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
     problem = calls.made("--problem", given.problem, {name: getattr(problems, name) for name in PROBLEMS})
     methods = None if given.methods is None else [name.strip() for name in given.methods.split(",")]
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Interrupted")  # which is among the notes
+        warnings.filterwarnings("ignore", "Interrupted")  # the notes say so
         found = find(
             problem,
             given.trace,
@@ -111,7 +111,7 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
             save=given.save,
             progress=console.is_terminal,
         )
-    columns = ["fastest on", "samples", "MB sent"]  # which the page has
+    columns = ["fastest on", "samples", "MB sent"]  # columns that only the page shows
     console.print(_shown(readable(found.table).drop(columns=columns).reset_index(names="method")))
     console.print(found.why, highlight=False, markup=False)
     for note in found.notes:
@@ -128,7 +128,7 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
 
 
 def what_if(frame: Any, axes: list[str]) -> str:
-    """Returns the map of other clusters as HTML, a table where it has one axis."""
+    """Returns the results for other clusters as HTML: a map for two axes, a table for one."""
     from dmlcore.view.plot import regimes
     from dmlcore.view.show import picture
 

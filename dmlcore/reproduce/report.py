@@ -1,4 +1,4 @@
-"""One page with all claims and figures that opens offline: pictures are part of it, nothing is fetched."""
+"""The report: one page with all claims and figures. Pictures are part of it, so that it opens offline."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,10 +15,10 @@ from dmlcore.reproduce.paper import FULL, Paper
 def ledgers(
     folders: Folders, papers: Mapping[str, Paper], *, local: bool = False
 ) -> tuple[list[claims.Ledger], list[str]]:
-    """Returns all ledgers below the folder of figures, and what is wrong with the rest.
+    """Returns all ledgers below the folder of figures, and messages about files that are not valid.
 
-    They come in the order of the registry, a paper's quick scale before its full one. With `local`, one of
-    the last run made here takes the place of the published one that has other parameters.
+    The order is that of the registry, with quick scale before full scale for each paper. With `local`, the
+    ledger of the last run on this machine replaces a published ledger with other parameters.
     """
     found, faults = [], []
     for path in ledger_paths(folders.figures):
@@ -34,16 +34,16 @@ def ledgers(
 
 
 def ledger_paths(figures: Path) -> list[Path]:
-    """Returns every claims.json of both scales, those of full scale last."""
+    """Returns the paths of every claims.json of both scales, full scale last."""
     return [*sorted(figures.glob("*/claims.json")), *sorted(figures.glob(f"{FULL}/*/claims.json"))]
 
 
 def write(folders: Folders, papers: Mapping[str, Paper], failed: Iterable[str] = ()) -> Path:
-    """Writes two pages from what the folders hold, and returns where the complete one is.
+    """Writes two pages from the contents of the folders, and returns the path of the complete page.
 
-    `figures/report.html` says nothing of the machine: the same figures and ledgers give the same bytes.
-    `runs/report.html` also tells processor, versions and time of the runs made here; of those that
-    have `failed`, named by the place of their results, it says that what they show is of the run before.
+    `figures/report.html` has nothing about the machine: the same figures and ledgers give the same bytes.
+    `runs/report.html` also has the processor, the versions and the time of the runs on this machine. For runs
+    that have `failed`, named by the place of their results, it says that the previous results are shown.
     """
     _page(folders.figures / "report.html", folders, papers, [], local=False)
     return _page(folders.runs / "report.html", folders, papers, [*failed], local=True)

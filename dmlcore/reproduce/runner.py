@@ -1,10 +1,13 @@
-"""Runs notebooks: executed aside by papermill, put in place when all is well, skipped when nothing changed.
+"""Runs notebooks with papermill in a separate folder, and moves the results into place if all succeed.
 
-What shows the same as published stays as published (`published.kept`); the run's own ledger is in `runs/`.
-A run with other parameters than the published one stays in `runs/`, with its figures.
-A run may be killed at any moment. Until its last cell it only writes below `runs/*.partial-*`, which the next
-call removes; then every file takes its place in one step, last the manifest, which says that all are there.
-A notebook of full scale keeps the finished runs of its comparisons in `runs/*.journal-*`, and goes on there.
+A notebook is skipped if nothing that it depends on has changed. Files that are equivalent to the published
+ones stay as published (`published.kept`); the run's own ledger is in `runs/`. A run with other parameters
+than the published one stays in `runs/`, with its figures.
+
+A run may be killed at any moment. Until its last cell it writes only below `runs/*.partial-*`, which the next
+call removes. Then every file is moved into place in one step, and last the manifest, which says that all are
+there. A notebook of full scale saves the finished runs of its comparisons in `runs/*.journal-*`, and
+continues from there.
 """
 
 import fcntl
@@ -32,9 +35,9 @@ class NotebookFailed(Exception):
 
 
 def disagreements(job: PaperJob, folders: Folders) -> str:
-    """Returns how the notebook's parameters cell differs from their model; empty if it does not.
+    """Returns how the notebook's parameters cell differs from the model; empty if it does not.
 
-    papermill itself only logs a parameter that the notebook lacks, and runs on with the notebook's own value.
+    papermill only logs a parameter that the notebook lacks, and then uses the notebook's own value.
     """
     import papermill
 
@@ -57,20 +60,22 @@ def run(
     parallel: int = 1,
     rewrite: bool = False,
 ) -> list[Outcome]:
-    """Runs jobs, `parallel` notebooks at a time, those first that take longest; returns the outcome of each.
+    """Runs jobs, `parallel` notebooks at a time, the longest first; returns the outcome of each.
 
-    Nothing below `folders.figures` is ever half written, and a job that fails changes nothing there. One that
-    succeeds changes what shows something else than what is published, or all of it with `rewrite`; with other
-    parameters than the published run it changes nothing there without `rewrite`.
-    OSError: results cannot be written; all notebooks have been stopped. BlockingIOError: another run is using
-    these folders.
+    No file below `folders.figures` is ever half written, and a job that fails changes nothing there. A job
+    that succeeds replaces the files that are not equivalent to the published ones, or all files with
+    `rewrite`. A job with other parameters than the published run changes nothing there without `rewrite`.
+
+    Raises:
+        OSError: results cannot be written; all notebooks have been stopped.
+        BlockingIOError: another run uses these folders.
     """
     with _alone(folders.runs):
         _clean(folders)
         for job in jobs:
             _check_writable(job, folders)
             published.keep_aside(job.place, folders)
-        pool = ThreadPoolExecutor(parallel)  # no `with`: on Ctrl-C it would wait for the notebooks
+        pool = ThreadPoolExecutor(parallel)  # no `with`, which would wait for the notebooks after Ctrl-C
         longest_first = sorted(jobs, key=lambda job: -job.paper.quick_seconds)
         futures = [pool.submit(_attempt, job, folders, display, rewrite) for job in longest_first]
         try:
@@ -84,7 +89,7 @@ def run(
 
 
 def _stop(futures: Sequence[Future[Outcome]]) -> None:
-    """Ends jobs at once: a kernel that dies ends its notebook, also one that was just about to start."""
+    """Ends jobs immediately by ending their kernels, also kernels that are just starting."""
     from dmlcore.reproduce.kernel import LocalKernel
 
     for future in futures:
@@ -100,7 +105,7 @@ def _alone(folder: Path) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # needs no file, and ends with the process
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the lock ends with the process
         except BlockingIOError:
             raise BlockingIOError(f"{folder}: another run is using it; wait until it ends") from None
         yield
@@ -109,7 +114,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _clean(folders: Folders) -> None:
-    """Removes what a killed run has left."""
+    """Removes the unfinished files of killed runs."""
     for stale in folders.runs.glob("*.partial-*"):
         shutil.rmtree(stale, ignore_errors=True)
     for folder in (folders.runs, folders.figures):
@@ -118,7 +123,7 @@ def _clean(folders: Folders) -> None:
 
 
 def _check_writable(job: PaperJob, folders: Folders) -> None:
-    """Raises OSError where results cannot be put in place: better now than after the last cell."""
+    """Raises OSError if results cannot be written, so that a failure comes before the notebook starts."""
     for place in (folders.figures / job.place, folders.runs / job.place):
         there = next(path for path in (place, *place.parents) if os.path.lexists(path))
         try:
@@ -131,7 +136,7 @@ def _check_writable(job: PaperJob, folders: Folders) -> None:
 def _attempt(job: PaperJob, folders: Folders, display: Display, rewrite: bool) -> Outcome:
     start = time.monotonic()
     made_from = manifest.inputs(job, folders)
-    # A name of its own: the kernel of a killed run may still write to the old one for a second.
+    # A new name, because the kernel of a killed run may still write to the old folder for a second.
     staging = Path(tempfile.mkdtemp(prefix=f"{job.key}.partial-", dir=folders.runs))
     journal = _journal(job, folders, made_from)
     try:
@@ -159,9 +164,9 @@ def _attempt(job: PaperJob, folders: Folders, display: Display, rewrite: bool) -
 
 
 def _journal(job: PaperJob, folders: Folders, made_from: dict[str, Any]) -> Path | None:
-    """Returns where a notebook of full scale keeps its finished runs, so that it goes on after it was killed.
+    """Returns the folder in which a notebook of full scale saves its finished runs, to continue after a kill.
 
-    Those of another notebook, other parameters or other code are removed.
+    It removes the folders of other versions of the notebook, other parameters or other code.
     """
     if job.parameters.scale != "full":
         return None
@@ -176,7 +181,7 @@ def _journal(job: PaperJob, folders: Folders, made_from: dict[str, Any]) -> Path
 def _execute(
     job: PaperJob, folders: Folders, staging: Path, display: Display, journal: Path | None
 ) -> list[float]:
-    """Runs a notebook; returns how long each code cell took. papermill adds one, with the parameters."""
+    """Runs a notebook; returns the seconds of each code cell, including the parameters cell of papermill."""
     import nbformat
     import papermill
 
@@ -198,7 +203,7 @@ def _execute(
             resources={"metadata": {"path": str(folders.notebooks)}},
             on_cell_executed=lambda **_: display.advanced(job.key),
         )
-    except Exception as error:  # also a kernel that dies, or does not start
+    except Exception as error:  # including a kernel that dies or does not start
         text = f"{type(error).__name__}: {error}"
         if isinstance(error, papermill.PapermillExecutionError):
             text = f"cell {error.exec_count}: {error.ename}: {error.evalue}"
@@ -207,12 +212,12 @@ def _execute(
 
 
 def _code(notebook: Any) -> list[Any]:
-    """Returns the code cells that are executed: all but empty ones."""
+    """Returns the code cells that are not empty, which are the executed ones."""
     return [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
 
 
 def _machine(staging: Path) -> dict[str, Any] | None:
-    """Takes out what a notebook wrote of its machine, which belongs to the run and not to its figures."""
+    """Removes and returns the description of the machine, which belongs to the run and not to its figures."""
     path = staging / "figures" / MACHINE
     if not path.is_file():
         return None
@@ -222,7 +227,7 @@ def _machine(staging: Path) -> dict[str, Any] | None:
 
 
 def _examine(job: PaperJob, staging: Path) -> None:
-    """Holds what a notebook wrote against what its paper declares."""
+    """Checks that a notebook has written the files and claims that its paper declares."""
     figures = staging / "figures"
     missing = [name for name in job.paper.captions(job.parameters.scale) if not (figures / name).is_file()]
     ledger = figures / "claims.json"
@@ -241,10 +246,10 @@ def _differs(job: PaperJob, folders: Folders, staging: Path) -> bool:
 
 
 def _publish(job: PaperJob, folders: Folders, staging: Path, everything: bool) -> None:
-    """Puts the results in place, each file in one step, and removes those of earlier runs.
+    """Moves the results into place, each file in one step, and removes files of earlier runs.
 
-    All are written beside their places first, which may be on another file system. Of files that show what is
-    published, the published ones are put back, unless `everything` is to be of this run.
+    All files are first copied next to their destinations, which may be on another file system. If a file is
+    equivalent to the published one, the published one is restored, unless `everything` is set.
     """
     source, target = staging / "figures", folders.figures / job.place
     made = [path.relative_to(source) for path in files.tree(source)]
@@ -253,7 +258,7 @@ def _publish(job: PaperJob, folders: Folders, staging: Path, everything: bool) -
         old = published.copied(job.place, folders, staging / "published")
         for kept in published.kept(source, old):
             shutil.copyfile(old / kept, source / kept)
-    with ExitStack() as moves:  # which happen in reverse: the ledger's is last
+    with ExitStack() as moves:  # moves happen in reverse order, the ledger's last
         for name in sorted(made, key=lambda name: name.name != "claims.json"):
             place = target / name
             if not place.is_file() or place.read_bytes() != (source / name).read_bytes():
@@ -264,7 +269,7 @@ def _publish(job: PaperJob, folders: Folders, staging: Path, everything: bool) -
 
 
 def _stay(job: PaperJob, folders: Folders, staging: Path) -> None:
-    """Leaves the results below `runs/`, and those in the folder of figures as they are."""
+    """Leaves the results below `runs/`, and the folder of figures unchanged."""
     place = manifest.private(job.place, folders)
     _keep_ledger(job, folders, staging)
     shutil.rmtree(place, ignore_errors=True)
@@ -278,7 +283,7 @@ def _keep_ledger(job: PaperJob, folders: Folders, staging: Path) -> None:
 
 
 def _keep_copy(job: PaperJob, folders: Folders, staging: Path) -> str:
-    """Keeps what was executed of a job that failed; returns the line that says where."""
+    """Saves the executed cells of a job that failed; returns the line that says where."""
     copy, kept = staging / job.paper.notebook, _failed(job, folders)
     if not copy.exists():
         return ""

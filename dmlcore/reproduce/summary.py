@@ -1,4 +1,4 @@
-"""What a reader takes away from a paper: its claims, where they hold, why, and what to choose."""
+"""The summary of a paper: its claims, where they hold, why, and what to choose."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Answer:
     """One claim in a sentence, where it holds and why: a row at the top of a notebook and of the report.
 
     Raises:
-        ValueError: one of the three is empty.
+        ValueError: a field is empty.
     """
 
     claim: str
@@ -27,7 +27,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Summary:
-    """The answers of a notebook, written after the run, and what to choose for a cluster.
+    """The answers of a notebook, written after the run, and the advice what to choose.
 
     >>> answer = Answer("Workers never wait", "always", "they do not ask")
     >>> print(Summary((answer,), "Take it.").markdown())
@@ -42,7 +42,7 @@ class Summary:
     choice: str
 
     def markdown(self) -> str:
-        """Returns it as a table and a paragraph."""
+        """Returns the summary as a table and a paragraph in Markdown."""
         rows = [f"| {each.claim} | {each.where} | {each.why} |" for each in self.answers]
         table = "\n".join(["| claim | where it holds | because |", "|---|---|---|", *rows])
         return f"{table}\n\n**What to choose.** {self.choice}"

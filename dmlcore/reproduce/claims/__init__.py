@@ -1,7 +1,8 @@
-"""The claims ledger: what a paper says, declared before the run, and the verdict that follows by rule.
+"""The claims ledger: claims of papers, declared before the run, and verdicts that follow from a rule.
 
-A claim names a metric, the data that it is about, and the range that the metric must fall in. Runs with
-several seeds give samples: all inside the range is `reproduced`, none `not reproduced`, else `mixed`.
+A claim names a metric, the data that it is about, and the range that the metric must be in. Runs with several
+seeds give samples. The verdict is `reproduced` if all of them are in the range, `not reproduced` if none is,
+and `mixed` otherwise.
 
 >>> claim = Claim(id="ssp-1", paper="ssp", statement="SSP is faster than BSP", source="abstract", data="any",
 ...               metric="time of BSP / time of SSP", expected=(1, None), unit="x")

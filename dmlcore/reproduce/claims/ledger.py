@@ -1,4 +1,4 @@
-"""claims.json: written whole, read back checked, and held against its own rule."""
+"""claims.json: writing, reading with checks, and checking that its verdicts follow from its samples."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -14,21 +14,48 @@ from dmlcore.reproduce.claims.rules import outcome, summary
 
 
 def write(path: Path, ledger: Ledger) -> None:
-    """Writes claims.json, whole or not at all: strict JSON, the same bytes for the same outcome."""
+    """Writes claims.json, completely or not at all: strict JSON, the same bytes for the same ledger.
+
+    Args:
+        path: path of the file.
+        ledger: the ledger.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     text = json.dumps(ledger.model_dump(mode="json"), indent=2, ensure_ascii=False, allow_nan=False)
     files.write(path, text + "\n")
 
 
 def read(path: Path) -> Ledger:
-    """Reads claims.json; raises ValueError that names its first fault where the file is no ledger.
+    """Reads claims.json. A file of the earlier format is judged again by the current rule.
 
-    One of the earlier format is judged again, by today's rule.
+    Args:
+        path: path of the file.
+
+    Returns:
+        The ledger.
+
+    Raises:
+        ValueError: the file is not a ledger; the message names its first fault.
+        OSError: the file cannot be read.
     """
     return parse(path.read_bytes(), path)
 
 
 def parse(text: bytes, path: Path) -> Ledger:
-    """Reads the content of a claims.json; `path` is for the message where it is no ledger (ValueError)."""
+    """Reads the content of a claims.json.
+
+    Args:
+        text: the content.
+        path: path of the file, for messages.
+
+    Returns:
+        The ledger.
+
+    Raises:
+        ValueError: the content is not a ledger; the message names its first fault.
+    """
     try:
         if (content := _earlier(text)) is not None:
             return old.upgraded(content)
@@ -42,25 +69,42 @@ def parse(text: bytes, path: Path) -> Ledger:
 
 
 def earlier(path: Path) -> bool:
-    """Returns whether a claims.json has the earlier format, whose rule and words of verdict were others."""
+    """Returns whether a claims.json has the earlier format, with another rule and other verdicts.
+
+    Args:
+        path: path of the file.
+
+    Returns:
+        True for the earlier format.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
     return _earlier(path.read_bytes()) is not None
 
 
 def recheck(path: Path, declared: Sequence[Claim] | None = None) -> list[str]:
-    """Returns what disagrees in a claims.json: an empty list if all of it follows from the samples.
+    """Returns the faults of a claims.json: an empty list if everything in it follows from its samples.
 
-    Medians, spreads and verdicts are computed again. Claims must be those `declared`, word for word. One of
-    the earlier format is held against the rule of its time, and not against today's declarations.
+    It computes medians, spreads and verdicts again, and compares the claims with the declared ones, word for
+    word. A file of the earlier format is checked by the rule of that format, and not against declarations.
+
+    Args:
+        path: path of the file.
+        declared: the claims that the paper declares now. Default: None, the claims are not compared.
+
+    Returns:
+        One sentence per fault.
 
     Raises:
-        ValueError: the file is no ledger.
+        ValueError: the file is not a ledger.
     """
     text = path.read_bytes()
     results = parse(text, path).claims
     if (content := _earlier(text)) is not None:
         try:
             return [f"{path}: {fault}" for fault in old.faults(content)]
-        except (KeyError, TypeError, AttributeError) as error:  # what only the rule of that time reads
+        except (KeyError, TypeError, AttributeError) as error:  # a field that only the earlier rule reads
             raise ValueError(_not_whole(path, error)) from None
     found = [f"{path}: {fault}" for result in results for fault in _faults(result)]
     if declared is not None:

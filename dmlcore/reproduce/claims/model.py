@@ -1,4 +1,4 @@
-"""What a ledger holds: claims as declared, their results, and the run that these come from."""
+"""The contents of a ledger: claims as declared, their results, and the run that gave these."""
 
 import math
 from typing import Annotated, Any, Literal, Self
@@ -10,10 +10,10 @@ from dmlcore import checks
 Verdict = Literal["reproduced", "mixed", "not reproduced", "not run"]
 Source = Literal["abstract", "ours", "theory", "conformance"]
 
-FORMAT: Literal[2] = 2  # of claims.json; `old.py` reads format 1, which had no number
-ANY, NONE = "any", "none"  # data of a claim that holds for every data set, or that involves no data set
+FORMAT: Literal[2] = 2  # of claims.json; `old.py` reads format 1, which has no format number
+ANY, NONE = "any", "none"  # `data` of a claim about every data set, and of one that uses no data set
 
-# JSON has no infinity: it is written as the string "inf", and null stands for "not measured" or "no bound".
+# JSON has no infinity: the string "inf" stands for it, and null for "not measured" or "no bound".
 Number = Annotated[
     float,
     BeforeValidator(lambda value: math.inf if value == "inf" else value),
@@ -29,21 +29,20 @@ class _Strict(BaseModel):
 
 class _Stated(_Strict):
     id: Text  # short name, unique among all papers
-    paper: Text  # its key
+    paper: Text  # key of the paper
     statement: Text  # the claim in words
-    # abstract: the paper's abstract says just this. ours: we put it so. theory: measurements are compared
-    # with a formula. conformance: our implementation is compared with its definition.
+    # abstract: the paper's abstract says exactly this. ours: the numbers or the wording are ours.
+    # theory: measurements are compared with a formula. conformance: our implementation is compared with its
+    # definition.
     source: Source
-    data: (
-        Text  # the data set that the claim is about; or ANY, or NONE where timelines or formulas are measured
-    )
-    metric: Text  # what is measured, in words
+    data: Text  # the data set that the claim is about; or ANY; or NONE for timelines and formulas
+    metric: Text  # the measured quantity, in words
     expected: Range  # (low, high), both inclusive; None leaves an end open
     unit: str = ""  # of the metric, such as `s` or `x`
-    deterministic: bool = False  # the number depends on no seed, so that one sample is enough
+    deterministic: bool = False  # the number does not depend on the seed, so that one sample is enough
 
-    # id of an earlier claim: where the samples of both are the same, this one is not counted again. It is in
-    # a ledger where it is declared.
+    # id of an earlier claim: if the samples of both are the same, this claim is not counted again. A ledger
+    # has this field only if the claim declares it.
     repeats: str = Field("", exclude_if=lambda value: not value)
 
     @model_validator(mode="after")
@@ -61,17 +60,35 @@ class _Stated(_Strict):
 
 
 class Claim(_Stated):
-    """What is claimed and what would show it, declared before the run.
+    """A claim and the measurement that would show it, declared before the run.
+
+    Args:
+        id: short name, unique among all papers.
+        paper: key of the paper.
+        statement: the claim in words.
+        source: "abstract", the paper's abstract says exactly this; "ours", the numbers or the wording are
+            ours; "theory", measurements are compared with a formula; or "conformance", our implementation is
+            compared with its definition.
+        data: the data set that the claim is about; "any"; or "none" for timelines and formulas.
+        metric: the measured quantity, in words.
+        expected: (low, high), the range of the metric, both ends included. None: no bound at that end.
+        unit: of the metric, such as "s" or "x".
+        deterministic: True: the number does not depend on the seed, so that one sample is enough.
+        repeats: id of an earlier claim that is not counted twice if both have the same samples. Default: "".
+        parts: labels of the settings in which the claim must hold. Default: (), one setting.
+        finding: one to three sentences: what the paper says, what was measured, and why they agree or
+            differ. Empty until there is a result.
+
+    Raises:
+        ValueError: a field is missing, unknown or not valid.
 
     >>> Claim(id="ssp-1", paper="ssp", statement="SSP is faster than BSP", source="abstract", data="any",
     ...       metric="time of BSP / time of SSP", expected=(1.0, None), unit="x").expected
     (1.0, None)
     """
 
-    parts: tuple[Text, ...] = ()  # labels of the settings in which the claim must hold, if several
-    # One to three sentences: what the paper says, what was measured, and why. Empty until there is a result.
-    # It is shown from here and not kept in the ledger, so that a better sentence needs no new run.
-    finding: str = ""
+    parts: tuple[Text, ...] = ()
+    finding: str = ""  # not part of the ledger, so that a better sentence needs no new run
 
 
 class _Labelled(_Strict):
@@ -80,35 +97,71 @@ class _Labelled(_Strict):
 
 class _Measured(_Strict):
     measured: Number | None  # median over the seeds; None for a claim with parts
-    spread: (
-        tuple[Number, Number] | None
-    )  # least and most over the seeds; of a claim with parts, of their medians
+    spread: tuple[Number, Number] | None  # range over the seeds; for a claim with parts, of their medians
     verdict: Verdict
     samples: tuple[Number | None, ...] = ()
 
 
 class Part(_Measured, _Labelled):
-    """The outcome of one labelled part of a claim; `samples` has one number per seed."""
+    """The outcome of one labelled part of a claim.
+
+    Args:
+        label: of the part.
+        measured: median over the S seeds. None: not measured.
+        spread: smallest and largest value over the seeds. None: not measured.
+        verdict: by `rule`.
+        samples: one number per seed, S numbers; None for a seed that was not measured.
+
+    Raises:
+        ValueError: a field is missing, unknown or not valid.
+    """
 
 
 class Result(_Measured, _Stated):
-    """A claim with its outcome: one row of the ledger. Where there are parts, these hold the samples."""
+    """A claim with its outcome: one row of the ledger.
 
-    measured_on: Text | None  # the data that the samples come from; None where there are none
+    Args:
+        id, paper, statement, source, data, metric, expected, unit, deterministic, repeats: as for `Claim`.
+        measured: median over the S seeds. None: not measured, or a claim with parts.
+        spread: smallest and largest value over the seeds, or, for a claim with parts, of their medians. None:
+            not measured.
+        verdict: by `rule`, or, for a claim with parts, by `combine`.
+        samples: one number per seed, S numbers. Empty for a claim with parts, which hold the samples.
+        measured_on: the data that the samples come from. None: there are no samples.
+        parts: the outcomes of the parts. Default: (), no parts.
+
+    Raises:
+        ValueError: a field is missing, unknown or not valid.
+    """
+
+    measured_on: Text | None
     parts: tuple[Part, ...] = ()
 
 
 class Ledger(_Strict):
-    """All claims of one paper and the run that they come from: what claims.json holds.
+    """All claims of one paper and the run that gave them: the contents of claims.json.
 
-    It says nothing of the machine: the same outcome gives the same file everywhere.
+    It contains nothing about the machine, so that the same outcome gives the same file everywhere.
+
+    Args:
+        format: of the file.
+        paper: key of the paper.
+        command: the command line that makes this file again.
+        scale: "quick" or "full". None: not recorded.
+        seeds: S, the number of seeds 0, 1, ... of the runs. None: not recorded.
+        tuned_on: the seeds on which learning rates and settings were chosen. None: not recorded.
+        parameters: of the notebook, without the output folder.
+        claims: the results, in the order in which the claims are declared.
+
+    Raises:
+        ValueError: a field is missing, unknown or not valid.
     """
 
     format: Literal[2] = FORMAT
-    paper: Text  # its key
-    command: Text  # the command line that makes this file again
-    scale: str | None  # `quick` or `full`
-    seeds: int | None  # number of seeds that judge: 0, 1, ...
-    tuned_on: tuple[int, ...] | None  # seeds on which rates and settings were chosen; None: not recorded
-    parameters: dict[str, Any]  # of the notebook, apart from where it writes
-    claims: tuple[Result, ...]  # in the order of their declaration
+    paper: Text
+    command: Text
+    scale: str | None
+    seeds: int | None
+    tuned_on: tuple[int, ...] | None
+    parameters: dict[str, Any]
+    claims: tuple[Result, ...]

@@ -1,7 +1,8 @@
-"""Ledgers of format 1, as earlier revisions wrote them: read, and held against the rule of that time.
+"""Ledgers of format 1, which earlier revisions wrote: reading them, and checking them by their own rule.
 
-There the verdict compared the 95% bootstrap interval of the median with the expected range - inside
-`reproduced`, apart `not reproduced`, across the edge `partly` - and a claim with parts showed its weakest.
+That rule compared the 95% bootstrap interval of the median with the expected range. Inside the range meant
+`reproduced`, outside `not reproduced`, and across its edge `partly`. A claim with parts had the verdict of
+its weakest part.
 """
 
 import math
@@ -11,17 +12,17 @@ from typing import Any
 from dmlcore.reproduce.claims.model import ANY, Claim, Ledger
 from dmlcore.reproduce.claims.rules import judge, rounded
 
-UNKNOWN = "not recorded"  # the data that samples of a ledger of format 1 come from
-RANKS = ("not reproduced", "partly", "reproduced", "not run")  # from the weakest part on
+UNKNOWN = "not recorded"  # `measured_on` of samples from a ledger of format 1
+RANKS = ("not reproduced", "partly", "reproduced", "not run")  # from the weakest verdict
 
 
 def written(content: Any) -> bool:
-    """Returns whether the content of a claims.json is of format 1, which had no number but named versions."""
+    """Returns whether the content of a claims.json has format 1: no format number, but package versions."""
     return isinstance(content, dict) and "format" not in content and "versions" in content
 
 
 def upgraded(content: Mapping[str, Any]) -> Ledger:
-    """Returns the ledger in today's format: the same samples, judged by today's rule."""
+    """Returns the ledger in the current format: the same samples, judged by the current rule."""
     results = []
     for row in content["claims"]:
         outcome = {"parts", "measured", "interval", "verdict", "samples"}
@@ -34,7 +35,7 @@ def upgraded(content: Mapping[str, Any]) -> Ledger:
 
 
 def faults(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what in a ledger of format 1 does not follow from its samples by the rule of that time."""
+    """Yields the values of a ledger of format 1 that do not follow from its samples by the earlier rule."""
     for row in content["claims"]:
         bounds = [-math.inf if row["expected"][0] is None else row["expected"][0]]
         bounds += [math.inf if row["expected"][1] is None else row["expected"][1]]
@@ -62,7 +63,7 @@ def _outcome(samples: Sequence[Any], bounds: Sequence[float]) -> dict[str, Any]:
     values = [value for value in _numbers(list(samples)) if value is not None]
     if not values:
         return {"measured": None, "interval": None, "verdict": "not run"}
-    from dmlcore.trace.metrics import interval  # not above: the command line reads ledgers without numerics
+    from dmlcore.trace.metrics import interval  # here: the command line reads ledgers without NumPy
 
     measured, least, most = map(rounded, interval(values))
     verdict = "partly"

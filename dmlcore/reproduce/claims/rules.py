@@ -1,4 +1,4 @@
-"""From numbers to verdicts: the rule is code, no verdict is chosen by hand."""
+"""The rule that turns numbers into verdicts; no verdict is chosen by hand."""
 
 import math
 import statistics
@@ -13,10 +13,19 @@ Samples = Sequence[float | None] | None
 
 
 def rule(samples: Sequence[float | None], expected: Range, *, deterministic: bool = False) -> Verdict:
-    """Returns the verdict on samples: every one inside the expected range, some, or none.
+    """Returns the verdict on samples: "reproduced" if all are in the expected range, or another one.
 
-    Both ends of the range are inclusive; None leaves one open. `reproduced` needs every seed measured, and at
-    least two of them, or one where the number is `deterministic`. Without any measurement: `not run`.
+    It is "not reproduced" if no measured sample is in the range, "not run" if no seed was measured, and
+    "mixed" otherwise. "reproduced" requires that every seed was measured, and at least two seeds, or one if
+    the number is `deterministic`.
+
+    Args:
+        samples: one number per seed, S numbers. None: the seed was not measured.
+        expected: (low, high), both ends included. None: no bound at that end.
+        deterministic: whether one sample is enough, because the number does not depend on the seed.
+
+    Returns:
+        The verdict.
 
     >>> rule([1.2, 1.4], (1.0, None)), rule([0.9, 1.4], (1.0, None)), rule([0.7, 0.9], (1.0, None))
     ('reproduced', 'mixed', 'not reproduced')
@@ -34,17 +43,23 @@ def rule(samples: Sequence[float | None], expected: Range, *, deterministic: boo
 
 
 def within(samples: Sequence[float | None], expected: Range) -> int:
-    """Returns how many samples lie inside the expected range; None, a seed not measured, does not."""
+    """Returns the number of samples in the expected range; None, a seed not measured, does not count."""
     low, high = expected
     least, most = (-math.inf if low is None else low), (math.inf if high is None else high)
     return sum(value is not None and least <= value <= most for value in samples)
 
 
 def combine(verdicts: Sequence[Verdict]) -> Verdict:
-    """Returns the verdict on a claim from those on its parts, decided over the parts that were run.
+    """Combines the verdicts on the parts of a claim into the verdict on the claim.
 
-    `reproduced` needs every part run and reproduced. Where each part that was run is `not reproduced`, so is
-    the claim. Where none was run, the claim was `not run`. All else is `mixed`.
+    It is "reproduced" if every part is; "not run" if no part was run; "not reproduced" if every part that was
+    run is "not reproduced"; and "mixed" otherwise.
+
+    Args:
+        verdicts: one per part.
+
+    Returns:
+        The verdict on the claim.
 
     >>> combine(["reproduced", "reproduced"]), combine(["reproduced", "not run"])
     ('reproduced', 'mixed')
@@ -60,9 +75,9 @@ def combine(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def comparable(claim: Claim | Result, measured_on: str | None) -> bool:
-    """Returns whether samples from these data say something about the claim; other data do not.
+    """Returns whether samples from these data are about the data of the claim.
 
-    A claim with parts may be about several data sets, separated by commas: each that was measured on must be
+    A claim with parts may name several data sets, separated by commas; every data set of the samples must be
     one of them.
     """
     if claim.data in (ANY, NONE, measured_on):
@@ -81,24 +96,34 @@ def judge(
 ) -> Result:
     """Returns the outcome of a claim from one sample per seed.
 
-    Guarantees: the same samples give the same result, kept to six significant digits. `measured` is their
-    median, `spread` the least and the most. Samples from other data than the claim is about are kept, and the
-    claim counts as not run.
+    Guarantees: the same samples give the same result, with six significant digits. `measured` is the median
+    of the samples, `spread` their smallest and largest value. If the samples come from other data than those
+    of the claim, the result has the samples and the verdict "not run".
 
-    `inf` is a measurement, the largest: a target that is never reached takes `inf` seconds. None and NaN say
-    that a seed was not measured. A ratio of two infinities is NaN: decide before what it counts as.
+    `inf` is the largest measurement: a target that is never reached takes `inf` seconds. None and NaN mean
+    that a seed was not measured. A ratio of two infinities is NaN, so decide beforehand what it stands for.
 
-    A claim with parts has the verdict that `combine` makes of theirs, and the spread of their medians.
+    A claim with parts has the verdict that `combine` returns, and the spread of the medians of its parts.
 
     Args:
-        claim: declared before the run.
-        samples: one number per seed; for a claim with parts, these by label. What is missing was not run.
-        measured_on: the data set that the samples come from, compared with `claim.data`; may be left out
-            where that is `none`. For a claim with parts it may be a mapping by label: then the result names
-            the data sets of the parts that have samples, and no other.
+        claim: the claim, declared before the run.
+        samples: one number per seed, S numbers; for a claim with parts, label -> S numbers. Parts that are
+            missing were not run.
+        measured_on: the data set that the samples come from, to compare with `claim.data`. For a claim with
+            parts it may be label -> data set; the result then names only the data sets of parts with samples.
+            Default: None, for a claim whose data are "none".
+
+    Returns:
+        The result.
 
     Raises:
-        ValueError: labels that the claim does not declare, a sample that is no number, or data not named.
+        ValueError: the claim does not declare a label, a sample is not a number, or `measured_on` is missing.
+
+    >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
+    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
+    >>> result = judge(claim, [1.0, 0.98, 1.0])
+    >>> result.measured, result.spread, result.verdict
+    (1.0, (0.98, 1.0), 'mixed')
     """
     stated = claim.model_dump(exclude={"parts", "finding"})
     if not claim.parts:
@@ -129,7 +154,7 @@ def summary(parts: Sequence[Part]) -> dict[str, Any]:
 def outcome(
     samples: Sequence[float | None], claim: Claim | Result, measured_on: str | None
 ) -> dict[str, Any]:
-    """Returns what follows from the samples of a claim, or of one of its parts, as a ledger keeps them."""
+    """Returns the fields of a ledger that follow from the samples of a claim, or of one of its parts."""
     values = [value for value in samples if value is not None]
     if not values:
         return {"measured": None, "spread": None, "verdict": "not run"}
@@ -158,7 +183,7 @@ def _measured_on(claim: Claim, samples: Mapping[str, Samples], data: Mapping[str
 
 
 def _source(claim: Claim, samples: Sized | None, measured_on: str | None) -> str | None:
-    """Returns the data that samples come from; None without samples, NONE where the claim involves none."""
+    """Returns the data of the samples; None without samples, NONE if the claim uses no data set."""
     if samples is None or not len(samples):
         return None
     if claim.data == NONE:
@@ -184,5 +209,5 @@ def _sample(claim: Claim, value: Any) -> float | None:
 
 
 def rounded(number: float) -> float:
-    """Returns a number to six significant digits, so that the last bits of a platform leave no mark."""
+    """Rounds a number to six significant digits, so that it does not depend on a platform's last bits."""
     return float(f"{number:.6g}")

@@ -1,4 +1,4 @@
-"""Claims as people read them: in a terminal, and as the last cell of a notebook."""
+"""Claims as text and tables: for a terminal, README.md and the last cell of a notebook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLORS = {"reproduced": "green", "mixed": "yellow", "not reproduced": "red", "no
 
 
 def number(value: float | None, unit: str = "") -> str:
-    """Returns a number to three digits, with its unit.
+    """Returns a number with three digits and its unit as text.
 
     >>> number(1.2345, "s"), number(3.0, "x"), number(float("inf"), "s"), number(None)
     ('1.23 s', '3x', '∞ s', '-')
@@ -29,7 +29,14 @@ def number(value: float | None, unit: str = "") -> str:
 
 
 def expectation(expected: Range, unit: str = "") -> str:
-    """Returns the expected range in words.
+    """Returns an expected range as text.
+
+    Args:
+        expected: (low, high). None: no bound at that end.
+        unit: of both.
+
+    Returns:
+        The text.
 
     >>> expectation((1.2, None), "x"), expectation((None, 3), "s"), expectation((1, 2)), expectation((5, 5))
     ('>= 1.2x', '<= 3 s', '1 to 2', '5')
@@ -43,7 +50,14 @@ def expectation(expected: Range, unit: str = "") -> str:
 
 
 def spread(ends: tuple[float, float] | None, unit: str = "") -> str:
-    """Returns the least and the most in words.
+    """Returns a range of measurements as text.
+
+    Args:
+        ends: smallest and largest value. None: not measured.
+        unit: of both.
+
+    Returns:
+        The text.
 
     >>> spread((0.5, float("inf")), "s"), spread((1.0, 1.0), "x"), spread(None)
     ('0.5 to ∞ s', '1x', '-')
@@ -55,11 +69,11 @@ def spread(ends: tuple[float, float] | None, unit: str = "") -> str:
 
 
 def measured(result: Result, part: Part | None = None) -> str:
-    """Returns the median over the seeds; for a claim with parts, in how many settings it was reproduced."""
+    """Returns the median over the seeds; for a claim with parts, the number of reproduced parts."""
     if part is None and result.parts:
         if all(each.measured is None for each in result.parts):
             return "-"
-        if result.verdict == "not run":  # measured on other data
+        if result.verdict == "not run":  # the samples come from other data
             return f"{len(result.parts)} settings"
         good = sum(each.verdict == "reproduced" for each in result.parts)
         return f"{good} of {len(result.parts)} settings"
@@ -67,15 +81,20 @@ def measured(result: Result, part: Part | None = None) -> str:
 
 
 def spread_of(result: Result, part: Part | None = None) -> str:
-    """Returns the spread over the seeds; for a claim with parts, that of the medians of its parts."""
+    """Returns the range over the seeds as text; for a claim with parts, that of the medians of its parts."""
     told = spread((part or result).spread, result.unit)
     return f"medians {told}" if part is None and result.parts and result.spread else told
 
 
 def remark(result: Result, part: Part | None = None) -> str:
-    """Returns what the verdict leaves open in a few words, or nothing: why it is mixed, or was not given.
+    """Returns a few words on why a verdict is "mixed" or "not run", or an empty text.
 
-    A claim with parts has a remark of its own where its data decide, and where some parts were not run.
+    Args:
+        result: the result of a claim.
+        part: one of its parts. Default: None, the claim as a whole.
+
+    Returns:
+        The remark. A claim with parts has one if its data are other ones, or if some parts were not run.
     """
     outcome = part or result
     if outcome.spread is not None and not comparable(result, result.measured_on):
@@ -124,7 +143,13 @@ def _records(results: Sequence[Result]) -> list[dict[str, str]]:
 def frame(results: Sequence[Result], findings: Mapping[str, str] | None = None) -> pd.DataFrame:
     """Returns results as a data frame indexed by claim and part, for the last cell of a notebook.
 
-    `findings`, by id of the claim, become a column, which is empty for parts.
+    Args:
+        results: of one or several papers.
+        findings: id of the claim -> its finding, for a further column, which is empty for parts. Default:
+            None, no such column.
+
+    Returns:
+        The frame.
     """
     import pandas as pd
 
@@ -135,7 +160,14 @@ def frame(results: Sequence[Result], findings: Mapping[str, str] | None = None) 
 
 
 def table(results: Sequence[Result]) -> Table:
-    """Returns results of `judge`, or of a ledger, as a table for the terminal, parts below their claim."""
+    """Returns results as a table for a terminal, with the parts below their claim.
+
+    Args:
+        results: of `judge`, or the claims of a ledger.
+
+    Returns:
+        A table of the package rich.
+    """
     from rich.markup import escape
     from rich.table import Table
 
@@ -156,9 +188,21 @@ def table(results: Sequence[Result]) -> Table:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """Returns results as a table in Markdown; a claim with parts shows in how many settings it holds.
+    """Returns results as a table in Markdown; a claim with parts shows the number of reproduced parts.
 
     `python -m dmlcore.reproduce.claims figures/ssp/claims.json` prints it.
+
+    Args:
+        results: of `judge`, or the claims of a ledger.
+
+    Returns:
+        The table.
+
+    >>> from dmlcore.reproduce.claims import Claim, judge
+    >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
+    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
+    >>> print(markdown([judge(claim, [1.0, 1.0])]).splitlines()[-1])
+    | e-1 | No worker waits under ASP | 0.99 to 1 | 1 (1) | reproduced |
     """
     lines = ["| claim | statement | expected | measured (spread) | verdict |", "|---|---|---|---|---|"]
     for result in results:
@@ -172,5 +216,12 @@ def markdown(results: Sequence[Result]) -> str:
 
 
 def tally(results: Sequence[Result]) -> str:
-    """Returns the counts by source as a list in Markdown."""
+    """Returns the numbers of claims by source and verdict, as a list in Markdown.
+
+    Args:
+        results: of one or several papers.
+
+    Returns:
+        The list.
+    """
     return "".join(f"- {line}\n" for line in told(results))

@@ -1,4 +1,4 @@
-"""How many claims have each verdict: those of the papers' abstracts first, and the others apart."""
+"""The tally: the number of claims with each verdict, separately for abstracts and for each other source."""
 
 import math
 from collections import Counter
@@ -14,24 +14,28 @@ GROUPS: dict[Source, str] = {
     "conformance": "of conformance",
 }
 
-ROUNDING = 1e-5  # ratios of samples, which have six significant digits, that differ by less are the same
+ROUNDING = 1e-5  # tolerance for ratios of samples, which have six significant digits
 
 
 class Tally(NamedTuple):
     """The claims of one source, counted by verdict."""
 
-    group: str  # in words
-    counts: list[tuple[str, int]]  # (verdict, how many), without the verdicts that none has
+    group: str  # the source in words
+    counts: list[tuple[str, int]]  # (verdict, number of claims), without zeros
     total: int
 
 
 def standing(ledgers: Iterable[Ledger]) -> list[Result]:
-    """Returns one result per claim: of full scale where the claim was run there, else of quick scale.
+    """Returns one result per claim: the one of full scale if there is one, else that of quick scale.
 
-    They come in the order in which their claims are first met.
+    Args:
+        ledgers: of any papers and scales.
+
+    Returns:
+        The results, in the order in which the claims first occur.
     """
     found: dict[tuple[str, str], Result] = {}
-    for ledger in sorted(ledgers, key=lambda ledger: ledger.scale == "full"):  # stable; full scale last
+    for ledger in sorted(ledgers, key=lambda ledger: ledger.scale == "full"):  # stable: full scale is last
         for result in ledger.claims:
             key = (ledger.paper, result.id)
             if key not in found or result.verdict != "not run":
@@ -40,9 +44,15 @@ def standing(ledgers: Iterable[Ledger]) -> list[Result]:
 
 
 def tallies(results: Iterable[Result]) -> list[Tally]:
-    """Returns the counts of each source that occurs, abstracts first.
+    """Returns the tally of each source, abstracts first.
 
-    A claim that repeats an earlier one (`repeats`) is the same experiment, and is not counted again.
+    A claim that repeats an earlier one, by `repeats`, is the same experiment and is not counted again.
+
+    Args:
+        results: one per claim, as `standing` returns them.
+
+    Returns:
+        One tally per source that occurs.
     """
     found = list(results)
     again = repeats(found)
@@ -57,7 +67,20 @@ def tallies(results: Iterable[Result]) -> list[Tally]:
 
 
 def told(results: Iterable[Result]) -> list[str]:
-    """Returns the tallies in words, a line for each source."""
+    """Returns the tallies as text.
+
+    Args:
+        results: one per claim, as `standing` returns them.
+
+    Returns:
+        One line per source.
+
+    >>> from dmlcore.reproduce.claims import Claim, judge
+    >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
+    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
+    >>> told([judge(claim, [1.0, 1.0])])
+    ['1 our own: 1 reproduced']
+    """
     return [
         f"{total} {group}: " + ", ".join(f"{count} {verdict}" for verdict, count in counts)
         for group, counts, total in tallies(results)
@@ -65,11 +88,17 @@ def told(results: Iterable[Result]) -> list[str]:
 
 
 def repeats(results: Sequence[Result]) -> dict[str, str]:
-    """Returns, by claim, an earlier claim with the same samples and labels that it tells again.
+    """Finds the claims that repeat an earlier claim, with the same samples and labels.
 
-    It has the same expected range and unit, as where two ways to choose learning rates chose the same ones;
-    or it declares with `repeats` that it tells that claim again, with a range of its own, or its samples
-    divided by a constant, which may be another for each part.
+    One kind has the same expected range and unit as the earlier claim; this happens if two ways to choose
+    learning rates chose the same ones. The other kind declares the earlier claim with `repeats`. It may have
+    its own range, or samples that are divided by a constant for each part.
+
+    Args:
+        results: one per claim, in their order.
+
+    Returns:
+        id of the claim -> id of the earlier claim.
     """
     first: dict[tuple, str] = {}
     measured: dict[str, Result] = {}
@@ -89,7 +118,7 @@ def repeats(results: Sequence[Result]) -> dict[str, str]:
 
 
 def _scaled(one: Result, other: Result) -> bool:
-    """Whether two claims of a paper have the same samples, but for a constant factor of each part."""
+    """Returns whether two claims of a paper have the same samples up to a constant factor for each part."""
     if (one.paper, [part.label for part in one.parts]) != (other.paper, [part.label for part in other.parts]):
         return False
     pairs = [(one.samples, other.samples)]

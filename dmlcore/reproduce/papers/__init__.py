@@ -1,4 +1,4 @@
-"""The papers that are reproduced. Light to import, since every command line reads it."""
+"""The registry of reproduced papers. It must import quickly, because every command line reads it."""
 
 from dmlcore.reproduce.paper import Paper, Parameters
 from dmlcore.reproduce.papers import adaptive_k_load, adaptive_sync, beyond, compare, dbs_sgd, hps, ssp

@@ -41,11 +41,11 @@ from dmlcore.reproduce.papers.adaptive_k_load_findings import FINDINGS, SUMMARY
 
 RATIOS = (0.2, 1.0, 5.0)
 LAWS = ("exponential", "erlang", "shifted")
-MORE = 1.001  # faster, and not a tie
+MORE = 1.001  # smallest speed-up that counts as faster, to exclude ties
 JUDGED = ("exponential", "shifted")  # laws of the comparison without an oracle, at ratio 1
 ONLINE_RIVALS = ("fixed k", "fixed (k, b)", "Pflug", "AdaSync", "DBW")
 RIVALS = (*ONLINE_RIVALS, "adaptive k (oracle)")
-SPREADS = (1, 8, 64)  # largest over least curvature
+SPREADS = (1, 8, 64)  # largest over smallest curvature
 IMAGES = ("MNIST", "CIFAR-10")
 
 
@@ -74,7 +74,7 @@ def labels(first: Any, second: Any) -> tuple[str, ...]:
 
 
 CELLS = tuple(cell(law, ratio) for law in LAWS for ratio in RATIOS)
-OWN = tuple(cell(law, 1.0) for law in JUDGED)  # where the joint schedule is tuned, too
+OWN = tuple(cell(law, 1.0) for law in JUDGED)  # settings in which the joint schedule is also tuned
 BOUND = tuple(cell("exponential", ratio) for ratio in RATIOS)
 LINKS = ("uplinks", "downlinks")
 AGAINST = labels(["exponential"], RIVALS[-2:]) + labels(["shifted"], RIVALS)
@@ -236,7 +236,7 @@ PAPER = Paper(
         "number of samples in its updates.",
     },
     full_figures={"images.png": "MNIST and CIFAR-10: training loss against time, each method at its best."},
-    comparisons=(  # of the abstract, which is all that is known
+    comparisons=(  # with the abstract, the only part of the paper that is available to us
         Comparison(
             "Convergence speed",
             "map.png, K1",

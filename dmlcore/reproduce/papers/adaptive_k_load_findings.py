@@ -1,4 +1,4 @@
-"""Adaptive number of workers and computation load: what was found, by claim; written after the run."""
+"""Adaptive number of workers and computation load: the finding of each claim, written after the run."""
 
 from dmlcore.reproduce.summary import Answer, Summary
 

@@ -1,4 +1,4 @@
-"""What notebooks/03_adaptive_k_load.ipynb measures: the paper's algorithm, fitted constants, costs."""
+"""Measurements of notebooks/03_adaptive_k_load.ipynb: the paper's algorithm, fitted constants, costs."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -22,15 +22,18 @@ def joint_sgd(
     eta: float,
     reached: Callable[[np.ndarray], bool],
 ) -> float:
-    """Returns the seconds that SGD takes whose k and b follow a schedule: the algorithm of Egger et al.
+    """Runs SGD with a k and b that follow a schedule, the algorithm of Egger et al.
 
     Args:
-        gradient: w, b -> the gradient of b samples drawn at random.
-        response: b -> seconds after which each of the n workers answers, (n,).
-        phases: (t_l, k_l, b_l, ...), ascending, the first at 0.
-        w: where it starts, (d,).
+        gradient: w, b -> the gradient of b random samples, (d,).
+        response: b -> response time of each of the n workers in seconds, (n,).
+        phases: (t_l, k_l, b_l, ...), ascending in t_l, the first at 0.
+        w: initial parameters, (d,).
         eta: learning rate.
         reached: w -> whether to stop.
+
+    Returns:
+        The seconds until `reached`.
 
     >>> phases = [theory.Phase(0.0, 1, 1, 1.0, 0.0, 1.0), theory.Phase(2.0, 2, 8, 1.0, 0.0, 1.0)]
     >>> def response(b):
@@ -41,8 +44,8 @@ def joint_sgd(
     time = 0.0
     while not reached(w):
         _, k, b, *_ = [phase for phase in phases if phase.start <= time][-1]
-        seconds = response(b)  # all workers get w, and compute b samples each
-        fastest = np.argsort(seconds)[:k]  # the others are cancelled
+        seconds = response(b)  # all workers receive w and compute b samples each
+        fastest = np.argsort(seconds)[:k]  # the server cancels the others
         w = w - eta * np.mean([gradient(w, b) for _ in fastest], axis=0)
         time += float(seconds[fastest].max())
     return time
@@ -51,17 +54,20 @@ def joint_sgd(
 def fitted(
     many: pd.DataFrame, few: pd.DataFrame, samples: int, optimum: float, learning_rate: float
 ) -> tuple[theory.Constants, float]:
-    """Returns the constants with which the bound is the loss of two runs, and E_0.
+    """Fits the constants of the bound to two runs, and the excess loss E_0 at the start.
 
-    c and E_0 come from the straight line through the log excess loss of the run whose updates hold many
-    samples, while it falls to a hundredth; the variance from the floor of the one with few. L and the
-    variance matter by their product only: L = c.
+    c and E_0 come from a straight line through the log excess loss of the run with many samples per update,
+    while it falls to a hundredth. The variance comes from the floor of the run with few samples. Only the
+    product of L and the variance matters, so L = c is chosen.
 
     Args:
-        many, few: histories, with the columns update and loss; the second half of `few` is at its floor.
-        samples: of an update of `few`.
+        many, few: histories with the columns `update` and `loss`; the second half of `few` is at its floor.
+        samples: samples per update of `few`.
         optimum: of the loss.
         learning_rate: of both.
+
+    Returns:
+        The constants, and E_0.
 
     >>> steps = np.arange(0, 1001, 10)
     >>> def history(floor):
@@ -80,9 +86,9 @@ def fitted(
 
 
 def ill_conditioned(problem: Problem, ratio: float) -> Problem:
-    """Returns a linear regression with its features scaled, so that the curvatures spread over this ratio.
+    """Returns a linear regression with scaled features, so that the curvatures have this ratio.
 
-    The optimum and the excess loss at zero weights stay what they were.
+    The optimum, and the excess loss at zero weights, stay the same.
 
     >>> from dmlcore.problems import linear_regression
     >>> made = ill_conditioned(linear_regression(num_features=3, standardize=True), 100)
@@ -96,10 +102,10 @@ def ill_conditioned(problem: Problem, ratio: float) -> Problem:
 
 
 def spent(runs: pd.DataFrame, goal: float) -> pd.DataFrame:
-    """Returns what each run took until a loss, by method and seed; all infinite where it did not get there.
+    """Returns the cost of each run until a loss, by method and seed; infinite if it did not reach the loss.
 
-    Columns: those of `COSTS` by their names, and the means until then: `k`, gradients of an update, and `b`,
-    samples of a gradient.
+    The columns are the names in `COSTS`, and the means until then of `k`, gradients per update, and of `b`,
+    samples per gradient.
 
     >>> runs = pd.DataFrame({"method": "x", "seed": 0, "loss": [2.0, 0.0], "update": [0, 4], "time": [0, 8.0],
     ...     "samples": [0, 80], "assigned_samples": [0, 100], "uplinks": [0, 8], "downlinks": [0, 20]})
@@ -116,15 +122,15 @@ def spent(runs: pd.DataFrame, goal: float) -> pd.DataFrame:
 
 
 def bounded(cost: pd.DataFrame, runs: pd.DataFrame, method: str) -> pd.DataFrame:
-    """Returns costs with which a method is compared with rivals, some of which do not reach the target.
+    """Returns costs for comparing a method with rivals of which some do not reach the target.
 
-    On seeds on which the method gets there, such a rival counts with what it had spent when its run ended:
-    it would have spent more, so that the method is at least that much cheaper. All else stays as it is.
+    On seeds on which the method reaches the target, the cost of such a rival is the one at the end of its
+    run. The true cost is larger, so that the method is at least that much cheaper. Other costs do not change.
 
     Args:
-        cost: of `spent`.
-        runs: that `cost` was made of.
-        method: name of the method; its own costs stay infinite where it does not get there.
+        cost: as `spent` returns it.
+        runs: the runs of `cost`.
+        method: name of the method; its own costs stay infinite if it does not reach the target.
 
     >>> runs = pd.DataFrame({"method": ["a", "b"], "seed": 0, "time": [3.0, 8.0],
     ...     "assigned_samples": [30.0, 80.0], "uplinks": [3.0, 8.0], "downlinks": [6.0, 16.0]})
@@ -142,12 +148,12 @@ def bounded(cost: pd.DataFrame, runs: pd.DataFrame, method: str) -> pd.DataFrame
 
 
 def best_settings(runs: pd.DataFrame, families: Mapping[str, Sequence[str]], goal: float) -> pd.DataFrame:
-    """Returns, of each family of methods, the setting and the rate with the least median time to a loss.
+    """Returns the setting and the rate of each family with the smallest median time to a loss.
 
     Args:
-        runs: of `dml.tune`, with all settings of all families.
-        families: names of the methods that are settings of one, by its name.
-        goal: the loss; of settings that do not reach it, that with the least loss at the end.
+        runs: a frame of `dml.tune`, with all settings of all families.
+        families: name of the family -> names of the methods that are its settings.
+        goal: the loss. If no setting reaches it, the one with the smallest final loss is chosen.
 
     Returns:
         Columns `setting` and `learning_rate`, by family.
@@ -170,7 +176,7 @@ def best_settings(runs: pd.DataFrame, families: Mapping[str, Sequence[str]], goa
 
 
 def ratios(cost: pd.DataFrame, one: str, other: str, column: str) -> list[float]:
-    """Returns one method's cost over another's, by seed; where neither got there, NaN, not measured.
+    """Returns the ratio of two methods' costs by seed; NaN (not measured) if neither reached the target.
 
     >>> index = pd.MultiIndex.from_product([["a", "b"], [0, 1]])
     >>> ratios(pd.DataFrame({"time": [1.0, np.inf, 2.0, 3.0]}, index), "a", "b", "time")

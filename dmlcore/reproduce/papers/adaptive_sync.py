@@ -48,11 +48,11 @@ from dmlcore.reproduce.papers.adaptive_sync_places import PLACES, TROUBLED
 MAIN = ("BSP", "ASP", "SSP")  # rivals on every cluster
 RIVALS = (*MAIN, "DSSP", "Sync-Switch", "A2S")
 COSTS = tuple(place.communication for place in TROUBLED)
-BAND = (1 / (1 - 0.0961), 1 / (1 - 0.4115))  # times as fast, that the abstract reports
-POINTS = 3.29  # of accuracy, likewise
-FASTER = 1.02  # times as fast, to count as faster
-BETTER = 0.01  # points of accuracy, to count as more
-DATA = ("MNIST", "CIFAR-10")  # of full scale alone
+BAND = (1 / (1 - 0.0961), 1 / (1 - 0.4115))  # range of speed-ups that the abstract reports
+POINTS = 3.29  # points of accuracy that the abstract reports
+FASTER = 1.02  # smallest speed-up that counts as faster
+BETTER = 0.01  # smallest difference in points of accuracy that counts as better
+DATA = ("MNIST", "CIFAR-10")  # data sets of full scale
 
 TROUBLES = tuple(f"{rival}, {cost}" for cost in COSTS for rival in RIVALS)
 ON_DATA = tuple(f"{data}, {rival}" for data in DATA for rival in MAIN)
@@ -63,7 +63,7 @@ class AdaptiveSyncParameters(Parameters):
 
     seeds: int = Field(10, ge=2)
     workers: int = Field(8, ge=4, multiple_of=4)
-    epochs: float = Field(5.0, gt=0)  # of MNIST and of CIFAR-10, at full scale
+    epochs: float = Field(5.0, gt=0)  # epochs of MNIST and of CIFAR-10 at full scale
 
 
 TUNED = "each at its own best knob and learning rate"
@@ -205,7 +205,7 @@ PAPER = Paper(
         "data.png": "Test accuracy against time of adaptive sync, BSP, ASP and SSP on MNIST and CIFAR-10, "
         "each at its own best settings.",
     },
-    comparisons=(  # of the abstract, which is all that is known
+    comparisons=(  # with the abstract, the only part of the paper that is available to us
         Comparison(
             "Convergence time beside that of other strategies",
             "map.png, rivals.png, A1",

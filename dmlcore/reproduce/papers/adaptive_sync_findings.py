@@ -1,4 +1,4 @@
-"""What was measured for each claim of `adaptive_sync`, and why: written after the run."""
+"""The finding of each claim of `adaptive_sync`, written after the run."""
 
 from dmlcore.reproduce.summary import Answer, Summary
 

@@ -1,4 +1,4 @@
-"""The clusters and methods of notebooks/02_adaptive_sync.ipynb, with the settings that are tried."""
+"""The clusters and methods of notebooks/02_adaptive_sync.ipynb, with the settings to try."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,19 +12,19 @@ from dmlcore.methods import policies
 from dmlcore.reproduce.papers.adaptive_sync_places import COMMUNICATION, Place
 from dmlcore.types import Policy
 
-BATCH_SIZE = 32  # samples of a task
+BATCH_SIZE = 32  # samples per task
 OURS = "adaptive sync"
 
 
 def cluster_of(place: Place, problem: Any, workers: int = 8) -> Cluster:
-    """Returns the cluster of a place: a task of the fastest worker takes 32 ms, give or take a quarter.
+    """Returns the cluster of a place: a task of the fastest worker takes 32 ms, with a jitter of a quarter.
 
-    Guarantee: `regime(problem)` of the cluster has the communication ratio and the server load of the place.
+    Guarantees: `regime(problem)` of the cluster has the communication ratio and the server load of the place.
 
     Args:
         place: on the map.
-        problem: what is trained on it.
-        workers: how many there are, P.
+        problem: the problem to train.
+        workers: P, the number of workers.
 
     >>> print(cluster_of(Place(4, 0.1, "dear"), 40_000).regime(40_000))
     c = 1, rho = 2
@@ -46,31 +46,31 @@ def cluster_of(place: Place, problem: Any, workers: int = 8) -> Cluster:
 
 
 class Family(NamedTuple):
-    """A method at each value of its main knob: its policies by label, and the rates at which each begins.
+    """A method with each value of its main argument (knob): policies by label, and initial learning rates.
 
-    Rates are over that at which ASP begins.
+    Rates are multiples of the initial rate of ASP.
     """
 
     policies: Mapping[str, Policy]
     rates: Mapping[str, float]
 
 
-# Values that are tried for the knob of each method, the most important ones first.
-THRESHOLDS = {1 / 4: 3.0, 1: 2.0, 4: 1.0, 2: 1.0, 1 / 8: 3.0}  # S / P of adaptive sync: rate to begin with
-BOUNDS = (1, 8, 32, 16, 64)  # s of SSP, clocks
-UPPER = (6, 12, 24, 48, 4)  # of DSSP, clocks; the lower bound is 3
-SHARES = (16, 4, 2, 8, 32)  # of Sync-Switch: the run / its synchronous part
-PUSHES = (3, 6, 12, 24, 48)  # of A2S: those of a worker between two comparisons
+# Values to try for the knob of each method, the most important ones first.
+THRESHOLDS = {1 / 4: 3.0, 1: 2.0, 4: 1.0, 2: 1.0, 1 / 8: 3.0}  # adaptive sync: S / P -> initial rate
+BOUNDS = (1, 8, 32, 16, 64)  # SSP: s in clocks
+UPPER = (6, 12, 24, 48, 4)  # DSSP: upper bound in clocks; the lower bound is 3
+SHARES = (16, 4, 2, 8, 32)  # Sync-Switch: length of the run / length of its synchronous part
+PUSHES = (3, 6, 12, 24, 48)  # A2S: pushes of a worker between two comparisons
 
 
 def family(name: str, workers: int, clocks: int, values: int = 3) -> Family:
-    """Returns a method of the comparison with the values that are tried for its knob.
+    """Returns a method of the comparison with the values to try for its knob.
 
     Args:
         name: of the method.
-        workers: P.
-        clocks: of a worker, in a run.
-        values: how many of the knob, at most 5.
+        workers: P, the number of workers.
+        clocks: clocks of a worker in a run.
+        values: number of values of the knob, at most 5.
 
     >>> [*family("SSP", 8, 100).policies], family("BSP", 8, 100).rates
     (['SSP, s = 1', 'SSP, s = 8', 'SSP, s = 32'], {'BSP': 8.0})
@@ -91,5 +91,5 @@ def family(name: str, workers: int, clocks: int, values: int = 3) -> Family:
         made = {f"{name}, every {pushes}": policies.a2s(pushes) for pushes in PUSHES[:values]}
     else:
         made = {name: {"BSP": policies.bsp, "ASP": policies.asp}[name]()}
-    means = name in ("BSP", "Sync-Switch")  # a step is the mean of P gradients
+    means = name in ("BSP", "Sync-Switch")  # an update is the mean of P gradients
     return Family(made, dict.fromkeys(made, float(workers) if means else 1.0))

@@ -1,6 +1,7 @@
-"""The places on the map of notebooks/02_adaptive_sync.ipynb: clusters that differ in three ways.
+"""The places on the map of notebooks/02_adaptive_sync.ipynb: clusters that differ in three respects.
 
-Apart from `adaptive_sync_map`, since claims name places, and the command line reads them without numerics.
+They are not in `adaptive_sync_map` because claims name places, and the command line reads claims without
+importing NumPy.
 """
 
 from collections.abc import Mapping
@@ -8,7 +9,7 @@ from typing import NamedTuple
 
 
 class Communication(NamedTuple):
-    """What sending costs: c, rho, and which share of the server's work is done once an update, not a push."""
+    """The cost of communication: c, rho, and the share of the server's work that is per update, not push."""
 
     ratio: float
     server_load: float = 0.0
@@ -27,9 +28,9 @@ class Place(NamedTuple):
     """A cluster on the map.
 
     Args:
-        speeds: speed of the fastest worker / speed of the slowest; the others are between, evenly in the log.
-        slow: share of the tasks that are in slow episodes, 4 times slower, 10 tasks long on average.
-        communication: of `COMMUNICATION`.
+        speeds: speed of the fastest worker / speed of the slowest; the others are evenly spaced in the log.
+        slow: fraction of tasks in slow episodes, which are 4 times slower and 10 tasks long on average.
+        communication: a key of `COMMUNICATION`.
 
     >>> print(Place(4, 0.1, "dear"))
     speeds 4x, 10% slow, dear
@@ -44,14 +45,14 @@ class Place(NamedTuple):
 
     @property
     def workers(self) -> str:
-        """What its workers are like."""
+        """A description of its workers."""
         speeds = "equal speeds" if self.speeds == 1 else f"speeds {self.speeds:g}x"
         return f"{speeds}, {f'{self.slow:.0%} slow' if self.slow else 'steady'}"
 
 
 KINDS = ((1, 0.2), (4, 0.0), (4, 0.2))  # unstable, heterogeneous, and both: Place.speeds and .slow
-PLACES = tuple(Place(*kind, cost) for cost in ("cheap", "dear") for kind in KINDS)  # those that are judged
-TROUBLED = tuple(place for place in PLACES if place[:2] == KINDS[-1])  # all rivals are tried on these
-ATLAS = tuple(  # of full scale
+PLACES = tuple(Place(*kind, cost) for cost in ("cheap", "dear") for kind in KINDS)  # places of the claims
+TROUBLED = tuple(place for place in PLACES if place[:2] == KINDS[-1])  # places for all rivals
+ATLAS = tuple(  # further places, at full scale
     Place(speeds, slow, cost) for cost in COMMUNICATION for speeds in (1, 2, 4) for slow in (0.0, 0.2)
 )

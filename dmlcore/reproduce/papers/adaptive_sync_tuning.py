@@ -1,4 +1,4 @@
-"""One budget for every method: so many settings are tried, of its knob and of the learning rate together."""
+"""Tuning with one budget for every method: equally many settings of its knob and learning rate together."""
 
 from __future__ import annotations
 
@@ -15,42 +15,43 @@ from dmlcore.trace import metrics
 from dmlcore.training.evaluation import is_accuracy
 from dmlcore.types import Method, Policy
 
-FACTOR = 2.0  # between the rates that are tried first
+FACTOR = 2.0  # ratio of successive rates of the first trials
 
 
 class Goal(NamedTuple):
-    """What a method is tuned for: the least time until a metric reaches a target."""
+    """The goal of tuning: the smallest time until a metric reaches a target."""
 
     metric: str
     target: float
 
     @property
     def below(self) -> bool:
-        """Whether the metric is to be small, as losses are."""
+        """Whether small values of the metric are good, as for losses."""
         return not is_accuracy(self.metric)
 
     @property
     def until(self) -> dict[str, float]:
-        """Ends a run at the target."""
+        """The argument `until` that ends a run at the target."""
         return {self.metric: self.target}
 
     def times(self, runs: pd.DataFrame) -> pd.Series:
-        """Seconds to the target of each run; inf where it was not reached."""
+        """Returns the seconds to the target of each run; inf if it was not reached."""
         return metrics.time_to(runs, self.metric, self.target, below=self.below)
 
 
 def ranked(runs: pd.DataFrame, goal: Goal) -> pd.DataFrame:
-    """Returns the settings that were tried, the best first.
+    """Returns the tried settings, the best first.
 
-    The one with the least median time over seeds; ties, such as none getting there, go to the better median
-    of the last value, then to the smaller rate.
+    The best setting has the smallest median time over seeds. In case of a tie, for example if none reaches
+    the target, the better median of the last value decides, then the smaller rate.
 
     Args:
-        runs: what `sweep` returns.
-        goal: what is best.
+        runs: a frame of `sweep`.
+        goal: the metric and the target.
 
     Returns:
-        The columns method, learning_rate, time and last; the last value is negative where it is to be large.
+        A frame with the columns method, learning_rate, time and last; the last value is negated if large
+        values are good.
 
     >>> runs = pd.DataFrame({"method": "ASP", "seed": 0, "learning_rate": [1.0, 1.0, 2.0, 2.0],
     ...                      "time": [0, 4, 0, 4], "loss": [4, 0, 4, 2]})
@@ -66,13 +67,13 @@ def ranked(runs: pd.DataFrame, goal: Goal) -> pd.DataFrame:
 
 
 class Tuned(NamedTuple):
-    """A method at the best of its settings.
+    """A method with its best setting.
 
     Args:
-        label: which value of its knob is best, in words.
-        policies: at each value of the knob, by label.
-        rate: its best learning rate.
-        settings: all that were tried, as `ranked` returns them.
+        label: of the best value of its knob.
+        policies: label of a value of the knob -> policy.
+        rate: the best learning rate.
+        settings: all tried settings, as `ranked` returns them.
     """
 
     label: str
@@ -82,12 +83,12 @@ class Tuned(NamedTuple):
 
     @property
     def policy(self) -> Policy:
-        """With the best value of its knob."""
+        """The policy with the best value of its knob."""
         return self.policies[self.label]
 
     @property
     def method(self) -> Method:
-        """To run on other seeds."""
+        """The method to run on other seeds."""
         return Method(self.policy, optimizer=optax.sgd(self.rate))
 
     @property
@@ -103,24 +104,24 @@ class Tuned(NamedTuple):
 
     @property
     def by_knob(self) -> pd.Series:
-        """Time on the tuning seeds of each value of the knob, at its best rate of those tried."""
+        """Returns the time on the tuning seeds by value of the knob, each at its best tried rate."""
         return self.settings.groupby("method", sort=False)["time"].min()
 
     def at(self, label: str) -> Tuned:
-        """Returns the method at another value of its knob and the best rate of those tried for it."""
+        """Returns the method with another value of its knob and its best tried rate."""
         tried = self.settings[self.settings["method"] == label]  # the best first
         return self._replace(label=label, rate=float(tried["learning_rate"].iloc[0]))
 
 
 def for_all(found: Sequence[Tuned], least: Sequence[float]) -> str:
-    """Returns the label of the one value of a knob that is best for several clusters.
+    """Returns the label of the single value of a knob that is best for several clusters.
 
-    It is the value whose worst case is the best: the largest time on the tuning seeds over the least time of
-    any method there.
+    It is the value with the best worst case. The worst case is the largest ratio, over the clusters, of the
+    time on the tuning seeds to the smallest time of any method on that cluster.
 
     Args:
         found: the method as tuned on each cluster.
-        least: on each, the least time of any method.
+        least: the smallest time of any method on each cluster.
 
     >>> settings = {"method": ["S = 2", "S = 8"], "learning_rate": [0.1, 0.2]}
     >>> found = [Tuned("", {}, 0.1, pd.DataFrame(settings | {"time": time})) for time in ([1, 2], [9, 4])]
@@ -134,22 +135,25 @@ def for_all(found: Sequence[Tuned], least: Sequence[float]) -> str:
 def tuned(
     family: Family, problem: Any, cluster: Any, goal: Goal, *, start: float, budget: int, **options: Any
 ) -> Tuned:
-    """Tries `budget` settings of a method: values of its knob, each with learning rates around its own best.
+    """Tries `budget` settings of a method: values of its knob, each with learning rates around its best one.
 
     Each value of the knob begins with three rates, a factor of 2 apart. As long as the best setting has the
-    smallest or the largest rate of its value, the next rate there is tried. What is left of the budget then
-    goes to rates around the best one, evenly between its neighbours: a method without a knob has a finer grid
-    of rates.
+    smallest or the largest rate of its value, the next rate on that side is tried. The rest of the budget is
+    for rates around the best one, evenly spaced between its neighbours, so that a method without a knob has a
+    finer grid of rates.
 
-    Guarantees: `budget` settings, if it is at least three for each value of the knob. Whether the budget was
-    large enough to try rates on both sides of the best one, `interior` says.
+    Guarantees: exactly `budget` settings are tried, if it is at least three per value of the knob. `interior`
+    of the result says whether the budget was large enough to try rates on both sides of the best one.
 
     Args:
         family: the method.
-        problem, cluster, **options: as for `sweep`, `seeds` among them.
-        goal: what is best.
-        start: the rate at which ASP begins; others by their factor.
-        budget: how many settings.
+        problem, cluster, **options: as for `sweep`, including `seeds`.
+        goal: the metric and the target.
+        start: initial rate of ASP; other methods have multiples of it.
+        budget: number of settings.
+
+    Returns:
+        The method with its best setting.
 
     >>> import dmlcore as dml
     >>> from dmlcore.reproduce.papers.adaptive_sync_map import family
@@ -163,7 +167,7 @@ def tuned(
         some = {label: family.policies[label] for label in labels}
         return sweep(some, problem, cluster, optax.sgd, rates, until=goal.until, **options)
 
-    begun: dict[float, list[str]] = {}  # rate -> values of the knob that begin with it
+    begun: dict[float, list[str]] = {}  # initial rate -> values of the knob
     for label, factor in family.rates.items():
         begun.setdefault(start * factor, []).append(label)
     runs = [tried(labels, [rate / FACTOR, rate, rate * FACTOR]) for rate, labels in begun.items()]
@@ -181,7 +185,7 @@ def tuned(
 
 
 def between(number: int) -> list[float]:
-    """Returns so many powers between -1 and 1 without 0, evenly spaced on each side, one more above if odd.
+    """Returns `number` powers between -1 and 1 without 0, evenly spaced; if odd, one more above 0 than below.
 
     >>> between(3)
     [0.3333333333333333, 0.6666666666666666, -0.5]

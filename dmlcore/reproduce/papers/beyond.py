@@ -19,7 +19,7 @@ from pydantic import Field
 
 from dmlcore.reproduce.paper import Paper, Parameters, declare, ours, theory
 
-LAWS = {"i": 1.0, "sqrt(i)": 0.5}  # seconds of the i-th worker's gradient -> the power of i
+LAWS = {"i": 1.0, "sqrt(i)": 0.5}  # law of the i-th worker's seconds per gradient -> the power of i
 SHARDS = ("IID", "Dirichlet(0.1)")
 
 
@@ -110,7 +110,7 @@ CLAIMS = {
     ),
 }
 
-# What was found, by claim; written after the run.
+# The finding of each claim, written after the run.
 FINDINGS = {
     "B1-flat": (
         "The theory says that further slow workers do not change the time of Ringmaster and Rennala, and "

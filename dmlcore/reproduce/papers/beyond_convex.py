@@ -1,4 +1,4 @@
-"""Two convex problems of notebooks/07_beyond.ipynb, what theory says of them, and a search of settings."""
+"""Two convex problems of notebooks/07_beyond.ipynb, formulas about them, and a search of settings."""
 
 import functools
 import itertools
@@ -19,11 +19,11 @@ PENALTY = 0.02  # of `plane`
 
 @functools.cache
 def tridiagonal(dimensions: int = 16, noise: float = 0.2) -> Problem:
-    """The test function of Tyurin and Richtarik, with Gaussian noise in every coordinate of a gradient.
+    """Returns the test function of Tyurin and Richtarik, with Gaussian noise in each coordinate of gradients.
 
     f(x) = x'Ax / 2 - b'x with A = tridiag(-1, 2, -1) / 4 and b = (-1, 0, ..., 0) / 4, so that f is 1-smooth.
-    A sample's loss is f(x) + <xi, x>, xi ~ N(0, noise^2 I), whose gradient is that of f plus xi. It starts
-    at sqrt(d) (1, 0, ..., 0), whatever the key.
+    The loss of a sample is f(x) + <xi, x> with xi ~ N(0, noise^2 I), so that its gradient is that of f plus
+    xi. Parameters start at sqrt(d) (1, 0, ..., 0), whatever the random key.
 
     Args:
         dimensions: d, >= 2.
@@ -56,21 +56,24 @@ def tridiagonal(dimensions: int = 16, noise: float = 0.2) -> Problem:
     def evaluate(x: Params, _: Any) -> dict[str, jax.Array]:
         return {"loss": value(x) - least, "gradient": ((a @ x - b) ** 2).sum()}
 
-    rows = frozen(np.zeros((1024, 1)), np.float32)  # a sample is its key: there are no other data
+    rows = frozen(np.zeros((1024, 1)), np.float32)  # a sample consists of its random key only
     return Problem(
         f"tridiagonal({dimensions})", lambda key: jnp.asarray(start), rows, evaluate, rows, losses=losses
     )
 
 
 def optimal_seconds(taus: Sequence[float] | np.ndarray, gradients: int) -> float:
-    """Returns t(R), the optimal time of R gradients at one point but for a constant.
+    """Returns t(R), the optimal time for R gradients at one point up to a constant factor.
 
-    t(R) = min over m of (R + m) / sum_{i <= m} 1 / tau_i, workers in ascending order of tau. Within
-    t(R) / 2 no policy has R gradients of one point; `rennala(R)` has them after 2 t(R) at the latest.
+    t(R) = min over m of (R + m) / sum_{i <= m} 1 / tau_i, with the workers in ascending order of tau. Before
+    t(R) / 2 no policy has R gradients at one point; `rennala(R)` has them after at most 2 t(R).
 
     Args:
-        taus: seconds of a gradient, of each worker.
+        taus: seconds per gradient of each worker, (W,).
         gradients: R, >= 1.
+
+    Returns:
+        Seconds.
 
     >>> optimal_seconds([1.0, 1.0, 100.0], 10)
     6.0
@@ -84,15 +87,15 @@ def optimal_seconds(taus: Sequence[float] | np.ndarray, gradients: int) -> float
 def descend(
     cost: Callable[..., float], start: Sequence[int], tries: int
 ) -> tuple[tuple[int, ...], dict[tuple[int, ...], float]]:
-    """Searches whole numbers, such as exponents of two: goes to the best neighbour until none is better.
+    """Searches whole numbers, such as exponents of two: moves to the best neighbour until none is better.
 
     Args:
-        cost: the numbers -> what is to be small.
-        start: where to begin.
-        tries: most evaluations of `cost`, >= 1.
+        cost: the numbers -> the value to minimise.
+        start: the first numbers.
+        tries: largest number of evaluations of `cost`, >= 1.
 
     Returns:
-        The best that was tried, and the cost of all that was tried.
+        The best numbers, and the cost of all that were tried.
 
     >>> descend(lambda x, y: (x - 2) ** 2 + abs(y), (0, 1), tries=20)[0]
     (2, 0)
@@ -114,11 +117,11 @@ def descend(
 
 @functools.cache
 def plane() -> Problem:
-    """Logistic regression in two numbers, which can be drawn: is a digit at least 5, by two components.
+    """Returns a logistic regression with two parameters, for plots: whether a digit is at least 5.
 
     The features are the first two principal components of scikit-learn's digits, each with variance 1; there
-    is no intercept. losses_i = log(1 + exp(-sign_i <w, z_i>)) + |w|^2 / 100, strongly convex. It starts
-    from zero. Besides `features` and `sign` a row has the digit as `labels`, by which to share out rows.
+    is no intercept. losses_i = log(1 + exp(-sign_i <w, z_i>)) + |w|^2 / 100, which is strongly convex.
+    Parameters start at zero. A row has `features`, `sign`, and the digit as `labels` for `Problem.sharded`.
 
     Returns:
         The problem. Metrics: `loss`, and the parameters as `first` and `second`.
@@ -146,11 +149,11 @@ def plane() -> Problem:
 
 
 def weighted_loss(problem: Problem, shares: Sequence[float]) -> Callable[[np.ndarray], np.ndarray]:
-    """Returns sum_w share_w f_w as a function of points, shape (..., 2): f_w is worker w's own mean loss.
+    """Returns the function sum_w share_w f_w of points (..., 2); f_w is the mean loss of worker w's data.
 
     Args:
         problem: `plane()`, sharded.
-        shares: of the workers in the updates; their sum is taken as 1.
+        shares: of the workers in the updates, (W,); they are divided by their sum.
     """
     owner = np.asarray(problem.owner)
     weights = (np.asarray(shares, float) / np.sum(shares) / np.bincount(owner))[owner]
@@ -164,6 +167,6 @@ def weighted_loss(problem: Problem, shares: Sequence[float]) -> Callable[[np.nda
 
 
 def weighted_optimum(problem: Problem, shares: Sequence[float]) -> np.ndarray:
-    """Returns the minimum of `weighted_loss`: where training ends in which workers have these shares."""
+    """Returns the minimum of `weighted_loss`, to which training converges if workers have these shares."""
     loss = weighted_loss(problem, shares)
     return optimize.minimize(loss, np.zeros(2), method="BFGS", options={"gtol": 1e-7}).x

@@ -14,24 +14,28 @@ from dmlcore import checks
 from dmlcore.problems.networks import network
 from dmlcore.problems.problem import Batch, Params, Problem, frozen
 
-LETTERS = 27  # of the alphabet, and the space
+LETTERS = 27  # the alphabet and the space
 
 
 def delayed_nesterov(
     learning_rate: float, momentum: float = 0.9, period: int = 4
 ) -> optax.GradientTransformation:
-    """Outer optimizer of asynchronous DiLoCo: the momentum is renewed once in `period` updates only.
+    """Outer optimizer of asynchronous DiLoCo: it updates the momentum only once in `period` updates.
 
-    Every push g makes a step of rate g / N, N the period. Each N-th also renews the momentum,
-    m <- beta m + (mean of the last N pushes), and makes a step of rate beta m. So m is that of synchronous
-    Nesterov, with the mean of N pushes as a gradient, and stale pushes are not multiplied by it one by one.
+    Every push g makes a step of rate * g / N, where N is the period. Every N-th push also updates the
+    momentum, m <- beta m + (mean of the last N pushes), and makes a step of rate * beta m. So m is the
+    momentum of synchronous Nesterov with the mean of N pushes as the gradient, and the momentum does not
+    multiply stale pushes one by one.
 
-    Guarantee: `period=1` is `optax.sgd(learning_rate, momentum, nesterov=True)`.
+    Guarantees: `period=1` is `optax.sgd(learning_rate, momentum, nesterov=True)`.
 
     Args:
         learning_rate: the paper's epsilon.
-        momentum: beta.
-        period: N, pushes between two renewals, >= 1; the number of workers.
+        momentum: the paper's beta.
+        period: N, pushes between two updates of the momentum, >= 1; usually the number of workers.
+
+    Returns:
+        The optax optimizer.
 
     Reference: Liu et al. 2024, "Asynchronous local-SGD training for language modeling", the algorithm of
     delayed Nesterov updates, with c = 0.
@@ -58,10 +62,10 @@ def delayed_nesterov(
 
 
 def generated_text(length: int, seed: int = 0, words: int = 60) -> np.ndarray:
-    """Returns text of a Markov chain over made-up words, as numbers: 0 is the space, 1 to 26 are letters.
+    """Returns text of a Markov chain over random words, as numbers: 0 is the space, 1 to 26 are letters.
 
-    A word has 2 to 5 random letters; what follows it is drawn by a row of Dirichlet(0.05), so that a word
-    has few followers. The first characters of a longer text are those of a shorter one.
+    A word has 2 to 5 random letters. The next word is drawn from a row of Dirichlet(0.05), so that a word has
+    few successors. A longer text begins with the characters of a shorter one.
 
     >>> "".join(" abcdefghijklmnopqrstuvwxyz"[i] for i in generated_text(30)[:12]).count(" ") > 0
     True
@@ -78,7 +82,7 @@ def generated_text(length: int, seed: int = 0, words: int = 60) -> np.ndarray:
 
 
 class Block(nnx.Module):
-    """Causal self-attention with two heads and a layer of rectified units, (B, T, width) -> the same."""
+    """Causal self-attention with two heads, and a layer of rectified units; keeps the shape (B, T, width)."""
 
     def __init__(self, width: int, rngs: nnx.Rngs):
         self.norm = nnx.LayerNorm(width, use_bias=False, use_scale=False, rngs=rngs)
@@ -97,7 +101,7 @@ class Block(nnx.Module):
 
 
 class Transformer(nnx.Module):
-    """Letters -> scores of the next letter, (B, context) -> (B, context, 27)."""
+    """A transformer from letters to scores of the next letter, (B, context) -> (B, context, 27)."""
 
     def __init__(self, context: int, width: int, layers: int, rngs: nnx.Rngs):
         self.letters = nnx.Linear(LETTERS, width, use_bias=False, rngs=rngs)
@@ -114,10 +118,10 @@ class Transformer(nnx.Module):
 
 @functools.cache
 def language(letters: int = 20_000, context: int = 32, width: int = 32, layers: int = 1) -> Problem:
-    """A small transformer on `generated_text`: the next letter, by up to `context` before it.
+    """Returns a small transformer on `generated_text`: it predicts a letter from up to `context` letters.
 
-    A sample is a window of context + 1 letters, and its loss the mean cross-entropy of its `context`
-    guesses, nats per letter. Metric: `loss` on 250 windows of text that follows the training text.
+    A sample is a window of context + 1 letters, and its loss is the mean cross-entropy of its `context`
+    predictions in nats per letter. Metric: `loss` on 250 windows of text that follows the training text.
     """
     text = generated_text(letters + 10_000)
 

@@ -46,11 +46,11 @@ from dmlcore.reproduce.papers.compare_findings import FINDINGS, SUMMARY
 EVEN, UNEVEN, EPISODES = "even", "uneven speeds", "slow episodes"
 LINKS, SERVER = "slow links", "saturated server"
 REGIMES = (EVEN, UNEVEN, EPISODES, LINKS, SERVER)
-AGAIN = (EPISODES, LINKS, SERVER)  # on which matrix factorization is run at both scales
+AGAIN = (EPISODES, LINKS, SERVER)  # clusters for matrix factorization, at both scales
 
 
 class CompareParameters(Parameters):
-    """Parameters of notebooks/06_compare.ipynb; `workers` are those of each cluster."""
+    """Parameters of notebooks/06_compare.ipynb; `workers` is the number of workers of each cluster."""
 
     workers: int = Field(8, ge=4)
 

@@ -1,4 +1,4 @@
-"""All methods side by side: what was found, by claim; written after the run."""
+"""Comparison of all methods: the finding of each claim, written after the run."""
 
 from dmlcore.reproduce.summary import Answer, Summary
 

@@ -1,6 +1,6 @@
 """The clusters of notebooks/06_compare.ipynb, and the three numbers that describe each.
 
-Each of the last four differs from the first in one thing.
+Each of the last four differs from the first in one respect.
 """
 
 import dataclasses
@@ -11,16 +11,16 @@ from scipy import stats
 import dmlcore as dml
 from dmlcore.cluster.regime import seconds_per_push
 
-CALM = stats.gamma(16, scale=1 / 16)  # a task takes its mean, give or take a quarter, as in `dml.presets`
+CALM = stats.gamma(16, scale=1 / 16)  # jitter with a standard deviation of a quarter, as in `dml.presets`
 RATIO, LOAD = 4.0, 4.0  # c of the slow links, rho of the saturated server
 
 
 def regimes(workers: int, problem: Any, batch_size: int = 32) -> dict[str, dml.Cluster]:
-    """Returns the clusters by name, for a problem whose parameters travel.
+    """Returns the clusters by name; the parameters of `problem` set the bytes of transfers.
 
-    A task takes `batch_size` ms at full speed, a transfer 2 ms. On the slow links a transfer takes as long
-    as its bytes; every worker has a link of its own. The saturated server takes as long to answer a pull as
-    to take a push, however many bytes they have.
+    A task takes `batch_size` ms at full speed, and a transfer 2 ms. On the slow links the time of a transfer
+    is in proportion to its bytes, and every worker has its own link. The saturated server takes equally long
+    for a pull and for a push, whatever their bytes.
 
     >>> for name, cluster in regimes(8, dml.problems.digits_mlp()).items():
     ...     print(f"{name}: {cluster.regime(dml.problems.digits_mlp())}")
@@ -46,9 +46,9 @@ def regimes(workers: int, problem: Any, batch_size: int = 32) -> dict[str, dml.C
 
 
 def straggling(cluster: dml.Cluster, batch_size: int = 32, rounds: int = 400) -> float:
-    """Returns what waiting for all costs: the mean time of the slowest task of a round / that of any task.
+    """Returns the cost of waiting for all: the mean time of the slowest task of a round / that of any task.
 
-    It is of computing alone, whatever links and server take; 1 where all tasks take the same time.
+    It includes only computing, not links and the server. It is 1 if all tasks take the same time.
 
     >>> straggling(dml.Cluster.uniform(4)), round(straggling(dml.Cluster.from_speeds([1000, 1000, 500])), 6)
     (1.0, 1.5)

@@ -1,4 +1,4 @@
-"""How notebooks/06_compare.ipynb tunes every method by the same search, and then times it on other seeds."""
+"""The search with which notebooks/06_compare.ipynb tunes every method, and the timing on other seeds."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -10,22 +10,22 @@ import pandas as pd
 import dmlcore as dml
 from dmlcore.training.evaluation import is_accuracy
 
-Optimizer = Callable[[float], optax.GradientTransformation]  # of the server, by learning rate
-SEPARATOR = " | "  # between a method and its setting
+Optimizer = Callable[[float], optax.GradientTransformation]  # learning rate -> optimizer of the server
+SEPARATOR = " | "  # between the names of a method and of its setting
 
 
 class Entry(NamedTuple):
     """A method of the comparison.
 
     Args:
-        group: what its workers wait for: the rows that it stands with.
-        start: learning rate at which its search begins.
-        settings: the method by value of its main setting, as text: one, or several to choose from. Where the
-            learning rate is part of a method, a function of it.
-        every: updates between two looks at the metric. Times to a target depend on it, so that it should be
-            about as many samples for all methods, those of a round of BSP or somewhat fewer.
-        sends_less: whether it sends fewer bytes than a gradient and the parameters for every mini-batch.
-        optimizer: of the server.
+        group: group of rows in the table, by what workers wait for.
+        start: learning rate at which the search begins.
+        settings: value of the main setting as text -> the method, or a function of the learning rate that
+            returns the method. One value, or several to choose from.
+        every: updates between two evaluations. Times to a target depend on it, so it should be about the same
+            number of samples for all methods, those of a round of BSP or somewhat fewer.
+        sends_less: whether the method sends fewer bytes than a gradient and the parameters per mini-batch.
+        optimizer: learning rate -> optimizer of the server.
     """
 
     group: str
@@ -36,28 +36,28 @@ class Entry(NamedTuple):
     optimizer: Optimizer = optax.sgd
 
     def at(self, setting: str, rate: float) -> dml.Method:
-        """Returns the method with a setting, at a learning rate."""
+        """Returns the method with a setting and a learning rate."""
         each = self.settings[setting]
         method = each if isinstance(each, dml.Method) else each(rate)
         return method._replace(optimizer=self.optimizer(rate))
 
 
 class Task(NamedTuple):
-    """What the methods are to do: reach a target on a cluster."""
+    """The task of the methods: to reach a target on a cluster."""
 
     problem: Any
     cluster: dml.Cluster
     metric: str
     target: float
-    seconds: float  # at most
+    seconds: float  # longest run
 
     @property
     def below(self) -> bool:
-        """Whether the metric is to be small."""
+        """Whether small values of the metric are good."""
         return not is_accuracy(self.metric)
 
     def options(self, seeds: Iterable[int], every: int) -> dict[str, Any]:
-        """Returns what runs have in common, for `dml.compare` and `dml.tune`."""
+        """Returns the arguments of `dml.compare` and `dml.tune` that all runs share."""
         until = {self.metric: self.target}
         return {"seeds": seeds, "seconds": self.seconds, "until": until, "eval_every": every}
 
@@ -71,10 +71,10 @@ class Task(NamedTuple):
 
 
 def tuned(task: Task, entries: Mapping[str, Entry], seeds: Iterable[int]) -> pd.DataFrame:
-    """Runs every setting of every method at the learning rates around its best, in factors of 2.
+    """Runs every setting of every method at learning rates around its best one, a factor of 2 apart.
 
     Returns:
-        All runs. The column method names method and setting.
+        A frame of all runs. The column `method` has the names of method and setting.
     """
     runs = []
     for every, optimizer in dict.fromkeys((each.every, each.optimizer) for each in entries.values()):
@@ -92,17 +92,18 @@ def tuned(task: Task, entries: Mapping[str, Entry], seeds: Iterable[int]) -> pd.
 
 
 def chosen(task: Task, runs: pd.DataFrame) -> pd.DataFrame:
-    """Returns the best setting of every method, at its best learning rate.
+    """Returns the best setting of every method, with its best learning rate.
 
-    The one with the least median time to the target; where none gets there, with the best last value.
+    The best setting has the smallest median time to the target, or, if none reaches the target, the best last
+    value.
 
     Args:
-        task: what the methods were to do.
-        runs: what `tuned` returns.
+        task: the task of the methods.
+        runs: a frame of `tuned`.
 
     Returns:
-        By method: setting, learning rate, at_end (whether none beyond it was tried on one side), and
-        tuning_seconds, the median.
+        A frame by method: setting, learning rate, `at_end`, whether it is the largest or smallest rate that
+        was tried, and `tuning_seconds`, the median.
     """
     best = task.best_rates(runs)
     rates = runs.groupby("method")["learning_rate"].agg(["min", "max"]).loc[best.index]
@@ -125,7 +126,7 @@ def chosen(task: Task, runs: pd.DataFrame) -> pd.DataFrame:
 def timed(
     task: Task, entries: Mapping[str, Entry], best: pd.DataFrame, seeds: Iterable[int]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Runs every method, with what `chosen` found for it, on seeds that judge.
+    """Runs every method with its choice by `chosen` on the seeds of the comparison.
 
     Returns:
         Seconds to the target by method and seed, and all runs.

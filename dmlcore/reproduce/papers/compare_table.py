@@ -1,4 +1,4 @@
-"""The table of notebooks/06_compare.ipynb: which methods are marked, and what it says in sentences."""
+"""The table of notebooks/06_compare.ipynb: the marks of methods, and its conclusions in sentences."""
 
 from collections.abc import Sequence
 
@@ -8,19 +8,22 @@ import pandas as pd
 from dmlcore.experiments.recommendation.reasons import in_words
 
 RATIO = "relative to BSP"  # median of the seeds' ratios of times to the target
-OTHER = "another optimizer"  # group of rows that are not marked: their optimizer is not that of the others
-FEW = 4  # tied methods that are named one by one
+OTHER = "another optimizer"  # group of rows without marks, because their optimizer differs from the others
+FEW = 4  # largest number of tied methods that are named
 
 
 def marks(seconds: pd.DataFrame) -> pd.Series:
-    """Returns which methods are fastest, as far as seeds tell: those that none beats on every seed.
+    """Marks the methods as "beaten", "tied" or "best".
 
-    A method is beaten where another one's slowest seed is faster than its own fastest, so that their ranges
-    over the seeds do not overlap, or where it does not reach the target in the median. If all but one are
-    "beaten", it is the "best"; several that are not are "tied", none of them marked above another.
+    A method is "beaten" if the slowest seed of another method is faster than its own fastest seed, so that
+    their ranges over the seeds do not overlap, or if its median does not reach the target. If only one method
+    is not beaten, it is the "best"; if several are not, they are "tied".
 
     Args:
-        seconds: to the target, by method (rows) and seed; inf where it was not reached.
+        seconds: to the target, by method (rows) and seed; inf if it was not reached.
+
+    Returns:
+        The mark of each method.
 
     >>> frame = pd.DataFrame({0: [1.0, 2.0, 5.0], 1: [1.5, 1.4, 6.0]}, index=["A", "B", "C"])
     >>> marks(frame).to_dict(), marks(frame.drop("B")).to_dict()
@@ -33,11 +36,11 @@ def marks(seconds: pd.DataFrame) -> pd.Series:
 
 
 def rows(seconds: pd.DataFrame, groups: Sequence[str]) -> pd.DataFrame:
-    """Returns the rows of one column of the table: by method, its group, seconds, ratio to BSP and mark.
+    """Returns one column of the table: by method, its group, seconds, ratio to BSP and mark.
 
     Args:
         seconds: to the target, by method and seed, with a row BSP.
-        groups: of the methods, in their order.
+        groups: the group of each method, in the order of the rows.
     """
     middle = seconds.median(axis=1)
     table = pd.DataFrame({"group": groups, "seconds": middle}, seconds.index)
@@ -90,19 +93,19 @@ def headline(table: pd.DataFrame) -> str:
 
 
 def never_slower(table: pd.DataFrame) -> list[str]:
-    """Returns the methods, of those run on all clusters and problems, whose median is never above BSP's."""
+    """Returns the methods with medians that are never above BSP's, among those run on everything."""
     ratio = table[table["group"] != OTHER].pivot(index="method", columns=["problem", "regime"], values=RATIO)
     return [str(name) for name in ratio.index[(ratio <= 1).all(axis=1)] if name != "BSP"]
 
 
 def behind(table: pd.DataFrame) -> pd.Series:
-    """Returns by method the most that its median time is over the least one, of all clusters of a problem."""
+    """Returns by method its largest ratio to the smallest median time, over all clusters of a problem."""
     medians = table[table["group"] != OTHER].pivot(index="method", columns="regime", values="seconds")
     return (medians / medians.min()).max(axis=1)
 
 
 def alike(table: pd.DataFrame) -> str:
-    """Returns a sentence that names the methods whose runs are those of ASP, and where, or nothing."""
+    """Returns a sentence with the methods and clusters for which runs equal those of ASP; "" if none."""
     times = ["seconds", "least", "most"]
     asp = table[table["method"] == "ASP"].set_index("regime")[times]
     others = table[table["method"] != "ASP"]
@@ -112,11 +115,11 @@ def alike(table: pd.DataFrame) -> str:
 
 
 def conclusions(table: pd.DataFrame) -> list[str]:
-    """Returns what the table says, in sentences made from its numbers.
+    """Returns the conclusions of the table, in sentences made from its numbers.
 
     Args:
-        table: columns problem, regime, straggling, c, rho, method and those of `rows`; one row for each
-            problem, regime and method. The first problem has all methods and regimes.
+        table: columns problem, regime, straggling, c, rho, method and those of `rows`; one row per problem,
+            regime and method. The first problem has all methods and regimes.
     """
     first, *others = table["problem"].unique()
     own = table[table["problem"] == first]
@@ -148,7 +151,7 @@ def conclusions(table: pd.DataFrame) -> list[str]:
 
 
 def elsewhere(own: pd.DataFrame, other: pd.DataFrame, problem: str) -> str:
-    """Returns a sentence on how those with the least median on the first problem do on another."""
+    """Returns a sentence on the ranks, on another problem, of the fastest methods of the first problem."""
     parts = []
     for regime, column in other.groupby("regime", sort=False):
         there = own[(own["regime"] == regime) & own["method"].isin(column["method"])]

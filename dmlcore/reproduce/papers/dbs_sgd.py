@@ -61,17 +61,17 @@ from dmlcore.reproduce.paper import (
 )
 from dmlcore.reproduce.papers.dbs_sgd_findings import FINDINGS, SUMMARY
 
-FIRST_FRESH = 200  # of the seeds that judge D5-nodes and D5-maximum
-CAP = 64  # most samples of a task of LeNet-5
+FIRST_FRESH = 200  # first seed for D5-nodes and D5-maximum
+CAP = 64  # largest batch size of a task of LeNet-5
 RIVALS = ("ASGD", "n-softsync", "n-softsync, 1/tau")
 PROFILES = ("mild", "4x", "10x", "fluctuating")
-SETTINGS = {  # of the map: momentum, and the factor on the rate in the last third
+SETTINGS = {  # settings of the map: momentum, and the factor on the rate in the last third
     "constant rate": (0.0, 1.0),
     "rate decay": (0.0, 0.1),
     "momentum": (0.9, 1.0),
     "momentum, rate decay": (0.9, 0.1),
 }
-MAPPED = (1, 2, 4, 10)  # ratios of the fastest speed to the least, of the map
+MAPPED = (1, 2, 4, 10)  # ratios of the fastest to the slowest speed, on the map
 BOTH = "MNIST and CIFAR-10"
 
 
@@ -80,7 +80,7 @@ class DbsSgdParameters(Parameters):
 
     workers: int = Field(8, ge=4, multiple_of=4)
     softsync: int = Field(4, ge=1)
-    epochs: float = Field(3.0, gt=0)  # of MNIST at full scale; CIFAR-10 has twice as many
+    epochs: float = Field(3.0, gt=0)  # epochs of MNIST at full scale; CIFAR-10 has twice as many
 
 
 SHARED = "after equal samples, all at the best learning rate of DBS-SGD"
@@ -145,7 +145,7 @@ CLAIMS = {
         expected=(None, 0.9),
         parts=RIVALS,
         data="CIFAR-10",
-        repeats="D1",  # where both are measured on one data set
+        repeats="D1",  # if both are measured on the same data set
     ),
     "D3": abstract(
         "The speed-up over one worker is not lower",
@@ -251,7 +251,7 @@ PAPER = Paper(
         "apart.png": "Distance of each method's test accuracy from the median curve of BSP, over the "
         "distance of BSP on another seed; hollow marks: rivals at the learning rate of DBS-SGD.",
     },
-    comparisons=(  # of the abstract, which is all that is known
+    comparisons=(  # with the abstract, the only part of the paper that is available to us
         Comparison(
             "Loss on MNIST", "D1, at full scale", "differs", "ASGD has the lower loss, at one rate and tuned"
         ),

@@ -1,4 +1,4 @@
-"""DBS-SGD: what was found, by claim; written after the run."""
+"""The finding of each claim of DBS-SGD, written after the run."""
 
 from dmlcore.reproduce.summary import Answer, Summary
 

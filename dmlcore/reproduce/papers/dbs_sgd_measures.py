@@ -1,7 +1,7 @@
-"""What notebooks/05_dbs_sgd.ipynb measures, and what theory predicts for it.
+"""Measurements of notebooks/05_dbs_sgd.ipynb, and their predictions by theory.
 
-Each claim's metric is a function of traces or runs here: the notebook and the tests of opposite settings call
-the same one.
+Each claim's metric is a function of traces or runs. The notebook and the tests of opposite settings call the
+same function.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,13 +16,13 @@ from dmlcore.trace import Trace, metrics
 
 
 def node_staleness(seconds: npt.ArrayLike) -> float:
-    """Returns the mean over the workers of their mean staleness under asynchronous SGD, versions.
+    """Returns the mean over workers of their mean staleness in versions, under asynchronous SGD.
 
-    With an update for every push, worker i has the staleness t_i R - 1, R = sum 1 / t_i. The mean over the n
-    workers is n mean(t) / harmonic mean(t) - 1; over gradients it is n - 1 whatever the times.
+    If every push is an update, worker i has the staleness t_i R - 1 with R = sum 1 / t_i. The mean over the n
+    workers is n mean(t) / harmonic mean(t) - 1. The mean over gradients is n - 1, whatever the times.
 
     Args:
-        seconds: t_i, of an iteration of each worker: computing and both transfers, > 0, (n,).
+        seconds: t_i, seconds per iteration of each worker, computing and both transfers, > 0, (n,).
 
     >>> node_staleness([1, 1, 4, 4]), node_staleness([1, 1, 1, 1])
     (5.25, 3.0)
@@ -32,12 +32,12 @@ def node_staleness(seconds: npt.ArrayLike) -> float:
 
 
 def round_seconds(seconds: Sequence[float], law: Any, transfers: float = 0.0) -> float:
-    """Returns the mean duration of a synchronous round: the mean of the largest t_i Z_i, and the transfers.
+    """Returns the mean seconds of a synchronous round: the mean of the largest t_i Z_i, plus the transfers.
 
-    E max = integral of 1 - prod F(t / t_i) dt, for independent Z_i.
+    E max = integral of 1 - prod F(t / t_i) dt, for independent Z_i with the distribution function F.
 
     Args:
-        seconds: t_i, mean seconds that each worker computes.
+        seconds: t_i, mean computing seconds of each worker, (W,).
         law: of Z, a frozen distribution of scipy on [0, inf) with mean 1.
         transfers: seconds of both transfers.
 
@@ -55,12 +55,12 @@ def round_seconds(seconds: Sequence[float], law: Any, transfers: float = 0.0) ->
 
 
 class Episodes:
-    """Law of a task's time over its mean where a share of the tasks takes several times as long.
+    """The law of a task's time over its mean if a fraction of the tasks takes several times as long.
 
     Args:
         law: of the other tasks, a frozen distribution of scipy on [0, inf).
-        share: of the slow tasks, in [0, 1).
-        factor: on their time, >= 1.
+        share: fraction of slow tasks, in [0, 1).
+        factor: of their time, >= 1.
 
     >>> round(float(Episodes(scipy.stats.uniform(0, 2), 0.2, 3).cdf(3.0)), 6)
     0.9
@@ -80,15 +80,16 @@ class Episodes:
 
 
 def speedup_over_bsp(speeds: Sequence[float], law: Any, *, batch: int = 32, transfers: float = 0.0) -> float:
-    """Returns samples per second of DBS-SGD over those of BSP, as predicted.
+    """Returns the predicted ratio of the samples/s of DBS-SGD to those of BSP.
 
     A round of BSP takes as long as its slowest worker. Under DBS-SGD all iterations take equally long and no
-    worker waits; with slow episodes batches shrink at once, so that a share of the time is slow.
+    worker waits. The prediction assumes that batches shrink immediately in a slow episode, so that the given
+    share is a share of the time.
 
     Args:
-        speeds: samples per second of each worker, outside of episodes.
+        speeds: samples/s of each worker outside of episodes, (W,).
         law: of a task's time over its mean: a frozen distribution of scipy with mean 1, or `Episodes` of one.
-        batch: samples of a worker's task on average.
+        batch: mean samples per task.
         transfers: seconds of a pull and a push.
 
     >>> round(speedup_over_bsp([2000, 1000], scipy.stats.uniform(0.999, 0.002)), 2)
@@ -102,12 +103,12 @@ def speedup_over_bsp(speeds: Sequence[float], law: Any, *, batch: int = 32, tran
 
 
 def samples_per_second(trace: Trace) -> float:
-    """Returns the samples in updates over the time of the last one."""
+    """Returns the samples in all updates divided by the time of the last update."""
     return float(trace.updates["samples"].sum() / trace.updates["time"].iloc[-1])
 
 
 def deviation(measured: npt.ArrayLike, predicted: float) -> list[float]:
-    """Returns by how much measurements are off a prediction, %.
+    """Returns the deviations of measurements from a prediction, in %.
 
     >>> [round(found, 6) for found in deviation([1.1, 0.98], 1.0)]
     [10.0, 2.0]
@@ -116,10 +117,10 @@ def deviation(measured: npt.ArrayLike, predicted: float) -> list[float]:
 
 
 def averages(trace: Trace, warm: int) -> dict[str, float]:
-    """Returns the staleness in four averages, without that of the first `warm` updates: versions.
+    """Returns four averages of the staleness in versions, without the first `warm` updates.
 
-    `nodes`: the mean over workers of each one's mean; `gradients`: over updates; `samples`: over samples;
-    `maximum`: the largest.
+    They are `nodes`, the mean over workers of each worker's mean; `gradients`, the mean over gradients;
+    `samples`, the mean over samples; and `maximum`, the largest value.
     """
     tasks = trace.tasks.assign(staleness=metrics.staleness(trace))
     tasks = tasks[tasks["update"] >= warm]
@@ -133,24 +134,24 @@ def averages(trace: Trace, warm: int) -> dict[str, float]:
 
 
 def ages(trace: Trace, warm: int) -> npt.NDArray[np.int64]:
-    """Returns the staleness of gradients in the order of their updates, from update `warm` on: versions."""
+    """Returns the staleness of gradients in versions, in the order of updates, from update `warm` on."""
     order = trace.tasks["update"].sort_values()
     return metrics.staleness(trace).loc[order[order >= warm].index].to_numpy(np.int64)
 
 
 def largest_stable_step(ages: Sequence[int] | npt.NDArray[np.int64], momentum: float = 0.0) -> float:
-    """Returns the largest step on a parabola, of a grid in steps of 2%, for which distances fall.
+    """Returns the largest stable step on a parabola, from a grid with a spacing of 2%.
 
-    x_{t+1} = x_t - a v_t with v_t = momentum v_{t-1} + x_{t - tau_t}, for all steps a side by side: stable
-    where the last quarter of the distances stays below the second. The step is the learning rate times the
-    curvature.
+    It computes x_{t+1} = x_t - a v_t with v_t = momentum v_{t-1} + x_{t - tau_t} for all steps a at once. A
+    step is stable if the distances in the last quarter stay below those in the second quarter. The step is
+    the learning rate times the curvature.
 
     Args:
-        ages: tau_t, staleness of each update, versions.
+        ages: tau_t, staleness of each update in versions.
         momentum: of the server's optimizer, in [0, 1).
 
     Returns:
-        The step; 0 where none is stable.
+        The step; 0 if none is stable.
 
     >>> round(largest_stable_step([0] * 400), 1), round(largest_stable_step([7] * 2000), 2)
     (2.0, 0.21)
@@ -167,15 +168,15 @@ def largest_stable_step(ages: Sequence[int] | npt.NDArray[np.int64], momentum: f
 
 
 def apart(runs: pd.DataFrame, method: str, *, baseline: str = "BSP", column: str = "accuracy") -> pd.Series:
-    """Returns how far each seed's curve is from the median curve of the baseline on the other seeds.
+    """Returns the distance of each seed's curve from the median curve of the baseline on the other seeds.
 
-    The root mean square of the differences over the second half of the samples. The baseline itself is
-    compared in the same way: its own numbers are the spread that the choice of a seed makes.
+    The distance is the root mean square of the differences over the second half of the samples. The distances
+    of the baseline itself show the spread that is due to the seed.
 
     Args:
-        runs: what `compare` returns, one run for each method and seed; at least two seeds of the baseline.
-        method: whose curves.
-        baseline: method whose median curve they are held against.
+        runs: a frame of `compare`, one run per method and seed, with at least two seeds of the baseline.
+        method: the method of the curves.
+        baseline: the method of the median curve.
         column: metric of the history.
 
     Returns:
@@ -198,11 +199,11 @@ def apart(runs: pd.DataFrame, method: str, *, baseline: str = "BSP", column: str
 
 
 def distance(runs: pd.DataFrame, method: str) -> pd.Series:
-    """Returns how far each seed's accuracies are from BSP's median curve, over BSP's own median distance.
+    """Returns the distance of each seed's accuracies from BSP's median curve, over BSP's median distance.
 
     Args:
         runs: as for `apart`.
-        method: whose curves.
+        method: the method of the curves.
     """
     return apart(runs, method) / apart(runs, "BSP").median()
 
@@ -210,7 +211,7 @@ def distance(runs: pd.DataFrame, method: str) -> pd.Series:
 def finals(runs: pd.DataFrame) -> pd.DataFrame:
     """Returns loss and accuracy at the end of each run, by method and seed.
 
-    A loss that is not finite counts as infinite, an accuracy that is not a number as 0.
+    A loss that is not finite becomes infinity, and an accuracy that is NaN becomes 0.
 
     >>> runs = pd.DataFrame({"method": "BSP", "seed": 0, "loss": [2.0, np.nan], "accuracy": [0.1, np.nan]})
     >>> finals(runs).loc["BSP", 0].tolist()
@@ -223,24 +224,27 @@ def finals(runs: pd.DataFrame) -> pd.DataFrame:
 def against(
     runs: pd.DataFrame, rivals: Iterable[str], how: Callable[[pd.DataFrame, pd.DataFrame], pd.Series]
 ) -> dict[str, list[float]]:
-    """Returns DBS-SGD compared with each rival at the end, one number per seed.
+    """Compares DBS-SGD with each rival at the end of the runs.
 
     Args:
-        runs: what `compare` returns, with DBS-SGD and the rivals.
-        rivals: their names.
+        runs: a frame of `compare`, with DBS-SGD and the rivals.
+        rivals: names of the rivals.
         how: `loss_ratio`, `points` or `accuracy_ratio`.
+
+    Returns:
+        Name of the rival -> one number per seed.
     """
     ends = {str(name): part.droplevel("method") for name, part in finals(runs).groupby("method")}
     return {rival: how(ends["DBS-SGD"], ends[rival]).tolist() for rival in rivals}
 
 
 def loss_ratio(own: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
-    """Returns the loss over that of the other, infinite where the own loss is."""
+    """Returns the loss over that of the other; infinite if the own loss is infinite."""
     return (own["loss"] / other["loss"]).where(np.isfinite(own["loss"]), np.inf)
 
 
 def points(own: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
-    """Returns the accuracy minus that of the other, percentage points."""
+    """Returns the accuracy minus that of the other, in percentage points."""
     return 100 * (own["accuracy"] - other["accuracy"])
 
 
@@ -250,20 +254,20 @@ def accuracy_ratio(own: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
 
 
 def ahead_of_bsp(runs: pd.DataFrame, target: float = 0.25) -> pd.Series:
-    """Returns the time of BSP to a training loss over that of DBS-SGD, by seed."""
+    """Returns the ratio of BSP's time to a training loss to that of DBS-SGD, by seed."""
     return metrics.speedup(metrics.time_to(runs, "loss", target), "BSP")["DBS-SGD"]
 
 
 def map_ratios(atlas: pd.DataFrame) -> pd.DataFrame:
-    """Returns what the map shows, by setting, ratio of speeds and seed.
+    """Returns the values of the map, by setting, ratio of speeds and seed.
 
     Args:
-        atlas: runs of ASGD and DBS-SGD, and of BSP or not, with the columns `setting`, `ratio` and `at`:
+        atlas: runs of ASGD and DBS-SGD, and possibly of BSP, with the columns `setting`, `ratio` and `at`:
             "own" for runs at a method's own best learning rate, "shared" for ASGD at that of DBS-SGD.
 
     Returns:
-        A frame with `shared` and `own`, the loss of DBS-SGD over that of ASGD at the end, and where BSP has
-        runs `time`, as of `ahead_of_bsp`.
+        A frame with `shared` and `own`, the final loss of DBS-SGD over that of ASGD, and, if BSP has runs,
+        `time`, as `ahead_of_bsp` returns it.
     """
     keys = ["setting", "ratio", "at", "method", "seed"]
     ends = atlas.groupby(keys)["loss"].last().fillna(np.inf).unstack("method")
@@ -277,11 +281,11 @@ def map_ratios(atlas: pd.DataFrame) -> pd.DataFrame:
 
 
 def growth(ratios: pd.DataFrame, setting: str) -> pd.Series:
-    """Returns the loss ratio at own rates at speeds of 1 to 10 over that at equal speeds, by seed."""
+    """Returns the loss ratio (own rates) with speeds of 1 to 10 over that with equal speeds, by seed."""
     own = ratios["own"][setting].unstack("seed")
     return own.loc[10] / own.loc[1]
 
 
 def least_shared(ratios: pd.DataFrame, setting: str) -> pd.Series:
-    """Returns the least loss ratio at one learning rate of all ratios of speeds, by seed."""
+    """Returns the smallest loss ratio at one learning rate over all ratios of speeds, by seed."""
     return ratios["shared"][setting].unstack("seed").min()

@@ -57,12 +57,12 @@ from dmlcore.reproduce.papers.hps_findings import FINDINGS, SUMMARY
 
 RIVALS = ("BSP", "SSP", "ASP")
 READINGS = ("late by one", "own steps")  # of the pipeline
-LEAST, MOST = 1.4, 3.5  # times less, that the abstract reports
-WIDTHS = (32, 8, 4)  # bits of a value on its way
-RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # c, communication ratios of the sweep
-SERVED = (0.1, 0.5, 2.0)  # c where all share the server's link
+LEAST, MOST = 1.4, 3.5  # range of speed-ups that the abstract reports
+WIDTHS = (32, 8, 4)  # bits per value of a transfer
+RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # communication ratios c of the sweep
+SERVED = (0.1, 0.5, 2.0)  # c of clusters with a shared link of the server
 REAL = ("MNIST", "CIFAR-10")
-REAL_RATIOS = (0.5, 2.0, 4.0)  # c of the sweep at full scale
+REAL_RATIOS = (0.5, 2.0, 4.0)  # communication ratios c of the sweep at full scale
 
 
 class HpsParameters(Parameters):
@@ -211,7 +211,7 @@ PAPER = Paper(
         "data.png": "Time to the target loss of BSP, SSP and ASP over that of H-PS on MNIST and CIFAR-10, "
         "against the communication ratio.",
     },
-    comparisons=(  # of the abstract, which is all that is known
+    comparisons=(  # with the abstract, the only part of the paper that is available to us
         Comparison(
             "Overall training time against existing methods: 1.4 to 3.5 times less",
             "speedup.png, server.png, H1-size",

@@ -1,4 +1,4 @@
-"""What notebooks/04_hps.ipynb measures: times of rounds from one timeline, finish times, shares of a gain."""
+"""Measurements of notebooks/04_hps.ipynb: round times from one timeline, finish times, shares of a gain."""
 
 import itertools
 import math
@@ -15,9 +15,9 @@ from dmlcore.types import Load, Push
 
 
 def computing(trace: Trace) -> np.ndarray:
-    """Returns how long each worker computed its task of each update, seconds, (U, W).
+    """Returns the computing seconds of each worker's task of each update, (U, W).
 
-    For policies under which every worker has one task in each update, such as `bsp`.
+    It is for policies with one task of every worker in each update, such as `bsp`.
 
     >>> import dmlcore as dml
     >>> computing(dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=2))
@@ -31,15 +31,15 @@ def computing(trace: Trace) -> np.ndarray:
 
 
 def round_ends(seconds: npt.ArrayLike, transfer: float, *, pipelined: bool = False) -> np.ndarray:
-    """Returns when each update of a lock-step run is made, from how long its tasks are computed.
+    """Returns the times of the updates of a lock-step run, from the computing times of its tasks.
 
-    Without a pipeline a round is a pull, the longest task and a push. With one, a worker pushes task k and
-    begins task k + 1 as soon as it has computed task k and has the answer to task k - 1. This is the
-    simulator's arithmetic where links are the workers' own and the server takes no time: one timeline gives
-    the times for every bandwidth.
+    Without a pipeline a round is a pull, the longest task and a push. With a pipeline a worker pushes task k
+    and begins task k + 1 as soon as it has computed task k and received the answer to task k - 1. The
+    simulator computes the same times if workers have their own links and the server takes no time. So one
+    timeline gives the times for every bandwidth.
 
     Args:
-        seconds: of each worker's task of each update, (U, W).
+        seconds: computing seconds of each worker's task of each update, (U, W).
         transfer: seconds of a pull, and of a push.
         pipelined: whether workers compute during transfers.
 
@@ -57,18 +57,18 @@ def round_ends(seconds: npt.ArrayLike, transfer: float, *, pipelined: bool = Fal
     ends, answer = np.empty(len(tasks)), transfer
     begun = np.full(tasks.shape[1], transfer)
     for k, lasted in enumerate(tasks):
-        begun = np.maximum(begun + lasted, answer)  # of task k + 1, and when the push of task k departs
+        begun = np.maximum(begun + lasted, answer)  # start of task k + 1 and of the push of task k
         ends[k] = begun.max() + transfer
         answer = ends[k] + transfer
     return ends
 
 
 def retimed(run: pd.DataFrame, ends: npt.ArrayLike) -> pd.DataFrame:
-    """Returns the history of a run with the times that its updates have elsewhere.
+    """Returns the history of a run with other times of its updates.
 
     Args:
         run: history of one run, with the columns `update` and `time`.
-        ends: when each update is made, seconds, at least as many as the run has.
+        ends: new time of each update in seconds, for at least the updates of the run, (U,).
 
     >>> run = pd.DataFrame({"update": [0, 2, 3], "time": [0.0, 1.0, 1.5], "loss": [3.0, 2.0, 1.0]})
     >>> retimed(run, [2.0, 4.0, 6.0])["time"].tolist()
@@ -79,16 +79,16 @@ def retimed(run: pd.DataFrame, ends: npt.ArrayLike) -> pd.DataFrame:
 
 
 def carried(runs: pd.DataFrame, push_seconds: float, workers: int) -> pd.DataFrame:
-    """Returns histories none of which is faster than its links can carry what was pushed.
+    """Returns histories with times that are not shorter than the links need for the pushes.
 
-    In the simulator the pushes of a worker that keeps its copy (SSP) overlap on its own link, as if that had
-    room for all of them side by side. A link that is always busy takes `push_seconds` for each: a time before
-    that is put off until then. The staleness that this would add is left out, in favour of SSP.
+    In the simulator the pushes of a worker with a cached copy (SSP) overlap on its link, as if the link could
+    transfer all of them at the same time. A link that is always busy takes `push_seconds` per push, so an
+    earlier time is moved to that. The additional staleness is not taken into account, which favours SSP.
 
     Args:
-        runs: what `compare` returns, with the column `uplinks`: pushes of all workers so far.
-        push_seconds: that a push takes on its link.
-        workers: W, which have pushed about as often as each other.
+        runs: a frame of `compare`, with the column `uplinks`, the pushes of all workers so far.
+        push_seconds: seconds of a push on its link.
+        workers: W, the number of workers, which push about equally often.
 
     >>> runs = pd.DataFrame({"time": [0.0, 2.0, 3.0], "uplinks": [0, 8, 8]})
     >>> carried(runs, 0.5, workers=2)["time"].tolist(), carried(runs, 1.0, workers=2)["time"].tolist()
@@ -98,13 +98,13 @@ def carried(runs: pd.DataFrame, push_seconds: float, workers: int) -> pd.DataFra
 
 
 def best_setting(times: pd.Series) -> tuple[str, float]:
-    """Returns the method and learning rate that reach the target on most seeds, and of those the fastest.
+    """Returns the fastest method and learning rate among those that reach the target on the most seeds.
 
-    By the median over seeds; one at which a seed does not arrive is taken only where all such settings are
-    like that.
+    The fastest one has the smallest median over seeds. A setting that misses the target on a seed is chosen
+    only if no setting reaches it on all seeds.
 
     Args:
-        times: what `metrics.time_to` returns, by method, learning rate and seed.
+        times: seconds by method, learning rate and seed, as `metrics.time_to` returns them.
 
     >>> index = pd.MultiIndex.from_product([["SSP 2"], [0.1, 0.2], [0, 1, 2]],
     ...                                    names=["method", "learning_rate", "seed"])
@@ -118,7 +118,7 @@ def best_setting(times: pd.Series) -> tuple[str, float]:
 
 
 def spread(trace: Trace) -> pd.Series:
-    """Returns how far apart the workers finish each round: last minus first, in percent of its computing.
+    """Returns the spread of finish times of each round, last minus first, in per cent of its computing time.
 
     >>> import dmlcore as dml
     >>> spread(dml.simulate(dml.bsp(), dml.Cluster.from_speeds([32, 16]), updates=2)).tolist()
@@ -130,13 +130,13 @@ def spread(trace: Trace) -> pd.Series:
 
 
 def perfect(speeds_at: Callable[[int], Sequence[float]]) -> Load:
-    """Returns the load rule of a scheduler that knows each worker's mean speed at every moment.
+    """Returns the load rule of a scheduler that always knows the mean speed of each worker.
 
-    It shares the batch out in proportion to what the speeds are in the round that begins. What is left of the
-    spread of finish times is chance: no scheduler can know how long a single task will take.
+    It divides the batch in proportion to the mean speeds in the round that begins. The remaining spread of
+    finish times is random: no scheduler can know the time of a single task.
 
     Args:
-        speeds_at: number of a round, from 0 -> mean samples per second of each worker in it.
+        speeds_at: number of a round, from 0 -> mean samples/s of each worker in it, (W,).
 
     >>> rule = perfect(lambda clock: [3, 1] if clock == 0 else [1, 1])
     >>> rounds = rule.init(2, 64)
@@ -161,12 +161,13 @@ def perfect(speeds_at: Callable[[int], Sequence[float]]) -> Load:
 def shares(seconds: Mapping[frozenset[str], float]) -> dict[str, float]:
     """Returns each mechanism's share of the gain of all of them together.
 
-    The gain is log(time without any / time with all). A mechanism's part is what it adds to the gain of those
-    before it, averaged over all orders in which they may be added (its Shapley value), so that the shares sum
-    to 1. One that costs time has a share below 0. Where all together gain nothing, shares are NaN.
+    The gain is log(time without any / time with all). The part of a mechanism is its Shapley value: the gain
+    that it adds to the mechanisms before it, averaged over all orders in which they can be added. So the
+    shares sum to 1. A mechanism that costs time has a negative share. If all together have no gain, the
+    shares are NaN.
 
     Args:
-        seconds: time to the target, by the set of mechanisms that are used: one for each subset.
+        seconds: set of mechanisms in use -> seconds to the target, for every subset.
 
     Raises:
         ValueError: a subset is missing.

@@ -1,14 +1,14 @@
-"""Real pairs of model and link on the axis of the communication ratio, from assumed sizes and step times."""
+"""Communication ratios of real models on real links, from assumed sizes and step times."""
 
 from typing import Any, NamedTuple
 
 from dmlcore.cluster import Cluster
 
-GIGABITS = (1, 10, 100)  # per second, of a link
+GIGABITS = (1, 10, 100)  # bandwidths of links, in Gbit/s
 
 
 class Place(NamedTuple):
-    """A model: the bytes that travel each way, and how long a worker computes a step of one batch."""
+    """A model: the megabytes of a transfer in each direction, and the seconds of a step on one batch."""
 
     name: str
     megabytes: float
@@ -16,7 +16,7 @@ class Place(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Its name, and what is assumed of it, in two lines."""
+        """The name and the assumptions, in two lines."""
         return f"{self.name}\n{self.megabytes:g} MB, {1000 * self.step_seconds:g} ms"
 
 
@@ -29,7 +29,7 @@ PLACES = (
 
 
 def place_on(place: Place, gigabits: float, workers: int) -> dict[str, Any]:
-    """Returns where a model on such links stands: c of free links, rho where the server has one such link.
+    """Returns c and rho of a model: c for workers' own links, rho if the server has one such link.
 
     >>> found = place_on(Place("ResNet-50", 102, 0.1), 10, workers=8)
     >>> round(found["c"], 2), round(found["rho"], 2)

@@ -93,8 +93,8 @@ from dmlcore.reproduce.papers.ssp_findings import FINDINGS, SUMMARY
 from dmlcore.reproduce.papers.ssp_map import CHEAP, EQUAL, MAP, PROBLEMS
 
 SMALL = (*PROBLEMS, "Lasso", "LDA")
-REAL = ("MovieLens", "MNIST", "Lasso, 40,000 features", "LDA, a UCI corpus")  # full scale alone
-READINGS = ("one mini-batch", "a pass")  # of a clock
+REAL = ("MovieLens", "MNIST", "Lasso, 40,000 features", "LDA, a UCI corpus")  # only at full scale
+READINGS = ("one mini-batch", "a pass")  # two meanings of a clock
 CLOCK = "time to the target: {} / SSP; matrix factorization, best s from other seeds"
 FASTER = "time to the target: {} / SSP; each at its best rate, best s, both from other seeds; free server"
 
@@ -108,7 +108,7 @@ MAP_CAPTION = (
 
 
 class SSPParameters(Parameters):
-    """Parameters of notebooks/01_ssp.ipynb; `staleness` is s of the SSP in timelines, clocks."""
+    """Parameters of notebooks/01_ssp.ipynb; `staleness` is the s of SSP in timelines, in clocks."""
 
     seeds: int = Field(10, ge=2)
     staleness: int = Field(3, ge=1)

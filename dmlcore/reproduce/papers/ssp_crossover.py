@@ -1,4 +1,4 @@
-"""At which load of the server SSP overtakes ASP: measured, and by theory."""
+"""The server load at which SSP overtakes ASP: measured, and predicted by theory."""
 
 import math
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ import dmlcore as dml
 from dmlcore.cluster.regime import seconds_per_push
 from dmlcore.reproduce.papers.ssp_study import SHARE, SLOWER, Study, transient
 
-LEAST = 1.05  # lead of SSP over ASP from which on it counts as ahead
-CYCLE = 0.032 * (1 + SHARE * (SLOWER - 1))  # mean seconds of a task, slow episodes among them
-MOST = 10.0  # a larger ratio, or its inverse, counts as this where a crossover is interpolated
+LEAST = 1.05  # smallest ratio of times at which SSP counts as ahead of ASP
+CYCLE = 0.032 * (1 + SHARE * (SLOWER - 1))  # mean seconds of a task, including slow episodes
+MOST = 10.0  # bound of ratios, and of their inverses, in the interpolation of a crossover
 
 
 def busy(num_workers: int, load: float, push: float, problem: object = 0) -> dml.Cluster:
-    """Returns a cluster on free links whose server has this load under ASP, of which pushes are a share."""
+    """Returns a cluster on free links with this server load under ASP; `push` is the pushes' share of it."""
     cluster = transient(num_workers, latency=0.0)
     if not load:
         return cluster
@@ -25,19 +25,19 @@ def busy(num_workers: int, load: float, push: float, problem: object = 0) -> dml
 
 
 def overtakes(leads: Mapping[float, float], least: float = LEAST) -> float | None:
-    """Returns the load at which SSP gets ahead of ASP: the first change of sign of log(lead / least).
+    """Returns the load at which SSP overtakes ASP: the first change of sign of log(lead / least).
 
-    Between the two loads it is interpolated: the logarithm of the lead, linearly in the logarithm of the
-    load, or in the load itself where the first of both is 0.
+    Between the two loads the logarithm of the lead is interpolated linearly in the logarithm of the load, or
+    in the load itself if the first of the two is 0.
 
     Args:
-        leads: time of ASP / time of SSP by load, of one seed. NaN, where neither reaches the target, says
-            that this load was not measured; inf, where only SSP does, is ahead, and 0 is behind.
-        least: the lead from which on SSP counts as ahead.
+        leads: load -> time of ASP / time of SSP, for one seed. NaN: neither reaches the target, and the load
+            counts as not measured. inf: only SSP reaches it, and is ahead. 0: only ASP does.
+        least: the smallest lead at which SSP counts as ahead.
 
     Returns:
-        The load; 0.0, below the sweep, where SSP is ahead at the first load that was measured; inf, above the
-        sweep, where it is at none; None where no load was measured.
+        The load; 0.0 (below the sweep) if SSP is ahead at the first measured load; inf (above the sweep) if
+        it is ahead at no load; None if no load was measured.
 
     >>> overtakes({0.0: 0.8, 1.0: 0.9, 2.0: 1.1, 4.0: 0.7}, least=1.0)
     1.438975333787894
@@ -59,21 +59,22 @@ def overtakes(leads: Mapping[float, float], least: float = LEAST) -> float | Non
 
 
 def leads_by_load(cells: Mapping[float, Study], target: float) -> pd.DataFrame:
-    """Returns time of ASP / time of SSP with the best s, loads by seeds that judge, from a study per load."""
+    """Returns time of ASP / time of SSP with the best s, by load and seed, from a study per load."""
     return pd.DataFrame([cells[load].lead(target, "ASP") for load in cells], index=[*cells])
 
 
 def crossovers(cells: Mapping[float, Study], target: float) -> list[float | None]:
-    """Returns the load at which SSP overtakes ASP, one per seed that judges."""
+    """Returns the load at which SSP overtakes ASP, for each seed of the comparison."""
     table = leads_by_load(cells, target)
     return [overtakes(dict(zip(cells, table[seed], strict=True))) for seed in table]
 
 
 def predicted(free: Study, target: float, num_workers: int) -> float:
-    """Returns the load at which mean-value analysis slows ASP by its lead on the free server, and 5% more.
+    """Predicts the load at which queueing slows ASP by its lead on the free server plus 5%.
 
-    The lead is that of the medians of the tuning seeds. Only ASP queues here: SSP's clocks per second are
-    those of the free server, so the prediction is for pushes that cost the server little.
+    Mean-value analysis gives the slow-down, and the medians of the tuning seeds give the lead. The prediction
+    assumes that only ASP queues and that SSP keeps its clocks per second of the free server, so it is for
+    pushes that cost the server little.
     """
     times = free.median_times(target)
     needed = LEAST * times[free.ssp] / times["ASP"]
@@ -87,7 +88,7 @@ def predicted(free: Study, target: float, num_workers: int) -> float:
 
 
 def relative(loads: list[float | None], theory: float) -> list[float | None]:
-    """Returns loads / the one that theory says; 0 and inf, below and above the sweep, stay what they are.
+    """Returns loads / the predicted one; 0 and inf, below and above the sweep, stay the same.
 
     >>> relative([3.0, 0.0, math.inf, None], 1.5)
     [2.0, 0.0, inf, None]

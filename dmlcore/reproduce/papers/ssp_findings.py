@@ -1,4 +1,4 @@
-"""What was measured for each claim of `ssp`, and why: written after the run. Numbers stand beside them."""
+"""The finding of each claim of `ssp`, written after the run; reports show the numbers next to it."""
 
 from dmlcore.reproduce.summary import Answer, Summary
 

@@ -1,4 +1,4 @@
-"""Where SSP overtakes ASP: claims over the load of the server, and real clusters on that axis.
+"""The map of SSP against ASP: claims over the load of the server, and real clusters on that axis.
 
 The docstring of `ssp` says what was explored before.
 """
@@ -9,7 +9,7 @@ from dmlcore.reproduce.paper import ours, theory
 
 PROBLEMS = ("matrix factorization", "digits")
 CHEAP, EQUAL = "cheap pushes", "pushes as costly as pulls"
-PUSHES = {CHEAP: 0.1, EQUAL: 0.5}  # share of the server's time for a push and a pull that is the push
+PUSHES = {CHEAP: 0.1, EQUAL: 0.5}  # share of the push in the server's time for a push and a pull
 CROSSOVER = (
     "first server load at which SSP, with the best s from other seeds, is 5% faster than ASP; 0: on the free "
     "server, inf: at none up to 4"
@@ -17,14 +17,14 @@ CROSSOVER = (
 
 
 class Place(NamedTuple):
-    """A real cluster on the map: a clock pulls and pushes all bytes. Sizes and speeds are assumptions."""
+    """A real cluster on the map, with assumed sizes and speeds; each clock pulls and pushes all bytes."""
 
     name: str
     machines: int
-    servers: int  # that hold equal parts of the parameters
-    megabytes: float  # of the parameters
-    clock_seconds: float  # of computing
-    gigabits: float  # per second, of a server's link
+    servers: int  # servers with equal parts of the parameters
+    megabytes: float  # size of the parameters
+    clock_seconds: float  # computing seconds of a clock
+    gigabits: float  # bandwidth of a server's link, in Gbit/s
 
 
 PLACES = (

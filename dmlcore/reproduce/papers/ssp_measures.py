@@ -1,4 +1,4 @@
-"""What notebooks/01_ssp.ipynb measures on timelines: windows, shares, makespans, reads, regret, topics."""
+"""Measurements of notebooks/01_ssp.ipynb: windows, shares, makespans, reads, regret, topics."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,14 +11,14 @@ from scipy import optimize
 import dmlcore as dml
 from dmlcore.reproduce.papers.ssp_study import Study
 
-BOUNDS = (0, 1, 3, 8)  # s of timelines, clocks
+BOUNDS = (0, 1, 3, 8)  # s of timelines, in clocks
 DIAMETER, LIPSCHITZ = math.sqrt(2), 1.0  # F and L of theorem 1, for distances to points of the unit ball
-CREW = 4  # workers of the runs for theorem 1
-MULTIPLES = np.array([1, 4, 16, 32, 64, 128])  # of 16 (s + 1) P updates
+CREW = 4  # number of workers in the runs for theorem 1
+MULTIPLES = np.array([1, 4, 16, 32, 64, 128])  # run lengths as multiples of 16 (s + 1) P updates
 
 
 def violations(policy: Any, s: int, clusters: Iterable[dml.Cluster], seed: int, seconds: float = 4.0) -> int:
-    """Returns how many reads lie outside the window of s, plus clocks of lead beyond s, on all clusters."""
+    """Returns the number of reads that violate the bound s, plus clocks of lead beyond s, on all clusters."""
     traces = [dml.simulate(policy, each, seconds=seconds, seed=seed) for each in clusters]
     return sum(
         len(dml.metrics.read_window_violations(trace, s)) + max(0, dml.metrics.clock_gap(trace) - s)
@@ -27,10 +27,10 @@ def violations(policy: Any, s: int, clusters: Iterable[dml.Cluster], seed: int, 
 
 
 def computing_rise(runs: Mapping[str, Sequence[dml.Trace]]) -> list[float]:
-    """Returns the least rise of the computing share from one s to the next, one per seed.
+    """Returns the smallest increase of the computing share from one s to the next, one number per seed.
 
     Args:
-        runs: a trace per seed, by s in rising order.
+        runs: s, in ascending order -> one trace per seed.
     """
     share = pd.DataFrame(
         {
@@ -42,14 +42,14 @@ def computing_rise(runs: Mapping[str, Sequence[dml.Trace]]) -> list[float]:
 
 
 def makespan(cluster: dml.Cluster, s: int, seed: int = 0, clocks: int = 200) -> float:
-    """Returns when the slowest worker has done so many clocks under SSP, seconds."""
-    enough = 32 * cluster.num_workers * (clocks + s + 1)  # samples by which the slowest has done them
+    """Returns the seconds until the slowest worker has finished `clocks` clocks under SSP."""
+    enough = 32 * cluster.num_workers * (clocks + s + 1)  # with so many samples the slowest has finished
     tasks = dml.simulate(dml.ssp(s), cluster, samples=enough, seed=seed).tasks
     return tasks.loc[tasks["clock"] == clocks - 1, "push_end"].max()
 
 
 def farthest(makespans: Mapping[int, float]) -> float:
-    """Returns makespan of BSP / of SSP: of the ratios for s > 0, the one that is farthest from 1.
+    """Returns the ratio makespan of BSP / makespan of SSP that is farthest from 1, among all s > 0.
 
     >>> farthest({0: 1.0, 1: 1.0, 3: 0.8, 8: 1.25})
     1.25
@@ -61,20 +61,20 @@ def farthest(makespans: Mapping[int, float]) -> float:
 
 
 def lag(trace: dml.Trace) -> float:
-    """Returns by how many clocks a read lags behind, in the mean."""
+    """Returns the mean number of clocks by which reads lag behind."""
     counts = dml.metrics.clock_staleness(trace)
     return -np.average(counts.index, weights=counts)
 
 
 def growth(many: Study, few: Study, target: float, rival: str = "BSP") -> list[float]:
-    """Returns SSP's lead over a rival with many workers / that with few, by seed; NaN if undefined."""
+    """Returns SSP's lead over a rival with many workers / its lead with few, by seed; NaN if undefined."""
     more, less = (np.array(each.lead(target, rival)) for each in (many, few))
     with np.errstate(all="ignore"):
         return (more / less).tolist()
 
 
 def cosine(params: Any, truth: np.ndarray) -> float:
-    """Returns the mean cosine of the true topics and those that a run has found, matched one to one."""
+    """Returns the mean cosine of the true topics and the topics of a run, matched one to one."""
     return dml.problems.match_topics(np.asarray(dml.problems.topics_of(params)), truth)[1]
 
 
@@ -86,18 +86,18 @@ def regrets(
     step: Callable[[np.ndarray], np.ndarray] = lambda rates: rates,
     multiples: np.ndarray = MULTIPLES,
 ) -> pd.DataFrame:
-    """Returns the regret of stale reads after so many multiples of 16 (s + 1) P updates, and its bound.
+    """Returns the regret of stale reads after multiples of 16 (s + 1) P updates, and its bound.
 
-    A term of the objective is the distance to a point, drawn from the unit ball of four dimensions. The
-    column `out_of_turn` is that of `of_lemma` on the first 2000 updates; NaN for s = 0, of which the lemma
-    says nothing.
+    Each term of the objective is the distance to a point, drawn from the unit ball of four dimensions. The
+    column `out_of_turn` has the value of `of_lemma` on the first 2000 updates; NaN for s = 0, which the lemma
+    does not cover.
 
     Args:
-        cluster: of P workers.
-        s: of SSP and of the bounds.
+        cluster: a cluster of P workers.
+        s: of SSP and of the bounds, in clocks.
         seed: of the schedule and the points.
-        step: the steps that are taken, from those of theorem 1.
-        multiples: of 16 (s + 1) P updates, rising.
+        step: step sizes of theorem 1 -> the step sizes to use.
+        multiples: run lengths as multiples of 16 (s + 1) P updates, ascending.
     """
     crew = cluster.num_workers
     every = 16 * (s + 1) * crew * multiples
@@ -120,13 +120,13 @@ def regrets(
 
 
 def of_lemma(trace: dml.Trace, s: int) -> float:
-    """Returns the most updates that are missing from a read or in it early / the bound of lemma 1, s > 0."""
+    """Returns the largest number of missing and early updates of a read / the bound of lemma 1, for s > 0."""
     most = dml.theory.most_out_of_turn(s, trace.num_workers)
     return dml.metrics.out_of_turn(trace).sum(axis=1).max() / most
 
 
 def _least(points: np.ndarray) -> float:
-    """The least sum of distances to the points, over all places."""
+    """Returns the smallest sum of distances from any place to the points."""
 
     def total(x: np.ndarray) -> tuple[float, np.ndarray]:
         lengths = np.linalg.norm(x - points, axis=1)
@@ -136,12 +136,12 @@ def _least(points: np.ndarray) -> float:
 
 
 def slope(run: pd.DataFrame) -> float:
-    """Returns the slope of log regret over log T, from 16 times the first T on."""
+    """Returns the slope of log(regret) over log(T), from 16 times the first T on."""
     late = run[run["T"] >= 16 * run["T"].min()]
     return np.polyfit(np.log(late["T"]), np.log(late["regret"]), 1)[0]
 
 
 def of_bound(run: pd.DataFrame) -> float:
-    """Returns the largest regret / bound, from 16 times the T up to which none can be above 1."""
+    """Returns the largest regret / bound, from 16 times the T up to which it cannot exceed 1."""
     late = run[run["T"] >= 16 * run["T"].min()]
     return (late["regret"] / late["bound"]).max()

@@ -1,4 +1,4 @@
-"""How notebooks/01_ssp.ipynb chooses rates and s on tuning seeds, and times BSP, SSP and ASP on others."""
+"""The studies of notebooks/01_ssp.ipynb: rates and s chosen on tuning seeds, methods timed on other seeds."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -11,12 +11,12 @@ from scipy import stats
 import dmlcore as dml
 from dmlcore.reproduce.paper import TUNING_SEEDS
 
-SLOWER, SHARE, TASKS = 4, 0.1, 5  # a slow episode: how much slower, how many tasks are in one, tasks of each
-TUNED_COLUMNS = ["method", "seed", "learning_rate", "time", "samples", "loss"]  # kept of tuning runs
+SLOWER, SHARE, TASKS = 4, 0.1, 5  # slow episodes: factor, fraction of tasks, length in tasks
+TUNED_COLUMNS = ["method", "seed", "learning_rate", "time", "samples", "loss"]  # columns of tuning runs
 
 
 def transient(num_workers: int, latency: float = 0.01, speed: float = 1000.0) -> dml.Cluster:
-    """Returns equal workers with jitter, of whose tasks one in ten is in a slow episode."""
+    """Returns a cluster of equal workers with jitter; one task in ten is in a slow episode."""
     jitter = stats.gamma(4, scale=0.25)
     cluster = dml.Cluster.uniform(num_workers, samples_per_second=speed, latency=latency, jitter=jitter)
     return cluster.with_stragglers(SLOWER, fraction=SHARE, mean_tasks=TASKS)
@@ -32,38 +32,38 @@ def methods(*bounds: int) -> dict[str, Any]:
 
 
 class Experiment(NamedTuple):
-    """A problem, and what is tried on it."""
+    """A problem, and the settings to try on it."""
 
     problem: Any
-    optimizer: Callable[[float], optax.GradientTransformation]  # by learning rate
+    optimizer: Callable[[float], optax.GradientTransformation]  # learning rate -> optimizer
     rates: list[float]
-    target: float  # loss
-    seconds: float  # at most
+    target: float  # loss to reach
+    seconds: float  # longest run
     batch_size: int = 32
-    bounds: tuple[int, ...] = (1, 3, 8, 16)  # s that are tried
+    bounds: tuple[int, ...] = (1, 3, 8, 16)  # values of s to try
 
     def cluster(self, num_workers: int, latency: float = 0.01) -> dml.Cluster:
-        """Returns a cluster whose tasks take 32 ms without slow episodes, whatever its samples are."""
+        """Returns a cluster with tasks of 32 ms outside of slow episodes, for any batch size."""
         return transient(num_workers, latency, speed=1000 * self.batch_size / 32)
 
 
 class Study(NamedTuple):
-    """What `choose` and `study` found for an experiment on one cluster."""
+    """The results of `choose` and `study` for an experiment on one cluster."""
 
     tuned: pd.DataFrame  # every method and rate on the tuning seeds
-    rate: pd.Series  # best rate by method; methods that have no choice are left out
-    ssp: str  # SSP with the best s
-    judged: pd.DataFrame = pd.DataFrame()  # BSP, that SSP and ASP, each at its best rate, on other seeds
-    only_rate: float = 1.0  # of the methods that have no choice
+    rate: pd.Series  # method -> best rate, without methods that have only one rate
+    ssp: str  # name of SSP with the best s
+    judged: pd.DataFrame = pd.DataFrame()  # BSP, this SSP and ASP, each at its best rate, on other seeds
+    only_rate: float = 1.0  # of the methods that have only one rate
 
     def chosen(self) -> pd.DataFrame:
         """Returns the runs of each method at its best rate on the tuning seeds."""
         return self.tuned[self.tuned["learning_rate"] == self.tuned["method"].map(self.rate)]
 
     def lead(self, target: float, rival: str) -> list[float]:
-        """Returns time of the rival to the target / time of SSP, one number per seed of those that judge.
+        """Returns time of the rival to the target / time of SSP, for each seed of the comparison.
 
-        inf where only SSP reaches the target, 0 where only the rival does, NaN where neither does.
+        It is inf if only SSP reaches the target, 0 if only the rival does, and NaN if neither does.
         """
         return dml.metrics.speedup(dml.metrics.time_to(self.judged, "loss", target), rival)[self.ssp].tolist()
 
@@ -73,12 +73,12 @@ class Study(NamedTuple):
         return times.groupby("method", sort=False).median()
 
     def histories(self, name: str) -> dict[str, pd.DataFrame]:
-        """Returns the runs that judge, with their rates, and those that tuned, for runs.parquet."""
+        """Returns the runs of the comparison, with their rates, and the tuning runs, for runs.parquet."""
         rates = self.judged["method"].map(self.rate).fillna(self.only_rate)
         return {name: self.judged.assign(learning_rate=rates), f"{name}, tuning": self.tuned[TUNED_COLUMNS]}
 
     def ends(self, each: Experiment) -> str:
-        """Returns which choices are the last of their grid, in words; nothing where all are interior."""
+        """Returns the choices that are at an end of their grid, in words; "" if all are interior."""
         s = int(self.ssp.split()[-1])
         found = [f"s = {s} is the largest tried"] if s == max(each.bounds) else []
         found += [f"s = {s} is the smallest tried"] if s == min(each.bounds) else []
@@ -90,7 +90,7 @@ class Study(NamedTuple):
 
 
 def sure(runs: pd.DataFrame, target: float) -> pd.DataFrame:
-    """Returns the runs of each method at rates with which all seeds reach the target, else all its runs."""
+    """Returns the runs of each method at rates that reach the target on all seeds, else all its runs."""
     never = np.isinf(dml.metrics.time_to(runs, "loss", target)).groupby(["method", "learning_rate"]).any()
     fine = ~never | never.groupby("method").transform("all")
     return runs[[fine[each] for each in zip(runs["method"], runs["learning_rate"], strict=True)]]
@@ -99,10 +99,10 @@ def sure(runs: pd.DataFrame, target: float) -> pd.DataFrame:
 def choose(
     each: Experiment, cluster: dml.Cluster, *, tuning: Iterable[int] = TUNING_SEEDS, **options: Any
 ) -> Study:
-    """Returns the best rate of every method and the best s on the tuning seeds; where there is one rate, s.
+    """Returns the best rate of every method and the best s on the tuning seeds; with one rate, only s.
 
-    Best is the least median time to the target, among rates, and among s, with which all tuning seeds reach
-    it, if there are such.
+    The best choice has the smallest median time to the target, among the rates, or values of s, with which
+    all tuning seeds reach it, if there are such.
     """
     every = methods(*each.bounds)
     if len(each.rates) == 1:
@@ -124,7 +124,7 @@ def study(
     tuning: Iterable[int] = TUNING_SEEDS,
     **options: Any,
 ) -> Study:
-    """Tunes every method on the tuning seeds, and runs the best of each on the seeds that judge."""
+    """Tunes every method on the tuning seeds, and runs its best setting on the seeds of the comparison."""
     limits: dict[str, Any] = {
         "seconds": each.seconds,
         "batch_size": each.batch_size,
