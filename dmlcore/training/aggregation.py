@@ -1,4 +1,4 @@
-"""What the pushes of one update become together, in compiled loops and on servers with a real clock.
+"""The combination of the pushes of one update by an aggregate, in compiled loops and on real servers.
 
 Axes: M places for the pushes of an update.
 """
@@ -22,7 +22,7 @@ from dmlcore.types import Aggregate
 
 
 class Aggregation(NamedTuple):
-    """An aggregate that is not plain, traced, its numbers taken out; hashable: a loop is compiled for it."""
+    """A traced aggregate (not the plain sum), with its numbers as inputs; a static argument of loops."""
 
     each: Hoisted | None
     reduce: Hoisted | None
@@ -30,18 +30,18 @@ class Aggregation(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """The pushes to the update in hand, where an aggregate reduces them."""
+    """The pushes of the current update, for an aggregate that reduces them."""
 
-    pushes: Any  # like the parameters, (M, ...)
-    weight: Any  # the sum of their weights
-    count: Any  # how many there are, in the first places
+    pushes: Any  # trees like the parameters, (M, ...)
+    weight: Any  # sum of their weights
+    count: Any  # number of pushes; they are in the first places
 
 
 def aggregate_of(trace: Trace, given: Aggregate | None = None) -> Aggregate:
-    """Returns the aggregate of a replay: the one given, else the trace's.
+    """Returns the aggregate of a replay: the given one, or else that of the trace.
 
     Raises:
-        ValueError: none is given, and that of the trace is none of this package's.
+        ValueError: none is given, and the aggregate of the trace is not of this package.
     """
     if given is not None:
         return given
@@ -53,7 +53,7 @@ def aggregate_of(trace: Trace, given: Aggregate | None = None) -> Aggregate:
 
 
 def traced(aggregate: Aggregate, params: Any, places: int) -> tuple[Aggregation | None, tuple[Any, Any]]:
-    """Returns an aggregate for pushes like `params`, and its numbers; None where it is plain."""
+    """Returns a traced aggregate for pushes like `params`, and its numbers; None if it is the plain sum."""
     if aggregate.plain:
         return None, ((), ())
     push, gathered = _examples(params, places)
@@ -64,14 +64,14 @@ def traced(aggregate: Aggregate, params: Any, places: int) -> tuple[Aggregation 
 
 
 def _examples(params: Any, places: int) -> tuple[Any, tuple[Any, Any]]:
-    """Returns shapes and types of a push, and of what `reduce` is given."""
+    """Returns the shapes and types of a push, and of the arguments of `reduce`."""
     push = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), params)
     pushes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((places, *leaf.shape), leaf.dtype), push)
     return push, (pushes, jax.ShapeDtypeStruct((places,), bool))
 
 
 def check_aggregate(aggregate: Aggregate, params: Any) -> None:
-    """Raises ValueError unless an aggregate makes of pushes like `params` a tree like one of them."""
+    """Raises ValueError unless an aggregate turns pushes like `params` into a tree like one of them."""
     push, gathered = _examples(params, 2)
     for name, function, given in (("each", aggregate.each, (push,)), ("reduce", aggregate.reduce, gathered)):
         if function is None:
@@ -79,7 +79,7 @@ def check_aggregate(aggregate: Aggregate, params: Any) -> None:
         allowed = f"one whose `{name}` returns a tree like one push"
         try:
             found = jax.eval_shape(function, *given)
-        except Exception as error:  # whatever a function of one's own raises
+        except Exception as error:  # any exception of a user's function
             cause = f"{type(error).__name__}: {error}".partition("\n")[0]
             raise ValueError(f"aggregate: got {aggregate!r}, allowed is {allowed}; {cause}") from error
         if (wrong := _described(found)) != (wanted := _described(push)):
@@ -91,10 +91,10 @@ def _described(tree: Any) -> str:
 
 
 def places_for(programs: Sequence[Program], traces: Sequence[Trace]) -> int:
-    """Returns M: the most pushes of an update, of programs side by side with one task a row.
+    """Returns M, the largest number of pushes in an update, for programs of lanes with one task per row.
 
-    Where some updates have fewer it is a power of two, or the number of workers: another run of the kind may
-    have a few less, or more, and then compiles nothing.
+    If some updates have fewer pushes, M is rounded up to a power of two or to the number of workers, so that
+    a similar run with slightly more or fewer pushes compiles nothing.
     """
     counts = np.concatenate([[1], *(np.diff(program.first_row) for program in programs)])[1:]
     most, workers = int(counts.max(initial=1)), max(trace.num_workers for trace in traces)
@@ -102,23 +102,23 @@ def places_for(programs: Sequence[Program], traces: Sequence[Trace]) -> int:
 
 
 def digest(aggregation: Aggregation | None, numbers: Any) -> str:
-    """Returns a hash of an aggregate's functions and numbers; "" where it is plain."""
+    """Returns a hash of an aggregate's functions and numbers; "" for the plain sum."""
     functions = () if aggregation is None else aggregation[:2]
     pairs = zip(functions, numbers, strict=False)
     return "".join(fingerprint(function, own) for function, own in pairs if function is not None)
 
 
 def nothing_gathered(aggregation: Aggregation, params: Any) -> Gathered:
-    """Returns the places of an update, empty."""
+    """Returns the empty places of an update."""
     empty = jax.tree.map(lambda leaf: jnp.zeros((aggregation.places, *jnp.shape(leaf)), leaf.dtype), params)
     return Gathered(empty, jnp.zeros((), jax.dtypes.canonicalize_dtype(float)), jnp.zeros((), jnp.int32))
 
 
 def counted(aggregation: Aggregation, numbers: Any, weight: Any, push: Any) -> Any:
-    """Returns what counts of a push, in a compiled loop; 0 where its weight is 0.
+    """Applies `each` to a push in a compiled loop; returns 0 if its weight is 0.
 
-    A branch, so that it is not compiled together with what is before and after it: a server's has been
-    rounded.
+    The branch keeps XLA from merging it with the operations before and after it, because a real server rounds
+    the result.
     """
     if aggregation.each is None:
         return push
@@ -127,7 +127,7 @@ def counted(aggregation: Aggregation, numbers: Any, weight: Any, push: Any) -> A
 
 
 def gather(gathered: Gathered, weight: Any, push: Any) -> Gathered:
-    """Returns the places with a further push; one of weight 0 has no vote, and the next takes its place."""
+    """Adds a push to the places; the next push overwrites one of weight 0, which does not count."""
     pushes, total, count = gathered
 
     def put(places: Any, leaf: Any) -> Any:
@@ -138,18 +138,18 @@ def gather(gathered: Gathered, weight: Any, push: Any) -> Gathered:
 
 @functools.partial(jax.jit, static_argnames=("aggregation",))
 def of_one(aggregation: Aggregation, numbers: Any, push: Any) -> Any:
-    """Returns what counts of a push."""
+    """Applies `each` of the aggregate to a push."""
     assert aggregation.each is not None
     return aggregation.each(numbers[0], push)
 
 
 @functools.partial(jax.jit, static_argnames=("aggregation",))
 def of_all(aggregation: Aggregation, numbers: Any, pushes: Any, count: Any) -> Any:
-    """Returns what the first `count` of M pushes are reduced to; 0 where there is none."""
+    """Applies `reduce` of the aggregate to the first `count` of M pushes; returns 0 if there are none."""
     assert aggregation.reduce is not None
     present = jnp.arange(aggregation.places) < count
 
-    def clean(leaf: Any) -> Any:  # other places may hold pushes of updates before
+    def clean(leaf: Any) -> Any:  # other places may hold pushes of earlier updates
         return jnp.where(present.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, 0)
 
     found = aggregation.reduce(numbers[1], jax.tree.map(clean, pushes), present)
@@ -157,6 +157,6 @@ def of_all(aggregation: Aggregation, numbers: Any, pushes: Any, count: Any) -> A
 
 
 def stacked(pushes: Sequence[Any], places: int) -> Any:
-    """Returns pushes with an axis in front, filled up to M places."""
+    """Stacks pushes along a new first axis and pads them to M places."""
     empty = [jax.tree.map(jnp.zeros_like, pushes[0])] * (places - len(pushes))
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *pushes, *empty)

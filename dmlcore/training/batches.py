@@ -1,4 +1,4 @@
-"""Which samples a task uses: a function of (seed, worker, clock) alone, the same on every engine."""
+"""The samples of a task: a function of (seed, worker, clock) alone, the same on every engine."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import numpy as np
 
 from dmlcore.problems.problem import Problem
 
-INIT, BATCHES, PULL_CODES, PUSH_CODES, UPDATES, LOSSES = range(6)  # streams of a run's key
+INIT, BATCHES, PULL_CODES, PUSH_CODES, UPDATES, LOSSES = range(6)  # independent streams of a run's random key
 
 
 class Source(NamedTuple):
-    """Where the samples of tasks come from."""
+    """The source of the samples of tasks."""
 
-    key: jax.Array  # of the stream from which gradient tasks draw samples, additive updates their keys
-    owners: Any = None  # number of workers, where each takes its own samples in turn; None: they are drawn
-    # Where workers draw from their own: samples by owner, (N,), and where each one's begin, (P + 1,).
+    key: jax.Array  # key of the stream for the samples of gradient tasks, or for the keys of additive updates
+    owners: Any = None  # number of workers, if each takes its own samples in turn. None: samples are drawn
+    # If workers draw from their own samples: samples sorted by owner, (N,), and the start of each owner's
+    # samples, (W + 1,).
     shards: Any = None
-    losses: Any = None  # key of the stream of random keys that losses take; None: they take none
+    losses: Any = None  # key of the stream of random keys for losses. None: losses take no keys
 
 
 def run_key(seed: int, stream: int) -> jax.Array:
@@ -30,7 +31,7 @@ def run_key(seed: int, stream: int) -> jax.Array:
 
 
 def source_of(problem: Problem, seed: int, num_workers: int) -> Source:
-    """Returns where the samples of a run's tasks come from."""
+    """Returns the source of the samples of a run's tasks."""
     problem.check_workers(num_workers)
     if problem.additive:
         return Source(run_key(seed, UPDATES), jnp.asarray(num_workers, jnp.int32))
@@ -44,16 +45,16 @@ def source_of(problem: Problem, seed: int, num_workers: int) -> Source:
 
 
 def task_samples(source: Source, worker: jax.Array, clock: jax.Array, width: int, num_samples: Any) -> Any:
-    """Returns the sample numbers of a task, (width,), and random keys where it takes some.
+    """Returns the sample indices of a task, (width,), and its random keys if it needs some.
 
-    These are its own, (1,), where it is additive, and those of its samples, (width,), where losses take keys.
+    An additive task has one key, (1,); a task whose losses take keys has one per sample, (width,).
     """
     if source.owners is None:
         if source.shards is None:
             indices = task_indices(source.key, worker, clock, width, num_samples)
         else:
             order, ends = source.shards
-            own = jnp.minimum(worker, len(ends) - 2)  # rows that fill up are of a worker that is none
+            own = jnp.minimum(worker, len(ends) - 2)  # padding rows have a worker beyond the last one
             first, last = ends[own], ends[own + 1]
             indices = order[first + task_indices(source.key, worker, clock, width, last - first)]
         keys = None if source.losses is None else sample_keys(source.losses, worker, clock, width)
@@ -65,8 +66,8 @@ def task_samples(source: Source, worker: jax.Array, clock: jax.Array, width: int
 def draw(num_samples: Any, width: int, source: Source, worker: jax.Array, clock: jax.Array) -> Any:
     """Returns the samples of many tasks, (tasks, width), from their workers and clocks.
 
-    This is not part of the compiled loop: to draw for many tasks at once is cheap. The number of tasks is
-    always about the same, so that it is compiled once.
+    This is not part of the compiled loop, because drawing for many tasks at once is cheap. The number of
+    tasks is always about the same, so that it is compiled once.
     """
     return jax.vmap(lambda w, c: task_samples(source, w, c, width, num_samples))(worker, clock)
 
@@ -84,19 +85,19 @@ def draw_lanes(num_samples, width, source, worker, clock):
 
 
 def rows_of(data: Any, indices: Any) -> Any:
-    """Returns the rows of a batch."""
+    """Returns the rows of the data with these indices."""
     return jax.tree.map(lambda column: column.at[indices].get(mode="promise_in_bounds"), data)
 
 
 def task_key(key: jax.Array, worker: jax.Array, clock: jax.Array) -> jax.Array:
-    """Returns the random key of a task, from that of a stream."""
+    """Returns the random key of a task, from the key of a stream."""
     return jax.random.fold_in(jax.random.fold_in(key, worker), clock)
 
 
 def task_indices(
     key: jax.Array, worker: jax.Array, clock: jax.Array, width: int, num_samples: Any
 ) -> jax.Array:
-    """Returns `width` sample numbers, with replacement; a task of b <= width samples uses the first b.
+    """Draws `width` sample indices with replacement; a task of b <= width samples uses the first b.
 
     Example:
         >>> key = run_key(0, BATCHES)
@@ -109,7 +110,7 @@ def task_indices(
 
 
 def sample_keys(key: jax.Array, worker: jax.Array, clock: jax.Array, width: int) -> jax.Array:
-    """Returns the random keys of `width` samples of a task; one of b <= width samples uses the first b.
+    """Returns the random keys of `width` samples; a task of b <= width samples uses the first b.
 
     Example:
         >>> key = run_key(0, LOSSES)
@@ -124,10 +125,10 @@ def sample_keys(key: jax.Array, worker: jax.Array, clock: jax.Array, width: int)
 def owned_indices(
     owners: Any, worker: jax.Array, clock: jax.Array, width: int, num_samples: Any
 ) -> jax.Array:
-    """Returns the sample numbers that a worker comes to at a clock, taking its own in turn.
+    """Returns the sample indices of a task whose worker takes its own samples in turn.
 
-    Of N samples worker w of P owns w, w + P, w + 2P, ...; the task at clock c takes those at the places cB to
-    cB + B - 1, modulo their number. N < 2^23.
+    Of N samples worker w of P owns w, w + P, w + 2P, ... The task at clock c takes those at the positions cB
+    to cB + B - 1, modulo their number. N < 2^23.
 
     Example:
         >>> [owned_indices(3, 1, clock, 2, 10).tolist() for clock in range(3)]
@@ -137,7 +138,7 @@ def owned_indices(
     owned = (num_samples - worker + owners - 1) // owners
     turn = jnp.asarray(clock, jnp.uint32) % owned
     first = jnp.zeros_like(turn)
-    for byte in width.to_bytes(4, "big"):  # turn * width may be more than 32 bits
+    for byte in width.to_bytes(4, "big"):  # turn * width may need more than 32 bits
         first = (first * 256 + turn * byte) % owned
     places = (first + jnp.arange(width, dtype=jnp.uint32)) % owned
     return (worker + owners * places).astype(jnp.int32)

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: one file each, whole or not at all, read without unpickling and if undamaged."""
+"""Checkpoints of a run: one file each, written completely or not at all, and read without unpickling."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ import numpy as np
 from dmlcore import checks, files
 from dmlcore.training.optimizer import is_key, plain
 
-PATIENCE = 60.0  # seconds, for another run to let go of a folder
+PATIENCE = 60.0  # seconds to wait for another run to release a folder
 SUFFIX = ".checkpoint"
 
 
 class Checkpoints:
     """The two newest states of one run, in a folder.
 
-    A file is a line with the hash of the rest, a line of JSON, and the arrays' bytes.
+    A file has a line with the hash of the rest, a line of JSON, and the bytes of the arrays.
 
     Args:
-        folder: where; made if it is missing.
-        run: what identifies the run, as JSON values: a checkpoint of another one is refused.
+        folder: the folder; created if it is missing.
+        run: the identity of the run, as JSON values. A checkpoint of another run raises ValueError.
     """
 
     def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, Any]):
         self.folder = checks.folder("checkpoint", folder)
-        # As it will be read again: tuples are lists there.
+        # In the form in which it is read again: JSON turns tuples into lists.
         self._run = json.loads(json.dumps(run))
         self.folder.mkdir(parents=True, exist_ok=True)
         self._handle = _held(self.folder)
-        for partial in self.folder.glob(f".*{SUFFIX}.*.partial"):  # of a run that was killed
+        for partial in self.folder.glob(f".*{SUFFIX}.*.partial"):  # left by a run that was killed
             partial.unlink()
         if any(self.folder.iterdir()) and not self._steps():
             self.close()
             allowed = "a folder that is empty, or has a run's checkpoints, written by this version"
             checks.fail("checkpoint", str(folder), allowed)
-        self._newest: int | None = None  # of the steps that this run has written or read
+        self._newest: int | None = None  # the newest step that this run has written or read
         self._next = 0.0
 
     def due(self) -> bool:
-        """Whether it is time for the next: saving takes a tenth of the time at most."""
+        """Returns whether to save now; saving takes at most a tenth of the time."""
         return time.monotonic() >= self._next
 
     def save(self, step: int, state: Any, more: Any = None) -> None:
@@ -69,10 +69,10 @@ class Checkpoints:
     def load(self, like: Any) -> tuple[int, Any, Any] | None:
         """Returns step, state (structured like `like`) and JSON values of the newest checkpoint, or None.
 
-        One that is damaged is passed over for the one before, with a warning.
+        If the newest one is damaged, it warns and returns the previous one.
 
         Raises:
-            ValueError: the folder has another run's, or only damaged ones.
+            ValueError: the folder has checkpoints of another run, or only damaged ones.
         """
         damaged: list[str] = []
         for step in self._steps():
@@ -102,18 +102,18 @@ class Checkpoints:
         return with_leaves(like, read), known["more"]
 
     def close(self) -> None:
-        """Lets go of the folder."""
+        """Releases the folder."""
         os.close(self._handle)
 
     def _about(self, leaves: Sequence[np.ndarray]) -> dict[str, Any]:
-        """What must be the same where the run goes on: its identity, and its state's types and shapes."""
+        """Returns what must be equal to continue a run: its identity, and its state's types and shapes."""
         return {**self._run, "state": [[str(leaf.dtype), list(leaf.shape)] for leaf in leaves]}
 
     def _path(self, step: int) -> Path:
         return self.folder / f"{step}{SUFFIX}"
 
     def _steps(self) -> list[int]:
-        """The steps that there are, the newest first."""
+        """Returns the saved steps, the newest first."""
         names = [path.name.removesuffix(SUFFIX) for path in self.folder.glob(f"*{SUFFIX}")]
         return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
 
@@ -123,10 +123,9 @@ def _digest(content: bytes) -> bytes:
 
 
 def _held(folder: Path) -> int:
-    """Returns a handle of a folder that no other run has, as long as it is open and its process lives.
+    """Locks a folder and returns the handle; the lock lasts as long as the handle is open.
 
-    The processes of a program that was killed end a little later, and may write meanwhile: they are waited
-    for.
+    It waits for the processes of a killed program, which end a little later and may still write.
     """
     handle, deadline = os.open(folder, os.O_RDONLY), time.monotonic() + PATIENCE
     while True:
@@ -144,13 +143,13 @@ def _held(folder: Path) -> int:
 
 
 def plain_leaves(tree: Any) -> list[np.ndarray]:
-    """Returns the leaves of a pytree as NumPy arrays, random keys as their data."""
+    """Returns the leaves of a pytree as NumPy arrays; random keys become their key data."""
     leaves = jax.tree.leaves(tree)
     return [plain(leaf) for leaf in leaves]
 
 
 def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:
-    """Returns a pytree like `like` with the leaves that `plain_leaves` made of another one."""
+    """Returns a pytree like `like` with leaves that `plain_leaves` returned: the inverse of it."""
 
     def typed(kind: Any, leaf: Any) -> Any:
         impl = jax.random.key_impl(kind) if is_key(kind) else None
@@ -167,7 +166,7 @@ def journal_arrays(journal: Sequence[tuple[Any, ...]]) -> dict[str, list[Any]]:
 
 
 def journal_entries(columns: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
-    """Returns the journal that `journal_arrays` made columns of.
+    """Returns the journal from the columns of `journal_arrays`.
 
     >>> journal = [("leave", 1, 0.5), ("resume", 2.0)]
     >>> journal_entries(journal_arrays(journal)) == journal

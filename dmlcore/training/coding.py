@@ -1,6 +1,6 @@
-"""What becomes of values on their way: rounded by codecs with a memory for each worker, and own steps.
+"""The effect of a transport on values: rounding by codecs with a memory per worker, and own steps.
 
-Memories have an axis of W + 1 workers: the last is of no worker, and rows that fill up use it.
+Memories have an axis of W + 1 workers: the last entry belongs to no worker; padding rows use it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dmlcore.types import Codec, LocalSteps, Transport
 
 
 class Coding(NamedTuple):
-    """What a transport does to values, hashable: a loop is compiled for it."""
+    """The effect of a transport on values; a static argument of loops."""
 
     pull: Codec | None
     push: Codec | None
@@ -28,24 +28,24 @@ class Coding(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What workers and codecs remember, of each worker; fields are () where they are not needed."""
+    """The memories of workers and codecs, by worker; fields are () if they are not needed."""
 
-    keys: Any  # of the run's codecs, pull and push, as words, (W + 1, 2, ...)
-    pull: Any  # of the codec, (W + 1, ...)
-    push: Any  # likewise
-    own: Any  # the step that each worker made on its own since, like the parameters, (W + 1, ...)
+    keys: Any  # random keys of the codecs for pull and push, as words, (W + 1, 2, ...)
+    pull: Any  # memory of the codec for pulls, (W + 1, ...)
+    push: Any  # memory of the codec for pushes, (W + 1, ...)
+    own: Any  # own step of each worker since its last answer, trees like the parameters, (W + 1, ...)
 
 
-# What messages ask for, where something may be lost between two tasks of a worker.
+# For messages: the kind of codec that a run needs if something may be lost between two tasks of a worker.
 WITHOUT_MEMORY = "one without a memory (error_feedback, difference and own_steps have one)"
 WITHOUT_STATE = "one without keep_state"
 
 
 def coding_of(trace: Trace) -> Coding | None:
-    """Returns what a trace's transport does to values; None: nothing.
+    """Returns the effect of a trace's transport on values; None: no effect.
 
     Raises:
-        ValueError: it remembers what was sent, and not all of what was sent is in an update.
+        ValueError: the transport has a memory, and the updates do not contain all pushes.
     """
     if not trace.metadata.get("changes_values"):
         return None
@@ -56,13 +56,13 @@ def coding_of(trace: Trace) -> Coding | None:
 
 
 def coding_by(transport: Transport) -> Coding | None:
-    """Returns what a transport does to values; None: nothing."""
+    """Returns the effect of a transport on values; None: no effect."""
     named = Coding(transport.pull, transport.push, transport.own_steps)
     return named if transport.changes_values else None
 
 
 def remembers(coding: Coding | None) -> bool:
-    """Whether what a worker is sent, or sends, depends on what was sent before."""
+    """Returns whether messages depend on earlier messages of the same worker."""
     if coding is None:
         return False
     probe = jnp.zeros(1)
@@ -70,8 +70,10 @@ def remembers(coding: Coding | None) -> bool:
 
 
 def memory_of(transport: Transport, local: LocalSteps | None) -> tuple[str, str, str] | None:
-    """Returns which part of a method has a memory of a worker's tasks before: the argument, what was given,
-    and what has none; None: no part has."""
+    """Returns the part of a method that has a memory of a worker's earlier tasks, for messages.
+
+    That is its argument, its value, and the values without memory. None: no part has a memory.
+    """
     if remembers(coding_by(transport)):
         return "transport", transport.name, WITHOUT_MEMORY
     if local is not None and local.keep_state:
@@ -80,13 +82,15 @@ def memory_of(transport: Transport, local: LocalSteps | None) -> tuple[str, str,
 
 
 def check_kept(trace: Trace) -> None:
-    """Raises ValueError where a worker's local optimizer has seen a task that is in no update."""
+    """Raises ValueError if local optimizers keep their state and a task of a worker is in no update."""
     _check_complete(trace, "local", trace.metadata["local"], WITHOUT_STATE)
 
 
 def _check_complete(trace: Trace, name: str, given: str, allowed: str) -> None:
-    """Raises ValueError where a worker's task that is in no update is before one that is, and `given`
-    remembers it."""
+    """Raises ValueError if a task that is in no update comes before one that is, for the same worker.
+
+    The memory of `given` would depend on that task.
+    """
     tasks = trace.tasks.sort_values(["worker", "clock"])
     applied = tasks["update"] >= 0
     gone = ~applied & applied[::-1].groupby(tasks["worker"]).cummax()[::-1]
@@ -100,7 +104,7 @@ def _check_complete(trace: Trace, name: str, given: str, allowed: str) -> None:
 
 
 def start(coding: Coding | None, seed: int, num_workers: int, params: Any) -> Any:
-    """Returns the memories of a run that starts on `params`, which every worker has; () without coding."""
+    """Returns the memories at the start of a run, when every worker has `params`; () without coding."""
     if coding is None:
         return ()
     nothing = jax.tree.map(jnp.zeros_like, params)
@@ -114,17 +118,17 @@ def start(coding: Coding | None, seed: int, num_workers: int, params: Any) -> An
 
 
 def of(memory: Any, worker: Any) -> Any:
-    """Returns one worker's part."""
+    """Returns the memory of one worker."""
     return jax.tree.map(lambda leaf: leaf[worker], memory)
 
 
 def put(memory: Any, worker: Any, part: Any) -> Any:
-    """Returns the memory with one worker's part in it."""
+    """Returns the memories with a new memory of one worker."""
     return jax.tree.map(lambda leaf, own: leaf.at[worker].set(own), memory, part)
 
 
 def received(coding: Coding | None, part: Any, worker: Any, clock: Any, params: Any) -> tuple[Any, Any]:
-    """Returns what a worker computes on when it is sent `params`, and its part of the memory then."""
+    """Returns the parameters that a worker computes on when the server sends `params`, and its new memory."""
     if coding and coding.pull:
         params, memory = transmit(coding.pull, _key(part.keys[0], worker, clock), part.pull, params)
         part = part._replace(pull=memory)
@@ -142,9 +146,9 @@ def sent(
     view: Any,
     step: Callable[[Any, Any], Any],
 ) -> tuple[Any, Any]:
-    """Returns what arrives of a gradient that was taken on `view`, and the worker's part of the memory then.
+    """Returns the received value of a gradient computed on `view`, and the worker's new memory.
 
-    The gradient is not weighed; `step` makes of gradient and parameters those after one step.
+    The gradient is not weighted yet. `step` maps a gradient and parameters to the parameters after one step.
     """
     if coding and coding.own_steps:
         part = part._replace(own=jax.tree.map(jnp.subtract, step(gradient, view), view))
@@ -159,26 +163,26 @@ def _key(words: Any, worker: Any, clock: Any) -> Any:
 
 
 class Coder:
-    """A worker's end of coded links, for engines that compute while the clock runs; it starts on `params`."""
+    """A worker's end of links with codecs, for engines with a real clock; it starts with `params`."""
 
     def __init__(self, coding: Coding, seed: int, worker: int, params: Any):
         self._coding, self._worker = coding, worker
         self._part = of(start(coding, seed, 0, params), 0)
 
     def compile(self, params: Any, gradient: Any) -> None:
-        """Gets ready for values like these, and forgets them."""
+        """Compiles the functions for values like these, without changing the memory."""
         part = self._part
         self.received(0, params)
         jax.block_until_ready(self.sent(0, gradient))
         self._part = part
 
     def received(self, clock: int, params: Any) -> Any:
-        """Returns what the worker computes task `clock` on, when it is sent `params`."""
+        """Returns the parameters on which the worker computes task `clock` when the server sends `params`."""
         view, self._part = _received(self._coding, self._part, self._worker, clock, params)
         return view
 
     def sent(self, clock: int, gradient: Any) -> Any:
-        """Returns what arrives of the gradient of task `clock`."""
+        """Returns the received value of the gradient of task `clock`."""
         found, self._part = _sent(self._coding, self._part, self._worker, clock, gradient, None, _no_step)
         return found
 

@@ -1,4 +1,4 @@
-"""How XLA compiles what a run spends its time in, and where JAX keeps what is compiled."""
+"""Compilation: XLA's options for the loops of a run, and the cache of compiled programs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import jax
 
 from dmlcore import files
 
-# Of XLA on a CPU: by default it shares the operations of a step out among threads, as far as they do not
-# depend on one another. They take microseconds each in small problems, less than sharing them out costs: with
-# SSP a run keeps two cores busy for as long as it needs one here. Large operations use all cores either way.
+# For XLA on a CPU. By default it distributes independent operations of a step over threads. In small problems
+# an operation takes microseconds, less than the distribution costs: a run with SSP then uses two cores for as
+# long as it needs one core with this option. Large operations use all cores in both cases.
 ONE_BY_ONE: dict[str, Any] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
-UNROLLED = 4  # steps in a turn of a loop, on an accelerator
+UNROLLED = 4  # steps per iteration of a loop on an accelerator
 
 if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-    # A user's own setting stands; ours is in the user's own folder, since a cache can carry code.
+    # A user's setting has priority. Our folder belongs to the user, because a cache can contain code.
     jax.config.update("jax_compilation_cache_dir", str(files.cache() / "jax"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
@@ -28,7 +28,7 @@ if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
 
 @functools.cache
 def options() -> dict[str, Any]:
-    """Returns XLA's options for loops: those of `ONE_BY_ONE`, none where this release does not know them."""
+    """Returns XLA's options for loops: `ONE_BY_ONE`, or none if this release does not support them."""
     try:
         jax.jit(lambda: 0, compiler_options=ONE_BY_ONE).lower().compile()
     except jax.errors.JaxRuntimeError:
@@ -37,19 +37,19 @@ def options() -> dict[str, Any]:
 
 
 def unrolled() -> int:
-    """Returns how many steps are compiled as one turn of a loop.
+    """Returns the number of steps per iteration of a compiled loop.
 
-    Each iteration evaluates the loop's condition, for which an accelerator may need the host; on a CPU that
-    costs next to nothing, and more steps take longer to compile.
+    Each iteration evaluates the loop's condition, and an accelerator may need the host for it. On a CPU the
+    condition costs almost nothing, and more steps take longer to compile.
     """
     return 1 if jax.default_backend() == "cpu" else UNROLLED
 
 
 @functools.cache
 def most_mappings() -> int:
-    """Returns how many mappings of memory a process may have; 0 where the system has no such limit.
+    """Returns the largest number of memory mappings of a process; 0 if the system has no such limit.
 
-    A program that runs on the CPU takes a hundred or more. Where there are too many, XLA ends the process.
+    A program on the CPU needs a hundred or more. Beyond the limit, XLA ends the process.
     """
     try:
         return int(Path("/proc/sys/vm/max_map_count").read_text())
@@ -58,7 +58,7 @@ def most_mappings() -> int:
 
 
 def mappings() -> int:
-    """Returns how many mappings this process has, where the system tells."""
+    """Returns the number of memory mappings of this process, if the system reports it."""
     try:
         return Path("/proc/self/maps").read_bytes().count(b"\n")
     except OSError:
@@ -66,21 +66,21 @@ def mappings() -> int:
 
 
 class Compiled:
-    """A function compiled by `jax.jit` with `options`, which are asked for when it is first called.
+    """A function compiled by `jax.jit` with `options`, which are determined at the first call.
 
-    It cannot be called in a function that is itself compiled: XLA has its options from the outermost one.
-    Programs are kept until half of the process's mappings are used up; then all are let go of, and what is
-    needed again comes from the cache on disk. So a session may run as many methods as it likes.
+    It cannot be called inside another compiled function, because XLA takes its options from the outermost
+    one. Programs stay in memory until half of the process's memory mappings are used. All are then released,
+    and the cache on disk provides those that are needed again. So a session can run any number of methods.
 
     Args:
-        function: what is compiled.
+        function: the function to compile.
         how: options of `jax.jit`.
     """
 
     def __init__(self, function: Callable[..., Any], **how: Any):
         functools.update_wrapper(self, function)
         self._jitted = functools.cache(lambda: jax.jit(function, compiler_options=options(), **how))
-        self._let_go = 0  # programs that were compiled and are not kept
+        self._let_go = 0  # compiled programs that were released
         _ALL.add(self)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -92,15 +92,15 @@ class Compiled:
         return result
 
     def compile(self, *args: Any, **named: Any) -> Any:
-        """Returns the program for such arguments, compiled and not run: its text and the memory it needs."""
+        """Compiles the program for such arguments and returns it, to read its text and its use of memory."""
         return self._jitted().lower(*args, **named).compile()
 
     def programs(self) -> int:
-        """How many programs it was compiled to so far."""
+        """The number of programs compiled so far."""
         return self._let_go + self._kept()
 
     def let_go(self) -> None:
-        """Keeps no program; one that runs in another thread ends first."""
+        """Releases all programs, after a program that runs in another thread has ended."""
         jitted: Any = self._jitted()
         self._let_go += self._kept()
         jitted.clear_cache()
@@ -114,7 +114,7 @@ _ALL: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 
 def compiled(**how: Any) -> Callable[[Callable[..., Any]], Compiled]:
-    """Decorates a function as `Compiled`.
+    """Decorator that makes a function `Compiled`.
 
     >>> @compiled(static_argnames=("times",))
     ... def repeated(number, times):

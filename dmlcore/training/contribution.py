@@ -1,7 +1,7 @@
-"""What a task contributes to an update: the gradient of its samples, or an update that is added as it is.
+"""Contributions: what a task computes for an update, the gradient of its samples or an additive update.
 
-`kinds.contribution_of` chooses the kind; a new one is a class like these, in a module of its own as
-`local_steps.LocalTraining` is. What it pushes is a tree like the parameters, since links and slots hold that.
+`kinds.contribution_of` chooses the kind. A new kind is a class like these in a module of its own, like
+`local_steps.LocalTraining`. It must push a tree like the parameters, which links and slots can hold.
 Axes: K tasks of a row, B samples of a task.
 """
 
@@ -25,43 +25,44 @@ from dmlcore.training.program import Rows, padded
 
 @dataclass(frozen=True)
 class Contribution(abc.ABC):
-    """A kind of task, hashable: compiled functions take it as a static argument.
+    """A kind of task; compiled functions take it as a static argument.
 
-    JAX keeps static arguments for good, so that this one must not keep a problem's data: whoever trains does.
+    JAX never releases static arguments, so this object has only a weak reference to the problem and its data.
+    The driver holds the problem.
     """
 
     of_problem: ref[Problem]
-    widths: tuple[int, ...]  # numbers of samples that tasks are filled up to, ascending
-    # All tasks have as many samples as they are filled up to, so that none need be told apart.
+    widths: tuple[int, ...]  # numbers of samples to which tasks are padded, ascending
+    # Every task has as many samples as its width, so that no samples need to be masked.
     full: bool = dataclasses.field(default=False, kw_only=True)
     fuses: ClassVar[bool]  # whether the tasks of a row, which read one version, can be computed as one
-    fills: ClassVar[bool] = False  # whether a task may be computed with more samples than it has
-    weighs: ClassVar[bool]  # whether a task counts with its weight; else as it is, or not at all
+    fills: ClassVar[bool] = False  # whether a task may be padded to more samples than it has
+    weighs: ClassVar[bool]  # whether a push is multiplied by its weight; False: it counts fully or not at all
 
     @property
     def problem(self) -> Problem:
-        """What is trained."""
+        """The problem."""
         problem = self.of_problem()
         assert problem is not None, "whoever has a contribution keeps its problem"
         return problem
 
     @abc.abstractmethod
     def width(self, batch_size: int) -> int:
-        """Returns to how many samples a task of `batch_size` samples is filled up."""
+        """Returns the number of samples to which a task of `batch_size` samples is padded."""
 
     @property
     def num_gradients(self) -> int:
-        """How many gradients a task computes at most, about: what it costs."""
+        """About how many gradients a task computes at most, which is its cost."""
         return 1
 
     @property
     def keeps(self) -> bool:
-        """Whether what a worker pushes depends on its tasks before."""
+        """Whether a worker's push depends on its earlier tasks."""
         return False
 
     @abc.abstractmethod
     def begin(self, params: Any, optimizer: Any, num_states: int) -> tuple[Any, Any]:
-        """Returns what of the parameters travels, and the state that stays with so many workers."""
+        """Returns the parameters that are sent, and the state that stays with `num_states` workers."""
 
     @abc.abstractmethod
     def whole(self, params: Any, local: Any) -> Any:
@@ -69,10 +70,10 @@ class Contribution(abc.ABC):
 
     @abc.abstractmethod
     def of(self, view: Any, local: Any, row: Rows, data: Any) -> tuple[Any, Any]:
-        """Returns what the tasks of a row push, and what they change of the local state.
+        """Returns the push of a row's tasks, and the change of the local state.
 
-        One task's push is not weighed yet. Several tasks push the weighted sum of what each would push. All
-        have read `view`; of the row's samples those beyond a task's batch size do not count.
+        The push of a single task is not weighted yet. The push of several tasks is the weighted sum of their
+        pushes. All have read `view`. Samples of the row beyond a task's batch size do not count.
         """
 
     @abc.abstractmethod
@@ -81,14 +82,14 @@ class Contribution(abc.ABC):
 
     @abc.abstractmethod
     def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
-        """Returns what a worker on a real clock pushes, which holds all parameters, and what it keeps."""
+        """Returns the push of a worker on a real clock, which has all parameters, and the state it keeps."""
 
     def fingerprint(self) -> str:
-        """Returns a hash of all that tasks compute with besides the problem."""
+        """Returns a hash of everything that tasks depend on besides the problem."""
         return ""
 
     def kept_by_worker(self, params: Any) -> Any:
-        """Returns what a worker on a real clock keeps from task to task, at its start."""
+        """Returns the initial state that a worker on a real clock keeps from task to task."""
         return ()
 
 
@@ -129,15 +130,16 @@ class Gradient(Contribution):
         return self._mean(params, self._batch(samples, data), batch_size), kept
 
     def _batch(self, samples: Any, data: Any) -> tuple[Any, ...]:
-        """What losses take after the parameters: the rows, and their random keys where they take some."""
+        """Returns the arguments of `losses` after the parameters: the rows, and random keys if any."""
         indices, *keys = samples if self.problem.keyed else (samples,)
         return rows_of(data, indices), *keys
 
     def _mean(self, params: Any, batch: tuple[Any, ...], batch_size: Any) -> Any:
-        """The gradient of the mean loss of the first `batch_size` samples of a batch.
+        """Returns the gradient of the mean loss of the first `batch_size` samples of a batch.
 
-        Every engine and the replay compute a task's gradient by this function, on a batch that is filled up
-        to `padded(batch_size)` samples: sums of equal length are taken in the same order.
+        Every engine and the replay compute a task's gradient by this function, on a batch that is padded to
+        `padded(batch_size)` samples: sums of equal length have the same order of additions, and so the same
+        bits.
         """
         width = jax.tree.leaves(batch)[0].shape[0]
         real = jax.dtypes.canonicalize_dtype(float)
@@ -151,7 +153,7 @@ class Gradient(Contribution):
 
 
 class CoupledGradient(Gradient):
-    """The gradient where losses depend on the whole batch: of exactly a task's own samples."""
+    """The gradient if losses depend on the whole batch: computed on exactly the samples of a task."""
 
     fuses = fills = False
 
@@ -160,16 +162,17 @@ class CoupledGradient(Gradient):
 
 
 class Local(NamedTuple):
-    """Local parameters of all samples, in a loop."""
+    """The local parameters of all samples, in a loop."""
 
-    rows: Any  # by name; a sample's is its owner's
-    factor: Any  # what the optimizer multiplies changes by
+    rows: Any  # by name, (N, ...); the row of a sample belongs to its owner
+    factor: Any  # factor by which the optimizer multiplies changes
 
 
 class AdditiveUpdate(Contribution):
-    """What the problem's `update` says, added as it is; local parameters stay with the owners of samples.
+    """The additive update that the problem's `update` returns; local parameters stay with their owners.
 
-    There is one version of the local parameters: a task that counts has seen what its worker did to them.
+    The local parameters have only one version: a task that is applied has seen all earlier changes of its
+    worker.
     """
 
     fuses = weighs = False
@@ -188,7 +191,7 @@ class AdditiveUpdate(Contribution):
         return self._update(view, local.rows, row.samples, data, row.weight[0])
 
     def applied(self, local: Any, samples: Any, change: Any) -> Any:
-        def scaled(rows: Any) -> Any:  # whole numbers are added as they are
+        def scaled(rows: Any) -> Any:  # whole numbers are not scaled
             real = jnp.issubdtype(rows.dtype, jnp.floating)
             return (local.factor * rows).astype(rows.dtype) if real else rows
 
@@ -201,11 +204,11 @@ class AdditiveUpdate(Contribution):
         return self.problem.together(change, moved), kept
 
     def _update(self, shared: Any, local: Any, samples: Any, data: Any, weight: Any = 1) -> tuple[Any, Any]:
-        """What a task adds to the shared parameters and to its rows of the local ones; 0 where it is void."""
+        """Returns the changes of the shared parameters and of the task's local rows; 0 if it is skipped."""
         indices, keys = samples
-        # Not within the branch: what it would index there, it would copy.
+        # Outside the branch, because XLA copies an array that is indexed inside a branch.
         view, batch = self.problem.together(shared, rows_of(local, indices)), rows_of(data, indices)
-        # A branch, so that nothing is fused into the sum after it: a worker's update has been rounded.
+        # The branch keeps XLA from fusing the update into the sum after it: a real worker rounds the update.
         with checks.noting(f"update of problem {self.problem.name!r}, on a batch of {len(indices)} samples"):
             update = jax.lax.cond(
                 weight == 1,
@@ -216,7 +219,7 @@ class AdditiveUpdate(Contribution):
 
     @staticmethod
     def _added(columns: Any, indices: Any, rows: Any) -> Any:
-        """Columns with something added to their rows at different indices."""
+        """Returns columns with `rows` added at these indices, which are all different."""
 
         def add(column: Any, change: Any) -> Any:
             return column.at[indices].add(change, mode="promise_in_bounds", unique_indices=True)
@@ -225,12 +228,12 @@ class AdditiveUpdate(Contribution):
 
 
 def factor(problem: Problem, optimizer: Any) -> float:
-    """Returns what an optimizer multiplies updates by: 1 for `optax.identity()`, c for `optax.scale(c)`.
+    """Returns the factor of an optimizer on updates: 1 for `optax.identity()`, c for `optax.scale(c)`.
 
     Raises:
-        ValueError: it does something else to updates, or would make halves of whole numbers.
+        ValueError: the optimizer does not only scale updates, or would scale whole numbers.
     """
-    # Small, large and beside parameters that have nothing to do with them: what clips or decays is found out.
+    # Small and large updates next to unrelated parameters, so that clipping or weight decay is detected.
     probe, params = jnp.array([-3e6, 0.0, 1e-4, 1.0]), jnp.array([3.0, 7.0, 0.0, -2.0])
     state = optimizer.init(params)
     scaled = np.asarray(optimizer.update(probe, state, params)[0])

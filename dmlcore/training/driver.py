@@ -1,4 +1,4 @@
-"""What drivers along traces have in common."""
+"""The base class of drivers, which train along traces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dmlcore.training.step import Inputs, Plan, State
 
 
 class Driver:
-    """A plan, its inputs, and the state of training."""
+    """A driver: a plan, its inputs, and the state of training."""
 
     lanes = 1
     problem: Problem
@@ -29,11 +29,11 @@ class Driver:
     _state: State
 
     def state(self) -> Any:
-        """Returns all that what follows depends on, a pytree of arrays."""
+        """Returns the state on which the rest of the training depends, a pytree of arrays."""
         return self._state
 
     def fingerprint(self) -> str:
-        """Returns a hash of the local steps and the aggregate; `identity` has those of all else."""
+        """Returns a hash of the local steps and the aggregate; `identity` has the hashes of the rest."""
         plan = self._plan
         return plan.contribution.fingerprint() + digest(plan.aggregation, self._inputs.numbers.aggregate)
 
@@ -42,7 +42,7 @@ class Driver:
         return jax.tree.map(jnp.array, self._current(lane))
 
     def _current(self, lane: int) -> Any:
-        """A lane's current parameters, which the next step may take over."""
+        """Returns a lane's current parameters, whose memory the next step may reuse."""
         own = functools.partial(jax.tree.map, functools.partial(self._leaf, lane))
         return self._plan.contribution.whole(own(self._state.params), own(self._state.local))
 
@@ -55,7 +55,7 @@ class Driver:
         return [evaluate(self.problem, self._current(lane), eval_data) for lane in range(self.lanes)]
 
     def advance(self, update: int) -> None:
-        """Trains up to version `update` (lanes whose trace is shorter, to their end)."""
+        """Trains up to version `update`, or to the end of a shorter trace."""
         raise NotImplementedError
 
     def looks(
@@ -63,17 +63,17 @@ class Driver:
     ) -> Iterator[list[dict[str, Any] | None]]:
         """Trains every lane up to each of its versions and yields the metrics there.
 
-        A lane ends at its last version, or at the first where a metric has come to its target in `until`.
-        With `ahead` it may be there already while metrics of versions before are yielded. Several lanes, of
-        which `Replay` alone has some, always go ahead.
+        A lane ends at its last version, or at the first version at which a metric reaches its target in
+        `until`. With `ahead` the training may have gone further than the yielded metrics; with several lanes,
+        which only `Replay` supports, it always may.
 
         Args:
             updates: the versions of each lane, ascending.
             until: metric -> target.
-            ahead: whether training may be further than what is yielded.
+            ahead: whether training may go further than the yielded metrics.
 
         Yields:
-            Every lane's metrics at its first version, then at its second, and so on; None where it has ended.
+            Every lane's metrics at its first version, then at its second, and so on; None if it has ended.
         """
         for update in updates[0]:
             self.advance(update)
@@ -84,8 +84,10 @@ class Driver:
 
 
 def spill(num_slots: int, num_workers: int) -> int:
-    """Returns the slot that takes what nothing reads, behind all others: with it there is a power of two of
-    slots, so that another staleness compiles nothing."""
+    """Returns the index of the spill slot, behind all others, for values that nothing reads.
+
+    With it the number of slots is a power of two, so that another staleness compiles nothing.
+    """
     return power_of_two(max(num_slots, num_workers + 1) + 1) - 1
 
 
@@ -94,10 +96,10 @@ def sized(
 ) -> Contribution:
     """Returns a contribution with the widths of tasks of these sizes.
 
-    A task that is a row of its own is filled up as its worker does it. Tasks that become one gradient have
-    one width, at least `least`, a power of two where sizes differ: another run compiles nothing. So have
-    those that may be filled up where the contributions of several rows are `batched`, since there all
-    branches of a switch between widths are computed.
+    If each task is a row (`single`), it is padded as its worker pads it. Tasks that become one gradient have
+    one common width, at least `least`, which is a power of two if sizes differ, so that another run compiles
+    nothing. If the contributions of several rows are `batched`, tasks that may be padded also have a common
+    width, because a batched switch between widths computes all of its branches.
     """
     full = False
     if single:

@@ -20,14 +20,14 @@ _on_device: WeakKeyDictionary[Problem, tuple[Any, Any]] = WeakKeyDictionary()
 
 
 def device_data(problem: Problem) -> tuple[Any, Any]:
-    """Returns the problem's training and evaluation data as device arrays, put there once."""
+    """Returns the problem's training and evaluation data as device arrays; they are transferred once."""
     if problem not in _on_device:
         _on_device[problem] = jax.tree.map(jnp.asarray, (problem.data, problem.eval_data))
     return _on_device[problem]
 
 
 def metrics(problem: Problem, params: Any, eval_data: Any) -> dict[str, jax.Array]:
-    """Returns metrics of the parameters as scalars."""
+    """Returns the metrics of the parameters as scalars."""
     real = jax.dtypes.canonicalize_dtype(np.float64)
     with checks.noting(f"evaluate of problem {problem.name!r}"):
         found = problem.evaluate(params, eval_data)
@@ -40,14 +40,14 @@ def evaluate(problem: Problem, params: Any, eval_data: Any) -> dict[str, jax.Arr
 
 
 @compiled(static_argnames=("of_problem",))
-def _evaluate(of_problem, params, eval_data):  # a weak reference, since JAX keeps static arguments for good
+def _evaluate(of_problem, params, eval_data):  # a weak reference, because JAX never releases static arguments
     return metrics(of_problem(), params, eval_data)
 
 
 def limits(problem: Problem, until: Mapping[str, float]) -> dict[str, float]:
-    """Returns the target of every metric: NaN, which is never reached, where there is none.
+    """Returns the target of every metric; NaN, which is never reached, for metrics without a target.
 
-    They are rounded such that a metric of 32 bits reaches them where it reaches the target itself.
+    A target is rounded so that a 32-bit metric reaches it exactly if it reaches the given target.
     """
     real = np.dtype(jax.dtypes.canonicalize_dtype(np.float64))
 
@@ -63,7 +63,7 @@ def limits(problem: Problem, until: Mapping[str, float]) -> dict[str, float]:
 
 
 def reached(found: Mapping[str, Any], until: Mapping[str, Any]) -> Any:
-    """Whether some metric has come to its target: an accuracy from below, anything else from above."""
+    """Returns whether some metric has reached its target: an accuracy from below, others from above."""
     return functools.reduce(
         operator.or_,
         (found[name] >= goal if is_accuracy(name) else found[name] <= goal for name, goal in until.items()),
@@ -72,7 +72,7 @@ def reached(found: Mapping[str, Any], until: Mapping[str, Any]) -> Any:
 
 
 def is_accuracy(name: str) -> bool:
-    """Whether a metric is an accuracy, which is to be large; anything else is to be small.
+    """Returns whether a metric is an accuracy, for which large values are good; small values otherwise.
 
     >>> is_accuracy("test_accuracy"), is_accuracy("loss")
     (True, False)

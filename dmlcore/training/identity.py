@@ -1,7 +1,7 @@
-"""What tells one computation from another in any process: hashes of problems, optimizers, timelines and code.
+"""The identity of a computation: hashes of problems, optimizers, timelines and code, the same in any process.
 
-Functions are told apart by what JAX traces of them, so that a regularisation strength that a closure holds,
-or an initial state, counts as much as the data do.
+Functions are distinguished by the programs that JAX traces from them. So a regularisation strength in a
+closure, or an initial state, is part of the identity, as the data are.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def of_optimizer(optimizer: Any, params: Any) -> str:
 
 
 def of_training(problem: Problem, optimizer: Any) -> dict[str, Any]:
-    """Returns hashes that tell what is trained, and how, from all else: JSON values."""
+    """Returns hashes that identify the problem and the optimizer, as JSON values."""
     return {
         "problem_sha256": of_problem(problem),
         "optimizer_sha256": of_optimizer(optimizer, problem.shapes),
@@ -42,7 +42,7 @@ def of_training(problem: Problem, optimizer: Any) -> dict[str, Any]:
 
 
 def of_code() -> dict[str, Any]:
-    """Returns a hash of this package's code, and JAX's setting that its numbers depend on: JSON values."""
+    """Returns a hash of this package's code, and the JAX setting on which numbers depend, as JSON values."""
     return {"code": _code(), "x64": bool(jax.config.read("jax_enable_x64"))}
 
 
@@ -54,7 +54,7 @@ def _code() -> str:
 
 
 def of_timeline(trace: Trace) -> str:
-    """Returns a hash of which worker computed what, when: all that policy, load and cluster have led to."""
+    """Returns a hash of a timeline: which worker computed which task at which time."""
     content = hashlib.sha256()
     for frame in (trace.tasks, trace.updates):
         for name, column in frame.items():
@@ -63,21 +63,21 @@ def of_timeline(trace: Trace) -> str:
 
 
 def told(problem: Problem) -> dict[str, str]:
-    """Returns what the metadata of a trace tell of the problem: its name, and a hash of its training data.
+    """Returns the metadata of a trace that identify the problem: its name, and a hash of its training data.
 
-    The hash is of numbers alone, so that releases of JAX agree on it.
+    The hash depends on numbers only, so that it is the same with every release of JAX.
     """
     return {"problem": problem.name, "data_sha256": _once(problem, "data", _of_data)}
 
 
 def of_problem(problem: Problem) -> str:
-    """Returns a hash of a problem: its data, how it begins, what tasks compute and how it is judged.
+    """Returns a hash of a problem: its data, initial parameters, tasks and evaluation.
 
     >>> from dmlcore.problems import logistic_regression
     >>> of_problem(logistic_regression(l2=0.1)) == of_problem(logistic_regression(l2=0.2))
     False
     """
-    real = str(jax.dtypes.canonicalize_dtype(float))  # types of parameters may follow from it
+    real = str(jax.dtypes.canonicalize_dtype(float))  # the types of parameters may depend on it
     return _once(problem, real, _of_whole)
 
 
@@ -124,7 +124,7 @@ def _of_task(problem: Problem, batch: Any) -> str:
         return jnp.mean(problem.losses(params, *given))
 
     keys = (jax.random.split(jax.random.key(0), 2),) if problem.keyed else ()
-    return _of(jax.value_and_grad(loss), problem.shapes, batch, *keys)  # a gradient may be of one's own
+    return _of(jax.value_and_grad(loss), problem.shapes, batch, *keys)  # a user may define a custom gradient
 
 
 def _of(function: Callable[..., Any], *args: Any) -> str:

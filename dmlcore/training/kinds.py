@@ -1,4 +1,4 @@
-"""The kind of contribution that tasks of a problem make: every driver asks here."""
+"""The choice of the kind of contribution for a problem, in one place for all drivers."""
 
 from collections.abc import Iterable
 from weakref import ref
@@ -9,7 +9,7 @@ from dmlcore.training.local_steps import LocalTraining
 
 
 def contribution_of(problem: Problem, widths: Iterable[int] = (), full: bool = False) -> Contribution:
-    """Returns what tasks of a problem contribute, filled up to one of `widths` samples."""
+    """Returns the contribution of a problem's tasks, padded to one of `widths` samples."""
     kind: type[Contribution] = CoupledGradient if problem.coupled else Gradient
     if problem.inner is not None:
         kind = LocalTraining

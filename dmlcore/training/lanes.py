@@ -1,4 +1,4 @@
-"""Runs side by side: which of them share a trace, and the layout of what they have each for itself.
+"""Lanes, which are runs side by side: which of them share a trace, and the layout of their arrays.
 
 Axes: S traces, O optimizers of each trace, L = S O lanes.
 """
@@ -17,16 +17,16 @@ from dmlcore.trace import Trace
 from dmlcore.training.loop import OPTIMIZERS, TRACES
 from dmlcore.training.program import Program, compile_trace
 
-CHUNK = 1 << 17  # rows of evaluation data times lanes that are evaluated at once, about
+CHUNK = 1 << 17  # about how many rows of evaluation data, times lanes, are evaluated at once
 
 
 class Grid:
-    """The layout of lanes: traces, and for each of them as many optimizers.
+    """The layout of lanes: S traces, and O optimizers for each of them.
 
-    Lanes that follow one another with the same trace, the very object, share it where all traces are shared
-    by as many: seeds, and learning rates for each. Else each lane has a trace of its own. What lanes share
-    has an axis of S traces, what each has for itself of S traces and O optimizers; an axis of length 1 is
-    left out.
+    Successive lanes with the same trace object share it if every trace has the same number of lanes, as with
+    seeds, and learning rates for each seed. Otherwise each lane has its own trace. Arrays that lanes share
+    have an axis of S traces; arrays of each lane have axes of S traces and O optimizers. An axis of length 1
+    is left out.
 
     >>> import dmlcore as dml
     >>> one, two = (dml.simulate(dml.bsp(), dml.Cluster.uniform(2), updates=3, seed=s) for s in range(2))
@@ -37,7 +37,7 @@ class Grid:
     def __init__(self, traces: Sequence[Trace]):
         groups = [[*group] for _, group in itertools.groupby(traces, key=id)]
         counts = {len(group) for group in groups}
-        self.optimizers = counts.pop() if len(counts) == 1 else 1  # of a trace
+        self.optimizers = counts.pop() if len(counts) == 1 else 1  # per trace
         self.traces = list(traces[:: self.optimizers])
         lengths = {TRACES: len(self.traces), OPTIMIZERS: self.optimizers}
         self.axes = tuple(axis for axis, length in lengths.items() if length > 1)
@@ -47,15 +47,15 @@ class Grid:
         return len(self.traces) * self.optimizers
 
     def trace_of(self, lane: int) -> int:
-        """Returns the number of a lane's trace."""
+        """Returns the index of a lane's trace."""
         return lane // self.optimizers
 
     def place(self, lane: int) -> tuple[Any, ...]:
-        """Returns where a lane is in an array of all lanes."""
+        """Returns the indices of a lane in an array of all lanes."""
         return np.unravel_index(lane, self.shape) if self.shape else ()
 
     def stack(self, trees: Sequence[Any]) -> Any:
-        """Returns trees, one a lane or one a trace, as one with axes in front."""
+        """Stacks trees, one per lane or one per trace, into one tree with these axes first."""
         if len(trees) == 1:
             return trees[0]
         shape = self.shape if len(trees) == len(self) else (len(trees),)
@@ -63,14 +63,14 @@ class Grid:
 
 
 def _stacked(leaves: Sequence[Any]) -> jax.Array:
-    """`jnp.stack`, on the host, except for keys: a program of a thousand arguments takes long to compile."""
+    """As `jnp.stack`, but on the host (except keys): a program with a thousand arguments compiles slowly."""
     if jnp.issubdtype(jnp.result_type(leaves[0]), jax.dtypes.prng_key):
         return jnp.stack(leaves)
     return jnp.array(np.stack([np.asarray(leaf) for leaf in leaves]))
 
 
 def programs_of(traces: Sequence[Trace], fuse: bool, slots: bool, weighed: bool) -> list[Program]:
-    """Returns programs whose rows have one shape, all with slots if one of them needs any."""
+    """Returns the programs of traces, with rows of one shape, and with slots if one of them needs slots."""
     programs = [compile_trace(trace, fuse=fuse, slots=slots, weighed=weighed) for trace in traces]
     alike = len({p.rows.worker.shape[1] for p in programs}) == 1
     fuse &= alike and (len(traces) == 1 or all(len(p.stretches) == 1 for p in programs))
@@ -81,6 +81,6 @@ def programs_of(traces: Sequence[Trace], fuse: bool, slots: bool, weighed: bool)
 
 
 def judged_at_once(eval_data: Any) -> int:
-    """Returns how many lanes are evaluated at once: fewer, the more rows of data there are to evaluate on."""
+    """Returns the number of lanes to evaluate at once: fewer if there are more rows of evaluation data."""
     rows = max((len(leaf) for leaf in jax.tree.leaves(eval_data) if np.ndim(leaf)), default=1)
     return max(1, CHUNK // max(rows, 1))

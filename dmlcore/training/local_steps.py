@@ -1,4 +1,4 @@
-"""Tasks of several optimizer steps: what they push is how far they have come."""
+"""Tasks of several local optimizer steps, which push the change of the parameters."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from dmlcore.training.program import Rows
 
 
 class LocalTraining(Gradient):
-    """Local optimizer steps on mini-batches; the push is the difference of what was pulled and reached.
+    """Local optimizer steps on mini-batches; the push is the pulled minus the reached parameters.
 
-    The state of the local optimizer stays with the worker where it is kept: one for each worker, and one for
-    tasks that fill up.
+    With `keep_state`, each worker keeps the state of its local optimizer; one further state is for padding
+    tasks.
     """
 
     fuses = False
 
     @property
     def inner(self) -> Inner:
-        """What the steps are."""
+        """The local steps of the problem."""
         assert self.problem.inner is not None
         return self.problem.inner
 
@@ -48,7 +48,7 @@ class LocalTraining(Gradient):
         return params, self.states(params, num_states) if self.keeps else ()
 
     def states(self, params: Any, *number: int) -> Any:
-        """Returns states of the local optimizer that have seen nothing: one, or as many as asked for."""
+        """Returns an initial state of the local optimizer, or `number` of them stacked."""
         state = self.inner.optimizer.init(params)
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*number, *jnp.shape(leaf))), state)
 
@@ -72,7 +72,7 @@ class LocalTraining(Gradient):
         return self.states(params) if self.keeps else ()
 
     def _steps(self, pulled: Any, state: Any, samples: Any, batch_size: Any, data: Any) -> tuple[Any, Any]:
-        """Returns how far a task comes from what was pulled, and the state of the local optimizer then."""
+        """Returns the pulled minus the reached parameters of a task, and the local optimizer's new state."""
         inner = self.inner
         size = inner.batch_size
 
@@ -86,6 +86,6 @@ class LocalTraining(Gradient):
 
         count = -(-batch_size // size)
         begun = pulled, self.states(pulled) if state is None else state
-        begun = jax.tree.map(jnp.asarray, begun)  # a loop carries arrays, each of one type
+        begun = jax.tree.map(jnp.asarray, begun)  # a loop carries arrays of fixed types
         reached, state = jax.lax.fori_loop(0, count, one, begun)
         return jax.tree.map(jnp.subtract, pulled, reached), state

@@ -1,4 +1,4 @@
-"""The compiled loops over steps, of one run and of lanes.
+"""The compiled loops over steps, for one run and for lanes.
 
 Axes: S traces and O optimizers of lanes (runs side by side), R rows, M marks.
 """
@@ -23,23 +23,23 @@ TRACES, OPTIMIZERS = "traces", "optimizers"  # axes of lanes
 
 
 class Course(NamedTuple):
-    """How a loop goes over rows: what it is compiled for besides the plan."""
+    """The way in which a loop processes rows; a static argument, as the plan is."""
 
-    axes: tuple[str, ...] = ()  # of lanes, from the outermost: TRACES, OPTIMIZERS, both; (): one lane
-    unroll: int = 1  # steps in a turn of the loop
-    wave: int = 0  # rows whose contributions are computed at once, at most; 0: one row after the other
-    judged: int = 1  # lanes that are evaluated at once
+    axes: tuple[str, ...] = ()  # axes of lanes, outermost first: TRACES, OPTIMIZERS, both; (): one lane
+    unroll: int = 1  # steps per iteration of the loop
+    wave: int = 0  # largest number of rows whose contributions are computed at once; 0: one row at a time
+    judged: int = 1  # number of lanes evaluated at once
 
 
 def steps(
     plan: Plan, inputs: Inputs, state: State, rows: Rows, count: Any, pushed: Any = None
 ) -> tuple[State, Any]:
-    """Works off the first `count` of R rows, traced. See `step`.
+    """Processes the first `count` of R rows by `step`, inside a compiled function.
 
-    The rows hold their samples; `pushed` is what they contribute, (R, ...), where it is known already.
+    The rows include their samples. `pushed` has their contributions, (R, ...), if they are already computed.
 
     Returns:
-        The state after, and the steps' info, (R, ...).
+        The new state, and the steps' info, (R, ...).
     """
     rows = rows._replace(samples=by_row(rows))
 
@@ -54,12 +54,12 @@ def steps(
 
 
 def by_row(rows: Rows) -> Any:
-    """The samples of R rows, (R, ...); of several traces (S, R, ...)."""
+    """Returns the samples of R rows as (R, ...); of several traces as (S, R, ...)."""
     return jax.tree.map(lambda leaf: leaf.reshape(*rows.read.shape, -1), rows.samples)
 
 
 def repeat(unroll: int, first: Any, end: Any, turn: Callable[[Any, Any], Any], carried: Any) -> Any:
-    """`jax.lax.fori_loop` with traced ends, of which `unroll` turns are compiled as one."""
+    """As `jax.lax.fori_loop` with traced bounds, with `unroll` iterations compiled as one."""
     if unroll > 1:
 
         def several(number: Any, carried: Any) -> Any:
@@ -77,30 +77,29 @@ def repeat(unroll: int, first: Any, end: Any, turn: Callable[[Any, Any], Any], c
 def advance_to_marks(
     plan, course, inputs, state, over, rows, first, ends, looks, count, eval_data, until, waves=()
 ):
-    """Works off rows up to each of `count` marks, and evaluates the parameters there.
+    """Processes rows up to each of `count` marks, and evaluates the parameters at the marks.
 
-    A lane goes no further where a metric has come to its target in `until`, see `limits`; none does where
-    all lanes have. Lanes go to their marks of one number together: those that are there wait for the others.
-    Arguments and results of lanes have the axes of the course in front, those without an axis of optimizers
-    (`rows` to `looks`) that of traces only.
+    A lane stops when a metric reaches its target in `until`, see `limits`; the loop ends when all lanes have
+    stopped. Lanes go to their k-th marks together, and lanes that are there wait for the others. Arguments
+    and results of lanes have the axes of the course first; `rows` to `looks` have only the axis of traces.
 
     Args:
-        plan: of `step`.
-        course: how to go over the rows.
-        inputs, state: of `step`; the data are shared.
-        over: whether a lane has come to a target before.
-        rows: R rows, with their samples; the first to work off is number `first`. The last of lanes' rows is
-            one that fills up: see `cut`.
-        ends: number of the row behind each of M marks, (M,).
-        looks: whether there is anything to evaluate at each mark, (M,).
-        count: of the marks that there are, at most M.
+        plan: for `step`.
+        course: the way in which the loop processes rows.
+        inputs, state: for `step`; the data are shared.
+        over: whether a lane has stopped before.
+        rows: R rows, with their samples. With lanes, the last row is a padding row, see `cut`.
+        first: index of the first row to process.
+        ends: index of the row after each of M marks, (M,).
+        looks: whether to evaluate at each mark, (M,).
+        count: number of marks, at most M.
         eval_data: of the problem.
         until: metric -> target.
-        waves: how many rows from each on are in its wavefront, (R,), where the course has waves.
+        waves: number of rows from each row to the end of its wavefront, (R,), if the course has waves.
 
     Returns:
-        The state after; every metric at each mark, each (M,); at how many marks it has been until it was
-        over; and whether it has stopped at a target.
+        The new state; every metric at each mark, (M,) each; the number of marks until the lane stopped; and
+        whether it stopped at a target.
     """
     rows = rows._replace(samples=by_row(rows))
     look = functools.partial(evaluated, plan.contribution, course, eval_data)
@@ -135,9 +134,9 @@ def advance_to_marks(
 def lanes_to(
     plan: Plan, course: Course, inputs: Inputs, rows: Rows, state: State, over: Any, row: Any, end: Any
 ) -> State:
-    """Works off lanes' rows from `row` up to `end`, as many turns as the lane with the most has.
+    """Processes rows of lanes from `row` up to `end`, with as many iterations as the lane with the most rows.
 
-    A lane that has fewer, or is over, does not change. Rows without an axis of optimizers are looked up once.
+    A lane with fewer rows, or one that has stopped, does not change. Lanes of one trace read a row once.
     """
 
     def one(inputs: Inputs, state: State, rows: Rows, place: Any, active: Any) -> State:
@@ -157,7 +156,7 @@ def lanes_to(
 
 
 def evaluated(kind: Contribution, course: Course, eval_data: Any, state: State) -> dict[str, Any]:
-    """Returns metrics of every lane's parameters, of as many lanes at once as the course says."""
+    """Returns the metrics of every lane's parameters, for `course.judged` lanes at once."""
 
     def judge(own: tuple[Any, Any]) -> dict[str, Any]:
         return metrics(kind.problem, kind.whole(*own), eval_data)
@@ -172,7 +171,7 @@ def evaluated(kind: Contribution, course: Course, eval_data: Any, state: State) 
 
 
 def of_lanes(course: Course, value: Any) -> Any:
-    """A value of every trace, such that it goes with those of every lane."""
+    """Returns a value of every trace in a shape that broadcasts with values of every lane."""
     return value[..., None] if OPTIMIZERS in course.axes else value
 
 
@@ -183,9 +182,10 @@ def advance_one(plan, inputs, state, rows, count):
 
 
 def compilations() -> int:
-    """How many loops were compiled so far.
+    """Returns the number of loops compiled so far.
 
-    A new seed, learning rate, cluster of the same size or staleness adds none, but for the limits of the
-    latter: at s = 0 a loop needs no slots, at infinity ESSP never gathers and SSP never waits.
+    A new seed, learning rate or staleness, or another cluster of the same size, adds none. The exceptions are
+    the limits of the staleness: with s = 0 a loop needs no slots, and with infinity ESSP never gathers pushes
+    and SSP never waits.
     """
     return sum(loop.programs() for loop in (advance_to_marks, advance_one))

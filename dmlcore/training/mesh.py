@@ -1,4 +1,4 @@
-"""The driver of a mesh of devices: contributions side by side, then their updates one after the other.
+"""The driver for a mesh of devices: contributions in parallel, then their updates one after the other.
 
 Axes: M devices, L tasks, D parameters.
 """
@@ -50,11 +50,12 @@ def contributions(
 ) -> Any:
     """Returns the contributions of L tasks and their samples; each device computes L / M of them.
 
-    The tasks are one a row, L a multiple of M; views are slots with parameters, and kept are codecs' memory
-    and what stays with the workers. Where they fuse, all tasks have the same view and are one update.
+    Each task is a row, and L is a multiple of M. `views` are slots with parameters; `kept` has the memory of
+    the codecs and the local state of the workers. With `fuse`, all tasks have the same view and are one
+    update.
 
     Returns:
-        Fused their sum, (1, D), on every device; else each one, (L, D), sharded over the devices.
+        With `fuse` their sum, (1, D), on every device; otherwise (L, D), sharded over the devices.
     """
 
     def sampled(source: Any, tasks: Rows) -> Rows:
@@ -72,12 +73,12 @@ def contributions(
         def one(row: Rows) -> Any:
             return contributed(kind, code, kept, row, at(views, row.read), data)
 
-        # Not `vmap`: a task is the same arithmetic whatever else its device computes.
+        # Not `vmap`, so that the arithmetic of a task does not depend on the other tasks of its device.
         own = sampled(source, tasks)
         return jax.lax.map(one, own), own.samples
 
-    # Without the check of what varies over devices a gradient stays the device's own until it is summed here,
-    # and losses may have loops that the check would refuse.
+    # The check of values that vary over devices is off, so that a gradient stays on its device until the sum
+    # here, and losses may have loops that the check would reject.
     function, out = (total, P()) if fuse else (each, P(WORKERS))
     specs = (P(), P(), P(), P(WORKERS), P())
     return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=out, check_vma=False)(
@@ -87,24 +88,28 @@ def contributions(
 
 @functools.partial(jax.jit, static_argnames=("plan", "mesh"), donate_argnames=("state",))
 def apply(plan: Plan, mesh: Mesh, inputs: Inputs, state: State, rows: Rows, count: Any, pushed: Any) -> State:
-    """Returns the state after the first `count` rows, whose contributions are given, on every device."""
+    """Returns the state, on every device, after the first `count` rows, whose contributions are `pushed`."""
     pushed, samples = jax.lax.with_sharding_constraint(pushed, NamedSharding(mesh, P()))
-    # A slot still holds the view: the wavefront's rows before this one have not written there.
+    # A slot still holds the view, because earlier rows of the wavefront have not written to it.
     return steps(plan, inputs, state, rows._replace(samples=samples), count, pushed=pushed)[0]
 
 
 class ShardedReplay(Driver):
-    """Trains a run along its trace, its tasks spread over devices.
+    """Trains a run along its trace, with its tasks distributed over devices.
 
-    In lock-step, where all tasks of an update read the newest version, each device takes a share of them and
-    an all-reduce sums their gradients. Else a wavefront's contributions are computed at once, and its updates
-    applied in their order.
+    With a lock-step policy, all tasks of an update read the newest version: each device computes a part of
+    them, and an all-reduce sums their gradients. Otherwise the contributions of a wavefront are computed in
+    parallel, and its updates are applied in their order.
 
-    Guarantee: the parameters are those of `Replay`, up to rounding, on any number of devices.
+    Guarantees: the parameters are those of `Replay`, up to rounding, on any number of devices.
 
-    There is one trace and one optimizer. The problem's data are copied to every device; by default all of
-    them take part. `fuse`: whether lock-step updates are summed by an all-reduce. `aggregate`: what pushes
-    become together; None: that of the trace.
+    Args:
+        traces: one trace.
+        problem: the problem to train; its data are copied to every device.
+        optimizers: one optimizer.
+        devices: of the mesh. Default: all devices.
+        fuse: whether an all-reduce sums lock-step updates.
+        aggregate: how the pushes of one update are combined. Default: that of the trace.
     """
 
     def __init__(
@@ -147,7 +152,7 @@ class ShardedReplay(Driver):
             accumulates=program.accumulates,
             keeps_copies=program.keeps_copies,
             compensates=bool(rows.compensation.any()),
-            weighs=not self._fuse and kind.weighs,  # whatever the weights: fewer programs
+            weighs=not self._fuse and kind.weighs,  # does not depend on the weights, for fewer programs
             coding=code,
         )
         self._inputs, self._state = self._everywhere((Inputs(device_data(problem)[0], numbers), state))
@@ -157,7 +162,7 @@ class ShardedReplay(Driver):
         return jax.device_put(tree, NamedSharding(self._mesh, P()))
 
     def advance(self, update: int) -> None:
-        """Trains up to version `update`; cuts a wavefront that goes further, whose parts are ones too."""
+        """Trains up to version `update`; cuts a wavefront that goes further, as its parts are wavefronts."""
         first_row, rows = self._program.first_row, self._program.rows
         end, plan = int(first_row[min(update, len(first_row) - 1)]), self._plan
         while self._row < end:
@@ -177,13 +182,16 @@ class ShardedReplay(Driver):
             self._row = span.stop
 
     def _wait(self, values: Any) -> None:
-        """Lets nothing else run on virtual devices: on a CPU all programs share one pool of threads, and
-        where an all-reduce waits in it for its other parts, another program may keep those out for good."""
+        """Waits for the values on virtual devices, so that no other program runs during an all-reduce.
+
+        On a CPU all programs share one pool of threads. If an all-reduce waits there for its other parts,
+        another program may block these parts forever.
+        """
         if self._mesh.devices.flat[0].platform == "cpu":
             jax.block_until_ready(values)
 
     def _tasks(self, rows: Rows, span: slice) -> Rows:
-        """The tasks of a span of rows, one a row, and ones of weight 0 up to L = M times a power of two."""
+        """Returns the tasks of a span of rows, padded with weight 0 to L = M times a power of two."""
         if self._fuse:
             (row,) = range(span.start, span.stop)
             columns = [np.repeat(column[row], rows.worker.shape[1]) for column in rows[4:9]]
@@ -194,7 +202,7 @@ class ShardedReplay(Driver):
         return cut(rows, span, size, 1, self._spill, self._filler)
 
     def restore(self, update: int, state: Any) -> None:
-        """Goes on from a state that was taken at version `update`."""
+        """Continues from a state saved at version `update`."""
         self._state = self._everywhere(state)
         self._row = int(self._program.first_row[update])
 

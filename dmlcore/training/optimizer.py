@@ -1,9 +1,9 @@
-"""Optimizers whose numbers are inputs, so that a new learning rate compiles nothing anew.
+"""Optimizers with their numbers as inputs, so that a new learning rate compiles nothing.
 
-`optax.sgd(0.1)` and `optax.sgd(0.2)` are different closures, and a closure is all that `jax.jit` can compare.
-Traced, both are the same function but for a literal. `hoist` turns such literals into inputs and compares
-functions by their text. `optax.inject_hyperparams` cannot do this: it wraps the factory and its arguments,
-while users hand over what the factory returned, which may be a chain with schedules.
+`optax.sgd(0.1)` and `optax.sgd(0.2)` are different closures, and `jax.jit` can only compare closures. When
+traced, both are the same function except for a literal. `hoist` turns such literals into inputs and compares
+functions by their text. `optax.inject_hyperparams` cannot do this: it wraps a factory and its arguments,
+while users pass the optimizer that a factory returned, which may be a chain with schedules.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from jax.extend import core
 
 
 class Hoisted:
-    """A traced function whose scalar literals and captured arrays are inputs.
+    """A traced function with its scalar literals and captured arrays as inputs.
 
-    Equal functions compare and hash as equal, so that they share one compilation as static arguments of a
-    jitted function.
+    Equal functions compare and hash as equal, so that a jitted function with such a static argument is
+    compiled once for all of them.
     """
 
     def __init__(self, jaxpr: core.Jaxpr, in_tree: Any, out_tree: Any):
@@ -30,7 +30,7 @@ class Hoisted:
         self._in_tree, self._out_tree = in_tree, out_tree
         self.only_scales = all(e.primitive.name == "mul" for e in jaxpr.eqns)  # as plain SGD does
         held = [text for equation in jaxpr.eqns for text in captured(equation.params)]
-        kinds = [variable.aval for variable in jaxpr.invars]  # which say what is weakly typed
+        kinds = [variable.aval for variable in jaxpr.invars]  # these include whether a type is weak
         self.text = "\n".join([str(jaxpr), *held, str(kinds), str(in_tree), str(out_tree)])
         self._hash = hash(self.text)
 
@@ -49,7 +49,7 @@ class Hoisted:
 
 
 def captured(parameters: Any) -> list[str]:
-    """Returns the arrays that nested functions hold, in full: the text only shows their shapes."""
+    """Returns the values of arrays in nested functions as text; a jaxpr's text shows only their shapes."""
     found = []
     for value in jax.tree.leaves(parameters, is_leaf=lambda leaf: hasattr(leaf, "eqns")):
         if hasattr(value, "eqns"):
@@ -59,17 +59,17 @@ def captured(parameters: Any) -> list[str]:
 
 
 def is_key(array: Any) -> bool:
-    """Whether these are random keys of JAX, which are no numbers."""
+    """Returns whether an array consists of random keys of JAX, which are not numbers."""
     return isinstance(array, jax.Array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
 
 
 def plain(array: Any) -> np.ndarray:
-    """Returns an array, or what random keys consist of, as one of NumPy."""
+    """Returns an array, or the data of random keys, as a NumPy array."""
     return np.asarray(jax.random.key_data(array) if is_key(array) else array)
 
 
 def is_hoisted(atom: Any) -> bool:
-    """Whether an operand is a floating scalar literal."""
+    """Returns whether an operand is a floating-point scalar literal."""
     if not isinstance(atom, core.Literal):
         return False
     aval: Any = atom.aval
@@ -77,11 +77,11 @@ def is_hoisted(atom: Any) -> bool:
 
 
 def hoist(function: Callable[..., Any], *args: Any) -> tuple[Hoisted, tuple[np.ndarray, ...]]:
-    """Traces `function` and takes out its floating scalar literals and captured arrays.
+    """Traces `function` and makes its floating-point scalar literals and captured arrays inputs.
 
-    Guarantee: `hoisted(constants, *args)` computes what `function(*args)` does, and two functions that differ
-    in such constants alone are equal when hoisted. Literals inside nested jitted functions and control flow
-    stay. The arguments are examples, arrays or `jax.ShapeDtypeStruct`.
+    Guarantees: `hoisted(constants, *args)` computes the same as `function(*args)`, and two functions that
+    differ only in such constants are equal when hoisted. Literals inside nested jitted functions and control
+    flow stay literals. The arguments are examples, arrays or `jax.ShapeDtypeStruct`.
 
     Example:
         >>> one, (c,) = hoist(lambda x: 0.5 * x, np.float32(1))
@@ -91,17 +91,17 @@ def hoist(function: Callable[..., Any], *args: Any) -> tuple[Hoisted, tuple[np.n
     """
     leaves, structure = jax.tree.flatten(args)
     shapes = tuple(jax.typeof(leaf) for leaf in leaves)
-    real = str(jax.dtypes.canonicalize_dtype(float))  # types of intermediate values may follow from it
+    real = str(jax.dtypes.canonicalize_dtype(float))  # the types of intermediate values may depend on it
     return _hoist(function, structure, shapes, real)
 
 
 def traced(function: Callable[..., Any], *args: Any) -> tuple[Hoisted, tuple[np.ndarray, ...]]:
-    """Does what `hoist` does, for a function that is traced once: nothing is kept."""
+    """As `hoist`, for a function that is traced only once: the result is not cached."""
     leaves, structure = jax.tree.flatten(args)
     return _hoist.__wrapped__(function, structure, tuple(jax.typeof(leaf) for leaf in leaves), "")
 
 
-@functools.lru_cache(maxsize=128)  # to trace an optimizer takes longer than to run it for a hundred steps
+@functools.lru_cache(maxsize=128)  # tracing an optimizer takes longer than a hundred steps of it
 def _hoist(
     function: Callable[..., Any], structure: Any, shapes: tuple[Any, ...], real: str
 ) -> tuple[Hoisted, tuple[np.ndarray, ...]]:
@@ -111,7 +111,7 @@ def _hoist(
     jaxpr, literals = closed.jaxpr, {}
 
     def hoisted(atoms: Any) -> list[Any]:
-        """The operands, a new variable in place of each literal."""
+        """Returns the operands with a new variable in place of each literal."""
         found = []
         for atom in atoms:
             if is_hoisted(atom):
@@ -131,7 +131,7 @@ def _hoist(
 
 
 def check_update(name: str, optimizer: Any, shapes: Any) -> None:
-    """Raises ValueError unless an optimizer can be told a gradient, its state and parameters of such shapes.
+    """Raises ValueError unless an optimizer's update needs only a gradient, its state and the parameters.
 
     >>> import optax
     >>> check_update("optimizer", optax.contrib.reduce_on_plateau(), jax.ShapeDtypeStruct((3,), "float32"))

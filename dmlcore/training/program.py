@@ -1,4 +1,4 @@
-"""A trace as a program: rows of gradients to compute, and the slots that hold the versions they still need.
+"""A trace as a program: rows of gradients to compute, and slots for the versions that later rows read.
 
 Axes: N applied tasks, R rows, K tasks of a row, U updates.
 """
@@ -13,12 +13,12 @@ import numpy as np
 from dmlcore.trace import Trace, predecessors
 from dmlcore.training.slots import NONE, Slots
 
-LEAST_SAMPLES = 8  # fewer take as long to compute
-LEAST_STRETCH = 32  # rows on average; a change of shape costs a call of the loop, and may compile it
+LEAST_SAMPLES = 8  # smallest padded batch; fewer samples take equally long
+LEAST_STRETCH = 32  # smallest mean length of stretches, in rows; each needs a call of the loop
 
 
 class Tasks(NamedTuple):
-    """Applied tasks in the order of replay: by update, worker and clock; columns as in a trace, (N,)."""
+    """The applied tasks in the order of replay: by update, worker and clock; columns as in a trace, (N,)."""
 
     update: np.ndarray
     worker: np.ndarray
@@ -26,43 +26,43 @@ class Tasks(NamedTuple):
     batch_size: np.ndarray
     version: np.ndarray
     weight: np.ndarray
-    copy_from: np.ndarray  # the task whose gradient moved the copy that is read; NONE where it has pulled
+    copy_from: np.ndarray  # task whose gradient last changed the cached copy that is read; NONE: it pulled
 
 
 class Rows(NamedTuple):
-    """What the compiled loop does, row by row: one contribution, of a task or of all tasks of an update.
+    """The rows of the compiled loop; each is one contribution, of one task or of all tasks of an update.
 
-    Where updates have fewer than K tasks, tasks of weight 0 fill up.
+    An update with fewer than K tasks is padded with tasks of weight 0.
     """
 
-    worker: Any  # of each task, (R, K), like the next three
+    worker: Any  # of each task, (R, K), as are the next three
     clock: Any
     batch_size: Any
-    weight: Any  # in its update
-    # Lambda over the weight, of rows whose view is not the newest version; else 0, (R,). Lambda where an
-    # aggregate is told of contributions before they are weighed.
+    weight: Any  # of the task in its update
+    # Lambda / weight for rows whose view is not the newest version, else 0, (R,). Lambda itself if an
+    # aggregate receives contributions before they are weighted.
     compensation: Any
-    read: Any  # slot that holds the view on which the row's gradient is taken, (R,)
-    write: Any  # slot for the version that the row's update makes, NONE where nothing reads it, (R,)
-    keep: Any  # slot for the worker's own copy, moved by its own gradient; NONE where it pulls next, (R,)
+    read: Any  # slot of the view on which the row's gradient is computed, (R,)
+    write: Any  # slot for the version that the row's update makes; NONE: nothing reads it, (R,)
+    keep: Any  # slot for the worker's cached copy, changed by its own gradient; NONE: it pulls next, (R,)
     last: Any  # whether the row ends its update, (R,)
-    samples: Any = ()  # of the tasks, in the compiled loop only, (R, K B)
+    samples: Any = ()  # of the tasks, only in the compiled loop, (R, K B)
 
 
 class Stretch(NamedTuple):
-    """Rows whose gradients have one shape."""
+    """Successive rows whose gradients have one shape."""
 
-    start: int  # the first
-    tasks: int  # K that they need, at most that of the program
-    samples: int  # of a task that they need, at most those of the largest
+    start: int  # index of the first row
+    tasks: int  # tasks per row that they need, at most K of the program
+    samples: int  # samples per task that they need, at most those of the largest task
 
 
 class Program(NamedTuple):
-    """What replay does along a trace."""
+    """The program of replay for a trace."""
 
     rows: Rows
-    first_row: np.ndarray  # of each update, and R at the end, (U + 1,)
-    num_slots: int  # versions and copies alive at once; 0: every view is the newest version
+    first_row: np.ndarray  # first row of each update, and R at the end, (U + 1,)
+    num_slots: int  # versions and copies needed at the same time; 0: every view is the newest version
     stretches: tuple[Stretch, ...]  # of rows, in their order
 
     @property
@@ -72,15 +72,15 @@ class Program(NamedTuple):
 
     @property
     def keeps_copies(self) -> bool:
-        """Whether some worker goes on with its own copy."""
+        """Whether some worker continues on its cached copy."""
         return bool((self.rows.keep != NONE).any())
 
 
 def compile_trace(trace: Trace, *, fuse: bool = True, slots: bool = False, weighed: bool = True) -> Program:
-    """Turns a valid trace into a program.
+    """Compiles a valid trace to a program.
 
-    `fuse` makes one row of the tasks of an update, where all updates' tasks read one version each; `slots`
-    assigns slots even where every view is the newest version; `weighed` as for `lay_out`.
+    With `fuse`, the tasks of an update become one row, if in every update all tasks read the same version.
+    `slots` assigns slots even if every view is the newest version; `weighed` is as for `lay_out`.
     """
     tasks, strength = _applied_tasks(trace), trace.metadata.get("compensation", 0.0)
     update, copies, stale = tasks.update, tasks.copy_from >= 0, tasks.version != tasks.update
@@ -89,7 +89,7 @@ def compile_trace(trace: Trace, *, fuse: bool = True, slots: bool = False, weigh
     first = _first_tasks(update, fuse)
     counts = np.diff(np.append(first, len(update)))
     width = int(counts.max(initial=1))
-    if (counts < width).any():  # another run of the kind may have fewer at most
+    if (counts < width).any():  # a similar run may have another maximum
         width = power_of_two(width, max(width, trace.num_workers))
     allocation = Slots() if slots or stale.any() or copies.any() else None
     rows = lay_out(tasks, fuse, width, strength, allocation, weighed=weighed)
@@ -116,7 +116,7 @@ def _applied_tasks(trace: Trace) -> Tasks:
 
 
 def _first_tasks(update: np.ndarray, fuse: bool) -> np.ndarray:
-    """Returns the first task of each row, of tasks in the order of replay: see `lay_out`."""
+    """Returns the index of the first task of each row, for tasks in the order of replay: see `lay_out`."""
     return np.flatnonzero(np.diff(update, prepend=NONE)) if fuse else np.arange(len(update))
 
 
@@ -129,15 +129,16 @@ def lay_out(
     live: Any = (),
     weighed: bool = True,
 ) -> Rows:
-    """Lays tasks out in rows.
-
-    They are those of whole updates. `fuse` makes one row of all tasks of an update; else each task is a row.
-    A row has `width` tasks, K; `strength` is lambda of delay compensation.
+    """Arranges the tasks of complete updates in rows.
 
     Args:
-        slots: that hold versions; they are those after these rows, afterwards. None: all read the newest.
-        live: versions that tasks after these read.
-        weighed: whether contributions are weighed before they are compensated, or else afterwards.
+        tasks: N applied tasks, in the order of replay.
+        fuse: True: all tasks of an update are one row. False: each task is a row.
+        width: K, tasks per row.
+        strength: lambda of delay compensation.
+        slots: the slots of versions, which it updates. None: all tasks read the newest version.
+        live: versions that later tasks read.
+        weighed: True: contributions are weighted and then compensated. False: the reverse order.
     """
     update = tasks.update
     first = _first_tasks(update, fuse)
@@ -153,7 +154,7 @@ def lay_out(
     worker, clock, batch_size, weight = map(table, columns, (0, 0, 1, 0))
     update, version, copy_from = update[first], tasks.version[first], tasks.copy_from[first]
     last = np.append(update[1:] != update[:-1], [True] * (len(update) > 0))
-    # lambda over the weight that contributions have by then, where the view is not the newest version
+    # Lambda / weight if contributions are weighted before, for views that are not the newest version.
     corrects, over = (version != update) & (weight[:, 0] > 0), weight[:, 0] if weighed else 1.0
     compensation = np.divide(strength, over, out=np.zeros(len(first)), where=corrects)
     read, write, keep = np.zeros(len(first), np.int64), *np.full((2, len(first)), NONE)
@@ -163,10 +164,10 @@ def lay_out(
 
 
 def cut(rows: Rows, span: slice, size: int, width: int, spill: int, filler: int = 0) -> Rows:
-    """Returns a span of rows, filled up to `size` with rows of weight 0 that read slot 0 and end no update.
+    """Returns a span of rows, padded to `size` with rows of weight 0 that read slot 0 and end no update.
 
-    Rows have their first `width` tasks; slot `spill` takes what nothing reads, and worker `filler`, which
-    is none of the cluster, has the tasks that fill up.
+    Rows have their first `width` tasks. Values that nothing reads go to the slot `spill`. Padding tasks
+    belong to the worker `filler`, which is not in the cluster.
     """
     real = jax.dtypes.canonicalize_dtype(np.float64)
     write, keep = (pad(slots[span], size, np.int32, NONE) for slots in (rows.write, rows.keep))
@@ -185,7 +186,7 @@ def cut(rows: Rows, span: slice, size: int, width: int, spill: int, filler: int 
 
 
 def pad(values: np.ndarray, size: int, dtype: Any, fill: int = 0) -> np.ndarray:
-    """Returns `values`, filled up to `size` entries."""
+    """Returns `values`, padded to `size` entries."""
     filled = np.full((size, *values.shape[1:]), fill, dtype)
     filled[: len(values)] = values
     return filled
@@ -194,21 +195,24 @@ def pad(values: np.ndarray, size: int, dtype: Any, fill: int = 0) -> np.ndarray:
 def wavefronts(program: Program, *, once: bool = False) -> np.ndarray:
     """Divides rows into wavefronts, whose gradients can be computed at the same time.
 
-    No row reads a version or a copy that its own wavefront makes. Guarantee: every row is in one wavefront,
-    in the order of the program, and each wavefront is as long as can be. All of its views may be loaded
-    before any of its updates is stored: none of the rows before a row in the wavefront has written the slot
-    that it reads, since what they write is what it would read; and slots are stored to in the order of rows.
+    No row reads a version or a copy that its own wavefront makes.
+
+    Guarantees: every row is in one wavefront, in the order of the program, and each wavefront is as long as
+    possible. All views of a wavefront can be loaded before any of its updates is stored: no earlier row of
+    the wavefront writes to the slot that a row reads, because the row would then read what that row makes.
+    Rows store to slots in their order.
 
     Args:
-        program: with one task a row, and slots.
-        once: no worker has two rows in a wavefront, because what it computes on depends on what it has sent.
+        program: with one task per row, and slots.
+        once: whether a worker may have only one row in a wavefront, because its tasks depend on its earlier
+            messages.
 
     Returns:
         The first row of each of F wavefronts, and R at the end, (F + 1,).
     """
     rows, starts = program.rows, [0]
-    written = np.full(program.num_slots, NONE)  # by which row, each slot
-    seen = np.full(int(rows.worker.max(initial=0)) + 1, NONE)  # in which row, each worker
+    written = np.full(program.num_slots, NONE)  # the last row that wrote each slot
+    seen = np.full(int(rows.worker.max(initial=0)) + 1, NONE)  # the last row of each worker
     columns = (column.tolist() for column in (rows.worker[:, 0], rows.read, rows.write, rows.keep))
     for row, (worker, read, *stored) in enumerate(zip(*columns, strict=True)):
         if written[read] >= starts[-1] or (once and seen[worker] >= starts[-1]):
@@ -221,7 +225,7 @@ def wavefronts(program: Program, *, once: bool = False) -> np.ndarray:
 
 
 def _stretches(counts: np.ndarray, batch_size: np.ndarray) -> tuple[Stretch, ...]:
-    """Cuts rows where their shape changes, if that is seldom."""
+    """Cuts rows into stretches where their shape changes, if changes are rare."""
     num_rows, width = batch_size.shape
     whole = (Stretch(0, width, int(batch_size.max(initial=1))),)
     if width == 1:
@@ -235,12 +239,12 @@ def _stretches(counts: np.ndarray, batch_size: np.ndarray) -> tuple[Stretch, ...
 
 
 def row_shape(tasks: int, samples: int, most_tasks: int, most_samples: int) -> tuple[int, int]:
-    """Returns how many tasks and samples of each a row is filled up to, so that there are few shapes."""
+    """Returns the padded number of tasks of a row, and of samples per task, so that there are few shapes."""
     return power_of_two(tasks, most_tasks), min(padded(samples), most_samples)
 
 
 def padded(samples: int) -> int:
-    """Returns to how many samples a task is filled up: a power of two.
+    """Returns the number of samples to which a task is padded: a power of two.
 
     >>> padded(3), padded(32), padded(33)
     (8, 32, 64)
@@ -249,7 +253,7 @@ def padded(samples: int) -> int:
 
 
 def power_of_two(number: int, most: int | None = None) -> int:
-    """Returns the least power of two that is not below `number`, or `most` if that is less.
+    """Returns the smallest power of two that is >= `number`, or `most` if that is smaller.
 
     >>> [power_of_two(n, most=50) for n in (1, 3, 16, 17, 33)]
     [1, 4, 16, 32, 50]

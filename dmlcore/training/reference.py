@@ -1,4 +1,4 @@
-"""The reference replay: one task after the other, readable. The compiled one is tested against it."""
+"""The reference replay: readable code that processes one task at a time; tests compare the compiled one."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def replay_reference(
     optimizer: optax.GradientTransformation,
     aggregate: Aggregate | None = None,
 ) -> Any:
-    """Trains along a trace, one task after the other, keeping every version; returns the final parameters.
+    """Trains along a trace, one task at a time, and keeps every version; returns the final parameters.
 
-    A worker that goes on with its cached copy moves that copy by its own gradient, with the optimizer state
-    that it fetched along with the copy; for plain SGD this is Ho et al.'s "snapshot plus own updates".
-    `aggregate`: what the pushes of an update become together; None: that of the trace.
+    A worker that continues on its cached copy applies its own gradient to the copy, with the optimizer state
+    that it pulled with the copy. For plain SGD this is Ho et al.'s "snapshot plus own updates". `aggregate`
+    combines the pushes of an update; None: the aggregate of the trace.
     """
     trace = whole(trace, problem)
     seed = trace.metadata["seed"]
     params = problem.init(run_key(seed, INIT))
     versions = [(params, optimizer.init(params))]
-    copies: dict[int, Any] = {}  # of workers: parameters and optimizer state, own updates included
+    copies: dict[int, Any] = {}  # by worker: parameters and optimizer state, including its own updates
     data = jax.tree.map(jnp.asarray, problem.data)
 
     @jax.jit
@@ -75,7 +75,7 @@ def replay_reference(
         if problem.additive:
             indices = owned_indices(trace.num_workers, *who, *size)
             return batch_update(params, indices, task_key(run_key(seed, UPDATES), *who))
-        # As every engine does it: filled up to a power of two of samples, of which the first count.
+        # As on every engine: padded to a power of two of samples, of which only the first ones count.
         own = np.arange(problem.num_samples)
         if problem.owner is not None:
             own = np.flatnonzero(problem.owner == task.worker)
@@ -156,7 +156,7 @@ def replay_reference(
             own = functools.partial(one_step, versions[-1][1])
             gradient, part = sent(coding, part, *who, contribution(view[0], task), view[0], own)
             memory = put(memory, task.worker, part)
-            if strength and not aggregate.plain:  # which is told of what was not weighed
+            if strength and not aggregate.plain:  # it receives gradients before they are weighted
                 gradient = compensated(gradient, 1.0, versions[-1][0], view[0])
             push = each(gradient)
             gradient = weigh(task.weight, push)

@@ -32,36 +32,36 @@ from dmlcore.training.turns import whole
 from dmlcore.training.wavefront import rest_of_wave
 from dmlcore.types import Aggregate
 
-MARKS = 64  # of one call of the loop, at most
-MANY_TASKS = 2048  # of one call of the loop, and of one drawing of samples; up to a power of two of rows
+MARKS = 64  # largest number of marks in one call of the loop
+MANY_TASKS = 2048  # about how many tasks in one call of the loop, and in one drawing of samples
 
 
 class Found(NamedTuple):
-    """What a call of the loop has found; axes as those of the lanes, M marks."""
+    """The evaluations of one call of the loop; "..." are the axes of the lanes, M is the number of marks."""
 
     columns: dict[str, jax.Array]  # every metric at each mark, (..., M)
-    looks: np.ndarray  # whether there was anything to evaluate at each mark, of every trace, (S, M)
-    done: jax.Array  # at how many marks each lane has been until it was over, (...)
+    looks: np.ndarray  # whether each mark of every trace was evaluated, (S, M)
+    done: jax.Array  # number of marks of each lane until it stopped, (...)
 
 
 class Replay(Driver):
-    """Trains one or more runs (lanes) along their traces, side by side under `vmap` where there are several.
+    """Trains one or more runs (lanes) along their traces; several lanes run side by side under `vmap`.
 
-    Guarantee: the parameters of one run are those that real workers and a server would compute, bit for bit,
-    but where `fuse` makes one gradient of an update; those of lanes are the same up to rounding, and so are
-    those of a run in wavefronts.
+    Guarantees: the parameters of one run are those that real workers and a server would compute, bit for bit,
+    unless `fuse` turns an update into one gradient. The parameters of several lanes, and of a run in
+    wavefronts, are the same up to rounding.
 
     Args:
-        traces: one for each lane; clusters and policies may differ. What lanes of the same trace share is
-            computed once where they are neighbours and all traces have as many: see `Grid`.
-        problem: what is trained.
-        optimizers: one for each lane; they, and the aggregates of traces, may differ in numbers (a learning
-            rate, a threshold) only.
-        fuse: whether the tasks of an update become one gradient where they all read the same version.
-        aggregate: what pushes become together. Default: that of each trace.
-        wavefront: whether the gradients of tasks that do not depend on one another are computed as a batch,
-            for an accelerator that one gradient leaves idle; of one lane.
-        unroll: steps in a turn of the compiled loop. Default: 1 on a CPU, more on an accelerator.
+        traces: one per lane; clusters and policies may differ. Successive lanes with the same trace share the
+            work that depends on the trace only, if all traces have the same number of lanes: see `Grid`.
+        problem: the problem to train.
+        optimizers: one per lane. Optimizers, and the aggregates of traces, may differ only in numbers, such
+            as a learning rate or a threshold.
+        fuse: whether the tasks of an update become one gradient if they all read the same version.
+        aggregate: how the pushes of one update are combined. Default: the aggregate of each trace.
+        wavefront: whether to compute the gradients of independent tasks as a batch, for an accelerator that
+            one gradient leaves idle; only for one lane.
+        unroll: steps per iteration of the compiled loop. Default: 1 on a CPU, more on an accelerator.
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class Replay(Driver):
         in_step = all(np.array_equal(p.first_row, programs[0].first_row) for p in programs)
         self._stretches = [stretch.start for stretch in programs[0].stretches]
         reads_newest = not any(p.num_slots for p in programs)
-        # A window makes workers wait in some runs and not in others: its loop always gathers, so that another
-        # staleness compiles nothing. Lanes out of step have rows that fill up, of weight 0.
+        # With a bounded lead, workers wait in some runs and not in others. Its loop always gathers pushes, so
+        # that another staleness compiles nothing. Lanes that are out of step have padding rows of weight 0.
         windowed = not reads_newest and any(t.metadata.get("max_lead") is not None for t in traces)
         most_workers = max(trace.num_workers for trace in traces)
         self._spill = 0 if reads_newest else spill(max(p.num_slots for p in programs), most_workers)
@@ -122,19 +122,19 @@ class Replay(Driver):
             )
             for t, own in zip(traces, aggregates, strict=True)
         ]
-        self._rest, wave = np.zeros(0, int), 0  # of the wavefront from each row on
+        self._rest, wave = np.zeros(0, int), 0  # rows from each row to the end of its wavefront
         if wavefront:
             once = coding.remembers(codings[0]) or contribution.keeps
             self._rest, wave = rest_of_wave(programs[0], once)
         judged = judged_at_once(problem.eval_data) if self.lanes > 1 else 1
         self._course = Course(self._grid.axes, unroll or unrolled(), wave, judged)
-        self._rows: Any = None  # the next `_size` of every trace, with their samples
-        self._waves: Any = ()  # what they are of `_rest`
+        self._rows: Any = None  # the next `_size` rows of every trace, with their samples
+        self._waves: Any = ()  # the entries of `_rest` for these rows
         self._drawn = [-1] * len(traces)
         self._start(optimizers)
 
     def again(self, optimizers: Sequence[optax.GradientTransformation]) -> Replay:
-        """Returns a driver at the start of the same traces, with other optimizers."""
+        """Returns a driver for the same traces with other optimizers, at the start of training."""
         other = copy.copy(self)
         other._start(optimizers)
         return other
@@ -157,11 +157,11 @@ class Replay(Driver):
             return jnp.broadcast_to(slot, (*shape[0], shape[1], *slot.shape[depth + 1 :]))
 
         self._state = self._state._replace(slots=jax.tree.map(filled, self._state.slots))
-        self._row = [0] * len(self._programs)  # that comes next, of each trace
+        self._row = [0] * len(self._programs)  # next row of each trace
         drawn = self._drawn
         self._begin_stretch()
         if drawn == self._row and len(self._stretches) == 1:
-            self._drawn = drawn  # the first rows and their samples are still there
+            self._drawn = drawn  # the first rows and their samples are still on the device
 
     def _check_aggregates(self, aggregates: Sequence[Aggregate]) -> None:
         """Raises ValueError unless the lanes' aggregates differ in numbers only."""
@@ -178,10 +178,10 @@ class Replay(Driver):
     def looks(
         self, updates: Sequence[Sequence[int]], until: Mapping[str, float], ahead: bool = False
     ) -> Iterator[list[dict[str, Any] | None]]:
-        """As every driver's: in few calls of the compiled loop, which evaluates on its way.
+        """As for every driver, with few calls of the compiled loop, which also evaluates.
 
-        Lanes of one trace have the same versions. Unless there are targets, nothing waits for the device
-        until all calls are under way.
+        Lanes of one trace have the same versions. Without targets, nothing waits for the device before all
+        calls have been dispatched.
         """
         if self.lanes == 1 and not ahead:
             yield from super().looks(updates, until)
@@ -193,17 +193,17 @@ class Replay(Driver):
             yield [own[number] if number < len(own) else None for own in lanes]
 
     def _go(self, marks: Sequence[Sequence[int]], until: Mapping[str, float], looking: bool) -> list[Found]:
-        """Trains every trace's lanes up to each of its marks, rows in ascending order, or to a target.
+        """Trains the lanes of every trace up to each of its marks (ascending rows), or to a target.
 
         Returns:
-            What was found by one call of the loop after another.
+            The evaluations of each call of the loop.
         """
         found: list[Found] = []
         (_, eval_data), goals = device_data(self.problem), limits(self.problem, until)
         over: Any = jnp.zeros(self._grid.shape, bool)
         left = [*marks]
         while any(left):
-            if self._row[0] >= self._last:  # of a stretch; several traces have but one
+            if self._row[0] >= self._last:  # end of the stretch; several traces have only one
                 self._begin_stretch()
             done = [row - drawn == self._size for row, drawn in zip(self._row, self._drawn, strict=True)]
             if any(own and all_done for own, all_done in zip(left, done, strict=True)):
@@ -214,10 +214,10 @@ class Replay(Driver):
                 here = [*own[: min(bisect_right(own, last), MARKS)]]
                 looks[trace, : len(here)], left[trace] = looking, own[len(here) :]
                 if left[trace] and len(here) < MARKS and (not here or here[-1] < last):
-                    here.append(last)  # on to where samples are drawn
+                    here.append(last)  # continue to the row where samples are drawn
                 ends.append(here or [self._row[trace]])
             drawn = np.array(self._drawn)
-            # A trace that has fewer marks stays at its last one.
+            # A trace with fewer marks stays at its last mark.
             places = np.stack([np.pad(own, (0, MARKS - len(own)), "edge") for own in ends])
             self._state, columns, number, over = advance_to_marks(
                 self._plan,
@@ -243,11 +243,11 @@ class Replay(Driver):
         return found
 
     def _of_traces(self, values: np.ndarray, dtype: Any = np.int32) -> np.ndarray:
-        """Values with an axis of traces in front, as the loop takes them."""
+        """Returns values with an axis of traces first, in the form that the loop takes."""
         return np.asarray(values if TRACES in self._course.axes else values[0], dtype)
 
     def _read(self, found: Sequence[Found]) -> list[list[dict[str, Any]]]:
-        """Returns every lane's metrics at its marks, until it was over."""
+        """Returns every lane's metrics at its marks, until it stopped."""
         lanes: list[list[dict[str, Any]]] = [[] for _ in range(self.lanes)]
         for columns, looks, done in found:
             values = {name: np.asarray(each).reshape(-1, MARKS).tolist() for name, each in columns.items()}
@@ -260,7 +260,7 @@ class Replay(Driver):
         return leaf[self._grid.place(lane)] if self._grid.shape else leaf
 
     def _begin_stretch(self) -> None:
-        """Gets ready for the rows of the stretch that the next row is in."""
+        """Prepares for the stretch of the next row."""
         index = bisect_right(self._stretches, self._row[0]) - 1
         start, self._width, samples = self._programs[0].stretches[index]
         self._last = self._stretches[index + 1] if index + 1 < len(self._stretches) else sys.maxsize
@@ -274,12 +274,12 @@ class Replay(Driver):
         weighs = kind.weighs and single and (self._plan.accumulates or bool((weights != 1).any()))
         self._plan = self._plan._replace(contribution=kind, weighs=weighs)
         self._size = power_of_two(max(1, MANY_TASKS // (self._width * kind.num_gradients)))
-        self._drawn = [row - self._size for row in self._row]  # whence `_size` rows are on the device
+        self._drawn = [row - self._size for row in self._row]  # first of the `_size` rows on the device
 
     def _draw(self) -> None:
         """Draws the samples of every trace's next `_size` rows, and puts the rows on the device.
 
-        Behind those of lanes is one that fills up, for lanes that wait.
+        With lanes, a padding row follows, for lanes that wait.
         """
         size = self._size + (self.lanes > 1)
         spans = [slice(row, row + self._size) for row in self._row]
@@ -295,14 +295,14 @@ class Replay(Driver):
         self._drawn = self._row
 
     def restore(self, update: int, state: Any) -> None:
-        """Goes on from a state that was taken at version `update`."""
+        """Continues from a state saved at version `update`."""
         self._state = jax.tree.map(jnp.array, state)
         self._row = [int(program.first_row[update]) for program in self._programs]
         self._begin_stretch()
 
 
 class Repeated:
-    """Makes drivers of the same traces, one after the other: what does not depend on optimizers is made once.
+    """Makes drivers for the same traces, one after the other, and prepares only once what they share.
 
     Args:
         make: traces, problem, optimizers -> `Replay`.
@@ -314,7 +314,7 @@ class Repeated:
     def __call__(
         self, traces: Sequence[Trace], problem: Problem, optimizers: Sequence[optax.GradientTransformation]
     ) -> Replay:
-        """Returns a driver at the start."""
+        """Returns a driver at the start of training."""
         last = self._last
         self._last = self._make(traces, problem, optimizers) if last is None else last.again(optimizers)
         return self._last

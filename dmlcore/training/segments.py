@@ -1,4 +1,4 @@
-"""The driver of segments: training along a timeline while it is made, for policies that watch how it goes."""
+"""The driver of segments: it trains along a timeline while it is made, for policies that watch training."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ from dmlcore.training.step import Inputs, begin
 from dmlcore.training.turns import Turn, Turns
 from dmlcore.types import Aggregate, Observation, Progress
 
-LEAST_ROWS = 32  # of a call: fewer are filled up, so that there are few shapes
+LEAST_ROWS = 32  # smallest number of rows in a call; fewer rows are padded, so that there are few shapes
 
 
 class TrainingWatch:
-    """Trains a problem along a timeline, up to where it has come, and returns what a server would have seen.
+    """Trains a problem along an unfinished timeline, and returns what a server would have observed.
 
-    It is a `dmlcore.types.Watch`. Losses are the problem's own, of all its data; looking takes no virtual
-    time. The rows of each look are a segment, appended to those before it.
+    It is a `dmlcore.types.Watch`. Losses are the problem's losses of all its data; an observation takes no
+    virtual time. The rows between two observations are a segment, which is appended to the earlier ones.
 
     Args:
-        problem: what is trained.
+        problem: the problem to train.
         optimizer: optax optimizer.
         seed: of the run.
         num_workers: of the cluster.
-        lock_step: every task reads the newest version.
+        lock_step: whether every task reads the newest version.
         compensation: lambda of the run's delay compensation.
-        code: what happens to values on their way; None: nothing.
-        keeps_copies: workers may go on with their own copies. The first slots are for these, one a worker.
-        aggregate: what the pushes of an update become together. Default: `mean`.
+        code: effect of the transport on values. None: no effect.
+        keeps_copies: whether workers may continue on cached copies; the first slots are for these, one per
+            worker.
+        aggregate: how the pushes of one update are combined. Default: `mean`.
     """
 
     def __init__(
@@ -71,9 +72,9 @@ class TrainingWatch:
         self._start()
 
     def _start(self) -> None:
-        self._trained = 0  # updates
-        self._first = 0  # row of the record from which on tasks may be in later ones
-        self._widths: set[int] = set()  # of tasks, so far
+        self._trained = 0  # updates trained so far
+        self._first = 0  # first row of the record whose task may be in a later update
+        self._widths: set[int] = set()  # widths of tasks so far
         self._turns: Turns | None = None
         self._slots = Slots()
         self._spill = spill(0, self._num_workers)
@@ -97,7 +98,7 @@ class TrainingWatch:
         self._inputs = Inputs(self._data, numbers)
 
     def __call__(self, progress: Progress) -> Observation:
-        """Returns what there is to see since the last call."""
+        """Returns the observation since the last call."""
         if progress.life != self._life:
             self._life = progress.life
             self._start()
@@ -113,7 +114,7 @@ class TrainingWatch:
         update, worker, clock, batch_size, version = np.array(columns, np.int64).T
         weight, copies = np.array([task.weight for task in landed], float), np.full(len(landed), NONE)
         updates, first, counts = np.unique(update, return_index=True, return_counts=True)
-        if not self._kind.weighs:  # of an additive problem, whose tasks have one size
+        if not self._kind.weighs:  # an additive problem, where all tasks have one size
             problem, size = self._problem, int(batch_size[0])
             self._turns = self._turns or Turns(problem.num_samples, self._num_workers, size)
             weight = np.array(self._turns.weights([*map(Turn.of, landed)]))
@@ -139,7 +140,7 @@ class TrainingWatch:
         drawn = draw_one(kind.problem.num_samples, kind.widths[-1], self._source, *who)
         plan, given = self._plan._replace(contribution=kind), given._replace(samples=drawn)
         self._state, info = advance_one(plan, self._inputs, self._state, given, num_rows)
-        new = updates >= progress.looked  # after a crash it has trained again what was seen before
+        new = updates >= progress.looked  # after a crash it has repeated updates that were observed before
         square, product = (np.asarray(column)[:num_rows][rows.last].astype(float)[new] for column in info)
         return {
             "tasks": counts[new].tolist(),
@@ -149,8 +150,10 @@ class TrainingWatch:
         }
 
     def _grow(self, most: int) -> None:
-        """Makes room for the slots that were allotted, and the one that takes what nothing reads; and for the
-        pushes of an update, `most` of them, where they are kept: between updates there are none."""
+        """Enlarges the arrays for the assigned slots and the spill slot, and for `most` pushes of an update.
+
+        Between updates no pushes are stored.
+        """
         self._spill = max(self._spill, spill(self._copies + self._slots.count, self._num_workers))
 
         def more(slots: Any) -> Any:

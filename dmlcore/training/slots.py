@@ -1,7 +1,7 @@
-"""Slots for the versions and copies that later rows still read: register allocation, segment by segment.
+"""Slots for the versions and copies that later rows read: register allocation, segment by segment.
 
-A version gets a slot when it is made, if a later row reads it, and gives it back after the last such row. So
-memory is O(live versions), at most one for each task in flight or held, and not O(staleness).
+A version gets a slot when it is made, if a later row reads it; the slot is free again after the last such
+row. So memory is O(live versions), at most one per task in flight or held, and not O(staleness).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ NONE = -1
 
 
 class Slots:
-    """Which slot holds which version. Version 0 is in the first.
+    """The assignment of versions to slots. Version 0 is in the first slot.
 
     Attributes:
-        count: of slots, as many as were ever needed at once.
-        held: slot of each version that rows after the last segment read.
+        count: number of slots, the largest number needed at the same time so far.
+        held: version -> slot, for versions that rows after the last segment read.
     """
 
     def __init__(self) -> None:
@@ -36,34 +36,35 @@ class Slots:
         """Assigns slots to the rows of the next segment.
 
         Args:
-            update: of each row, ascending, (R,).
-            version: that each row reads, (R,).
-            copy_from: row of the segment whose gradient moved the copy that the row reads instead, or NONE.
+            update: update of each row, ascending, (R,).
+            version: version that each row reads, (R,).
+            copy_from: row of the segment whose gradient last changed the cached copy that the row reads
+                instead, or NONE, (R,).
             last: whether the row ends its update, (R,).
             live: versions that rows after this segment read.
 
         Returns:
-            For each row the slot that it reads, the one for the version that its update makes, and the one
-            for the copy that its gradient moves; NONE where nothing reads these.
+            By row, (R,) each: the slot that it reads, the slot for the version that its update makes, and the
+            slot for the copy that its gradient changes; NONE if nothing reads these.
         """
         num_rows = len(update)
         if not num_rows:
             return (np.zeros(0, np.int64),) * 3
         pulled, own = np.flatnonzero(copy_from < 0), np.flatnonzero(copy_from >= 0)
-        old = int(min(version.min(), update[0], *self.held))  # versions are numbered from here
+        old = int(min(version.min(), update[0], *self.held))  # versions are counted from this one
         last_reader = np.full(int(update[-1]) + 2 - old, NONE)
-        last_reader[version[pulled] - old] = pulled  # rows ascend, so the last one stays
+        last_reader[version[pulled] - old] = pulled  # rows ascend, so the last reader remains
         last_reader[[v - old for v in live if v - old < len(last_reader)]] = num_rows
         before = {v: slot for v, slot in self.held.items() if last_reader[v - old] >= 0}
         made = np.flatnonzero(last)
-        made = made[last_reader[update[made] + 1 - old] >= 0]  # rows whose update's version is read
+        made = made[last_reader[update[made] + 1 - old] >= 0]  # rows that make a version which is read
 
-        # What needs a slot, in the order of births: made by row `born` and last read by row `dies`.
+        # Values that need a slot, in the order of creation: row `born` makes it, row `dies` reads it last.
         born, dies = np.append(made, copy_from[own]), np.append(last_reader[update[made] + 1 - old], own)
         order = np.argsort(born, kind="stable")
-        # What gives one back: free slots, then by the row that reads them last. First come, first served: the
-        # n-th to be born takes over from the n-th of these. A row reads before it writes, so a slot that it
-        # frees is there for what it makes.
+        # Slots become available in this order: free ones first, then by the row that reads them last. The
+        # n-th value takes the n-th available slot. A row reads before it writes, so it can reuse a slot that
+        # it frees.
         free = sorted({*range(self.count)} - {*before.values()})
         reader = [int(last_reader[v - old]) for v in before]
         givers = np.concatenate([np.arange(self.count)[free], [*before.values()], np.arange(len(born))])
@@ -75,11 +76,11 @@ class Slots:
         known = len(free) + len(before)
         slot = np.concatenate([givers[:known], np.full(len(born), NONE)]).astype(np.int64)
         taken = np.concatenate([np.full(missing, NONE), gives])[: len(born)]
-        source = np.empty(len(born), np.int64)  # from which of the givers each takes over; NONE: a new slot
+        source = np.empty(len(born), np.int64)  # index into `givers` of its slot; NONE: a new one
         source[order] = taken
         slot[known + order[:missing]] = np.arange(self.count, self.count + missing)
         while (unknown := np.flatnonzero(slot[known:] == NONE)).size:
-            # Those that a chain leads back to one that is known; each round the chains are half as long.
+            # Follow chains back to values with a known slot; each round halves the length of the chains.
             slot[known + unknown] = slot[source[unknown]]
             chained = unknown[(slot[known + unknown] == NONE)]
             source[chained] = source[source[chained] - known]

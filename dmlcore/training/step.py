@@ -1,4 +1,4 @@
-"""One step of training, for every driver: one run, lanes side by side, a mesh, and segments.
+"""One step of training, for every driver: one run, lanes, a mesh, and segments.
 
 Axes: K tasks of a row.
 """
@@ -24,57 +24,57 @@ from dmlcore.types import Aggregate
 
 
 class Plan(NamedTuple):
-    """What a step is compiled for, apart from array shapes."""
+    """The static arguments of a step: it is compiled for them, and for the shapes of arrays."""
 
-    contribution: Contribution  # what tasks compute
-    optimizer: Hoisted  # its update, its numbers taken out
+    contribution: Contribution  # the computation of tasks
+    optimizer: Hoisted  # update function of the optimizer, with its numbers as inputs
     reads_newest: bool  # every view is the server's current version
     accumulates: bool  # some update has more than one row
-    keeps_copies: bool  # some worker goes on with its own copy
-    compensates: bool  # delays are compensated
+    keeps_copies: bool  # some worker continues on its cached copy
+    compensates: bool  # delay compensation is on
     weighs: bool = True  # a row is one task, and some weight is not 1
-    watches: bool = False  # a step tells what there is to see of its gradients
-    coding: Coding | None = None  # what happens to values on their way; None: nothing
-    aggregation: Aggregation | None = None  # what the pushes of an update become; None: their weighted sum
+    watches: bool = False  # a step returns `Info` about its gradients
+    coding: Coding | None = None  # effect of the transport on values; None: no effect
+    aggregation: Aggregation | None = None  # combines the pushes of an update; None: their weighted sum
 
     @property
     def reduces(self) -> bool:
-        """Whether the pushes of an update are kept until it is made."""
+        """Whether the pushes of an update are stored until the update is made."""
         return self.aggregation is not None and self.aggregation.places > 0
 
     def version(self, params: Any, optimizer_state: Any) -> tuple[Any, ...]:
-        """Returns what slots hold of a version or a copy."""
+        """Returns the part of a version or a copy that slots hold."""
         return (params, optimizer_state) if self.keeps_copies else (params,)
 
 
 class Numbers(NamedTuple):
-    """What was taken out of functions that a step is compiled for."""
+    """The numbers of hoisted functions, which are inputs of a step."""
 
     optimizer: Any
-    aggregate: Any  # of its `each` and `reduce`
+    aggregate: Any  # numbers of its `each` and `reduce`
 
 
 class Inputs(NamedTuple):
-    """What every step looks up."""
+    """The inputs that do not change from step to step."""
 
-    data: Any  # the problem's, on the device
+    data: Any  # data of the problem, on the device
     numbers: Numbers
 
 
 class State(NamedTuple):
-    """What a step carries on; fields are () where a plan does not need them."""
+    """The state that steps carry on; fields are () if the plan does not need them."""
 
-    params: Any  # the server's, as far as they travel
-    optimizer_state: Any  # the server's
-    gathered: Any  # weighted sum of the contributions to the update in hand; or `aggregation.Gathered`
-    slots: Any  # versions and copies that are still read
-    memory: Any  # of codecs
-    local: Any  # what stays with the workers
-    before: Any  # weighted sum of contributions of the last update
+    params: Any  # parameters of the server, without local ones
+    optimizer_state: Any  # state of the server's optimizer
+    gathered: Any  # weighted sum of the contributions to the current update, or `aggregation.Gathered`
+    slots: Any  # versions and copies that later rows read
+    memory: Any  # memory of the codecs
+    local: Any  # state that stays with the workers
+    before: Any  # weighted sum of the contributions to the last update
 
 
 class Info(NamedTuple):
-    """What there is to see of the update in hand: |g|^2 of its sum g so far, and g . g' with the last."""
+    """Observed values of the current update: |g|^2 of its sum g so far, and g . g' with the last sum g'."""
 
     squared_norm: Any
     product: Any
@@ -91,10 +91,10 @@ def begin(
     places: int = 1,
     **options: Any,
 ) -> tuple[Plan, Numbers, Source, State]:
-    """Returns where a run starts: its plan and the numbers taken out, the source of samples, and the state.
+    """Returns the start of a run: the plan, the hoisted numbers, the source of samples, and the state.
 
-    `options` are fields of the plan; each slot has version 0. Worker `filler`, none of the cluster, has the
-    tasks that fill up a row. An update has at most `places` pushes, where an aggregate reduces them.
+    `options` are fields of the plan. Each slot holds version 0. Padding tasks belong to the worker `filler`,
+    which is not in the cluster. If an aggregate reduces pushes, an update has at most `places` of them.
     """
     problem = contribution.problem
     params, local = contribution.begin(problem.init(run_key(seed, INIT)), optimizer, filler + 1)
@@ -109,18 +109,18 @@ def begin(
     if rule is not None and rule.places:
         gathered = aggregation.nothing_gathered(rule, params)
     state = State(params, optimizer_state, gathered, slots, memory, local, before)
-    # Every leaf has its own buffer, since the state is donated.
+    # Every leaf has its own buffer, because the state is donated.
     source = source_of(problem, seed, num_workers)
     return plan, Numbers(numbers, own), source, jax.tree.map(jnp.array, state)
 
 
 def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None) -> tuple[State, Any]:
-    """Works off a row: its contribution computed, gathered, and its update applied if the row ends it.
+    """Processes a row: computes and gathers its contribution, and applies the update if the row ends it.
 
-    `pushed` is the row's contribution where it has been computed already; see `Contribution.of`.
+    `pushed` is the row's contribution if it is already computed; see `Contribution.of`.
 
     Returns:
-        The state after, and `Info` where the plan watches, else ().
+        The new state, and `Info` if the plan watches, else ().
     """
     optimize = functools.partial(optimizer_step, plan.optimizer, inputs.numbers.optimizer)
     rule, own = plan.aggregation, inputs.numbers.aggregate
@@ -139,7 +139,7 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     local = plan.contribution.applied(local, row.samples, change)
     gradient, part = coding.sent(plan.coding, part, *who, gradient, view, own_step)
     memory = coding.put(memory, who[0], part)
-    if rule is not None:  # which is for what pushes are, and not for their weights
+    if rule is not None:  # it applies to pushes, before they are weighted
         if plan.compensates:
             gradient = compensate(row.compensation, gradient, params, view)
         push = gradient = aggregation.counted(rule, own, row.weight[0], gradient)
@@ -148,7 +148,7 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     if plan.compensates and rule is None:
         gradient = compensate(row.compensation, gradient, params, view)
     if plan.keeps_copies:
-        spilled = jax.tree.leaves(slots)[0].shape[0] - 1  # the slot that takes what nothing reads
+        spilled = jax.tree.leaves(slots)[0].shape[0] - 1  # the spill slot
         copy = jax.lax.cond(row.keep < spilled, lambda: optimize(gradient, held), lambda: held)
         slots = store(slots, row.keep, copy)
     if plan.reduces:
@@ -160,14 +160,14 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     if plan.watches:
         info = Info(inner(total, total), inner(total, before))
         before = jax.tree.map(functools.partial(jnp.where, row.last), total, before)
-    if plan.reduces:  # not with what is gathered, which a branch would copy
+    if plan.reduces:  # separate from `gathered`, which a branch would copy
         current = params, optimizer_state
         params, optimizer_state = jax.lax.cond(row.last, lambda: optimize(total, current), lambda: current)
     elif plan.accumulates or plan.weighs or plan.coding is not None or not plan.optimizer.only_scales:
-        # A branch also where every row ends its update: the optimizer's step is compiled by itself, as on a
-        # server. Compiled with what is before and after it, its products and sums may be rounded otherwise.
-        # A gradient that is only scaled and added leaves no choice, and saves the branch; not so the product
-        # that a codec makes.
+        # The branch is there even if every row ends its update, so that the optimizer's step is compiled
+        # separately, as on a server. If XLA merged it with other operations, products and sums could be
+        # rounded differently. An optimizer that only scales the gradient does not need the branch, unless a
+        # codec multiplies values.
         gathered, params, optimizer_state = jax.lax.cond(
             row.last,
             lambda: (jax.tree.map(jnp.zeros_like, gathered), *optimize(total, (params, optimizer_state))),
@@ -181,15 +181,15 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
 
 
 def step_if(active: Any, plan: Plan, inputs: Inputs, state: State, row: Rows) -> State:
-    """Returns the state after a row, or as it was where this is not `active`; a plan that does not watch.
+    """Returns the state after a row, or the same state if not `active`; for plans that do not watch.
 
-    For a lane under `vmap` which waits for others. It has come to its end, and the row is one that fills up;
-    or it is over for good, and of its state only `params` and `local` still count. Such a lane reads and
-    stores to the slot that nothing reads, so that slots are written in place and never selected from. Since
-    each lane then has indices of its own, slots are gathered and scattered: slices that lanes have in common
-    would be fused into what reads them, some of it after the store, for which XLA copies all slots.
+    A lane under `vmap` is not active while it waits for other lanes. Either it is at its mark, and the row is
+    a padding row; or it has stopped, and only `params` and `local` of its state are still used. Such a lane
+    reads and writes the spill slot, so that slots are written in place without a selection. Each lane then
+    has its own indices, so that slots are gathered and scattered. With common indices, XLA would fuse slices
+    of the slots into operations that read them after the store, and copy all slots for that.
     """
-    if not plan.contribution.weighs:  # such a row changes `local`
+    if not plan.contribution.weighs:  # a row changes `local` whatever its weight
         row = row._replace(weight=jnp.where(active, row.weight, 0))
     if not plan.reads_newest:
         spilled = jax.tree.leaves(state.slots)[0].shape[0] - 1
@@ -203,7 +203,7 @@ def step_if(active: Any, plan: Plan, inputs: Inputs, state: State, row: Rows) ->
 
 
 def reduced(rule: Any, numbers: Any, gathered: Gathered, last: Any) -> tuple[Any, Gathered]:
-    """Returns the gradient that gathered pushes become, 0 but after the last of them, and what is left."""
+    """Returns the reduced gradient, which is 0 before the last push of an update, and the new places."""
     pushes, weight, count = gathered
     total = jax.lax.cond(
         last,
@@ -213,7 +213,7 @@ def reduced(rule: Any, numbers: Any, gathered: Gathered, last: Any) -> tuple[Any
     return total, Gathered(pushes, *(jnp.where(last, 0, number) for number in (weight, count)))
 
 
-# In `at` and `store` not `slots[slot]` and `slots.at[slot].set(value)`: those check bounds at every step.
+# `at` and `store` avoid `slots[slot]` and `slots.at[slot].set(value)`, which check bounds at every step.
 def at(tree: Any, index: Any) -> Any:
     """Returns one entry of every leaf."""
     return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False), tree)
@@ -227,8 +227,8 @@ def store(slots: Any, slot: Any, value: Any) -> Any:
 def weighed(weight: Any, gradient: Any) -> Any:
     """Returns `weight * gradient`, rounded as on a server.
 
-    The branch keeps the product from being fused into the sum after it, where it would not be rounded; an
-    `optimization_barrier` does not in every release of JAX.
+    The branch keeps XLA from fusing the product into the next sum, where it would not be rounded. An
+    `optimization_barrier` does not prevent this in every release of JAX.
     """
     return jax.lax.cond(weight == 1, lambda: gradient, lambda: weigh(weight, gradient))
 
@@ -252,10 +252,11 @@ def inner(one: Any, two: Any) -> Any:
 
 @jax.jit
 def compensate(strength: Any, gradient: Any, params: Any, view: Any) -> Any:
-    """Returns a weighed gradient, corrected for how far the parameters have moved since it was taken.
+    """Returns a weighted gradient, corrected for the change of the parameters since it was computed.
 
-    With g = p / weight it is weight * (g + lambda g * g * (params - view)); `gradient` is p, weighed, and
-    `strength` is lambda / weight; `params` are what the server has now, `view` what p was taken on.
+    With g = p / weight it is weight * (g + lambda g * g * (params - view)). Here `gradient` is the weighted
+    gradient p, `strength` is lambda / weight, `params` are the server's current parameters, and `view` those
+    on which p was computed.
 
     Reference: Zheng et al. 2017, "Asynchronous stochastic gradient descent with delay compensation", eq. 10.
     """

@@ -1,6 +1,7 @@
-"""The arithmetic of a run on a real clock, task by task: what workers and a server compute.
+"""The arithmetic of a run on a real clock, task by task, for workers and the server.
 
-A task's contribution is that of the compiled loop, so that a recorded run and its replay have the same bits.
+It computes a task's contribution as the compiled loop does, so that a recorded run and its replay have the
+same bits.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ State = tuple[Any, Any]  # parameters, optimizer state
 
 
 def widths(batch_size: int) -> tuple[int, ...]:
-    """Returns the widths that tasks may come to have whose first has so many samples: up to four times that.
+    """Returns the widths of tasks if the first task has `batch_size` samples, and later ones up to 4 times.
 
     >>> widths(10)
     (8, 16, 32, 64)
@@ -39,16 +40,21 @@ def widths(batch_size: int) -> tuple[int, ...]:
 
 @functools.partial(jax.jit, static_argnames=("kind", "width"))
 def pushed_by_worker(kind, width, params, source, worker, clock, data, batch_size, kept):
-    """Returns what a worker pushes of a task, filled up to `width` samples, and what it keeps."""
+    """Returns the push of a task that is padded to `width` samples, and the state that its worker keeps."""
     samples = task_samples(source, worker, clock, width, kind.problem.num_samples)
     return kind.on_worker(params, samples, batch_size, data, kept)
 
 
 class Stepper:
-    """A problem, an optimizer and a seed: where a run starts, and each of its steps.
+    """The start of a run for a problem, an optimizer and a seed, and each of its steps.
 
-    It computes on `device`, by default JAX's. Additive problems share samples out among `num_workers`.
-    `aggregate`: what the pushes of an update become together.
+    Args:
+        problem: the problem to train.
+        optimizer: optax optimizer of the server.
+        seed: of the run.
+        device: device of the computation. Default: JAX's default device.
+        num_workers: of the cluster; an additive problem divides its samples among them.
+        aggregate: how the pushes of one update are combined. Default: None, the weighted sum.
     """
 
     def __init__(
@@ -75,20 +81,20 @@ class Stepper:
         return tree if self._device is None else jax.device_put(tree, self._device)
 
     def start(self) -> State:
-        """Returns parameters and optimizer state that the run starts from."""
+        """Returns the parameters and the optimizer state at the start of the run."""
         params = self.problem.init(run_key(self._seed, INIT))
         return self.put((params, self._optimizer.init(params)))
 
     def kept(self, params: Any) -> Any:
-        """Returns what a worker keeps from task to task, at its start; () where that is nothing."""
+        """Returns the initial state that a worker keeps from task to task; () if it keeps none."""
         return self._contribution.kept_by_worker(params)
 
     def gradient(self, params: Any, worker: int, clock: int, batch_size: int) -> Any:
-        """Returns what a task pushes, computed, where its worker keeps nothing."""
+        """Computes and returns the push of a task whose worker keeps no state."""
         return self._task(params, worker, clock, batch_size, ())[0]
 
     def task(self, params: Any, worker: int, clock: int, batch_size: int, kept: Any) -> tuple[Any, Any]:
-        """Returns what a task pushes, computed, and what its worker keeps then."""
+        """Computes and returns the push of a task, and the new state that its worker keeps."""
         if not self._contribution.keeps:
             return self.gradient(params, worker, clock, batch_size), kept
         return self._task(params, worker, clock, batch_size, kept)
@@ -99,27 +105,27 @@ class Stepper:
         return jax.block_until_ready(pushed_by_worker(kind, width, *given))
 
     def counted(self, gradient: Any) -> Any:
-        """Returns what the aggregate counts of a push."""
+        """Applies `each` of the aggregate to a push."""
         gradient = self.put(gradient)
         if self._aggregation is None or self._aggregation.each is None:
             return gradient
         return of_one(self._aggregation, self._own, gradient)
 
     def weighed(self, weight: float, gradient: Any) -> Any:
-        """Returns `weight * gradient`, of what counts of it."""
+        """Returns `weight * gradient`, after `each` of the aggregate."""
         return weigh(weight, self.counted(gradient))
 
     def total(self, parts: Sequence[Any]) -> Any:
-        """Returns the sum of weighed gradients, added up in their order."""
+        """Returns the sum of weighted gradients, added in their order."""
         return functools.reduce(add, parts)
 
     def update(
         self, pushes: Sequence[tuple[float, Any, Any]], params: Any = None, compensation: float = 0.0
     ) -> Any:
-        """Returns the gradient that pushes become together: (weight, gradient, view), in their order.
+        """Combines the pushes of an update, (weight, gradient, view) in their order, into one gradient.
 
-        A view, where it is not None, is what the gradient was taken on: it is compensated with this strength
-        for how far `params` are from there.
+        The view is None, or the parameters on which the gradient was computed. In that case the gradient is
+        compensated, with lambda = `compensation`, for the difference to `params`.
         """
         if self._aggregation is None:
             return self.total([self._part(*push, params, compensation) for push in pushes])
@@ -131,7 +137,7 @@ class Stepper:
             gradients.append(gradient)
         if self._aggregation.reduce is None:
             pairs = zip(weights, gradients, strict=True)
-            # As in the compiled loop: of weight 0 a push is 0, also where it is not finite.
+            # As in the compiled loop: a push of weight 0 is 0, even if it is not finite.
             return self.total(
                 [self.weighed(w, g) if w else jax.tree.map(jnp.zeros_like, g) for w, g in pairs]
             )
@@ -139,21 +145,21 @@ class Stepper:
         places = power_of_two(len(pushes))
         aggregation, numbers = self._aggregated_in(places)
         kept = stacked(votes or [jax.tree.map(jnp.zeros_like, gradients[0])], places)
-        # Added up one by one, in the type that the compiled loop has them in.
+        # Added one by one, in the type that the compiled loop uses.
         real = jax.dtypes.canonicalize_dtype(float)
         whole = functools.reduce(np.add, np.asarray(weights, real), np.zeros((), real))
         assert aggregation is not None
         return weigh(whole, of_all(aggregation, numbers, kept, len(votes)))
 
     def _part(self, weight: float, gradient: Any, view: Any, params: Any, compensation: float) -> Any:
-        """A gradient's part in the sum of an update."""
+        """Returns a push's term in the sum of an update."""
         part = self.weighed(weight, gradient)
         if view is None or not weight:
             return part
         return compensate(compensation / weight, part, params, view)
 
     def compile(self, most: int) -> None:
-        """Gets ready for updates of up to so many pushes, where an aggregate has more to do than to add."""
+        """Compiles the aggregate for updates of up to `most` pushes, unless it is the weighted sum."""
         if self._aggregation is None:
             return
         nothing = jax.tree.map(jnp.zeros_like, self.start()[0])
@@ -161,7 +167,7 @@ class Stepper:
             jax.block_until_ready(self.update([(1.0, nothing, None)] * count))
 
     def _aggregated_in(self, places: int) -> tuple[Aggregation | None, Any]:
-        """The aggregate for so many places, and its numbers."""
+        """Returns the aggregate for this number of places, and its numbers."""
         rule, numbers = traced(self._aggregate, self._params, places)
         return rule, self.put(numbers)
 

@@ -1,4 +1,4 @@
-"""Additive updates: which runs can have them, and which tasks count."""
+"""Additive updates: which runs support them, and which tasks are skipped."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.trace.record import Task
 
-MOST_SAMPLES = 2**23  # as far as places are counted in 32 bits
+MOST_SAMPLES = 2**23  # largest number of samples whose positions can be computed in 32 bits
 
 
 class Turn(NamedTuple):
-    """A task that is applied."""
+    """An applied task."""
 
     worker: int
     clock: int
-    version: int  # that it read
-    pulled: bool  # whether it did, or its worker kept its copy
-    update: int  # that it is in
+    version: int  # version that it read
+    pulled: bool  # True: its worker pulled. False: its worker kept its cached copy
+    update: int  # update that it is part of
 
     @classmethod
     def of(cls, task: Task) -> Turn:
@@ -34,21 +34,22 @@ class Turn(NamedTuple):
 
 
 class Turns:
-    """Decides which tasks of an additive problem count, told of them update by update.
+    """Decides which tasks of an additive problem count, update by update.
 
-    A task counts once, whatever its policy's weight, if its view has all that its worker has done to the same
-    samples; a worker that kept its copy has. Else it is void: it would do again what is done, or undo it, as
-    one moves a token from a topic that it has left. That happens where workers go on while their push still
-    waits, and take their samples again meanwhile. Every task has `batch_size` samples.
+    A task has the weight 1, whatever the policy's weight, if its view contains all earlier changes of its
+    worker to the same samples; a worker with a cached copy always has them. Otherwise the task is skipped
+    (weight 0), because it would repeat or undo a change: for example, it would move a token from a topic that
+    the token has already left. This happens if a worker starts its next task while its push still waits, and
+    takes the same samples again. Every task has `batch_size` samples.
     """
 
     def __init__(self, num_samples: int, num_workers: int, batch_size: int):
         self._num_samples, self._num_workers, self._batch_size = num_samples, num_workers, batch_size
-        # Of each worker's tasks that counted: in which update, and the place of the first sample.
+        # By worker, for its tasks that counted: the update, and the position of the first sample.
         self._counted: list[list[tuple[int, int]]] = [[] for _ in range(num_workers)]
 
     def weights(self, turns: Sequence[Turn]) -> list[float]:
-        """Returns for each task of the next updates, in any order, 1 where it counts, 0 where it is void."""
+        """Returns the weight of each task of the next updates, in any order: 1, or 0 if it is skipped."""
         order = sorted(range(len(turns)), key=lambda i: (turns[i].update, *turns[i][:2]))
         weights = {i: self._weight(*turns[i]) for i in order}
         return [weights[i] for i in range(len(turns))]
@@ -66,10 +67,10 @@ class Turns:
 
 
 def whole(trace: Trace, problem: Problem) -> Trace:
-    """Returns the trace with the weights that its tasks have where the problem is additive.
+    """Returns the trace with the weights of its tasks for an additive problem.
 
     Raises:
-        ValueError: the run cannot have additive updates.
+        ValueError: the run does not support additive updates.
     """
     if not problem.additive:
         return trace
@@ -83,7 +84,7 @@ def whole(trace: Trace, problem: Problem) -> Trace:
     order = np.lexsort((clock, update, worker))
     again = worker[order[1:]] == worker[order[:-1]]
     if (again & pulled[order[1:]] & (update[order[:-1]] >= version[order[1:]])).any():
-        # Some worker's view lacks its own last update: it is to be seen which samples that took.
+        # The view of some task lacks an earlier update of its worker, so the samples must be compared.
         turns = Turns(problem.num_samples, trace.num_workers, int(tasks["batch_size"].iloc[0]))
         columns = (column.tolist() for column in (worker, clock, version, pulled, update))
         counts = np.array(turns.weights([*map(Turn, *columns)]))
@@ -93,13 +94,13 @@ def whole(trace: Trace, problem: Problem) -> Trace:
 
 
 def void_tasks(trace: Trace, problem: Problem) -> int:
-    """Returns how many tasks in updates of an additive problem did not count, see `Turns`."""
+    """Returns the number of skipped tasks in the updates of an additive problem, see `Turns`."""
     tasks = whole(trace, problem).tasks
     return int(((tasks["update"] >= 0) & (tasks["weight"] == 0)).sum())
 
 
 def check_additive(problem: Problem, metadata: Mapping[str, Any], sizes: Iterable[int]) -> None:
-    """Raises ValueError where a run of tasks of such sizes does what additive updates do not allow."""
+    """Raises ValueError if a run with tasks of such sizes does not support additive updates."""
     given, what = metadata.get, f"for the additive updates of {problem.name}"
     if given("compensation"):
         checks.fail("compensation", given("compensation"), f"0, {what}")
@@ -107,7 +108,8 @@ def check_additive(problem: Problem, metadata: Mapping[str, Any], sizes: Iterabl
         checks.fail("transport", given("transport"), f"one that sends values as they are, {what}")
     if given("aggregate"):
         checks.fail("aggregate", given("aggregate"), f"mean(), {what}: they are added, not voted on")
-    # What a policy makes of a mean, of samples or of age is ignored, but not what a user has asked for.
+    # Weights that a policy derives from a mean, samples or staleness are ignored. A weight that the user has
+    # set is an error.
     if keywords(given("policy")).get("weight", 1) not in (None, 1):
         scale = "`optax.scale` scales every task, where parameters are no whole numbers"
         checks.fail("policy", given("policy"), f"one with weight=1 or weight=None, {what}: {scale}")

@@ -1,6 +1,6 @@
-"""Rows that do not depend on one another: their contributions at once, then their updates one by one.
+"""Independent rows: their contributions are computed at once, and their updates applied one by one.
 
-Which rows are such a wavefront is said by `program.wavefronts`. Axes: R rows, L rows of a wavefront at most.
+`program.wavefronts` determines which rows form such a wavefront. Axes: R rows, at most L rows per wavefront.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dmlcore.training.step import Inputs, Plan, State, at, step
 
 
 def contributed(kind: Contribution, code: Coding | None, kept: Any, row: Rows, view: Any, data: Any) -> Any:
-    """Returns what a row of one task contributes, as `Contribution.of`, on a view as the server sent it.
+    """Returns the contribution of a row with one task, as `Contribution.of`, for a view as it was sent.
 
-    `kept` is codecs' memory and what stays with the workers.
+    `kept` has the memory of the codecs and the local state of the workers.
     """
     memory, local = kept
     who = row.worker[0], row.clock[0]
@@ -30,10 +30,10 @@ def contributed(kind: Contribution, code: Coding | None, kept: Any, row: Rows, v
 
 
 def rest_of_wave(program: Program, once: bool) -> tuple[np.ndarray, int]:
-    """Returns how many rows from each one on are in its wavefront, (R,), and L.
+    """Returns the number of rows from each row to the end of its wavefront, (R,), and L.
 
-    A wavefront is computed in parts of L rows, filled up. L is the power of two that is not below their mean
-    length, so that about as much is computed for nothing as not.
+    A wavefront is computed in parts of L rows, with padding. L is the smallest power of two that is at least
+    the mean length of wavefronts; with it, roughly half of the computation is padding.
 
     >>> import dmlcore as dml
     >>> from dmlcore.training.program import compile_trace
@@ -50,9 +50,9 @@ def rest_of_wave(program: Program, once: bool) -> tuple[np.ndarray, int]:
 def advance_in_waves(
     plan: Plan, most: int, inputs: Inputs, rows: Rows, rest: Any, state: State, first: Any, end: Any
 ) -> State:
-    """Works off rows from `first` up to `end`, wavefront by wavefront, in parts of at most `most` rows.
+    """Processes rows from `first` up to `end`, wavefront by wavefront, in parts of at most `most` rows.
 
-    Guarantee: the parameters are those of `step` row by row, up to the rounding of a batched gradient.
+    Guarantees: the parameters are those of `step` row by row, up to the rounding of a batched gradient.
     """
     kind, code = plan.contribution, plan.coding
 
@@ -65,7 +65,7 @@ def advance_in_waves(
             view = at(state.slots[0], row.read)
             return contributed(kind, code, (state.memory, state.local), row, view, inputs.data)
 
-        # A slot still holds the view when its row is applied: see `wavefronts`.
+        # A slot still holds the view when its row is applied, see `wavefronts`.
         pushed = jax.vmap(one)(own)
         state = jax.lax.fori_loop(
             0, count, lambda i, state: step(plan, inputs, state, at(own, i), at(pushed, i))[0], state
