@@ -1,18 +1,24 @@
 """Methods beyond the five papers: what their theory promises, and what would show it.
 
-Not a paper: the claims go back to several, and are ours, since what a theorem or a paper says has to be
-put into numbers. A statement names where it is from, or continues the one before it. B1-bound is a check of
-theory: a theorem on a timeline without chance, one number on all seeds.
+This is not one paper: the claims go back to several. They are ours, because the statements of a theorem or a
+paper must be put into numbers. A statement names its source, or continues the statement before it. B1-bound
+is a check of theory: a theorem on a timeline without randomness, which gives one number for all seeds.
 
-Every expected range was declared before the run that judged it. What came before was exploration on seeds
-that judge nothing (1000 and above): it chose noise, targets, clusters and where the searches begin, and no
-range was changed for it. It had shown, on one or two such seeds: Rennala and Ringmaster do not depend on n;
-tuned ASGD's power of n is that of its bound where the i-th worker takes sqrt(i), and two thirds of it where
-it takes i; local steps help more on equal shards than on Dirichlet(0.1); asynchronous outer Nesterov needs a
-tenth more samples than DiLoCo, whose loss is higher than that of AdamW in every step, and that of delayed
-Nesterov higher still; and, on other draws of the shards, training ends where the shares predict.
-After the results the control of section 3 was added, runs of four times the length, which judge nothing, and
-words were mended: B3 had been put down to abstracts, and B1-bound did not say that it checks theory.
+Every expected range was declared before the run that judged it. Before that came an exploration on seeds that
+judge nothing (1000 and above). It chose noise, targets, clusters and the start of the searches, and no range
+was changed because of it. It had shown the following, on one or two such seeds.
+
+- Rennala and Ringmaster do not depend on n.
+- The power of n of tuned ASGD is that of its bound if the i-th worker takes sqrt(i), and two thirds of it if
+  the i-th worker takes i.
+- Local steps help more on equal shards than on Dirichlet(0.1).
+- Asynchronous outer Nesterov needs a tenth more samples than DiLoCo; the loss of DiLoCo is higher than that
+  of AdamW in every step, and the loss of delayed Nesterov is higher still.
+- On other draws of the shards, training converges to the point that the shares predict.
+
+After the results, the control of section 3 was added: runs of four times the length, which judge nothing. The
+wording of two claims was corrected: B3 had been attributed to abstracts, and B1-bound did not say that it
+checks theory.
 """
 
 from pydantic import Field

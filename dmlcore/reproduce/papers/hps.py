@@ -1,44 +1,46 @@
-"""H-PS, a heterogeneity-aware parameter server (Xian et al. 2024): what is claimed, what would show it.
+"""H-PS, a heterogeneity-aware parameter server (Xian et al. 2024): its claims, and what would show them.
 
-Only the abstract is known: training takes 1.4 to 3.5 times less than with existing methods, workers finish
-together, and transfers cost less time and fewer bytes. Which methods, clusters and models, is not; the rivals
-are those that every parameter server has. So the claim is judged as a curve over the communication ratio c,
-direction and size apart, with both readings of the pipeline. Where "1.4 to 3.5" holds is what `H1-size` asks.
+Only the abstract is available to us: training takes 1.4 to 3.5 times less than with existing methods, workers
+finish together, and transfers cost less time and fewer bytes. It does not say which methods, clusters and
+models. Our rivals are those that every parameter server has. So the claim is judged as a curve over the
+communication ratio c, direction and size separately, with both readings of the pipeline. `H1-size` asks where
+"1.4 to 3.5" holds.
 
-An earlier version judged everything at c = 0.5, by the time to an accuracy at which digits are saturated;
-asked scheduling to halve a spread that a perfect scheduler would not halve; and fixed the bits. Its H1-epoch
-and H4-accuracy are dropped, as is the comparison at one rate for all.
+An earlier version judged everything at c = 0.5, by the time to an accuracy at which digits are saturated. It
+required that scheduling halve a spread that a perfect scheduler would not halve, and it fixed the bits. Its
+claims H1-epoch and H4-accuracy were removed, as was the comparison with one rate for all methods.
 
-Explored before the ranges were declared, on seeds from 100 on, which judge nothing: rates, targets, s from 2
-to 128 (beyond 32 nothing was faster), slow episodes, and all claims at quick scale on five such seeds. H-PS
-was then the fastest from c = 2 on, and each rival took 1.4 to 3.5 times as long at c = 4 (late by one) and,
-on three seeds, at c = 2 (own steps); shares of the gain in H6 were 0.78 to 1.02, and scheduling was within
-15% of a perfect scheduler. H2-perfect was drafted as 1.25 and made narrower; no other range was changed.
+The exploration before the ranges were declared, on seeds from 100 on, which judge nothing, was about rates,
+targets, s from 2 to 128 (beyond 32 nothing was faster), slow episodes, and all claims at quick scale on five
+such seeds. H-PS was then the fastest from c = 2 on. Each rival took 1.4 to 3.5 times as long at c = 4 (late
+by one) and, on three seeds, at c = 2 (own steps). The shares of the gain in H6 were 0.78 to 1.02, and
+scheduling was within 15% of a perfect scheduler. H2-perfect was drafted as 1.25 and made narrower; no other
+range was changed.
 
-Changed after a first run at quick scale was seen, to halve its time, and judged anew: s = 8, which was best
-nowhere, is not tried any more; two tuning seeds are left of three; tasks have at least 9 samples, which
-none was below; and in H6 the subsets with quantization have the updates of the runs without it, since 8 bits
-had cost none. Ranges and all else stayed.
+The following was changed after a first run at quick scale, to halve its time, and judged again: s = 8, which
+was never the best, is not tried any more; there are two tuning seeds instead of three; tasks have at least 9
+samples, a bound that no task had been below; and in H6 the subsets with quantization have the same number of
+updates as the runs without it, because 8 bits had cost none. Ranges and everything else did not change.
 
-Changed after results had been seen: H1-size, an abstract's claim, had "on some cluster of the sweep" in its
-statement, which the abstract does not say. It stands in the metric alone now; what is measured and the range
-stayed.
+One thing was changed after results had been seen: H1-size, a claim of an abstract, had "on some cluster of
+the sweep" in its statement, which the abstract does not say. This is now in the metric only; the measurement
+and the range did not change.
 
-What would make each claim come out the other way, tried in `tests/test_hps.py`:
+`tests/test_hps.py` tries settings in which each claim comes out the other way:
 
 - H1-BSP, H1-SSP, H1-ASP, H1-server, H1-BSP-data, H1-SSP-data, H1-ASP-data: free links and equal workers
   without jitter, where late gradients cost updates and save nothing.
-- H1-size, H1-size-data: links so slow that all take more than 3.5 times as long.
-- H2: equal workers that fluctuate, which a rule that follows the last tasks disturbs.
+- H1-size, H1-size-data: links so slow that all rivals take more than 3.5 times as long.
+- H2: equal workers with jitter, which disturbs a rule that follows the last tasks.
 - H2-perfect: a rule that never learns.
 - H3: free links and equal workers without jitter.
 - H4-loss: 1 bit.
 - H4-bytes: 16 bits.
 - H5-hide: all bits on slow links.
 - H5-error: 8 bits on slow links.
-- H6: equal workers, for which scheduling saves nothing, and fast links, where quantization saves little.
+- H6: equal workers, with which scheduling saves nothing, and fast links, on which quantization saves little.
 - H6-pipeline: free links.
-- H-model: tasks that fluctuate.
+- H-model: tasks with jitter.
 """
 
 from pydantic import Field
