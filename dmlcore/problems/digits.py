@@ -79,8 +79,8 @@ def logistic_regression(l2: float = 1e-3, dtype: str = "float32") -> Problem:
 
 
 def _least_loss(digits: data.Labelled, l2: float) -> float:
-    """The minimum over all parameters of the mean cross-entropy and the penalty."""
-    # Here, not above: scikit-learn takes seconds to import.
+    """Returns the minimum over all parameters of the mean cross-entropy plus the penalty."""
+    # Imported here because scikit-learn takes seconds to import.
     from scipy.special import logsumexp
     from sklearn.linear_model import LogisticRegression
 

@@ -24,7 +24,7 @@ class MLP(nnx.Module):
 
 
 class LeNet(nnx.Module):
-    """LeNet-5 with rectified units and maximum pooling, (B, 28, 28) or (B, 32, 32, 3) -> (B, 10)."""
+    """LeNet-5 with rectified units and max pooling, (B, 28, 28) or (B, 32, 32, 3) -> (B, 10)."""
 
     def __init__(self, dtype: str, rngs: nnx.Rngs, *, colour: bool = False):
         self.dtype = dtype

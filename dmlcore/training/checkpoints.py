@@ -53,7 +53,7 @@ class Checkpoints:
         return time.monotonic() >= self._next
 
     def save(self, step: int, state: Any, more: Any = None) -> None:
-        """Writes a state, a pytree of arrays, and further JSON values."""
+        """Saves the state at a step, a pytree of arrays, and further values that JSON can represent."""
         begun = time.monotonic()
         leaves = plain_leaves(state)
         known = json.dumps({"run": self._about(leaves), "more": more})
@@ -136,7 +136,7 @@ def _held(folder: Path) -> int:
                 os.close(handle)
                 checks.fail("checkpoint", str(folder), "a folder that no other run is using")
             time.sleep(0.05)
-        except OSError:  # a file system without locks
+        except OSError:  # the file system does not support locks
             return handle
         else:
             return handle

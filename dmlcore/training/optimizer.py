@@ -35,7 +35,7 @@ class Hoisted:
         self._hash = hash(self.text)
 
     def __call__(self, constants: tuple[Any, ...], *args: Any) -> Any:
-        """Evaluates the function, under any of JAX's transformations."""
+        """Evaluates the function; JAX can transform the call."""
         leaves, tree = jax.tree.flatten(args)
         if tree != self._in_tree:
             raise TypeError(f"arguments of structure {tree}, traced with {self._in_tree}")

@@ -87,7 +87,7 @@ def replay_reference(
         keys = [sample_keys(run_key(seed, LOSSES), *who, width)] if problem.keyed else []
         return batch_gradient(params, indices, shares, *keys)
 
-    states: dict[int, Any] = {}  # of local optimizers, by worker
+    states: dict[int, Any] = {}  # by worker: state of its local optimizer
 
     def local_steps(params: Any, task: Any, own: Any) -> Any:
         inner, reached = problem.inner, params

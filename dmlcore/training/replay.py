@@ -171,7 +171,7 @@ class Replay(Driver):
             checks.fail("traces", names, "those of one kind of aggregate, side by side")
 
     def advance(self, update: int) -> None:
-        """Trains up to version `update` (lanes whose trace is shorter, to their end)."""
+        """Trains up to version `update`, or to the end of a shorter trace."""
         ends = [int(p.first_row[min(update, len(p.first_row) - 1)]) for p in self._programs]
         self._go([[end] * (end > row) for row, end in zip(self._row, ends, strict=True)], {}, looking=False)
 

@@ -76,7 +76,7 @@ class Card(NamedTuple):
     kind: str
     facts: Mapping[str, Any]  # by name
     pictures: Sequence[Picture] = ()  # below the facts
-    table: pd.DataFrame | None = None  # between the two
+    table: pd.DataFrame | None = None  # between the facts and the pictures
     text: str = ""  # above the facts
     notes: Sequence[str] = ()  # below the pictures
 

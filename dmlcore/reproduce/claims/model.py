@@ -37,7 +37,7 @@ class _Stated(_Strict):
     source: Source
     data: Text  # the data set that the claim is about; or ANY; or NONE for timelines and formulas
     metric: Text  # the measured quantity, in words
-    expected: Range  # (low, high), both inclusive; None leaves an end open
+    expected: Range  # (low, high), both ends included; None: no bound at that end
     unit: str = ""  # of the metric, such as `s` or `x`
     deterministic: bool = False  # the number does not depend on the seed, so that one sample is enough
 

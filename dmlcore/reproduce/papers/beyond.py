@@ -30,7 +30,7 @@ SHARDS = ("IID", "Dirichlet(0.1)")
 
 
 class BeyondParameters(Parameters):
-    """Parameters of notebooks/07_beyond.ipynb; `workers` are the most of section 1, a multiple of 100."""
+    """Parameters of notebooks/07_beyond.ipynb; `workers` is the largest number in section 1."""
 
     workers: int = Field(10_000, ge=400, multiple_of=100)
 

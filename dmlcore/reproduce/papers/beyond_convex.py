@@ -14,7 +14,7 @@ from scipy import optimize
 from dmlcore import checks, data
 from dmlcore.problems.problem import Batch, Params, Problem, frozen
 
-PENALTY = 0.02  # of `plane`
+PENALTY = 0.02  # weight of the penalty in `plane`
 
 
 @functools.cache

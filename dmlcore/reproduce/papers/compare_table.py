@@ -51,7 +51,7 @@ def rows(seconds: pd.DataFrame, groups: Sequence[str]) -> pd.DataFrame:
 
 
 def amount(ratio: float) -> str:
-    """Returns a ratio of times in words.
+    """Returns a ratio of times as text.
 
     >>> amount(0.456), amount(np.inf)
     ('0.46', 'infinity (the target is not reached)')

@@ -70,12 +70,12 @@ class Episodes:
         self.law, self.share, self.factor = law, share, factor
 
     def cdf(self, z: npt.ArrayLike) -> Any:
-        """Returns the probability of at most z."""
+        """Returns the probability that the ratio is at most z."""
         fast, slow = self.law.cdf(z), self.law.cdf(np.asarray(z) / self.factor)
         return (1 - self.share) * fast + self.share * slow
 
     def ppf(self, p: float) -> float:
-        """Returns a time that is exceeded with a probability of at most 1 - p."""
+        """Returns a ratio that is exceeded with a probability of at most 1 - p."""
         return self.factor * float(self.law.ppf(p))
 
 

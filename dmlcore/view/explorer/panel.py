@@ -26,7 +26,7 @@ LABELS = {
     "server_load": "server load (1: full)",
     "deadline": "deadline (tasks)",
 }
-VALUES = {  # of sliders over values that are not evenly spaced
+VALUES = {  # values of sliders that are not evenly spaced
     "learning_rate": [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0],
     "communication_ratio": [0.0, 0.03, 0.06, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0],
 }
@@ -121,5 +121,5 @@ def _control(name: str) -> Any:
     low, high = RANGES[name]
     if isinstance(low, int):
         return widgets.IntSlider(min=low, max=high, **look)
-    step, readout = (0.01, ".0%") if high <= 1 else (0.1, ".1f")  # a share, or a factor
+    step, readout = (0.01, ".0%") if high <= 1 else (0.1, ".1f")  # for a fraction, or for a factor
     return widgets.FloatSlider(min=low, max=high, value=high, step=step, readout_format=readout, **look)

@@ -11,7 +11,7 @@ from dmlcore import checks, tables
 from dmlcore.view.plot.style import axes, dashes, label, log_axis, palette, styled
 
 BANDS = {"range": (0.0, 1.0), "interquartile": (0.25, 0.75)}
-DIVERGED = 10.0  # times the worst first value: a run that ends above this has diverged
+DIVERGED = 10.0  # a run has diverged if its last value exceeds the worst first value by this factor
 POINTS = 400
 
 
