@@ -140,7 +140,9 @@ def server(tmp_path):
 
 
 def source(*urls):
-    return fetch.Source("set", {name: sha256(content).hexdigest() for name, content in FILES.items()}, urls)
+    return fetch.DataFiles(
+        "set", {name: sha256(content).hexdigest() for name, content in FILES.items()}, urls
+    )
 
 
 def put(folder, files=FILES):

@@ -10,10 +10,10 @@ import numpy as np
 
 from dmlcore import checks
 
-from .fetch import Source, fetch
+from .fetch import DataFiles, fetch
 from .formats import parse_cifar, read_idx, read_ratings
 
-MNIST = Source(
+MNIST = DataFiles(
     folder="mnist",
     sha256={
         "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
@@ -26,7 +26,7 @@ MNIST = Source(
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
     ),
 )
-CIFAR10 = Source(
+CIFAR10 = DataFiles(
     folder="cifar-10-batches-bin",
     sha256={
         "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
@@ -38,7 +38,7 @@ CIFAR10 = Source(
     },
     urls=("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
 )
-MOVIELENS_SMALL = Source(
+MOVIELENS_SMALL = DataFiles(
     folder="ml-latest-small",
     sha256={"ratings.csv": "aa289ca83157595d0df6aea1be6a4ded676ddc4385472e8313a8ed9805352646"},
     urls=("https://files.grouplens.org/datasets/movielens/ml-latest-small.zip",),

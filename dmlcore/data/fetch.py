@@ -14,7 +14,7 @@ from dmlcore import files
 SILENCE_SECONDS = 20.0  # timeout: a download fails if the address sends nothing for this long
 
 
-class Source(NamedTuple):
+class DataFiles(NamedTuple):
     """The files of one data set, their checksums and their addresses."""
 
     folder: str  # below `DMLCORE_DATA`, below the cache and inside an archive
@@ -24,7 +24,7 @@ class Source(NamedTuple):
     urls: tuple[str, ...]
 
 
-def fetch(source: Source) -> dict[str, Path]:
+def fetch(source: DataFiles) -> dict[str, Path]:
     """Returns file name -> path for each file of a data set; downloads the files if they are missing."""
     cache = files.cache()
     own = os.environ.get("DMLCORE_DATA", "")
@@ -49,7 +49,7 @@ def check(paths: Mapping[str, Path], sha256: Mapping[str, str]) -> None:
             )
 
 
-def download(source: Source, cache: Path) -> None:
+def download(source: DataFiles, cache: Path) -> None:
     """Downloads the files of `source` to a folder below `cache`: all of them, checked, or none."""
     reasons = []
     for url in source.urls:
@@ -73,7 +73,7 @@ def download(source: Source, cache: Path) -> None:
     )
 
 
-def _get(url: str, source: Source, aside: Path) -> dict[str, Path]:
+def _get(url: str, source: DataFiles, aside: Path) -> dict[str, Path]:
     """Downloads the files from one address into `aside`; returns file name -> path."""
     import pooch  # imported here because it takes a tenth of a second
 
