@@ -73,10 +73,9 @@ def fastest(column: pd.DataFrame) -> str:
         return f"{where}: {first} is the fastest on every seed, in {low:.2g} of BSP's time."
     names = in_words([*marked["method"]])
     if len(marked) > FEW:
-        with_bsp = "BSP among them" if "BSP" in set(marked["method"]) else "not BSP"
-        first = ", ".join(marked["method"].iloc[:FEW])
-        names = f"{len(marked)} methods, {with_bsp} ({first} are first)"
-    return f"{where}: {names} tie (their seeds overlap), in {low:.2g} to {high:.2g} of BSP's time."
+        with_bsp = "with BSP among them" if "BSP" in set(marked["method"]) else "but not BSP"
+        names = f"{len(marked)} methods ({', '.join(marked['method'].iloc[:FEW])} and others), {with_bsp},"
+    return f"{where}: {names} tie (their seeds overlap); they take {low:.2g} to {high:.2g} of BSP's time."
 
 
 def headline(table: pd.DataFrame) -> str:
@@ -127,7 +126,7 @@ def conclusions(table: pd.DataFrame) -> list[str]:
     ratio = own.pivot(index="method", columns="regime", values=RATIO)[own["regime"].unique()]
     asp = ratio.loc["ASP"]
     parts = [f"{regime} {amount(value)}" for regime, value in asp.items()]
-    found.append(f"ASP, whose workers wait for none, takes this share of BSP's time: {', '.join(parts)}.")
+    found.append(f"ASP, whose workers never wait, takes this share of BSP's time: {', '.join(parts)}.")
     worst = behind(own)
     safe = str(worst.idxmin())
     found.append(
@@ -140,8 +139,8 @@ def conclusions(table: pd.DataFrame) -> list[str]:
     if len(spans):
         each = [f"{name} takes {amount(low)} to {amount(high)}" for name, low, high in spans.itertuples()]
         found.append(
-            f"{in_words(each)} of BSP's time. They are not marked, since their optimizer is another one: "
-            "what is gained is not the policy's alone."
+            f"{in_words(each)} of BSP's time. They are not marked, because their optimizer is "
+            "another one, so the gain is not due to the policy alone."
         )
     if names := never_slower(table):
         found.append(f"Never slower than BSP, on any cluster or problem: {in_words(names)}.")
@@ -163,5 +162,5 @@ def elsewhere(own: pd.DataFrame, other: pd.DataFrame, problem: str) -> str:
     worst = behind(other)
     return (
         f"On {problem}, of the methods that were run on both: {'; '.join(parts)}. There {worst.idxmin()} is "
-        f"the safest, at most {amount(worst.min())} times the least median."
+        f"the safest choice: it takes at most {amount(worst.min())} times the smallest median."
     )
