@@ -18,7 +18,7 @@ UNITS = {
     r"bandwidth|bytes": "byte",
     r"samples_per_second|speed": r"samples/s|unit",
     r"batch_size|^samples$": "sample|unit",
-    r"seconds(?!ample)|latency|overhead|patience|(^|_)time$|^at$|^origin$": "second|unit",
+    r"seconds|latency|overhead|patience|(^|_)time$|^at$|^origin$": "second|unit",
 }
 ARRAY = re.compile(r"ndarray|ArrayLike|\bArray\b")
 NO_CHECKS = {"Raises"}, "arithmetic on its argument, which raises nothing of its own"

@@ -1,4 +1,4 @@
-"""Traces of other systems: a table of tasks becomes a valid trace; what it does not say is derived."""
+"""Traces of other systems: a table of tasks becomes a valid trace, and missing columns are derived."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from dmlcore.trace.record import updates_frame
 from dmlcore.trace.trace import QUEUE_COLUMNS, TASK_COLUMNS, Trace
 
 MOST = 2**31 - 1
-LATE = 100  # times the length of a log: a first task that begins later than that was told on another clock
-ROUNDED = 1e-9  # how much longer a wait may be than the transfer that it is a part of
+LATE = 100  # a log that begins later than this many times its length was recorded on another clock
+ROUNDED = 1e-9  # a wait may be longer than its transfer by this rounding error, relative and absolute
 WANTED = {"worker": "number, from 0", "start": "of computing, seconds", "end": "of computing, seconds"}
 BATCH_SIZE = "batch_size (samples of a task: a column, or the argument where all have as many)"
 SERVED = "push", "update", "pull", "link_in", "link_out"  # kinds of a server's work, in seconds
@@ -97,7 +97,7 @@ def trace_of(
 
 
 def _json(metadata: Any) -> dict[str, Any]:
-    """Returns further metadata, checked to be what a file can keep."""
+    """Returns further metadata, after a check that a file can hold it as JSON."""
     if metadata is None:
         return {}
     try:
@@ -107,7 +107,7 @@ def _json(metadata: Any) -> dict[str, Any]:
 
 
 def _complete(frame: pd.DataFrame, size: Any, more: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the table's names of the trace's columns; one ValueError lists all that is missing."""
+    """Returns the table's name for each column of the trace; one ValueError lists all missing columns."""
     names = {name: name for name in (*TASK_COLUMNS, *QUEUE_COLUMNS, "update_time") if name in frame}
     for short in ("start", "end"):
         own = f"compute_{short}"
@@ -134,7 +134,7 @@ def _complete(frame: pd.DataFrame, size: Any, more: Mapping[str, Any]) -> dict[s
 
 
 def _checked(frame: pd.DataFrame, names: Mapping[str, str], size: Any, origin: float) -> pd.DataFrame:
-    """Returns the table by the trace's names, its numbers checked, and times from the start of the run."""
+    """Returns the table with the trace's column names, checked, and with times from the start of the run."""
 
     def whole(column: str, low: int, nan: int | None = None) -> np.ndarray:
         return tables.integers("frame", frame, names[column], low=low, high=MOST, nan=nan)
@@ -165,7 +165,7 @@ def _checked(frame: pd.DataFrame, names: Mapping[str, str], size: Any, origin: f
 
 
 def _check_start(table: pd.DataFrame, names: Mapping[str, str]) -> None:
-    """Raises ValueError where times seem to count from an epoch, not from the start of the run."""
+    """Raises ValueError if times seem to count from an epoch, not from the start of the run."""
     column = "pull_start" if table["pull_start"].notna().any() else "compute_start"
     first, last = float(table[column].min()), float(table["compute_end"].max())
     if first > LATE * (last - first) > 0:
@@ -176,7 +176,7 @@ def _check_start(table: pd.DataFrame, names: Mapping[str, str]) -> None:
 
 
 def _check_order(table: pd.DataFrame, names: Mapping[str, str], origin: float) -> None:
-    """Raises ValueError where the times of a task do not follow each other."""
+    """Raises ValueError if the times of a task are not in ascending order."""
 
     def refuse(wrong: pd.Series, late: str, allowed: str, than: str | None) -> None:
         if wrong.any():
@@ -200,7 +200,7 @@ def _check_order(table: pd.DataFrame, names: Mapping[str, str], origin: float) -
 
 
 def _check_queues(table: pd.DataFrame, names: Mapping[str, str]) -> None:
-    """Raises ValueError where a transfer has waited for longer than it took."""
+    """Raises ValueError if a transfer waited longer than it took in total."""
     for queued, early, late in (
         ("pull_queued", "pull_start", "compute_start"),
         ("push_queued", "compute_end", "push_end"),
@@ -214,7 +214,7 @@ def _check_queues(table: pd.DataFrame, names: Mapping[str, str]) -> None:
 
 
 def _check_overlaps(table: pd.DataFrame) -> None:
-    """Raises ValueError where a worker computes two tasks at once."""
+    """Raises ValueError if a worker computes two tasks at the same time."""
     columns = ["worker", "compute_start", "compute_end"]
     ordered = table.sort_values(columns, kind="stable")
     worker, start, end = (ordered[column].to_numpy() for column in columns)
@@ -226,7 +226,7 @@ def _check_overlaps(table: pd.DataFrame) -> None:
 
 
 def _check_clocks(table: pd.DataFrame) -> None:
-    """Raises ValueError where a worker's clocks do not grow in the order in which it computed its tasks."""
+    """Raises ValueError if a worker's clocks do not grow in the order in which it computed its tasks."""
     by_start = table.sort_values(["worker", "compute_start", "compute_end"], kind="stable")
     worker, clock = by_start["worker"].to_numpy(), by_start["clock"].to_numpy()
     wrong = np.flatnonzero((worker[1:] == worker[:-1]) & (clock[1:] <= clock[:-1]))
@@ -237,7 +237,7 @@ def _check_clocks(table: pd.DataFrame) -> None:
 
 
 def _by_arrival(table: pd.DataFrame) -> pd.DataFrame:
-    """Returns the tasks in the order of their arrival, those that never arrived by their end."""
+    """Returns the tasks in the order of arrival; one that never arrived is placed at its `compute_end`."""
     if table["push_end"].dropna().is_monotonic_increasing:
         return table
     when = table["push_end"].fillna(table["compute_end"]).to_numpy()
@@ -245,7 +245,7 @@ def _by_arrival(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _updates(table: pd.DataFrame) -> np.ndarray:
-    """Returns when updates were made, and numbers them where the table does not."""
+    """Returns the times of updates in seconds, shape (U,); numbers the updates if the table does not."""
     if "update" not in table:
         arrived = table["push_end"].notna()
         table["update"] = np.where(arrived, arrived.cumsum() - 1, -1)
@@ -267,8 +267,11 @@ def _updates(table: pd.DataFrame) -> np.ndarray:
 
 
 def _versions(table: pd.DataFrame, times: np.ndarray) -> np.ndarray:
-    """Returns the version that each task read: what is told, or else how many updates were made by its pull;
-    of a worker that did not pull, that of its task before."""
+    """Returns the version that each task read, shape (T,).
+
+    It is the version in the table, or else the number of updates made until the task's pull. A task that did
+    not pull has the version of its worker's task before.
+    """
     pulled = table["pull_start"].notna()
     made = np.searchsorted(times, table["pull_start"].fillna(0.0), side="right")
     made = np.where(table["update"] >= 0, np.minimum(made, table["update"]), made)
@@ -282,7 +285,7 @@ def _versions(table: pd.DataFrame, times: np.ndarray) -> np.ndarray:
 
 
 def _weights(table: pd.DataFrame) -> np.ndarray:
-    """Returns each task's weight in its update: what is told, or else its share of the update's samples."""
+    """Returns each task's weight, shape (T,): the one in the table, or its share of its update's samples."""
     applied = table["update"] >= 0
     share = table["batch_size"] / table.groupby("update")["batch_size"].transform("sum")
     told = table["weight"].fillna(share) if "weight" in table else share

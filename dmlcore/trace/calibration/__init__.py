@@ -1,4 +1,4 @@
-"""Calibration: the cluster that a recorded trace ran on, for what-if runs under other policies."""
+"""Calibration: fits a cluster to recorded traces, for what-if runs under other policies."""
 
 from dmlcore.trace.calibration.fit import fit_cluster
 from dmlcore.trace.calibration.server import service_times

@@ -1,4 +1,4 @@
-"""Slow episodes in a trace: two states of a worker, normal and slow, that last for several tasks."""
+"""Slow episodes in a trace: a worker is in a normal or a slow state, which lasts for several tasks."""
 
 from typing import Any, NamedTuple
 
@@ -7,41 +7,48 @@ from scipy import special, stats
 
 from dmlcore.trace.calibration.laws import STEADY, Times, gamma, maximise
 
-CHANCE = 1e-3  # probability of finding a correlation where there is none
-LAGS = (1, 4)  # tasks between the two of a pair; the larger tells long episodes from odd tasks
-# Least, first and largest: log shape, log slowdown, logits of the share of slow tasks and their correlation.
+CHANCE = 1e-3  # probability of a false positive: a correlation is found where there is none
+LAGS = (1, 4)  # distance of the two tasks of a pair; the larger one separates long episodes from single tasks
+# (least, first, largest) of: log shape, log slowdown, logits of the share of slow tasks and their
+# correlation.
 START = ((0.0, 1.0, 10.0), (0.2, 1.1, 5.0), (-6.0, -1.7, 3.0), (-3.0, 1.4, 6.0))
 
 
 class Episodes(NamedTuple):
-    """Slow episodes that were found."""
+    """Slow episodes found in traces."""
 
-    mean: np.ndarray  # of each worker's times outside episodes
-    law: Any  # of the multipliers outside episodes; None: none
+    mean: np.ndarray  # mean time of each worker's tasks outside episodes, seconds, (W,)
+    law: Any  # distribution of the multipliers outside episodes; None: no jitter
     slowdown: float  # factor on the time of a slow task
     fraction: float  # share of tasks that are slow
-    mean_tasks: float  # mean length of an episode
-    slow: np.ndarray  # which workers have them, a mask
+    mean_tasks: float  # mean length of an episode in tasks
+    slow: np.ndarray  # which workers have episodes, a mask, (W,)
 
     @property
     def factor(self) -> np.ndarray:
-        """Mean time of each worker's task over that of one outside episodes."""
+        """Mean time of each worker's tasks / mean time of those outside episodes, shape (W,)."""
         return np.where(self.slow, 1 + self.fraction * (self.slowdown - 1), 1.0)
 
 
 def find_episodes(times: Times, fixed: np.ndarray, mean: np.ndarray, law: Any) -> Episodes | None:
-    """Fits a two-state Markov chain where successive tasks of a worker are slow together.
+    """Fits a two-state Markov chain, if successive tasks of a worker are slow together.
 
-    Outside episodes the jitter is taken for gamma. The fit maximises the likelihood of pairs of tasks, which
-    is consistent and needs no recursion: with correlation r of successive states, two tasks at lag l have the
-    density r^l E[a b] + (1 - r^l) E[a] E[b], where a and b are the densities of their times given the state.
+    The jitter outside episodes is assumed to have a gamma distribution. The fit maximises the likelihood of
+    pairs of tasks, which is consistent and needs no recursion: with correlation r of successive states, two
+    tasks at lag l have the density r^l E[a b] + (1 - r^l) E[a] E[b], where a and b are the densities of their
+    times given the state. A worker has no episodes if its times are more likely without them.
 
-    Workers without episodes are those whose times are likelier without. Returns None where successive times
-    are not correlated. `times` are in the order of worker and clock; `fixed` is the part of each that has no
-    jitter, `mean` each worker's mean of the rest, `law` that of the multipliers if there are no episodes.
+    Args:
+        times: times of tasks, sorted by worker and clock.
+        fixed: the part of each time that has no jitter, in seconds, shape (T,).
+        mean: each worker's mean of the rest, in seconds, shape (W,).
+        law: distribution of the multipliers if there are no episodes.
+
+    Returns:
+        The episodes; None if successive times are not correlated.
     """
     seconds, whole, worker = times
-    # Martingale residuals: not correlated where tasks are independent, whatever was cut.
+    # Martingale residuals are uncorrelated if tasks are independent, also if times are censored.
     frozen = law if hasattr(law, "logsf") else stats.expon()
     residual = whole + np.maximum(frozen.logsf((seconds - fixed) / mean[worker]), -20.0)
     before, after = residual[:-1], residual[1:]
@@ -57,7 +64,7 @@ def find_episodes(times: Times, fixed: np.ndarray, mean: np.ndarray, law: Any) -
         seen = np.empty(len(z))
         seen[whole] = (law.pdf(z) / (slowdown[worker] * scale))[whole]
         seen[~whole] = law.sf(z[~whole])
-        return seen + 1e-200  # far tails underflow
+        return seen + 1e-200  # the density underflows far out in the tails
 
     def loss(shared: np.ndarray, mean: np.ndarray, slow: np.ndarray) -> np.ndarray:
         episodes = _episodes(shared, mean, slow)

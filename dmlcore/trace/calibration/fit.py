@@ -1,4 +1,4 @@
-"""The fit of a whole cluster to what a trace shows: compute times, overheads, episodes and links."""
+"""The fit of a whole cluster to traces: compute times, overheads, slow episodes, links and the server."""
 
 import warnings
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from dmlcore.trace.calibration.episodes import find_episodes
 from dmlcore.trace.calibration.laws import Times, fit_law, mean_beyond
 from dmlcore.trace.calibration.server import Service, check_traces, fit_service, time_at_server
 
-NEGLIGIBLE = 1e-9  # share of the run below which a transfer is rounding
-VIRTUAL = "simulate", "devices"  # engines that know what their server takes
+NEGLIGIBLE = 1e-9  # a transfer shorter than this share of the run is a rounding error
+VIRTUAL = "simulate", "devices"  # engines that record whether their server takes time
 
 
 def fit_cluster(trace: Trace, *more: Trace) -> Cluster:
-    """Fits a cluster to recorded traces, without a look at what it predicts; see `dml.calibrate`."""
+    """Fits a cluster to recorded traces; `dml.calibrate` also measures how well it predicts them."""
     traces = (trace, *more)
     for each in check_traces(traces):
         if each.num_workers != trace.num_workers:
@@ -54,7 +54,7 @@ def fit_cluster(trace: Trace, *more: Trace) -> Cluster:
 
 
 def _service(traces: Sequence[Trace]) -> Service | None:
-    """Returns what the server takes; None: no time, or it cannot be told."""
+    """Returns the times of the server; None if it takes no time, or if the traces do not determine them."""
     if all(_known_to_be_free(trace) for trace in traces):
         return None
     service = fit_service(traces)
@@ -67,12 +67,12 @@ def _service(traces: Sequence[Trace]) -> Service | None:
 
 
 def _known_to_be_free(trace: Trace) -> bool:
-    """Whether a virtual clock has made the trace, and its server takes no time."""
+    """Whether the trace comes from a virtual clock whose server takes no time."""
     return trace.metadata.get("engine") in VIRTUAL and "push_queued" not in trace.tasks
 
 
 def _together(seen: Sequence[tuple[Times, np.ndarray, Times]]) -> tuple[Times, np.ndarray, Times]:
-    """Returns what was observed in several traces, in the order of workers."""
+    """Returns the observations of several traces as one, sorted by worker."""
     if len(seen) == 1:
         return seen[0]
 
@@ -87,7 +87,7 @@ def _together(seen: Sequence[tuple[Times, np.ndarray, Times]]) -> tuple[Times, n
 
 
 def _observed(trace: Trace, service: Service | None) -> tuple[Times, np.ndarray, Times]:
-    """Returns compute times, the samples of their tasks, and the transfers both ways, without the server."""
+    """Returns compute times, the samples of their tasks, and the times of transfers without the server's."""
     if trace.metadata.get("pipelined"):
         name = trace.metadata["transport"]
         checks.fail("trace", name, "one without a pipeline, in which transfers are told from waiting")
@@ -101,7 +101,8 @@ def _observed(trace: Trace, service: Service | None) -> tuple[Times, np.ndarray,
     worker, samples = tasks["worker"].to_numpy(), tasks["batch_size"].to_numpy()
     pull, start, end, push = tasks[["pull_start", "compute_start", "compute_end", "push_end"]].to_numpy().T
     arrived = np.isfinite(push)
-    # A task is cut by another's arrival, at the latest where its worker's next task starts or the run ends.
+    # The arrival of another task cuts a task, at the latest when its worker's next task starts or the run
+    # ends.
     following = starts(tasks).groupby(tasks["worker"]).shift(-1)
     cut = following.fillna(trace.end_time).to_numpy()
     computed = arrived | ((end < cut) & ~np.isin(end, push[arrived]))
@@ -118,15 +119,15 @@ def _observed(trace: Trace, service: Service | None) -> tuple[Times, np.ndarray,
 
 
 def _fit_compute(times: Times, samples: np.ndarray, workers: int) -> tuple[np.ndarray, np.ndarray, Any]:
-    """Returns seconds per sample and overhead of each worker, and the jitter."""
+    """Returns seconds per sample and overhead in seconds of each worker, shapes (W,), and the jitter."""
     seconds, whole, worker = times
     overhead = np.zeros(workers)
     own = [worker == w for w in range(workers)]
     varied = [w for w in range(workers) if len(set(samples[own[w]])) > 1]
     per_sample, jitter = fit_law(Times(seconds / samples, whole, worker), workers)
     for _ in range(10 if varied else 0):
-        # Cut times are replaced by what they would have come to, then overhead is the slope of the time of a
-        # sample over 1 / samples, where all points have the same relative error.
+        # Censored times are replaced by their expected full times. Then the overhead is the slope of the time
+        # per sample over 1 / samples, where all points have the same relative error.
         scale = samples * per_sample[worker]
         seen = (seconds - overhead[worker]) / scale
         likely = np.where(whole, seconds, overhead[worker] + scale * mean_beyond(jitter, seen))

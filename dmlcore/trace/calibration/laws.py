@@ -1,4 +1,4 @@
-"""Maximum likelihood for times of workers with means of their own and one law of multipliers."""
+"""Maximum likelihood for times of workers that have different means and one distribution of multipliers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from scipy import optimize, special, stats
 
 from dmlcore.cluster.jitter import quantile_function
 
-STEADY = 0.01  # multipliers that vary by less count as none
-MISFIT = 0.03  # Kolmogorov-Smirnov distance from which a law gives way to the multipliers themselves
-CUT = 0.3  # share of cut times from which the multipliers themselves say too little of the longest
+STEADY = 0.01  # multipliers with a smaller standard deviation count as constant
+MISFIT = 0.03  # Kolmogorov-Smirnov distance above which the empirical distribution replaces the fitted one
+CUT = 0.3  # share of censored times above which the empirical distribution is not used: its tail is unknown
 
-Fit = tuple[float, np.ndarray, Any]  # AIC, mean of each worker, law of the multipliers
+Fit = tuple[float, np.ndarray, Any]  # AIC, mean of each worker in seconds (W,), distribution of multipliers
 
-# Smooth laws of mean 1 by a, the logarithm of their shape (lognormal: of sigma), and the bounds of a.
-_kept = lru_cache(maxsize=4)  # making a frozen distribution takes longer than using it
+# Smooth distributions with mean 1 as functions of a, the logarithm of their shape (lognormal: of sigma), with
+# the bounds of a.
+_kept = lru_cache(maxsize=4)  # a frozen distribution takes longer to make than to use
 gamma = _kept(lambda a: stats.gamma(math.exp(a), scale=math.exp(-a)))
 lognormal = _kept(lambda a: stats.lognorm(math.exp(a), scale=math.exp(-math.exp(2 * a) / 2)))
 weibull = _kept(lambda a: stats.weibull_min(math.exp(a), scale=1 / special.gamma(1 + math.exp(-a))))
@@ -28,16 +29,16 @@ LAWS = ((gamma, -2.0, 10.0), (lognormal, -5.0, 1.0), (weibull, -1.0, 5.0))
 
 
 class Times(NamedTuple):
-    """Observed times, right-censored where they were cut: the whole time is longer than was seen."""
+    """Observed times; a time that was cut is right-censored, so its full length is longer."""
 
-    seconds: np.ndarray  # what was seen, > 0
-    whole: np.ndarray  # False where it was cut
-    worker: np.ndarray  # whose
+    seconds: np.ndarray  # observed times, > 0, (T,)
+    whole: np.ndarray  # False if the time was cut, (T,)
+    worker: np.ndarray  # number of the worker, (T,)
 
 
 @dataclass(frozen=True, eq=False)
 class Empirical:
-    """Quantile function of multipliers that were seen, with mean 1, linear between `values` at equal steps.
+    """Quantile function of observed multipliers with mean 1, linear between `values` at equal steps.
 
     >>> Empirical(np.array([0.5, 1.5]))(np.array([0.0, 0.5, 0.9]))
     array([0.5, 1. , 1.5])
@@ -75,7 +76,10 @@ def mean_beyond(jitter: Any, z: np.ndarray) -> np.ndarray:
 
 
 def fit_law(times: Times, workers: int) -> tuple[np.ndarray, Any]:
-    """Returns each worker's mean and the law of the multipliers; workers that take no time have mean 0."""
+    """Returns each worker's mean in seconds, shape (W,), and the distribution of the multipliers.
+
+    A worker that takes no time has the mean 0.
+    """
     total = np.bincount(times.worker, times.seconds, workers)
     ended = np.bincount(times.worker[times.whole], minlength=workers)
     seen = np.bincount(times.worker[times.whole], times.seconds[times.whole], workers)
@@ -84,7 +88,7 @@ def fit_law(times: Times, workers: int) -> tuple[np.ndarray, Any]:
     seconds, whole, worker = times = Times(*(column[used] for column in times))
     if not whole.any() or np.std(seconds[whole] / mean[worker[whole]]) < STEADY:
         return mean, None
-    # Density and gradient are finite where a time is not 0.
+    # Times of 0 are replaced, so that density and gradient are finite.
     times = times._replace(seconds=np.maximum(seconds, 1e-6 * mean[worker]))
     start = np.where(mean > 0, total / np.maximum(ended, 1), 0.0)
     plain = stats.expon()  # the maximum of its likelihood is `start`: total time over whole tasks
@@ -103,14 +107,14 @@ def fit_law(times: Times, workers: int) -> tuple[np.ndarray, Any]:
 
 
 def _loss(times: Times, mean: np.ndarray, law: Any) -> np.ndarray:
-    """Returns minus the log-likelihood of each worker's times."""
+    """Returns the negative log-likelihood of each worker's times, shape (W,)."""
     seconds, whole, worker = times
     scale = np.maximum(mean, 1e-300)[worker]
     z = seconds / scale
     density = np.empty(len(z))
     density[whole] = law.logpdf(z[whole]) - np.log(scale[whole])
     density[~whole] = law.logsf(z[~whole])
-    return -np.bincount(worker, np.maximum(density, -1e4), len(mean))  # far tails underflow
+    return -np.bincount(worker, np.maximum(density, -1e4), len(mean))  # densities underflow in the tails
 
 
 def _aic(loss: np.ndarray, shapes: int) -> float:
@@ -118,7 +122,7 @@ def _aic(loss: np.ndarray, shapes: int) -> float:
 
 
 def _shifted(times: Times, start: np.ndarray) -> Fit:
-    """The law expon(loc=1 - a, scale=a), whose likelihood ends with a jump at the shortest time."""
+    """Fits expon(loc=1 - a, scale=a), whose likelihood ends with a jump at the shortest time."""
     shortest = np.full(len(start), np.inf)
     np.minimum.at(shortest, times.worker[times.whole], times.seconds[times.whole])
 
@@ -143,13 +147,19 @@ def maximise(
     shared: Sequence[tuple[float, float, float]],
     mean: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Maximises a likelihood over parameters that workers share and a mean of each worker.
+    """Maximises a likelihood over parameters that all workers share and over the mean of each worker.
 
-    For one worker `scipy.stats` finds the same by `fit` on `CensoredData`, but it has no parameters that
-    several samples share; the regressions of lifelines have, but no gamma law and no hidden states.
+    For one worker `scipy.stats` gives the same result by `fit` on `CensoredData`, but it does not support
+    parameters that several samples share. The regressions of lifelines do, but have no gamma distribution and
+    no hidden states.
 
-    `loss`: shared parameters, means -> minus the log-likelihood of each worker. `shared` has the least, first
-    and largest value of each shared parameter, `mean` the first means; a worker with mean 0 keeps it.
+    Args:
+        loss: shared parameters, means -> negative log-likelihood of each worker, shape (W,).
+        shared: (least, first, largest) value of each shared parameter.
+        mean: the first means in seconds, shape (W,); a mean of 0 is not changed.
+
+    Returns:
+        The shared parameters and the means at the maximum.
     """
     step, count, live = 1e-6, len(shared), mean > 0
     firsts = np.array([first for _, first, _ in shared])
@@ -164,7 +174,7 @@ def maximise(
         return loss(*parts(x)) / abs(size)
 
     def value_and_gradient(x: np.ndarray) -> tuple[float, np.ndarray]:
-        # A worker's mean moves its own likelihood alone: one step of all means gives all their derivatives.
+        # A worker's mean changes only its own likelihood, so one step of all means gives all derivatives.
         here = at(x)
         by_shared = [(at(x + one) - here).sum() for one in np.eye(len(x))[:count] * step]
         by_means = (at(x + np.where(np.arange(len(x)) < count, 0.0, step)) - here)[live]

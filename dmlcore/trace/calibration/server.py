@@ -1,4 +1,4 @@
-"""The server in a trace: what its processor takes over pushes, updates and pulls, from pushes that waited."""
+"""The server in a trace: its processor times of pushes, updates and pulls, found from pushes that waited."""
 
 from __future__ import annotations
 
@@ -13,65 +13,66 @@ from dmlcore import checks
 from dmlcore.trace import Trace
 from dmlcore.trace.calibration.laws import Times, fit_law
 
-FEWEST = 20  # pushes that must have waited
-LEAST_EXPLAINED = 0.05  # of the differences between the times that pushes took
-MOST_OVERTAKEN = 1 / 3  # of those that waited: a queue keeps the order in which pushes come, links do not
-ROUNDS = 50  # of the fit
-NOTHING = 1e-9  # of the longest kind of work: rounding
-HELD_UP = 10  # times the usual distance from the line, from which a pull was held up by something else
+FEWEST = 20  # least number of pushes that waited
+LEAST_EXPLAINED = 0.05  # least share of the variation of push times that the fit must explain
+MOST_OVERTAKEN = 1 / 3  # largest share of waiting pushes that overtook: a queue keeps the order, links do not
+ROUNDS = 50  # most iterations of the fit
+NOTHING = 1e-9  # times shorter than this share of the longest kind of work are rounding errors
+HELD_UP = 10  # a pull this many times the usual distance from the line was delayed by something else
 WORK = "push", "update", "pull"
 
 
 class Taken(NamedTuple):
     """Pushes of a trace in the order in which the server took them."""
 
-    computed: np.ndarray  # when each was computed, and could be sent
-    taken: np.ndarray  # when the server took it
-    before: np.ndarray  # when it took the one before
-    order: np.ndarray  # how much later it was computed than that
-    work: np.ndarray  # (pushes, 3): this push, and the updates and pulls between the two
+    computed: np.ndarray  # end of computing of each push, when it could be sent, seconds
+    taken: np.ndarray  # when the server took it, seconds
+    before: np.ndarray  # when the server took the push before, seconds
+    order: np.ndarray  # end of computing, minus that of the push before, seconds
+    work: np.ndarray  # (pushes, 3): this push (1), and the updates and pulls between the two
 
 
 class Service(NamedTuple):
-    """What a server takes, as far as traces can tell."""
+    """The times of a server, as far as traces determine them."""
 
-    seconds: np.ndarray  # a push, an update, a pull; NaN where the traces cannot tell
-    errors: np.ndarray  # standard errors; NaN where one is counted as a part of another
-    link: float  # mean seconds of the way of a push that does not wait
-    waited: int  # pushes from which that was found
-    pushes: int  # all
-    law: Any  # of the multipliers
+    seconds: np.ndarray  # time of a push, an update, a pull, (3,); NaN if the traces do not determine them
+    errors: np.ndarray  # standard errors, seconds, (3,); NaN for a kind that is counted in another one
+    link: float  # mean seconds on the link of a push that does not wait
+    waited: int  # number of pushes that waited
+    pushes: int  # number of all pushes
+    law: Any  # distribution of the multipliers
 
     @property
     def known(self) -> bool:
-        """Whether the traces can tell."""
+        """Whether the traces determine the times."""
         return bool(np.isfinite(self.seconds).all())
 
 
 def service_times(*traces: Trace) -> pd.DataFrame:
-    """Returns what the server of recorded traces takes over a push, an update and a pull.
+    """Returns the processor times of a push, an update and a pull at the server of recorded traces.
 
-    While pushes wait, the server takes the next one as soon as it is done with the one before, with the
-    update which that has completed, and with the pulls that it has let go. So the time between two is
-    `push + updates * update + pulls * pull`, and a push that does not wait takes `link + push`; these are
-    fitted by least squares, and which pushes have waited follows from them. Workers that are let go at one
-    moment are answered one after the other, which tells what a pull takes, too.
+    While pushes wait, the server takes the next push as soon as it has finished the one before, the update
+    that it completed, and the pulls that it released. The time between two pushes is then
+    `push + updates * update + pulls * pull`, and a push that does not wait takes `link + push`. These times
+    are fitted by least squares, and the fit determines which pushes waited. Workers that are released at the
+    same time are served one after the other, which also shows the time of a pull.
 
     Args:
-        traces: of the same machines, of any engine. A policy under which every push makes an update, such
-            as `asp()`, cannot tell the two apart, and hardly the pulls: all is then counted with the update,
-            or with the pull where updates are seen to take another time. Record another one, such as
-            `bsp()`, besides.
+        traces: traces of the same machines, from any engine. Under a policy where every push makes an update,
+            such as `asp()`, the times of pushes and updates cannot be separated, and those of pulls hardly:
+            all work is then counted with the update, or with the pull if the time of updates is visible. Add
+            a trace of another policy, such as `bsp()`.
 
     Returns:
-        A frame with the rows push, update and pull. `seconds`, NaN where the traces cannot tell: too few
-        pushes have waited, or they overtook each other, so that it was their links that varied;
-        `standard_error`, NaN where the work cannot be told from that of another row, in which it is, or no
-        push has waited for it, as for the update of `bsp()` alone, where `seconds` is 0;
-        `waited`, how many pushes have, and `pushes`, how many there were.
+        A frame with the rows push, update and pull. `seconds` is NaN if the traces do not determine the
+        times: too few pushes waited, or waiting pushes overtook each other, so that the links varied and not
+            the
+        queue. `standard_error` in seconds is NaN for work that is counted in another row, or that no push
+        waited for, such as the update of `bsp()` alone, whose `seconds` is 0. `waited` is the number of
+        pushes that waited, and `pushes` the number of all pushes.
 
     Raises:
-        ValueError: no trace.
+        ValueError: there is no trace, or an argument is not a `Trace`.
 
     >>> import dmlcore as dml
     >>> from scipy import stats
@@ -86,7 +87,7 @@ def service_times(*traces: Trace) -> pd.DataFrame:
 
 
 def fit_service(traces: Sequence[Trace]) -> Service:
-    """Fits a server to traces."""
+    """Fits the times of a server to traces."""
     seen = [taken_pushes(trace) for trace in traces]
     computed, taken, before, order, work = (np.concatenate(each) for each in zip(*seen, strict=True))
     if len(taken) < FEWEST:
@@ -119,14 +120,14 @@ def fit_service(traces: Sequence[Trace]) -> Service:
 
 
 def time_at_server(trace: Trace, service: Service) -> pd.DataFrame:
-    """Returns for each task how much of its pull and its push the server took, and whether the push waited.
+    """Returns for each task the server's part of its pull and its push, and whether the push waited.
 
     Args:
-        trace: one of those that the service was fitted to.
-        service: a known one.
+        trace: one of the traces that the service was fitted to.
+        service: the fit, with known times.
 
     Returns:
-        A frame with the trace's rows and the columns `pull` and `push`, seconds, and `waited`.
+        A frame with T rows, one per task, and the columns `pull` and `push` in seconds, and `waited`.
     """
     tasks, (push, update, pull) = trace.tasks, service.seconds
     spent = pd.DataFrame({"pull": 0.0, "push": push, "waited": False}, tasks.index)
@@ -140,24 +141,26 @@ def time_at_server(trace: Trace, service: Service) -> pd.DataFrame:
 
 
 def _pulls(trace: Trace) -> pd.DataFrame:
-    """Returns the pulls of a trace: when each was let go, by which turn it was answered, when it was there.
+    """Returns the pulls of a trace: when each began, its turn at the server, and when it ended.
 
-    Answers of one moment are given one after the other, in the order of their workers.
+    Pulls that begin at the same time are served one after the other, in the order of their workers.
     """
     pulls = trace.tasks.loc[
         trace.tasks["pull_start"].notna(), ["pull_start", "compute_start", "worker", "push_end"]
     ]
     pulls = pulls.sort_values(["pull_start", "worker"])
     pulls["turn"] = pulls.groupby("pull_start").cumcount() + 1
-    # Real clocks let a worker go before the update that it waits for, whose arrival is then that of the push.
+    # On real clocks a pull begins before the update that it waits for, at the arrival of that update's push.
     made = pulls["pull_start"].isin(trace.updates["time"]) & pulls["pull_start"].isin(_arrivals(trace))
     return pulls.assign(after_update=made)
 
 
 def _turns(traces: Sequence[Trace]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns by how many turns each pull was answered after the middle one of those let go with it, and how
-    many seconds later it was there; none, where later turns do not come later. Pulls that something else
-    held up, such as a hang, are left out."""
+    """Returns how many turns and how many seconds each pull came after the median of its group.
+
+    A group is the pulls that began at the same time. Both arrays are empty if later turns do not end later.
+    Pulls that something else delayed, such as a hang, are left out.
+    """
     pulls = pd.concat([_pulls(trace).assign(run=run) for run, trace in enumerate(traces)])
     pulls = pulls[pulls["push_end"].notna()].assign(later=lambda each: each["compute_start"])
     middle = pulls.groupby(["run", "pull_start"])[["turn", "later"]].transform("median")
@@ -178,14 +181,14 @@ def _arrivals(trace: Trace) -> np.ndarray:
 
 
 def taken_pushes(trace: Trace) -> Taken:
-    """Returns the pushes that a server took, all but the first."""
+    """Returns the pushes that a server took, except the first."""
     tasks = trace.tasks[trace.tasks["push_end"].notna()].sort_values("push_end", kind="stable")
     taken, computed = tasks["push_end"].to_numpy(), tasks["compute_end"].to_numpy()
     made = np.searchsorted(trace.updates["time"].to_numpy(), taken)
     let_go = np.searchsorted(np.sort(trace.tasks["pull_start"].dropna().to_numpy()), taken)
     work = np.stack([np.ones(max(len(taken) - 1, 0)), np.diff(made), np.diff(let_go)], axis=1)
     seen = Taken(computed[1:], taken[1:], taken[:-1], np.diff(computed), work)
-    # The server also reads what was computed of tasks that were cancelled: not to be told when.
+    # The server also reads pushes of tasks that were cancelled, at times that a trace does not contain.
     lost, cuts = trace.tasks["push_end"].isna(), np.append(trace.updates["time"], [*taken, trace.end_time])
     sent = np.sort(trace.tasks.loc[lost & ~trace.tasks["compute_end"].isin(cuts), "compute_end"])
     read = np.searchsorted(sent, seen.computed, "right") > np.searchsorted(sent, computed[:-1], "right")
@@ -193,7 +196,7 @@ def taken_pushes(trace: Trace) -> Taken:
 
 
 def _made_later(traces: Sequence[Trace]) -> np.ndarray:
-    """Returns how long after its last push each update was made, where it was: on virtual clocks."""
+    """Returns the seconds between each update and its last push, if there are any: on virtual clocks."""
     made = []
     for trace in traces:
         last = trace.tasks[trace.tasks["update"] >= 0].groupby("update")["push_end"].max()
@@ -203,9 +206,9 @@ def _made_later(traces: Sequence[Trace]) -> np.ndarray:
 
 
 def _regression(work: np.ndarray, gaps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns non-negative least squares, and standard errors for unequal variances (White 1980)."""
+    """Returns a non-negative least-squares fit, and standard errors for unequal variances (White 1980)."""
     used: list[int] = []
-    for kind in (0, 2, 3, 1):  # what a push takes may be a part of its way, and is then counted there
+    for kind in (0, 2, 3, 1):  # the push comes last: if it cannot be separated, it counts with its link
         if np.linalg.matrix_rank(work[:, [*used, kind]]) > len(used):
             used.append(kind)
     used.sort()
@@ -219,7 +222,7 @@ def _regression(work: np.ndarray, gaps: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def check_traces(traces: Sequence[Trace]) -> Sequence[Trace]:
-    """Returns traces, of which there must be one."""
+    """Returns `traces`, checked: at least one `Trace`."""
     for trace in traces:
         checks.check_kind("trace", trace, Trace)
     if not traces:
