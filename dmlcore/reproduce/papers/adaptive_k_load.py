@@ -3,10 +3,10 @@
 The abstract claims only directions: faster training, with much less computation, at slightly more
 communication. These are K1 to K3; all sizes are ours. The claims are judged in settings in which the rival,
 adaptive k, really adapts, which K0 checks: on data with so much noise that the target is near the lowest
-floor. The target (1/1300 of the excess loss at the start), the noise, the fit of the constants, and the settings of
-the rivals were chosen by exploration on seeds from 100 on. The exploration also showed why the online scheme
-used to fail on half of its runs: it measured the curvature once, from two noisy gradients. It now continues
-to measure. Ranges were declared before the run that judges them.
+floor. The target (1/1300 of the excess loss at the start), the noise, the fit of the constants, and the
+settings of the rivals were chosen by exploration on seeds from 100 on. The exploration also showed why the
+online scheme used to fail on half of its runs: it measured the curvature once, from two noisy gradients. It
+now continues to measure. Ranges were declared before the run that judges them.
 
 The following was changed after results had been seen, because a review found faults; no range was moved.
 
