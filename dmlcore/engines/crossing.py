@@ -1,7 +1,8 @@
-"""Messages that cross a server's shared links, on the virtual clock.
+"""Transfers over the server's links with equal sharing, on the virtual clock.
 
-How long a transfer takes depends on the ones that join it, so the clock has to see each join a link, and be
-through: a run with such links has a loop of its own, since one of these comes before most arrivals.
+The time of a transfer depends on those that start while it is in progress. The clock therefore needs an event
+for the start and for the end of each transfer. Such a run has a loop of its own, because one of these events
+comes before most arrivals.
 """
 
 from __future__ import annotations
@@ -21,28 +22,28 @@ class Crossing:
 
     Args:
         clock: the `VirtualClock` of the run.
-        service: whose links they are.
+        service: the server's queues, with the two links.
     """
 
     def __init__(self, clock: Any, service: FairService):
         self.clock, self.service = clock, service
-        # Copies that each worker will get, in order, and how long they have waited before; attempt -> when
-        # one was through, and how long it waited on the link.
+        # For each worker the copies that it will get, in order, with their waits before the link in seconds.
+        # Then attempt -> end of the transfer, and wait on the link in seconds, of copies that came too early.
         self.coming: list[list[tuple[Order, float]]] = [[] for _ in range(clock.spec.cluster.num_workers)]
         self.came: dict[int, tuple[float, float]] = {}
         links = clock.links
         takes = links, links.compute_seconds, links.pulls_take
         self.at_hand: tuple[Any, ...] = (clock.timed, clock.sending, *takes, clock.plain)
-        # Copies that leave the server's processor, in that order: when, serial number, task.
+        # Copies that leave the server's processor, in that order: time, serial number, task.
         self.leaving: deque[tuple[float, int, Order]] = deque()
 
     @property
     def due(self) -> float:
-        """When the next transfer is through, or the next copy joins the link back."""
+        """When the next transfer ends, or the next copy starts on the link to the workers; seconds."""
         return min(self.service.due, self.leaving[0][0] if self.leaving else inf)
 
     def run(self) -> None:
-        """Handles all that happens, to the end of the run."""
+        """Handles all events until the run ends."""
         clock, service = self.clock, self.service
         heap, timed, sending, end, timers = clock.heap, clock.timed, clock.sending, clock.end, clock.timers
         into, out, take, handle_arrival = service.into, service.out, service.take, clock.handle_arrival
@@ -50,7 +51,7 @@ class Crossing:
         while not over:
             arrival, read = heap[0], clock.read
             taken = arrival[0] if read is None or read[0] is not arrival else read[1]
-            # What comes first beside it: a push that is through, a copy, or something else that is due.
+            # Which event comes before the arrival: the end of a push, the end of a copy, or a timed event.
             first, due = into.due, out.due
             is_push = first <= due
             if not is_push:
@@ -80,7 +81,7 @@ class Crossing:
                     continue
                 event = heappop(timed)
                 if event[2] is handle_push_joins and sending[event[3][0]] is event:
-                    into.join(due, event[3], event)  # without a call more on the path of every push
+                    into.join(due, event[3], event)  # inlined, since every push passes here
                 else:
                     over = event[2](clock, event)
             elif taken > end:
@@ -98,7 +99,7 @@ class Crossing:
                     heappop(heap)
 
     def send_copies(self, start: Sequence[Order], now: float) -> list[Order]:
-        """Sends the copies that tasks pull which begin now; returns the tasks of workers that keep theirs."""
+        """Sends the copies for the tasks that begin now, and returns the tasks that use a cached copy."""
         answer, join, coming, kept = self.service.answer, self.service.out.join, self.coming, []
         for order in start:
             worker, number, _, _, pull, since, _, _ = order
@@ -114,9 +115,9 @@ class Crossing:
         return kept
 
     def push_is_through(self, order: Order, push: Any, now: float, waited: float) -> None:
-        """The server's processor may take a push; None: one that does not count."""
+        """Passes a push that crossed the link to the processor; `push` is None if it does not count."""
         clock = self.clock
-        if push is None or clock.sending[order[0]] is not push:  # the server has to read it nevertheless
+        if push is None or clock.sending[order[0]] is not push:  # the server must read it anyway
             self.service.take(order.worker, order.clock, now)
             if push is not None and clock.failures is not None:
                 clock.failures.ignore(order, now)
@@ -128,17 +129,17 @@ class Crossing:
         heappush(clock.heap, arrived)
 
     def copy_is_through(self, order: Order, now: float, waited: float) -> None:
-        """A worker gets its copy, and computes; copies of one worker arrive in order."""
+        """Gives a worker its copy, and starts the task; copies of one worker arrive in order."""
         clock, coming = self.clock, self.coming[order[0]]
         timed, sending, links, compute_seconds, pulls_take, plain = self.at_hand
-        if coming[0][0] is not order:  # it waits for the copies before it
+        if coming[0][0] is not order:  # it waits for earlier copies
             self.came[order.attempt] = now, waited
             return
         through = now
         while True:
             worker, number, size, _, _, _, attempt, _ = order
             _, queued = coming.pop(0)
-            if order in clock.server.flight[worker]:  # else it was cancelled or lost
+            if order in clock.server.flight[worker]:  # otherwise it was cancelled or lost
                 begun = now + links.pull_seconds(worker, number) if pulls_take else now
                 end = begun + compute_seconds(worker, number, size)
                 queued += waited + now - through
@@ -154,24 +155,24 @@ class Crossing:
             through, waited = self.came.pop(order.attempt)
 
     def queued(self, order: Order) -> float:
-        """Returns how long a pull whose copy is under way waited before; 0 where it is forgotten."""
+        """Returns the seconds that a pull waited before its copy was sent; 0 if the server has lost it."""
         return next((queued for each, queued in self.coming[order.worker] if each is order), 0.0)
 
     def forget(self) -> None:
-        """Loses all copies that are under way."""
+        """Loses all copies that are being sent."""
         self.came.clear()
         self.leaving.clear()
         for copies in self.coming:
             copies.clear()
 
 
-# A handler of the virtual clock, which a run with such links has besides its own.
+# A further handler of the virtual clock, for runs with such links.
 
 
 def handle_push_joins(clock: Any, event: Any) -> bool:
-    """A push has come over its worker's link to the server's."""
+    """Starts a push on the server's link, after it has crossed its worker's link."""
     order = event[3]
     if clock.sending[order[0]] is not event:
-        return clock.miss(order, event[0])  # cancelled, lost or put off
+        return clock.miss(order, event[0])  # cancelled, lost or postponed
     clock.service.into.join(event[0], order, event)
     return False

@@ -1,4 +1,4 @@
-"""Faults on the virtual clock: what each kind of incident does to workers, to the server and to messages."""
+"""Faults on the virtual clock: the effect of each kind of incident on workers, server and messages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from dmlcore.cluster.faults import Incident, ServerCrash, incidents
 from dmlcore.engines.server import Answer, Order
 
-SNAPSHOT = 1000  # calls of the server, from which it is worth a copy
+SNAPSHOT = 1000  # length of the journal, in calls, from which a snapshot is worth its time
 
 
 class Failures:
-    """The faults of one run, and what they leave behind: a method for each kind of incident.
+    """The faults of one run and their state; each kind of incident has a method of its name.
 
     Args:
         clock: the `VirtualClock` of the run.
@@ -22,30 +22,30 @@ class Failures:
     def __init__(self, clock: Any):
         workers = clock.spec.cluster.num_workers
         self.clock, self.faults = clock, clock.spec.faults
-        self.away = [0] * workers  # for how many reasons each worker is gone
-        # Of each worker, from when until when it did nothing.
+        self.away = [0] * workers  # number of faults that keep each worker away at present
+        # Start and end of each worker's freezes, seconds.
         self.frozen: list[list[tuple[float, float]]] = [[] for _ in range(workers)]
         self.log: list[dict[str, Any]] = []
-        self.checkpoint = (0, 0)  # updates, and length of the journal then
+        self.checkpoint = (0, 0)  # updates, and length of the journal, at the last checkpoint
         self.life = 0  # how often the server was restarted
-        self.of_push = self.faults.of_push  # what goes wrong with pushes, by worker and clock
-        # Length of the journal, and the server, from which to go on; and from which length to take the next.
+        self.of_push = self.faults.of_push  # faults of pushes, by worker and clock
+        # The last snapshot with the length of the journal at that time, and the length for the next snapshot.
         self.snapshot: tuple[int, dict[str, Any]] | None = None
         self.snapshot_due: float = SNAPSHOT
         self.restarts = any(isinstance(fault, ServerCrash) for fault in self.faults.events)
 
     def begin(self) -> None:
-        """Places all incidents; before anything else at the same time."""
+        """Schedules all incidents; they come before all other events at the same time."""
         known = incidents(self.faults)
         for number, incident in enumerate(known, start=-len(known)):
             heappush(self.clock.timed, (incident.time, number, handle_incident, incident))
 
     def metadata(self) -> dict[str, Any]:
-        """Returns what the trace says of them."""
+        """Returns the entries of the trace's metadata about faults."""
         return {"incidents": self.log, "ignored_arrivals": self.clock.server.ignored}
 
     def look(self, answer: Answer) -> None:
-        """Takes the server's checkpoint, if it is time."""
+        """Takes a checkpoint of the server if one is due."""
         server = self.clock.server
         due = server.num_updates >= self.checkpoint[0] + self.faults.checkpoint_every
         if due and answer[0] and not server.pending:
@@ -55,37 +55,37 @@ class Failures:
                 self.take_snapshot(length)
 
     def take_snapshot(self, length: int) -> None:
-        """Notes all of the server, so that a crash need not go through the whole journal again."""
-        self.snapshot_due = 1.25 * length  # all copies take some five times as long as the last of them
+        """Saves the server's state, so that a crash need not repeat the whole journal."""
+        self.snapshot_due = 1.25 * length  # all snapshots together take about five times as long as the last
         try:
             self.snapshot = length, self.clock.server.snapshot()
-        except Exception:  # a policy's state may be anything, and need not let itself be copied
+        except Exception:  # a policy's state may be any object, also one that cannot be copied
             self.snapshot_due = inf
 
     def copy(self, order: Order, now: float) -> None:
-        """Lets a push that was sent more than once arrive again."""
+        """Schedules the further arrivals of a push that was sent more than once."""
         clock = self.clock
         for later in self.faults.deliveries(order.worker, order.clock)[1:]:
             clock.place((now + later, next(clock.serial), handle_copy, order))
 
     def ignore(self, order: Order, now: float) -> None:
-        """Notes a push that arrives and does not count; it may have been sent more than once."""
+        """Counts a push as ignored; it may arrive again if it was sent more than once."""
         self.copy(order, now)
         self.clock.server.ignored += 1
 
     def freeze(self, incident: Incident, now: float) -> None:
-        """A worker does nothing for a while; what it has sent is on its way."""
+        """Freezes a worker for a while; messages that it has sent are not affected."""
         clock = self.clock
         worker, seconds, pace = incident.worker, incident.seconds, clock.pace
         self.note(incident, now)
-        idle = max([now, *(end for _, end in self.frozen[worker])])  # it goes on at this time + seconds
+        idle = max([now, *(end for _, end in self.frozen[worker])])  # it continues at this time + seconds
         self.frozen[worker].append((now, now + seconds))
 
         def put_off(time: float) -> float:
             return time if time <= now else time + seconds
 
         def computed_by(begun: float, computed: float, again: float) -> float:
-            """When computing ends that was to begin and end at these times, and now begins at `again`."""
+            """Returns the new end of a task planned from `begun` to `computed` that now begins at `again`."""
             if pace is None or computed <= now:
                 return put_off(computed)
             stops = (begun, again) if begun > now else (idle, idle + seconds)
@@ -94,7 +94,7 @@ class Failures:
         sending, computing = clock.sending[worker], clock.computing[worker]
         if sending is not None and sending[6] <= now:
             sending = None
-        free = leaves = -inf  # when the task that it sends next is computed, and is sent
+        free = leaves = -inf  # when the task to be pushed next is computed, and when its push is sent
         if sending is not None:
             arrival, _, handler, order, begun, computed, departs, *queued = sending
             again = put_off(begun)
@@ -102,7 +102,7 @@ class Failures:
         if computing is not None:
             serial, its_order, its_begun, its_computed, its_queued = computing
             leaves = put_off(its_begun)
-            if pace is not None and sending is not None:  # it begins when the task before it is computed
+            if pace is not None and sending is not None:  # it begins when its predecessor is computed
                 leaves = free if its_begun == computed else max(leaves, free)
             its_end = computed_by(its_begun, its_computed, leaves)
             clock.computing[worker] = (serial, its_order, leaves, its_end, its_queued)
@@ -114,7 +114,7 @@ class Failures:
             clock.place(event)
 
     def thaw(self, worker: int, since: float, begun: float, computed: float) -> tuple[float, float]:
-        """Returns when a task let begin at `since` begins and ends, its worker's freezes included."""
+        """Returns begin and end of a task released at `since`, in seconds, with its worker's freezes."""
         pace = self.clock.pace
         for start, end in self.frozen[worker]:
             stopped = max(start, since)
@@ -130,7 +130,7 @@ class Failures:
         return begun, computed
 
     def leave(self, incident: Incident, now: float) -> None:
-        """A worker is gone, with its copy and its tasks."""
+        """Removes a worker, with its copy and its tasks."""
         worker = incident.worker
         self.away[worker] += 1
         if self.away[worker] == 1:
@@ -138,7 +138,7 @@ class Failures:
             self.lose(worker, now)
 
     def lose(self, worker: int, now: float) -> None:
-        """The server hears that a worker is gone."""
+        """Tells the server that a worker has left."""
         clock = self.clock
         answer = clock.server.leave(worker, now)
         if clock.service is not None:
@@ -147,7 +147,7 @@ class Failures:
         clock.carry_out(answer, now)
 
     def join(self, incident: Incident, now: float) -> None:
-        """A worker is back, without a copy."""
+        """Brings a worker back, without cached parameters."""
         clock, worker = self.clock, incident.worker
         self.away[worker] -= 1
         if self.away[worker] == 0:
@@ -156,7 +156,7 @@ class Failures:
             clock.carry_out(clock.server.join(worker, now), now)
 
     def down(self, incident: Incident, now: float) -> None:
-        """The server is gone for a while: nothing arrives, and it goes on from its last checkpoint."""
+        """Crashes the server: nothing arrives during the outage, then it continues from its checkpoint."""
         clock, (updates, length) = self.clock, self.checkpoint
         self.note(incident, now, lost_updates=clock.server.num_updates - updates)
         clock.now = back = now + incident.seconds
@@ -169,10 +169,10 @@ class Failures:
             clock.read = None
         clock.server.ignored = ignored
         self.life += 1
-        # What happens to workers meanwhile, the server learns when it is back; what was sent is lost.
+        # The server learns of the workers' incidents when it is up again; messages sent to it are lost.
         clock.forget(back, handle_incident)
         if back >= clock.end:
-            clock.timed.clear()  # nothing happens any more
+            clock.timed.clear()  # no event follows
             clock.server.timers.clear()
             return
         workers = range(clock.server.num_workers)
@@ -184,22 +184,22 @@ class Failures:
             clock.carry_out(clock.server.join(worker, back), back)
 
     def note(self, incident: Incident, now: float, **more: Any) -> None:
-        """Logs what happened, for the trace's metadata."""
+        """Logs an incident for the trace's metadata."""
         self.clock.now = now
         self.log.append(incident._replace(time=now)._asdict() | more)
 
 
-# Handlers of the virtual clock, which a run with faults has besides its own.
+# Further handlers of the virtual clock, for runs with faults.
 
 
 def handle_incident(clock: Any, event: Any) -> bool:
-    """A worker or the server fails or comes back."""
+    """Carries out an incident of a worker or the server."""
     now, _, _, incident = event
     getattr(clock.failures, incident.kind)(incident, now)
     return clock.server.over
 
 
 def handle_copy(clock: Any, event: Any) -> bool:
-    """A push arrives again, and does not count."""
+    """Handles the second arrival of a push, which does not count."""
     clock.server.ignored += 1
     return clock.handle_stray(event)

@@ -1,4 +1,4 @@
-"""A run with its arithmetic, for engines that compute while the clock runs."""
+"""A run with its problem and optimizer, for engines that compute while the clock runs."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from dmlcore.training.stepper import Stepper
 
 
 class Recording(NamedTuple):
-    """What a run on a real clock leaves.
+    """The result of a run on a real clock.
 
     Args:
-        trace: which worker computed what, when.
+        trace: the trace of the run.
         params: the parameters after its last update.
     """
 
@@ -39,14 +39,15 @@ class Recording(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """A run with its arithmetic.
+    """A run with its problem and optimizer.
 
     Args:
-        spec: all but the arithmetic.
-        problem: what is trained.
+        spec: the rest of the run's description.
+        problem: the problem to train.
         optimizer: optax optimizer.
-        time_scale: real seconds of one of the cluster's; 0: nothing is injected, and seconds are real ones.
-        checkpoint: folder for the server's checkpoints; None: none are kept after the run.
+        time_scale: real seconds per second of the cluster; 0: no latencies are injected, and times are real
+            seconds.
+        checkpoint: folder for the server's checkpoints. None: none are kept after the run.
     """
 
     spec: RunSpec
@@ -62,24 +63,26 @@ class Job:
         return Stepper(self.problem, self.optimizer, spec.seed, device, workers, spec.aggregate)
 
     def coder(self, worker: int, params: Any) -> Coder | None:
-        """Returns a worker's end of the links, where they change values."""
+        """Returns the encoder and decoder of a worker; None if the transport does not change values."""
         coding = coding_by(self.spec.transport)
         return None if coding is None else Coder(coding, self.spec.seed, worker, params)
 
     def links(self) -> Links | None:
-        """Returns when phases are due, where that is injected."""
+        """Returns the times of phases; None if no latencies are injected."""
         return self.spec.links() if self.time_scale else None
 
     def service(self) -> Service | None:
-        """Returns the queues of a server that takes time, where that is injected."""
+        """Returns the queues of a server that takes time; None if it takes none or nothing is injected."""
         return self.spec.service() if self.time_scale else None
 
     def new_server(
         self, serial: Iterator[int], answered: Mapping[int, tuple[float, float]]
     ) -> Callable[[], Server]:
-        """Returns what makes empty servers; no number of an attempt comes again.
+        """Returns a function that makes new servers.
 
-        `answered`: attempt -> when the copy has left the server, and how long it waited there.
+        Args:
+            serial: numbers of attempts, shared by all these servers, so that no number occurs twice.
+            answered: attempt -> when the copy has left the server, and how long it waited there, in seconds.
         """
         links, spec = self.links(), self.spec
         if not self.time_scale:
@@ -87,7 +90,7 @@ class Job:
 
         def plan(order: Order) -> tuple[float, float, float]:
             if links is None:
-                return order.time, float("inf"), 0.0  # all its time at work, where nothing is known
+                return order.time, float("inf"), 0.0  # without known times, all its time counts as computing
             since, waited = answered.get(order.attempt, (order.time, 0.0))
             due = links.computing(order.worker, order.clock, order.batch_size, order.pull, since)
             return (*due, waited)
@@ -95,12 +98,12 @@ class Job:
         return lambda: Server(spec, plan, serial)
 
     def metadata(self, engine: str) -> dict[str, Any]:
-        """Returns a trace's metadata, all but its end."""
+        """Returns a trace's metadata, except the end of the run."""
         return self.spec.metadata(engine) | told(self.problem) | {"time_scale": self.time_scale}
 
     @contextlib.contextmanager
     def with_folder(self) -> Iterator[Job]:
-        """This job with a folder for checkpoints: as asked for, or a passing one where the server crashes."""
+        """Yields this job with a folder for checkpoints, a temporary one if only faults need it."""
         crashes = any(isinstance(fault, ServerCrash) for fault in self.spec.faults.events)
         if self.checkpoint is not None or not crashes:
             yield self
@@ -110,7 +113,7 @@ class Job:
 
     @contextlib.contextmanager
     def checkpoints(self, engine: str) -> Iterator[Checkpoints | None]:
-        """The server's checkpoints, where there is a folder for them."""
+        """Yields the server's checkpoints; None without a folder."""
         if self.checkpoint is None:
             yield None
             return
@@ -120,14 +123,14 @@ class Job:
 
 
 def described(spec: RunSpec, problem: Problem, optimizer: Any) -> dict[str, Any]:
-    """Returns what tells a run from the others, as JSON values, before there is a timeline of it.
+    """Returns the JSON values that identify a run before its timeline exists.
 
-    A policy, load rule, transport or codec of one's own is known by its name alone.
+    A user's own policy, load rule, transport or codec is identified only by its name.
     """
     stop = {name: str(value) for name, value in spec.stop._asdict().items()}
-    steps = contribution_of(problem).fingerprint()  # of local steps: their optimizer
+    steps = contribution_of(problem).fingerprint()  # for local steps, it contains their optimizer
     links, workers = spec.links(), range(min(spec.cluster.num_workers, 64))
-    # Laws of one's own have a name, and some times that they lead to.
+    # A user's own distribution is identified by its name and by some of the resulting times.
     times = [
         (links.compute_seconds(w, 0, 1), links.pull_seconds(w, 0), links.push_seconds(w, 0)) for w in workers
     ]

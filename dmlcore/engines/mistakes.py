@@ -1,4 +1,4 @@
-"""What is raised where a policy of a user's own does what cannot be done: one clear message each."""
+"""The errors for wrong decisions of a user's own policy: a function for each kind."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from dmlcore.types import Load, Policy
 
 
 def where(policy: Policy, load: Load, event: str, time: float) -> str:
-    """Returns the note of what was going on when a function of a policy or a load raised."""
+    """Returns the note for an exception of a policy or a load: the event and its time."""
     return f"raised under {policy.name}, load {load.name}: {event}, at {time:g} s"
 
 
 def no_decision(policy: Policy, hook: str, answer: Any) -> ValueError:
-    """A hook returned no decision."""
+    """Returns the error for a function of a policy that returned no decision."""
     allowed = "a state and a Decision, with lists of (worker, clock, weight) to apply and of Start to start"
     return ValueError(f"{policy.name}, {hook}: got {answer!r}, allowed is {allowed}")
 
 
 def no_timer(policy: Policy, wake: Any) -> ValueError:
-    """A decision sets a timer by something that is no pair."""
+    """Returns the error for a `wake` that is not a pair."""
     return ValueError(f"{policy.name}, wake: got {wake!r}, allowed is a pair (seconds, token)")
 
 
 def no_on_wake(policy: Policy, wake: Any) -> ValueError:
-    """A decision sets a timer of which the policy would not hear."""
+    """Returns the error for a timer of a policy without `on_wake`."""
     return ValueError(f"{policy.name} sets a timer, wake={wake!r}, but has no on_wake to be called")
 
 
 def nothing_told(policy: Policy, told: Any) -> ValueError:
-    """A worker that pulls is not told of its copy."""
+    """Returns the error for an `on_pull` whose result is not a pair."""
     return ValueError(f"{policy.name}, on_pull: got {told!r}, allowed is a pair (copy_clock, weight)")
 
 
 def not_at_server(policy: Policy, does: str, key: tuple[int, int]) -> ValueError:
-    """A decision names a push that is not there."""
+    """Returns the error for a decision about a push that is not at the server."""
     worker, clock = key
     return ValueError(
         f"{policy.name} {does} a push that is not at the server: that of worker {worker}, clock {clock}"
@@ -52,8 +52,11 @@ ENTRIES = {
 
 
 def check_parts(policy: Policy, decision: tuple[Any, ...]) -> None:
-    """Raises ValueError for the first part of a decision that is of a wrong kind. It is asked when a decision
-    could not be carried out: to check each one takes longer than to simulate it."""
+    """Raises ValueError for the first part of a decision that has a wrong type.
+
+    It is called only after a decision failed, because checking every decision would take longer than
+    simulating it.
+    """
     for (part, fields), entries in zip(ENTRIES.items(), decision, strict=False):
         name = f"{policy.name}, {part}"
         for number, entry in enumerate(checks.listed(name, entries)):
@@ -70,23 +73,23 @@ def check_parts(policy: Policy, decision: tuple[Any, ...]) -> None:
 
 
 def unknown_worker(policy: Policy, does: str, worker: int, time: float) -> ValueError:
-    """A decision names a worker that does not exist."""
+    """Returns the error for a decision about a worker that does not exist."""
     return ValueError(f"{policy.name} {does} worker {worker}, which is not there, at {time:g} s")
 
 
 def cannot_start(policy: Policy, worker: int, present: bool, time: float) -> ValueError:
-    """A decision starts a worker that has a task, or is not there."""
+    """Returns the error for a decision that starts a worker which has a task or is absent."""
     fault = "is busy" if present else "is not there"
     return ValueError(f"{policy.name} starts worker {worker}, which {fault}, at {time:g} s")
 
 
 def back_in_time(policy: Policy, worker: int, clock: int, last: int) -> ValueError:
-    """A decision starts a clock that was done before."""
+    """Returns the error for a decision that starts a clock which the worker has already finished."""
     return ValueError(f"{policy.name} starts clock {clock} of worker {worker}, which has done clock {last}")
 
 
 def other_weight(policy: Policy, order: Any, weight: float) -> ValueError:
-    """A push is applied with another weight than the worker has used on the copy that it kept."""
+    """Returns the error for a push applied with another weight than the worker used on its cached copy."""
     return ValueError(
         f"{policy.name} applies the push of worker {order.worker}, clock {order.clock}, with weight "
         f"{weight:g}, but the worker kept its copy, and was told the weight {order.told[1]:g} when it pulled"
@@ -94,7 +97,7 @@ def other_weight(policy: Policy, order: Any, weight: float) -> ValueError:
 
 
 def never_updates(policy: Policy, time: float, num_updates: int, most: int) -> RuntimeError:
-    """A run would go on for ever."""
+    """Returns the error for a run that would never end because no update is made."""
     return RuntimeError(
         f"{policy.name} makes no update: {most:,} tasks arrived since update {num_updates}, by "
         f"{time:g} s; are they all dropped, or never applied? `seconds=` ends a run without updates"
@@ -102,7 +105,7 @@ def never_updates(policy: Policy, time: float, num_updates: int, most: int) -> R
 
 
 def no_time(policy: Policy, time: float, end: float, tasks: int, passed: float) -> RuntimeError:
-    """A run to a time would never come to it."""
+    """Returns the error for a run that would never reach its end time."""
     return RuntimeError(
         f"seconds: got {end:g}, but by {time:g} s the last {tasks:,} tasks under {policy.name} took "
         f"{passed:g} s together, and no trace has room for all until then; give tasks a duration, or stop "
@@ -111,7 +114,7 @@ def no_time(policy: Policy, time: float, end: float, tasks: int, passed: float) 
 
 
 def only_wakes(policy: Policy, time: float, num_updates: int, most: int) -> RuntimeError:
-    """A run would go on for ever with timers alone."""
+    """Returns the error for a run that would never end because only timers fire."""
     return RuntimeError(
         f"{policy.name} makes no progress: {most:,} timers fired since update {num_updates}, by {time:g} s, "
         "and it makes no update, or no time passes between them"
@@ -119,7 +122,7 @@ def only_wakes(policy: Policy, time: float, num_updates: int, most: int) -> Runt
 
 
 def deadlock(policy: Policy, time: float, num_updates: int, present: int) -> RuntimeError:
-    """Nothing will ever happen again."""
+    """Returns the error for a run in which no event can follow."""
     workers = f"all {present} workers wait" if present else "every worker has left"
     return RuntimeError(
         f"{policy.name} deadlocks at {time:g} s after {num_updates} updates: {workers}; "
@@ -128,7 +131,7 @@ def deadlock(policy: Policy, time: float, num_updates: int, present: int) -> Run
 
 
 def no_hook(policy: Policy, hook: str, worker: int) -> ValueError:
-    """A policy is not made for workers that leave."""
+    """Returns the error for a policy without `on_leave` or `on_join` whose worker leaves or joins."""
     return ValueError(
         f"{policy.name} has no {hook}, but worker {worker} leaves or joins; "
         "a policy needs both for a cluster whose workers crash or hang"

@@ -1,4 +1,4 @@
-"""What a real server sees of its training, for policies that watch it."""
+"""Observations of the training on a real clock, for policies that watch it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ inner_product = jax.jit(inner)
 
 
 class Observer:
-    """Gathers updates, and tells what there was to see of them.
+    """Collects updates, and makes observations of them.
 
     Args:
         stepper: the server's arithmetic.
@@ -26,20 +26,20 @@ class Observer:
         self._rows: list[tuple[float, ...]] = []
 
     def compile(self, params: Any) -> None:
-        """Gets ready: the first look should take no longer than others."""
+        """Compiles everything, so that the first observation takes no longer than the others."""
         self.observation(0, 0.0, params)
         inner_product(params, params)
 
     def update(self, total: Any, tasks: int, samples: int) -> None:
-        """Takes note of an update: the weighted sum of gradients, of how many tasks and samples."""
-        total, _ = self._stepper.problem.apart(total)  # a server sees what travels
+        """Records an update: the weighted sum of its gradients, and its numbers of tasks and samples."""
+        total, _ = self._stepper.problem.apart(total)  # the server sees only the parameters that travel
         product = 0.0 if self._before is None else inner_product(total, self._before)
         row = (tasks, samples, inner_product(total, total), product)
         self._rows.append(tuple(float(number) for number in row))
         self._before = total
 
     def observation(self, update: int, time: float, params: Any) -> Observation:
-        """Returns what there was to see since the last call."""
+        """Returns the observation of all updates since the last call."""
         problem = self._stepper.problem
         loss = float(evaluate(problem, params, self._stepper.put(device_data(problem)[1]))["loss"])
         tasks, samples, *norms = map(list, zip(*self._rows, strict=True)) if self._rows else [[]] * 4

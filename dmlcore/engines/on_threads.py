@@ -1,4 +1,4 @@
-"""A Python thread for each worker, one for the server, real queues, latencies injected as sleeps."""
+"""The engine on threads: one Python thread per worker and one for the server; latencies are sleeps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dmlcore.engines.worker import Clock, Failure, Stop, Worker
 
 
 def device(number: int) -> Any:
-    """Returns a device, in turn, where there are several; None: JAX's only or default one."""
+    """Returns a device for a worker, round robin; None if JAX has only one device."""
     devices = jax.local_devices()
     return devices[number % len(devices)] if len(devices) > 1 else None
 
@@ -23,8 +23,8 @@ class ThreadCrew:
     """Workers as threads of this process.
 
     Args:
-        job: what to run.
-        clock: that server and workers read.
+        job: the run.
+        clock: the clock of server and workers.
         server: inbox of the server.
     """
 
@@ -41,7 +41,7 @@ class ThreadCrew:
         x64, default = config.jax_enable_x64, config.jax_default_device
 
         def run() -> None:
-            # Settings of the calling thread, which a new one does not have.
+            # A new thread does not inherit these settings of the calling thread.
             with jax.enable_x64(x64), jax.default_device(default):
                 try:
                     stepper = job.stepper(device(worker))
@@ -60,11 +60,11 @@ class ThreadCrew:
         self._inboxes[worker].put(message)
 
     def dismiss(self, worker: int, starting: bool) -> None:
-        """Ends a worker's thread, whatever it is at."""
+        """Ends a worker's thread, even during a task."""
         self._inboxes[worker].put(Stop())
 
     def lost(self) -> list[int]:
-        """Threads do not die: what a worker raises, it sends."""
+        """Returns []: threads do not die, since a worker sends its exceptions to the server."""
         return []
 
     def close(self) -> None:
