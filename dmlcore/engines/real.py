@@ -1,4 +1,4 @@
-"""The server on a real clock: its state machine, the parameters, and what workers are told."""
+"""The server on a real clock: it runs the state machine, updates the parameters and instructs workers."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from dmlcore.training.coding import memory_of
 from dmlcore.training.stepper import State, Stepper, widths
 from dmlcore.training.turns import Turn, Turns
 
-PATIENCE_SECONDS = 1.0  # between two looks at whether every worker is alive
-MOST_DEATHS = 3  # of a worker without a push in between, before the run is given up
-MOST_SECONDS, MOST_TASKS = 300.0, 100  # real ones, and tasks of each worker, without an update, likewise
+PATIENCE_SECONDS = 1.0  # time between two checks that every worker is alive
+MOST_DEATHS = 3  # deaths of a worker without a push in between after which the run fails
+MOST_SECONDS, MOST_TASKS = 300.0, 100  # real seconds, and tasks per worker, without an update, likewise
 
 
 class Crew(Protocol):
-    """The workers, as the server reaches them."""
+    """The workers of an engine: how the server starts, instructs and ends them."""
 
     def hire(self, worker: int, sizes: tuple[int, ...], hire: int) -> None:
-        """Starts a worker, which will send `Ready` with the number of its start."""
+        """Starts a worker, which will send `Ready` with the number `hire` of this start."""
 
     def post(self, worker: int, message: Any) -> None:
         """Sends a worker a message."""
 
     def dismiss(self, worker: int, starting: bool) -> None:
-        """Ends a worker at once, which may not have sent `Ready` yet: a crash."""
+        """Ends a worker immediately (a crash); `starting`: it has not sent `Ready` yet."""
 
     def lost(self) -> Sequence[int]:
-        """Returns the workers that died without being told to."""
+        """Returns the workers that died without an order to end."""
 
     def close(self) -> object:
         """Ends all workers when the run is over or has failed."""
 
 
 class WorkerError(RuntimeError):
-    """A worker's gradient raised; the message names worker, clock and cause."""
+    """An exception in a worker's gradient; the message names worker, clock and cause."""
 
 
 class Serving:
@@ -57,11 +57,11 @@ class Serving:
         job: the run.
         inbox: messages of workers.
         crew: the workers.
-        clock: of the run; set to 0 when every worker is ready.
-        checkpoints: where the server's state is kept; None: nowhere.
-        stepper: the server's arithmetic; None: the job's.
+        clock: the clock of the run; it is set to 0 when every worker is ready.
+        checkpoints: store of the server's state. None: the state is not saved.
+        stepper: the server's arithmetic. None: the job's.
         serial: numbers of attempts.
-        kill: how the server's process dies; None: it forgets all it knows.
+        kill: function that ends the server's process. None: a crash only discards the server's state.
     """
 
     def __init__(
@@ -76,38 +76,40 @@ class Serving:
         kill: Callable[[], None] | None = None,
     ):
         spec, faults = job.spec, job.spec.faults
-        # Attempt -> when its copy has left a server that takes time, and how long it waited there; until the
-        # push of the task that pulled.
+        # Attempt -> when its copy left a server that takes time, and how long it waited there, in seconds; an
+        # entry is removed at the push of the task that pulled.
         self._answered: dict[int, tuple[float, float]] = {}
         self._new_server = job.new_server(itertools.count() if serial is None else serial, self._answered)
         self._spec, self._stepper, self._inbox, self._crew = spec, stepper or job.stepper(), inbox, crew
         self._clock, self._faults, self._seconds = clock, faults, spec.stop.seconds
         self._service = job.service()
-        # Of links that are shared equally.
+        # Transfers on links that are shared equally.
         self._crossings = Crossings(self._service) if isinstance(self._service, FairService) else None
         self._noted = 0.0  # when the last incident happened
         self._checkpoints, self._kill = checkpoints, kill
         self.server = self._new_server()
         self.log: list[dict[str, Any]] = []
         self._state: State = self._stepper.start()
-        self._gradients: dict[tuple[int, int], tuple[Any, Any, Order]] = {}  # and what they were taken on
-        # What each attempt is computed on, where delays are compensated.
+        # (worker, clock) -> gradient, the parameters it was computed at (for compensation), and task.
+        self._gradients: dict[tuple[int, int], tuple[Any, Any, Order]] = {}
+        # Attempt -> the parameters that it reads, for delay compensation.
         self._views: dict[int, Any] = {}
         self._compensation = spec.compensation
         self._memory = memory_of(spec.transport, spec.local)
         self._observer = Observer(self._stepper)
         self._turns = self._new_turns()
-        self._saved = 0  # updates, at the last checkpoint
-        self._away = [0] * self.server.num_workers  # for how many reasons
+        self._saved = 0  # updates at the last checkpoint
+        self._away = [0] * self.server.num_workers  # number of faults that keep each worker away
         self._schedule = incidents(faults)
         self._expected: dict[int, int] = {}  # workers that are starting -> number of that start
         self._hires = 0
-        self._deaths = [0] * self.server.num_workers  # of each worker since its last push
-        # Updates made, and when, on the machine's clock, and after how many tasks that was first seen.
+        self._deaths = [0] * self.server.num_workers  # deaths of each worker since its last push
+        # Updates made, with the machine's time and the number of tasks at which this number was first seen.
         self._progress = -1, 0.0, 0
-        self._looked = 0.0  # when, on the machine's clock, workers were last seen alive
+        self._looked = 0.0  # when workers were last checked, on the machine's clock
         self._server_crashes = any(isinstance(fault, ServerCrash) for fault in faults.events)
-        # Of every worker's first task, and of others that may come: to compile for them before.
+        # Batch sizes of each worker's first task and of tasks that may follow, to compile for them at the
+        # start.
         more, (_, _, first) = spec.policy.sizes, self._new_server().begin()
         self._sizes = {
             order.worker: (order.batch_size, *more, *(widths(order.batch_size) if spec.sizes_change else ()))
@@ -120,17 +122,17 @@ class Serving:
         """Runs to the end.
 
         Args:
-            metadata: of the trace.
-            since: the time by now, where it was killed and goes on from its last checkpoint. Default: that of
-                the checkpoint, or 0 where there is none.
-            log: what happened meanwhile.
+            metadata: metadata of the trace.
+            since: the present time in seconds, if the server was killed and continues from its checkpoint. At
+                least the time of the checkpoint is used.
+            log: incidents since then.
 
         Returns:
             Trace and parameters.
 
         Raises:
-            WorkerError: a gradient raised.
-            RuntimeError: no worker has a task, and none will.
+            WorkerError: a worker's gradient raised an exception.
+            RuntimeError: no worker has a task, and none will get one.
         """
         found = self._load()
         now = max(since, found or 0.0)
@@ -143,7 +145,7 @@ class Serving:
         self._clock.set(now)
         begun = self.server.begin() if found is None else None
         if self.server.over:
-            pass  # the last checkpoint was the end
+            pass  # the last checkpoint was taken at the end
         elif now:
             self._resume(now)
         elif begun is not None:
@@ -158,20 +160,21 @@ class Serving:
                     self.server.check_alive(now)
                 message = self._next_message(now)
                 now = self._clock.now()
-                # Messages wait in the inbox while the server is at work: what arrived first comes first.
+                # Messages wait in the inbox while the server works, so timers due before a message come
+                # first.
                 self._wake(min(now, message.due) if isinstance(message, Arrival) else now)
                 if not self.server.over:
                     self._receive(message)
                 self._cross()
                 self._check_progress()
         if self.server.over and self._checkpoints is not None and self.server.num_updates > self._saved:
-            self._save()  # the same call again has nothing left to do
+            self._save()  # if the call is repeated, nothing is left to do
         end = self.server.last_update if self.server.over else self._seconds
         more = {"incidents": self.log, "ignored_arrivals": self.server.ignored}
         return Recording(self.server.trace(end, metadata | more), self._state[0])
 
     def _check_progress(self) -> None:
-        """Raises RuntimeError where a run that is to end with updates goes on and on without one."""
+        """Raises RuntimeError if a run that ends after updates makes none for a long time."""
         updates, now, tasks = self.server.num_updates, time.monotonic(), self.server.num_tasks
         before, since, already = self._progress
         if updates != before:
@@ -182,7 +185,7 @@ class Serving:
                 raise mistakes.never_updates(self.server.policy, self._clock.now(), updates, spent)
 
     def _muster(self) -> None:
-        """Starts every worker that is not away and waits until all is compiled."""
+        """Starts every worker that is not away, and waits until all have compiled."""
         for worker, reasons in enumerate(self._away):
             if not reasons:
                 self._hire(worker)
@@ -204,14 +207,14 @@ class Serving:
         self._crew.hire(worker, self._sizes[worker], self._hires)
 
     def _is_ready(self, message: Ready) -> bool:
-        """Takes note that a worker has started; False where it is one that was dismissed meanwhile."""
+        """Records that a worker has started; returns False if it was dismissed meanwhile."""
         if self._expected.get(message.worker) != message.hire:
             return False
         del self._expected[message.worker]
         return True
 
     def _lost(self) -> list[int]:
-        """Workers that died since the last look, which is taken now and then."""
+        """Returns the workers that died since the last check, at most once per `PATIENCE_SECONDS`."""
         if time.monotonic() - self._looked < PATIENCE_SECONDS:
             return []
         self._looked = time.monotonic()
@@ -223,7 +226,7 @@ class Serving:
         return lost
 
     def _next_message(self, now: float) -> Any:
-        """Returns the next message, or None when something else is due."""
+        """Returns the next message, or None when another event is due."""
         due = min(self._schedule[0].time if self._schedule else math.inf, self.server.due, self._seconds)
         due = due if self._crossings is None else min(due, self._crossings.due)
         try:
@@ -250,7 +253,7 @@ class Serving:
             self._arrive(message, now, min(message.due, now))
 
     def _cross(self) -> None:
-        """Takes the pushes that are through a link which others share, and sends the copies that are."""
+        """Handles the transfers that have crossed the shared links: takes pushes, and sends copies."""
         while self._crossings is not None and not self.server.over:
             now = self._clock.now()
             if now >= self._seconds or (found := self._crossings.through(now)) is None:
@@ -264,18 +267,21 @@ class Serving:
                 self._post(task.worker, Assignment(task, self._clock.now(), state, time))
 
     def _arrive(self, push: Arrival, now: float, came: float, crossed: float = 0.0) -> None:
-        """The server's processor takes a push that came at a time; a shared link took it so much longer."""
+        """Lets the server's processor take a push that arrived at `came`.
+
+        `crossed`: the seconds by which sharing the server's link delayed it.
+        """
         worker, clock, waited = push.worker, push.clock, 0.0
         if self._service is not None:
             taken, waited = self._service.take(worker, clock, came)
             if (read := self._wait(taken)) is None:
-                return  # lost, or the run is over
+                return  # the push is lost, or the run is over
             waited += read - taken + crossed
-            now = max(now, read, self._noted)  # not when it woke up: that would add up
+            now = max(now, read, self._noted)  # not the time of waking up: delays would accumulate
         order = self.server.find(worker, clock, push.attempt)
         if order is None:
             return
-        # A clock that follows the server's may be off by a message's way, but not beyond what is known.
+        # A worker's clock may be off by the time of a message; its times are clipped to the known range.
         begun = min(max(push.begun, order.time), now)
         computed = min(max(push.computed, begun), now)
         self._gradients[worker, clock] = push.gradient, self._views.pop(push.attempt, None), order
@@ -284,10 +290,10 @@ class Serving:
         self._carry_out(self.server.push(order, now, begun, computed, queued, waited), now)
 
     def _wait(self, until: float) -> float | None:
-        """Lets the server be busy until a time, or longer by the updates that it makes meanwhile.
+        """Keeps the server busy until a time, extended by the updates that it makes meanwhile.
 
         Returns:
-            Until when; None: it does not know any more what it was doing, or the run is over.
+            The end in seconds; None if the server crashed meanwhile or the run is over.
         """
         server = self.server
         while True:
@@ -309,7 +315,7 @@ class Serving:
             until += (server.num_updates - updates) * self._spec.seconds_per_update
 
     def _wake(self, until: float, begun: float | None = None) -> None:
-        """Lets the timers fire that were due by a time; `begun` is that of the start, the first of them."""
+        """Fires the timers that were due until a time; `begun`: time of the first one, at the start."""
         while not self.server.over and self.server.due <= until:
             now = self._noted = self._clock.now() if begun is None else begun
             if now >= self._seconds:
@@ -322,7 +328,7 @@ class Serving:
         if apply and self._service is not None:
             self._service.update(now)
         if apply:
-            apply = sorted(apply)  # as replay sums them: another order is rounded otherwise
+            apply = sorted(apply)  # the order in which replay sums them, since rounding depends on the order
             weights = self._counted(apply)
             gradients, views, orders = zip(*(self._gradients.pop((w, c)) for w, c, _ in apply), strict=True)
             pushes = [*zip(weights, gradients, views, strict=True)]
@@ -343,14 +349,14 @@ class Serving:
             present = {order.attempt for orders in server.flight for order in orders}
             self._views = {attempt: view for attempt, view in self._views.items() if attempt in present}
         for order in start:
-            if order.pull:  # else the worker has begun it by itself
+            if order.pull:  # otherwise the worker has already begun it
                 if self._compensation:
                     self._views[order.attempt] = self._state[0]
                 since = order.time
                 if self._service is not None and self._service.pulls_take:
                     since, waited = self._service.answer(order.worker, order.clock, since)
                     if self._crossings is not None:
-                        self._answered[order.attempt] = math.inf, math.inf  # until it is through
+                        self._answered[order.attempt] = math.inf, math.inf  # until it has crossed
                         self._crossings.copy(since, order, (self._state, waited))
                         continue
                     self._answered[order.attempt] = since, waited
@@ -361,12 +367,13 @@ class Serving:
         due = server.num_updates >= self._saved + self._faults.checkpoint_every
         if self._checkpoints is None or not apply or not due or server.pending:
             return
-        # Saving takes time, and the clock is real; but what a crash will lose is to be foreseen.
+        # Saving takes real time, so it is not always done when due. With server crashes it is: the lost
+        # updates must be predictable.
         if self._server_crashes or self._checkpoints.due():
             self._save()
 
     def _new_turns(self) -> Turns | None:
-        """What counts of additive updates, as far as the run has come."""
+        """Returns the weights of additive updates, as far as the run has come; None for other problems."""
         if not self._stepper.problem.additive:
             return None
         server = self.server
@@ -375,7 +382,7 @@ class Serving:
         return turns
 
     def _counted(self, apply: Sequence[tuple[int, int, float]]) -> list[float]:
-        """The weights of pushes in an update."""
+        """Returns the weights of pushes in an update."""
         if self._turns is None:
             return [weight for _, _, weight in apply]
         orders = [self._gradients[worker, clock][2] for worker, clock, _ in apply]
@@ -385,7 +392,7 @@ class Serving:
         )
 
     def _post(self, worker: int, message: Any) -> None:
-        """Sends a worker a message, if it is there."""
+        """Sends a worker a message, unless it is away or starting."""
         if not self._away[worker] and worker not in self._expected:
             self._crew.post(worker, message)
 
@@ -400,7 +407,7 @@ class Serving:
                 self._carry_out(self.server.leave(worker, now), now)
 
     def _join(self, incident: Incident) -> None:
-        """Starts the worker again; it joins when it is ready."""
+        """Restarts the worker; it joins when it is ready."""
         worker = incident.worker
         self._away[worker] -= 1
         if self._away[worker] == 0:
@@ -412,7 +419,7 @@ class Serving:
         self._post(incident.worker, Freeze(incident.seconds))
 
     def _replace(self, lost: Sequence[int], now: float) -> None:
-        """Workers are gone that were not told to leave: the others go on, and new ones take their places."""
+        """Replaces workers that died without an order to end; the other workers continue."""
         for worker in lost:
             self.log.append({"time": now, "kind": "died", "worker": worker, "seconds": 0.0})
             self._hire(worker)
@@ -421,7 +428,7 @@ class Serving:
                 self._carry_out(self.server.leave(worker, now), now)
 
     def _down(self, incident: Incident) -> None:
-        """The server dies: what it has not saved is gone."""
+        """Crashes the server; all that it has not saved is lost."""
         self._note(incident, lost_updates=self.server.num_updates - self._saved)
         if self._kill is not None:
             self._kill()
@@ -446,13 +453,13 @@ class Serving:
         self._resume(now)
 
     def _resume(self, now: float) -> None:
-        """Goes on from a checkpoint: workers at work begin their tasks again, those gone meanwhile leave."""
+        """Continues from a checkpoint: tasks in flight begin again, and workers that went away leave."""
         if now >= self._seconds:
-            return  # the run ended meanwhile
+            return  # the run ended during the outage
         server = self.server
         gone = {w for w, reasons in enumerate(self._away) if reasons} | {*self._expected}
         for worker in range(server.num_workers):
-            self._post(worker, Idle())  # what it has is lost
+            self._post(worker, Idle())  # its tasks are lost
         self._carry_out(server.resume(now), now)
         for worker in sorted(server.present & gone):
             self._carry_out(server.leave(worker, now), now)
@@ -470,7 +477,7 @@ class Serving:
         self._checkpoints.save(self.server.num_updates, self._state, more)
 
     def _load(self) -> float | None:
-        """Goes back to the last checkpoint and returns its time, or None where there is none."""
+        """Restores the last checkpoint and returns its time in seconds, or None if there is none."""
         found = None if self._checkpoints is None else self._checkpoints.load(self._state)
         if found is None:
             return None

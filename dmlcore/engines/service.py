@@ -7,27 +7,28 @@ from typing import Any
 
 from dmlcore.cluster.draws import SERVED_PULL, SERVED_PUSH, Draws
 
-# Worker, clock, when its message comes -> when it is through, and how long it has waited in queues, seconds.
+# Worker, clock, arrival of its message -> end of its service, and its wait in queues; times in seconds.
 Queue = Callable[[int, int, float], tuple[float, float]]
 
 
 class Service:
-    """When a server takes each push and when its answers are through, as far as they have come.
+    """The queues of a server: they give the times at which it takes pushes and has sent its replies.
 
-    Three queues, each served one message at a time in the order in which they come: the link to the server,
-    its processor, and the link back. A server that is split into shards works on all parts of a message at
-    the same time, and is done with the largest.
+    There are three queues: the link to the server, its processor, and the link back. Each serves one message
+    at a time, in the order of arrival. The shards of a server work on all parts of a message at the same
+    time; the message is done with its largest part.
 
     Args:
-        seconds: mean ones of what it does, as `ParameterServer.seconds` gives them.
-        draws: of the cluster and seed, where they vary; None: they do not.
+        seconds: mean seconds of each kind of work, from `ParameterServer.seconds`.
+        draws: random times of the cluster and seed, if the server has jitter. None: times are constant.
 
     Attributes:
-        take: takes a push that has come over its worker's link at a time; it is through when it is read.
-        answer: answers the pull before a task, which was let begin at a time; the copy is through when it has
+        take: takes a push that has crossed its worker's link at a time; it is done when the server has read
+            the push.
+        answer: replies to the pull of a task that was released at a time; it is done when the copy has
             crossed the server's link.
         update: makes an update that was decided at a time.
-        pulls_take: whether answers take time; else they leave at once.
+        pulls_take: whether replies take time; otherwise they leave immediately.
     """
 
     __slots__ = ("_draws", "_empty", "answer", "pulls_take", "take", "update")
@@ -40,13 +41,13 @@ class Service:
         self.answer = self._varied(answer, SERVED_PULL, *pull)
 
     def reset(self, now: float = 0.0) -> None:
-        """Empties all queues: the server starts again."""
+        """Empties all queues, when the server restarts at `now`."""
         self._empty(now)
 
     def _varied(
         self, queue: Callable[..., tuple[float, float]], stream: int, first: float, second: float
     ) -> Queue:
-        """Returns a queue whose two stages take so long on average, and vary where there are draws."""
+        """Returns `queue` with random times of means `first` and `second`, or unchanged without draws."""
         draws = self._draws
         if draws is None:
             return queue
@@ -61,9 +62,9 @@ class Service:
 def _queues(
     push: tuple[float, float], pull: tuple[float, float], update_seconds: float
 ) -> tuple[Callable[..., Any], Callable[..., Any], Callable[[float], None], Callable[[float], None]]:
-    """Returns what takes pushes, answers pulls, makes updates and empties the queues of one server.
+    """Returns the functions `take`, `answer`, `update` and `empty` of one server's queues.
 
-    Closures over when each queue is free, since they are asked for every task of a run.
+    They are closures over the times at which the queues become free, because every task of a run calls them.
     """
     way_in = processor = way_out = 0.0
 

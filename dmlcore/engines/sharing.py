@@ -1,7 +1,7 @@
-"""A server's link that its transfers share equally: processor sharing, on the virtual clock.
+"""A link of the server that concurrent transfers share equally (processor sharing), on the virtual clock.
 
-How long a transfer takes depends on the ones that join it, so the virtual clock has to see each join a link,
-and be through. Where links are first come, first served, it has to see neither.
+The time of a transfer depends on those that start while it is in progress, so the clock needs an event for
+the start and for the end of each transfer. Links that are first come, first served need neither.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ GOT = itemgetter(0)
 
 
 class SharedLink:
-    """One direction of a link: each of n transfers under way goes on at 1 / n of its speed.
+    """One direction of a link: each of n concurrent transfers proceeds at 1 / n of the link's speed.
 
-    Transfers are ordered by how much each will have got when it is through, and all get the same: so a
-    transfer joins, and is through, in O(log n); in O(1) where all take equally long alone, as they are then
-    through in the order in which they joined, but for rounding.
+    All transfers receive the same service at any time, so they are sorted by the service that each will have
+    received at its end. Starting and ending a transfer then costs O(log n), or O(1) if all take equally long
+    alone, because they then end in the order in which they started (except for rounding).
 
     Args:
-        seconds: that a transfer takes alone, on average.
-        draws: of the cluster and seed, where they vary; None: they do not.
-        stream: of these draws.
+        seconds: mean time in seconds that a transfer takes alone.
+        draws: random times of the cluster and seed, if transfers have jitter. None: times are constant.
+        stream: stream of the draws.
 
     >>> link = SharedLink(2.0)
     >>> link.join(0.0, "a", "data"), link.join(1.0, "b")
@@ -47,19 +47,25 @@ class SharedLink:
     def __init__(self, seconds: float, draws: Draws | None = None, stream: int = SERVED_PUSH):
         self._seconds, self._draws, self._stream = seconds, draws, stream
         self._serial = itertools.count()
-        # What it will have got when it is through, serial number, when it joined, seconds alone, task, data:
-        # sorted, where all take equally long; else a heap.
+        # (service at the end, serial number, start, seconds alone, task, data): a sorted deque if all
+        # transfers take equally long, otherwise a heap.
         self._under_way: Any = deque() if draws is None else []
         self.reset()
 
     def reset(self) -> None:
-        """Loses what is under way."""
+        """Discards all transfers in progress."""
         self._under_way.clear()
-        self._time = self._got = 0.0  # how much each transfer has got since the link was last idle, seconds
-        self.due = math.inf  # when the next transfer is through, if no other joins
+        self._time = self._got = 0.0  # service that each transfer got since the link was last idle, seconds
+        self.due = math.inf  # when the next transfer ends, if no other one starts
 
     def join(self, time: float, task: Any, data: Any = None) -> None:
-        """What a task transfers joins at `time`, or when the last did or left; `data` comes out with it."""
+        """Starts a transfer at `time`, or at the last start or end if that is later.
+
+        Args:
+            time: seconds.
+            task: the task whose message is sent.
+            data: any object, returned with the transfer when it ends.
+        """
         under_way, seconds, last, got = self._under_way, self._seconds, self._time, 0.0
         if time < last:
             time = last
@@ -68,7 +74,7 @@ class SharedLink:
         self._got, self._time = got, time
         if self._draws is None:
             each = got + seconds, 0, time, seconds, task, data
-            if under_way and each[0] < under_way[-1][0]:  # by rounding: it joins when another is through
+            if under_way and each[0] < under_way[-1][0]:  # due to rounding, if one starts as another ends
                 insort(under_way, each, key=GOT)
             else:
                 under_way.append(each)
@@ -79,7 +85,7 @@ class SharedLink:
         self.due = time + left * len(under_way) if left > 0 else time
 
     def leave(self) -> tuple[Any, Any, float]:
-        """Returns what is through when it is `due`: task, data, and how much longer it took than alone."""
+        """Ends the transfer that is `due`; returns task, data, and the delay by sharing in seconds."""
         under_way, now = self._under_way, self.due
         first = under_way.popleft() if self._draws is None else heappop(under_way)
         got, _, joined, seconds, task, data = first
@@ -90,12 +96,14 @@ class SharedLink:
 
 
 class FairService(Service):
-    """A server with links that are shared equally; its processor is first come, first served.
+    """The queues of a server whose links are shared equally; its processor is first come, first served.
 
-    `take` is for pushes that are through the link to it; what `answer` answers has still to cross the other.
+    `take` is for pushes that have already crossed the link to the server. The copies of `answer` have yet to
+    cross the link back.
 
     Attributes:
-        into, out: the link to the server, and the link back.
+        into: the link to the server.
+        out: the link back.
     """
 
     __slots__ = ("into", "out")
@@ -107,18 +115,18 @@ class FairService(Service):
         self.pulls_take = True
 
     def reset(self, now: float = 0.0) -> None:
-        """Empties all queues, and loses what is under way."""
+        """Empties all queues, and discards all transfers in progress."""
         super().reset(now)
         self.into.reset()
         self.out.reset()
 
     @property
     def due(self) -> float:
-        """When the next transfer is through, if no other joins."""
+        """When the next transfer ends, if no other one starts; seconds."""
         return min(self.into.due, self.out.due)
 
     def leave(self) -> tuple[float, Any, Any, float]:
-        """Returns what is through next: when, task, data, and how much longer it took than alone."""
+        """Ends the next transfer; returns its end, its task, its data and its delay by sharing; seconds."""
         into, out = self.into, self.out
         link = out if out.due < into.due else into
         time = link.due
@@ -126,10 +134,10 @@ class FairService(Service):
 
 
 class Crossings:
-    """Transfers over shared links on a real clock: which of them are through by now, in that order.
+    """Transfers over shared links on a real clock: gives those that have ended, in that order.
 
     Args:
-        service: whose links they cross.
+        service: the server's queues, with the two links.
     """
 
     def __init__(self, service: FairService):
@@ -138,15 +146,15 @@ class Crossings:
         self._serial = itertools.count()
 
     def reset(self) -> None:
-        """Forgets what has not joined yet."""
+        """Discards the transfers that have not started yet."""
         self._joining.clear()
 
     def push(self, time: float, arrival: Any) -> None:
-        """A push comes over its worker's link at `time`."""
+        """Schedules a push that reaches the server's link at `time`."""
         self._add(time, self._service.into.join, arrival, None)
 
     def copy(self, time: float, order: Any, answer: Any) -> None:
-        """The answer to a pull leaves the server's processor at `time`."""
+        """Schedules the reply to a pull, which leaves the server's processor at `time`."""
         self._add(time, self._service.out.join, order, answer)
 
     def _add(self, time: float, join: Callable[..., None], task: Any, answer: Any) -> None:
@@ -154,13 +162,16 @@ class Crossings:
 
     @property
     def due(self) -> float:
-        """When something happens next, if nothing else is sent."""
+        """When the next transfer starts or ends, if nothing else is sent; seconds."""
         joining = self._joining[0][0] if self._joining else math.inf
         return min(joining, self._service.due)
 
     def through(self, now: float) -> tuple[float, Any, Any, float] | None:
-        """Returns the next transfer that is through by `now`: when, the task, the answer to its pull, or None
-        for its push, and how much longer it took than alone. None: none is."""
+        """Returns the next transfer that has ended by `now`, or None.
+
+        A transfer is its end in seconds, the task, the reply to its pull (None for a push), and its delay by
+        sharing in seconds.
+        """
         while self.due <= now:
             if self._joining and self._joining[0][0] <= self._service.due:
                 time, _, join, task, answer = heappop(self._joining)
