@@ -32,7 +32,9 @@ def ensure_environment(root: Path) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except (OSError, subprocess.CalledProcessError) as error:
-        sys.exit(f"making .venv failed: {error}\nThe same command tries again; nothing half-made is used.")
+        sys.exit(
+            f"making .venv failed: {error}\nRun the same command again; an unfinished .venv is not used."
+        )
     if made or not inside:
         python = str(folder / "bin" / "python")
         os.execv(python, [python, *sys.argv])
@@ -70,7 +72,7 @@ def make(root: Path, folder: Path) -> bool:
     try:
         if stamp.exists() and stamp.read_text() == wanted:
             return False
-        say("Making .venv from requirements.lock: once, about a minute.")
+        say("Making .venv from requirements.lock, which happens once and takes about a minute.")
         if folder.is_symlink():
             folder.unlink()  # another checkout's environment, which keeps its stamp
         stamp.unlink(missing_ok=True)
@@ -95,7 +97,7 @@ def install(lock: Path, folder: Path) -> None:
         if subprocess.run([*sync, "--python", python, lock]).returncode == 0:
             return
         create(folder, with_pip=True)
-    say("Without uv, pip takes some minutes.")
+    say("uv is not available; pip takes some minutes.")
     subprocess.run([python, "-m", "pip", "install", "--require-hashes", "--no-deps", "-r", lock], check=True)
 
 
@@ -104,8 +106,8 @@ def create(folder: Path, with_pip: bool) -> None:
     if not importlib.util.find_spec("venv") or (with_pip and not importlib.util.find_spec("ensurepip")):
         version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
         sys.exit(
-            f"this Python cannot make virtual environments: its venv or ensurepip module is missing.\n"
-            f"Debian and Ubuntu: apt install {version}-venv. Elsewhere: install a full Python, or uv."
+            f"this Python cannot make virtual environments, since its venv or ensurepip module is missing.\n"
+            f"On Debian and Ubuntu, try apt install {version}-venv; elsewhere, install a full Python or uv."
         )
     import venv
 

@@ -273,7 +273,7 @@ class TestServer:
 
     def test_an_idle_server_is_said_to_be_one(self):
         cluster = self.BASE.resized(2).with_server(seconds_per_push=1e-7)
-        with pytest.warns(UserWarning, match=r"calibrate: \d+ of \d+ pushes seem to have waited: too few"):
+        with pytest.warns(UserWarning, match=r"calibrate: \d+ of \d+ pushes seem to have waited, too few"):
             found = dml.calibrate(*self.traces(cluster, ["asp"]))
         assert found.server is None
 

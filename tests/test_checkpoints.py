@@ -236,7 +236,9 @@ def test_damage_anywhere_is_found(tmp_path):
         flipped = bytes([whole[at] ^ 1 << int(rng.integers(8))])
         for damaged in (whole[:at], whole[:at] + flipped + whole[at + 1 :], whole + b"x"):
             new.write_bytes(damaged)
-            with pytest.warns(UserWarning, match=r"checkpoint: .* step 2 damaged, .* goes on from step 1"):
+            with pytest.warns(
+                UserWarning, match=r"checkpoint: .* damaged checkpoints .step 2.; .* goes on from step 1"
+            ):
                 step, state, more = read(tmp_path)
             assert (step, state["x"].tolist(), more) == (1, [1, 1, 1], [[0, {"loss": 0.5}]])
     old.write_bytes(b"")

@@ -252,7 +252,7 @@ class TestRecommend:
         assert command.main([*line.split(), *problem], root=tasks.parent) == 0
         shown = capsys.readouterr().out
         assert "on 2 workers, 8 samples a task: the slowest task" in " ".join(shown.split())
-        assert "links and server are taken to cost no time" in shown
+        assert "links and server are modelled as taking no time" in shown
         page = (tasks.parent / "runs" / "recommend.html").read_text(encoding="utf-8")
         assert "<th>BSP</th>" in page
         assert "What if?" in page

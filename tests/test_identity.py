@@ -128,7 +128,7 @@ def test_a_trace_replayed_on_other_data_says_so(tmp_path):
     trace.save(tmp_path / "trace.parquet")
     dml.replay(dml.Trace.load(tmp_path / "trace.parquet"), problem, optimizer)
     trace.metadata["data_sha256"] = told(changed_data())["data_sha256"]
-    with pytest.warns(UserWarning, match="problem: logistic_regression.* has other training data"):
+    with pytest.warns(UserWarning, match="problem: the training data of logistic_regression.* differ"):
         dml.replay(trace, problem, optimizer)
     del trace.metadata["data_sha256"]
     dml.replay(trace, problem, optimizer)

@@ -254,7 +254,7 @@ def test_wrong_tables_are_named(frame, message):
 
 
 def test_a_column_that_is_nearly_one_of_ours_is_told():
-    with pytest.warns(UserWarning, match="column 'weigth' is not read; is it meant as 'weight'"):
+    with pytest.warns(UserWarning, match="column 'weigth' is not read; try 'weight'"):
         Trace.from_tasks(LOG.assign(weigth=2.0, host="a"), batch_size=8)
 
 

@@ -157,7 +157,7 @@ def test_a_damaged_file_is_told_and_its_run_made_again(tmp_path, made):
         content[: len(content) // 2] = bytes(len(content) // 2)
         path.write_bytes(bytes(content))
     made.clear()
-    with pytest.warns(UserWarning, match=r"\.parquet is damaged \(.*\); its run is made again") as told:
+    with pytest.warns(UserWarning, match=r"\.parquet is damaged \(.*\); its run is repeated") as told:
         again = swept(save=tmp_path)
     assert len(made) == len(told) == 2
     assert plain.equals(again)
@@ -207,7 +207,7 @@ def test_an_interrupt_leaves_what_is_finished(tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "histories", interrupted)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     methods = {"BSP": dml.bsp(), "SSP": dml.ssp(2)}
-    with pytest.warns(UserWarning, match=r"interrupted: \d of 8 runs are finished, and in the frame"):
+    with pytest.warns(UserWarning, match=r"interrupted: the frame has the \d of 8 runs that are finished"):
         part = swept(methods, save=tmp_path)
     finished, asked = part.attrs["finished"]
     assert 2 <= finished < asked == 8
@@ -226,7 +226,7 @@ def test_an_interrupted_search_keeps_its_rounds(monkeypatch):
 
     monkeypatch.setattr(tuning, "sweep", interrupted)
     given = {"BSP": dml.bsp()}, dml.problems.digits_mlp(8), EXPONENTIAL, optax.sgd, "loss", 0.5
-    with pytest.warns(UserWarning, match="interrupted: what was finished before is in the frame"):
+    with pytest.warns(UserWarning, match="interrupted: the frame has what was finished before"):
         part = dml.tune(*given, start=1e-3, seeds=[0], updates=20)
     assert part.attrs["finished"] == [3, 3]
     assert part["learning_rate"].nunique() == 3

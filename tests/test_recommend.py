@@ -245,7 +245,7 @@ class TestClusters:
         np.testing.assert_allclose(cluster.samples_per_second, [1000, 500], rtol=0.06)
         seen = kind in ("trace", "trace file", "tasks")
         assert any(cluster.latency_seconds) == seen
-        assert any("links and server are taken to cost no time" in each for each in untold) != seen
+        assert any("links and server are modelled as taking no time" in each for each in untold) != seen
         assert any("All tasks have 32 samples" in each for each in untold)
         assert size == 32
 

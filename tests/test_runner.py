@@ -152,10 +152,10 @@ def test_where_nothing_is_published_a_run_is_not_compared_with_itself(root, call
     for _ in range(2):
         for scale in ("quick", "full"):
             _, output = call("swift", "--scale", scale)
-            assert "nothing is published to compare with" in output
+            assert "there are no published results to compare with" in output
             assert "your machine" not in output
     _, output = call("swift", "--seeds", "2")  # so that it takes its place in figures/
-    assert "nothing is published" in output
+    assert "there are no published results" in output
     assert claims.read(root / "figures/swift/claims.json").seeds == 2
 
 
@@ -171,7 +171,7 @@ def test_a_run_with_other_parameters_stays_in_runs(root, call, quick, git, versi
     for other in (("--seeds", "2"), ("-p", "staleness=8")):
         code, output = call("swift", *other)
         assert code == 0
-        assert "swift: run with other parameters than the published results" in output
+        assert "swift: its parameters differ from those of the published results" in output
         assert str(root / "runs/swift/figures") in output
         assert files.digests(files.tree(root / "figures/swift"), root) == published
         own = claims.read(root / "runs/swift/figures/claims.json")
@@ -248,7 +248,7 @@ def test_a_clean_reproduction_leaves_a_checkout_clean(root, call, quick, git):
     # What is not in HEAD is not published.
     for _ in range(2):
         _, output = call("swift", "--scale", "full")
-        assert "full/swift: nothing is published to compare with" in output
+        assert "full/swift: there are no published results to compare with" in output
     shutil.rmtree(root / "figures/full")
     # Whoever edits a notebook gets what it gives.
     git("checkout", "figures")
@@ -280,7 +280,7 @@ def test_a_notebook_that_fails(root, call):
     assert "cell 4: ValueError: out of luck" in output
     assert f"executed copy: {root / 'runs/broken.failed.ipynb'}" in output
     assert made(root) == whole("plain", "kernel.txt") | {"runs/broken.failed.ipynb"}
-    assert "failed: broken; the report shows their runs before" in output.splitlines()[-1]
+    assert "failed: broken; the report shows their previous runs" in output.splitlines()[-1]
 
 
 def test_a_notebook_that_does_not_keep_its_word(root, call):
@@ -291,8 +291,8 @@ def test_a_notebook_that_does_not_keep_its_word(root, call):
         path.write_text(json.dumps(notebook))
     code, output = call("swift", "plain")
     assert code == 1
-    assert "the notebook wrote no claims.json" in output
-    assert "the notebook wrote no curve.svg" in output
+    assert "the notebook did not write claims.json" in output
+    assert "the notebook did not write curve.svg" in output
     assert made(root) == {"runs/swift.failed.ipynb", "runs/plain.failed.ipynb"}
     assert f"executed copy: {root / 'runs/plain.failed.ipynb'}" in output
 
@@ -448,7 +448,7 @@ def test_figures_that_cannot_be_written_are_told_before_a_cell_runs(root, monkey
     figures.write_text("mine") if target is None else figures.symlink_to(target)
     monkeypatch.setattr(runner, "_execute", None)
     assert main(["swift"], root=root, papers=tiny_papers.PAPERS) == 1
-    assert f"{figures}: results cannot be written there (N" in capsys.readouterr().err
+    assert f"{figures}: results cannot be written here (N" in capsys.readouterr().err
 
 
 def test_where_results_cannot_be_written_all_notebooks_stop(root, monkeypatch, capsys):

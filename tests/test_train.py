@@ -408,7 +408,7 @@ def test_a_metric_that_is_no_number_at_the_start_is_told(problem):
     broken = dataclasses.replace(
         problem, evaluate=lambda params, data: {**problem.evaluate(params, data), "score": jnp.nan}
     )
-    with pytest.warns(UserWarning, match=r"evaluate: score of the initial parameters is no number"):
+    with pytest.warns(UserWarning, match=r"evaluate: score of the initial parameters is not a number"):
         dml.train(broken, LOCK_STEP, dml.asp(), optax.sgd(0.1), updates=10)
 
 

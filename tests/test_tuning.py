@@ -75,7 +75,7 @@ def test_what_is_no_method_is_refused(methods, message):
 
 def test_an_end_is_told():
     with pytest.warns(
-        UserWarning, match="after 1 steps the best rate is at an end of those tried for BSP, ASP"
+        UserWarning, match="after 1 steps the best rate is still the lowest or highest one tried for BSP, ASP"
     ):
         tuned(start=1e-6, steps=1, target=1e9)
 

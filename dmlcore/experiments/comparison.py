@@ -270,8 +270,8 @@ def _run_all(
         if (name, seed) in found
     }
     if len(found) < len(runs):
-        missing = f"{len(frames)} of {per_item * len(runs)} runs are finished, and in the frame"
-        warnings.warn(f"interrupted: {missing}", stacklevel=3)
+        finished_runs = f"the frame has the {len(frames)} of {per_item * len(runs)} runs that are finished"
+        warnings.warn(f"interrupted: {finished_runs}", stacklevel=3)
     levels = ["method", "learning_rate", "seed"]
     table = pd.concat(frames, names=levels).reset_index(levels).reset_index(drop=True)
     table = table.drop(columns="learning_rate") if 0.0 in optimizers else table

@@ -49,7 +49,7 @@ class Journal:
         try:
             return sealed.read(path, HISTORY_KEY)[0]
         except ValueError as error:
-            warnings.warn(f"save: {path} is damaged ({error}); its run is made again", stacklevel=2)
+            warnings.warn(f"save: {path} is damaged ({error}); its run is repeated", stacklevel=2)
             return None
 
     def save(self, run: Mapping[str, Any], history: pd.DataFrame) -> None:

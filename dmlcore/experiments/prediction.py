@@ -101,7 +101,7 @@ def calibrate(trace: Trace, *more: Trace) -> Cluster:
     if told := "; ".join(each.told() for each in found if abs(each.error) > max(MOST, CHANCE * each.spread)):
         warnings.warn(
             f"calibrate: simulated on the fitted cluster, {told}. Likely reason: {_reason(traces)}. "
-            "Predictions for other policies or more workers may be off further",
+            "Predictions for other policies or more workers may be off by more",
             stacklevel=2,
         )
     shares = [f"{1 + each.error:.2f}x the updates/s of {each.policy}" for each in found]

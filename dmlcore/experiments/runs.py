@@ -282,8 +282,8 @@ def _warn_of_no_update(trace: Trace) -> None:
     arrived = tasks["push_end"].notna().sum()
     warnings.warn(
         f"{trace.metadata['policy']}, seed {trace.metadata['seed']}: no update within {trace.end_time:g} s, "
-        f"so nothing was trained; {len(tasks)} tasks were begun, and {arrived} of their pushes arrived. "
-        "Give it more time",
+        f"so nothing was trained; {len(tasks)} tasks were started, and {arrived} of their pushes arrived; "
+        "try more seconds",
         stacklevel=2,
     )
 
@@ -465,8 +465,8 @@ def _trained(
     data = told(problem)["data_sha256"]
     if any(trace.metadata.get("data_sha256", data) != data for trace in traces):
         warnings.warn(
-            f"problem: {problem.name} has other training data, or owners of them, than it had when the trace "
-            "was recorded; the tasks are computed on these",
+            f"problem: the training data of {problem.name}, or their owners, differ from those of the trace; "
+            "tasks are computed on the data given here",
             stacklevel=4,
         )
     until = check_until(until, problem)
@@ -513,7 +513,7 @@ def _warn_of_nan(evaluations: Sequence[Mapping[str, Any]]) -> None:
     unknown = {name for found in evaluations for name, value in found.items() if math.isnan(float(value))}
     if unknown:
         names = ", ".join(sorted(unknown))
-        warnings.warn(f"evaluate: {names} of the initial parameters is no number (NaN)", stacklevel=3)
+        warnings.warn(f"evaluate: {names} of the initial parameters is not a number (NaN)", stacklevel=3)
 
 
 # The accounts of each trace, as long as the trace exists: all learning rates of a sweep share a timeline.

@@ -99,7 +99,7 @@ def tune(
             except KeyboardInterrupt:  # raised before the first run of this sweep is finished
                 if not runs:
                     raise
-                warnings.warn("interrupted: what was finished before is in the frame", stacklevel=2)
+                warnings.warn("interrupted: the frame has what was finished before", stacklevel=2)
                 return _together(runs, methods)
             if runs[-1].attrs["interrupted"]:
                 return _together(runs, methods)
@@ -110,13 +110,14 @@ def tune(
         if not untried:
             break
     if untried:
-        text = f"tune: after {steps} steps the best rate is at an end of those tried for {', '.join(untried)}"
+        names = ", ".join(untried)
+        text = f"tune: after {steps} steps the best rate is still the lowest or highest one tried for {names}"
         warnings.warn(text, stacklevel=2)
     every = _together(runs, methods)
     reached = np.isfinite(metrics.time_to(every, metric, target, below=below)).groupby("method").any()
     if not reached.all():
         names = ", ".join(name for name in methods if not reached[name])
-        text = f"tune: no run reached a {metric} of {target:g} for {names}; best is what was best at the end"
+        text = f"tune: no run reached a {metric} of {target:g} for {names}; best is the best last value"
         warnings.warn(text, stacklevel=2)
     return every
 

@@ -25,9 +25,9 @@ NAME = "paper_repro.py"
 OTHERS = """\
 other commands:
   list                      papers, their parameters, claims and run times
-  check                     hold every claims.json in figures/ against its rule
+  check                     check that each claims.json in figures/ follows from its samples
   recommend TRACE --target METRIC=VALUE
-                            which method for a recorded cluster; `recommend --help` says more
+                            recommend a method for a recorded cluster (see `recommend --help`)
   docs [--no-run]           the documentation site, in build/site; runs notebooks first
   test [pytest arguments]   the test suite
   lab [jupyter arguments]   JupyterLab on the notebooks, on this machine only
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
         sys.stderr.write(f"{NAME}: {error}\n")
         return 2
     except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted: finished papers are kept, the one under way begins again\n")
+        sys.stderr.write("\ninterrupted: finished papers are kept, and the unfinished one will start again\n")
         sys.stderr.flush()
         sys.stdout.flush()
         os._exit(130)  # does not wait for threads; kernels end with their parent
@@ -79,21 +79,21 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(
         prog=f"python3 {NAME}",
-        description="Runs the papers' notebooks, judges their claims, compares them with the published "
-        "ones and writes runs/report.html.",
+        description="Runs the notebooks of the papers, judges their claims, compares the results with the "
+        "published ones, and writes runs/report.html.",
         epilog=OTHERS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("papers", nargs="*", metavar="PAPER", help="keys as `list` shows them (default: all)")
     parser.add_argument("--scale", help="quick (default) or full")
-    parser.add_argument("--seeds", help="number of seeds")
+    parser.add_argument("--seeds", help="number of seeds (default: that of each paper)")
     parser.add_argument("--jobs", type=_positive, default=JOBS, metavar="N",
-                        help="notebooks at a time (default: 2, on a single core 1)")  # fmt: skip
+                        help="notebooks that run at a time (default: 2, or 1 on a single core)")  # fmt: skip
     parser.add_argument("-p", dest="pairs", action="append", default=[], metavar="NAME=VALUE",
-                        help="a parameter, for the papers that have it; may be repeated")  # fmt: skip
+                        help="a parameter, for the papers that have it; can be repeated")  # fmt: skip
     parser.add_argument(
-        "--force", action="store_true", help="run again what is finished, and write all of figures/ again"
+        "--force", action="store_true", help="run finished papers again, and rewrite all of figures/"
     )
     return parser.parse_args(arguments)
 
@@ -175,7 +175,7 @@ def reproduce(
     for fault in faults:
         console.print(fault, style="red", markup=False, soft_wrap=True)
     if failed:
-        told = f"failed: {', '.join(failed)}; the report shows their runs before, where there are some"
+        told = f"failed: {', '.join(failed)}; the report shows their previous runs, if there are any"
         console.print(told, style="red", markup=False, soft_wrap=True)
     return int(bool(faults or failed))
 
@@ -189,13 +189,13 @@ def compare(console: Console, places: Iterable[str], folders: Folders) -> None:
             continue
         old = published.ledger(place, folders)
         if old is None:
-            console.print(f"{place}: nothing is published to compare with", highlight=False)
+            console.print(f"{place}: there are no published results to compare with", highlight=False)
             continue
         agrees = agreement.agreement(old, own)
         if agrees is None:
-            told = f"{place}: run with other parameters than the published results"
+            told = f"{place}: its parameters differ from those of the published results"
             if (results := manifest.results(place, folders)) != folders.figures / place:
-                told += f"; it is in {results}, and figures/{place} is as it was (--force writes it)"
+                told += f"; results are in {results}, and figures/{place} is unchanged (--force rewrites it)"
             console.print(told, highlight=False, soft_wrap=True)
         else:
             found.append(agrees)
@@ -243,7 +243,7 @@ def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> in
         try:
             faults += claims.recheck(path, paper.claims if paper else None)
             if claims.earlier(path):
-                told = f"{path}: of an earlier format; its verdicts follow the rule of that time"
+                told = f"{path} has an earlier format, whose rule its verdicts follow"
                 console.print(told, markup=False, highlight=False, soft_wrap=True)
         except ValueError as error:
             faults.append(str(error))
@@ -260,8 +260,8 @@ def advise(console: Console, arguments: Sequence[str], root: Path) -> int:
     except (ValueError, FileNotFoundError) as error:
         raise UsageError(str(error)) from None
     except KeyboardInterrupt:
-        kept = f"; the same call goes on from {given.save}" if given.save else "; with --save it could go on"
-        sys.stderr.write(f"\ninterrupted before anything was known{kept}\n")
+        kept = f"; the same call goes on from {given.save}" if given.save else "; try --save to keep runs"
+        sys.stderr.write(f"\ninterrupted before there was any result{kept}\n")
         return 130
 
 

@@ -12,7 +12,7 @@ def main(arguments: Sequence[str]) -> None:
     # An argument overrides all configuration files. The token is made in this process, because other users
     # can read the command line of a process.
     token = secrets.token_hex(24)
-    sys.stderr.write(f"where no browser opens, log in with the token {token}\n")  # Jupyter does not print it
+    sys.stderr.write(f"If no browser opens, log in with the token {token}\n")  # Jupyter does not show it
     labapp.main([*arguments, f"--IdentityProvider.token={token}"])
 
 

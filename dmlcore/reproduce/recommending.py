@@ -40,14 +40,14 @@ img {{ background: #ffffff; }}
 
 
 OPTIONS = {
-    "target": ("METRIC=VALUE", None, "what is to be reached, such as loss=0.1"),
-    "problem": ("CALL", "digits_mlp", "what is trained, such as linear_regression(num_features=20)"),
-    "methods": ("NAMES", None, "of the library, separated by commas; all where none are given"),
-    "batch-size": ("N", None, "samples of a task (default: as in the record, else 32)"),
-    "budget": ("SECONDS", "60", "of computing, about"),
-    "seeds": ("N", "5", "how many judge"),
-    "save": ("FOLDER", None, "keeps finished runs; the same call goes on from there"),
-    "output": ("FILE", None, f"the page (default: {PAGE_PATH} in the repository)"),
+    "target": ("METRIC=VALUE", None, "the target to reach, such as loss=0.1"),
+    "problem": ("CALL", "digits_mlp", "the problem to train, such as linear_regression(num_features=20)"),
+    "methods": ("NAMES", None, "methods of the library, separated by commas (default: all)"),
+    "batch-size": ("N", None, "samples of a task (default: that of the record, or else 32)"),
+    "budget": ("SECONDS", "60", "seconds of computing, approximately"),
+    "seeds": ("N", "5", "number of judging seeds"),
+    "save": ("FOLDER", None, "keeps finished runs here, from which the same call goes on"),
+    "output": ("FILE", None, f"the page to write (default: {PAGE_PATH} in the repository)"),
 }
 
 
@@ -55,8 +55,8 @@ def parser(make: Callable[..., argparse.ArgumentParser], name: str) -> argparse.
     """Returns the parser of the command's arguments."""
     found = make(
         prog=f"python3 {name} recommend",
-        description="Fits a cluster to a trace or to measured tasks, tunes all methods on it with one "
-        "budget, and says which reaches the target first, and why.",
+        description="Fits a cluster to a trace or to measured tasks, tunes all methods on it within one "
+        "budget, and says which of them reaches the target first, and why.",
         allow_abbrev=False,
     )
     columns = "with the columns worker, samples and seconds, or those of dml.Trace.from_tasks"
@@ -67,7 +67,8 @@ def parser(make: Callable[..., argparse.ArgumentParser], name: str) -> argparse.
             told += f" (default: {default})"
         required = option == "target"
         found.add_argument(f"--{option}", metavar=shown, default=default, required=required, help=told)
-    told = "what if: workers=8,16, c=0.1,1 (links), rho=0.5,2 (server) or slowdown=1,4; at most two axes"
+    told = "other clusters to compare: workers=8,16, c=0.1,1 (links), rho=0.5,2 (server) or slowdown=1,4; "
+    told += "at most two axes"
     found.add_argument("--over", metavar="AXIS=VALUES", action="append", default=[], help=told)
     return found
 

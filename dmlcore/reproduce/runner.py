@@ -45,7 +45,7 @@ def disagreements(job: PaperJob, folders: Folders) -> str:
     try:
         found = set(papermill.inspect_notebook(str(notebook)))
     except Exception as error:
-        return f"{notebook}: cannot be read: {error}"
+        return f"{notebook} cannot be read: {error}"
     wanted = set(type(job.parameters).model_fields)
     pairs = (("lacks", wanted - found), ("has unknown", found - wanted))
     faults = [f"{verb} {', '.join(sorted(names))}" for verb, names in pairs if names]
@@ -107,7 +107,7 @@ def _alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the lock ends with the process
         except BlockingIOError:
-            raise BlockingIOError(f"{folder}: another run is using it; wait until it ends") from None
+            raise BlockingIOError(f"{folder}: another run is using it; try again when it has ended") from None
         yield
     finally:
         os.close(handle)
@@ -130,7 +130,7 @@ def _check_writable(job: PaperJob, folders: Folders) -> None:
             with tempfile.TemporaryFile(dir=there):
                 pass
         except OSError as error:
-            raise OSError(f"{there}: results cannot be written there ({error.strerror})") from error
+            raise OSError(f"{there}: results cannot be written here ({error.strerror})") from error
 
 
 def _attempt(job: PaperJob, folders: Folders, display: Display, rewrite: bool) -> Outcome:
@@ -234,7 +234,7 @@ def _examine(job: PaperJob, staging: Path) -> None:
     if job.paper.claims and not ledger.is_file():
         missing.append("claims.json")
     if missing:
-        raise NotebookFailed(f"the notebook wrote no {', '.join(missing)}")
+        raise NotebookFailed(f"the notebook did not write {', '.join(missing)}")
     if job.paper.claims and (faults := claims.recheck(ledger, job.paper.claims)):
         raise NotebookFailed("\n  ".join(faults))
 

@@ -123,7 +123,7 @@ def _complete(frame: pd.DataFrame, size: Any, more: Mapping[str, Any]) -> dict[s
     for name in frame:
         like = difflib.get_close_matches(str(name), known, n=1, cutoff=0.8)
         if name not in known and like:
-            warnings.warn(f"frame, column {name!r} is not read; is it meant as {like[0]!r}?", stacklevel=4)
+            warnings.warn(f"frame: column {name!r} is not read; try {like[0]!r}", stacklevel=4)
     if any(queues):
         given = more["service_seconds"]
         if not isinstance(given, Mapping) or {*given} != {*SERVED}:

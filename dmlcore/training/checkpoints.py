@@ -81,7 +81,7 @@ class Checkpoints:
                 damaged.append(f"step {step}")
                 continue
             if damaged:
-                told = f"{' and '.join(damaged)} damaged, so that the run goes on from step {step}"
+                told = f"damaged checkpoints ({', '.join(damaged)}); the run goes on from step {step}"
                 warnings.warn(f"checkpoint: {self.folder} has {told}", stacklevel=2)
             self._newest = step
             return step, *self._opened(content, like)

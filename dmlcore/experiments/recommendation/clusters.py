@@ -20,7 +20,7 @@ from dmlcore.trace.trace import METADATA_KEY
 
 FEWEST = 20  # finished tasks of every worker that a fit needs
 REAL = "threads", "ray"  # engines with a real clock
-COMPUTING = "Seconds of computing alone were given: links and server are taken to cost no time"
+COMPUTING = "The record has only seconds of computing, so links and server are modelled as taking no time"
 
 
 class Fitted(NamedTuple):
@@ -65,8 +65,8 @@ def as_cluster(given: Any) -> Fitted:
     sizes = trace.tasks["batch_size"].unique().tolist()
     if len(sizes) == 1:
         said.append(
-            f"All tasks have {sizes[0]} samples: a part of their time that does not depend on samples is not "
-            "seen, so that smaller tasks may take longer than the fitted cluster says"
+            f"All tasks have {sizes[0]} samples, so the fit cannot separate time that does not depend on "
+            "samples, and smaller tasks may take longer than the fitted cluster says"
         )
     real = trace.metadata.get("engine") in REAL
     return Fitted(cluster, said, sizes[0] if len(sizes) == 1 else None, real)
@@ -116,8 +116,10 @@ def _check_length(trace: Trace) -> None:
 def _of_links(trace: Trace) -> list[str]:
     """Returns sentences on what transfers of a single size do not determine."""
     if not trace.metadata.get("transfer_bytes"):
-        return ["The record has no bytes: what fewer bytes save is not seen"]
+        return [
+            "The record has no bytes of transfers, so the fitted cluster shows no gain from smaller messages"
+        ]
     return [
-        "Latency and bandwidth are not told apart: transfers are all latency, so that what fewer bytes save "
-        "is not seen"
+        "The record does not separate latency from bandwidth, so the fitted cluster has latency alone, and "
+        "shows no gain from smaller messages"
     ]

@@ -24,7 +24,7 @@ from dmlcore.experiments.recommendation.ranking import level, ranked
 from dmlcore.experiments.recommendation.runner import Clock, Runner
 from dmlcore.types import Method
 
-ELSEWHERE = "Settings and learning rates are those that were tuned for another cluster"
+ELSEWHERE = "Settings and learning rates were tuned for another cluster"
 COLUMNS = [
     "setting",
     "learning_rate",
@@ -195,7 +195,7 @@ class Recommendation:
                     if not rows:
                         raise
                     warnings.warn(
-                        f"interrupted: {len(rows)} of {len(cells)} cells are in the frame", stacklevel=2
+                        f"interrupted: the frame has {len(rows)} of {len(cells)} cells", stacklevel=2
                     )
                     break
                 rows.append(cell | _told(found, budget is not None))

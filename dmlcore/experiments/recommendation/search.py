@@ -115,14 +115,17 @@ def judge(
             fail_to_reach(goal, known, LONGEST * runner.about)
         runs = runner.runs(methods, dict.fromkeys(methods, seeds), LONGEST * least)
     if each < halving.runs_of(FINE):
-        notes = [*notes, f"Each method had {each} runs: a larger budget may find better settings and rates"]
+        notes = [
+            *notes,
+            f"Each method had only {each} runs; a larger budget may find better settings and learning rates",
+        ]
     if runs is None or runner.clock.interrupted:
         count = known.index.get_level_values("seed").nunique()
         said = (
-            f"Interrupted: these are the times of {count} of the seeds that tuned, none of those that judge"
+            f"Interrupted: the times are those of {count} of the seeds that tuned, not of the judging seeds"
         )
         if len(best) < len(families):
-            said += f", and of {len(best)} of {len(families)} methods"
+            said += f", for {len(best)} of {len(families)} methods"
         warnings.warn(said, stacklevel=3)
         return answer(goal, methods, told, known, None, tuned, [said, *notes])
     return answer(goal, methods, told, goal.measured(runs), runs, tuned, notes)

@@ -61,8 +61,8 @@ def _service(traces: Sequence[Trace]) -> Service | None:
     if service.known and service.seconds.any():
         return service
     seen = f"{service.waited} of {service.pushes} pushes seem to have waited"
-    why = "too few, or their links vary too much, to tell what the server takes"
-    warnings.warn(f"calibrate: {seen}: {why}; it is part of the latencies", stacklevel=4)
+    why = "too few, or on links that vary too much, to estimate the server's seconds"
+    warnings.warn(f"calibrate: {seen}, {why}; they are part of the latencies", stacklevel=4)
     return None
 
 
