@@ -74,7 +74,7 @@ def checked(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
     ...     return text * times
     >>> repeat("ab", "2")
     Traceback (most recent call last):
-    ValueError: times: got '2', allowed is a whole number >= 0
+    ValueError: times: expected a whole number >= 0, got '2'
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -193,18 +193,19 @@ def made(argument: str, text: Any, makers: Mapping[str, Callable[..., Any]]) -> 
     >>> made("text", "pair(1, pair(2, 3))", {"pair": lambda a, b: (a, b)})
     (1, (2, 3))
     """
-    allowed = f"a call of {', '.join(makers)}"
+    expected = f"a call of one of {', '.join(makers)}"
 
     def call(node: ast.expr) -> Any:
         function = node.func if isinstance(node, ast.Call) else node
         if not isinstance(function, ast.Name) or function.id not in makers:
-            checks.fail(argument, text, allowed)
+            near = checks.nearest(getattr(function, "id", ""), makers, quoted=False)
+            checks.fail(argument, text, expected, near and f"{near}(...)")
         given = node if isinstance(node, ast.Call) else ast.Call(function, [], [])
         options = {str(each.arg): value(each.value) for each in given.keywords}
         try:
             return makers[function.id](*map(value, given.args), **options)
         except TypeError as error:
-            checks.fail(argument, text, f"a call with the arguments of {function.id} ({error})")
+            checks.fail(argument, text, f"a call with the arguments that {function.id} takes ({error})")
 
     def value(node: ast.expr) -> Any:
         if isinstance(node, ast.Call | ast.Name):
@@ -212,12 +213,12 @@ def made(argument: str, text: Any, makers: Mapping[str, Callable[..., Any]]) -> 
         try:
             return ast.literal_eval(node)
         except (ValueError, TypeError):
-            checks.fail(argument, text, "a call whose arguments are literals, or such calls")
+            checks.fail(argument, text, "a call whose arguments are literals or further calls")
 
     if not isinstance(text, str):
-        checks.fail(argument, text, allowed)
+        checks.fail(argument, text, expected)
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, RecursionError, MemoryError, ValueError):
-        checks.fail(argument, text, allowed)
+        checks.fail(argument, text, expected)
     return call(tree)

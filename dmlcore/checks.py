@@ -1,4 +1,4 @@
-"""Checks of arguments: a ValueError names the wrong argument, its value and the values allowed."""
+"""Checks of arguments: a ValueError names the wrong argument, what was expected and what was given."""
 
 from __future__ import annotations
 
@@ -19,14 +19,33 @@ MAX_WORKERS = 2**20
 SHOWN = 300  # characters of a value in a message
 
 
-def fail(name: str, given: Any, allowed: str) -> NoReturn:
-    """Raises the ValueError for a wrong argument; all such messages of the package have this form.
+def message(name: str, found: str, expected: str, hint: str = "") -> str:
+    """Returns the one form that messages about wrong arguments and inputs have.
+
+    >>> message("rates", "2", "3 rates (one for each worker)", "a single rate")
+    'rates: expected 3 rates (one for each worker), got 2; try a single rate'
+    """
+    return f"{name}: expected {expected}, got {found}" + (f"; try {hint}" if hint else "")
+
+
+def fail(name: str, given: Any, expected: str, hint: str = "") -> NoReturn:
+    """Raises ValueError for an argument with a wrong value.
 
     >>> fail("staleness", -1, "a whole number >= 0")
     Traceback (most recent call last):
-    ValueError: staleness: got -1, allowed is a whole number >= 0
+    ValueError: staleness: expected a whole number >= 0, got -1
     """
-    raise ValueError(f"{name}: got {shown(given)}, allowed is {allowed}")
+    raise ValueError(message(name, shown(given), expected, hint))
+
+
+def reject(name: str, found: str, expected: str, hint: str = "") -> NoReturn:
+    """Raises ValueError for an argument whose fault is said in words.
+
+    >>> reject("rates", "3 rates", "one for each of 2 workers")
+    Traceback (most recent call last):
+    ValueError: rates: expected one for each of 2 workers, got 3 rates
+    """
+    raise ValueError(message(name, found, expected, hint))
 
 
 def shown(given: Any) -> str:
@@ -55,7 +74,7 @@ def integer(name: str, value: Any, *, low: int, high: int | None = None, why: st
     3
     >>> integer("k", 9, low=1, high=8, why="the number of workers")
     Traceback (most recent call last):
-    ValueError: k: got 9, allowed is a whole number from 1 to 8 (the number of workers)
+    ValueError: k: expected a whole number from 1 to 8 (the number of workers), got 9
     """
     try:
         number = None if _not_numeric(value) else int(operator.index(value))
@@ -81,7 +100,7 @@ def real(
 
     >>> real("speed", float("nan"), above=0)
     Traceback (most recent call last):
-    ValueError: speed: got nan, allowed is a number > 0
+    ValueError: speed: expected a number > 0, got nan
     """
     try:
         number = math.nan if _not_numeric(value) else float(value)
@@ -113,23 +132,34 @@ def choice(name: str, value: Any, table: Mapping[str, T]) -> T:
 
     >>> choice("engine", "simulat", {"simulate": 1})
     Traceback (most recent call last):
-    ValueError: engine: got 'simulat', allowed is one of 'simulate'; did you mean 'simulate'?
+    ValueError: engine: expected one of 'simulate', got 'simulat'; try 'simulate'
     """
     if not isinstance(value, str) or value not in table:
-        fail(name, value, "one of " + ", ".join(repr(key) for key in table) + did_you_mean(value, table))
+        fail(name, value, "one of " + ", ".join(map(repr, table)), nearest(value, table))
     return table[value]
 
 
-def did_you_mean(given: Any, words: Iterable[str], quoted: bool = True) -> str:
-    """Returns a hint with the word that is most similar to the wrong one; "" if none is similar.
+def nearest(given: Any, words: Iterable[str], quoted: bool = True) -> str:
+    """Returns the word that is most similar to the wrong one; "" if none is similar.
 
-    >>> did_you_mean("speedup", ["ssp", "speed_up"], quoted=False)
-    '; did you mean speed_up?'
-    >>> did_you_mean("ASP", ["bsp"])
+    >>> nearest("speedup", ["ssp", "speed_up"], quoted=False)
+    'speed_up'
+    >>> nearest("ASP", ["bsp"])
     ''
     """
     near = difflib.get_close_matches(str(given), list(words), n=1)
-    return f"; did you mean {repr(near[0]) if quoted else near[0]}?" if near else ""
+    return (repr(near[0]) if quoted else near[0]) if near else ""
+
+
+def calling(value: Any) -> str:
+    """Returns the hint for a function in place of what it returns, and "" for other values.
+
+    >>> calling(dict)
+    'calling it: dict(...)'
+    """
+    name = getattr(value, "__name__", "")
+    hint = "calling it" + (f": {name}(...)" if name.isidentifier() else "")
+    return hint if callable(value) else ""
 
 
 def check_optax(name: str, value: Any) -> Any:
@@ -144,11 +174,10 @@ def check_kind(name: str, value: Any, kind: type) -> Any:
 
     >>> check_kind("policy", "bsp", dict)
     Traceback (most recent call last):
-    ValueError: policy: got 'bsp', allowed is a dict
+    ValueError: policy: expected a dict, got 'bsp'
     """
     if not isinstance(value, kind):
-        hint = "; was it called?" if callable(value) else ""
-        fail(name, value, f"a {kind.__name__}{hint}")
+        fail(name, value, f"a {kind.__name__}", calling(value))
     return value
 
 
@@ -167,7 +196,7 @@ def path(name: str, value: Any) -> str:
 
     >>> path("save", "")
     Traceback (most recent call last):
-    ValueError: save: got '', allowed is a path, as text or a pathlib.Path
+    ValueError: save: expected a path, as text or a pathlib.Path, got ''
     """
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
     return text if isinstance(text, str) and text else fail(name, value, "a path, as text or a pathlib.Path")
@@ -178,12 +207,12 @@ def array(name: str, value: Any, *, ndim: int = 1, nan: bool = False) -> Any:
 
     >>> array("rates", [0.1, "0.2"])
     Traceback (most recent call last):
-    ValueError: rates: got [0.1, '0.2'], allowed is an array of numbers with 1 axis, without NaN
+    ValueError: rates: expected an array of numbers with 1 axis, without NaN, got [0.1, '0.2']
     """
     import numpy as np  # imported late, so that the command line starts fast
 
     axes = f"{ndim} axis" if ndim == 1 else f"{ndim} axes"
-    allowed = f"an array of numbers with {axes}" + ", without NaN" * (not nan)
+    expected = f"an array of numbers with {axes}" + ", without NaN" * (not nan)
     try:
         numbers = np.asarray(value)
         sound = numbers.dtype.kind in "iuf" and numbers.ndim == ndim
@@ -191,7 +220,7 @@ def array(name: str, value: Any, *, ndim: int = 1, nan: bool = False) -> Any:
     except (TypeError, ValueError, OverflowError):
         sound = False
     if not sound or (not nan and np.isnan(numbers).any()):
-        fail(name, value, allowed)
+        fail(name, value, expected)
     return numbers
 
 
@@ -200,14 +229,14 @@ def folder(name: str, value: Any) -> Path:
 
     >>> folder("checkpoint", "")
     Traceback (most recent call last):
-    ValueError: checkpoint: got '', allowed is a folder
+    ValueError: checkpoint: expected a folder, got ''
     """
     given = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(given, str) or not given or "\0" in given:  # "" would mean the current folder
         fail(name, value, "a folder")
     path = Path(given).absolute()
     if not next(each for each in (path, *path.parents) if each.exists()).is_dir():
-        fail(name, given, "a folder, or a name that is free")
+        fail(name, given, "a folder, or a path where nothing exists yet")
     return path
 
 
@@ -219,7 +248,7 @@ def for_each(name: str, value: Any, num_workers: int) -> tuple[Any, ...]:
     """
     values = (value,) * num_workers if _single(value) else tuple(value)
     if len(values) != num_workers:
-        fail(name, f"{len(values)} values", f"one number, or one for each of {num_workers} workers")
+        reject(name, f"{len(values)} values", f"one number, or one for each of {num_workers} workers")
     return values
 
 
@@ -230,7 +259,7 @@ def _single(value: Any) -> bool:
 
 def listed(name: str, values: Any) -> list[Any]:
     """Returns `values` as a list, if it is a collection and not text."""
-    return fail(name, values, "several, such as a list or a range") if _single(values) else [*values]
+    return fail(name, values, "several values, such as a list or a range") if _single(values) else [*values]
 
 
 def several(name: str, values: Any, check: Callable[[str, Any], T]) -> list[T]:
@@ -238,12 +267,12 @@ def several(name: str, values: Any, check: Callable[[str, Any], T]) -> list[T]:
 
     >>> several("seeds", [0, [1]], check_seed)
     Traceback (most recent call last):
-    ValueError: seeds: got [1], allowed is a whole number from 0 to 4294967295 (32 bits)
+    ValueError: seeds: expected a whole number from 0 to 4294967295 (32 bits), got [1]
     """
     given = listed(name, values)
     checked = [check(name, value) for value in given]
     if not checked or len({*checked}) < len(checked):
-        fail(name, given, "at least one, all different")
+        fail(name, given, "at least one value, all different")
     return checked
 
 
@@ -254,7 +283,7 @@ def within(where: str, shared: Container[str] = ()) -> Iterator[None]:
     >>> with within("methods['B']"):
     ...     integer("k", 9, low=1, high=8)
     Traceback (most recent call last):
-    ValueError: methods['B'], k: got 9, allowed is a whole number from 1 to 8
+    ValueError: methods['B'], k: expected a whole number from 1 to 8, got 9
     """
     try:
         yield
@@ -274,12 +303,12 @@ def check_memory(name: str, given: Any, nbytes: float) -> None:
 
     >>> check_memory("batch_size", 2**31, 1e17)
     Traceback (most recent call last):
-    ValueError: batch_size: got 2147483648, allowed is what fits into memory: it would need 93,132,257 GiB
+    ValueError: batch_size: expected a size that fits into memory (this needs 93,132,257 GiB), got 2147483648
     """
     names = "SC_PAGE_SIZE", "SC_PHYS_PAGES"
     known = all(each in getattr(os, "sysconf_names", ()) for each in names)  # not on Windows
     if known and nbytes > math.prod(map(os.sysconf, names)):
-        fail(name, given, f"what fits into memory: it would need {nbytes / 2**30:,.0f} GiB")
+        fail(name, given, f"a size that fits into memory (this needs {nbytes / 2**30:,.0f} GiB)")
 
 
 @contextmanager
@@ -321,7 +350,7 @@ def one_or_each(check: Callable[[str, Any], T]) -> Callable[[str, Any], T | tupl
 
     >>> one_or_each(at_least(0))("trials", [3, -1])
     Traceback (most recent call last):
-    ValueError: trials[1]: got -1, allowed is a whole number >= 0
+    ValueError: trials[1]: expected a whole number >= 0, got -1
     """
 
     def checked(name: str, value: Any) -> T | tuple[T, ...]:

@@ -39,9 +39,9 @@ def read(path: Path, kind: bytes) -> tuple[pd.DataFrame, bytes]:
         table = pq.read_table(path)
         written = table.schema.metadata or {}
         if kind not in written:
-            raise ValueError(f"there is no {kind.decode().rpartition('.')[2]} in it")
+            raise ValueError(f"it has no {kind.decode().rpartition('.')[2]}")
         if written.get(DIGEST_KEY) != _digest(table, written[kind]):
-            raise ValueError("it is not as it was written")
+            raise ValueError("its content has changed since it was written")
         return table.replace_schema_metadata(None).to_pandas(), written[kind]
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         kind_of_error = "" if type(error) is ValueError else f"{type(error).__name__}: "

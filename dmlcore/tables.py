@@ -35,17 +35,18 @@ def read(name: str, source: pd.DataFrame | str | os.PathLike[str]) -> pd.DataFra
         if reader is None:
             checks.fail(name, str(path), f"a path that ends in {' or '.join(READERS)}, or a DataFrame")
         if not path.is_file():
-            raise FileNotFoundError(f"{name}: got {str(path)!r}, allowed is a file that exists")
+            raise FileNotFoundError(checks.message(name, repr(str(path)), "a file that exists"))
         try:
             frame = reader(path)
         except (pa.ArrowException, OSError, ValueError) as error:
             cause = " ".join(str(error).split())
-            raise ValueError(f"{name}: {str(path)!r} is not a readable {path.suffix} ({cause})") from error
-    return check_frame(name, frame, allowed="a DataFrame, or the path of a CSV or Parquet file")
+            found = f"{str(path)!r}, which cannot be read as {path.suffix} ({cause})"
+            raise ValueError(checks.message(name, found, "a table")) from error
+    return check_frame(name, frame, expected="a DataFrame, or the path of a CSV or Parquet file")
 
 
 def check_frame(
-    name: str, frame: Any, wanted: Mapping[str, str] | None = None, allowed: str = "a DataFrame"
+    name: str, frame: Any, wanted: Mapping[str, str] | None = None, expected: str = "a DataFrame"
 ) -> pd.DataFrame:
     """Returns a DataFrame if it has rows, each column once, and those that are wanted.
 
@@ -53,14 +54,14 @@ def check_frame(
         name: of the argument.
         frame: what was given.
         wanted: column -> what it holds.
-        allowed: what may be given, for the message.
+        expected: what may be given, for the message.
     """
     if not isinstance(frame, pd.DataFrame):
-        checks.fail(name, frame, allowed)
+        checks.fail(name, frame, expected)
     if twice := [*frame.columns[frame.columns.duplicated()]]:
-        checks.fail(f"{name}, columns", twice, "each name once")
+        checks.reject(f"{name}, columns", f"several named {twice}", "a different name for each")
     if not len(frame):
-        checks.fail(name, "a table without rows", "at least one row")
+        checks.reject(name, "a table without rows", "at least one row")
     require(name, frame, wanted or {})
     return frame
 
@@ -81,8 +82,8 @@ def require(name: str, frame: pd.DataFrame, wanted: Mapping[str, str], more: Seq
     """
     missing = [f"{column} ({meaning})" for column, meaning in wanted.items() if column not in frame]
     if missing or more:
-        columns = [f"column{'s' * (len(missing) > 1)} {', '.join(missing)}"] * bool(missing)
-        raise ValueError(f"{name}: got columns {[*frame.columns]}, missing: {'; '.join([*columns, *more])}")
+        columns = [f"columns that include {', '.join(missing)}"] * bool(missing)
+        checks.reject(name, f"columns {[*frame.columns]}", " and ".join([*columns, *more]))
 
 
 def numbers(
@@ -92,7 +93,7 @@ def numbers(
 
     >>> numbers("frame", pd.DataFrame({"seconds": [1.0, float("nan")]}), "seconds", low=0)
     Traceback (most recent call last):
-    ValueError: frame, row 1, column seconds: got nan, allowed is a finite number >= 0
+    ValueError: frame, row 1, column seconds: expected a finite number >= 0, got nan
     """
     bound = f" >= {low:g}" if np.isfinite(low) else ""
     values = _floats(frame[column])
@@ -108,14 +109,14 @@ def integers(
 
     >>> integers("frame", pd.DataFrame({"worker": [0, 1.5]}), "worker", low=0, high=99)
     Traceback (most recent call last):
-    ValueError: frame, row 1, column worker: got 1.5, allowed is a whole number from 0 to 99
+    ValueError: frame, row 1, column worker: expected a whole number from 0 to 99, got 1.5
     """
     values = _floats(frame[column])
     if nan is not None:
         values = np.where(frame[column].isna(), nan, values)
     fits = (values >= low) & (values <= high) & (values == np.floor(values))
-    allowed = f"a whole number from {low} to {high}" + ", or NaN" * (nan is not None)
-    _refuse(name, frame, column, fits, allowed)
+    expected = f"a whole number from {low} to {high}" + ", or NaN" * (nan is not None)
+    _refuse(name, frame, column, fits, expected)
     return values.astype(np.int64)
 
 
@@ -127,10 +128,10 @@ def _floats(values: pd.Series) -> np.ndarray:
     return np.array(plain, float)
 
 
-def _refuse(name: str, frame: pd.DataFrame, column: str, fits: np.ndarray, allowed: str) -> None:
+def _refuse(name: str, frame: pd.DataFrame, column: str, fits: np.ndarray, expected: str) -> None:
     wrong = np.flatnonzero(~fits)
     if len(wrong):
         row = int(wrong[0])
         value = frame[column].iloc[row]
         given = value.item() if isinstance(value, np.generic) else value
-        checks.fail(f"{name}, row {row}, column {column}", given, allowed)
+        checks.fail(f"{name}, row {row}, column {column}", given, expected)

@@ -261,27 +261,29 @@ def test_the_barrier_opens_on_larger_clusters(speeds, threshold, behind, patienc
 
 
 WRONG = {
-    "threshold: got -2": lambda: dml.adaptive_sync(-2),
-    "behind: got 1.5": lambda: dml.adaptive_sync(behind=1.5),
-    "patience: got 0": lambda: dml.adaptive_sync(patience=0),
-    "slow: got nan": lambda: dml.adaptive_sync(slow=math.nan),
-    "damping: got 'square', allowed is one of 'none', 'inverse'": lambda: dml.adaptive_sync(damping="square"),
-    "shares: got": lambda: dml.adaptive_sync(shares="none"),
-    "gap: got": lambda: dml.adaptive_sync(gap="seconds"),
-    "epoch: got 0": lambda: dml.a2s(0),
-    "patience: got -1": lambda: dml.a2s(1, patience=-1),
-    "rounds: got -1": lambda: dml.sync_switch(-1),
-    "num_workers: got 0": lambda: dml.presets.heterogeneous_and_unstable(0),
-    "num_workers: got 2.5": lambda: dml.presets.unstable(2.5),
-    r"policy: got asp\(\), allowed is the one of the trace, bsp\(\)": lambda: next(
+    "threshold: expected .*, got -2": lambda: dml.adaptive_sync(-2),
+    "behind: expected .*, got 1.5": lambda: dml.adaptive_sync(behind=1.5),
+    "patience: expected .*, got 0": lambda: dml.adaptive_sync(patience=0),
+    "slow: expected .*, got nan": lambda: dml.adaptive_sync(slow=math.nan),
+    "damping: expected one of 'none', 'inverse'.*, got 'square'": lambda: dml.adaptive_sync(damping="square"),
+    "shares: expected": lambda: dml.adaptive_sync(shares="none"),
+    "gap: expected": lambda: dml.adaptive_sync(gap="seconds"),
+    "epoch: expected .*, got 0": lambda: dml.a2s(0),
+    "patience: expected .*, got -1": lambda: dml.a2s(1, patience=-1),
+    "rounds: expected .*, got -1": lambda: dml.sync_switch(-1),
+    "num_workers: expected .*, got 0": lambda: dml.presets.heterogeneous_and_unstable(0),
+    "num_workers: expected .*, got 2.5": lambda: dml.presets.unstable(2.5),
+    r"policy: expected the policy of the trace, bsp\(\).*, got asp\(\)": lambda: next(
         dml.follow(dml.asp(), dml.simulate(dml.bsp(), LOCK_STEP, updates=2))
     ),
-    "trace: got .*no worker left": lambda: dml.follow(
+    "trace: expected .*no worker left": lambda: dml.follow(
         dml.bsp(),
         dml.simulate(dml.bsp(), LOCK_STEP.with_faults(dml.faults.Crash(0, 0.01, 0.01)), updates=5),
     ),
-    "policy: got 'ssp'": lambda: dml.follow("ssp", dml.simulate(dml.bsp(), LOCK_STEP, updates=2)),
-    "trace: got 3": lambda: dml.follow(dml.bsp(), 3),
+    "policy: expected .*, got 'ssp'": lambda: dml.follow(
+        "ssp", dml.simulate(dml.bsp(), LOCK_STEP, updates=2)
+    ),
+    "trace: expected .*, got 3": lambda: dml.follow(dml.bsp(), 3),
 }
 
 

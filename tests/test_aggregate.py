@@ -333,40 +333,42 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path):
 MINE = Aggregate("mine()", each=lambda push: jax.tree.map(lambda leaf: leaf / 2, push))
 BSP_TRACE = dml.simulate(dml.bsp(), EXPONENTIAL, updates=2)
 WRONG = {
-    "fraction: got 0.5, allowed is a number >= 0 and < 0.5": lambda: trimmed_mean(0.5),
-    "fraction: got -0.1": lambda: trimmed_mean(-0.1),
-    "fraction: got nan": lambda: trimmed_mean(math.nan),
-    "fraction: got '0.1'": lambda: trimmed_mean("0.1"),
-    "c: got 0, allowed is a number > 0": lambda: clipped(0),
-    "c: got -1": lambda: clipped(-1),
-    "c: got nan": lambda: clipped(math.nan),
-    "c: got 0.0, allowed is a number > 0": lambda: train(dml.bsp(), "clipped(0.0)"),
-    "aggregate: got 'medean()', allowed is a call of mean, median": lambda: train(dml.bsp(), "medean()"),
-    "aggregate: got 3, allowed is an Aggregate, or a call of mean": lambda: train(dml.bsp(), 3),
-    "aggregate: got <function median": lambda: train(dml.bsp(), median),
-    "aggregate: got 'median()', allowed is mean(), for the additive updates of lasso": lambda: train(
+    "fraction: expected a number >= 0 and < 0.5, got 0.5": lambda: trimmed_mean(0.5),
+    "fraction: expected a number >= 0 and < 0.5, got -0.1": lambda: trimmed_mean(-0.1),
+    "fraction: expected a number >= 0 and < 0.5, got nan": lambda: trimmed_mean(math.nan),
+    "fraction: expected a number >= 0 and < 0.5, got '0.1'": lambda: trimmed_mean("0.1"),
+    "c: expected a number > 0, got 0": lambda: clipped(0),
+    "c: expected a number > 0, got -1": lambda: clipped(-1),
+    "c: expected a number > 0, got nan": lambda: clipped(math.nan),
+    "c: expected a number > 0, got 0.0": lambda: train(dml.bsp(), "clipped(0.0)"),
+    "aggregate: expected a call of one of mean, median, trimmed_mean, clipped, got 'medean()'": lambda: train(
+        dml.bsp(), "medean()"
+    ),
+    "aggregate: expected an Aggregate, or a call as text of one of mean, median": lambda: train(dml.bsp(), 3),
+    "aggregate: expected an Aggregate, or a call as text of one of mean": lambda: train(dml.bsp(), median),
+    "aggregate: expected mean() for the additive updates of lasso (which are added,": lambda: train(
         dml.bsp(), median(), problem=dml.problems.lasso(), optimizer=optax.identity(), batch_size=1
     ),
-    "aggregate: got odd(), allowed is one whose `each` returns a tree like one push": lambda: train(
+    "aggregate: expected an Aggregate whose `each` returns a tree like one push": lambda: train(
         dml.bsp(), Aggregate("odd()", each=lambda push: jax.tree.leaves(push))
     ),
-    "aggregate: got odd(), allowed is one whose `reduce` returns a tree like one push": lambda: train(
+    "aggregate: expected an Aggregate whose `reduce` returns a tree like one push": lambda: train(
         dml.bsp(), Aggregate("odd()", reduce=lambda pushes, present: pushes)
     ),
-    "aggregate: got odd(), allowed is one whose `reduce` returns a tree like one push; TypeError": (
+    "aggregate: expected an Aggregate whose `reduce` returns a tree like one push, got odd(), w": (
         lambda: train(dml.bsp(), Aggregate("odd()", reduce=lambda pushes: pushes))
     ),
-    "methods['B'], c: got -1": lambda: dml.compare(
+    "methods['B'], c: expected a number > 0, got -1": lambda: dml.compare(
         {"A": dml.bsp(), "B": dml.Method(dml.bsp(), aggregate="clipped(-1)")},
         DIGITS,
         EXPONENTIAL,
         SGD,
         updates=1,
     ),
-    "aggregate: got None, allowed is mine(), as in the trace, which this package does not have": lambda: (
-        dml.replay(dml.simulate(dml.Method(dml.bsp(), aggregate=MINE), EXPONENTIAL, updates=2), DIGITS, SGD)
+    "aggregate: expected mine(), as in the trace, got None; try passing aggregate=": lambda: dml.replay(
+        dml.simulate(dml.Method(dml.bsp(), aggregate=MINE), EXPONENTIAL, updates=2), DIGITS, SGD
     ),
-    "traces: got ['mean()', 'median()'], allowed is those of one kind of aggregate": lambda: dml.replay_lanes(
+    "traces: expected traces with one kind of aggregate (to train": lambda: dml.replay_lanes(
         [BSP_TRACE, dml.simulate(dml.Method(dml.bsp(), aggregate="median"), EXPONENTIAL, updates=2)],
         DIGITS,
         [SGD] * 2,

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 
 import pytest
 from hypothesis import given, settings
@@ -66,7 +65,7 @@ def test_one_sample_is_enough_where_no_seed_matters():
     assert verdicts == ["reproduced", "not reproduced", "mixed", "not run"]
     for source in ("abstract", "ours"):
         with pytest.raises(
-            ValueError, match="deterministic: got True, allowed is False for a claim with the"
+            ValueError, match=r"deterministic: expected False .for a claim with source.*, got True"
         ):
             claim(source=source, deterministic=True)
 
@@ -121,16 +120,16 @@ def test_what_parts_were_measured_on_is_what_was_run(tmp_path):
     result = claims.judge(declared, samples, data | {"images": "digits"})
     assert (result.measured_on, result.verdict) == ("MovieLens, a corpus, digits", "not run")
     assert claims.judge(declared, {}, data).measured_on is None
-    with pytest.raises(ValueError, match=re.escape("part of p-1 in the data: got 'mf'")):
+    with pytest.raises(ValueError, match=r"part of p-1 in the data: expected .*, got 'mf'"):
         claims.judge(declared, samples, {"mf": "MovieLens"})
-    with pytest.raises(ValueError, match=re.escape("data of p-1, LDA: got None, allowed is the name")):
+    with pytest.raises(ValueError, match=r"data of p-1, LDA: expected the name.*, got None"):
         claims.judge(declared, samples, {"MF": "MovieLens"})
-    with pytest.raises(ValueError, match="allowed is one name: this claim declares no parts"):
+    with pytest.raises(ValueError, match=r"expected one name \(this claim declares no parts\), got"):
         claims.judge(claim(), [1.0], {"MF": "MovieLens"})
 
 
 def test_data_must_be_named():
-    with pytest.raises(ValueError, match=re.escape("data of p-1: got None, allowed is the name of the data")):
+    with pytest.raises(ValueError, match=r"data of p-1: expected the name of the data set.*, got None"):
         claims.judge(claim(data="any"), [1.0])
     assert claims.judge(claim(data="any"), []).measured_on is None
 
@@ -258,21 +257,21 @@ def test_a_claim_that_divides_another_by_a_constant_repeats_it_where_it_says_so(
 @pytest.mark.parametrize(
     ("parts", "samples", "message"),
     [
-        ((), {"MF": [1.0]}, "samples of p-1: got ['MF'], allowed is a sequence"),
-        (("MF",), [1.0], "samples of p-1: got [1.0], allowed is a mapping with the labels ['MF']"),
-        (("MF",), {"mf": [1.0]}, "samples of p-1: got ['mf'], allowed"),
-        ((), ["fast"], "samples of p-1: got 'fast', allowed is a number"),
-        ((), [-math.inf], "samples of p-1: got -inf, allowed is a number"),
+        ((), {"MF": [1.0]}, r"samples of p-1: expected a sequence.*, got \['MF'\]"),
+        (("MF",), [1.0], r"samples of p-1: expected a mapping with the labels \['MF'\].*, got \[1\.0\]"),
+        (("MF",), {"mf": [1.0]}, r"samples of p-1: expected .*, got \['mf'\]"),
+        ((), ["fast"], "samples of p-1: expected a number.*, got 'fast'"),
+        ((), [-math.inf], "samples of p-1: expected a number.*, got -inf"),
     ],
 )
 def test_wrong_samples(parts, samples, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match=message):
         claims.judge(claim(parts=parts), samples)
 
 
 @pytest.mark.parametrize("expected", [(None, None), (2.0, 1.0)])
 def test_wrong_range(expected):
-    with pytest.raises(ValueError, match="expected: got"):
+    with pytest.raises(ValueError, match="expected: expected"):
         claim(expected)
 
 

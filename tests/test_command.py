@@ -30,21 +30,21 @@ def root(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("swfit", f"paper: got 'swfit', allowed is one of {KEYS}; did you mean swift?"),
-        ("swift -p stalness=3", f"-p: got 'stalness', allowed is one of {NAMES}; did you mean staleness?"),
-        ("swift -p output=here", "-p: got 'output', allowed is one of"),
-        ("swift -p staleness", "-p: got 'staleness', allowed is NAME=VALUE"),
-        ("swift -p staleness=3.5", "staleness (swift): got '3.5', allowed is a valid integer"),
-        ("swift -p staleness=-1", "staleness (swift): got '-1', allowed is greater than or equal to 0"),
-        ("--seeds many", "seeds (swift): got 'many', allowed is a valid integer"),
-        ("--scale huge", "scale (swift): got 'huge', allowed is 'quick' or 'full'"),
-        ("swift --seeds " + "9" * 400, f"seeds (swift): got '{'9' * 299}..., allowed is at most 1048576"),
-        ("swift -p seeds=999999999", "seeds (swift): got '999999999', allowed is at most 1048576"),
-        ("--jobs 0", "argument --jobs: got '0', allowed is a whole number >= 1"),
+        ("swfit", f"paper: expected one of {KEYS}, got 'swfit'; try swift"),
+        ("swift -p stalness=3", f"-p: expected one of {NAMES}, got 'stalness'; try staleness"),
+        ("swift -p output=here", "-p: expected one of scale, seeds, staleness, got 'output'"),
+        ("swift -p staleness", "-p: expected NAME=VALUE, got 'staleness'"),
+        ("swift -p staleness=3.5", "staleness (swift): expected a valid integer, got '3.5'"),
+        ("swift -p staleness=-1", "staleness (swift): expected a number greater than or equal to 0"),
+        ("--seeds many", "seeds (swift): expected a valid integer, got 'many'"),
+        ("--scale huge", "scale (swift): expected 'quick' or 'full', got 'huge'"),
+        ("swift --seeds " + "9" * 400, f"seeds (swift): expected a whole number <= 1048576, got '{'9' * 99}"),
+        ("swift -p seeds=999999999", "seeds (swift): expected a whole number <= 1048576, got '999999999'"),
+        ("--jobs 0", "argument --jobs: expected a whole number >= 1, got '0'"),
         ("--bogus", "unrecognized arguments: --bogus"),
-        ("list swift", "list takes no further arguments, got swift"),
-        ("lab --ip=0.0.0.0", "lab: got --ip, allowed is"),
-        ("lab --IdentityProvider.token=", "lab: got --IdentityProvider.token, allowed is"),
+        ("list swift", "list: expected no further arguments, got swift"),
+        ("lab --ip=0.0.0.0", "lab: expected options that leave address and token as they are"),
+        ("lab --IdentityProvider.token=", "lab: expected options that leave address"),
     ],
 )  # fmt: skip
 def test_bad_usage(root, capsys, line, message):
@@ -107,7 +107,9 @@ def test_data_are_here_and_whole_before_anything_runs(root, tmp_path_factory, mo
 
 
 def test_data_are_declared_by_known_names():
-    with pytest.raises(ValueError, match="scale of the data: got 'fulll', allowed is one of 'quick', 'full'"):
+    with pytest.raises(
+        ValueError, match="scale of the data: expected one of 'quick', 'full', got 'fulll'; try 'full'"
+    ):
         replace(tiny_papers.PAPERS["plain"], data={"fulll": ("mnist",)})
     for paper in PAPERS.values():
         assert {name for names in paper.data.values() for name in names} <= set(datasets.SOURCES)
@@ -132,17 +134,22 @@ def test_check(tmp_path, capsys):
 
 def test_an_unknown_claim_is_refused(tmp_path):
     parameters = tiny_papers.Tiny(output=str(tmp_path))
-    with pytest.raises(ValueError, match=re.escape("claim: got 'swift-2', allowed is one of 'swift-1'")):
+    with pytest.raises(
+        ValueError, match=re.escape("claim: expected one of 'swift-1', got 'swift-2'; try 'swift-1'")
+    ):
         tiny_papers.PAPERS["swift"].conclude({"swift-2": [1.0]}, parameters)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"data": {"swift-2": "toys"}}, "claim: got 'swift-2', allowed is one of 'swift-1'"),
-        ({"data": {}}, "data of swift-1: got None, allowed is the name of the data set"),
-        ({}, "data of swift-1: got '', allowed is the name of the data set"),
-        ({"data": "toys", "tuned_on": [2, 1000]}, "tuned_on: got [2], allowed is seeds that do not judge"),
+        ({"data": {"swift-2": "toys"}}, "claim: expected one of 'swift-1', got 'swift-2'; try 'swift-1'"),
+        ({"data": {}}, "data of swift-1: expected the name of the data set of the measurement, got None"),
+        ({}, "data of swift-1: expected the name of the data set of the measurement, got ''"),
+        (
+            {"data": "toys", "tuned_on": [2, 1000]},
+            "tuned_on: expected seeds that do not judge, unlike 0 to 2, got [2]",
+        ),
     ],
 )
 def test_what_was_measured_on_what_is_told(tmp_path, given, message):
@@ -167,15 +174,13 @@ def test_the_last_cell_shows_findings_whole_and_keeps_the_tuning_seeds(tmp_path)
 
 def test_a_comparison_that_differs_says_why():
     Comparison("Figure 1", "a.png", "same")
-    with pytest.raises(
-        ValueError, match="because: got '', allowed is the reason where the verdict is 'differs'"
-    ):
+    with pytest.raises(ValueError, match=r"because: expected a reason .for the verdict 'differs'., got ''"):
         Comparison("Figure 1", "a.png", "differs")
     with pytest.raises(
-        ValueError, match="verdict: got 'partly', allowed is one of 'same', 'differs', 'not made'"
+        ValueError, match="verdict: expected one of 'same', 'differs', 'not made', got 'partly'"
     ):
         Comparison("Figure 1", "a.png", "partly", "so")
-    with pytest.raises(ValueError, match="claim with a finding: got 'E2', allowed is one of 'E1'"):
+    with pytest.raises(ValueError, match="claim with a finding: expected one of 'E1', got 'E2'"):
         declare("p", {"E1": {}}, findings={"E2": "So."})
 
 
@@ -184,7 +189,7 @@ def test_a_comparison_that_differs_says_why():
     [
         (["list"], 0, next(iter(PAPERS))),
         (["--help"], 0, "other commands:"),
-        (["nonsense"], 2, "paper: got 'nonsense'"),
+        (["nonsense"], 2, "paper: expected one of"),
         (["test", "--no-such-option"], 4, "unrecognized arguments"),
         (["lab", "--version"], 0, "4."),
     ],
@@ -265,17 +270,26 @@ class TestRecommend:
         [
             ("--target loss=30", "the following arguments are required: TRACE"),
             ("TASKS", "the following arguments are required: --target"),
-            ("TASKS --target loss", "--target: got 'loss', allowed is METRIC=VALUE"),
-            ("TASKS --target loss=low", "--target: got 'loss=low', allowed is METRIC=VALUE"),
-            ("TASKS --target lss=3", "target: got 'lss', allowed is a metric of the problem"),
-            ("TASKS --target loss=3 --budget -1", "--budget: got '-1', allowed is a number > 0"),
-            ("TASKS --target loss=3 --seeds 0", "--seeds: got '0', allowed is a whole number >= 1"),
-            ("TASKS --target loss=3 --methods XSP", "methods: got 'XSP', allowed is one of"),
-            ("TASKS --target loss=3 --problem mine", "--problem: got 'mine', allowed is"),
-            ("TASKS --target loss=3 --output TASKS/page.html", "--output: got '"),
-            ("missing.csv --target loss=3", "cluster: got 'missing.csv', allowed is a file that exists"),
-            ("TASKS --target loss=3 --over speed=1", "--over: got 'speed', allowed is one of 'workers'"),
-            ("TASKS --target loss=3 --over c=low", "--over: got 'c=low', allowed is AXIS=VALUES"),
+            ("TASKS --target loss", "--target: expected METRIC=VALUE, such as loss=0.1, got 'loss'"),
+            ("TASKS --target loss=low", "--target: expected METRIC=VALUE, such as loss=0.1, got 'loss=low'"),
+            ("TASKS --target lss=3", "target: expected one of 'accuracy', 'loss'"),
+            ("TASKS --target loss=3 --budget -1", "--budget: expected a number > 0, got '-1'"),
+            ("TASKS --target loss=3 --seeds 0", "--seeds: expected a whole number >= 1, got '0'"),
+            ("TASKS --target loss=3 --methods XSP", "methods: expected one of '"),
+            ("TASKS --target loss=3 --problem mine", "--problem: expected a call of one of "),
+            (
+                "TASKS --target loss=3 --output TASKS/page.html",
+                "--output: expected a file in a folder that can be written to, got '",
+            ),
+            ("missing.csv --target loss=3", "cluster: expected a file that exists, got 'missing.csv'"),
+            (
+                "TASKS --target loss=3 --over speed=1",
+                "--over: expected one of 'workers', 'slowdown', 'c', 'rho', got 'speed'",
+            ),
+            (
+                "TASKS --target loss=3 --over c=low",
+                "--over: expected AXIS=VALUES, such as workers=8,16, got 'c=low'",
+            ),
             ("TASKS --target loss=3 --bogus 1", "unrecognized arguments: --bogus 1"),
         ],
     )

@@ -126,11 +126,14 @@ def test_transports(transport):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: dml.deadline(0), "seconds: got 0"),
-        (lambda: dml.deadline(math.nan), "seconds: got nan"),
-        (lambda: dml.deadline(1.0, at_least=0), "at_least: got 0"),
-        (lambda: dml.deadline(1.0, late="drop"), "late: got 'drop', allowed is one of 'cancel', 'apply'"),
-        (lambda: dml.deadline(1.0, at_least=5).init(4), r"at_least: got 5, .* \(the number of workers\)"),
+        (lambda: dml.deadline(0), "seconds: expected .*, got 0"),
+        (lambda: dml.deadline(math.nan), "seconds: expected .*, got nan"),
+        (lambda: dml.deadline(1.0, at_least=0), "at_least: expected .*, got 0"),
+        (lambda: dml.deadline(1.0, late="drop"), "late: expected one of 'cancel', 'apply'.*, got 'drop'"),
+        (
+            lambda: dml.deadline(1.0, at_least=5).init(4),
+            r"at_least: expected .*\(the number of workers\).*, got 5",
+        ),
     ],
 )
 def test_wrong_arguments(make, message):

@@ -89,26 +89,35 @@ def test_every_model_was_measured_and_a_default_is_there():
     [
         (
             {"model": "gpt"},
-            "model: got 'gpt', allowed is one of 'resnet50', 'vgg16', 'inception_v3', 'bert_large'",
+            "model: expected one of 'resnet50', 'vgg16', 'inception_v3', 'bert_large', got 'gpt'",
         ),
         (
             {"link": "wifi"},
-            "link: got 'wifi', allowed is one of '1GbE', '10GbE', '25GbE', '100GbE', 'InfiniBand",
+            "link: expected one of '1GbE', '10GbE', '25GbE', '100GbE', 'InfiniBand HDR', got 'wifi'",
         ),
-        ({"server_link": "wifi"}, "server_link: got 'wifi', allowed is one of '1GbE'"),
+        (
+            {"server_link": "wifi"},
+            "server_link: expected one of '1GbE', '10GbE', '25GbE', '100GbE', 'InfiniBand HDR', got 'wifi'",
+        ),
         (
             {"accelerator": "tpu"},
-            "model='resnet50', accelerator: got 'tpu', allowed is one of 'k80', 'p100', 'v100', 'a100'",
+            "model='resnet50', accelerator: expected one of 'k80', 'p100', 'v100', 'a100', got 'tpu'",
         ),
-        ({"model": "bert_large"}, "model='bert_large', accelerator: got 'a100', allowed is one of 'v100'"),
-        ({"workers": 0}, "workers: got 0, allowed is a whole number >= 1"),
-        ({"shards": 0}, "shards: got 0, allowed is a whole number from 1"),
-        ({"memory_bandwidth": 0}, "memory_bandwidth: got 0, allowed is a number > 0"),
-        ({"jitter": 3}, "jitter: got 3"),
+        ({"model": "bert_large"}, "model='bert_large', accelerator: expected one of 'v100', got 'a100'"),
+        ({"workers": 0}, "workers: expected a whole number >= 1, got 0"),
+        (
+            {"shards": 0},
+            "shards: expected a whole number from 1 to 25557032 (the number of parameters), got 0",
+        ),
+        ({"memory_bandwidth": 0}, "memory_bandwidth: expected a number > 0 and <= 1e+300, got 0"),
+        (
+            {"jitter": 3},
+            "jitter: expected a law by name, such as 'exponential'",
+        ),
     ],
 )
 def test_messages(options, message):
-    with pytest.raises(ValueError, match="allowed is") as error:
+    with pytest.raises(ValueError, match="expected") as error:
         dml.presets.hardware(**options)
     assert str(error.value).startswith(message)
 
@@ -128,21 +137,25 @@ def test_a_server_of_a_known_load(cluster, load):
 
 def test_messages_of_a_busy_server():
     for load in (0, 3, math.nan):
-        with pytest.raises(ValueError, match="server_load: got"):
+        with pytest.raises(ValueError, match="server_load: expected"):
             dml.presets.busy_server(UNEVEN, load)
-    with pytest.raises(ValueError, match="problem: got 'x'"):
+    with pytest.raises(ValueError, match=r"problem: expected a problem.*, got 'x'"):
         dml.presets.busy_server(UNEVEN, 1.0, "x")
 
 
 @pytest.mark.parametrize(
     ("problem", "batch_size", "message"),
     [
-        (0, 32, "problem: got 0, allowed is more than 0 bytes, where the server's link has a bandwidth"),
-        (2**70, 32, "problem: got 1180591620717411303424, allowed is a whole number from 0"),
-        (4000, 2**40, "batch_size: got 1099511627776, allowed is a whole number from 1"),
+        (0, 32, "problem: expected more than 0 bytes (the server's link has a bandwidth), got 0"),
+        (
+            2**70,
+            32,
+            "problem: expected a whole number from 0 to 1152921504606846976 (bytes of parameters)",
+        ),
+        (4000, 2**40, "batch_size: expected a whole number from 1 to 2147483647, got 1099511627776"),
     ],
 )
 def test_a_regime_of_what_cannot_be(problem, batch_size, message):
-    with pytest.raises(ValueError, match="allowed is") as error:
+    with pytest.raises(ValueError, match="expected") as error:
         dml.Cluster.uniform(2).with_server(bandwidth=1e6).regime(problem, batch_size)
     assert str(error.value).startswith(message)

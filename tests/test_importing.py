@@ -1,7 +1,6 @@
 """Traces of other systems: what a table of tasks says is kept, what it does not say is derived."""
 
 import json
-import re
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -190,66 +189,66 @@ def replaced(row, column, value):
     [
         (
             replaced(1, "end", 0.25),
-            "frame, row 1, worker 1, end: got 0.25, allowed is a number >= 0.5, its start",
+            r"frame, row 1, worker 1, end: expected a number >= 0\.5 \(its start\), got 0\.25",
         ),
-        (replaced(2, "end", np.nan), "frame, row 2, column end: got nan, allowed is a finite number"),
-        (replaced(2, "end", np.inf), "frame, row 2, column end: got inf"),
-        (replaced(3, "start", -np.inf), "frame, row 3, column start: got -inf"),
+        (replaced(2, "end", np.nan), "frame, row 2, column end: expected a finite number.*, got nan"),
+        (replaced(2, "end", np.inf), "frame, row 2, column end: expected .*, got inf"),
+        (replaced(3, "start", -np.inf), "frame, row 3, column start: expected .*, got -inf"),
         (
             replaced(0, "start", -1.0),
-            "frame, row 0, worker 0, start: got -1.0, allowed is a number >= origin, 0",
+            r"frame, row 0, worker 0, start: expected a number >= 0 \(the origin\), got -1\.0",
         ),
-        (replaced(3, "start", "2 s"), "frame, row 3, column start: got '2 s'"),
+        (replaced(3, "start", "2 s"), "frame, row 3, column start: expected .*, got '2 s'"),
         (
             replaced(2, "start", 0.75),
-            "frame, worker 0: got 'rows 0 and 2, which overlap by 0.25 s', allowed is tasks",
+            r"frame, worker 0: expected tasks.*, got rows 0 and 2, which overlap by 0\.25 s",
         ),
         (
             replaced(4, "worker", 1.5),
-            "frame, row 4, column worker: got 1.5, allowed is a whole number from 0",
+            r"frame, row 4, column worker: expected a whole number from 0.*, got 1\.5",
         ),
-        (replaced(4, "worker", "rank0"), "frame, row 4, column worker: got 'rank0'"),
-        (LOG[:0], "frame: got 'a table without rows', allowed is at least one row"),
+        (replaced(4, "worker", "rank0"), "frame, row 4, column worker: expected .*, got 'rank0'"),
+        (LOG[:0], "frame: expected at least one row.*, got a table without rows"),
         (
             LOG.assign(compute_end=1.0),
-            "frame, columns: got ['end', 'compute_end'], allowed is one of the two",
+            r"frame, columns: expected one of the two.*, got both 'end' and 'compute_end'",
         ),
         (
             LOG.assign(push_end=LOG["end"] - 0.5),
-            "frame, row 0, worker 0, push_end: got 0.5, allowed is a number >= 1",
+            r"frame, row 0, worker 0, push_end: expected a number >= 1.*, got 0\.5",
         ),
         (
             LOG.assign(pull_start=LOG["end"]),
-            "frame, row 0, worker 0, start: got 0.0, allowed is a number >= 1, its pull_start",
+            r"frame, row 0, worker 0, start: expected a number >= 1 \(its pull_start\), got 0\.0",
         ),
         (
             LOG.assign(push_end=np.nan, update=0),
-            "frame, row 0, update: got 0, allowed is -1 or NaN, where push_end",
+            "frame, row 0, update: expected -1 or NaN \(push_end is NaN.*, got 0",
         ),
         (
             LOG.assign(update=[0, 1, 3, 4, 5]),
-            "frame, update 2: got 'no task', allowed is at least one task in each",
+            "frame, update 2: expected a task in each.*, got none",
         ),
-        (LOG.assign(update=0.5), "frame, row 0, column update: got 0.5"),
+        (LOG.assign(update=0.5), r"frame, row 0, column update: expected .*, got 0\.5"),
         (
             LOG.assign(update=0, update_time=[4, 4, 4, 4, 5]),
-            "frame, update 0, update_time: got [4.0, 5.0], allowed",
+            r"frame, update 0, update_time: expected .*, got \[4\.0, 5\.0\]",
         ),
         (LOG.assign(update_time=0.0), "is in an update that was made before it arrived"),
         (LOG.assign(version_read=4), "reads a version later than its update"),
         (
             LOG.assign(clock=[1, 0, 0, 1, 2]),
-            "frame, row 2, worker 0, clock: got 0, allowed is a number > 1, the clock of its task before",
+            "frame, row 2, worker 0, clock: expected a number > 1 .the clock of its previous task., got 0",
         ),
-        (LOG.assign(batch_size=0), "frame, row 0, column batch_size: got 0"),
+        (LOG.assign(batch_size=0), "frame, row 0, column batch_size: expected .*, got 0"),
         (
             LOG.assign(weight=np.inf),
-            "frame, row 0, column weight: got inf, allowed is a finite number, or NaN",
+            "frame, row 0, column weight: expected a finite number, or NaN.*, got inf",
         ),
     ],
 )
 def test_wrong_tables_are_named(frame, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match=message):
         Trace.from_tasks(frame, **({} if "batch_size" in frame else {"batch_size": 8}))
 
 
@@ -259,13 +258,13 @@ def test_a_column_that_is_nearly_one_of_ours_is_told():
 
 
 def test_all_that_is_missing_is_one_error():
-    with pytest.raises(ValueError, match="frame: got columns") as error:
+    with pytest.raises(ValueError, match=r"frame: expected .*, got columns") as error:
         Trace.from_tasks(pd.DataFrame({"rank": [0], "end": [1.0], "push_queued": [0.0]}))
     assert str(error.value) == (
-        "frame: got columns ['rank', 'end', 'push_queued'], missing: columns worker (number, from 0), "
-        "start (of computing, seconds); batch_size (samples of a task: a column, or the argument where all "
-        "have as many); metadata['service_seconds'] and both columns of pull_queued, push_queued (all three "
-        "or none)"
+        "frame: expected columns that include worker (number, from 0), start (of computing, seconds) "
+        "and batch_size (samples of a task: a column, or the argument where all have as many) "
+        "and metadata['service_seconds'] and both columns of pull_queued, push_queued (all three or none), "
+        "got columns ['rank', 'end', 'push_queued']"
     )
 
 
@@ -285,23 +284,23 @@ def test_queues_are_taken_over():
         (
             QUEUED.assign(push_queued=0.6),
             TOOK,
-            "push_queued: got 0.6, allowed is at most 0.5, from its end to",
+            r"push_queued: expected a number <= 0\.5 \(from its end to .*, got 0\.6",
         ),
         (
             QUEUED.assign(pull_queued=0.1),
             TOOK,
-            "pull_queued: got 0.1, allowed is at most 0, from its start to",
+            r"pull_queued: expected a number <= 0 \(from its start to .*, got 0\.1",
         ),
         (
             QUEUED,
             {"push": 0.1},
-            "metadata['service_seconds']: got {'push': 0.1}, allowed is the mean seconds",
+            r"metadata\['service_seconds'\]: expected the mean seconds of each.*, got \{'push': 0\.1\}",
         ),
-        (QUEUED, TOOK | {"pull": -1}, "metadata['service_seconds'], pull: got -1"),
+        (QUEUED, TOOK | {"pull": -1}, r"metadata\['service_seconds'\], pull: expected .*, got -1"),
     ],
 )
 def test_queues_that_cannot_be(frame, took, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match=message):
         Trace.from_tasks(frame, metadata={"service_seconds": took})
 
 
@@ -309,7 +308,7 @@ def test_a_log_that_begins_late_needs_its_origin():
     """Else a run of seconds would last since 1970."""
     late = LOG.assign(start=LOG["start"] + 1.7e9, end=LOG["end"] + 1.7e9)
     with pytest.raises(
-        ValueError, match="origin: got None, allowed is when the run began, such as 1700000000"
+        ValueError, match="origin: expected the time at which the run began, got None; try 1700000000"
     ):
         Trace.from_tasks(late, batch_size=8)
     assert Trace.from_tasks(late, batch_size=8, origin=0.0).end_time > 1e9, "told, it is taken"
@@ -317,7 +316,7 @@ def test_a_log_that_begins_late_needs_its_origin():
 
 def test_workers_that_are_counted_from_1():
     from_one = LOG.assign(worker=LOG["worker"] + 1)
-    with pytest.raises(ValueError, match="frame, the smallest worker: got 1, allowed is 0; `num_workers`"):
+    with pytest.raises(ValueError, match="frame, the smallest worker: expected 0, got 1; try num_workers="):
         Trace.from_tasks(from_one, batch_size=8)
     assert Trace.from_tasks(from_one, batch_size=8, num_workers=3).num_workers == 3
 
@@ -325,20 +324,23 @@ def test_workers_that_are_counted_from_1():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"batch_size": 0}, "batch_size: got 0, allowed is a whole number from 1"),
-        ({"num_workers": 1}, "num_workers: got 1, allowed is a whole number >= 2 (those in the frame)"),
-        ({"end_time": 3.5}, "end_time: got 3.5, allowed is a number >= 4"),
-        ({"origin": np.nan}, "origin: got nan"),
-        ({"seed": -1}, "seed: got -1"),
-        ({"policy": dml.asp()}, "policy: got "),
-        ({"metadata": {"x": object()}}, "metadata: got "),
-        ({"metadata": {"num_workers": "2"}}, "num_workers: got '2'"),
+        ({"batch_size": 0}, "batch_size: expected a whole number from 1.*, got 0"),
+        ({"num_workers": 1}, r"num_workers: expected a whole number >= 2 \(those in the frame\).*, got 1"),
+        ({"end_time": 3.5}, r"end_time: expected a number >= 4.*, got 3\.5"),
+        ({"origin": np.nan}, "origin: expected .*, got nan"),
+        ({"seed": -1}, "seed: expected .*, got -1"),
+        (
+            {"policy": dml.asp()},
+            "policy: expected a str, got asp",
+        ),
+        ({"metadata": {"x": object()}}, "metadata: expected"),
+        ({"metadata": {"num_workers": "2"}}, "num_workers: expected .*, got '2'"),
         (
             {"metadata": {"compensation": "a bit"}},
-            "metadata['compensation']: got 'a bit', allowed is a number",
+            r"metadata\['compensation'\]: expected a number.*, got 'a bit'",
         ),
     ],
 )
 def test_wrong_arguments_are_named(wrong, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match=message):
         Trace.from_tasks(LOG, **({"batch_size": 8} | wrong))

@@ -53,13 +53,13 @@ def test_runs_are_those_of_the_distribution():
 @pytest.mark.parametrize(
     ("law", "message"),
     [
-        ("normal", "jitter: got 'normal', allowed is a call of exponential, gamma, lognormal, pareto"),
-        ("gamma", "jitter: got 'gamma', allowed is a call with the arguments of gamma"),
-        ("gamma(-1)", "shape: got -1"),
-        ("pareto(1)", "alpha: got 1, allowed is a number > 1"),
-        ("lognormal(1e200)", "sigma: got 1e"),
-        ("lognormal('a')", "sigma: got 'a'"),
-        (3, "jitter: got 3, allowed is a law by name"),
+        ("normal", "jitter: expected a call of one of exponential, gamma, lognormal, pareto.*, got 'normal'"),
+        ("gamma", "jitter: expected a call with the arguments that gamma takes.*, got 'gamma'"),
+        ("gamma(-1)", "shape: expected .*, got -1"),
+        ("pareto(1)", "alpha: expected a number > 1.*, got 1"),
+        ("lognormal(1e200)", "sigma: expected .*, got 1e"),
+        ("lognormal('a')", "sigma: expected .*, got 'a'"),
+        (3, "jitter: expected a law by name.*, got 3"),
     ],
 )
 def test_what_is_no_law_is_refused(law, message):

@@ -68,7 +68,7 @@ def test_the_environment_names_a_folder(tmp_path, made, monkeypatch):
     monkeypatch.setenv("DMLCORE_SAVE", "")
     swept(**one)
     assert len(made) == 6
-    with pytest.raises(ValueError, match="save: got '', allowed is a folder"):
+    with pytest.raises(ValueError, match=r"save: expected a folder.*, got ''"):
         swept(**one, save="")
 
 
@@ -271,11 +271,13 @@ def test_attributes_and_progress(capsys):
 
 def test_wrong_folders_are_named(tmp_path):
     (tmp_path / "file").write_text("something")
-    with pytest.raises(ValueError, match="save: got 3, allowed is a folder"):
+    with pytest.raises(ValueError, match=r"save: expected a folder.*, got 3"):
         swept(save=3)
-    with pytest.raises(ValueError, match=r"save: got '.*file', allowed is a folder, or a name that is free"):
+    with pytest.raises(
+        ValueError, match=r"save: expected a folder, or a path where nothing exists yet.*, got '.*file'"
+    ):
         swept(save=tmp_path / "file")
-    with pytest.raises(ValueError, match="progress: got 'yes'"):
+    with pytest.raises(ValueError, match=r"progress: expected .*, got 'yes'"):
         swept(progress="yes")
 
 

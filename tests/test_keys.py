@@ -113,7 +113,7 @@ def one_for_all(params, batch, keys):
 
 def test_numbers_of_one_key_for_all_rows_are_refused():
     wrong = dataclasses.replace(digits_mlp(), losses=one_for_all)
-    with pytest.raises(ValueError, match=r"losses: got .* own row alone"):
+    with pytest.raises(ValueError, match=r"losses: expected .*own row alone"):
         train(dml.asp(), wrong)
     train(dml.asp(), dataclasses.replace(wrong, coupled=True), updates=3)
 

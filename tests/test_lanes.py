@@ -300,5 +300,5 @@ def test_an_aggregate_leaves_traces_shared(monkeypatch):
 
 def test_wavefronts_are_of_one_run():
     traces = traces_of(dml.asp(), 2, updates=5)
-    with pytest.raises(ValueError, match="wavefront: got True, allowed is False, with 2 runs side by side"):
+    with pytest.raises(ValueError, match=r"wavefront: expected False .for 2 runs side by side., got True"):
         Replay(traces, PROBLEM, [optax.sgd(0.1)] * 2, wavefront=True)

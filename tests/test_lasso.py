@@ -98,9 +98,7 @@ def test_lanes_with_steps_of_their_own_are_the_readable_replay():
 
 @pytest.mark.parametrize("step", [optax.sgd(0.1), optax.clip(3.0), optax.add_decayed_weights(0.01)])
 def test_an_optimizer_that_does_more_than_to_scale_is_refused(step):
-    with pytest.raises(
-        ValueError, match=r"allowed is optax.identity\(\), or optax.scale of a positive number"
-    ):
+    with pytest.raises(ValueError, match=r"expected optax.identity\(\), or optax.scale of a positive number"):
         dml.train(dml.problems.lasso(**SHAPE), cluster(2), dml.asp(), step, updates=1, batch_size=4)
 
 
@@ -131,10 +129,10 @@ def test_only_w_travels():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"correlation": 1.0}, "correlation: got 1.0"),
-        ({"l1": 0}, "l1: got 0"),
-        ({"num_nonzeros": 513}, "num_nonzeros: got 513, allowed is a whole number from 0 to 512"),
-        ({"num_samples": 1}, "num_samples: got 1"),
+        ({"correlation": 1.0}, "correlation: expected .*, got 1.0"),
+        ({"l1": 0}, "l1: expected .*, got 0"),
+        ({"num_nonzeros": 513}, "num_nonzeros: expected a whole number from 0 to 512.*, got 513"),
+        ({"num_samples": 1}, "num_samples: expected .*, got 1"),
     ],
 )
 def test_wrong_arguments_are_named(wrong, message):

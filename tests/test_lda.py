@@ -161,20 +161,26 @@ def test_topics_that_were_found_stand_for_the_nearest_true_ones():
     found = np.concatenate([true, rng.dirichlet(np.ones(12), 2)])[order]
     assert match_topics(found, true)[1] == pytest.approx(1)
     assert (order[match_topics(found, true)[0]] == np.arange(4)).all()
-    with pytest.raises(ValueError, match=r"found: got \(2, 12\), allowed is at least as many topics"):
+    with pytest.raises(ValueError, match=r"found, shape: expected at least as many topics.*, got \(2, 12\)"):
         match_topics(true[:2], true)
-    with pytest.raises(ValueError, match="vocabulary: got '3 words', allowed is 12"):
+    with pytest.raises(ValueError, match=r"vocabulary: expected 12 words.*, got 3"):
         top_words(true, "abc")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_topics": 1}, "num_topics: got 1"),
-        ({"alpha": 0}, "alpha: got 0"),
-        ({"corpus": "sotu"}, "corpus: got 'sotu', allowed is a Corpus"),
-        ({"corpus": bars(), "seed": 1}, r"document_length, seed: got \(400, 100, 1\), allowed is defaults"),
-        ({"corpus": Corpus(np.array([], int), np.array([], int), 2, ("a",))}, "allowed is one with tokens"),
+        ({"num_topics": 1}, "num_topics: expected .*, got 1"),
+        ({"alpha": 0}, "alpha: expected .*, got 0"),
+        ({"corpus": "sotu"}, "corpus: expected a Corpus.*, got 'sotu'"),
+        (
+            {"corpus": bars(), "seed": 1},
+            r"document_length, seed: expected the defaults.*, got \(400, 100, 1\)",
+        ),
+        (
+            {"corpus": Corpus(np.array([], int), np.array([], int), 2, ("a",))},
+            "corpus: expected a corpus with at least one token",
+        ),
     ],
 )
 def test_what_lda_refuses(arguments, message):
@@ -208,22 +214,30 @@ def test_bags_of_words_are_read(tmp_path, vocab):
         (
             f"3\n3\n4\n{ENTRIES}",
             {"compress": lambda raw: gzip.compress(raw)[:-9]},
-            "docword.* not a complete",
+            "docword.*: expected a complete",
         ),
         (
             f"3\n3\n4\n{ENTRIES}",
             {"compress": lambda raw: raw},
-            r"docword.* not a complete gzip file \(Not a gz",
+            r"docword.*: expected a complete gzip file, got a damaged one \(Not a gz",
         ),
-        (f"3\n3\n4\n{ENTRIES}", {"vocab": b"\xff\n"}, "vocab.* not a complete text file"),
-        (f"3\n3\n4\n{ENTRIES}", {"vocab": "cat\ndog\n"}, "vocab.*: 2 words, expected 3 as .*docword"),
-        (f"3\n3\n5\n{ENTRIES}", {}, "docword.*: 4 entries, expected 5 as the header says"),
-        (f"3\n3\n4\n{ENTRIES}1 1", {}, r"docword.*: 4.66667 entries, expected 4"),
+        (f"3\n3\n4\n{ENTRIES}", {"vocab": b"\xff\n"}, "vocab.*: expected a complete text file"),
+        (
+            f"3\n3\n4\n{ENTRIES}",
+            {"vocab": "cat\ndog\n"},
+            "vocab.*: expected 3 words .from the header of .*docword.*, got 2",
+        ),
+        (f"3\n3\n5\n{ENTRIES}", {}, "docword.*: expected 5 entries .from its header., got 4"),
+        (f"3\n3\n4\n{ENTRIES}1 1", {}, r"docword.*: expected 4 entries .from its header., got 4.66667"),
         ("3\n3\n", {}, "docword.*: expected a header of three counts"),
         ("3\n3\n1\n1 x 2\n", {}, "docword.*: expected whole numbers"),
-        ("3\n3\n2\n1 1 1\n4 1 1\n", {}, r"docword.*: entry 2 is \[4, 1, 1\], expected a document up to 3"),
-        ("3\n3\n1\n1 4 1\n", {}, r"entry 1 is \[1, 4, 1\]"),
-        ("3\n3\n1\n1 1 0\n", {}, r"entry 1 is \[1, 1, 0\]"),
+        (
+            "3\n3\n2\n1 1 1\n4 1 1\n",
+            {},
+            r"docword.*, entry 2: expected a document up to 3.*, got \[4, 1, 1\]",
+        ),
+        ("3\n3\n1\n1 4 1\n", {}, r"entry 1: expected .*, got \[1, 4, 1\]"),
+        ("3\n3\n1\n1 1 0\n", {}, r"entry 1: expected .*, got \[1, 1, 0\]"),
     ],
 )
 def test_a_damaged_bag_of_words_is_refused(docword, options, message, tmp_path):

@@ -174,31 +174,35 @@ def train(policy=None, cluster=EXPONENTIAL, problem=DIGITS, optimizer=None, **op
 TRACE = dml.simulate(dml.Method(dml.bsp(), local=FED_AVG), EXPONENTIAL, updates=2)
 CRASH = EXPONENTIAL.with_faults(dml.faults.Crash(worker=0, time=0.1, seconds=0.1))
 WRONG = {
-    "steps: got 0": lambda: dml.local_steps(0, optax.sgd(1.0)),
-    "steps: got 2.5": lambda: dml.local_steps(2.5, optax.sgd(1.0)),
-    "optimizer: got 0.1, allowed is an optax optimizer": lambda: dml.local_steps(2, 0.1),
-    "keep_state: got 1": lambda: dml.local_steps(2, optax.sgd(1.0), 1),
-    "local: got 8, allowed is what dml.local_steps(steps, optimizer) returns": lambda: train(local=8),
-    "steps: got 1048576, allowed is at most": lambda: train(
+    "steps: expected a whole number from 1 to 1048576, got 0": lambda: dml.local_steps(0, optax.sgd(1.0)),
+    "steps: expected a whole number from 1 to 1048576, got 2.5": lambda: dml.local_steps(2.5, optax.sgd(1.0)),
+    "optimizer: expected an optax optimizer, such as optax.sgd(0.1), got 0.1": lambda: dml.local_steps(
+        2, 0.1
+    ),
+    "keep_state: expected True or False, got 1": lambda: dml.local_steps(2, optax.sgd(1.0), 1),
+    "local: expected what dml.local_steps(steps, optimizer) returns, got 8": lambda: train(local=8),
+    "steps: expected at most 524287 (of 4096 samples), got 1048576": lambda: train(
         local=dml.local_steps(2**20, optax.sgd(1.0)), batch_size=2**12
     ),
-    "compensation: got 1.0, allowed is 0 with local steps": lambda: train(compensation=1.0),
-    "local: got local_steps(8), allowed is None: tasks of lasso": lambda: train(
+    "compensation: expected 0 (what local steps push is not a gradient), got 1.0": lambda: train(
+        compensation=1.0
+    ),
+    "local: expected None (tasks of lasso are themselves updates), got local_steps(8)": lambda: train(
         problem=dml.problems.lasso(), optimizer=optax.identity(), batch_size=1
     ),
-    "local: got 'local_steps(8, keep_state=True)', allowed is one without keep_state, where a worker": (
+    "local: expected local steps without keep_state (a crash of a worker or the server": (
         lambda: train(local=DILOCO, cluster=CRASH)
     ),
-    "local: got 'local_steps(8, keep_state=True)', allowed is one without keep_state, under k_sync": (
+    "local: expected local steps without keep_state (under k_sync(k=2) the push of worker 0, clock 6,": (
         lambda: train(dml.k_sync(2), local=DILOCO)
     ),
-    "local: got None, allowed is local_steps(8), with steps of 32 samples": lambda: dml.replay(
+    "local: expected local_steps(8) with steps of 32 samples (as in the trace), got None": lambda: dml.replay(
         TRACE, DIGITS, optax.sgd(1.0)
     ),
-    "local: got local_steps(8, keep_state=True), allowed is local_steps(8), as in the trace": (
+    "local: expected local_steps(8) (as in the trace), got local_steps(8, keep_state=True)": (
         lambda: dml.replay(TRACE, DIGITS, optax.sgd(1.0), local=DILOCO)
     ),
-    "local: got local_steps(8), allowed is None, as in the trace": lambda: dml.replay(
+    "local: expected None (as in the trace), got local_steps(8)": lambda: dml.replay(
         dml.simulate(dml.bsp(), EXPONENTIAL, updates=2), DIGITS, optax.sgd(1.0), local=FED_AVG
     ),
 }
@@ -212,7 +216,7 @@ def test_what_is_wrong_is_named(message):
 
 
 def test_a_dropped_task_on_threads_is_refused_with_kept_states():
-    with pytest.raises(ValueError, match=r"local: got .*keep_state=True.*under k_sync"):
+    with pytest.raises(ValueError, match=r"local: expected .*under k_sync.*, got .*keep_state=True"):
         train(dml.k_sync(2), local=DILOCO, engine=ENGINES["threads"])
 
 
@@ -253,7 +257,7 @@ def test_coupled_losses():
     run = dml.train(problem, MIXED, dml.asp(), optax.sgd(1.0), updates=20, local=FED_AVG)
     wanted = replay_reference(run.trace, problem.with_steps(FED_AVG, 32), optax.sgd(1.0))
     assert relative_error(run.params, wanted) < 1e-5
-    with pytest.raises(ValueError, match=r"local: got .*, allowed is None, where tasks of coupled"):
+    with pytest.raises(ValueError, match=r"local: expected None .losses of coupled"):
         train(problem=problem, load="speed_proportional")
 
 

@@ -312,7 +312,7 @@ class TestComparison:
         np.testing.assert_allclose(times, [5, 10, math.inf, 20 / 3])
 
     def test_time_to_wants_runs(self):
-        with pytest.raises(ValueError, match=r"^metric: got"):
+        with pytest.raises(ValueError, match=r"^metric: expected"):
             metrics.time_to(runs_of(BSP=[0]), "accuracy", 0.5)
         with pytest.raises(ValueError, match="runs"):
             metrics.time_to(runs_of(BSP=[0]).drop(columns=["method", "seed"]), "loss", 0.5)

@@ -58,7 +58,7 @@ class TestRules:
     @given(st.integers(1, 20), st.integers(1, 10), st.integers(0, 9))
     def test_so_many_labels_each(self, workers, each, seed):
         if workers * each < 10:
-            with pytest.raises(ValueError, match=f"labels_each: got {each}, allowed is a whole number from"):
+            with pytest.raises(ValueError, match=f"labels_each: expected a whole number from .*, got {each}"):
                 DIGITS.sharded(dml.shards.by_label(workers, each, seed=seed))
             return
         owner = DIGITS.sharded(dml.shards.by_label(workers, each, seed=seed)).owner
@@ -88,30 +88,44 @@ class TestRules:
 
 NUMBERS = np.arange(1437)
 WRONG = {
-    "owner: got 'int64 numbers of shape (5,)', allowed is a rule": lambda: DIGITS.sharded(range(5)),
-    "owner: got 'float64 numbers of shape (1437,)'": lambda: DIGITS.sharded(NUMBERS / 2),
-    "owner: got -1, allowed is numbers of workers, from 0": lambda: DIGITS.sharded(NUMBERS % 4 - 1),
-    "owner: got 'no sample of worker 1'": lambda: DIGITS.sharded(NUMBERS % 2 * 2),
-    "owner: got iid(2000), allowed is at least one of 1437": lambda: DIGITS.sharded(dml.shards.iid(2000)),
-    "owner: got 'iid'": lambda: DIGITS.sharded("iid"),
-    "num_workers: got 0": lambda: dml.shards.iid(0),
-    "alpha: got 0": lambda: dml.shards.dirichlet(4, 0),
-    "alpha: got nan": lambda: dml.shards.dirichlet(4, float("nan")),
-    "labels_each: got 11": lambda: DIGITS.sharded(dml.shards.by_label(4, 11)),
-    "labels: got 'label', allowed is the name of a column": lambda: DIGITS.sharded(
-        dml.shards.dirichlet(4, 1, labels="label")
+    "owner: expected a rule of dml.shards, or whole numbers of shape (1437,), got int64 numbers": lambda: (
+        DIGITS.sharded(range(5))
     ),
-    "labels: got 'int64 numbers of shape (3,)'": lambda: DIGITS.sharded(
-        dml.shards.dirichlet(4, 1, labels=[0, 1, 2])
+    "owner: expected a rule of dml.shards, or whole numbers of shape (1437,), got float64": lambda: (
+        DIGITS.sharded(NUMBERS / 2)
     ),
-    "labels: got 'labels', allowed is the name of a column of the data (['x', 'y'])": lambda: (
+    "owner: expected numbers of workers, >= 0, got -1": lambda: DIGITS.sharded(NUMBERS % 4 - 1),
+    "owner: expected at least one of 1437 samples for every worker, got none for worker 1": lambda: (
+        DIGITS.sharded(NUMBERS % 2 * 2)
+    ),
+    "owner: expected at least one of 1437 samples for every worker, got iid(2000)": lambda: DIGITS.sharded(
+        dml.shards.iid(2000)
+    ),
+    "owner: expected a rule of dml.shards, or whole numbers of shape (1437,), got 'iid'": lambda: (
+        DIGITS.sharded("iid")
+    ),
+    "num_workers: expected a whole number >= 1, got 0": lambda: dml.shards.iid(0),
+    "alpha: expected a number > 0 and <= 1e+300, got 0": lambda: dml.shards.dirichlet(4, 0),
+    "alpha: expected a number > 0 and <= 1e+300, got nan": lambda: dml.shards.dirichlet(4, float("nan")),
+    "labels_each: expected a whole number from 3 to 10 (10 labels, 4 workers), got 11": lambda: (
+        DIGITS.sharded(dml.shards.by_label(4, 11))
+    ),
+    "labels: expected the name of a column of the data (['inputs', 'labels']), or 1437": lambda: (
+        DIGITS.sharded(dml.shards.dirichlet(4, 1, labels="label"))
+    ),
+    "labels: expected whole numbers of shape (1437,), got int64 numbers of shape (3,)": lambda: (
+        DIGITS.sharded(dml.shards.dirichlet(4, 1, labels=[0, 1, 2]))
+    ),
+    "labels: expected the name of a column of the data (['x', 'y']), or 2000": lambda: (
         dml.problems.linear_regression().sharded(dml.shards.by_label(4, 1))
     ),
-    "problem: got Problem(digits_mlp, iid(4), 1437 samples), allowed": lambda: DIGITS.sharded(
-        dml.shards.iid(4)
-    ).sharded(dml.shards.iid(4)),
-    "problem: got Problem(lda": lambda: dml.problems.lda().sharded(dml.shards.iid(4)),
-    "cluster: got '4 workers', allowed is 3, one for each shard of digits_mlp, iid(3)": lambda: dml.train(
+    "problem: expected a problem that can be sharded (this one is already sharded), got": lambda: (
+        DIGITS.sharded(dml.shards.iid(4)).sharded(dml.shards.iid(4))
+    ),
+    "problem: expected a problem that can be sharded (this one is additive": lambda: (
+        dml.problems.lda().sharded(dml.shards.iid(4))
+    ),
+    "cluster: expected 3 workers, one for each shard of digits_mlp, iid(3), got 4": lambda: dml.train(
         DIGITS.sharded(dml.shards.iid(3)), EXPONENTIAL, dml.bsp(), SGD, updates=1
     ),
 }
@@ -126,7 +140,7 @@ def test_wrong_shards_are_named(message):
 
 def test_a_trace_of_another_number_of_workers_is_refused():
     trace = dml.simulate(dml.bsp(), dml.Cluster.uniform(3), updates=2)
-    with pytest.raises(ValueError, match="cluster: got '3 workers', allowed is 4"):
+    with pytest.raises(ValueError, match=r"cluster: expected 4 workers, .*, got 3"):
         dml.replay(trace, DIGITS.sharded(NON_IID), SGD)
 
 

@@ -47,37 +47,43 @@ def drops(state, push):
 NEVER = dml.Policy("never()", lambda num_workers: None, drops)
 
 FAULTS = {
-    "NaN jitter": (jittered(lambda u: u * np.nan), r"jitter of worker 0, clock 0: got nan"),
+    "NaN jitter": (jittered(lambda u: u * np.nan), r"jitter of worker 0, clock 0: expected .*, got nan"),
     "infinite jitter": (jittered(lambda u: np.where(u < 0.9, 1, np.inf)), r"jitter of worker \d, clock \d+"),
-    "negative jitter": (jittered(lambda u: 1 - 4 * u), r"jitter of worker \d, clock \d+: got -.* >= 0"),
+    "negative jitter": (
+        jittered(lambda u: 1 - 4 * u),
+        r"jitter of worker \d, clock \d+: expected .*>= 0.*, got -",
+    ),
     "jitter of 0": (
         jittered(lambda u: 0 * u),
-        r"jitter of worker 0, clocks 0 to 31: got 0\.0, .* > 0 .* where the overhead is 0",
+        r"jitter of worker 0, clocks 0 to 31: expected .*> 0 .the worker's overhead is 0., got 0\.0",
     ),
-    "jitter of another shape": (jittered(lambda u: u[0]), r"jitter, shape: got \(32,\), .* \(4, 32\)"),
-    "NaN latency": (late(lambda u: u * np.nan), r"latency_jitter of worker 0, clock 0: got nan"),
-    "no samples": (sized(0), r"mine\(\), worker 0, clock 0: got 0, .* from 1 to"),
-    "part of a sample": (sized(10.7), r"mine\(\), worker 0, clock 0: got 10\.7"),
-    "NaN samples": (sized(np.nan), r"mine\(\), worker 0, clock 0: got nan"),
+    "jitter of another shape": (
+        jittered(lambda u: u[0]),
+        r"jitter, shape: expected .*\(4, 32\).*, got \(32,\)",
+    ),
+    "NaN latency": (late(lambda u: u * np.nan), r"latency_jitter of worker 0, clock 0: expected .*, got nan"),
+    "no samples": (sized(0), r"mine\(\), worker 0, clock 0: expected .*from 1 to.*, got 0"),
+    "part of a sample": (sized(10.7), r"mine\(\), worker 0, clock 0: expected .*, got 10\.7"),
+    "NaN samples": (sized(np.nan), r"mine\(\), worker 0, clock 0: expected .*, got nan"),
     "a policy's size": (
         ruled(lambda push: {"start": [Start(push.worker, 0)]}),
-        r"mine\(\), worker 0, clock 1: got 0, .* from 1 to",
+        r"mine\(\), worker 0, clock 1: expected .*from 1 to.*, got 0",
     ),
     "a start that is a number": (
         ruled(lambda push: {"start": [push.worker]}),
-        r"mine\(\), start\[0\]: got 0, allowed is Start\(worker, batch_size, clock\)",
+        r"mine\(\), start\[0\]: expected Start\(worker, batch_size, clock\).*, got 0",
     ),
     "a start that is no list": (
         ruled(lambda push: {"start": {"next": Start(push.worker)}}),
-        r"mine\(\), start\[0\]: got 'next', allowed is Start\(worker, batch_size, clock\)",
+        r"mine\(\), start\[0\]: expected Start\(worker, batch_size, clock\).*, got 'next'",
     ),
     "nothing where a list should be": (
         ruled(lambda push: {"apply": None}),
-        r"mine\(\), on_push: got .*apply=None.*, allowed is a state and a Decision",
+        r"mine\(\), on_push: expected a state and a Decision.*, got .*apply=None",
     ),
     "an update without weights": (
         ruled(lambda push: {"apply": [(push.worker, push.clock)]}),
-        r"mine\(\), apply\[0\]: got \(0, 0\), allowed is \(worker, clock, weight\)",
+        r"mine\(\), apply\[0\]: expected \(worker, clock, weight\).*, got \(0, 0\)",
     ),
     "a busy worker": (ruled(lambda push: {"start": [Start(1)]}), r"mine\(\) starts worker 1, which is busy"),
     "a worker twice": (
@@ -86,44 +92,47 @@ FAULTS = {
     ),
     "an unknown worker": (
         ruled(lambda push: {"start": [Start(-1)]}),
-        r"mine\(\), start\[0\], worker: got -1, allowed is a whole number >= 0",
+        r"mine\(\), start\[0\], worker: expected a whole number >= 0.*, got -1",
     ),
-    "cancels nobody": (ruled(lambda push: {"cancel": [4]}), r"mine\(\) cancels worker 4, which is not there"),
+    "cancels nobody": (
+        ruled(lambda push: {"cancel": [4]}),
+        r"mine\(\) cancels worker 4, which is not present",
+    ),
     "applies the unknown": (
         ruled(lambda push: {"apply": [(2, 7, 1.0)]}),
-        r"mine\(\) applies a push that is not at the server: that of worker 2, clock 7",
+        r"mine\(\) applies the push of worker 2, clock 7, which is not at the server",
     ),
     "applies twice": (
         ruled(lambda push: {"apply": [(0, 0, 1.0), (0, 0, 1.0)]}),
-        r"mine\(\) applies a push that is not at the server: that of worker 0, clock 0",
+        r"mine\(\) applies the push of worker 0, clock 0, which is not at the server",
     ),
     "drops the unknown": (
         ruled(lambda push: {"drop": [(2, 7)]}),
-        r"mine\(\) drops a push that is not at the server: that of worker 2, clock 7",
+        r"mine\(\) drops the push of worker 2, clock 7, which is not at the server",
     ),
     "a letter as worker": (
         ruled(lambda push: {"start": [Start("a")]}),
-        r"mine\(\), start\[0\], worker: got 'a', allowed is a whole number >= 0",
+        r"mine\(\), start\[0\], worker: expected a whole number >= 0.*, got 'a'",
     ),
     "a part of a worker": (
         ruled(lambda push: {"cancel": [0.5]}),
-        r"mine\(\), cancel\[0\], worker: got 0\.5, allowed is a whole number >= 0",
+        r"mine\(\), cancel\[0\], worker: expected a whole number >= 0.*, got 0\.5",
     ),
     "a number where a list should be": (
         ruled(lambda push: {"drop": 3}),
-        r"mine\(\), drop: got 3, allowed is several, such as a list or a range",
+        r"mine\(\), drop: expected several values, such as a list or a range.*, got 3",
     ),
     "no pair": (
         ruled(lambda push: {"apply": (), "drop": [(0, 0), 7]}),
-        r"mine\(\), drop\[1\]: got 7, allowed is \(worker, clock\)",
+        r"mine\(\), drop\[1\]: expected \(worker, clock\).*, got 7",
     ),
     "a list as clock": (
         ruled(lambda push: {"apply": [(push.worker, [0], 1.0)]}),
-        r"mine\(\), apply\[0\], clock: got \[0\], allowed is a whole number >= 0",
+        r"mine\(\), apply\[0\], clock: expected a whole number >= 0.*, got \[0\]",
     ),
     "a clock beyond range": (
         ruled(lambda push: {"start": [Start(push.worker, None, 2**31 - 1)]}),
-        r"mine\(\), worker 0: got 2147483647, allowed is a whole number from 0 to 1073741824 \(the clock",
+        r"mine\(\), worker 0: expected a whole number from 0 to 1073741824 \(the clock.*, got 2147483647",
     ),
     "NaN weight": (
         ruled(lambda push: {"apply": [(push.worker, push.clock, np.nan)]}),
@@ -131,11 +140,11 @@ FAULTS = {
     ),
     "a word as weight": (
         ruled(lambda push: {"apply": [(push.worker, push.clock, "1")]}),
-        r"mine\(\), apply\[0\], weight: got '1', allowed is a number",
+        r"mine\(\), apply\[0\], weight: expected a number.*, got '1'",
     ),
     "a word as weight of a push that waited": (
         ruled(lambda push: {"apply": [(0, 0, "1"), (1, 0, 1.0)]} if push.worker == 1 else {"apply": ()}),
-        r"mine\(\), apply\[0\], weight: got '1', allowed is a number",
+        r"mine\(\), apply\[0\], weight: expected a number.*, got '1'",
     ),
 }
 
@@ -150,9 +159,9 @@ def test_a_fault_is_one_clear_error(fault):
 @pytest.mark.parametrize("nbytes", [-1, np.nan])
 def test_bytes_of_a_transport_are_checked(nbytes):
     transport = Transport("mine()", lambda nbytes: nbytes, lambda _: nbytes)
-    with pytest.raises(ValueError, match=r"transport mine\(\): got"):
+    with pytest.raises(ValueError, match=r"transport mine\(\): expected"):
         dml.simulate(dml.asp(), MIXED, updates=2, transport=transport)
-    with pytest.raises(ValueError, match="parameter_bytes: got"):
+    with pytest.raises(ValueError, match="parameter_bytes: expected"):
         dml.simulate(dml.asp(), MIXED, updates=2, parameter_bytes=nbytes)
 
 
@@ -218,16 +227,21 @@ def test_a_run_to_a_time_that_never_comes_is_given_up(policy, monkeypatch):
     """Tasks take some 1e-24 s: it would need as many as no trace has room for."""
     monkeypatch.setattr("dmlcore.engines.server.MOST_TASKS", 500)
     cluster = dml.Cluster.uniform(4, samples_per_second=3.2e25)
-    with pytest.raises(RuntimeError, match=r"seconds: got 1, but by .* s the last 5\d\d tasks under .* took"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"seconds: expected a run .*, got 1, but by .* s the last 5\d\d tasks under .* took",
+    ):
         dml.simulate(policy, cluster, seconds=1.0)
     assert len(dml.simulate(policy, LOCK_STEP, seconds=10.0).tasks) > 1000
 
 
 def test_sizes_that_cannot_fit_say_what_they_would_need():
-    with pytest.raises(ValueError, match=r"updates: got 2147483648, allowed is a whole number from 1 to 21"):
+    with pytest.raises(ValueError, match=r"updates: expected a whole number from 1 to 21.*, got 2147483648"):
         dml.simulate(dml.asp(), LOCK_STEP, updates=2**31)
     for make in (dml.Cluster.uniform, LOCK_STEP.resized):
-        with pytest.raises(ValueError, match=r"num_workers: got 1000000000000, .* it would need 93,132 GiB"):
+        with pytest.raises(
+            ValueError, match=r"num_workers: expected .*needs 93,132 GiB.*, got 1000000000000"
+        ):
             make(10**12)
 
 

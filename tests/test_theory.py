@@ -126,5 +126,5 @@ def test_mean_value_analysis_is_the_machine_repairman(workers, think):
 @pytest.mark.parametrize("wrong", [{"num_workers": 0}, {"service": 0}, {"think": -1}])
 def test_mean_value_analysis_names_what_is_wrong(wrong):
     (name,) = wrong
-    with pytest.raises(ValueError, match=f"{name}: got"):
+    with pytest.raises(ValueError, match=f"{name}: expected"):
         dml.theory.mean_value_analysis(**{"num_workers": 2, "service": 1.0, "think": 1.0} | wrong)

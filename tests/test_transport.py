@@ -251,43 +251,47 @@ def test_a_pipeline_widens_the_window_by_one():
 
 
 WRONG = {
-    "keeps copies": (dml.ssp(2), {"transport": pipelined()}, "policy: got ssp.*all of whose tasks pull"),
-    "keeps coded copies": (dml.ssp(2), {"transport": coded("affine(bits=8)")}, "all of whose tasks pull"),
+    "keeps copies": (
+        dml.ssp(2),
+        {"transport": pipelined()},
+        "policy: expected .*whose tasks all pull.*, got ssp",
+    ),
+    "keeps coded copies": (dml.ssp(2), {"transport": coded("affine(bits=8)")}, "whose tasks all pull"),
     "drops": (
         dml.k_batch_sync(2),
         {"transport": coded("error_feedback(one_bit())")},
-        "transport: got 'coded.*one without a memory.*, under k_batch_sync.*in no update",
+        "transport: expected .*a transport without memory.*under k_batch_sync.*in no update.*, got coded",
     ),
     "drops on a real clock": (
         dml.k_batch_sync(2),
         {"transport": coded("error_feedback(one_bit())"), "engine": "threads"},
-        "transport: got 'coded.*under k_batch_sync.*, which has dropped or cancelled a task",
+        "transport: expected .*under k_batch_sync.* a task was dropped or cancelled.*, got coded",
     ),
     "a codec": (
         dml.bsp(),
         {"transport": dml.codecs.affine(8)},
-        "a Transport, or a call of.*codecs go in coded",
+        "a Transport, or a call as text of.*; try coded.push=",
     ),
     "own steps on a real clock": (
         dml.bsp(),
         {"transport": pipelined(own_steps=True), "engine": "threads"},
-        r"transport: got 'pipelined\(plain\(\), own_steps=True\)', allowed is one without own_steps",
+        r"transport: expected one without own_steps.*, got pipelined\(plain\(\), own_steps=True\)",
     ),
     "resumable on a real clock": (
         dml.bsp(),
         {"transport": coded("error_feedback(one_bit())"), "engine": "threads", "checkpoint": "nowhere"},
-        "transport: got .*one without a memory",
+        "transport: expected .*a transport without memory",
     ),
     "no such codec": (dml.bsp(), {"transport": "coded(push=zip())"}, "zip"),
     "no transport": (
         dml.bsp(),
         {"transport": "affine(bits=8)"},
-        "transport: got .*allowed is a Transport, or a call of plain, coded, pipelined as text",
+        "transport: expected a Transport, or a call as text of one of plain, coded, pipelined",
     ),
     "no call": (
         dml.bsp(),
         {"transport": "coded(push=__import__('os'))"},
-        "transport: got .*__import__.*allowed is a call of plain, coded",
+        "transport: expected a call of one of plain, coded.*, got .*__import__",
     ),
 }
 
@@ -301,7 +305,7 @@ def test_wrong_uses(name):
 
 def test_a_memory_does_not_survive_a_crash():
     rough = CLUSTER.with_faults(Crash(worker=0, time=0.1, seconds=0.1))
-    with pytest.raises(ValueError, match=r"transport: got .*one without a memory .*, where a"):
+    with pytest.raises(ValueError, match=r"transport: expected a transport without memory.* .a crash"):
         dml.train(PROBLEM, rough, dml.bsp(), optax.sgd(0.1), updates=3, transport=TRANSPORTS["feedback"])
 
 
@@ -354,13 +358,16 @@ def test_pipelines_on_threads(policy):
 def test_wrong_arguments():
     waiting = dml.simulate(dml.asp(), CLUSTER, updates=9, transport=pipelined())
     for make, message in (
-        (lambda: pipelined(pipelined()), "transport: got 'pipelined.*one that is not pipelined"),
-        (lambda: pipelined(own_steps="yes"), "own_steps: got 'yes', allowed is True or False"),
-        (lambda: coded(push=3), "codec: got 3"),
-        (lambda: resolve(["plain"]), "transport: got .'plain'., allowed is a Transport, or a call of"),
+        (lambda: pipelined(pipelined()), "transport: expected .*one that is not pipelined.*, got pipelined"),
+        (lambda: pipelined(own_steps="yes"), "own_steps: expected True or False.*, got 'yes'"),
+        (lambda: coded(push=3), "codec: expected .*, got 3"),
+        (
+            lambda: resolve(["plain"]),
+            "transport: expected a Transport, or a call as text of.*, got .'plain'.",
+        ),
         (lambda: resolve("affine({[]: 1})"), "arguments are literals"),
-        (lambda: dml.calibrate(waiting), "trace: got 'pipelined.*one without a pipeline"),
-        (lambda: resolve("coded("), "transport: got 'coded"),
+        (lambda: dml.calibrate(waiting), "trace: expected a trace without a pipeline.*, got pipelined"),
+        (lambda: resolve("coded("), "transport: expected .*, got 'coded.'"),
     ):
         with pytest.raises(ValueError, match=message):
             make()

@@ -155,7 +155,9 @@ class Cluster:
         3
         """
         if not isinstance(samples_per_second, Iterable):
-            checks.fail("samples_per_second", samples_per_second, "one speed for each worker: [1000, 500]")
+            checks.fail(
+                "samples_per_second", samples_per_second, "one speed for each worker, such as [1000, 500]"
+            )
         speeds = tuple(checks.real("samples_per_second", v, above=0, high=1e300) for v in samples_per_second)
         if not speeds:
             checks.fail("samples_per_second", samples_per_second, "at least one speed")
@@ -293,8 +295,8 @@ class Cluster:
         mean_tasks = checks.real("mean_tasks", mean_tasks, low=1, high=1e300)
         least = fraction / (1 - fraction) if fraction < 1 else 1.0
         if least > mean_tasks:
-            allowed = f"a number >= {least:g}, for episodes on {fraction:.0%} of tasks"
-            checks.fail("mean_tasks", mean_tasks, allowed)
+            expected = f"a number >= {least:g} (for slow episodes on {fraction:.0%} of tasks)"
+            checks.fail("mean_tasks", mean_tasks, expected)
         episodes = Stragglers(slowdown, fraction, mean_tasks, check_workers(workers, self.num_workers))
         return self._with(stragglers=(*self.stragglers, episodes))
 
@@ -388,7 +390,7 @@ class Cluster:
             bandwidth, seconds_per_push, seconds_per_pull, seconds_per_update, shards, sharing, jitter
         )
         if not server.takes_time:
-            checks.fail("with_server", "a server that takes no time", "a finite bandwidth, or seconds > 0")
+            checks.reject("with_server", "neither", "a finite bandwidth or seconds_per_... > 0")
         return self._with(server=server)
 
     def resized(self, num_workers: int) -> Cluster:
@@ -414,7 +416,8 @@ class Cluster:
         """
         num_workers = _num_workers(num_workers)
         if self.faults.events:
-            checks.fail("faults", self, "none: resize the cluster first, then add faults of its workers")
+            hint = "resizing the cluster before adding the faults of its workers"
+            checks.fail("faults", self, "a cluster without faults", hint)
         like = [i * self.num_workers // num_workers for i in range(num_workers)]
 
         def each(values: tuple[float, ...] | None) -> Any:
@@ -462,7 +465,7 @@ class Cluster:
         every = checks.integer("checkpoint_every", every, low=1)
         endless = [fault for fault in events if isinstance(fault, Hang) and fault.seconds == math.inf]
         if endless and patience == math.inf:
-            checks.fail("patience", patience, "finite, where a worker hangs for good")
+            checks.fail("patience", patience, "a finite number of seconds (a worker hangs forever)")
         return self._with(faults=Faults(events, patience, every))
 
     def _with(self, **changes: Any) -> Cluster:

@@ -248,7 +248,7 @@ class Draws:
         with checks.noting(f"{name} of {who}, {clocks}, with seed {self.seed}"):
             values = np.asarray(law(uniform), float)
         if values.shape != uniform.shape:
-            checks.fail(f"{name}, shape", values.shape, f"that of its argument, {uniform.shape}")
+            checks.fail(f"{name}, shape", values.shape, f"the shape of its argument, {uniform.shape}")
         blocks = np.split(values, ends[:-1])
         for (_, block), each, own in zip(places, members, blocks, strict=True):
             if not ((own >= 0) & (own < np.inf)).all():
@@ -259,7 +259,7 @@ class Draws:
             if stream == COMPUTE and 0 in self._overhead[each] and not own.any():
                 worker, clock = each.start + self._overhead[each].index(0), block * CLOCKS_PER_BLOCK
                 who = f"worker {worker}, clocks {clock} to {clock + CLOCKS_PER_BLOCK - 1}"
-                checks.fail(f"{name} of {who}", 0.0, "a multiplier > 0 now and then, where the overhead is 0")
+                checks.fail(f"{name} of {who}", 0.0, "some multipliers > 0 (the worker's overhead is 0)")
         return blocks
 
     def _episodes(self, index: int, episodes: Stragglers, row: int, block: int) -> np.ndarray:

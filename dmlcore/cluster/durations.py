@@ -46,18 +46,24 @@ class Durations:
         counts = np.bincount(worker) if worker.max() < len(worker) else np.zeros(1)
         if not counts.all():
             absent = int(np.setdiff1d(np.arange(len(worker) + 1), worker)[0])
-            allowed = f"at least one row of each worker from 0 to {worker.max()}"
-            checks.fail(f"frame, worker {absent}", "no row", allowed)
+            expected = f"at least one row for each worker from 0 to {worker.max()}"
+            checks.reject(f"frame, worker {absent}", "none", expected)
         order = np.argsort(worker, kind="stable")
         parts = np.flatnonzero(np.diff(worker[order])) + 1
         times_of, samples_of = (np.split(values[order], parts) for values in (seconds, samples))
         for number, times in enumerate(times_of):
             if not times.any():
-                checks.fail(f"frame, worker {number}", "tasks that all take 0 seconds", "one that takes time")
+                checks.reject(
+                    f"frame, worker {number}", "only tasks of 0 seconds", "at least one task that takes time"
+                )
             with np.errstate(over="ignore"):
                 speed = samples_of[number].sum() / times.sum()
             if not 0 < speed < np.inf:
-                checks.fail(f"frame, worker {number}, seconds", times.tolist()[:3], "times of real tasks")
+                checks.fail(
+                    f"frame, worker {number}, seconds",
+                    times.tolist()[:3],
+                    "times with a finite speed > 0",
+                )
         rows, sizes = (tuple(tuple(each.tolist()) for each in own) for own in (times_of, samples_of))
         return cls(rows, sizes, beyond)
 
@@ -85,10 +91,9 @@ class Durations:
     def past(self, worker: int, clock: int) -> ValueError:
         """Returns the error of a task after a worker's last row, for `beyond="error"`."""
         count = len(self.seconds[worker])
-        return ValueError(
-            f"durations of worker {worker}, clock {clock}: got {count} measured tasks, allowed is a longer "
-            'record, a shorter run, or beyond="cycle" or "resample"'
-        )
+        name = f"durations of worker {worker}, clock {clock}"
+        hint = 'a longer record, a shorter run, or beyond="cycle" or beyond="resample"'
+        return ValueError(checks.message(name, str(count), f"at least {clock + 1} measured tasks", hint))
 
     @functools.cached_property
     def fingerprint(self) -> str:

@@ -259,11 +259,11 @@ def check_faults(faults: Sequence[Any], num_workers: int) -> tuple[Fault, ...]:
     }
     for fault in faults:
         if not isinstance(fault, Fault):
-            checks.fail("faults", fault, "Crash, Hang, LostPush, DoubledPush or ServerCrash")
+            checks.fail("faults", fault, "a Crash, Hang, LostPush, DoubledPush or ServerCrash")
         for part in fields(fault):
             name, value = f"{type(fault).__name__}.{part.name}", getattr(fault, part.name)
             if part.name == "worker":
-                checks.integer(name, value, low=0, high=num_workers - 1, why="the workers")
+                checks.integer(name, value, low=0, high=num_workers - 1, why="workers count from 0")
             elif part.name == "clock":
                 checks.integer(name, value, low=0)
             else:

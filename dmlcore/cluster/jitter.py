@@ -122,16 +122,16 @@ def _check_jitter(name: str, jitter: Any) -> None:
     ):
         return
     if callable(jitter) or not hasattr(jitter, "ppf"):  # a distribution that may be called is not frozen
-        allowed = (
+        expected = (
             "a law by name, such as 'exponential' or 'gamma(4)', a frozen scipy.stats distribution, such as "
             "stats.expon(), a quantile function, or None"
         )
-        checks.fail(name, jitter, allowed)
+        checks.fail(name, jitter, expected)
     if jitter.support()[0] < 0:
-        checks.fail(name, show_jitter(jitter), "a distribution of numbers >= 0")
+        checks.reject(name, str(show_jitter(jitter)), "a distribution of numbers >= 0")
     mean = float(jitter.mean())
     if not math.isclose(mean, 1.0, rel_tol=1e-6):
-        checks.fail(name, f"{show_jitter(jitter)} with mean {mean:g}", "a distribution with mean 1")
+        checks.reject(name, f"{show_jitter(jitter)} with mean {mean:g}", "a distribution with mean 1")
 
 
 def show_jitter(jitter: Any) -> str | None:

@@ -56,7 +56,9 @@ class ParameterServer:
         if not isinstance(sharing, str) or sharing not in SHARING:
             checks.fail("sharing", sharing, " or ".join(map(repr, SHARING)))
         if sharing == "fair" and bandwidth == math.inf:
-            checks.fail("sharing", sharing, "'fifo' where the link has infinite bandwidth; give bandwidth=")
+            checks.fail(
+                "sharing", sharing, "'fifo' (the link's bandwidth is infinite)", "a finite bandwidth="
+            )
         return cls(
             checks.real("bandwidth", bandwidth, low=LEAST_BANDWIDTH),
             checks.not_negative("seconds_per_push", seconds_per_push),
@@ -104,7 +106,7 @@ class ParameterServer:
     def check_shards(self, num_parameters: int) -> None:
         """Raises ValueError if there are fewer parameters than shards, unless there are no parameters."""
         if num_parameters and self.shards > num_parameters:
-            checks.fail("shards", self.shards, f"at most {num_parameters}, the number of parameters")
+            checks.fail("shards", self.shards, f"at most {num_parameters} (the number of parameters)")
 
     def describe(self) -> dict[str, Any]:
         """Returns the server as plain JSON values."""

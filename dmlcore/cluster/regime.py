@@ -49,7 +49,7 @@ def regime(cluster: Any, problem: Any, batch_size: int) -> Regime:
     sizes, server = _sizes(problem), cluster.server
     if server is not None:
         if server.bandwidth_bytes_per_second < math.inf and not sizes.pull_bytes:
-            checks.fail("problem", problem, "more than 0 bytes, where the server's link has a bandwidth")
+            checks.fail("problem", problem, "more than 0 bytes (the server's link has a bandwidth)")
         server.check_shards(sizes.numbers)
     return regime_of(cluster.describe(), sizes, batch_size)
 
@@ -86,7 +86,7 @@ def seconds_per_push(cluster: Any, server_load: float, problem: Any, batch_size:
     workers = cluster.num_workers
     server_load = checks.real("server_load", server_load, above=0)
     if server_load >= workers:
-        checks.fail("server_load", server_load, f"a number < {workers}, the number of workers")
+        checks.fail("server_load", server_load, f"a number < {workers} (the number of workers)")
     compute, transfers = _seconds(cluster.describe(), _sizes(problem), batch_size)
     cycles = compute + transfers
     low, high = (server_load * end / (workers - server_load) for end in (cycles.min(), cycles.max()))
@@ -104,8 +104,8 @@ def _sizes(problem: Any) -> Sizes:
     if hasattr(problem, "parameter_bytes") and hasattr(problem, "tensor_sizes"):
         return Sizes(sum(problem.tensor_sizes), problem.parameter_bytes, problem.parameter_bytes)
     if isinstance(problem, bool | str) or not hasattr(problem, "__index__"):
-        allowed = "a problem, such as dml.problems.digits_mlp(), or the bytes of its parameters"
-        checks.fail("problem", problem, allowed)
+        expected = "a problem, such as dml.problems.digits_mlp(), or the number of bytes of its parameters"
+        checks.fail("problem", problem, expected)
     nbytes = checks.integer("problem", problem, low=0, high=MOST_BYTES, why="bytes of parameters")
     return Sizes(-(-nbytes // 4), nbytes, nbytes)
 

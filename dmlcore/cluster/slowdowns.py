@@ -89,7 +89,7 @@ def speed_change(
     slowdown = checks.real("slowdown", slowdown, above=0, high=1e300)
     if (clock is None) == (at is None):
         given = "neither" if clock is None else "both"
-        checks.fail("clock, at", given, "exactly one: clock, a number of tasks, or at, seconds")
+        checks.reject("clock, at", given, "exactly one of clock (a number of tasks) and at (seconds)")
     among = check_workers(workers, num_workers)
     if at is None:
         clock = checks.integer("clock", clock, low=0)
@@ -108,9 +108,9 @@ def check_workers(workers: Sequence[int] | None, num_workers: int) -> tuple[int,
         checks.fail("workers", workers, "numbers of workers, such as [0]")
     workers = [*workers]
     if not workers:
-        checks.fail("workers", workers, "at least one worker; None is all")
+        checks.fail("workers", workers, "at least one worker, or None for all of them")
     last = num_workers - 1
-    return tuple(checks.integer("workers", w, low=0, high=last, why="the workers") for w in workers)
+    return tuple(checks.integer("workers", w, low=0, high=last, why="workers count from 0") for w in workers)
 
 
 def _of(workers: tuple[int, ...] | None) -> str:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dmlcore.checks import fail, message, reject
+
 from .formats import decompressed
 
 
@@ -59,26 +61,26 @@ def read_bag_of_words(docword: str | Path, vocab: str | Path) -> Corpus:
     Reference: Newman, Bag of Words, UCI Machine Learning Repository, 2008.
     """
     vocabulary = tuple(_text(vocab).replace("\r\n", "\n").removesuffix("\n").split("\n"))
+    words = _text(docword).split()
     try:
-        numbers = np.array(_text(docword).split(), np.int64)
+        numbers = np.array(words, np.int64)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"{docword}: expected whole numbers ({error})") from None
+        raise ValueError(message(str(docword), f"other text ({error})", "whole numbers")) from None
     if len(numbers) < 3 or numbers[:3].min() < 0:
-        raise ValueError(f"{docword}: expected a header of three counts, of documents, words and entries")
+        header = "a header of three counts >= 0 (documents, words, entries)"
+        reject(str(docword), f"{numbers[:3].tolist()}", header)
     num_documents, num_words, num_entries = numbers[:3].tolist()
     if len(numbers) != 3 + 3 * num_entries:
         found = (len(numbers) - 3) / 3
-        raise ValueError(f"{docword}: {found:g} entries, expected {num_entries} as the header says")
+        reject(str(docword), f"{found:g}", f"{num_entries} entries (from its header)")
     if len(vocabulary) != num_words:
-        raise ValueError(f"{vocab}: {len(vocabulary)} words, expected {num_words} as {docword} says")
+        reject(str(vocab), f"{len(vocabulary)}", f"{num_words} words (from the header of {docword})")
     entries = numbers[3:].reshape(-1, 3)
     wrong = (entries < 1).any(1) | (entries[:, :2] > (num_documents, num_words)).any(1)
     if wrong.any():
         row = int(wrong.argmax())
-        raise ValueError(
-            f"{docword}: entry {row + 1} is {entries[row].tolist()}, expected a document up to "
-            f"{num_documents}, a word up to {num_words} and a count, each at least 1"
-        )
+        expected = f"a document up to {num_documents}, a word up to {num_words} and a count, each >= 1"
+        fail(f"{docword}, entry {row + 1}", entries[row].tolist(), expected)
     document, word, count = entries[np.argsort(entries[:, 0], kind="stable")].T
     tokens = [np.repeat(column - 1, count) for column in (document, word)]
     return Corpus(tokens[0], tokens[1], num_documents, vocabulary)
@@ -90,4 +92,4 @@ def _text(path: str | Path) -> str:
     try:
         return (decompressed(path) if path.suffix == ".gz" else path.read_bytes()).decode()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not a complete text file ({error})") from error
+        raise ValueError(message(str(path), f"a damaged one ({error})", "a complete text file")) from error

@@ -75,7 +75,7 @@ def obtain(name: str) -> None:
 
     >>> obtain("mnits")
     Traceback (most recent call last):
-    ValueError: data set: got 'mnits', allowed is one of 'mnist', ...; did you mean 'mnist'?
+    ValueError: data set: expected one of 'mnist', ..., got 'mnits'; try 'mnist'
     """
     fetch(checks.choice("data set", name, SOURCES))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dmlcore import files
+from dmlcore.checks import reject
 
 SILENCE_SECONDS = 20.0  # timeout: a download fails if the address sends nothing for this long
 
@@ -43,10 +44,8 @@ def check(paths: Mapping[str, Path], sha256: Mapping[str, str]) -> None:
         with path.open("rb") as content:
             found = hashlib.file_digest(content, "sha256").hexdigest()
         if found != sha256[name]:
-            raise ValueError(
-                f"{path} is damaged or another version: its sha256 is {found}, expected {sha256[name]}. "
-                "Delete the file and run again: it is then fetched anew."
-            )
+            hint = "deleting this damaged or different file and running again, which downloads it"
+            reject(str(path), found, f"a file with the sha256 {sha256[name]}", hint)
 
 
 def download(source: DataFiles, cache: Path) -> None:
@@ -66,10 +65,10 @@ def download(source: DataFiles, cache: Path) -> None:
         except (OSError, ValueError, EOFError, tarfile.TarError) as error:
             reasons.append(f"  {url}: {error}")
     raise ConnectionError(
-        f"{source.folder}: cannot be downloaded.\n"
+        f"{source.folder}: cannot be downloaded from any of its addresses.\n"
         + "\n".join(reasons)
-        + f"\nWithout a network, put {', '.join(source.sha256)} in a folder {source.folder} and let the "
-        "environment variable DMLCORE_DATA name the folder above it."
+        + f"\nWithout a network, put {', '.join(source.sha256)} into a folder named {source.folder}, and "
+        "set the environment variable DMLCORE_DATA to the folder that contains it."
     )
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from dmlcore.checks import message, reject
+
 CIFAR_RECORD = 1 + 3 * 32 * 32  # bytes: the label, then the red, green and blue planes of 32 x 32 pixels
 
 
@@ -20,15 +22,14 @@ def parse_idx(content: bytes, name: str = "IDX data") -> np.ndarray:
     Reference: http://yann.lecun.com/exdb/mnist (the format's description).
     """
     if len(content) < 4 or content[:3] != b"\0\0\x08":
-        raise ValueError(f"{name}: starts with {content[:4].hex()}, expected 000008 (IDX of unsigned bytes)")
+        found = content[:4].hex() or "an empty file"
+        reject(name, found, "a file that starts with 000008 (IDX of unsigned bytes)")
     header = 4 + 4 * content[3]
     if len(content) < header:
-        raise ValueError(f"{name}: {len(content)} bytes, expected a header of {header}; it is cut short")
+        reject(name, f"{len(content)} (the file is cut short)", f"a header of {header} bytes")
     shape = tuple(np.frombuffer(content, ">u4", content[3], 4).tolist())
     if len(content) != header + math.prod(shape):
-        raise ValueError(
-            f"{name}: {len(content)} bytes, expected {header + math.prod(shape)} for the shape {shape}"
-        )
+        reject(name, f"{len(content)}", f"{header + math.prod(shape)} bytes (for the shape {shape})")
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
@@ -37,7 +38,7 @@ def decompressed(path: Path) -> bytes:
     try:
         return gzip.decompress(path.read_bytes())
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: not a complete gzip file ({error})") from error
+        raise ValueError(message(str(path), f"a damaged one ({error})", "a complete gzip file")) from error
 
 
 def read_idx(path: Path) -> np.ndarray:
@@ -55,11 +56,11 @@ def parse_cifar(content: bytes, name: str = "CIFAR-10 data") -> tuple[np.ndarray
     Reference: https://www.cs.toronto.edu/~kriz/cifar.html, binary version.
     """
     if not content or len(content) % CIFAR_RECORD:
-        raise ValueError(f"{name}: {len(content)} bytes, expected a multiple of {CIFAR_RECORD}")
+        reject(name, f"{len(content)}", f"a multiple of {CIFAR_RECORD} bytes")
     records = np.frombuffer(content, np.uint8).reshape(-1, CIFAR_RECORD)
     labels = records[:, 0]
     if labels.max() > 9:
-        raise ValueError(f"{name}: label {labels.max()} in record {labels.argmax()}, expected 0 to 9")
+        reject(f"{name}, record {labels.argmax()}", f"{labels.max()}", "a label from 0 to 9")
     # The copy makes the pixels of a row adjacent in memory, in the order in which the models read them.
     return records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1).copy(), labels.copy()
 
@@ -70,9 +71,10 @@ def read_ratings(path: Path) -> pd.DataFrame:
     try:
         table = pd.read_csv(path, usecols=list(columns), dtype=columns)[list(columns)]
     except ValueError as error:
-        raise ValueError(f"{path}: expected the columns {', '.join(columns)} of numbers ({error})") from error
+        expected = f"the columns {', '.join(columns)} of numbers"
+        raise ValueError(message(str(path), f"another table ({error})", expected)) from error
     wrong = ~table["rating"].between(0.5, 5.0)
     if wrong.any():
         row = int(wrong.to_numpy().argmax())
-        raise ValueError(f"{path}: rating {table['rating'][row]} in row {row}, expected 0.5 to 5")
+        reject(f"{path}, row {row}", f"{table['rating'][row]}", "a rating from 0.5 to 5")
     return table

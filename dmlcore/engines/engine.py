@@ -83,7 +83,7 @@ def devices(devices: Sequence[jax.Device] | None = None) -> Engine:
     from dmlcore.training.mesh import ShardedReplay
 
     if devices is not None and not (isinstance(devices, Sequence) and devices):
-        checks.fail("devices", devices, "devices of JAX, such as jax.devices()[:2]")
+        checks.fail("devices", devices, "a sequence of JAX devices, such as jax.devices()[:2]")
     name = "devices()" if devices is None else f"devices({len(devices)} of them)"
     return Engine(name, timeline=make_timeline, driver=functools.partial(ShardedReplay, devices=devices))
 
@@ -142,9 +142,8 @@ def ray(address: str | None = None, *, time_scale: float = 1.0, keep: bool = Fal
     from dmlcore.engines.on_ray.actors import record
 
     if not isinstance(address, str | None):
-        checks.fail("address", address, "that of a cluster, such as 'auto' or 'HOST:6379', or None")
-    if not isinstance(keep, bool):
-        checks.fail("keep", keep, "True or False")
+        checks.fail("address", address, "that of a Ray cluster, such as 'auto' or 'HOST:6379', or None")
+    checks.boolean("keep", keep)
     scale = checks.real("time_scale", time_scale, low=0, high=1e300)
     where = "" if address is None else f"address={address!r}, "
     run = functools.partial(record, address=address, keep=keep)
@@ -167,9 +166,7 @@ def resolve(engine: Any) -> Engine:
     if engine is simulate:
         return simulated()
     if engine in ALL_ENGINES.values():
-        checks.fail(
-            "engine", engine.__name__, f"what it returns: {engine.__name__}() (did you forget to call it?)"
-        )
+        checks.fail("engine", engine, "an engine", checks.calling(engine))
     if callable(engine) and not isinstance(engine, type):
         return Engine(getattr(engine, "__name__", "engine"), timeline=engine)
     return checks.choice("engine", engine, ALL_ENGINES)()

@@ -16,31 +16,30 @@ def where(policy: Policy, load: Load, event: str, time: float) -> str:
 
 def no_decision(policy: Policy, hook: str, answer: Any) -> ValueError:
     """Returns the error for a function of a policy that returned no decision."""
-    allowed = "a state and a Decision, with lists of (worker, clock, weight) to apply and of Start to start"
-    return ValueError(f"{policy.name}, {hook}: got {answer!r}, allowed is {allowed}")
+    expected = "a state and a Decision, with lists of (worker, clock, weight) to apply and of Start to start"
+    return ValueError(checks.message(f"{policy.name}, {hook}", repr(answer), expected))
 
 
 def no_timer(policy: Policy, wake: Any) -> ValueError:
     """Returns the error for a `wake` that is not a pair."""
-    return ValueError(f"{policy.name}, wake: got {wake!r}, allowed is a pair (seconds, token)")
+    return ValueError(checks.message(f"{policy.name}, wake", repr(wake), "a pair (seconds, token)"))
 
 
 def no_on_wake(policy: Policy, wake: Any) -> ValueError:
     """Returns the error for a timer of a policy without `on_wake`."""
-    return ValueError(f"{policy.name} sets a timer, wake={wake!r}, but has no on_wake to be called")
+    return ValueError(f"{policy.name} sets a timer, wake={wake!r}, but has no on_wake")
 
 
 def nothing_told(policy: Policy, told: Any) -> ValueError:
     """Returns the error for an `on_pull` whose result is not a pair."""
-    return ValueError(f"{policy.name}, on_pull: got {told!r}, allowed is a pair (copy_clock, weight)")
+    return ValueError(checks.message(f"{policy.name}, on_pull", repr(told), "a pair (copy_clock, weight)"))
 
 
 def not_at_server(policy: Policy, does: str, key: tuple[int, int]) -> ValueError:
     """Returns the error for a decision about a push that is not at the server."""
     worker, clock = key
-    return ValueError(
-        f"{policy.name} {does} a push that is not at the server: that of worker {worker}, clock {clock}"
-    )
+    push = f"the push of worker {worker}, clock {clock}, which is not at the server"
+    return ValueError(f"{policy.name} {does} {push}")
 
 
 ENTRIES = {
@@ -74,12 +73,12 @@ def check_parts(policy: Policy, decision: tuple[Any, ...]) -> None:
 
 def unknown_worker(policy: Policy, does: str, worker: int, time: float) -> ValueError:
     """Returns the error for a decision about a worker that does not exist."""
-    return ValueError(f"{policy.name} {does} worker {worker}, which is not there, at {time:g} s")
+    return ValueError(f"{policy.name} {does} worker {worker}, which is not present, at {time:g} s")
 
 
 def cannot_start(policy: Policy, worker: int, present: bool, time: float) -> ValueError:
     """Returns the error for a decision that starts a worker which has a task or is absent."""
-    fault = "is busy" if present else "is not there"
+    fault = "is busy" if present else "is not present"
     return ValueError(f"{policy.name} starts worker {worker}, which {fault}, at {time:g} s")
 
 
@@ -92,7 +91,7 @@ def other_weight(policy: Policy, order: Any, weight: float) -> ValueError:
     """Returns the error for a push applied with another weight than the worker used on its cached copy."""
     return ValueError(
         f"{policy.name} applies the push of worker {order.worker}, clock {order.clock}, with weight "
-        f"{weight:g}, but the worker kept its copy, and was told the weight {order.told[1]:g} when it pulled"
+        f"{weight:g}, but the worker kept its copy, and on_pull told it the weight {order.told[1]:g}"
     )
 
 
@@ -100,16 +99,16 @@ def never_updates(policy: Policy, time: float, num_updates: int, most: int) -> R
     """Returns the error for a run that would never end because no update is made."""
     return RuntimeError(
         f"{policy.name} makes no update: {most:,} tasks arrived since update {num_updates}, by "
-        f"{time:g} s; are they all dropped, or never applied? `seconds=` ends a run without updates"
+        f"{time:g} s, and none was applied; try decisions that apply pushes, or seconds= to end the run"
     )
 
 
 def no_time(policy: Policy, time: float, end: float, tasks: int, passed: float) -> RuntimeError:
     """Returns the error for a run that would never reach its end time."""
     return RuntimeError(
-        f"seconds: got {end:g}, but by {time:g} s the last {tasks:,} tasks under {policy.name} took "
-        f"{passed:g} s together, and no trace has room for all until then; give tasks a duration, or stop "
-        "after `updates=`"
+        f"seconds: expected a run whose tasks a trace can hold, got {end:g}, but by {time:g} s the "
+        f"last {tasks:,} tasks under {policy.name} took {passed:g} s together; try tasks that take time, or "
+        "updates="
     )
 
 
@@ -117,7 +116,7 @@ def only_wakes(policy: Policy, time: float, num_updates: int, most: int) -> Runt
     """Returns the error for a run that would never end because only timers fire."""
     return RuntimeError(
         f"{policy.name} makes no progress: {most:,} timers fired since update {num_updates}, by {time:g} s, "
-        "and it makes no update, or no time passes between them"
+        "without an update, or without time passing between them"
     )
 
 
@@ -125,8 +124,8 @@ def deadlock(policy: Policy, time: float, num_updates: int, present: int) -> Run
     """Returns the error for a run in which no event can follow."""
     workers = f"all {present} workers wait" if present else "every worker has left"
     return RuntimeError(
-        f"{policy.name} deadlocks at {time:g} s after {num_updates} updates: {workers}; "
-        "a decision must start a worker whenever no task is in flight and no timer is set"
+        f"{policy.name} deadlocks at {time:g} s after {num_updates} updates: {workers}; a decision must "
+        "start a worker whenever no task is in flight and no timer is set"
     )
 
 
@@ -134,5 +133,5 @@ def no_hook(policy: Policy, hook: str, worker: int) -> ValueError:
     """Returns the error for a policy without `on_leave` or `on_join` whose worker leaves or joins."""
     return ValueError(
         f"{policy.name} has no {hook}, but worker {worker} leaves or joins; "
-        "a policy needs both for a cluster whose workers crash or hang"
+        "a policy needs on_leave and on_join for a cluster whose workers crash or hang"
     )

@@ -18,7 +18,7 @@ from dmlcore.engines.server import Answer, Order
 from dmlcore.engines.sharing import Crossings, FairService
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
 from dmlcore.training.checkpoints import Checkpoints, journal_arrays, journal_entries
-from dmlcore.training.coding import memory_of
+from dmlcore.training.coding import EVERY_PUSH, memory_of
 from dmlcore.training.stepper import State, Stepper, widths
 from dmlcore.training.turns import Turn, Turns
 
@@ -338,9 +338,9 @@ class Serving:
                 self._observer.update(total, len(pushes), sum(order.batch_size for order in orders))
         dropped = len(self._gradients) > len(server.pending)
         if self._memory is not None and (dropped or server.has_cut):
-            name, given, allowed = self._memory
-            allowed += f", under {server.policy.name}, which has dropped or cancelled a task"
-            checks.fail(name, given, allowed)
+            name, given, expected = self._memory
+            expected += f" (under {server.policy.name} a task was dropped or cancelled)"
+            checks.reject(name, given, expected, EVERY_PUSH)
         if dropped:
             self._gradients = {key: self._gradients[key] for key in server.pending}
         for worker in cancel:

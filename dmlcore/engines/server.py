@@ -420,7 +420,7 @@ class Server:
             return trace.validate()
         except ValueError as error:
             where = f"{self.policy.name} on {self.spec.cluster}"
-            raise ValueError(f"{where} leaves no valid trace: {error}") from error
+            raise ValueError(f"{where} recorded an invalid trace: {error}") from error
 
     def _note(self, hook: str, worker: int, time: float) -> None:
         if getattr(self.policy, f"on_{hook}") is None:

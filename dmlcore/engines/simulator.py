@@ -81,7 +81,7 @@ def simulate(
     if spec.policy.on_observation is None:
         watch = None
     elif watch is None:
-        checks.fail("policy", policy, "one that watches no training, where there is none: `train` it")
+        checks.fail("policy", policy, "one that watches no training", "dml.train")
     if not checks.boolean("progress", progress):
         return make_timeline(spec, watch)
     from rich.progress import Progress

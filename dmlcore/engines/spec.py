@@ -51,14 +51,14 @@ class StopRule(NamedTuple):
         100
         >>> StopRule.checked(updates=100, seconds=1.0)
         Traceback (most recent call last):
-        ValueError: updates, seconds: got two stopping rules, allowed is exactly one of updates, ...
+        ValueError: updates, seconds: expected exactly one of updates, seconds, samples, got two
         """
         given = {"updates": updates, "seconds": seconds, "samples": samples}
         given = {name: value for name, value in given.items() if value is not None}
         if len(given) != 1:
-            count = {0: "no stopping rule", 2: "two stopping rules"}.get(len(given), "three stopping rules")
             names = ", ".join(given) or "updates, seconds, samples"
-            raise ValueError(f"{names}: got {count}, allowed is exactly one of updates, seconds, samples")
+            count = {0: "none", 2: "two"}.get(len(given), "three")
+            checks.reject(names, count, "exactly one of updates, seconds, samples")
         if updates is not None:
             return cls(updates=checks.integer("updates", updates, low=1, high=MOST))
         if samples is not None:
@@ -150,31 +150,29 @@ class RunSpec:
             check_local(local)
             batch_size = local.steps * step_size
             if batch_size > MOST:
-                checks.fail("steps", local.steps, f"at most {MOST // step_size}, of {step_size} samples each")
+                checks.fail("steps", local.steps, f"at most {MOST // step_size} (of {step_size} samples)")
         load, transport = resolve_load(load), resolve_transport(transport)
         aggregate = resolve_aggregate(aggregate)
         compensation = checks.real("compensation", compensation, low=0, high=1e300)
         if policy.batch_size is not None:
             load = resolve_load(None)  # the policy sizes all tasks, and no load rule is asked or told
         if compensation and transport.pull:
-            allowed = "0 where pulls are rounded: the server knows what it sent, not what arrived"
-            checks.fail("compensation", compensation, allowed)
+            expected = "0 (the transport rounds pulls, so the server does not know the values that arrived)"
+            checks.fail("compensation", compensation, expected)
         if compensation and local is not None:
-            checks.fail("compensation", compensation, "0 with local steps: what they push is no gradient")
+            checks.fail("compensation", compensation, "0 (what local steps push is not a gradient)")
         server, numbers = cluster.server, sum(sizes)
         if server is not None and server.bandwidth_bytes_per_second < math.inf and not parameter_bytes:
-            allowed = (
-                "the size of the parameters, > 0: the server's link has a bandwidth, and nothing to send"
-            )
-            checks.fail("parameter_bytes", parameter_bytes, allowed)
+            expected = "the size of the parameters, > 0 (the server's link has a bandwidth)"
+            checks.fail("parameter_bytes", parameter_bytes, expected)
         if server is not None:
             server.check_shards(numbers)
         if policy.keep_copy is not None and (compensation or transport.pipelined or transport.changes_values):
             checks.fail(
                 "policy",
                 policy,
-                "one all of whose tasks pull, with compensation, codecs or a pipeline: only the worker has "
-                "the copy that it keeps, and the server cannot tell what was computed on it",
+                "a policy whose tasks all pull (with compensation, codecs or a pipeline the server must know "
+                "the copy on which a task was computed, and only the worker knows one that it keeps)",
             )
         return cls(
             policy,

@@ -42,7 +42,10 @@ from dmlcore.trace import Trace
 from dmlcore.training.replay import Repeated, Replay
 from dmlcore.types import Method, Policy
 
-ELSEWHERE = {"checkpoint": "none: single runs of `train` keep one", "seed": "`seeds`, those to compare over"}
+ELSEWHERE = {
+    "checkpoint": ("no such argument (only a single run has checkpoints)", "save="),
+    "seed": ("no such argument (a comparison has several)", "seeds="),
+}
 OPTIONS = [name for name in inspect.getfullargspec(train).kwonlyargs if name not in ELSEWHERE]
 
 
@@ -185,8 +188,8 @@ def check_factory(optimizer: Any, rate: float = 0.1) -> optax.GradientTransforma
         made: optax.GradientTransformation = optimizer(rate)
         check_optimizer(made)
     except (TypeError, ValueError) as error:
-        allowed = "a function of the learning rate that returns an optax optimizer, such as optax.sgd"
-        raise ValueError(f"optimizer: got {optimizer!r}, allowed is {allowed} ({error})") from error
+        expected = "a function of the learning rate that returns an optax optimizer, such as optax.sgd"
+        raise ValueError(checks.message("optimizer", f"{optimizer!r} ({error})", expected)) from error
     return made
 
 
@@ -203,14 +206,13 @@ def check_given(function: Any, methods: Any, problem: Any, seeds: Any, options: 
     check_mapping(methods)
     for name, given in methods.items():
         if not isinstance(name, str):
-            checks.fail("methods", name, "a string, as the name of each Policy or Method")
+            checks.fail("methods", name, "a string as the name of each Policy or Method")
         policy = given.policy if isinstance(given, Method) else given
         if not isinstance(policy, Policy):
-            hint = "; was it called?" if callable(policy) else ""
-            checks.fail(f"methods[{name!r}]", given, f"a Policy or a Method{hint}")
-    for name, allowed in ELSEWHERE.items():
+            checks.fail(f"methods[{name!r}]", given, "a Policy or a Method", checks.calling(policy))
+    for name, (expected, hint) in ELSEWHERE.items():
         if name in options:
-            checks.fail(name, options[name], allowed)
+            checks.fail(name, options[name], expected, hint)
     for name in options:
         known = [*inspect.getfullargspec(function).kwonlyargs, *How._fields, *OPTIONS]
         checks.choice("argument", name, dict.fromkeys(known))
@@ -231,7 +233,7 @@ def _run_all(
     check_until(until, problem)
     checks.one_of("threads", "ray")("executor", how.executor)
     if how.executor == "ray" and engine.record is not None:
-        checks.fail("executor", how.executor, "'threads' for engines with a real clock")
+        checks.fail("executor", how.executor, "'threads' (the engine has a real clock)")
     each, specs = {}, {}
     for name, given in methods.items():
         each[name] = method = Method(given) if isinstance(given, Policy) else given

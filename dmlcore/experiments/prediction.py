@@ -138,9 +138,7 @@ def prediction_errors(cluster: Cluster, *traces: Trace) -> pd.DataFrame:
     for trace in traces:
         checks.check_kind("trace", trace, Trace)
         if trace.num_workers != cluster.num_workers:
-            checks.fail(
-                "trace", f"one of {trace.num_workers} workers", f"one of {cluster.num_workers} workers"
-            )
+            checks.reject("trace", f"{trace.num_workers}", f"a trace of {cluster.num_workers} workers")
     return pd.DataFrame([_compare(cluster, trace) for trace in traces], columns=Compared._fields)
 
 

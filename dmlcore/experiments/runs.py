@@ -193,12 +193,12 @@ def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **opti
         check_update("local, optimizer", spec.local.optimizer, problem.shapes)
     sized = spec.load.name != "equal()" or spec.policy.batch_size is not None
     if problem.coupled and spec.local is not None and sized:
-        allowed = f"None, where tasks of {problem.name} may end in a smaller batch: its losses are coupled"
-        checks.fail("local", spec.local, allowed)
+        expected = f"None (losses of {problem.name} are coupled, and tasks may end in a smaller batch)"
+        checks.fail("local", spec.local, expected)
     memory = memory_of(spec.transport, spec.local)
     if memory is not None and spec.faults.forget:
-        name, given, allowed = memory
-        checks.fail(name, given, f"{allowed}, where a worker or the server crashes: it loses its memory")
+        name, given, expected = memory
+        checks.reject(name, given, f"{expected} (a crash of a worker or the server loses what was kept)")
     check_aggregate(spec.aggregate, problem.shapes)
     if problem.additive:
         size = spec.batch_size if spec.policy.batch_size is None else spec.policy.batch_size
@@ -227,16 +227,16 @@ def run(
         trained = _trained([trace], problem, [optimizer], until, eval_every, driver, folder)
         return _runs([trace], problem, trained)[0]
     if spec.transport.own_steps:
-        checks.fail(
+        checks.reject(
             "transport",
             spec.transport.name,
-            f"one without own_steps, on the real clock of {engine.name}: its workers do not know the "
-            "optimizer's state at the time of an update",
+            f"one without own_steps (on the real clock of {engine.name} workers do not know the optimizer's "
+            "state at the time of an update)",
         )
     memory = memory_of(spec.transport, spec.local)
     if checkpoint is not None and memory is not None:
-        name, given, allowed = memory
-        checks.fail(name, given, f"{allowed}, for a run on a real clock that can be resumed")
+        name, given, expected = memory
+        checks.reject(name, given, f"{expected} (with checkpoint= on a real clock)")
     recorded = engine.record(Job(spec, problem, optimizer, engine.time_scale, folder))
     if not (isinstance(recorded, tuple) and len(recorded) == 2 and isinstance(recorded[0], Trace)):
         checks.fail(f"engine {engine.name}, record", recorded, "a pair of a Trace and the parameters")
@@ -254,7 +254,7 @@ def timeline(
     """Returns the trace of a run on a virtual clock; trains as far as a policy that watches needs it."""
     problem = problem.with_steps(spec.local, spec.step_size)
     if engine.timeline is None:
-        checks.fail("engine", engine, "one with a virtual clock, for a timeline without training")
+        checks.fail("engine", engine, "an engine with a virtual clock (for a timeline without training)")
     watch = None
     if spec.policy.on_observation is not None:
         watch = TrainingWatch(
@@ -393,7 +393,7 @@ def replay_lanes(
         check_local(local)
         for trace in traces:
             if trace.metadata.get("local") != local.name:
-                checks.fail("local", local, f"{trace.metadata.get('local')}, as in the trace")
+                checks.fail("local", local, f"{trace.metadata.get('local')} (as in the trace)")
         problem = problem.with_steps(local, int(traces[0].metadata["step_size"]))
     for optimizer in optimizers:
         check_optimizer(optimizer, problem)
@@ -449,7 +449,7 @@ def _trained(
     """Returns evaluations and final parameters of each lane."""
     check_problem(problem)
     if not traces:
-        checks.fail("traces", "none", "at least one")
+        checks.reject("traces", "none", "at least one trace")
     if len(optimizers) != len(traces):
         checks.fail("optimizers", len(optimizers), f"one for each of {len(traces)} traces")
     own = {"problem": problem.name, "parameter_bytes": problem.parameter_bytes}
@@ -457,11 +457,11 @@ def _trained(
         check_kind("trace", trace, Trace)
         made = {name: trace.metadata.get(name) or value for name, value in own.items()}
         if made != own:
-            checks.fail("problem", own, f"the one of the trace, {made}")
+            checks.fail("problem", own, f"the problem of the trace, {made}")
         steps, size = trace.metadata.get("local"), trace.metadata.get("step_size")
         if (problem.inner.batch_size if problem.inner else None) != size:
             given = None if problem.inner is None else f"steps of {problem.inner.batch_size} samples"
-            checks.fail("local", given, f"{steps}, with steps of {size} samples, as in the trace")
+            checks.fail("local", given, f"{steps} with steps of {size} samples (as in the trace)")
     data = told(problem)["data_sha256"]
     if any(trace.metadata.get("data_sha256", data) != data for trace in traces):
         warnings.warn(
@@ -547,8 +547,7 @@ def check_until(
     if until is None:
         return {}
     if not isinstance(until, Mapping) or not until:
-        checks.fail(argument, until, "a metric and its target, such as dict(loss=0.1)")
+        checks.fail(argument, until, "a mapping of metrics to targets, such as dict(loss=0.1)")
     for name in until:
-        if name not in problem.metrics:
-            checks.fail(argument, name, "a metric of the problem: " + ", ".join(problem.metrics))
+        checks.choice(argument, name, dict.fromkeys(problem.metrics))
     return {name: checks.real(f"{argument}[{name!r}]", target) for name, target in until.items()}

@@ -70,13 +70,13 @@ def tune(
     check_mapping(methods)
     begin = start if isinstance(start, Mapping) else dict.fromkeys(methods, start)
     if set(begin) != set(methods):
-        checks.fail("start", start, "a learning rate, or one for each of the methods")
+        checks.fail("start", start, "one learning rate, or one for each method")
     first = {name: checks.positive("start", each) for name, each in begin.items()}
     given = {name: at_rate(name, method, first[name]) for name, method in methods.items()}
     seeds = check_given(tune, given, problem, seeds, options)
     for name, method in given.items():
         if isinstance(method, Method) and method.optimizer is not None:
-            checks.fail(f"methods[{name!r}]", method, "one without an optimizer of its own")
+            checks.fail(f"methods[{name!r}]", method, "a Method without an optimizer of its own")
     factor = checks.real("factor", factor, above=1, high=1e300)
     target = checks.real("target", target)
     checks.choice("metric", metric, dict.fromkeys(problem.metrics))
@@ -136,20 +136,20 @@ def at_rate(name: str, method: Policy | Method | Told, rate: float) -> Any:
     """
     if isinstance(method, Policy | Method):
         return method
-    argument, allowed = f"methods[{name!r}]", "a Policy, a Method, or a function of the learning rate"
+    argument, expected = f"methods[{name!r}]", "a Policy, a Method, or a function of the learning rate"
     if not callable(method):
-        checks.fail(argument, method, allowed)
+        checks.fail(argument, method, expected)
     own = getattr(method, "__module__", "").startswith("dmlcore.methods.")
-    if own and "learning_rate" not in inspect.signature(method).parameters:  # not called yet
-        checks.fail(argument, method, f"{allowed}; was it called?")
+    if own and "learning_rate" not in inspect.signature(method).parameters:  # else the rate is its first knob
+        checks.fail(argument, method, expected, checks.calling(method))
     try:
         with checks.within(argument):
             made = method(rate)
     except TypeError as error:
-        text = f"{argument}: got {method!r}, allowed is {allowed}; was it called? ({error})"
-        raise ValueError(text) from error
+        given = f"{checks.shown(method)}, which raised TypeError: {error}"
+        raise ValueError(checks.message(argument, given, expected, checks.calling(method))) from error
     if not isinstance(made, Policy | Method):
-        checks.fail(argument, made, f"{allowed} that returns one of them")
+        checks.fail(argument, made, f"{expected} that returns one of them")
     return made
 
 

@@ -54,7 +54,7 @@ def check_local(local: Any) -> LocalSteps:
 
     >>> check_local(8)
     Traceback (most recent call last):
-    ValueError: local: got 8, allowed is what dml.local_steps(steps, optimizer) returns
+    ValueError: local: expected what dml.local_steps(steps, optimizer) returns, got 8
     """
     if not isinstance(local, LocalSteps):
         checks.fail("local", local, "what dml.local_steps(steps, optimizer) returns")

@@ -89,7 +89,7 @@ def pipelined(transport: Transport | str | None = None, *, own_steps: bool = Fal
     """
     inner = resolve(transport)
     if inner.pipelined:
-        checks.fail("transport", inner.name, "one that is not pipelined")
+        checks.reject("transport", inner.name, "one that is not pipelined")
     return inner._replace(pipelined=True, own_steps=own_steps)
 
 
@@ -118,10 +118,8 @@ def resolve(transport: Transport | str | None) -> Transport:
     text = isinstance(transport, str)
     made = calls.made("transport", transport, {**TRANSPORTS, **CODECS}) if text else transport
     if not isinstance(made, Transport):
-        calling = ", ".join(TRANSPORTS)
-        checks.fail(
-            "transport", transport, f"a Transport, or a call of {calling} as text; codecs go in coded"
-        )
+        expected = f"a Transport, or a call as text of one of {', '.join(TRANSPORTS)}"
+        checks.fail("transport", transport, expected, "coded(push=...)" if isinstance(made, Codec) else "")
     return made
 
 

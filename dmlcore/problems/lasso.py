@@ -71,7 +71,7 @@ def lasso(
 
     Reference: Ho et al., NIPS 2013, section 5; the step: Bradley et al. 2011, algorithm 2.
     """
-    num_nonzeros = checks.integer("num_nonzeros", num_nonzeros, low=0, high=num_features, why="the features")
+    num_nonzeros = checks.integer("num_nonzeros", num_nonzeros, low=0, high=num_features, why="num_features")
     if correlation == 1:
         checks.fail("correlation", correlation, "a number >= 0 and < 1")
     rng = np.random.default_rng(seed)

@@ -80,9 +80,9 @@ def lda(
     if not isinstance(corpus, Corpus):
         checks.fail("corpus", corpus, "a Corpus of dmlcore.data, or None")
     if (given := (num_documents, document_length, seed)) != (400, 100, 0):
-        checks.fail("num_documents, document_length, seed", given, "defaults")
+        checks.fail("num_documents, document_length, seed", given, "the defaults (corpus= is given)")
     if not len(corpus.word):
-        checks.fail("corpus", corpus, "one with tokens")
+        checks.fail("corpus", corpus, "a corpus with at least one token")
     lengths = np.bincount(corpus.document, minlength=corpus.num_documents)
     num_words, longest = len(corpus.vocabulary), int(lengths.max())
     there = np.arange(longest) < lengths[:, None]

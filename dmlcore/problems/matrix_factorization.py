@@ -77,9 +77,9 @@ def matrix_factorization(
         fixed = {"num_users": num_users, "num_items": num_items, "noise": noise, "density": density}
         for name, value in fixed.items():
             if value != inspect.signature(matrix_factorization).parameters[name].default:
-                checks.fail(name, value, "its default where source='movielens', which fixes it")
+                checks.fail(name, value, "its default (source='movielens' fixes it)")
     elif round(num_users * num_items * density) < 10:
-        checks.fail("density", density, f"enough for 10 ratings of the {num_users * num_items}")
+        checks.fail("density", density, f"enough for 10 of {num_users * num_items} ratings")
     rng = np.random.default_rng(seed)
     if source == "movielens":
         ratings = movielens_small()

@@ -104,11 +104,11 @@ class Problem:
 
     def __post_init__(self) -> None:
         if (self.losses is None) == (self.update is None):
-            checks.fail("losses, update", (self.losses, self.update), "exactly one of the two")
+            checks.fail("losses, update", (self.losses, self.update), "exactly one of the two functions")
         if not isinstance(self.local, tuple) or (self.local and not self.additive):
-            checks.fail("local", self.local, "a tuple of names of parameters, where an `update` is given")
+            checks.fail("local", self.local, "a tuple of names of parameters, with an update")
         if checks.boolean("coupled", self.coupled) and self.additive:
-            checks.fail("coupled", self.coupled, "False where an `update` is given: it is of its whole batch")
+            checks.fail("coupled", self.coupled, "False (an update always depends on its whole batch)")
 
     def sharded(self, owner: Rule | Sequence[int] | np.ndarray) -> Problem:
         """Returns this problem with data that workers own: every task draws from its own worker's samples.
@@ -136,10 +136,8 @@ class Problem:
         True
         """
         if self.additive or self.owner is not None:
-            what = "owns its samples already" if self.additive else "is sharded already"
-            checks.fail(
-                "problem", self, f"one with `losses` that all workers draw from: each of its workers {what}"
-            )
+            why = "additive, so workers own their samples" if self.additive else "already sharded"
+            checks.fail("problem", self, f"a problem that can be sharded (this one is {why})")
         found = np.asarray(owners_of(owner, self.data), np.int32)
         rule = str(owner) if isinstance(owner, Rule) else f"{found.max() + 1} shards"
         return self._sharded(rule, found.tobytes())  # two rules may give the same owners
@@ -185,7 +183,7 @@ class Problem:
         if local is None:
             return self
         if self.additive:
-            checks.fail("local", local, f"None: tasks of {self.name} are updates themselves")
+            checks.fail("local", local, f"None (tasks of {self.name} are themselves updates)")
         key = Inner(local.optimizer, batch_size, local.keep_state)
         if key == self.inner:
             return self
@@ -209,7 +207,7 @@ class Problem:
         >>> linear_regression(num_samples=20, num_features=3).sharded(iid(4)).check_workers(4)
         """
         if self.owner is not None and (shards := int(self.owner.max()) + 1) != num_workers:
-            checks.fail("cluster", f"{num_workers} workers", f"{shards}, one for each shard of {self.name}")
+            checks.reject("cluster", f"{num_workers}", f"{shards} workers, one for each shard of {self.name}")
 
     def check_batch(self, batch_size: int) -> None:
         """Raises ValueError if the samples of a task, with their indices, do not fit into memory.
@@ -301,8 +299,8 @@ class Problem:
         for name in self.local:
             there = shapes.get(name) if isinstance(shapes, dict) else None
             if there is None or there.shape[:1] != (self.num_samples,):
-                allowed = f"names of parameters, in a dict, with a row for each of {self.num_samples} samples"
-                checks.fail("local", name, allowed)
+                expected = f"names of parameters in a dict, with a row for each of {self.num_samples} samples"
+                checks.fail("local", name, expected)
         return shapes
 
     @property
@@ -344,11 +342,13 @@ def floating(name: str, dtype: Any) -> str:
 
     >>> floating("dtype", "int8")
     Traceback (most recent call last):
-    ValueError: dtype: got 'int8', allowed is one of 'float32', 'float64'
+    ValueError: dtype: expected one of 'float32', 'float64', got 'int8'
     """
     dtype = checks.one_of("float32", "float64")(name, dtype)
     if jnp.zeros(0, jax.dtypes.canonicalize_dtype(dtype)).dtype != dtype:
-        checks.fail(name, dtype, "'float32', or 'float64' inside `with jax.enable_x64(True)`")
+        checks.fail(
+            name, dtype, "'float32' without 64-bit types in JAX", "it inside `with jax.enable_x64(True)`"
+        )
     return dtype
 
 

@@ -172,11 +172,8 @@ def by_label(
             mine = np.array([slot // labels_each for slot in slots])
             rows = rng.permutation(np.flatnonzero(label == each))
             if len(rows) < len(mine):
-                checks.fail(
-                    "labels_each",
-                    labels_each,
-                    f"fewer: label {each} has {len(rows)} samples, for {len(mine)}",
-                )
+                expected = f"fewer labels (label {each} has {len(rows)} samples for {len(mine)} workers)"
+                checks.fail("labels_each", labels_each, expected)
             found[rows] = mine[np.arange(len(rows)) % len(mine)]
         return found
 
@@ -221,14 +218,13 @@ def labels_of(data: Any, labels: Any) -> np.ndarray:
     if isinstance(labels, str):
         columns = sorted(data) if isinstance(data, dict) else []
         if labels not in columns:
-            checks.fail(
-                "labels", labels, f"the name of a column of the data ({columns}), or {total} whole numbers"
-            )
+            expected = f"the name of a column of the data ({columns}), or {total} whole numbers"
+            checks.fail("labels", labels, expected, checks.nearest(labels, columns))
         found = data[labels]
     found = np.asarray(found)
     if found.shape != (total,) or not np.issubdtype(found.dtype, np.integer):
         given = f"{found.dtype} numbers of shape {found.shape}"
-        checks.fail("labels", given, f"whole numbers of shape ({total},)")
+        checks.reject("labels", given, f"whole numbers of shape ({total},)")
     return found
 
 
@@ -256,16 +252,13 @@ def owners_of(given: Any, data: Any) -> np.ndarray:
         owner = np.empty(0)
     if owner.shape != (total,) or not np.issubdtype(owner.dtype, np.integer):
         shape = f"{owner.dtype} numbers of shape {owner.shape}"
-        checks.fail(
-            "owner",
-            shape if owner.dtype.kind in "biufc" else given,
-            f"a rule of dml.shards, or whole numbers of shape ({total},)",
-        )
+        wrong = shape if owner.dtype.kind in "biufc" else checks.shown(given)
+        checks.reject("owner", wrong, f"a rule of dml.shards, or whole numbers of shape ({total},)")
     if owner.min() < 0:
-        checks.fail("owner", int(owner.min()), "numbers of workers, from 0")
+        checks.fail("owner", int(owner.min()), "numbers of workers, >= 0")
     sizes = np.bincount(owner, minlength=workers) if owner.max() < total else np.zeros(1)
     if not sizes.all():
         without = int(sizes.argmin())
-        given = given if isinstance(given, Rule) else f"no sample of worker {without}"
-        checks.fail("owner", given, f"at least one of {total} samples for every worker")
+        wrong = str(given) if isinstance(given, Rule) else f"none for worker {without}"
+        checks.reject("owner", wrong, f"at least one of {total} samples for every worker")
     return owner.astype(np.int32)

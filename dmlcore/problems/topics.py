@@ -83,7 +83,9 @@ def match_topics(found: np.ndarray, true: np.ndarray) -> tuple[np.ndarray, float
 
     found, true = np.asarray(found), np.asarray(true)
     if found.ndim != 2 or true.ndim != 2 or found.shape[1] != true.shape[1] or len(found) < len(true):
-        checks.fail("found", found.shape, f"at least as many topics over the words as in {true.shape}")
+        checks.fail(
+            "found, shape", found.shape, f"at least as many topics, over the same words, as {true.shape}"
+        )
     norms = np.linalg.norm(true, axis=1)[:, None] * np.linalg.norm(found, axis=1)
     cosine = true @ found.T / norms
     rows, order = linear_sum_assignment(cosine, maximize=True)
@@ -109,7 +111,7 @@ def top_words(topics: np.ndarray, vocabulary: Sequence[str], count: int = 10) ->
     """
     topics = np.asarray(topics)
     if len(vocabulary) != topics.shape[1]:
-        checks.fail("vocabulary", f"{len(vocabulary)} words", f"{topics.shape[1]}, as topics have")
-    count = checks.integer("count", count, low=1, high=len(vocabulary), why="words")
+        checks.reject("vocabulary", f"{len(vocabulary)}", f"{topics.shape[1]} words, as topics have")
+    count = checks.integer("count", count, low=1, high=len(vocabulary), why="the number of words")
     order = np.argsort(-topics, axis=1, kind="stable")[:, :count]
     return [[vocabulary[word] for word in words] for words in order]

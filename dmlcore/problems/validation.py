@@ -47,7 +47,7 @@ def check_problem(problem: Any) -> None:
     >>> check_problem(problem)
     >>> check_problem(dataclasses.replace(problem, losses=lambda p, b: problem.losses(p, b).mean()))
     Traceback (most recent call last):
-    ValueError: problem 'linear_regression', losses: got 'float32[]', allowed is floating numbers of shape ...
+    ValueError: problem 'linear_regression', losses: expected floating numbers of shape ..., got float32[]
     """
     checks.check_kind("problem", problem, Problem)
     real = str(jax.dtypes.canonicalize_dtype(float))
@@ -76,7 +76,7 @@ def _called(name: str, function: Any, *args: Any, on: str = "") -> Any:
     try:
         return function(*args)
     except Exception as error:
-        raise ValueError(f"{name}: it raised {type(error).__name__}: {error}{on}") from error
+        raise ValueError(f"{name}: the function raised {type(error).__name__}: {error}{on}") from error
 
 
 def _described(leaf: Any) -> str:
@@ -107,7 +107,7 @@ def _check_arrays(name: str, tree: Any, kinds: str, other: type | tuple[type, ..
             try:
                 jax.eval_shape(lambda array: array, leaf)
             except TypeError:
-                checks.fail(where, _described(leaf), f"{kinds} of numbers or bools")
+                checks.reject(where, _described(leaf), f"{kinds} of numbers or bools")
         elif not _is_array(leaf) and not isinstance(leaf, other):
             checks.fail(where, leaf, kinds)
 
@@ -123,12 +123,13 @@ def _check_data(problem: Problem) -> None:
     first = next(iter(found))
     for name, leaf in found.items():
         if leaf.ndim == 0:
-            checks.fail(name, _described(leaf), "an array with a row for each sample")
+            checks.reject(name, _described(leaf), "an array with a row for each sample")
         if len(leaf) != len(found[first]):
-            given = f"{len(leaf)} rows"
-            checks.fail(name, given, f"{len(found[first])}, as in {first}: a row for each sample")
+            checks.reject(
+                name, f"{len(leaf)}", f"{len(found[first])} rows, as in {first}, one for each sample"
+            )
         if not len(leaf):
-            checks.fail(name, "0 rows", "at least one sample")
+            checks.reject(name, "0 rows", "at least one sample")
 
 
 def _initial(problem: Problem) -> Params:
@@ -136,7 +137,7 @@ def _initial(problem: Problem) -> Params:
     if callable(problem.init):
         shapes = jax.tree.leaves(_called("init", jax.eval_shape, problem.init, jax.random.key(0)))
         nbytes = sum(each.size * each.dtype.itemsize for each in shapes)
-        checks.check_memory("init", f"parameters of {nbytes:,} bytes", nbytes)
+        checks.check_memory("init, bytes of parameters", nbytes, nbytes)
     params, again = (_called("init", problem.init, jax.random.key(0)) for _ in range(2))
     _check_arrays("init", params, "arrays as parameters")
     found = dict(_leaves("init", params))
@@ -144,14 +145,15 @@ def _initial(problem: Problem) -> Params:
         checks.fail("init", params, "a pytree with at least one array")
     for name, leaf in found.items():
         if not problem.additive and not _is_real(leaf):
-            allowed = "floating parameters, where tasks are gradients; numbers that are not trained are data"
-            checks.fail(name, _described(leaf), allowed)
+            expected = "floating parameters (tasks are gradients)"
+            hint = "keeping numbers that are not trained in data"
+            checks.reject(name, _described(leaf), expected, hint)
     trees: list[Any] = [*map(jax.tree.structure, (params, again))]
     if trees[0] != trees[1] or not all(
         _described(one) == _described(two) and _same_bits(one, two)
         for one, two in zip(jax.tree.leaves(params), jax.tree.leaves(again), strict=True)
     ):
-        checks.fail("init", "other parameters at its second call", "a function of the random key alone")
+        checks.reject("init", "other parameters at its second call", "a function of the random key alone")
     if problem.local:
         _ = problem.shapes  # raises ValueError if a local parameter is not valid
     return jax.tree.map(jnp.asarray, params)
@@ -171,13 +173,13 @@ def _check_evaluate(problem: Problem, params: Params) -> None:
             if not isinstance(name, str):
                 checks.fail("evaluate", name, "a string as the name of each metric")
             if name in RESERVED:
-                checks.fail("evaluate", name, f"a name of a metric that is none of {_listed(RESERVED)}")
+                checks.fail("evaluate", name, f"a metric with a name other than {_listed(RESERVED)}")
             array = value if _is_array(value) else np.asarray(value)
             numeric = jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool
             if array.shape or not numeric or jnp.issubdtype(array.dtype, jnp.complexfloating):
-                checks.fail(f"evaluate[{name!r}]", _described(array), "a real number: an array of shape ()")
+                checks.reject(f"evaluate[{name!r}]", _described(array), "a real number, of shape ()")
         if "loss" not in metrics:
-            checks.fail("evaluate", [*metrics], "metrics of which one is 'loss'")
+            checks.fail("evaluate", [*metrics], "metrics that include 'loss'")
 
     def evaluated(params: Params, eval_data: Any) -> None:
         check(_called("evaluate", problem.evaluate, params, eval_data))
@@ -216,11 +218,13 @@ def _check_update(problem: Problem, params: Params) -> None:
         tree: Any = jax.tree.structure(view)
         found: Any = jax.tree.structure(update)
         if found != tree:
-            checks.fail("update", found, f"a tree like what it sees: {tree}")
+            checks.fail("update", found, f"a tree like the parameters that it sees, {tree}")
         for name, leaf in _leaves("update", update):
             leaf = leaf if _is_array(leaf) else np.asarray(leaf)
             if _described(leaf) != _described(expected[name]):
-                checks.fail(name, _described(leaf), f"{_described(expected[name])}, like what it sees")
+                checks.reject(
+                    name, _described(leaf), f"{_described(expected[name])}, like the parameters that it sees"
+                )
 
     def updated(view: Params, batch: Batch, key: jax.Array) -> None:
         check(_called("update", problem.update, view, batch, key))
@@ -235,10 +239,10 @@ def _check_losses(problem: Problem, params: Params) -> None:
         size = len(jax.tree.leaves(drawn[0])[0])
         found = _called("losses", problem.losses, params, *drawn, on=f", on a batch of {size} samples")
         if not _is_array(found):
-            checks.fail("losses", type(found).__name__, f"an array of shape ({size},)")
+            checks.reject("losses", f"a {type(found).__name__}", f"an array of shape ({size},)")
         if found.shape != (size,) or not _is_real(found):
-            allowed = f"floating numbers of shape ({size},), one for each of {size} samples"
-            checks.fail("losses", _described(found), allowed)
+            expected = f"floating numbers of shape ({size},), one for each of {size} samples"
+            checks.reject("losses", _described(found), expected)
         return found
 
     numbers = _probed(problem)
@@ -270,12 +274,12 @@ def _check_losses(problem: Problem, params: Params) -> None:
     found = _called("losses, its gradient", tried, params, drawn)
     whole, joined = (np.asarray(part, np.float64) for part in found[:2])
     if not np.isfinite(whole[0]).all():
-        allowed = f"finite ones of samples {numbers.tolist()}, of the parameters that `init` returns"
-        checks.fail("losses", whole[0].tolist(), allowed)
+        expected = f"finite losses of samples {numbers.tolist()} on the parameters that init returns"
+        checks.fail("losses", whole[0].tolist(), expected)
     for name, leaf in _leaves("", found[2]):
         if not np.isfinite(np.asarray(leaf[0], np.float64)).all():
-            given = f"a gradient that is not finite in parameter {name or 'init'}"
-            checks.fail("losses", given, "a finite one, of the parameters that `init` returns")
+            wrong = f"one that is not finite in parameter {name or 'init'}"
+            checks.reject("losses", wrong, "a finite gradient on the parameters that init returns")
     if not apart:
         return
     whole = whole[:, order]
@@ -284,10 +288,11 @@ def _check_losses(problem: Problem, params: Params) -> None:
     wrong = sound & (abs(whole - joined) > _coarsest(trace) ** 0.5 * scale)
     if wrong.any():
         at = tuple(np.argwhere(wrong)[0])
-        checks.fail(
+        checks.reject(
             "losses",
             f"{whole[at]:g} of a sample in a batch of {PROBE}, {joined[at]:g} in one of {half}",
-            "a loss that depends on its own row alone; `coupled=True` where it is to depend on the batch",
+            "a loss that depends on its own row alone",
+            "coupled=True, if it is to depend on its batch",
         )
 
 

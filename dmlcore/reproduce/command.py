@@ -61,7 +61,7 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
             case ["check"]:
                 return check(console, Folders.below(root), papers)
             case ["list" | "check" as command, *rest]:
-                raise UsageError(f"{command} takes no further arguments, got {' '.join(rest)}")
+                raise UsageError(checks.message(command, " ".join(rest), "no further arguments"))
         return reproduce(console, arguments, Folders.below(root), papers)
     except UsageError as error:
         sys.stderr.write(f"{NAME}: {error}\n")
@@ -100,7 +100,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"got {text!r}, allowed is a whole number >= 1")
+        raise argparse.ArgumentTypeError(f"expected a whole number >= 1, got {text!r}")
     return int(text)
 
 
@@ -111,18 +111,18 @@ def plan(given: argparse.Namespace, papers: Mapping[str, Paper]) -> list[PaperJo
     """
     for key in given.papers:
         if key not in papers:
-            raise UsageError(f"paper: got {key!r}, {_one_of(papers, key)}")
+            raise UsageError(_unknown("paper", key, papers))
     chosen = [papers[key] for key in dict.fromkeys(given.papers or papers)]
     values = {name: getattr(given, name) for name in ("scale", "seeds") if getattr(given, name) is not None}
     for pair in given.pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise UsageError(f"-p: got {pair!r}, allowed is NAME=VALUE")
+            raise UsageError(checks.message("-p", repr(pair), "NAME=VALUE"))
         values[name] = value
     known = {name: None for paper in chosen for name in paper.parameters.defaults()}
     for name in values:
         if name not in known:
-            raise UsageError(f"-p: got {name!r}, {_one_of(known, name)}")
+            raise UsageError(_unknown("-p", name, known))
     return [PaperJob(paper, _validated(paper, values)) for paper in chosen]
 
 
@@ -132,15 +132,16 @@ def _validated(paper: Paper, values: Mapping[str, str]) -> Parameters:
         return paper.parameters.model_validate_strings({**own, "output": ""})
     except ValidationError as error:
         first = error.errors()[0]
-        allowed = first["msg"].removeprefix("Input should be ").partition(", unable")[0]
+        expected = first["msg"].removeprefix("Input should be ").partition(", unable")[0]
+        expected = f"a number {expected}" if expected.startswith(("greater", "less")) else expected
         name = ".".join(map(str, first["loc"])) or "parameters"
-        raise UsageError(
-            f"{name} ({paper.key}): got {checks.shown(first['input'])}, allowed is {allowed}"
-        ) from None
+        told = checks.message(f"{name} ({paper.key})", checks.shown(first["input"]), expected)
+        raise UsageError(told) from None
 
 
-def _one_of(words: Iterable[str], given: str) -> str:
-    return f"allowed is one of {', '.join(words)}{checks.did_you_mean(given, words, quoted=False)}"
+def _unknown(name: str, given: str, words: Iterable[str]) -> str:
+    near = checks.nearest(given, words, quoted=False)
+    return checks.message(name, repr(given), f"one of {', '.join(words)}", near)
 
 
 def reproduce(
@@ -284,10 +285,12 @@ def lab(arguments: Sequence[str], root: Path) -> int:
     for word in arguments:
         option = word.lstrip("-").partition("=")[0].rpartition(".")[2]
         if word.startswith("-") and option in fixed:
-            raise UsageError(
-                f"lab: got {word.partition('=')[0]}, allowed is what leaves address and token alone: "
-                "notebooks run code, so they listen on 127.0.0.1 with a token (from elsewhere, use ssh -L)"
+            expected = (
+                "options that leave address and token as they are (notebooks run code, so JupyterLab "
+                "listens on 127.0.0.1 and asks for a token)"
             )
+            hint = "ssh -L to connect from another machine"
+            raise UsageError(checks.message("lab", word.partition("=")[0], expected, hint))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # use the kernel of this interpreter
     options = ["--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={root / 'notebooks'}",

@@ -38,11 +38,11 @@ def table(runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     import pandas as pd
 
     if not isinstance(runs, Mapping) or not runs:
-        checks.fail("runs", runs, "frames such as `dml.compare` returns, by name of the experiment")
+        checks.fail("runs", runs, "a mapping of experiments to frames, such as dml.compare returns")
     named = []
     for name, frame in runs.items():
         if "experiment" in frame:
-            checks.fail(f"runs[{name!r}]", list(frame), "a frame without a column `experiment`")
+            checks.fail(f"runs[{name!r}]", list(frame), "a frame without a column 'experiment'")
         named.append(frame.assign(experiment=name))
     found = pd.concat(named, ignore_index=True)
     for column in found.select_dtypes("float"):
@@ -65,5 +65,5 @@ def write(runs: Mapping[str, pd.DataFrame], folder: str | os.PathLike[str]) -> P
     with files.aside(path) as partial:
         found.to_parquet(partial, engine="pyarrow", compression="zstd", index=False)
         if (size := partial.stat().st_size) > MOST_BYTES:
-            checks.fail("runs", f"{size / 1e6:.1f} MB", f"at most {MOST_BYTES / 1e6:g} MB; keep fewer runs")
+            checks.reject("runs", f"{size / 1e6:.1f} MB", f"at most {MOST_BYTES / 1e6:g} MB", "fewer runs")
     return path

@@ -49,7 +49,7 @@ class Parameters(BaseModel):
     @classmethod
     def _can_be_counted(cls, value: Any) -> Any:
         if isinstance(value, int) and value > MOST:
-            raise PydanticCustomError("too_large", "Input should be at most {most}", {"most": MOST})
+            raise PydanticCustomError("too_large", "Input should be a whole number <= {most}", {"most": MOST})
         return value
 
     @classmethod
@@ -74,7 +74,7 @@ class Comparison:
     def __post_init__(self) -> None:
         checks.choice("verdict", self.verdict, dict.fromkeys(("same", "differs", "not made")))
         if self.verdict != "same" and not self.because:
-            checks.fail("because", self.because, f"the reason where the verdict is {self.verdict!r}")
+            checks.fail("because", self.because, f"a reason (for the verdict {self.verdict!r})")
 
 
 @dataclass(frozen=True)
@@ -194,9 +194,8 @@ class Paper:
         for name in [*samples, *(data if isinstance(data, Mapping) else ())]:
             checks.choice("claim", name, declared)
         if shared := {*(tuned_on or ())} & {*range(parameters.seeds)}:
-            checks.fail(
-                "tuned_on", sorted(shared), f"seeds that do not judge; 0 to {parameters.seeds - 1} do"
-            )
+            expected = f"seeds that do not judge, unlike 0 to {parameters.seeds - 1}"
+            checks.fail("tuned_on", sorted(shared), expected)
         results = tuple(
             claims.judge(claim, samples.get(name), data.get(name) if isinstance(data, Mapping) else data)
             for name, claim in declared.items()

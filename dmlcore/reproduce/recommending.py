@@ -96,7 +96,7 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
     path = root / PAGE_PATH if given.output is None else Path(given.output).absolute()
     folder = next(folder for folder in path.parents if folder.exists())
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise ValueError(f"--output: got {str(path)!r}, allowed is a file in a folder that may be written to")
+        checks.fail("--output", str(path), "a file in a folder that can be written to")
     problem = calls.made("--problem", given.problem, {name: getattr(problems, name) for name in PROBLEMS})
     methods = None if given.methods is None else [name.strip() for name in given.methods.split(",")]
     with warnings.catch_warnings():
@@ -156,7 +156,7 @@ def _axis(text: str) -> tuple[str, list[float]]:
     try:
         numbers = [float(value) for value in values.split(",")]
     except ValueError:
-        raise ValueError(f"--over: got {text!r}, allowed is AXIS=VALUES, such as workers=8,16") from None
+        checks.fail("--over", text, "AXIS=VALUES, such as workers=8,16")
     return axis, [int(number) if number.is_integer() else number for number in numbers]
 
 
@@ -167,7 +167,7 @@ def _target(text: str) -> dict[str, float]:
             raise ValueError
         return {metric: float(value)}
     except ValueError:
-        raise ValueError(f"--target: got {text!r}, allowed is METRIC=VALUE, such as loss=0.1") from None
+        checks.fail("--target", text, "METRIC=VALUE, such as loss=0.1")
 
 
 def _number(name: str, text: str) -> Any:
@@ -177,6 +177,5 @@ def _number(name: str, text: str) -> Any:
     except ValueError:
         value = 0
     if not value > 0 or (whole and value > 1e9):
-        allowed = "a whole number >= 1" if whole else "a number > 0"
-        raise ValueError(f"--{name.replace('_', '-')}: got {text!r}, allowed is {allowed}")
+        checks.fail(f"--{name.replace('_', '-')}", text, "a whole number >= 1" if whole else "a number > 0")
     return value

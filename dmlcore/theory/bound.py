@@ -46,9 +46,8 @@ class Constants(NamedTuple):
             checks.positive(name, value)
         checks.not_negative("gradient_variance", self.gradient_variance)
         if self.learning_rate * self.strong_convexity >= 1:
-            checks.fail(
-                "learning_rate", self.learning_rate, f"< {1 / self.strong_convexity:g}, which is 1 / c"
-            )
+            expected = f"a number < {1 / self.strong_convexity:g} (1 / c)"
+            checks.fail("learning_rate", self.learning_rate, expected)
         return self
 
 

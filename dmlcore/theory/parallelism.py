@@ -32,6 +32,6 @@ def parallel_coordinates(features: npt.ArrayLike) -> float:
     """
     x = np.asarray(features)
     if x.ndim != 2 or not np.allclose(np.linalg.norm(x, axis=0), 1, atol=1e-3):
-        checks.fail("features", x.shape, "a matrix whose columns have norm 1")
+        checks.reject("features", f"shape {x.shape}", "a matrix whose columns have norm 1")
     gram = x @ x.T if x.shape[0] < x.shape[1] else x.T @ x  # both have the same largest eigenvalue
     return x.shape[1] / float(np.linalg.eigvalsh(gram.astype(float))[-1])

@@ -176,7 +176,7 @@ def fit_response(
     sound = all(times.size and (np.isfinite(times) & (times >= 0)).all() for times in (x, y))
     if not (sound and y.mean() > 0):
         got = (x.tolist(), y.tolist())
-        checks.fail("communication, computation", got, "finite times >= 0, those of computing not all 0")
+        checks.fail("communication, computation", got, "finite times >= 0, with computation not all 0")
     rate = 1 / x.mean() if x.mean() > 0 else math.inf
     if law != "shifted":
         return LAWS[law](rate, b / y.mean())

@@ -41,7 +41,7 @@ def kth_of(survival: Callable[[float], float], n: int, scale: float) -> np.ndarr
     while n * survival(end) > 1e-14:  # bounds P(some copy is not over)
         end *= 2
         if end > 1e12 * scale:
-            checks.fail("survival", f"{survival(end):g} at t = {end:g} s", "what falls to 0")
+            checks.reject("survival", f"{survival(end):g} at t = {end:g} s", "a function that falls to 0")
 
     def unfinished(t: float) -> np.ndarray:
         return scipy.special.betainc(n - k + 1, k, survival(t))
@@ -73,7 +73,7 @@ def mean_round(response: Response, n: int, batch_sizes: Sequence[int]) -> np.nda
     Reference: Egger, Kas Hanna and Bitar 2023, section III.
     """
     if not len(batch_sizes):
-        checks.fail("batch_sizes", batch_sizes, "at least one")
+        checks.fail("batch_sizes", batch_sizes, "at least one batch size")
     sizes = [checks.integer("batch_sizes", b, low=1) for b in batch_sizes]
 
     def column(b: int) -> np.ndarray:

@@ -173,7 +173,7 @@ def fixed_schedule(
     2301.7
     """
     num_workers = checks.integer("num_workers", num_workers, low=1)
-    k = checks.integer("k", k, low=1, high=num_workers, why="the workers")
+    k = checks.integer("k", k, low=1, high=num_workers, why="the number of workers")
     batch_size = checks.integer("batch_size", batch_size, low=1)
     seconds, error = checks.positive("round_seconds", round_seconds), checks.positive("error", error)
     phase = Phase(0.0, k, batch_size, seconds, float(floor(constants, k, batch_size)), error)
@@ -266,7 +266,7 @@ def switching_times(
     eta, smoothness, convexity, variance = constants.checked()
     noise, alpha, time, times = eta * smoothness * variance, decay(constants), 0.0, []
     if not (np.diff(round_seconds) > 0).all():
-        checks.fail("round_seconds", np.asarray(round_seconds).tolist(), "seconds that rise with k")
+        checks.fail("round_seconds", np.asarray(round_seconds).tolist(), "seconds that increase with k")
     for k, (mu, longer) in enumerate(itertools.pairwise(round_seconds), start=1):
         left = 2 * convexity * k * (k + 1) * batch_size * error - noise * (k + 1)
         lasts = 0.0

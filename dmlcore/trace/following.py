@@ -54,11 +54,11 @@ def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
     if not isinstance(trace, Trace):
         checks.fail("trace", trace, "a Trace, such as run.trace")
     if trace.metadata.get("policy") != policy.name:
-        checks.fail("policy", policy, f"the one of the trace, {trace.metadata.get('policy')}")
+        checks.fail("policy", policy, f"the policy of the trace, {trace.metadata.get('policy')}")
     if policy.on_observation is not None:
         checks.fail("policy", policy, "one that watches no training")
     if {"leave", "join", "down", "died"} & {each["kind"] for each in trace.metadata.get("incidents", ())}:
-        checks.fail("trace", trace, "that of a run in which no worker left and the server stayed up")
+        checks.fail("trace", trace, "the trace of a run in which no worker left and the server did not crash")
     return _follow(policy, trace)
 
 

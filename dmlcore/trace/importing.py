@@ -49,8 +49,8 @@ def trace_of(
     if not told:
         _check_start(table, names)
     if num_workers is None and "num_workers" not in more and (least := int(table["worker"].min())):
-        allowed = "0; `num_workers` says how many there are where worker 0 had no task"
-        checks.fail("frame, the smallest worker", least, allowed)
+        hint = "num_workers=, if worker 0 had no task"
+        checks.fail("frame, the smallest worker", least, "0", hint)
     _check_order(table, names, origin)
     _check_queues(table, names)
     _check_overlaps(table)
@@ -69,7 +69,7 @@ def trace_of(
         given_end, end_time = end_time, checks.real("end_time", end_time, high=1e300) - origin
         if end_time < last:
             checks.fail(
-                "end_time", given_end, f"a number >= {last + origin:.15g}, the last time in the frame"
+                "end_time", given_end, f"a number >= {last + origin:.15g} (the last time in the frame)"
             )
     sizes = {*tasks["batch_size"].tolist()}
     about = {
@@ -87,7 +87,10 @@ def trace_of(
     about |= {name: value for name, value in given.items() if value is not None}
     checks.check_kind("policy", about["policy"], str)
     checks.integer(
-        "num_workers", about["num_workers"], low=int(tasks["worker"].max()) + 1, why="those in the frame"
+        "num_workers",
+        about["num_workers"],
+        low=int(tasks["worker"].max()) + 1,
+        why="those in the frame",
     )
     checks.check_seed("seed", about["seed"])
     if "compensation" in about:
@@ -112,7 +115,9 @@ def _complete(frame: pd.DataFrame, size: Any, more: Mapping[str, Any]) -> dict[s
     for short in ("start", "end"):
         own = f"compute_{short}"
         if short in frame and own in frame:
-            checks.fail("frame, columns", [short, own], "one of the two, which are the same")
+            checks.reject(
+                "frame, columns", f"both {short!r} and {own!r}", "one of the two (they mean the same)"
+            )
         names |= {own: short} if short in frame else {}
     wanted = {name: what for name, what in WANTED.items() if not {name, f"compute_{name}"} & {*names, *frame}}
     queues = [name in frame for name in QUEUE_COLUMNS]
@@ -127,7 +132,11 @@ def _complete(frame: pd.DataFrame, size: Any, more: Mapping[str, Any]) -> dict[s
     if any(queues):
         given = more["service_seconds"]
         if not isinstance(given, Mapping) or {*given} != {*SERVED}:
-            checks.fail("metadata['service_seconds']", given, f"the mean seconds of {', '.join(SERVED)}")
+            checks.fail(
+                "metadata['service_seconds']",
+                given,
+                f"the mean seconds of each of {', '.join(SERVED)}",
+            )
         for kind in SERVED:
             checks.real(f"metadata['service_seconds'], {kind}", given[kind], low=0, high=1e300)
     return names
@@ -169,34 +178,32 @@ def _check_start(table: pd.DataFrame, names: Mapping[str, str]) -> None:
     column = "pull_start" if table["pull_start"].notna().any() else "compute_start"
     first, last = float(table[column].min()), float(table["compute_end"].max())
     if first > LATE * (last - first) > 0:
-        allowed = (
-            f"when the run began, such as {first:.15g}, the first {names.get(column, column)} of the log"
-        )
-        checks.fail("origin", None, allowed)
+        hint = f"{first:.15g}, the first {names.get(column, column)} of the log"
+        checks.fail("origin", None, "the time at which the run began", hint)
 
 
 def _check_order(table: pd.DataFrame, names: Mapping[str, str], origin: float) -> None:
     """Raises ValueError if the times of a task are not in ascending order."""
 
-    def refuse(wrong: pd.Series, late: str, allowed: str, than: str | None) -> None:
+    def refuse(wrong: pd.Series, late: str, expected: str, than: str | None) -> None:
         if wrong.any():
             row = int(wrong.argmax())
             where = f"frame, row {row}, worker {table['worker'][row]}, {names[late]}"
-            other = "" if than is None else f", its {names[than]}"
+            other = " (the origin)" if than is None else f" (its {names[than]})"
             least = origin if than is None else table[than][row] + origin
-            checks.fail(where, float(table[late][row] + origin), f"{allowed} {least:.15g}{other}")
+            checks.fail(where, float(table[late][row] + origin), f"{expected} {least:.15g}{other}")
 
     columns = ("pull_start", "compute_start", "compute_end", "push_end")
     for column in columns[:2]:
-        refuse(table[column] < 0, column, "a number >= origin,", None)
+        refuse(table[column] < 0, column, "a number >=", None)
     for early, late in pairwise(columns):
         refuse(table[late] < table[early], late, "a number >=", early)
     if "update" in table:
         lost = table["push_end"].isna() & (table["update"] >= 0)
         if lost.any():
             row = int(lost.argmax())
-            allowed = "-1 or NaN, where push_end is NaN: a push that never arrived is in no update"
-            checks.fail(f"frame, row {row}, update", int(table["update"][row]), allowed)
+            expected = "-1 or NaN (push_end is NaN, and a push that never arrived is in no update)"
+            checks.fail(f"frame, row {row}, update", int(table["update"][row]), expected)
 
 
 def _check_queues(table: pd.DataFrame, names: Mapping[str, str]) -> None:
@@ -209,8 +216,8 @@ def _check_queues(table: pd.DataFrame, names: Mapping[str, str]) -> None:
         if queued in table and (wrong := table[queued] > took * (1 + ROUNDED) + ROUNDED).any():
             row = int(wrong.argmax())
             where = f"frame, row {row}, worker {table['worker'][row]}, {queued}"
-            allowed = f"at most {took[row]:.15g}, from its {names[early]} to its {names[late]}"
-            checks.fail(where, float(table[queued][row]), allowed)
+            expected = f"a number <= {took[row]:.15g} (from its {names[early]} to its {names[late]})"
+            checks.fail(where, float(table[queued][row]), expected)
 
 
 def _check_overlaps(table: pd.DataFrame) -> None:
@@ -221,8 +228,8 @@ def _check_overlaps(table: pd.DataFrame) -> None:
     wrong = np.flatnonzero((worker[1:] == worker[:-1]) & (start[1:] < end[:-1]))
     if len(wrong):
         first, second = ordered.index[wrong[0] : wrong[0] + 2]
-        given = f"rows {first} and {second}, which overlap by {end[wrong[0]] - start[wrong[0] + 1]:g} s"
-        checks.fail(f"frame, worker {worker[wrong[0]]}", given, "tasks that it computes one after the other")
+        found = f"rows {first} and {second}, which overlap by {end[wrong[0]] - start[wrong[0] + 1]:g} s"
+        checks.reject(f"frame, worker {worker[wrong[0]]}", found, "tasks computed one after the other")
 
 
 def _check_clocks(table: pd.DataFrame) -> None:
@@ -233,7 +240,7 @@ def _check_clocks(table: pd.DataFrame) -> None:
     if len(wrong):
         before, row = clock[wrong[0]], wrong[0] + 1
         where = f"frame, row {by_start.index[row]}, worker {worker[row]}, clock"
-        checks.fail(where, int(clock[row]), f"a number > {before}, the clock of its task before")
+        checks.fail(where, int(clock[row]), f"a number > {before} (the clock of its previous task)")
 
 
 def _by_arrival(table: pd.DataFrame) -> pd.DataFrame:
@@ -253,15 +260,17 @@ def _updates(table: pd.DataFrame) -> np.ndarray:
     numbers, last = np.unique(applied["update"]), int(table["update"].max())
     if len(numbers) <= last:
         absent = int(np.setdiff1d(np.arange(len(numbers) + 1), numbers)[0])
-        checks.fail(
-            f"frame, update {absent}", "no task", f"at least one task in each update from 0 to {last}"
-        )
+        checks.reject(f"frame, update {absent}", "none", f"a task in each update from 0 to {last}")
     times = np.maximum.accumulate(applied.groupby("update")["push_end"].max().to_numpy())
     if "update_time" in applied:
         told = applied.groupby("update")["update_time"].agg(["min", "max"])
         if (told["min"] < told["max"]).any():
             update = int((told["min"] < told["max"]).argmax())
-            checks.fail(f"frame, update {update}, update_time", told.iloc[update].tolist(), "one time")
+            checks.fail(
+                f"frame, update {update}, update_time",
+                told.iloc[update].tolist(),
+                "one time for all tasks",
+            )
         times = told["max"].fillna(pd.Series(times)).to_numpy()
     return times
 

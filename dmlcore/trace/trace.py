@@ -149,7 +149,7 @@ class Trace:
         """
         for what, wanted in (("tasks", TASK_COLUMNS), ("updates", UPDATE_COLUMNS)):
             if missing := [name for name in wanted if name not in getattr(self, what)]:
-                raise ValueError(f"trace.{what}: columns {missing} are missing")
+                raise ValueError(f"trace.{what} lacks the columns {missing}")
         # Arrays: for short traces one operation on a frame takes as long as all of these on arrays.
         columns: list[np.ndarray] = [np.asarray(self.tasks[name]) for name in TASK_COLUMNS]
         worker, clock, batch_size, read, pull, start, end, push, update, weight = columns
@@ -163,31 +163,31 @@ class Trace:
         order, ahead = _in_order(worker, clock)
         first = np.ones(len(order), bool)
         first[order[1:][ahead == 0]] = False
-        self._require(first, "is there twice")
+        self._require(first, "occurs twice")
         self._require(batch_size >= 1, "has no samples")
         self._require(np.isfinite(weight), "has a weight that is not finite")
         for name in QUEUE_COLUMNS.keys() & {*self.tasks}:
-            self._require(np.asarray(self.tasks[name]) >= 0, "has waited in a queue for less than no time")
+            self._require(np.asarray(self.tasks[name]) >= 0, "waited in a queue for less than 0 seconds")
         self._require(update < len(times), f"is in an update beyond the last of {len(times)}")
-        self._require((worker >= 0) & (worker < self.num_workers), "is of a worker that is not there")
+        self._require((worker >= 0) & (worker < self.num_workers), "has a worker beyond those of the cluster")
         self._require((read >= 0) & (~applied | (read <= update)), "reads a version later than its update")
         if len(times) and not (np.isfinite(times).all() and (np.diff(times) >= 0).all()):
-            raise ValueError("trace.updates: times are not finite and ascending")
+            raise ValueError("trace.updates has times that are not finite and ascending")
         made = np.append(times, np.nan)[update]
         self._require(~(push > made), "is in an update that was made before it arrived")
         if len(times) and times[-1] > self.end_time:
-            raise ValueError("trace.updates: the last is made after the end of the run")
+            raise ValueError("trace.updates has an update after the end of the run")
         exists = np.append(0.0, times)[np.clip(read, 0, len(times))] <= np.where(cached, start, pull)
         self._require(exists, "reads a version that did not exist yet")
         count = np.bincount(update[applied], minlength=len(times))
         total = np.bincount(update[applied], batch_size[applied], minlength=len(times))
         if (miscounted := (count != num_tasks) | (total != samples)).any():
             u = int(miscounted.argmax())
-            raise ValueError(f"trace.updates: update {u} does not count the tasks that are in it")
+            raise ValueError(f"trace.updates: update {u} does not match its tasks or samples in trace.tasks")
         if cached.any():
             previous = _previous(order, ahead)
             bare = cached & ((previous < 0) | (update[previous] < 0))
-            self._require(~bare, "goes on with a cached copy that lacks its own worker's last update")
+            self._require(~bare, "uses a cached copy that lacks its own worker's last update")
         return self
 
     def _require(self, holds: Any, complaint: str) -> None:
@@ -283,7 +283,7 @@ class Trace:
         """
         path = Path(checks.path("path", path))
         if not path.is_file():
-            raise FileNotFoundError(f"path: got {str(path)!r}, allowed is a trace file that exists")
+            raise FileNotFoundError(checks.message("path", repr(str(path)), "a trace file that exists"))
         try:
             frame, written = sealed.read(path, METADATA_KEY)
             metadata = json.loads(written)
@@ -304,8 +304,9 @@ class Trace:
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             cause = kind + " ".join(str(error).split())
-            allowed = "allowed is an undamaged file written by Trace.save"
-            raise ValueError(f"path: {str(path)!r} is not a readable trace ({cause}); {allowed}") from error
+            found = f"{str(path)!r}, which cannot be read as a trace ({cause})"
+            expected = "an undamaged file written by Trace.save"
+            raise ValueError(checks.message("path", found, expected)) from error
 
     def _repr_html_(self) -> str:
         return notebook.html(self)

@@ -49,7 +49,8 @@ def aggregate_of(trace: Trace, given: Aggregate | None = None) -> Aggregate:
     try:
         return resolve(name)
     except ValueError:
-        return checks.fail("aggregate", None, f"{name}, as in the trace, which this package does not have")
+        hint = "passing aggregate=, since dmlcore has none of this name"
+        return checks.fail("aggregate", None, f"{name}, as in the trace", hint)
 
 
 def traced(aggregate: Aggregate, params: Any, places: int) -> tuple[Aggregation | None, tuple[Any, Any]]:
@@ -76,14 +77,15 @@ def check_aggregate(aggregate: Aggregate, params: Any) -> None:
     for name, function, given in (("each", aggregate.each, (push,)), ("reduce", aggregate.reduce, gathered)):
         if function is None:
             continue
-        allowed = f"one whose `{name}` returns a tree like one push"
+        expected = f"an Aggregate whose `{name}` returns a tree like one push"
         try:
             found = jax.eval_shape(function, *given)
         except Exception as error:  # any exception of a user's function
             cause = f"{type(error).__name__}: {error}".partition("\n")[0]
-            raise ValueError(f"aggregate: got {aggregate!r}, allowed is {allowed}; {cause}") from error
+            raised = f"{aggregate!r}, whose `{name}` raised {cause}"
+            raise ValueError(checks.message("aggregate", raised, expected)) from error
         if (wrong := _described(found)) != (wanted := _described(push)):
-            checks.fail("aggregate", aggregate, f"{allowed}, {wanted}; it returns {wrong}")
+            checks.reject("aggregate", f"{aggregate!r}, which returns {wrong}", f"{expected}, {wanted}")
 
 
 def _described(tree: Any) -> str:

@@ -43,8 +43,8 @@ class Checkpoints:
             partial.unlink()
         if any(self.folder.iterdir()) and not self._steps():
             self.close()
-            allowed = "a folder that is empty, or has a run's checkpoints, written by this version"
-            checks.fail("checkpoint", str(folder), allowed)
+            expected = "an empty folder, or one with a run's checkpoints, written by this version"
+            checks.fail("checkpoint", str(folder), expected)
         self._newest: int | None = None  # the newest step that this run has written or read
         self._next = 0.0
 
@@ -86,8 +86,8 @@ class Checkpoints:
             self._newest = step
             return step, *self._opened(content, like)
         if damaged:
-            given = f"{self.folder}, whose checkpoints are damaged ({', '.join(damaged)})"
-            checks.fail("checkpoint", given, "undamaged ones, or another folder to begin anew")
+            found = f"{self.folder}, whose checkpoints are damaged ({', '.join(damaged)})"
+            checks.reject("checkpoint", found, "undamaged checkpoints", "another folder to start again")
         return None
 
     def _opened(self, content: bytes, like: Any) -> tuple[Any, Any]:
@@ -95,7 +95,8 @@ class Checkpoints:
         known, leaves = json.loads(text), plain_leaves(like)
         if known["run"] != (wanted := self._about(leaves)):
             differs = _first_difference(known["run"], wanted)
-            checks.fail("checkpoint", f"{self.folder}, of another run ({differs})", "that of the same call")
+            found = f"{self.folder}, of another run ({differs})"
+            checks.reject("checkpoint", found, "the folder of a run with the same arguments")
         parts = np.split(np.frombuffer(rest, np.uint8), np.cumsum([leaf.nbytes for leaf in leaves])[:-1])
         pairs = zip(parts, leaves, strict=True)
         read = [part.copy().view(leaf.dtype).reshape(leaf.shape) for part, leaf in pairs]

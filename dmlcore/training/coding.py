@@ -36,9 +36,10 @@ class Memory(NamedTuple):
     own: Any  # own step of each worker since its last answer, trees like the parameters, (W + 1, ...)
 
 
-# For messages: the kind of codec that a run needs if something may be lost between two tasks of a worker.
-WITHOUT_MEMORY = "one without a memory (error_feedback, difference and own_steps have one)"
-WITHOUT_STATE = "one without keep_state"
+# What messages ask for if something may be lost between two tasks of a worker.
+WITHOUT_MEMORY = "a transport without memory, unlike error_feedback, difference and own_steps"
+WITHOUT_STATE = "local steps without keep_state"
+EVERY_PUSH = "a policy that applies every push, in order"
 
 
 def coding_of(trace: Trace) -> Coding | None:
@@ -86,7 +87,7 @@ def check_kept(trace: Trace) -> None:
     _check_complete(trace, "local", trace.metadata["local"], WITHOUT_STATE)
 
 
-def _check_complete(trace: Trace, name: str, given: str, allowed: str) -> None:
+def _check_complete(trace: Trace, name: str, given: str, expected: str) -> None:
     """Raises ValueError if a task that is in no update comes before one that is, for the same worker.
 
     The memory of `given` would depend on that task.
@@ -98,9 +99,8 @@ def _check_complete(trace: Trace, name: str, given: str, allowed: str) -> None:
     if (gone | back).any():
         first = tasks[gone | back].iloc[0]
         when = "no update" if first["update"] < 0 else "an earlier update"
-        allowed += f", under {trace.metadata['policy']}: the push of worker "
-        allowed += f"{first['worker']:g}, clock {first['clock']:g}, is in {when}"
-        checks.fail(name, given, allowed)
+        push = f"the push of worker {first['worker']:g}, clock {first['clock']:g}, is in {when}"
+        checks.reject(name, given, f"{expected} (under {trace.metadata['policy']} {push})", EVERY_PUSH)
 
 
 def start(coding: Coding | None, seed: int, num_workers: int, params: Any) -> Any:

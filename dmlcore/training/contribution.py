@@ -242,6 +242,6 @@ def factor(problem: Problem, optimizer: Any) -> float:
     linear = by > 0 and np.allclose(scaled, by * np.asarray(probe), rtol=1e-5, atol=0)
     if jax.tree.leaves(state) or not linear or (whole and by != 1):
         scale = "" if whole else ", or optax.scale of a positive number"
-        what = f"optax.identity(){scale}, since tasks of {problem.name} are updates themselves"
-        checks.fail("optimizer", "one that does more to updates than to add them", what)
+        expected = f"optax.identity(){scale} (tasks of {problem.name} are themselves updates)"
+        checks.reject("optimizer", "one that does more than add updates", expected)
     return by

@@ -17,6 +17,8 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from dmlcore import checks
+
 
 class Hoisted:
     """A traced function with its scalar literals and captured arrays as inputs.
@@ -136,16 +138,16 @@ def check_update(name: str, optimizer: Any, shapes: Any) -> None:
     >>> import optax
     >>> check_update("optimizer", optax.contrib.reduce_on_plateau(), jax.ShapeDtypeStruct((3,), "float32"))
     Traceback (most recent call last):
-    ValueError: optimizer: got one whose update fails: missing 1 required keyword-only argument: 'value', \
-allowed is an optax optimizer that needs a gradient, its state and the parameters alone
+    ValueError: optimizer: expected an optax optimizer whose update needs only a gradient, its state and the \
+parameters, got one whose update fails (missing 1 required keyword-only argument: 'value')
     """
     try:
         state = jax.eval_shape(optimizer.init, shapes)
         hoist(optimizer.update, shapes, state, shapes)
     except (TypeError, ValueError, AttributeError, LookupError) as error:
         told = str(error).strip().splitlines()[0].split("() ")[-1]
-        allowed = "an optax optimizer that needs a gradient, its state and the parameters alone"
-        raise ValueError(f"{name}: got one whose update fails: {told}, allowed is {allowed}") from error
+        expected = "an optax optimizer whose update needs only a gradient, its state and the parameters"
+        raise ValueError(checks.message(name, f"one whose update fails ({told})", expected)) from error
 
 
 def fingerprint(hoisted: Hoisted, constants: tuple[Any, ...]) -> str:

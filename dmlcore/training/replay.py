@@ -76,12 +76,12 @@ class Replay(Driver):
     ):
         self.problem, self.lanes, self._grid = problem, len(traces), Grid(traces)
         if wavefront and self.lanes > 1:
-            checks.fail("wavefront", wavefront, f"False, with {self.lanes} runs side by side")
+            checks.fail("wavefront", wavefront, f"False (for {self.lanes} runs side by side)")
         traces = self._grid.traces
         codings = [coding.coding_of(trace) for trace in traces]
         if any(each != codings[0] for each in codings):
             names = sorted({str(trace.metadata.get("transport")) for trace in traces})
-            checks.fail("traces", names, "those of one transport, side by side")
+            checks.fail("traces", names, "traces with one transport (to train side by side)")
         traces = [whole(trace, problem) for trace in traces]
         contribution = contribution_of(problem)
         for trace in traces if contribution.keeps else ():
@@ -145,7 +145,7 @@ class Replay(Driver):
         ]
         plans, numbers, sources, states = zip(*begun, strict=True)
         if any(plan != plans[0] for plan in plans):
-            raise ValueError("optimizers: got different kinds, allowed are those that differ in numbers only")
+            checks.reject("optimizers", "different kinds", "those of one kind that differ only in numbers")
         self._plan: Plan = plans[0]
         stack = self._grid.stack
         self._inputs = Inputs(device_data(self.problem)[0], stack(numbers))
@@ -168,7 +168,7 @@ class Replay(Driver):
         kinds = [traced(aggregate, self.problem.shapes, 1)[0] for aggregate in dict.fromkeys(aggregates)]
         if any(kind != kinds[0] for kind in kinds):
             names = sorted({str(each) for each in aggregates})
-            checks.fail("traces", names, "those of one kind of aggregate, side by side")
+            checks.fail("traces", names, "traces with one kind of aggregate (to train side by side)")
 
     def advance(self, update: int) -> None:
         """Trains up to version `update`, or to the end of a shorter trace."""

@@ -103,27 +103,26 @@ def check_additive(problem: Problem, metadata: Mapping[str, Any], sizes: Iterabl
     """Raises ValueError if a run with tasks of such sizes does not support additive updates."""
     given, what = metadata.get, f"for the additive updates of {problem.name}"
     if given("compensation"):
-        checks.fail("compensation", given("compensation"), f"0, {what}")
+        checks.fail("compensation", given("compensation"), f"0 {what}")
     if given("changes_values"):
-        checks.fail("transport", given("transport"), f"one that sends values as they are, {what}")
+        checks.fail("transport", given("transport"), f"one that sends exact values {what}")
     if given("aggregate"):
-        checks.fail("aggregate", given("aggregate"), f"mean(), {what}: they are added, not voted on")
+        checks.fail("aggregate", given("aggregate"), f"mean() {what} (which are added, not voted on)")
     # Weights that a policy derives from a mean, samples or staleness are ignored. A weight that the user has
     # set is an error.
     if keywords(given("policy")).get("weight", 1) not in (None, 1):
-        scale = "`optax.scale` scales every task, where parameters are no whole numbers"
-        checks.fail("policy", given("policy"), f"one with weight=1 or weight=None, {what}: {scale}")
+        hint = "optax.scale, which scales every task (not for parameters that are whole numbers)"
+        checks.fail("policy", given("policy"), f"one with weight=1 or weight=None {what}", hint)
     if given("load", "equal()") != "equal()":
-        checks.fail("load", given("load"), f"'equal()', {what}")
+        checks.fail("load", given("load"), f"'equal()' {what}")
     workers, sizes = int(metadata["num_workers"]), set(sizes)
     if sizes - {given("batch_size", *sizes)}:
-        checks.fail("policy", given("policy"), f"one that leaves the size of tasks as it is, {what}")
+        checks.fail("policy", given("policy"), f"one that does not change the size of tasks {what}")
     checks.integer("num_samples", problem.num_samples, low=1, high=MOST_SAMPLES - 1, why=what)
     least = problem.num_samples // workers
     if not least:
-        checks.fail(
-            "cluster", f"{workers} workers", f"at most {problem.num_samples}, one for each sample, {what}"
-        )
+        expected = f"at most {problem.num_samples} workers, one for each sample, {what}"
+        checks.reject("cluster", f"{workers}", expected)
     for size in sizes:
         checks.integer(
             "batch_size", size, low=1, high=least, why=f"samples that each of {workers} workers owns"

@@ -201,7 +201,7 @@ def record(job: Job, address: str | None, keep: bool) -> Recording:
             except ray.exceptions.RayActorError as error:
                 actors.server = None  # and its workers with it
                 if (crash := next((each for each in crashes if each.time >= since), None)) is None:
-                    raise RuntimeError("the server's process died; `checkpoint=` lets it go on") from error
+                    raise RuntimeError("the server's process died; try checkpoint= to resume it") from error
                 time.sleep(crash.seconds * (job.time_scale or 1.0))
                 # How long processes take to start is not the cluster's time.
                 since = crash.time + crash.seconds

@@ -87,7 +87,9 @@ def start_local(num_cpus: int) -> Any:
                 raise
     if (address := ray.util.get_node_ip_address()) != LOOPBACK:
         ray.shutdown()
-        raise RuntimeError(f"Ray listens on {address}, expected {LOOPBACK}: import dmlcore before ray")
+        raise RuntimeError(
+            checks.message("ray", address, f"to listen on {LOOPBACK}", "importing dmlcore before ray")
+        )
     return ray
 
 
@@ -105,8 +107,8 @@ def connection(address: str | None, num_cpus: int) -> Iterator[Any]:
     elif address is not None and not mine and ":" in address and not address.startswith("ray://"):
         connected = ray.get_runtime_context().gcs_address
         if connected != address:
-            allowed = f"{connected!r}, to which Ray is connected; ray.shutdown() ends that"
-            checks.fail("address", address, allowed)
+            hint = "ray.shutdown() before connecting to another cluster"
+            checks.fail("address", address, f"{connected!r}, to which Ray is connected", hint)
     if mine and address is None:
         ray = start_local(num_cpus)
     elif mine:
@@ -185,8 +187,8 @@ def actors_for(ray: Any, num_workers: int, keep: bool) -> Iterator[Actors]:
 
 
 def fail_for_cpus(num_workers: int, there: str, missing: int) -> NoReturn:
-    given = f"{num_workers} workers and a server, on a Ray cluster with {there}"
-    checks.fail("cluster", given, f"at most one CPU each: {missing} are missing")
+    found = f"{num_workers} workers and a server on a Ray cluster with {there} ({missing} are missing)"
+    checks.reject("cluster", found, "a CPU for each worker and one for the server")
 
 
 def free_cpus(ray: Any, wanted: int) -> int:
@@ -214,7 +216,7 @@ def spread(function: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any
     with connection(None, os.cpu_count() or 1) as ray:
         kept_actors(ray).end(ray)
         if free_cpus(ray, 1) < 1:
-            checks.fail("executor", "'ray', on a cluster with no free CPU", "at least one free CPU")
+            checks.reject("executor", "'ray' without a free CPU", "a Ray cluster with at least one free CPU")
         task, reference = ray.remote(num_cpus=1)(run), ray.put(shared)
         try:
             return ray.get([task.remote(reference, item) for item in items])
@@ -232,10 +234,9 @@ def reach(address: str) -> None:
     except ValueError:
         host = port = None
     if not host or not port:
-        checks.fail("address", address, "HOST:PORT, ray://HOST:PORT or auto")
+        checks.fail("address", address, "'HOST:PORT', 'ray://HOST:PORT' or 'auto'")
     try:
         socket.create_connection((host, port), timeout=CONNECT_SECONDS).close()
     except OSError as error:
-        raise ConnectionError(
-            f"address: nothing answers at {address!r} ({error}; gave up within {CONNECT_SECONDS:g} s)"
-        ) from error
+        found = f"no answer from {address!r} within {CONNECT_SECONDS:g} s ({error})"
+        raise ConnectionError(checks.message("address", found, "a running Ray cluster")) from error

@@ -33,7 +33,7 @@ def _ratio(goal: Goal, value: Any) -> Cluster:
     )
     server = free.regime(*ratio).communication_ratio  # the part of the server's link
     if aim < server:
-        checks.fail("c", value, f"at least {server:.3g}, which the server's link takes by itself")
+        checks.fail("c", value, f"a number >= {server:.3g} (from the server's link alone)")
     if cluster.regime(*ratio).communication_ratio == server:
         cluster = dataclasses.replace(free, latency_seconds=(1.0,) * cluster.num_workers)
     factor = (aim - server) / (cluster.regime(*ratio).communication_ratio - server)
@@ -65,8 +65,8 @@ def _load(goal: Goal, value: Any) -> Cluster:
     if math.isclose(aim, least):
         return taking(0.0)
     if aim < least or aim >= workers:
-        own = f"at least {least:.3g}, which the server's link has by itself"
-        checks.fail("rho", value, f"{own}, and less than {workers}, the workers")
+        own = f"a number >= {least:.3g} (from the server's link alone)"
+        checks.fail("rho", value, f"{own} and < {workers} (the number of workers)")
     high = 1e-9
     while load(high) < aim:
         high *= 2

@@ -75,15 +75,15 @@ def as_cluster(given: Any) -> Fitted:
 def _trace(given: Any) -> tuple[Trace, bool]:
     """Returns the trace of a file or a table of tasks, and whether it has computing times only."""
     if not isinstance(given, pd.DataFrame | str | os.PathLike):
-        allowed = "a Cluster, a Trace, or measured tasks, as a DataFrame or the path of a CSV or Parquet file"
-        checks.fail("cluster", given, allowed)
+        expected = "a Cluster, a Trace, or measured tasks (a DataFrame, or the path of a CSV or Parquet file)"
+        checks.fail("cluster", given, expected)
     frame = tables.read("cluster", given)
     if not isinstance(given, pd.DataFrame) and _is_trace(Path(given)):
         return Trace.load(given), False
     if "seconds" not in frame:
         if not {"end", "compute_end"} & {*frame}:
-            allowed = "a table with worker, samples and seconds, or with those of dml.Trace.from_tasks"
-            checks.fail("cluster, columns", [*map(str, frame)], allowed)
+            expected = "worker, samples and seconds, or the columns that dml.Trace.from_tasks reads"
+            checks.fail("cluster, columns", [*map(str, frame)], expected)
         return Trace.from_tasks(frame), False
     with checks.within("cluster"):
         Durations.checked(frame, "error")  # raises with these column names
@@ -105,12 +105,12 @@ def _check_length(trace: Trace) -> None:
     if whole.min() >= FEWEST:
         return
     least = int(whole.idxmin())
-    needed = f"at least {FEWEST} of every worker"
+    hint = "a longer record"
     if whole[least] and trace.end_time > 0:
-        needed += (
-            f": record about {trace.end_time * FEWEST / whole[least]:.2g} s instead of {trace.end_time:.2g} s"
-        )
-    checks.fail("cluster", f"a record in which worker {least} finished {whole[least]} tasks", needed)
+        longer = trace.end_time * FEWEST / whole[least]
+        hint = f"a record of about {longer:.2g} s instead of {trace.end_time:.2g} s"
+    found = f"one in which worker {least} finished {whole[least]} tasks"
+    checks.reject("cluster", found, f"a record with at least {FEWEST} tasks of each worker", hint)
 
 
 def _of_links(trace: Trace) -> list[str]:

@@ -217,7 +217,7 @@ def chosen(methods: Any, scale: Scale) -> dict[str, Family]:
     >>> scale = Scale(8, 32, 0.032, 0.8, 0.1, optax.sgd)
     >>> chosen({"SSP": {"slack": [1]}}, scale)
     Traceback (most recent call last):
-    ValueError: methods['SSP']: got 'slack', allowed is one of 'staleness'
+    ValueError: methods['SSP']: expected one of 'staleness', got 'slack'
     """
     every = library(scale)
     if methods is None:
@@ -225,13 +225,13 @@ def chosen(methods: Any, scale: Scale) -> dict[str, Family]:
     if not isinstance(methods, Mapping):
         return {name: checks.choice("methods", name, every) for name in checks.listed("methods", methods)}
     if not methods:
-        checks.fail("methods", methods, "None, or at least one method")
+        checks.fail("methods", methods, "None or at least one method")
     return {name: _family(name, given, every, scale) for name, given in methods.items()}
 
 
 def _family(name: Any, given: Any, every: Mapping[str, Family], scale: Scale) -> Family:
     if not isinstance(name, str):
-        checks.fail("methods", name, "a string, as the name of each method")
+        checks.fail("methods", name, "a string as the name of each method")
     argument = f"methods[{name!r}]"
     if isinstance(given, Mapping):
         family = checks.choice("methods", name, every)
@@ -239,7 +239,7 @@ def _family(name: Any, given: Any, every: Mapping[str, Family], scale: Scale) ->
             knob: [*dict.fromkeys(each[knob] for each in family.settings)] for knob in family.settings[0]
         }
         if given and not known:
-            checks.fail(argument, given, "a policy or a Method: this one has no knobs")
+            checks.fail(argument, given, "a Policy or a Method (this one has no knobs)")
         for knob in given:
             checks.choice(argument, knob, known)
         return family._replace(
@@ -249,7 +249,7 @@ def _family(name: Any, given: Any, every: Mapping[str, Family], scale: Scale) ->
         )
     start = (scale.together * scale.alone) ** 0.5
     if isinstance(given, Method) and given.optimizer is not None:
-        checks.fail(argument, given, "one without an optimizer of its own, since its rate is searched")
+        checks.fail(argument, given, "a Method without an optimizer (its learning rate is searched)")
     if isinstance(given, Policy | Method):
         return Family(lambda: given, start, settings(), scale.optimizer)
     at_rate(name, given, start)  # raises if it is not a method

@@ -97,7 +97,7 @@ def recommend(
     """
     check_problem(problem)
     if problem.additive:
-        checks.fail("problem", problem, "one that is trained by gradients, at a learning rate")
+        checks.fail("problem", problem, "a problem that is trained by gradients, with a learning rate")
     judging = several("seeds", seeds, check_seed)
     budget = checks.real("budget", budget, above=0)
     example = check_factory(optimizer)
@@ -150,7 +150,7 @@ def described(methods: Any) -> str:
 def check_target(target: Any, problem: Problem) -> tuple[str, float]:
     """Checks a target and returns its metric and value."""
     if not isinstance(target, Mapping) or len(target) != 1:
-        checks.fail("target", target, "one metric and its value, such as {'loss': 0.1}")
+        checks.fail("target", target, "a mapping of one metric to its value, such as {'loss': 0.1}")
     ((metric, value),) = check_until(target, problem, "target").items()
     return metric, value
 

@@ -54,7 +54,7 @@ class Tuned(NamedTuple):
 
 
 def _nothing_to_ask(cluster: Cluster, budget: float) -> Recommendation:
-    return checks.fail("budget", budget, "None: this recommendation does not know how it was asked for")
+    return checks.fail("budget", budget, "None (the arguments of this recommendation are not known)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +141,9 @@ class Recommendation:
         goal = dataclasses.replace(self.goal, cluster=cluster)
         judging = checks.several("seeds", self.seconds if seeds is None else seeds, checks.check_seed)
         if self.runs is not None and (both := self.tuned.seeds.intersection(judging)):
-            checks.fail("seeds", judging, f"none of those that tuned, such as {min(both)}")
+            checks.fail(
+                "seeds", judging, f"seeds that did not tune, unlike {', '.join(map(str, sorted(both)))}"
+            )
         methods, notes = {}, [*self.notes]
         for name, method in self.methods.items():
             try:
@@ -150,7 +152,7 @@ class Recommendation:
             except ValueError as error:
                 notes.append(left_out(name, error))
         if not methods:
-            checks.fail("cluster", cluster, f"one that the methods can run on: {notes[-1]}")
+            checks.fail("cluster", cluster, f"a cluster on which a method can run ({notes[-1]})")
         if cluster != self.tuned.cluster and ELSEWHERE not in notes:
             notes.append(ELSEWHERE)
         runner = Runner(goal, Clock(math.inf), self._about(goal, methods), judging[0])
@@ -182,7 +184,7 @@ class Recommendation:
             KeyboardInterrupt: Ctrl-C was pressed before the first row was finished.
         """
         if not 1 <= len(axes) <= 2:
-            checks.fail("axes", [*axes], f"one or two of {', '.join(AXES)}")
+            checks.fail("axes", [*axes], f"one or two of {', '.join(map(repr, AXES))}")
         values = {name: checks.listed(name, each) for name, each in axes.items()}
         cells = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
         clusters = [along(self.goal, cell) for cell in cells]  # before anything is run
@@ -206,8 +208,8 @@ class Recommendation:
         """Estimates the seconds to the target of another goal, assuming that methods need as many samples."""
         reached = [name for name in self.table.index[np.isfinite(self.table["seconds"])] if name in methods]
         if not reached:
-            allowed = f"one after a recommendation in which one of {', '.join(methods)} reaches the target"
-            checks.fail("cluster", goal.cluster, allowed)
+            expected = f"a recommendation in which one of {', '.join(methods)} reached the target"
+            checks.reject("cluster", "one in which none did", expected)
         here, there = (_samples_per_second(each, methods[reached[0]]) for each in (self.goal, goal))
         return float(self.table["seconds"][reached[0]]) * here / there
 

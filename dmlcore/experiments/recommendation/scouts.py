@@ -73,8 +73,8 @@ def scout(goal: Goal, optimizer: Any, seed: int, clock: Clock, advance: Callable
             rates[name] = [best[name] * factor for factor in AROUND]
         took = clock.spent - began
         if reached == 0:
-            allowed = f"one that the first parameters do not reach, at {starts:.4g}"
-            checks.fail("target", {goal.metric: goal.target}, allowed)
+            expected = f"a target that the initial parameters do not reach (they have {starts:.4g})"
+            checks.fail("target", {goal.metric: goal.target}, expected)
         if math.isfinite(reached):
             compiling = (first or took) / 2  # the first runs compile two programs
             return Scouted(best, reached, took / made / (1 if first else 2), compiling)
@@ -84,9 +84,10 @@ def scout(goal: Goal, optimizer: Any, seed: int, clock: Clock, advance: Callable
             checks.fail(
                 "target",
                 {goal.metric: goal.target},
-                f"one that is reached: in {seconds:.3g} s of the cluster's time {closest} came to "
-                f"{last[closest]:.4g} (learning rate {best[closest]:g}). That took {clock.spent:.3g} s of "
-                f"the budget of {clock.budget:g} s; give a larger budget, or a target that is easier",
+                f"a target that is reached (in {seconds:.3g} s of the cluster's time {closest} came to "
+                f"{last[closest]:.4g}, with learning rate {best[closest]:g}, and {clock.spent:.3g} s of the "
+                f"budget of {clock.budget:g} s were spent)",
+                "a larger budget or an easier target",
             )
         rounds *= 2
 

@@ -138,6 +138,6 @@ def fail_to_reach(goal: Goal, tuned: pd.DataFrame, seconds: float) -> NoReturn:
     checks.fail(
         "target",
         {goal.metric: goal.target},
-        f"one that a method reaches: in {seconds:.3g} s of the cluster's time, four times what BSP or ASP "
-        f"takes, {closest} came closest, to {goal.value(float(last.min())):.4g}",
+        f"a target that a method reaches (in {seconds:.3g} s of the cluster's time, four times what BSP or "
+        f"ASP takes, {closest} came closest, to {goal.value(float(last.min())):.4g})",
     )

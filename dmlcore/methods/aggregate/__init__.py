@@ -161,12 +161,11 @@ def resolve(aggregate: Aggregate | str | None) -> Aggregate:
     True
     >>> resolve("trimmed_mean(0.5)")
     Traceback (most recent call last):
-    ValueError: fraction: got 0.5, allowed is a number >= 0 and < 0.5
+    ValueError: fraction: expected a number >= 0 and < 0.5, got 0.5
     """
     if aggregate is None or isinstance(aggregate, Aggregate):
         return aggregate or mean()
     if isinstance(aggregate, str):
         return calls.made("aggregate", aggregate, AGGREGATES)
-    calling = ", ".join(AGGREGATES)
-    hint = "; was it called?" if callable(aggregate) else ""
-    return checks.fail("aggregate", aggregate, f"an Aggregate, or a call of {calling} as text{hint}")
+    expected = f"an Aggregate, or a call as text of one of {', '.join(AGGREGATES)}"
+    return checks.fail("aggregate", aggregate, expected, checks.calling(aggregate))

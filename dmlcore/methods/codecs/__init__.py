@@ -38,6 +38,6 @@ def resolve(codec: Codec | str) -> Codec:
     error_feedback(affine(bits=4))
     >>> resolve("affine(bits=40)")
     Traceback (most recent call last):
-    ValueError: bits: got 40, allowed is a whole number from 1 to 16 (32 is exact())
+    ValueError: bits: expected a whole number from 1 to 16 (32 is exact()), got 40
     """
     return codec if isinstance(codec, Codec) else calls.made("codec", codec, CODECS)

@@ -103,7 +103,7 @@ def floats(leaf: Any) -> jax.Array:
     """Returns a leaf as an array; raises ValueError unless it consists of float32 or float64."""
     array = jnp.asarray(leaf)
     if not jnp.issubdtype(array.dtype, jnp.floating):
-        checks.fail("tree, an array's type", str(array.dtype), "a floating type")
+        checks.reject("tree", f"an array of {array.dtype}", "arrays of a floating type")
     return array
 
 
@@ -119,7 +119,7 @@ def round_up(value: Any) -> Any:
 def draw(key: Any, tensors: list[Any]) -> list[Any]:
     """Returns uniforms in [0, 1) for each tensor, split from one draw because each draw compiles slowly."""
     if key is None:
-        checks.fail("key", key, "a random key, for a codec that draws")
+        checks.fail("key", key, "a random key (the codec draws)")
     ends = list(itertools.accumulate((tensor.size for tensor in tensors), initial=0))
     uniform = jax.random.uniform(key, ends[-1:], jnp.result_type(jnp.float32, *tensors))
     parts = zip(tensors, itertools.pairwise(ends), strict=True)

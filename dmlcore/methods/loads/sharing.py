@@ -78,17 +78,17 @@ def share_out(
     [16, 31, 23]
     >>> share_out([100, 200, 400], 70, caps=[20, 20, 20])
     Traceback (most recent call last):
-    ValueError: caps: got [20, 20, 20], 60 in all, allowed is room for the total batch of 70 samples
+    ValueError: caps: expected room for the total batch of 70 samples, got [20, 20, 20], 60 in all
     """
     workers = len(speeds)
     if total < (needed := workers * least):
-        checks.fail("total batch", total, f"at least {needed} samples, {least} for each of {workers} workers")
+        checks.fail("total batch", total, f"at least {needed} ({least} for each of {workers} workers)")
     most = [total] * workers if caps is None else [min(cap, total) for cap in caps]
     for worker, cap in enumerate(most):
         if cap < least:
-            checks.fail(f"caps[{worker}]", cap, f"at least the least batch, {least}")
+            checks.fail(f"caps[{worker}]", cap, f"a number >= {least} (the smallest batch)")
     if sum(most) < total:
         given = f"{[*(caps or most)]}, {sum(caps or most)} in all"
-        raise ValueError(f"caps: got {given}, allowed is room for the total batch of {total} samples")
+        checks.reject("caps", given, f"room for the total batch of {total} samples")
     shares = finish_together(speeds, total, least, most, [0.0] * workers if delays is None else delays)
     return round_to_sum(shares, total, least, most)

@@ -13,9 +13,9 @@ SOURCES = ("loss", "gradients")
 
 def _ascending(name: str, values: Any) -> list[int]:
     if not isinstance(values, Iterable):
-        checks.fail(name, values, "several whole numbers >= 1")
+        checks.fail(name, values, "whole numbers >= 1, such as [8, 16]")
     sizes = sorted({checks.integer(name, value, low=1) for value in values})
-    return sizes or checks.fail(name, values, "at least one")
+    return sizes or checks.fail(name, values, "at least one whole number")
 
 
 @named(

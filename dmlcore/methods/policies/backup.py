@@ -41,7 +41,7 @@ def backup(b: int, timeout: float | None = None) -> Policy:
     """
 
     def init(num_workers: int) -> Rounds:
-        checks.integer("b", b, low=0, high=num_workers - 1, why="the number of workers less 1")
+        checks.integer("b", b, low=0, high=num_workers - 1, why="the number of workers minus 1")
         return Rounds(num_workers, num_workers - b, seconds=timeout)
 
     return wait_for_k(init, any_worker=False, cancels=True, deadlines=timeout is not None)

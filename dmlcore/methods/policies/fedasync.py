@@ -55,9 +55,9 @@ def fedasync(
     functions s(t - tau) of its experiments.
     """
     if decay == "constant" and a is not None:
-        fail("a", a, "None where s is constant")
+        fail("a", a, "None (decay='constant' does not use it)")
     if decay != "hinge" and b is not None:
-        fail("b", b, "None where s is no hinge")
+        fail("b", b, "None (only decay='hinge' uses it)")
     steepness = STEEPNESS[decay] if a is None else a
     s = {
         "constant": DAMPING["none"],

@@ -15,14 +15,14 @@ def _rows(name: str, phases: Any) -> list[tuple]:
     """Checks the phases and returns them: (start, k) of each, or (start, k, batch size) of each."""
     phases = phases.phases if isinstance(phases, Schedule) else phases
     if not isinstance(phases, Iterable):
-        checks.fail(name, phases, "several (start, k) or (start, k, batch size), or a theory.Schedule")
+        checks.fail(name, phases, "a list of (start, k) or (start, k, batch size), or a theory.Schedule")
     rows = [_row(f"{name}[{index}]", phase) for index, phase in enumerate(phases)]
     starts = [row[0] for row in rows]
     if not rows or starts[0] != 0 or starts != sorted(starts):
         checks.fail(f"{name}, starts", starts, "at least one, ascending, the first at 0")
     if len({len(row) for row in rows}) > 1:
         given = [(*row, None)[2] for row in rows]
-        checks.fail(f"{name}, batch sizes", given, "one for every phase, or none for any")
+        checks.fail(f"{name}, batch sizes", given, "one for every phase, or none at all")
     return rows
 
 

@@ -149,7 +149,7 @@ def mindflayer(
     presence of heterogeneous and random worker compute times" (arXiv 2410.04285), Algorithms 1 and 2.
     """
     if not any(trials if isinstance(trials, Sequence) else [trials]):
-        fail("trials", trials, "at least one, of some worker")
+        fail("trials", trials, "at least one trial of some worker")
 
     def init(num_workers: int) -> Trials:
         return Trials(for_each("seconds", seconds, num_workers), for_each("trials", trials, num_workers))

@@ -126,7 +126,7 @@ def _earlier(text: bytes) -> dict[str, Any] | None:
 
 def _not_whole(path: Path, error: Exception) -> str:
     what = f"lacks {error}" if isinstance(error, KeyError) else f"has a value of a wrong kind ({error})"
-    return f"{path}: of format 1, but {what}"
+    return f"{path}: a ledger of format 1 that {what}"
 
 
 def _faults(result: Result) -> Iterator[str]:

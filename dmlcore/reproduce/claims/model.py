@@ -49,13 +49,13 @@ class _Stated(_Strict):
     def _ordered(self) -> Self:
         low, high = self.expected
         if self.expected == (None, None) or (low is not None and high is not None and low > high):
-            checks.fail("expected", self.expected, "(low, high) with low <= high, None for one open end")
+            checks.fail("expected", self.expected, "(low, high) with low <= high, where one may be None")
         return self
 
     @model_validator(mode="after")
     def _needs_seeds(self) -> Self:
         if self.deterministic and self.source not in ("theory", "conformance"):
-            checks.fail("deterministic", True, f"False for a claim with the source {self.source!r}")
+            checks.fail("deterministic", True, f"False (for a claim with source {self.source!r})")
         return self
 
 

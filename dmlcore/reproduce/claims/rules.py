@@ -128,9 +128,9 @@ def judge(
     stated = claim.model_dump(exclude={"parts", "finding"})
     if not claim.parts:
         if isinstance(measured_on, Mapping):
-            checks.fail(f"data of {claim.id}", measured_on, "one name: this claim declares no parts")
+            checks.fail(f"data of {claim.id}", measured_on, "one name (this claim declares no parts)")
         if isinstance(samples, Mapping):
-            checks.fail(f"samples of {claim.id}", list(samples), "a sequence: this claim declares no parts")
+            checks.fail(f"samples of {claim.id}", list(samples), "a sequence (this claim declares no parts)")
         source = _source(claim, samples, measured_on)
         return Result(**stated, measured_on=source, **_measured(claim, samples, source))
     samples = {} if samples is None else samples
@@ -177,7 +177,7 @@ def _measured_on(claim: Claim, samples: Mapping[str, Samples], data: Mapping[str
             continue
         if not data.get(label):
             named = f"data of {claim.id}, {label}"
-            checks.fail(named, data.get(label), "the name of the data set that was measured on")
+            checks.fail(named, data.get(label), "the name of the data set of the measurement")
         found += _names(data[label])
     return SEPARATOR.join(dict.fromkeys(found))
 
@@ -189,7 +189,7 @@ def _source(claim: Claim, samples: Sized | None, measured_on: str | None) -> str
     if claim.data == NONE:
         return NONE
     if not measured_on:
-        checks.fail(f"data of {claim.id}", measured_on, "the name of the data set that was measured on")
+        checks.fail(f"data of {claim.id}", measured_on, "the name of the data set of the measurement")
     return measured_on
 
 
@@ -204,7 +204,7 @@ def _sample(claim: Claim, value: Any) -> float | None:
     except (TypeError, ValueError):
         number = -math.inf
     if number == -math.inf:
-        checks.fail(f"samples of {claim.id}", value, "a number above -inf, or None")
+        checks.fail(f"samples of {claim.id}", value, "a number > -inf, or None")
     return None if math.isnan(number) else rounded(number)
 
 

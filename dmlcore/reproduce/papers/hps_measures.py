@@ -178,7 +178,7 @@ def shares(seconds: Mapping[frozenset[str], float]) -> dict[str, float]:
     """
     names = sorted(frozenset().union(*seconds))
     if len(seconds) != 2 ** len(names):
-        checks.fail("seconds", list(map(sorted, seconds)), f"each subset of {names}")
+        checks.fail("seconds", list(map(sorted, seconds)), f"one time for each subset of {names}")
     gain = math.log(seconds[frozenset()] / seconds[frozenset(names)])
     parts = dict.fromkeys(names, 0.0)
     orders = list(itertools.permutations(names))

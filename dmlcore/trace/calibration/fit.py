@@ -23,14 +23,14 @@ def fit_cluster(trace: Trace, *more: Trace) -> Cluster:
     traces = (trace, *more)
     for each in check_traces(traces):
         if each.num_workers != trace.num_workers:
-            given = f"traces of {trace.num_workers} and {each.num_workers} workers"
-            checks.fail("traces", given, "traces of the same machines")
+            found = f"traces of {trace.num_workers} and {each.num_workers} workers"
+            checks.reject("traces", found, "traces of the same machines")
     service, workers = _service(traces), trace.num_workers
     compute, samples, transfers = _together([_observed(each, service) for each in traces])
     finished = np.bincount(compute.worker[compute.whole], compute.seconds[compute.whole] > 0, workers)
     if not finished.all():
-        who, allowed = int(finished.argmin()), "at least 1 in the trace; record a longer run, or under asp()"
-        checks.fail(f"trace, worker {who}", "no finished task that takes time", allowed)
+        who, expected = int(finished.argmin()), "at least one finished task that takes time"
+        checks.reject(f"trace, worker {who}", "none", expected, "recording a longer run, or one under asp()")
     per_sample, overhead, jitter = _fit_compute(compute, samples, workers)
     latency, latency_jitter = fit_law(transfers, workers)
     per_task = Times(compute.seconds / samples, compute.whole, compute.worker)
@@ -90,7 +90,7 @@ def _observed(trace: Trace, service: Service | None) -> tuple[Times, np.ndarray,
     """Returns compute times, the samples of their tasks, and the times of transfers without the server's."""
     if trace.metadata.get("pipelined"):
         name = trace.metadata["transport"]
-        checks.fail("trace", name, "one without a pipeline, in which transfers are told from waiting")
+        checks.reject("trace", name, "a trace without a pipeline (which hides how long transfers took)")
     tasks = trace.tasks.assign(at_server=0.0, pull_at_server=0.0, waited=False)
     if service is not None:
         tasks[["pull_at_server", "at_server", "waited"]] = time_at_server(trace, service)

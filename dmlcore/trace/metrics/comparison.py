@@ -56,7 +56,7 @@ def interval(samples: npt.ArrayLike, confidence: float = 0.95, seed: int = 0) ->
     """
     values = checks.array("samples", samples)
     if not values.size or (values == -np.inf).any():
-        checks.fail("samples", values.tolist(), "one or more numbers or +inf, without NaN")
+        checks.fail("samples", values.tolist(), "one or more numbers > -inf, without NaN")
     median = float(np.median(values))
     if (values == values[0]).all():
         return Interval(median, median, median)
@@ -98,7 +98,7 @@ def crossing(x: npt.ArrayLike, y: npt.ArrayLike, target: float, below: bool = Tr
     """
     xs, ys = np.asarray(x), np.asarray(y)
     if len(xs) != len(ys):
-        checks.fail("y", f"{len(ys)} values", f"as many as x has, {len(xs)}")
+        checks.reject("y", f"{len(ys)}", f"as many values as x has, {len(xs)}")
     hit = np.flatnonzero(ys <= target if below else ys >= target)
     if not hit.size:
         return float("inf")
@@ -115,7 +115,7 @@ def _runs(runs: pd.DataFrame, **columns: str) -> Any:
         tables.check_column(argument, column, runs)
     ids = [name for name in IDS if name in runs]
     if not ids:
-        checks.fail("runs", list(runs.columns), f"a frame with columns out of {', '.join(IDS)}")
+        checks.fail("runs", list(runs.columns), f"a frame with at least one of the columns {', '.join(IDS)}")
     return runs.groupby(ids, sort=False)
 
 
@@ -176,7 +176,7 @@ def speedup(times: pd.Series, baseline: str) -> pd.Series:
     if "learning_rate" in times.index.names:
         times = times.droplevel("learning_rate")
     if "method" not in times.index.names or times.index.has_duplicates:
-        checks.fail("times", times.index.names, "one value per method and seed")
+        checks.reject("times, index", f"{[*times.index.names]}", "one value for each method and seed")
     methods = times.index.get_level_values("method")
     checks.choice("baseline", baseline, dict.fromkeys(methods))
     if times.index.nlevels == 1:

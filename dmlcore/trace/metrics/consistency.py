@@ -182,8 +182,8 @@ def out_of_turn(trace: Trace) -> pd.DataFrame:
     kept = trace.tasks["pull_start"].isna().to_numpy()
     for other, (updates, clocks) in enumerate(_applied(trace, "clock")):
         if (clocks != np.arange(len(clocks))).any() or (np.diff(updates) < 0).any():
-            given = f"updates of worker {other} that lack a clock"
-            checks.fail("trace", given, "one that applies all in order")
+            found = f"updates of worker {other} without one of its clocks, or out of order"
+            checks.reject("trace", found, "a trace that applies all clocks in order")
         in_turn = clock + (other < worker)
         seen = np.searchsorted(updates, version)  # version v holds the updates < v
         seen = np.where(kept & (worker == other), clock, seen)

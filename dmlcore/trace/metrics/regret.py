@@ -82,10 +82,10 @@ def walk(trace: Trace, function: Function, start: np.ndarray, rates: np.ndarray)
     workers = trace.num_workers
     clocks, rest = divmod(len(rates), workers)
     if rest or not clocks:
-        checks.fail("rates", f"{len(rates)} rates", f"a multiple of {workers}, the number of workers")
+        checks.reject("rates", f"{len(rates)}", f"a multiple of {workers} rates (the number of workers)")
     tasks = trace.tasks.query("clock < @clocks and update >= 0")
     if len(tasks) < len(rates):
-        checks.fail("rates", f"{len(rates)} rates", f"at most one for each of the {len(tasks)} tasks applied")
+        checks.reject("rates", f"{len(rates)}", f"at most one for each of the {len(tasks)} tasks applied")
     steps, losses = np.zeros((len(rates), len(start))), np.zeros(len(rates))
     landed = np.zeros((len(trace.updates), len(start)))  # the step of each update of the server
     versions = [start]

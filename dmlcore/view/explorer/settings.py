@@ -100,7 +100,7 @@ class Settings:
     essp(staleness=2)
     >>> Settings(staleness=-1)
     Traceback (most recent call last):
-    ValueError: staleness: got -1, allowed is a whole number from 0 to 16
+    ValueError: staleness: expected a whole number from 0 to 16, got -1
     """
 
     workers: int = 8
@@ -124,8 +124,8 @@ class Settings:
             check: Any = checks.integer if isinstance(low, int) else checks.real
             object.__setattr__(self, name, check(name, getattr(self, name), low=low, high=high))
         if self.server_load > most_load(self.workers):
-            allowed = f"at most {most_load(self.workers):g} (0.9 x the number of workers)"
-            checks.fail("server_load", self.server_load, allowed)
+            expected = f"a number <= {most_load(self.workers):g} (0.9 x the number of workers)"
+            checks.fail("server_load", self.server_load, expected)
         if POLICIES[self.policy].goes_by == "k":
             checks.integer("k", self.k, low=1, high=self.workers, why="the number of workers")
 
@@ -143,7 +143,7 @@ class Settings:
 
         >>> Settings().changed({"stalness": 2})
         Traceback (most recent call last):
-        ValueError: setting: got 'stalness', allowed is one of 'workers', ...; did you mean 'staleness'?
+        ValueError: setting: expected one of 'workers', ..., got 'stalness'; try 'staleness'
         """
         for name in changes:
             checks.choice("setting", name, vars(self))

@@ -21,9 +21,8 @@ LINE = 52  # characters of a title that fit in the width of a new figure
 def _measured(traces: Traces, measure: Callable[[Trace], Any]) -> dict[str, Any]:
     """Returns by method the measurements of its traces, concatenated."""
     if not isinstance(traces, Mapping) or not traces:
-        checks.fail(
-            "traces", traces, "a dictionary, {'BSP': trace}, of a trace or a list of one per seed by name"
-        )
+        expected = "a mapping of names to a trace or a list of traces (one per seed), such as {'BSP': trace}"
+        checks.fail("traces", traces, expected)
     groups = {name: given if isinstance(given, Sequence) else [given] for name, given in traces.items()}
     return {name: pd.concat([measure(trace) for trace in group]) for name, group in groups.items()}
 

@@ -62,7 +62,7 @@ def loss_curves(
     >>> loss_curves(history, logy=True).get_ylabel()
     'training loss'
     """
-    tables.check_frame("runs", runs, allowed="a frame, such as what compare returns, or run.history")
+    tables.check_frame("runs", runs, expected="a frame, such as dml.compare returns, or run.history")
     quantiles = checks.choice("band", band, BANDS)
     for argument, column in (("x", x), ("y", y)):
         tables.check_column(argument, column, runs)
@@ -109,8 +109,8 @@ def loss_curves(
 def _by_seed(name: Any, part: pd.DataFrame) -> list[pd.DataFrame]:
     for column in ("method", "learning_rate"):
         if column in part and part[column].nunique(dropna=False) > 1:
-            allowed = "one for each curve: `metrics.fair` picks a rate, `hue` is what tells curves apart"
-            checks.fail(f"{column} of {name}", part[column].unique().tolist(), allowed)
+            hint = "metrics.fair to pick a learning rate, or hue= to draw a curve for each"
+            checks.fail(f"{column} of {name}", part[column].unique().tolist(), "one for each curve", hint)
     return [curve for _, curve in part.groupby("seed")] if "seed" in part else [part]
 
 

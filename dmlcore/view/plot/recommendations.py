@@ -99,7 +99,8 @@ def regimes(frame: pd.DataFrame, x: str, y: str, *, ax: Axes | None = None) -> A
     for argument, column in (("x", x), ("y", y)):
         tables.check_column(argument, column, frame)
     if frame.duplicated([x, y]).any():
-        checks.fail("frame", frame[[x, y]].values.tolist(), f"one row for each pair of {x} and {y}")
+        pair = frame.loc[frame.duplicated([x, y]), [x, y]].iloc[0].tolist()
+        checks.reject("frame", f"several for {pair}", f"one row for each pair of {x} and {y}")
     xs, ys = sorted(frame[x].unique()), sorted(frame[y].unique())
     names = [*dict.fromkeys(frame["method"])]
     colors = palette(names)

@@ -173,14 +173,14 @@ def save(figure: Figure | Axes, path: str | os.PathLike[str], dpi: float = 150) 
 
     >>> save(plt.figure(), "curve.gif")
     Traceback (most recent call last):
-    ValueError: suffix of the path: got '.gif', allowed is one of '.png', '.svg', '.pdf'
+    ValueError: suffix of the path: expected one of '.png', '.svg', '.pdf', got '.gif'
     """
     path = Path(path)
     undated = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     metadata = checks.choice("suffix of the path", path.suffix, undated)
     drawn = figure.get_figure(root=True) if isinstance(figure, Axes) else figure
     if drawn is None:
-        checks.fail("figure", figure, "Axes that are part of a figure")
+        checks.fail("figure", figure, "Axes that belong to a figure")
     with files.aside(path) as partial, mpl.rc_context({"svg.hashsalt": STYLE["svg.hashsalt"]}):
         drawn.savefig(partial, format=path.suffix[1:], dpi=dpi, metadata=metadata, bbox_inches="tight")
     return path

@@ -53,7 +53,7 @@ def sweep(
     for argument, column in [("x", x), *(("y", name) for name in names), *([("hue", hue)] if hue else [])]:
         tables.check_column(argument, column, data)
     if several and ax is not None:
-        checks.fail("ax", ax, "None where y names several quantities")
+        checks.fail("ax", ax, "None (y names several quantities)")
     drawn = np.array([ax])
     if ax is None:
         drawn = plt.subplots(1, len(names), figsize=(6.5 * len(names) + 1, 4.5), squeeze=False)[1][0]
@@ -66,7 +66,7 @@ def _spread(samples: Sequence[float]) -> tuple[float, float, float]:
     """Returns (median, smallest, largest); infinity stands for a target that was never reached."""
     values = np.asarray(samples, dtype=float)
     if np.isnan(values).any() or (values == -np.inf).any():
-        checks.fail("samples", values.tolist(), "one or more numbers or +inf, without NaN")
+        checks.fail("samples", values.tolist(), "one or more numbers > -inf, without NaN")
     return float(np.median(values)), float(values.min()), float(values.max())
 
 

@@ -52,10 +52,10 @@ def timeline(
     several = isinstance(trace, Mapping)
     traces = dict(trace) if isinstance(trace, Mapping) else {"": trace}
     if not traces or (several and ax is not None):
-        checks.fail("trace", list(traces), "one trace with an ax, or one or more by name without")
+        checks.fail("trace", list(traces), "one trace with ax=, or at least one trace by name without ax=")
     for each in traces.values():
         if not hasattr(each, "tasks"):
-            checks.fail("trace", each, "a trace, such as run.trace, or several by name")
+            checks.fail("trace", each, "a trace, such as run.trace, or a mapping of names to traces")
     left = checks.real("start", 0.0 if start is None else start, low=0)
     default = min(default_end(each, left) for each in traces.values())
     right = default if end is None else checks.real("end", end, above=left)
