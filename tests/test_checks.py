@@ -1,7 +1,10 @@
 """Arguments: what is no number is refused by name, and every kind of number is welcome."""
 
+import ast
 import math
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -84,3 +87,39 @@ def test_text_and_bools_are_refused_by_name(name, call):
 def test_flags_stay_bools():
     assert dml.problems.linear_regression(30, 3, standardize=True).num_samples == 30
     assert dml.transport.pipelined(own_steps=True).own_steps
+
+
+ROOT = Path(__file__).parents[1]
+SOURCES = [*(ROOT / "dmlcore").rglob("*.py"), ROOT / "paper_repro.py", ROOT / "bootstrap.py"]
+OTHER_FORMS = re.compile(r": got |allowed is|did you mean|was it called|\bgot\b[^\n\"]*, expected\b")
+
+
+@pytest.mark.parametrize(
+    "text", ["k: got 9, allowed is 8", "1 word, got 2, expected 3", "x; did you mean y?"]
+)
+def test_other_forms_are_found(text):
+    assert OTHER_FORMS.search(text)
+
+
+def test_messages_have_one_form():
+    """`<argument>: expected <what>, got <value>; try <what to do>`, as `checks.message` writes it."""
+    found = {path.name: OTHER_FORMS.findall(path.read_text(encoding="utf-8")) for path in SOURCES}
+    assert not {name: texts for name, texts in found.items() if texts}
+
+
+def test_what_to_try_is_a_hint():
+    """What was expected is one phrase: advice and reasons do not follow it after a semicolon."""
+    wrong, calls = [], 0
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = (
+                getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+            )
+            if name not in ("fail", "reject", "message") or len(node.args) < 3:
+                continue
+            calls += 1
+            parts = [each.value for each in ast.walk(node.args[2]) if isinstance(each, ast.Constant)]
+            if re.search(r"; |\btry\b|^expected\b", "".join(map(str, parts))):
+                wrong.append((path.name, node.lineno))
+    assert not wrong
+    assert calls > 200
