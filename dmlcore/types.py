@@ -352,8 +352,7 @@ class Method(NamedTuple):
 
     >>> import dmlcore as dml
     >>> Method(dml.bsp(), load="equal", aggregate="median()")
-    Method(policy=bsp(), load='equal', transport=None, optimizer=None, compensation=None, local=None,
-           aggregate='median()')
+    Method(bsp(), load='equal', aggregate='median()')
     """
 
     policy: Policy
@@ -363,3 +362,16 @@ class Method(NamedTuple):
     compensation: float | None = None
     local: LocalSteps | None = None
     aggregate: Aggregate | str | None = None
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self)
+
+    def __repr__(self) -> str:
+        """The call that makes this method, but for an optimizer, which does not know its own."""
+        rest = zip(self._fields[1:], self[1:], strict=True)
+        told = [
+            f"{name}={'...' if name == 'optimizer' else repr(part)}"
+            for name, part in rest
+            if part is not None
+        ]
+        return f"Method({', '.join([repr(self.policy), *told])})"

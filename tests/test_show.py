@@ -1,6 +1,7 @@
 """Notebook displays: escaped, well-formed, small, for light and dark, the same bytes each time."""
 
 import base64
+import inspect
 import io
 import re
 from html.parser import HTMLParser
@@ -8,15 +9,29 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import optax
+import pandas as pd
 import pytest
 from PIL import Image
 from scipy import stats
 
 import dmlcore as dml
+from dmlcore.engines.spec import RunSpec
+from dmlcore.experiments.recommendation.regimes import Regimes
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.trace import metrics
 from dmlcore.view import show
 
+MAP = Regimes(
+    {"workers": [4, 8, 4], "c": [0.5, 0.5, 2.0], "method": ["BSP", "ASP", "ASP"]}
+    | {
+        "seconds": [2.0, 1.5, np.inf],
+        "uncertain": [True, False, False],
+        "others": ["ASP", "", ""],
+        "tuned": False,
+    }
+)
+METHOD = dml.Method(dml.ssp(3), load="equal", local=dml.local_steps(4, optax.sgd(0.1)), compensation=0.0)
+SIZES = {"updates": 100, "parameter_bytes": 800, "tensor_sizes": [150, 50], "batch_size": 8}
 EVIL = "<script>alert('&')</script>"
 CLUSTER = dml.Cluster.from_speeds([500, 1000, 1000, 2000], jitter=stats.expon(), latency=0.01)
 BUSY = CLUSTER.with_server(bandwidth=1e9, seconds_per_push=0.02, shards=2)
@@ -56,6 +71,7 @@ def items():
     found = {"problem": problem, "run": run, "trace": run.trace, "long": long}
     found |= {"cluster": CLUSTER, "many": many.with_faults(*crash), "busy": BUSY}
     found |= {"hardware": dml.presets.hardware(workers=4), "regime": BUSY.regime(problem)}
+    found |= {"method": METHOD, "spec": RunSpec.checked(METHOD, BUSY, **SIZES), "regimes": MAP}
     return found | {name: make() for name, make in ALL_POLICIES.items()}
 
 
@@ -225,6 +241,73 @@ def test_a_policy_shows_its_docstring_and_its_bound(items, monkeypatch):
     assert ">in a line<" not in mine()._repr_html_()  # a function in a function cannot be found
     monkeypatch.setitem(globals(), "mine", mine)
     assert "Mine &amp; yours." in mine()._repr_html_()
+
+
+def test_a_policy_shows_each_of_its_knobs_with_its_meaning():
+    for name, make in ALL_POLICIES.items():
+        policy = make()
+        maker = getattr(dml.policies, policy.name.partition("(")[0])
+        facts, arguments = facts_of(policy), inspect.signature(maker).parameters
+        assert {*arguments} <= {*facts}, name
+        told = [text for argument in arguments if ": " in (text := facts[argument])]
+        assert len(told) == len(arguments), f"{name}: an argument that its docstring does not explain"
+    facts = facts_of(dml.ssp(3))
+    assert facts["staleness"].startswith("3: ")
+    assert facts["weight"].startswith("None: ")
+    assert facts_of(dml.k_sync_schedule([(0.0, 1)]))["phases"].startswith("[(0.0, 1)]: ")  # by position
+
+
+def test_a_policy_says_what_a_run_adds_and_a_method_what_it_brings():
+    alone = facts_of(dml.ssp(3))
+    names = ("load", "transport", "local steps")
+    assert all(alone[name].startswith("that of the run; by default ") for name in names)
+    facts = facts_of(METHOD)
+    assert [facts[name] for name in ("load", "local steps", "compensation")] == [
+        "equal",
+        "local_steps(4)",
+        "lambda = 0",
+    ]
+    assert facts["transport"] == alone["transport"]
+    assert {*alone} <= {*facts}
+    assert "load" not in facts_of(dml.adaptive_load(0.1, [8, 16]))  # sizes all tasks
+
+
+def test_a_method_is_written_as_the_call_that_makes_it():
+    assert repr(METHOD) == "Method(ssp(staleness=3), load='equal', compensation=0.0, local=local_steps(4))"
+    assert repr(dml.Method(dml.bsp())) == "Method(bsp())"
+    plain = dml.Method(dml.ssp(3), load="equal", compensation=0.0)
+    assert repr(eval(repr(plain), {"Method": dml.Method, "ssp": dml.ssp})) == repr(plain)
+
+
+def test_a_run_to_come_shows_what_will_be_run():
+    spec = RunSpec.checked(METHOD, BUSY, **SIZES)
+    assert repr(spec) == "RunSpec(ssp(staleness=3), 4 workers, updates=100, seed=0)"
+    facts, trace = facts_of(spec), dml.simulate(METHOD, BUSY, **SIZES)
+    assert (facts["ends after"], facts["task"]) == ("100 updates", "32 samples in 4 local steps")
+    assert (facts["parameters"], facts["bytes of a task"]) == ("200 numbers", "800 pulled, 800 pushed")
+    assert facts["cluster"] == str(BUSY)
+    assert facts["staleness"].startswith("3: ")
+    regime = ("communication ratio c", "server load rho")
+    assert [facts[name] for name in regime] == [facts_of(trace)[name] for name in regime]
+
+
+def test_regimes_show_the_best_method_of_each_cell():
+    page, _ = shown(MAP)
+    rows = [[*row.itertext()] for row in ET.fromstring(page).iter("tr")]
+    cells = [[text.strip() for text in row if text.strip()] for row in rows][1:]
+    assert cells == [
+        ["workers = 4", "workers = 8"],
+        ["c = 0.5", "BSP, 2 s *", "ASP, 1.5 s"],
+        ["c = 2", "not reached"],  # and one that is not finished
+    ]
+    assert " ".join("".join(rows[0]).split()) == "best method ASP in 2, BSP in 1 of 3 cells"
+    assert "A star: seeds do not tell it" in page
+    assert "tuned for one cluster" in page
+    sure = Regimes(MAP.assign(uncertain=False, tuned=True))
+    assert "A star" not in sure._repr_html_()
+    assert "tuned for" not in sure._repr_html_()
+    assert type(MAP.head(1)) is pd.DataFrame
+    assert "<table" in Regimes(MAP[["workers"]])._repr_html_()  # of which no map can be made
 
 
 def test_other_objects_are_refused():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dmlcore import checks
+from dmlcore import checks, notebook
 from dmlcore.checks import check_kind, check_seed
 from dmlcore.cluster import Cluster
 from dmlcore.cluster.draws import Draws
@@ -189,6 +189,14 @@ class RunSpec:
             step_size,
             aggregate,
         )
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self)
+
+    def __repr__(self) -> str:
+        ((name, count),) = (each for each in self.stop._asdict().items() if math.isfinite(each[1]))
+        workers = f"{self.cluster.num_workers} workers"
+        return f"RunSpec({self.policy!r}, {workers}, {name}={count:g}, seed={self.seed})"
 
     @property
     def faults(self) -> Faults:

@@ -1,11 +1,10 @@
-"""Notebook displays of runs, traces, clusters, regimes, policies, problems: a title, facts, small plots.
+"""Notebook displays of runs, traces, clusters, regimes, methods, problems: a title, facts, small plots.
 
 One HTML template renders all of them and escapes all text. Text and tables follow the notebook's theme;
 pictures have a white background, so that they are also readable in a dark notebook.
 """
 
 import base64
-import inspect
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,16 +21,19 @@ from dmlcore.cluster import Cluster
 from dmlcore.cluster.hardware import Hardware
 from dmlcore.cluster.jitter import show_jitter
 from dmlcore.cluster.regime import Regime, Sizes, regime_of
+from dmlcore.engines.spec import RunSpec
 from dmlcore.experiments.recommendation import Recommendation
+from dmlcore.experiments.recommendation.axes import AXES
 from dmlcore.experiments.recommendation.ranking import level
 from dmlcore.experiments.recommendation.reasons import number
+from dmlcore.experiments.recommendation.regimes import Regimes
 from dmlcore.experiments.runs import Run
-from dmlcore.methods import policies
 from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import RESERVED, SERVER
 from dmlcore.trace import Trace, metrics
 from dmlcore.trace.accounts import PARTS
 from dmlcore.types import Method, Policy
+from dmlcore.view import method_facts
 from dmlcore.view.plot import loss_curves, timeline
 from dmlcore.view.plot import recommendation as plot_recommendation
 from dmlcore.view.plot.style import PHASE_COLORS, styled
@@ -208,20 +210,31 @@ def of_regime(regime: Regime) -> Card:
 
 
 def of_policy(policy: Policy) -> Card:
-    """Returns a card with the policy's summary, its bound on the lead, and the conditions it supports."""
-    bound, size = policy.max_lead, policy.batch_size
-    free = bound is None or math.isinf(bound)
-    watches = f"loss and gradients, at least every {policy.observe_every} updates"
-    found = {
-        "in a line": summary(policy),
-        "bound": "none on a worker's lead"
-        if free
-        else f"at most {bound:g} clocks ahead of the slowest worker",
-        "workers may leave": "no" if policy.on_leave is None else "yes",
-        "watches": watches if policy.on_observation else None,
-        "batch sizes": None if size is None else f"set by the policy, {size} samples at first",
-    }
-    return Card(policy.name, "Policy", found)
+    """Returns a card with the policy's rule, its knobs, its bounds and what a run adds to it."""
+    return Card(policy.name, "Policy", method_facts.of_method(Method(policy)))
+
+
+def of_method(method: Method) -> Card:
+    """Returns a card with the policy of a method and its load, transport, local steps and optimizer."""
+    return Card(in_python(method), "Method", method_facts.of_method(method))
+
+
+def of_spec(spec: RunSpec) -> Card:
+    """Returns a card with what will be run, and in which regime."""
+    told = method_facts.of_spec(spec) | regime_facts(method_facts.regime_of_spec(spec))
+    return Card(f"{spec.policy.name} until {method_facts.ending(spec)}", "Run to come", told)
+
+
+def of_regimes(frame: Regimes) -> Card:
+    """Returns a card with the best method of each cell."""
+    told = "Each cell has the method with the least median time to the target."
+    if frame["uncertain"].any():
+        told += " A star: seeds do not tell it from another method."
+    if not frame["tuned"].all():
+        told += " Settings and learning rates were tuned for one cluster, not in each cell."
+    axes = " and ".join(name for name in frame if name in AXES)
+    facts = {"best method": method_facts.counted(frame)}
+    return Card(f"Best method by {axes}", "Regimes", facts, table=method_facts.cells(frame), text=told)
 
 
 def of_problem(problem: Problem) -> Card:
@@ -297,6 +310,9 @@ CARDS: Any = {
     Hardware: of_hardware,
     Regime: of_regime,
     Recommendation: of_recommendation,
+    Method: of_method,
+    RunSpec: of_spec,
+    Regimes: of_regimes,
 }
 
 
@@ -352,12 +368,3 @@ def listed(events: Sequence[Any]) -> str | None:
     """
     more = [f"{len(events) - MOST} more"] * (len(events) > MOST)
     return "; ".join([*map(str, events[:MOST]), *more]) or None
-
-
-def summary(policy: Policy) -> str | None:
-    """Returns the first line of the docstring of the function that makes a policy, or None."""
-    name = policy.name.partition("(")[0]
-    own = getattr(policy.on_push, "__globals__", {})
-    maker = own.get(name) or getattr(policies, name, None)
-    doc = inspect.getdoc(maker) if callable(maker) else None  # Python 3.13 has a docstring for None
-    return doc.splitlines()[0] if doc else None

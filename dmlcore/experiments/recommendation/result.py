@@ -21,6 +21,7 @@ from dmlcore.experiments.recommendation import reasons
 from dmlcore.experiments.recommendation.axes import AXES, along
 from dmlcore.experiments.recommendation.goal import Goal
 from dmlcore.experiments.recommendation.ranking import level, ranked
+from dmlcore.experiments.recommendation.regimes import Regimes
 from dmlcore.experiments.recommendation.runner import Clock, Runner
 from dmlcore.types import Method
 
@@ -161,7 +162,7 @@ class Recommendation:
         found = answer(goal, methods, told, goal.measured(runs), runs, self.tuned, notes)
         return dataclasses.replace(found, again=self.again)
 
-    def over(self, *, budget: float | None = None, progress: bool = True, **axes: Any) -> pd.DataFrame:
+    def over(self, *, budget: float | None = None, progress: bool = True, **axes: Any) -> Regimes:
         """Returns the best method for every combination of values of one or two axes; see `dml.plot.regimes`.
 
         Args:
@@ -177,7 +178,7 @@ class Recommendation:
             A frame with one row per combination: the values of the axes; `method`, the best one; `seconds`,
             its median time; `uncertain`, whether other methods are not clearly slower; `others`, the names of
             these; and `tuned`, whether the methods were tuned for this combination. After Ctrl-C, the rows
-            that are finished.
+            that are finished. A notebook shows it as a table of the best methods.
 
         Raises:
             ValueError: there is no axis or more than two, an axis is unknown, or a value is not possible.
@@ -202,7 +203,7 @@ class Recommendation:
                     break
                 rows.append(cell | _told(found, budget is not None))
                 advance(1)
-        return pd.DataFrame(rows)
+        return Regimes(rows)
 
     def _about(self, goal: Goal, methods: Mapping[str, Method]) -> float:
         """Estimates the seconds to the target of another goal, assuming that methods need as many samples."""
