@@ -36,8 +36,8 @@ MARKS = 64  # largest number of marks in one call of the loop
 MANY_TASKS = 2048  # about how many tasks in one call of the loop, and in one drawing of samples
 
 
-class Found(NamedTuple):
-    """The evaluations of one call of the loop; "..." are the axes of the lanes, M is the number of marks."""
+class AtMarks(NamedTuple):
+    """The metrics at the M marks of one call of the loop; "..." are the axes of the lanes."""
 
     columns: dict[str, jax.Array]  # every metric at each mark, (..., M)
     looks: np.ndarray  # whether each mark of every trace was evaluated, (S, M)
@@ -192,13 +192,13 @@ class Replay(Driver):
         for number in range(max(map(len, lanes))):
             yield [own[number] if number < len(own) else None for own in lanes]
 
-    def _go(self, marks: Sequence[Sequence[int]], until: Mapping[str, float], looking: bool) -> list[Found]:
+    def _go(self, marks: Sequence[Sequence[int]], until: Mapping[str, float], looking: bool) -> list[AtMarks]:
         """Trains the lanes of every trace up to each of its marks (ascending rows), or to a target.
 
         Returns:
             The evaluations of each call of the loop.
         """
-        found: list[Found] = []
+        found: list[AtMarks] = []
         (_, eval_data), goals = device_data(self.problem), limits(self.problem, until)
         over: Any = jnp.zeros(self._grid.shape, bool)
         left = [*marks]
@@ -234,7 +234,7 @@ class Replay(Driver):
                 goals,
                 self._waves,
             )
-            found.append(Found(columns, looks, number))
+            found.append(AtMarks(columns, looks, number))
             self._row = [own[-1] for own in ends]
             if until and over.all():
                 if self.lanes == 1:
@@ -246,7 +246,7 @@ class Replay(Driver):
         """Returns values with an axis of traces first, in the form that the loop takes."""
         return np.asarray(values if TRACES in self._course.axes else values[0], dtype)
 
-    def _read(self, found: Sequence[Found]) -> list[list[dict[str, Any]]]:
+    def _read(self, found: Sequence[AtMarks]) -> list[list[dict[str, Any]]]:
         """Returns every lane's metrics at its marks, until it stopped."""
         lanes: list[list[dict[str, Any]]] = [[] for _ in range(self.lanes)]
         for columns, looks, done in found:

@@ -19,7 +19,7 @@ from dmlcore.experiments.recommendation.library import Family, Trial
 from dmlcore.experiments.recommendation.plan import Plan
 from dmlcore.experiments.recommendation.result import Recommendation, Tuned, answer
 from dmlcore.experiments.recommendation.runner import LONGEST, Runner
-from dmlcore.experiments.recommendation.trials import Found, Pairs
+from dmlcore.experiments.recommendation.trials import Outcomes, Pairs
 
 FINE = 12  # trials in the first rung from which on learning rates are found to within some tenths
 
@@ -31,7 +31,7 @@ def tune_all(
     judging: int,
     plan: Plan,
     path: Path | None,
-) -> Found:
+) -> Outcomes:
     """Tunes every method by successive halving within the budget, and saves the progress.
 
     Args:
@@ -86,7 +86,7 @@ def outcomes(
 def judge(
     runner: Runner,
     families: Mapping[str, Family],
-    found: Found,
+    found: Outcomes,
     seeds: Sequence[int],
     notes: Sequence[str],
 ) -> Recommendation:

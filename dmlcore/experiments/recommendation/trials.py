@@ -23,7 +23,7 @@ Measure = Callable[[Pairs, float], Mapping[tuple[Trial, int], Outcome]]
 
 
 @dataclass
-class Found:
+class Outcomes:
     """The outcomes of all runs, by trial and seed."""
 
     outcomes: dict[Trial, dict[int, Outcome]] = field(default_factory=dict)
@@ -94,7 +94,7 @@ def first_trials(method: str, family: Family, count: int) -> list[Trial]:
     return trials
 
 
-def next_trials(found: Found, method: str, count: int) -> list[Trial]:
+def next_trials(found: Outcomes, method: str, count: int) -> list[Trial]:
     """Returns the trials of the next rung: the best so far, and a new rate on either side of the best one.
 
     A new rate is halfway, on a logarithmic scale, to the next rate that was tried. If the best rate is the
@@ -125,7 +125,7 @@ def halve(
     measure: Measure,
     limit: float,
     enough: Callable[[int, int], bool],
-) -> Found:
+) -> Outcomes:
     """Tunes all methods: each rung has half as many trials as the last one, on twice as many seeds.
 
     All methods have equally many runs in every rung, on the same seeds (common random numbers). No run lasts
@@ -145,7 +145,7 @@ def halve(
     Reference: Karnin et al. 2013, "Almost optimal exploration in multi-armed bandits", sequential halving;
     Jamieson and Talwalkar 2016.
     """
-    found, width, rung = Found(), first, 0
+    found, width, rung = Outcomes(), first, 0
     trials = [trial for name, family in families.items() for trial in first_trials(name, family, first)]
     while True:
         count = 2**rung
