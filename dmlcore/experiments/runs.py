@@ -120,8 +120,8 @@ def train(
         samples: stop when this number of samples is in applied updates, or None.
         until: metric -> target, such as `dict(loss=0.1)`: stop earlier, at the first evaluation that reaches
             the target. An accuracy reaches it from below, any other metric from above. Default: no target.
-        batch_size: samples per task, or per local step. The total batch that a load rule divides is this
-            number times the number of workers.
+        batch_size: samples per task, or per local step. A load rule divides the samples of all workers'
+            tasks.
         load: rule for the batch sizes, object or name, unless the policy sets them. Default: `equal`.
         transport: what is sent, object or name. Default: `plain`.
         compensation: lambda of delay compensation, >= 0: the server replaces a gradient g, computed on

@@ -49,8 +49,9 @@ def tune(
         target: value of the metric to reach; the best rate has the smallest median time to it.
         start: the first learning rate, > 0; one for all methods, or name -> rate.
         factor: ratio of successive rates, > 1.
-        steps: largest number of times that grids are extended. If the best rate of a method is then still at
-            the end of its grid, or no run of a method reaches the target, a warning names the method.
+        steps: largest number of sweeps, each of which extends the grids. If the best rate of a method is then
+            still at the end of its grid, or no run of a method reaches the target, a warning names the
+            method.
         problem, cluster, optimizer, seeds, **options: as for `sweep`, including `save` and `progress`.
 
     Returns:

@@ -44,7 +44,7 @@ class Group:
 
 
 def join(worker: int, present: set[int], counts: list[int]) -> None:
-    """Adds a worker to `present`, and raises its count to the smallest count of the other workers."""
+    """Adds a worker to `present`; its count becomes at least the smallest count of the other workers."""
     counts[worker] = max(counts[worker], min((counts[w] for w in present), default=0))
     present.add(worker)
 

@@ -53,7 +53,7 @@ def k_sync_schedule(phases: Iterable[Any] | Schedule) -> Policy:
         sets the batch size of every task.
 
     Raises:
-        ValueError: there is no phase, a start comes before the one before it, only some phases have batch
+        ValueError: there is no phase, the starts are not in ascending order, only some phases have batch
             sizes, or a number is out of range; from `init`: a k exceeds the number of workers.
 
     >>> k_sync_schedule([(0, 2), (10, 4)])

@@ -38,12 +38,12 @@ def ringleader() -> Policy:
     present. If all tasks take equally long, every worker gives one gradient per update, as in `bsp`.
 
     What differs from the paper: there a round first waits until every worker has given a gradient (phase 1).
-    It then makes n updates from the same table of gradients, one whenever the next gradient of a worker
-    arrives and the worker starts again (phase 2). So a gradient is used in up to n updates. Here a gradient
-    is used once, and one update replaces the n updates of a round. The corresponding learning rate is n times
-    the paper's; gradients that arrive in phase 2 belong to the next table; and the delay, up to 2 n - 2
-    updates in the paper, is at most 1. The same as in the paper are the wait for every worker, the weights,
-    and that workers start again from the newest version.
+    It then makes n updates from the same table of gradients, one for each worker, when the gradient that the
+    worker was computing arrives and the worker starts again (phase 2). So a gradient is used in up to n
+    updates. Here a gradient is used once, and one update replaces the n updates of a round. The corresponding
+    learning rate is n times the paper's; gradients that arrive in phase 2 belong to the next table; and the
+    delay, up to 2 n - 2 updates in the paper, is at most 1. The same as in the paper are the wait for every
+    worker, the weights, and that workers start again from the newest version.
 
     Returns:
         The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
