@@ -1,7 +1,7 @@
-"""The server's state machine: what a policy has decided, which worker has which task, and the record of it.
+"""The server's state machine: the policy's state, the tasks of each worker, and the record of the run.
 
-It has no clock and no gradients. Engines tell it what happened when, and carry out what it answers: the same
-state machine runs on a virtual clock, in threads and on a cluster.
+It has no clock and no gradients. Engines call it for each event and carry out its answer. The same state
+machine runs on a virtual clock, on threads and on a Ray cluster.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from dmlcore.trace import Trace
 from dmlcore.trace.record import LANDED, ROW, Rows, land, pack, tasks_frame, updates_frame
 from dmlcore.types import NOTHING_YET, Decision, Observation, Progress, Push, Start
 
-MOST_TASKS = 200_000  # without an update, before a run that is to end with updates is given up; or timers
-FURTHEST = 2**30  # clock that a policy may ask for: from there on there are as many again
-OWN = "state", "load_state"  # of the policy and the load: anything
-# What changes from call to call, but for the journal.
+MOST_TASKS = 200_000  # tasks, or timers, without an update after which a run that ends after updates fails
+FURTHEST = 2**30  # largest clock that a policy may ask for; as many clocks can follow it
+OWN = "state", "load_state"  # states of the policy and the load, which may be any objects
+# The attributes that calls change, except the journal.
 STATE = (
     *OWN, "_cancels", "_clock", "_done", "_free", "_last_cut", "_look", "_looked", "_num_cut", "_num_timers",
     "_passed", "_patience", "_redone", "_times", "_wakes", "_woken", "flight", "ignored", "num_updates",
     "over", "pending", "present", "record", "samples", "timers",
 )  # fmt: skip
-NOTHING_TOLD = (0, 1.0)  # of its copy, to a worker that does not keep it
+NOTHING_TOLD = (0, 1.0)  # (copy_clock, weight) for a worker that never keeps its copy
 nan = math.nan
-new = tuple.__new__  # half the cost of a named tuple's own constructor, on the path of every push
+new = tuple.__new__  # half the cost of a named tuple's own constructor; every push uses it
 
 
 class Order(NamedTuple):
-    """A task that a worker has.
+    """A task assigned to a worker.
 
     Args:
-        worker: 0-based.
+        worker: number of the worker, 0-based.
         clock: number of the task.
-        batch_size: samples.
-        version: of the parameters that the worker pulls, or has.
-        pull: whether the worker pulls, or goes on with its cached copy.
-        time: when it was let go, after the update that let it; where it keeps its copy, when it had computed
-            the task before; seconds.
-        attempt: serial number of the pull, since a task that was lost may be given out again.
-        told: when it pulled, see `Policy.on_pull`: the clock of its copy, for `Policy.keep_copy`, and the
-            weight of its tasks in their updates for as long as it keeps the copy.
+        batch_size: samples of the task.
+        version: version of the parameters that the worker pulls or has cached.
+        pull: whether the worker pulls, or keeps its cached copy.
+        time: when the task was released, in seconds: after the update that released it, or when the worker
+            had computed its task before, if it keeps its copy.
+        attempt: serial number of the pull, since a lost task may be assigned again.
+        told: (copy_clock, weight) from `Policy.on_pull`: the clock of the copy, for `Policy.keep_copy`, and
+            the weight of the worker's tasks for as long as it keeps the copy.
     """
 
     worker: int
@@ -61,32 +61,32 @@ class Order(NamedTuple):
     told: tuple[int, float]
 
     def following(self, time: float) -> Order:
-        """Returns the next task of a worker that keeps its copy: it has computed this one at `time`."""
+        """Returns the next task of a worker that keeps its copy and has computed this task at `time`."""
         worker, clock, batch_size, version, _, _, attempt, told = self
         return new(Order, (worker, clock + 1, batch_size, version, False, time, attempt, told))
 
 
-# What an engine has to carry out, in this order: (worker, clock, weight) of the pushes that form an update,
-# none where it is empty; workers that throw their tasks away; tasks that begin.
+# What an engine must carry out, in this order: (worker, clock, weight) of the pushes that form an update,
+# empty if there is no update; workers that discard their tasks; tasks that begin.
 Answer = tuple[Sequence[tuple[int, int, float]], Sequence[int], Sequence[Order]]
 NOTHING: Answer = ((), (), ())
 
 
 class Server:
-    """One run of a policy: every call is something that happened; the answer is what it leads to.
+    """The state machine of one run: each method is an event, and returns the `Answer` for the engine.
 
-    Guarantees: a push counts once, however often it arrives; what a cancelled or lost task sends is ignored;
-    the same calls give the same answers, so that a server is restored from its journal (`restore`).
+    Guarantees: a push counts once, however often it arrives; pushes of cancelled and lost tasks are ignored;
+    the same calls give the same answers, so a server can be restored from its journal (`restore`).
 
     Args:
         spec: the run.
-        plan: order -> when its computing begins and ends as planned, and how long its pull waits in the
-            server's queues; for tasks that are cut.
-        serial: numbers of attempts, which a restored server must not use again.
+        plan: order -> planned begin and end of computing, and the wait of its pull in the server's queues, in
+            seconds; used for tasks that are cut.
+        serial: numbers of attempts; a restored server must not use them again.
         keeps_journal: whether the server may have to be restored.
     """
 
-    # In a dictionary they take longer to look up, at every push.
+    # Slots are faster to look up than a dictionary, which matters at every push.
     __slots__ = (
         "_at_push", "_cancels", "_clock", "_depth", "_done", "_free", "_last_cut", "_look",
         "_looked", "_most", "_noted", "_num_cut", "_num_timers", "_passed", "_patience", "_patient",
@@ -104,48 +104,48 @@ class Server:
     ):
         self.spec, self.policy, self.load, self._plan = spec, spec.policy, spec.load, plan
         self._serial = itertools.count() if serial is None else serial
-        # Tasks without an update, or without an end in sight, before a run is given up.
+        # Number of tasks without an update, or without approaching the end, after which a run fails.
         self._patient = max(MOST_TASKS, 2 * self.num_workers)
-        self._most = min(spec.stop.updates, self._patient), spec.stop.samples  # updates, before a look
+        self._most = min(spec.stop.updates, self._patient), spec.stop.samples  # next check whether it ends
         with checks.noting(
             f"init under {self.policy.name}, load {self.load.name}, {self.num_workers} workers"
         ):
             self.state = self.policy.init(self.num_workers)
             self.load_state = self.load.init(self.num_workers, spec.batch_size * self.num_workers)
         self.present = set(range(self.num_workers))
-        self.flight: list[tuple[Order, ...]] = [()] * self.num_workers  # tasks of each worker
+        self.flight: list[tuple[Order, ...]] = [()] * self.num_workers  # tasks in flight of each worker
         self.num_updates = self.samples = 0
         self.over = False
         self.journal: list[tuple[Any, ...]] | None = [] if keeps_journal else None
         self.ignored = 0  # arrivals that did not count
-        # Pushes not applied yet, by worker and clock: row of the record, and task.
+        # Pushes not applied yet: (worker, clock) -> row of the record, and task.
         self.pending: dict[tuple[int, int], tuple[int, Order]] = {}
         self.record = bytearray()  # packed rows of `Task`
-        # Pending timers, a heap: when each is due, its number in the order of setting, token. The first of
-        # all is there from the start.
+        # Heap of pending timers: due time, number in the order of setting, token. The first timer exists from
+        # the start.
         self.timers: list[tuple[float, int, Any]] = [] if self.policy.on_wake is None else [(0.0, 0, None)]
         self._num_timers = len(self.timers)  # set so far
-        self._wakes: list[tuple[float, int, int]] = []  # when, rows of the record by then, timer
-        self._woken: tuple[float, int] = (nan, 0)  # since when no progress was made, and timers since then
+        self._wakes: list[tuple[float, int, int]] = []  # fired timers: time, rows of the record then, number
+        self._woken: tuple[float, int] = (nan, 0)  # progress at the last timer, and timers without progress
         self._update_seconds = spec.seconds_per_update
-        self._depth = 2 if spec.transport.pipelined else 1  # tasks that a worker has at once
+        self._depth = 2 if spec.transport.pipelined else 1  # number of tasks that a worker has at once
         self._done = [-1] * self.num_workers  # clock of each worker's last push
-        self._free = [0.0] * self.num_workers  # and when it was computed
-        self._clock = [-1] * self.num_workers  # and of the last task that it began
-        self._last_cut = [-1] * self.num_workers  # highest clock of each worker's tasks that were cut
-        self._num_cut = 0  # tasks that were cut, and not redone
-        self._cancels: list[float] = []  # when workers were cancelled by a decision without an update
-        self._redone: set[int] = set()  # rows of attempts that were lost and made again
-        self._times: list[float] = []  # of updates
+        self._free = [0.0] * self.num_workers  # when the task of that push was computed, seconds
+        self._clock = [-1] * self.num_workers  # clock of each worker's last begun task
+        self._last_cut = [-1] * self.num_workers  # highest clock of each worker's cut tasks
+        self._num_cut = 0  # tasks that were cut and not redone
+        self._cancels: list[float] = []  # times of decisions that cancelled workers without an update
+        self._redone: set[int] = set()  # rows of lost attempts whose task was started again
+        self._times: list[float] = []  # times of updates, seconds
         self._looked = 0
-        self._patience = self._patient  # row of the record by which an update must have been made
-        self._passed = 0.0, 0  # time and rows of the record, at the last look at whether time passes
+        self._patience = self._patient  # row of the record at which the lack of updates is checked
+        self._passed = 0.0, 0  # time, and rows of the record, at the last check that time passes
         self._look = 0 if self.policy.on_observation is not None else math.inf
-        # Where the load rule never changes them, sizes are asked once.
+        # If the load rule never changes sizes, it is called once per worker.
         fixed = self.load.observe is None and self.policy.batch_size is None
         sizes = [self._size(worker, 0) for worker in range(self.num_workers)] if fixed else None
         lists = self.present, self.flight, self._clock, self._last_cut
-        # At every push: a field of a named tuple takes three times as long to look up.
+        # Used at every push; a field of a named tuple would take three times as long to look up.
         kept = self.flight, self._done, self._free, self.record, self.pending
         self._at_push = self.policy.on_push, self.policy.keep_copy, *kept
         self._noted = self.journal is not None or self.load.observe is not None
@@ -153,17 +153,17 @@ class Server:
 
     @property
     def num_workers(self) -> int:
-        """Of the cluster, present or not."""
+        """W, the number of workers of the cluster, present or not."""
         return self.spec.cluster.num_workers
 
     def begin(self) -> Answer:
-        """Every worker starts its clock 0 on version 0 at time 0; in a pipeline, its clock 1 too."""
+        """Starts every worker's clock 0 on version 0 at time 0; in a pipeline, its clock 1 too."""
         size = self.policy.batch_size
         tasks = [Start(w, size) for w in range(self.num_workers)]
         return (), (), [order for depth in range(self._depth) for order in self._start(tasks, 0.0, depth + 1)]
 
     def find(self, worker: int, clock: int, attempt: int) -> Order | None:
-        """Returns the task of which a push arrives; None: it does not count, and is noted as ignored."""
+        """Returns the task of a push that arrives; None if it does not count, and it is counted as ignored."""
         for order in self.flight[worker]:
             if order.clock == clock and order.attempt == attempt:
                 return order
@@ -179,8 +179,16 @@ class Server:
         pull_queued: float = 0.0,
         push_queued: float = 0.0,
     ) -> Answer:
-        """The server takes the push of a task in flight, which was computed from `begun` to `computed`, and
-        has waited in queues for so many seconds."""
+        """Takes the push of a task in flight.
+
+        Args:
+            order: the task.
+            time: when the server takes the push, in seconds, as are the following times.
+            begun: when computing began.
+            computed: when computing ended.
+            pull_queued: how long the pull waited in the server's queues.
+            push_queued: how long the push waited in the server's queues.
+        """
         worker, clock, size, version, pull, since, _, told = order
         on_push, keep_copy, flights, done, free, record, pending = self._at_push
         flight = flights[worker]
@@ -193,7 +201,7 @@ class Server:
             push = new(Push, (worker, clock, version, time, computed - begun, size, keeps))
             if self._noted:
                 self._note_push(push, begun, computed, pull_queued, push_queued)
-            if keeps:  # its worker has kept its copy and begun its next task when it had computed this one
+            if keeps:  # the worker began its next task on its cached copy when it had computed this one
                 self._clock[worker] = clock + 1
                 kept = (order.following(computed),)
                 left = (*left, *kept) if left else kept
@@ -202,7 +210,7 @@ class Server:
         except Exception as error:
             error.add_note(self._where(f"push of worker {worker}, clock {clock}", time))
             raise
-        alone = False  # whether the decision makes an update of this push, and nothing else but starts
+        alone = False  # whether the decision is an update with this push only, and starts
         try:
             self.state, decision = answer
             if decision is not NOTHING_YET:
@@ -211,7 +219,7 @@ class Server:
                     first, its_clock, weight = apply[0]
                     alone = count == 1 and first == worker and its_clock == clock and wake is None
                     alone = alone and not (drop or cancel)
-                len(start)  # it has a length
+                len(start)  # raises TypeError if it is not a sequence
         except (TypeError, ValueError, LookupError):
             decision, alone = self._read("on_push", answer), False
         number = self.num_updates if alone else -1
@@ -230,7 +238,7 @@ class Server:
                 return self._carry_out(decision, time, kept)
             return ((), (), kept) if kept else NOTHING
 
-        # The short way of most pushes: each is an update.
+        # Fast path for policies where each push is an update.
         if kept and weight != told[1]:
             raise mistakes.other_weight(self.policy, order, weight)
         if self._update_seconds:
@@ -250,27 +258,27 @@ class Server:
         return apply, (), kept
 
     def _note_push(self, push: Push, *times: float) -> None:
-        """Notes a push, computed from when until when, with its waits, for those that may want to know it."""
+        """Adds a push, with its computing times and waits, to the journal, and shows it to the load rule."""
         if self.journal is not None:
             self.journal.append(("push", push.worker, push.clock, push.time, *times))
         if self.load.observe is not None:
             self.load_state = self.load.observe(self.load_state, push)
 
     def leave(self, worker: int, time: float) -> Answer:
-        """A worker is gone; the tasks that it had are lost."""
+        """Removes a worker; its tasks in flight are lost."""
         self._note("leave", worker, time)
         self._cut(worker, time)
         self.present.remove(worker)
         return self._decided("on_leave", f"worker {worker} leaves", time, worker, time)
 
     def join(self, worker: int, time: float) -> Answer:
-        """A worker is back, without a copy."""
+        """Adds a worker that has rejoined, without cached parameters."""
         self._note("join", worker, time)
         self.present.add(worker)
         return self._decided("on_join", f"worker {worker} joins", time, worker, time)
 
     def wake(self, time: float) -> Answer:
-        """The timer that is due first fires."""
+        """Fires the timer that is due first."""
         if self.journal is not None:
             self.journal.append(("wake", time))
         _, number, token = heappop(self.timers)
@@ -280,16 +288,16 @@ class Server:
 
     @property
     def due(self) -> float:
-        """When the next timer is due, seconds; infinite where none is pending."""
+        """When the next timer is due, in seconds; infinite if none is pending."""
         return self.timers[0][0] if self.timers else math.inf
 
     @property
     def looks(self) -> bool:
-        """Whether it is time to show the policy how its training goes."""
+        """Whether an observation for the policy is due."""
         return self.num_updates >= self._look and not self.over
 
     def observe(self, *seen: Any) -> None:
-        """Shows the policy an `Observation`, whose fields these are."""
+        """Shows the policy an `Observation`; `seen` are its fields."""
         if self.journal is not None:
             self.journal.append(("observe", *seen))
         assert self.policy.on_observation is not None
@@ -300,11 +308,11 @@ class Server:
             error.add_note(self._where(f"observation of update {observation.update}", observation.time))
             raise
         self._looked = self.num_updates
-        # At first after 0, 1, 2, 4, 8, ... updates.
+        # The first observations come after 0, 1, 2, 4, 8, ... updates.
         self._look = self.num_updates + min(self.policy.observe_every, max(self.num_updates, 1))
 
     def progress(self, time: float) -> Progress:
-        """Returns how far the run has come."""
+        """Returns the progress of the run at `time`."""
         live = {self.num_updates, *(order.version for orders in self.flight for order in orders)}
         live.update(order.version for _, order in self.pending.values())
         rows = Rows(self.record)
@@ -312,7 +320,7 @@ class Server:
         return Progress(time, self.num_updates, rows, live, self._looked, oldest)
 
     def resume(self, time: float) -> Answer:
-        """The server is back from a checkpoint: tasks in flight begin again on the version that it has."""
+        """Continues after a restart from a checkpoint: tasks in flight begin again on the present version."""
         if self.journal is not None:
             self.journal.append(("resume", time))
         again: list[Order] = []
@@ -324,10 +332,10 @@ class Server:
         return (), (), again
 
     def snapshot(self) -> dict[str, Any]:
-        """Returns all that changes in a server from call to call, in copies.
+        """Returns copies of all attributes that calls change.
 
         Raises:
-            Exception: as `copy.deepcopy` of a policy's state or a load's.
+            Exception: `copy.deepcopy` of the policy's or the load's state raised it.
         """
         found = {name: getattr(self, name) for name in STATE}
         return {
@@ -337,12 +345,17 @@ class Server:
     def restore(
         self, journal: Sequence[tuple[Any, ...]], since: tuple[int, dict[str, Any]] | None = None
     ) -> Server:
-        """Brings a new server to where the one that kept this journal was.
+        """Brings this new server to the state of the server that kept the journal.
 
-        `since`: how long the journal was when a snapshot was taken, and the snapshot; what came before is not
-        gone through again.
+        Args:
+            journal: the calls to repeat.
+            since: a snapshot, with the length of the journal when it was taken; only later calls are
+                repeated. None: all calls are repeated.
+
+        Returns:
+            This server.
         """
-        # What it already has is not noted again.
+        # Repeated calls are not added to the journal again.
         self.journal, self._noted = None, self.load.observe is not None
         first = 0
         if since is None:
@@ -374,26 +387,26 @@ class Server:
         return self
 
     def recall(self, before: Server) -> None:
-        """Takes over the record of the server that kept the journal: it knew how cut tasks were planned."""
-        self.record[:] = before.record[: len(self.record)]  # a checkpoint is taken when nothing is pending
+        """Copies the record of the server that kept the journal, which knew the plans of cut tasks."""
+        self.record[:] = before.record[: len(self.record)]  # no push is pending at a checkpoint
 
     @property
     def has_cut(self) -> bool:
-        """Whether some task never arrived, and was not begun again."""
+        """Whether some task was cut and not started again."""
         return self._num_cut > 0
 
     @property
     def num_tasks(self) -> int:
-        """How many tasks arrived or were cut."""
+        """The number of tasks that arrived or were cut."""
         return len(self.record) // ROW
 
     @property
     def last_update(self) -> float:
-        """When the last update was made, seconds; 0 before the first."""
+        """When the last update was made, in seconds; 0 before the first."""
         return self._times[-1] if self._times else 0.0
 
     def check_alive(self, time: float) -> None:
-        """Raises RuntimeError where nothing will ever happen: no worker has a task, no timer is set."""
+        """Raises RuntimeError in a deadlock: no worker has a task and no timer is set."""
         if self.over or self.timers:
             return
         # In a pipeline a worker sends a task when it begins the next one.
@@ -401,7 +414,7 @@ class Server:
             raise self.deadlock(time)
 
     def deadlock(self, time: float) -> RuntimeError:
-        """Returns what to raise where nothing will ever happen."""
+        """Returns the error for a deadlock at `time`."""
         return mistakes.deadlock(self.policy, time, self.num_updates, len(self.present))
 
     def trace(self, time: float, metadata: dict[str, Any]) -> Trace:
@@ -429,8 +442,7 @@ class Server:
             self.journal.append((hook, worker, time))
 
     def _decided(self, hook: str, event: str, time: float, *happened: Any) -> Answer:
-        """Carries out what the policy decides about something that happened; a load that has such a hook is
-        told before."""
+        """Calls a hook of the load, if it has it, and of the policy, and carries out the decision."""
         try:
             if (tell := getattr(self.load, hook, None)) is not None:
                 self.load_state = tell(self.load_state, happened[0])
@@ -444,11 +456,11 @@ class Server:
         return mistakes.where(self.policy, self.load, event, time)
 
     def _read(self, hook: str, answer: Any) -> Decision:
-        """Returns the decision in a policy's answer, and takes over the state."""
+        """Stores the state in a policy's answer, and returns the decision in it."""
         try:
             self.state, (apply, drop, cancel, start, *timer) = answer
-            (wake,) = timer or (None,)  # four fields are a decision without a timer
-            _ = len(apply), len(cancel), len(start)  # they have a length
+            (wake,) = timer or (None,)  # a decision of four fields has no timer
+            _ = len(apply), len(cancel), len(start)  # raises TypeError if one is not a sequence
         except (TypeError, ValueError, LookupError):
             raise mistakes.no_decision(self.policy, hook, answer) from None
         return Decision(apply, drop, cancel, start, wake)
@@ -456,7 +468,7 @@ class Server:
     def _carry_out(
         self, decision: tuple[Any, Any, Any, Any, Any], time: float, kept: tuple[Order, ...] = ()
     ) -> Answer:
-        """Carries out a decision; `kept` is the task that a worker has begun without the server."""
+        """Carries out a decision; `kept`: the task that the worker has begun on its cached copy."""
         apply, drop, cancel, start, wake = decision
         try:
             pending, keeps = self.pending, self.policy.keep_copy
@@ -499,7 +511,7 @@ class Server:
             raise
 
     def _set_timer(self, wake: Any, time: float) -> None:
-        """Sets the timer that a decision of this time asks for."""
+        """Sets the timer of a decision made at `time`."""
         policy = self.policy
         if policy.on_wake is None:
             raise mistakes.no_on_wake(policy, wake)
@@ -513,7 +525,7 @@ class Server:
         self._num_timers += 1
 
     def _check_wakes(self, time: float) -> None:
-        """Raises RuntimeError where timers alone would keep a run from its end."""
+        """Raises RuntimeError if only timers fire, and the run would never end."""
         progress = self.num_updates if self.spec.stop.seconds == math.inf else time
         since, count = self._woken
         self._woken = (since, count + 1) if since == progress else (progress, 1)
@@ -521,19 +533,19 @@ class Server:
             raise mistakes.only_wakes(self.policy, time, self.num_updates, MOST_TASKS)
 
     def _wakes_after(self, arrived: Any) -> list[list[float | int]]:
-        """Returns of each timer that fired when, after how many pushes, and its number.
+        """Returns for each fired timer its time in seconds, the number of pushes before it, and its number.
 
-        `arrived`: of each row of the record, whether its push arrived.
+        `arrived`: whether the push of each row of the record arrived, shape (T,).
         """
         pushes = [0, *arrived.cumsum().tolist()]
         return [[time, pushes[row], number] for time, row, number in self._wakes]
 
     def _updated(self, time: float) -> float:
-        """Returns when an update is made that is decided now; one that is under way at the end counts."""
+        """Returns when an update decided at `time` is made; an update in progress at the end counts."""
         return min(time + self._update_seconds, max(self.spec.stop.seconds, time))
 
     def _ends(self, time: float) -> bool:
-        """Whether the run is over after the update of this time; if not, looks at whether it ever will be."""
+        """Returns whether the run is over after an update at `time`; if not, checks that it can end."""
         stop = self.spec.stop
         self.over = self.num_updates >= stop.updates or self.samples >= stop.samples
         if not self.over:
@@ -542,7 +554,7 @@ class Server:
         return self.over
 
     def _check_time(self, time: float) -> None:
-        """Raises RuntimeError where a run that is to end with seconds needs more tasks than there can be."""
+        """Raises RuntimeError if a run that ends at a time needs more tasks than a trace can hold."""
         end, rows = self.spec.stop.seconds, len(self.record) // ROW
         since, before = self._passed
         tasks, left = rows - before, end - time
@@ -553,7 +565,7 @@ class Server:
         self._passed = time, rows
 
     def _check_updates(self, time: float) -> None:
-        """Raises RuntimeError where a run makes no update that is to end with them, or no time passes."""
+        """Raises RuntimeError if a run that ends after updates makes none, or if no time passes."""
         last = Rows(self.record).last_applied()
         rows = len(self.record) // ROW
         if rows > last + self._patient and self.spec.stop.seconds == math.inf:
@@ -562,7 +574,7 @@ class Server:
         self._patience = max(last, rows - 1) + self._patient
 
     def _start(self, start: Sequence[Start], time: float, depth: int = 0) -> list[Order]:
-        """Gives out tasks, until each worker has `depth`: by default as many as fill its pipeline."""
+        """Starts tasks until each worker has `depth` of them; 0: as many as fill its pipeline."""
         orders: list[Order] = []
         full, present, flights, clocks, last_cut, sizes, on_pull = self._starting
         version, serial, told = self.num_updates, self._serial, NOTHING_TOLD
@@ -599,14 +611,14 @@ class Server:
         return orders
 
     def _redo(self, worker: int, clock: int) -> None:
-        """Strikes out the last attempt at a task that was cut, if there was one: it begins again."""
+        """Removes the last cut attempt at a task that begins again, if there was one."""
         row = Rows(self.record).last(worker, clock)
         if row >= 0 and row not in self._redone:
             self._redone.add(row)
             self._num_cut -= 1
 
     def _ahead(self, worker: int, clock: int, least: int) -> int:
-        """Returns the clock that a policy asks for; in a pipeline one that is not being computed."""
+        """Returns the clock that a policy asks for, or `least`, if a pipeline already computes that clock."""
         if type(clock) is not int or clock > FURTHEST:
             name = f"{self.policy.name}, worker {worker}"
             clock = checks.integer(name, clock, low=0, high=FURTHEST, why="the clock to start")
@@ -615,7 +627,7 @@ class Server:
         return max(clock, least)
 
     def _size(self, worker: int, clock: int, asked: int | None = None) -> int:
-        """Returns the samples of a task, checked: as the policy asks, or else by the load rule."""
+        """Returns the samples of a task, checked: those that the policy asked for, or the load rule's."""
         size: Any = self.load.size(self.load_state, worker) if asked is None else asked
         if type(size) is int and 1 <= size <= MOST:
             return size
@@ -624,7 +636,7 @@ class Server:
         return checks.integer(name, size, low=1, high=MOST, why="samples of a task")
 
     def _cut(self, worker: int, time: float) -> None:
-        """Records tasks of a worker that never arrive: the phase that each is in ends now."""
+        """Records a worker's tasks as never arriving; the present phase of each ends at `time`."""
         flight = self.flight[worker]
         if not flight:
             return
@@ -633,9 +645,9 @@ class Server:
         for order in flight:
             _, clock, size, version, pull, since, _, _ = order
             begun, end, queued = self._plan(order)
-            if time < since:  # it was let begin by an update that is still under way
+            if time < since:  # the update that released it is still in progress
                 time = since
-            if begun < free:  # in a pipeline: it computes one task at a time
+            if begun < free:  # in a pipeline the worker computes one task at a time
                 begun, end = free, end + free - begun
             free = end
             if end > time:

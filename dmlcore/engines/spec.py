@@ -1,4 +1,4 @@
-"""What a run is asked to be, checked once: the same for every engine, and without JAX."""
+"""The description of a run, checked once: the same for every engine, and without JAX."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from dmlcore.methods.transport import resolve as resolve_transport
 from dmlcore.provenance import versions
 from dmlcore.types import Aggregate, Codec, Load, LocalSteps, Method, Policy, Transport
 
-MOST = 2**31 - 1  # clocks, updates, and samples of a task: a trace has so many bits for them
+MOST = 2**31 - 1  # largest number of clocks, updates, and samples of a task: a trace stores 32 bits
 
 
 class StopRule(NamedTuple):
     """When a run ends. Exactly one of the three is finite.
 
     Args:
-        updates: server updates.
-        seconds: of the engine's clock.
-        samples: samples in applied updates.
+        updates: number of server updates.
+        seconds: time on the engine's clock in seconds.
+        samples: number of samples in applied updates.
     """
 
     updates: float = math.inf
@@ -42,10 +42,10 @@ class StopRule(NamedTuple):
     def checked(
         cls, updates: int | None = None, seconds: float | None = None, samples: int | None = None
     ) -> StopRule:
-        """Returns the stopping rule that was given.
+        """Returns the stopping rule of the one argument that is not None.
 
         Raises:
-            ValueError: none or more than one was given, or it is out of range.
+            ValueError: not exactly one argument is given, or it is out of range.
 
         >>> StopRule.checked(updates=100).updates
         100
@@ -68,24 +68,24 @@ class StopRule(NamedTuple):
 
 @dataclass(frozen=True)
 class RunSpec:
-    """A run without its problem and optimizer: `train`, `simulate`, comparisons and engines pass it on.
+    """A run without its problem and optimizer, which `train`, `simulate`, comparisons and engines pass on.
 
     Build one with `RunSpec.checked`.
 
     Args:
         policy: the server's rule.
-        cluster: speeds, links, stragglers, faults.
+        cluster: speeds, links, stragglers, faults and server.
         stop: when the run ends.
-        seed: of all draws.
-        batch_size: samples of one worker's task; a load rule shares out `batch_size * workers`.
+        seed: seed of all random numbers.
+        batch_size: samples of one worker's task; a load rule divides `batch_size * num_workers` samples.
         load: rule for the batch sizes.
-        transport: what is sent.
+        transport: how parameters and gradients travel.
         compensation: lambda of delay compensation; 0: none.
-        parameter_bytes: size of the parameters.
-        tensor_sizes: numbers in each tensor of the parameters.
-        local: the local steps of a task; None: it is one gradient.
-        step_size: samples of a local step; of a task, where there are none.
-        aggregate: how the pushes of an update are made into one gradient.
+        parameter_bytes: size of the parameters in bytes.
+        tensor_sizes: number of values in each tensor of the parameters.
+        local: local steps of a task. None: a task is one gradient.
+        step_size: samples of a local step, or of a task without local steps.
+        aggregate: rule that combines the pushes of an update.
     """
 
     policy: Policy
@@ -121,10 +121,10 @@ class RunSpec:
         local: LocalSteps | None = None,
         aggregate: Aggregate | str | None = None,
     ) -> RunSpec:
-        """Returns the run that these arguments ask for; what a `Method` brings stands before them.
+        """Returns the run that the arguments describe; the fields of a `Method` override them.
 
         Raises:
-            ValueError: one of them is wrong; the message names it.
+            ValueError: an argument is wrong; the message names it.
         """
         if isinstance(method, Method):
             policy, own_load, own_transport, _, own_compensation, own_local, own_aggregate = method
@@ -155,7 +155,7 @@ class RunSpec:
         aggregate = resolve_aggregate(aggregate)
         compensation = checks.real("compensation", compensation, low=0, high=1e300)
         if policy.batch_size is not None:
-            load = resolve_load(None)  # the policy sizes all tasks, and no load rule is asked or told
+            load = resolve_load(None)  # the policy sizes all tasks, and no load rule is used
         if compensation and transport.pull:
             expected = "0 (the transport rounds pulls, so the server does not know the values that arrived)"
             checks.fail("compensation", compensation, expected)
@@ -200,32 +200,32 @@ class RunSpec:
 
     @property
     def faults(self) -> Faults:
-        """What breaks when."""
+        """The faults of the cluster."""
         return self.cluster.faults
 
     @property
     def sizes_change(self) -> bool:
-        """Whether the load rule changes batch sizes as it goes."""
+        """Whether the load rule changes batch sizes during the run."""
         return self.load.observe is not None
 
     def links(self) -> Links:
-        """Returns when the phases of a task are due; with draws of its own, since those are not shared."""
+        """Returns the times of a task's phases, with new draws, since threads cannot share them."""
         return Links(Draws(self.cluster, self.seed), *self.transferred_bytes())
 
     @property
     def service_seconds(self) -> dict[str, float] | None:
-        """Mean seconds of what the server does about a message; None: it takes no time."""
+        """Mean seconds of each kind of work of the server; None if it takes no time."""
         server = self.cluster.server
         return None if server is None else server.seconds(sum(self.tensor_sizes), *self.transferred_bytes())
 
     @property
     def seconds_per_update(self) -> float:
-        """How long the server takes over an update, after the push that completes it."""
+        """Processor time of an update in seconds, after the push that completes it."""
         seconds = self.service_seconds
         return 0.0 if seconds is None else seconds["update"]
 
     def service(self) -> Service | None:
-        """Returns the queues of the cluster's server, empty; None: it takes no time."""
+        """Returns empty queues of the cluster's server; None if it takes no time."""
         server, seconds = self.cluster.server, self.service_seconds
         if server is None or seconds is None:
             return None
@@ -233,7 +233,7 @@ class RunSpec:
         return kind(seconds, None if server.jitter is None else Draws(self.cluster, self.seed))
 
     def transferred_bytes(self) -> tuple[int, int]:
-        """Returns what a pull and a push transfer, bytes."""
+        """Returns the bytes of a pull and of a push."""
         transport = self.transport
 
         def count(codec: Codec | None, plainly: Callable[[int], int]) -> int:
@@ -244,9 +244,9 @@ class RunSpec:
         return count(transport.pull, transport.pull_bytes), count(transport.push, transport.push_bytes)
 
     def metadata(self, engine: str) -> dict[str, Any]:
-        """Returns a trace's metadata, all but its end."""
+        """Returns a trace's metadata, except the end of the run."""
         policy = self.policy
-        lead = policy.max_lead  # a pipeline adds a clock
+        lead = policy.max_lead  # a pipeline adds one clock
         bound = None if lead in (None, math.inf) else lead + self.transport.pipelined
         seconds = self.service_seconds
         return {

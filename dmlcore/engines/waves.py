@@ -1,7 +1,7 @@
-"""Waves: pushes of many tasks that begin at once, as after a barrier.
+"""Waves: the pushes of many tasks that begin at the same time, as after a barrier.
 
-They are sorted once, which is several times as fast as passing each through a large heap, and only the first
-of them that has not arrived is on the heap of events.
+The pushes of a wave are sorted once, which is several times faster than a large heap. Only the next push to
+arrive is on the heap of events.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dmlcore.engines.virtual import PushEvent, VirtualClock
 
-FEWEST = 32  # tasks that begin at once of which a wave is made
+FEWEST = 32  # least number of tasks of a wave
 
 
 class Wave:
-    """Pushes in order of their arrival, the last first.
+    """Pushes sorted by arrival, in descending order.
 
     Args:
-        handle_arrival: handles a push on the virtual clock.
+        handle_arrival: the virtual clock's handler of a push.
 
     Attributes:
-        handle: the handler of these pushes: lets the next one follow.
+        handle: the handler of these pushes, which also schedules the next one.
     """
 
     __slots__ = "handle", "pushes"
@@ -34,17 +34,17 @@ class Wave:
 
         def handle(clock: VirtualClock, event: PushEvent) -> bool:
             over = handle_arrival(clock, event)
-            if pushes and clock.event is event:  # it is not waiting to be read
+            if pushes and clock.event is event:  # otherwise it waits to be read
                 heappush(clock.heap, pushes.pop())
             return over
 
         self.handle = handle
 
     def begin(self, heap: list[Any]) -> None:
-        """Sorts the pushes, and places the first of them on the heap."""
+        """Sorts the pushes, and puts the first of them on the heap."""
         self.pushes.sort(reverse=True)
         heappush(heap, self.pushes.pop())
 
     def keep(self, sending: Sequence[PushEvent | None]) -> None:
-        """Leaves out pushes that were cancelled; `sending`: the next push of each worker."""
+        """Removes cancelled pushes; `sending`: the next push of each worker."""
         self.pushes[:] = [each for each in self.pushes if sending[each[3][0]] is each]
