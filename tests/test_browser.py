@@ -5,7 +5,9 @@ pictures.
 """
 
 import contextlib
+import io
 import os
+import re
 import shutil
 import signal
 import socket
@@ -16,6 +18,7 @@ import time
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from dmlcore.reproduce.command import TOUR
 
@@ -28,7 +31,6 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not instal
 OTHERS = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb") if path.name != TOUR)
 NOTEBOOKS = [TOUR, *(OTHERS if os.environ.get("DMLCORE_BROWSER") == "all" else ())]
 SECONDS = 900  # for a notebook
-TOKEN = "browser-test"
 CELLS = """() => window.jupyterapp.shell.currentWidget.content.widgets.map((cell, at) => ({
     at, kind: cell.model.type, source: cell.model.sharedModel.source, count: cell.model.executionCount,
     outputs: cell.model.type === 'code' ? cell.model.outputs.toJSON() : []}))"""
@@ -51,7 +53,7 @@ def chromium():
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """`paper_repro.py lab` on copies of the notebooks, since it saves them: address and start."""
+    """`paper_repro.py lab` on copies of the notebooks, since it saves them: address, token and start."""
     root, home = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("home")
     shutil.copytree(ROOT / "notebooks", root / "notebooks", ignore=shutil.ignore_patterns(".*"))
     shutil.copytree(ROOT / "figures/compare", root / "figures/compare")
@@ -65,7 +67,7 @@ def lab(tmp_path_factory):
         "JUPYTERLAB_WORKSPACES_DIR",
         "IPYTHONDIR",
     )
-    own = {name: str(home / name.lower()) for name in names} | {"JUPYTER_TOKEN": TOKEN}
+    own = {name: str(home / name.lower()) for name in names}
     program = "import sys; from dmlcore.reproduce.command import main; from pathlib import Path; "
     program += "main(sys.argv[2:], root=Path(sys.argv[1]))"
     words = ["lab", "--no-browser", f"--port={port}", "--ServerApp.port_retries=0", "--expose-app-in-browser"]
@@ -85,7 +87,9 @@ def lab(tmp_path_factory):
             assert process.poll() is None, (home / "lab.log").read_text()
             assert time.monotonic() < start + 120, "JupyterLab does not listen"
             time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}", start
+        token = re.search(r"log in with the token (\w+)", (home / "lab.log").read_text())
+        assert token is not None
+        yield f"http://127.0.0.1:{port}", token[1], start
         process.send_signal(signal.SIGTERM)  # on which it shuts down its kernels
         process.wait(10)
     finally:
@@ -135,13 +139,13 @@ def show(page, text):
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_notebook_runs(chromium, lab, name):
     """From its opening to its last cell, without an error; in the tour a slider's picture follows it."""
-    address, start = lab
+    address, token, start = lab
     started = start if name == TOUR else time.monotonic()
     with chromium.new_context(viewport={"width": 1280, "height": 1000}) as context:
         page = context.new_page()
         # The tour opens by itself; others in workspaces of their own, where no other notebook is.
         where = f"lab/workspaces/{Path(name).stem}/tree/{name}" if name != TOUR else ""
-        page.goto(f"{address}/{where}?token={TOKEN}", timeout=1000 * SECONDS)
+        page.goto(f"{address}/{where}?token={token}", timeout=1000 * SECONDS)
         page.wait_for_selector(".jp-Notebook", timeout=1000 * SECONDS)
         first = run_all(page, name, started)
         assert first is not None, "no picture"
@@ -165,6 +169,8 @@ def check_slider(page):
         )
         page.wait_for_timeout(1500)
         picture(page, f"tour_{theme.lower()}")
+        corner = Image.open(io.BytesIO(image.screenshot())).convert("L").getpixel((4, 4))
+        assert (corner < 64, corner > 192) == (theme == "Dark", theme == "Light"), "the picture's background"
     handle = page.locator(".widget-slider", has_text="staleness").locator(".noUi-handle")
     took = []
     for _ in range(10):

@@ -147,6 +147,16 @@ def test_machine_and_time_of_a_run_are_in_the_page_that_is_not_committed(folders
     assert "Abacus" not in before
 
 
+def test_a_run_that_failed_is_told_where_it_was_made(folders):
+    """By the place of its results; the committed page is of results that are there."""
+    report.write(folders, PAPERS, ["swift"])
+    told = "The newest run of this notebook at quick scale failed."
+    assert told in (folders.runs / "report.html").read_text(encoding="utf-8")
+    assert told not in (folders.figures / "report.html").read_text(encoding="utf-8")
+    report.write(folders, PAPERS, ["full/swift"])
+    assert "newest run" not in (folders.runs / "report.html").read_text(encoding="utf-8")
+
+
 def test_the_run_time_is_that_of_the_run_that_made_the_figures(folders):
     declared = "about 2 s on two CPU cores"
     assert declared in written(folders)[1].text

@@ -300,8 +300,8 @@ def test_regimes_show_the_best_method_of_each_cell():
         ["c = 0.5", "BSP, 2 s *", "ASP, 1.5 s"],
         ["c = 2", "not reached"],  # and one that is not finished
     ]
-    assert " ".join("".join(rows[0]).split()) == "best method ASP in 2, BSP in 1 of 3 cells"
-    assert "A star: seeds do not tell it" in page
+    assert " ".join("".join(rows[0]).split()) == "best method BSP in 1, ASP in 1, none in 1 of 3 cells"
+    assert "A star marks cells" in page
     assert "tuned for one cluster" in page
     sure = Regimes(MAP.assign(uncertain=False, tuned=True))
     assert "A star" not in sure._repr_html_()

@@ -32,6 +32,8 @@ def test_every_cell_runs_but_the_slow_ones(tmp_path, monkeypatch):
         if "parameters" in tags:
             assert {name for name in names if not name.startswith("__")} == {*SHORT, "output"}
             names |= SHORT | {"output": str(tmp_path)}
+    # A page may be dark: a picture brings a white background for its black text.
+    assert {plt.figure(number).get_facecolor() for number in plt.get_fignums()} == {(1.0, 1.0, 1.0, 1.0)}
     plt.close("all")
     assert json.loads((tmp_path / "ssp.json").read_text())["traceEvents"]
     assert names["mine"](3).name == "mine(bound=3)"

@@ -169,8 +169,11 @@ def cells(frame: pd.DataFrame) -> pd.DataFrame:
 def counted(frame: pd.DataFrame) -> str:
     """Returns in how many cells each method is the best.
 
-    >>> counted(pd.DataFrame({"method": ["ASP", "BSP", "ASP"]}))
-    'ASP in 2, BSP in 1 of 3 cells'
+    >>> counted(pd.DataFrame({"method": ["ASP", "BSP", "ASP", "ASP"], "seconds": [1, 2, 1, math.inf]}))
+    'ASP in 2, BSP in 1, none in 1 of 4 cells'
     """
-    counts = Counter(frame["method"]).most_common()
-    return ", ".join(f"{name} in {count}" for name, count in counts) + f" of {len(frame)} cells"
+    best = frame["method"].where(frame["seconds"] < math.inf, "none")
+    return (
+        ", ".join(f"{name} in {count}" for name, count in Counter(best).most_common())
+        + f" of {len(frame)} cells"
+    )

@@ -229,7 +229,7 @@ def of_regimes(frame: Regimes) -> Card:
     """Returns a card with the best method of each cell."""
     told = "Each cell has the method with the least median time to the target."
     if frame["uncertain"].any():
-        told += " A star: seeds do not tell it from another method."
+        told += " A star marks cells in which seeds do not tell it from another method."
     if not frame["tuned"].all():
         told += " Settings and learning rates were tuned for one cluster, not in each cell."
     axes = " and ".join(name for name in frame if name in AXES)
