@@ -163,7 +163,7 @@ class Server:
         return (), (), [order for depth in range(self._depth) for order in self._start(tasks, 0.0, depth + 1)]
 
     def find(self, worker: int, clock: int, attempt: int) -> Order | None:
-        """Returns the task of a push that arrives; None if it does not count, and it is counted as ignored."""
+        """Returns the task of a push that arrives; None if it does not count and is ignored."""
         for order in self.flight[worker]:
             if order.clock == clock and order.attempt == attempt:
                 return order
