@@ -69,8 +69,9 @@ class Recommendation:
             run did not reach the target within four times the best median of the tuning. `fastest` is the
             fraction of seeds on which the method is the fastest. `samples` and `bytes` are the medians of
             samples computed and bytes sent until the target. `ratio` is the median time over that of the
-            first method. `verdict` is "best"; "slower", on every seed, of at least five; "slower on 3 of 5",
-            which shows no difference; or "not reached", on any seed.
+            first method. `verdict` is "best" for the first method; "slower" if a method is slower on every
+            seed and there are at least five seeds; "slower on 3 of 5" and the like otherwise, when the seeds
+            show no difference; "not reached" if a run missed the target.
         methods: name -> the method as it was run, with its optimizer.
         seconds: a frame of the seconds to the target, by method and seed.
         runs: histories of the final runs, as `compare` returns them. None: after Ctrl-C; then `seconds` are
