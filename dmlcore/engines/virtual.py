@@ -1,9 +1,9 @@
 """The virtual clock: one loop over a heap of events, with a handler for each kind.
 
-A task's whole life - pull, compute, push - is drawn when it starts, so it is one event: the arrival of its
-push. What else happens at a known time, such as a fault, is on a heap of its own: it is handled before every
-push that the server takes later, and may put off or void it. A new kind of event is a handler, and tuples
-`(time, serial number, handler, ...)` on one of the heaps. Timers of a policy are with the server, which sets
+All times of a task - pull, compute, push - are known when it starts, so a task is one event: the arrival of
+its push. Other events at known times, such as faults, are on a second heap. They are handled before every
+push that the server takes later, and may postpone or cancel it. A new kind of event is a handler, and tuples
+`(time, serial number, handler, ...)` on one of the heaps. The server keeps the timers of a policy, and sets
 them again when it is restored.
 """
 
@@ -26,31 +26,31 @@ from dmlcore.engines.waves import FEWEST, Wave
 from dmlcore.trace import Trace
 from dmlcore.types import Watch
 
-# A push: when it arrives, serial number, handler, task, when its computing begins and ends, when it is sent,
-# how long the pull before it has waited in the server's queues, and how long itself so far.
+# A push: arrival, serial number, handler, task, begin and end of computing, departure, wait of the pull
+# before it in the server's queues, and its own wait so far. Times in seconds.
 PushEvent = tuple[float, int, Callable[[Any, Any], bool], Order, float, float, float, float, float]
-# What a worker computes in a pipeline, until it may be sent: serial number, task, begin and end of computing,
-# and how long its pull has waited.
+# A task in a pipeline, until its push may be sent: serial number, task, begin and end of computing, and wait
+# of its pull.
 Computing = tuple[int, Order, float, float, float]
 
 inf = math.inf
-TICKS = 0.1, 0.5  # real seconds from one look at how far a run has come to the next, roughly
-MANY_CANCELLED = 1000  # pushes, from which they are swept out as soon as they are more than the workers
+TICKS = 0.1, 0.5  # least and most real seconds between two reports of progress, roughly
+MANY_CANCELLED = 1000  # cancelled pushes are removed when they exceed this number and the number of workers
 
 
 class VirtualClock:
     """One run of a policy on a virtual clock.
 
-    Events at equal times: faults first, then arrivals in the order in which their tasks started, then timers
-    in the order in which they were set.
+    At equal times faults come first, then arrivals in the order in which their tasks started, then timers in
+    the order in which they were set.
 
     Args:
         spec: the run.
-        watch: shows a policy that watches its training how it goes.
-        progress: is told now and then which share of the run is done.
+        watch: function that shows the training to a policy that watches it.
+        progress: function that receives the share of the run that is done, from time to time.
     """
 
-    # In a dictionary they take longer to look up, at every event.
+    # Slots are faster to look up than a dictionary, which matters at every event.
     __slots__ = (
         "at_hand", "computing", "crossing", "end", "event", "failures", "handle_arrival", "heap",
         "limit", "links", "may_look", "now", "num_cancelled", "pace", "pipelined", "plain", "progress",
@@ -65,28 +65,28 @@ class VirtualClock:
         self.spec, self.watch, self.links, self.service = spec, watch, spec.links(), spec.service()
         self.failures = Failures(self) if spec.faults.events else None
         self.timers = spec.policy.on_wake is not None
-        self.restarts = self.failures is not None and self.failures.restarts  # whether the server ever does
+        self.restarts = self.failures is not None and self.failures.restarts  # whether the server crashes
         self.may_look = watch is not None or self.restarts or self.timers
         self.pipelined, self.updates_take = spec.transport.pipelined, spec.seconds_per_update > 0
         self.serial = itertools.count()
         self.server = self.new_server()
         self.heap: list[Any] = [END]  # arrivals
-        self.timed: list[Any] = []  # what else happens when
+        self.timed: list[Any] = []  # all other events
         self.progress, self.ticked = progress, 0.0
         self.end = spec.stop.seconds
-        self.num_cancelled = 0  # pushes, since the last sweep
-        self.limit = inf  # an event before it is handled without another look
-        self.event: Any = None  # that is being handled
+        self.num_cancelled = 0  # cancelled pushes since the last sweep
+        self.limit = inf  # arrivals before this time need no further check
+        self.event: Any = None  # the event that is being handled
         self.sending: list[PushEvent | None] = [None] * workers  # the next push of each worker
         self.waves: list[Wave] = []
-        # A push that the server reads while something else happens: when it is taken, and how long it waited.
+        # A push that the server reads while other events happen, the end of reading, and its wait in seconds.
         self.read: tuple[PushEvent, float, float] | None = None
         self.computing: list[Computing | None] = [None] * workers
-        self.now = 0.0  # when something happened last
-        self.pace = self.links.pace  # None: no changes of speed by time
-        # Whether a push is sent when it is computed, and arrives at once.
+        self.now = 0.0  # time of the last event
+        self.pace = self.links.pace  # None: no changes of speed at a time
+        # Whether a push is sent as soon as it is computed, and arrives immediately.
         self.plain = not (self.failures or self.pace or self.pipelined or self.links.pushes_take)
-        # Links of the server that are shared equally, of which each transfer is an event.
+        # The server's links with equal sharing, where each transfer is an event.
         self.crossing = Crossing(self, self.service) if isinstance(self.service, FairService) else None
         answers = None
         self.handle_arrival: Callable[[Any, Any], bool] = VirtualClock.handle_push
@@ -125,34 +125,34 @@ class VirtualClock:
         return self.server.trace(end, self.spec.metadata("simulate") | more)
 
     def timer(self) -> float:
-        """Returns when the policy's next timer is due; one that was missed fires now."""
+        """Returns when the policy's next timer is due, in seconds; a timer that was missed fires now."""
         return max(self.server.due, self.now) if self.timers else inf
 
     def due(self) -> float:
-        """Returns when something happens next; infinite where nothing will ever happen."""
+        """Returns the time of the next event in seconds; infinite if none can follow."""
         timed = self.timed[0][0] if self.timed else inf
         crossing = inf if self.crossing is None else self.crossing.due
         return min(self.heap[0][0], timed, crossing, self.timer())
 
     def set_limit(self) -> None:
-        """Notes when the next event that is no arrival is due, or else the end."""
+        """Sets the limit to the next event that is not an arrival, or to the end of the run."""
         self.limit = min(self.timed[0][0] if self.timed else inf, self.timer(), self.end)
 
     def is_late(self, time: float) -> bool:
-        """Whether something else comes before an arrival that is handled at `time`, or the end does."""
+        """Returns whether another event, or the end of the run, comes before an arrival handled at `time`."""
         if self.timed and self.timed[0][0] <= time:
             return True
         return time > self.end or self.timer() < time
 
     def handle_timed(self) -> bool:
-        """Handles what comes before the next arrival, or ends the run; returns whether it is over."""
+        """Handles the events before the next arrival, or ends the run; returns whether it is over."""
         self.event = None  # the arrival stays on the heap
         timed, end, over = self.timed, self.end, False
         while not over:
             arrival, read = self.heap[0], self.read
             taken = read[1] if read is not None and read[0] is arrival else arrival[0]
             first, timer = timed[0][0] if timed else inf, self.timer()
-            if (first > taken or first == inf) and timer >= taken:  # nothing comes before the arrival
+            if (first > taken or first == inf) and timer >= taken:  # no event comes before the arrival
                 over = taken > end
                 break
             if first > end and timer > end:
@@ -166,7 +166,7 @@ class VirtualClock:
         return over
 
     def handle_tick(self, event: Any) -> bool:
-        """Tells how far the run has come, and when to tell it again."""
+        """Reports the progress of the run, and schedules the next report."""
         now, _, _, step = event
         least, most = TICKS
         took, self.ticked = time.monotonic() - self.ticked, time.monotonic()
@@ -175,18 +175,18 @@ class VirtualClock:
         shares = (now / self.end, server.num_updates / stop.updates, server.samples / stop.samples)
         assert self.progress is not None
         self.progress(min(max(shares), 1.0))
-        if self.due() < inf:  # else it is a deadlock
+        if self.due() < inf:  # otherwise it is a deadlock
             self.at(now + step, VirtualClock.handle_tick, step)
         return False
 
     def new_server(self) -> Server:
-        """Returns a server to which nothing has happened."""
+        """Returns a server in its first state."""
         return Server(self.spec, self.plan, self.serial, keeps_journal=self.restarts)
 
     def carry_out(self, answer: Answer, now: float) -> bool:
-        """Carries out what the server answers; returns whether the run is over.
+        """Carries out the server's answer; returns whether the run is over.
 
-        Workers begin tasks, and the arrivals of their pushes are placed.
+        Workers begin tasks, and the arrivals of their pushes are put on the heap.
         """
         self.now = now
         _, cancel, start = answer
@@ -239,11 +239,10 @@ class VirtualClock:
         return self.server.over
 
     def sweep(self) -> None:
-        """Takes pushes that were cancelled off the heap and out of waves, where they would stay until their
-        time."""
+        """Removes cancelled pushes from the heap and waves, where they would stay until their arrival."""
         self.num_cancelled = 0
         if self.failures is not None:
-            return  # with faults a push is looked at when it arrives
+            return  # with faults the arrival of a cancelled push must be handled
         push, sending, heap = self.handle_arrival, self.sending, self.heap
         heap[:] = [each for each in heap if each[2] is not push or sending[each[3][0]] is each]
         heapify(heap)
@@ -251,12 +250,12 @@ class VirtualClock:
             wave.keep(sending)
 
     def serve(self, answer: Answer, now: float) -> None:
-        """Lets a server that takes time make an update; what cancelled tasks have sent it will read."""
+        """Lets a server that takes time make the update, and read the pushes of cancelled tasks."""
         assert self.service is not None
         apply, cancel, _ = answer
         if apply and self.updates_take:
             self.service.update(now)
-            if self.read is not None and self.read[1] > now:  # it goes on reading after the update
+            if self.read is not None and self.read[1] > now:  # it continues reading after the update
                 reading, taken, waited = self.read
                 took = self.spec.seconds_per_update
                 self.read = reading, taken + took, waited + took
@@ -264,20 +263,22 @@ class VirtualClock:
             self.stray(worker, now)
 
     def stray(self, worker: int, now: float) -> None:
-        """Lets the server read what a worker has sent of a task that does not count any more."""
+        """Lets the server read a push that a worker sent for a task that no longer counts."""
         event = self.sending[worker]
         if event is None or event[6] >= now or (self.read is not None and self.read[0] is event):
-            return  # not sent yet, or the server is reading it
+            return  # it is not sent yet, or the server is reading it
         if event[2] is not handle_push_joins:
             heappush(self.heap, (event[0], next(self.serial), VirtualClock.handle_read, event[3]))
-        elif event[0] > now:  # not on the server's link yet
+        elif event[0] > now:  # it has not reached the server's link yet
             self.at(event[0], VirtualClock.handle_stray, event[3])
 
     def sent(
         self, order: Order, serial: int, begun: float, end: float, now: float, queued: float
     ) -> PushEvent | None:
-        """Returns the event of the push that a worker sends next, with changes of its speed by time, faults,
-        pipelines and links."""
+        """Returns the event of the push that a worker sends next, or None if it is scheduled elsewhere.
+
+        Changes of speed at a time, faults, pipelines and links are included.
+        """
         worker, clock, size, _, _, since, _, _ = order
         if self.pace is not None:
             end = self.links.finish(worker, clock, size, begun)
@@ -292,13 +293,13 @@ class VirtualClock:
             self.computing[worker] = (serial, order, begun, end, queued)
             if before is None:
                 return None
-            # With the copy on which this task is computed comes leave to push the task before it.
+            # The push of the task before is sent when the copy for this task has arrived.
             departs = begun
             serial, order, begun, end, queued = before
         arrival = departs
         if self.links.pushes_take:
             arrival += self.links.push_seconds(worker, order.clock)
-        # Pushes of one worker arrive in order; on a shared link, when the one before has been taken.
+        # Pushes of one worker arrive in order; on a shared link, after the server has read the one before.
         ready, alone = arrival, self.event is None or self.crossing is not None
         arrival = max(arrival, now if alone else self.event[0])
         waited = arrival - ready if self.crossing is not None else 0.0
@@ -313,18 +314,18 @@ class VirtualClock:
         return None
 
     def place(self, event: Any) -> None:
-        """Places a push where it is handled when it arrives; never, if that is never."""
+        """Puts a push on the heap for its arrival, unless it never arrives."""
         if event[0] < inf:
             heappush(self.heap if self.crossing is None else self.timed, event)
 
     def at(self, time: float, handler: Callable[[Any, Any], bool], *what: Any) -> None:
-        """Lets a handler be called at a time that is not an arrival's."""
+        """Schedules a call `handler(clock, event)` at `time`, for an event that is not an arrival."""
         heappush(self.timed, (time, next(self.serial), handler, *what))
         if time < self.limit:
             self.limit = time
 
     def look(self, answer: Answer, now: float) -> None:
-        """Shows a watching policy its training, takes the server's checkpoint, and looks at its timers."""
+        """Shows the training to a policy that watches it, takes checkpoints, and updates the next timer."""
         server = self.server
         if self.timers:
             self.set_limit()
@@ -335,7 +336,7 @@ class VirtualClock:
             self.failures.look(answer)
 
     def plan(self, order: Order) -> tuple[float, float, float]:
-        """Returns when a task's computing begins and ends, and how long its pull waits in queues."""
+        """Returns begin and end of a task's computing, and the wait of its pull in queues, in seconds."""
         worker = order.worker
         sending = self.sending[worker]
         if sending is not None and sending[3] is order:
@@ -343,17 +344,17 @@ class VirtualClock:
         computing = self.computing[worker]
         if computing is not None and computing[1] is order:
             return computing[2], computing[3], computing[4]
-        if self.crossing is not None:  # its copy is under way, unless the server has forgotten it
+        if self.crossing is not None:  # its copy is being sent, unless the server has lost it
             return inf, inf, self.crossing.queued(order)
         due = self.links.computing(worker, order.clock, order.batch_size, order.pull, order.time)
         return (*due, 0.0)
 
     def handle_end(self, event: Any) -> bool:
-        """Nothing is left that could happen."""
+        """Raises RuntimeError: no other event is left."""
         raise self.server.deadlock(self.now)
 
     def handle_push(self, event: PushEvent) -> bool:
-        """A push arrives, unless its task was cancelled, lost or put off since it was placed on the heap."""
+        """Handles the arrival of a push, unless its task was cancelled, lost or postponed meanwhile."""
         now, _, _, order, begun, computed, _, _, _ = event
         if self.sending[order[0]] is not event:
             return self.miss(order, now)
@@ -366,7 +367,7 @@ class VirtualClock:
         return False
 
     def handle_served(self, event: PushEvent) -> bool:
-        """The same at a server that takes time: the push waits its turn, and is read."""
+        """Handles the arrival of a push at a server that takes time: the push waits and is then read."""
         arrived, _, _, order, begun, computed, _, queued, _ = event
         worker = order[0]
         if self.sending[worker] is not event:
@@ -374,7 +375,7 @@ class VirtualClock:
         now, waited = self.take(worker, order[1], arrived)
         if now >= self.limit and self.is_late(now):
             return self.read_late(event, now, waited)
-        self.sending[worker] = None  # from here on as `is_read`, without a call on the path of every push
+        self.sending[worker] = None  # from here on like `is_read`, inlined since every push passes here
         answer = self.server.push(order, now, begun, computed, queued, waited)
         if self.failures is not None and order[:2] in self.failures.of_push:
             self.failures.copy(order, arrived)
@@ -384,7 +385,7 @@ class VirtualClock:
         return False
 
     def read_late(self, event: PushEvent, now: float, waited: float) -> bool:
-        """A push is read so late that something else happens first, which may cancel it."""
+        """Handles a push that is read so late that other events come first, which may cancel it."""
         self.read = event, now, waited
         over = self.handle_timed()
         if over or self.sending[event[3].worker] is not event:
@@ -394,7 +395,7 @@ class VirtualClock:
         return self.is_read(event, now, waited)
 
     def is_read(self, event: PushEvent, now: float, waited: float) -> bool:
-        """The server has read a push, which has waited for so long in its queues."""
+        """Handles a push that the server has read; `waited`: its wait in the server's queues, seconds."""
         arrived, _, _, order, begun, computed, _, queued, _ = event
         self.sending[order[0]], self.now = None, now
         answer = self.server.push(order, now, begun, computed, queued, waited)
@@ -403,13 +404,13 @@ class VirtualClock:
         return answer is not NOTHING and self.carry_out(answer, now)
 
     def miss(self, order: Order, now: float) -> bool:
-        """What arrives does not count any more."""
+        """Handles the arrival of a push that no longer counts."""
         if self.failures is not None and order not in self.server.flight[order[0]]:
             self.failures.ignore(order, now)
         return False
 
     def handle_stray(self, event: Any) -> bool:
-        """A push arrives that does not count: the server has to read it."""
+        """Handles the arrival of a push that does not count: the server must still read it."""
         if self.service is not None:
             now, _, _, order = event
             if self.crossing is not None:
@@ -419,14 +420,14 @@ class VirtualClock:
         return False
 
     def handle_read(self, event: Any) -> bool:
-        """The server reads a push that does not count."""
+        """Lets the server read a push that does not count."""
         assert self.service is not None
         now, _, _, order = event
         self.service.take(order[0], order[1], now)
         return False
 
     def forget(self, back: float, stays: Callable[[Any, Any], bool]) -> None:
-        """Loses all messages and tasks; what `stays` handles still happens, at `back` at the earliest."""
+        """Discards all messages and tasks; events of the handler `stays` remain, not before `back`."""
         for worker in range(len(self.sending)):
             self.sending[worker] = self.computing[worker] = None
         self.heap[:] = [END]
@@ -438,15 +439,15 @@ class VirtualClock:
         self.set_limit()
 
 
-# The last event of every run, if nothing ends it before.
+# The last event of every run, if it has not ended before.
 END = (inf, inf, VirtualClock.handle_end)
 
 
 def make_timeline(
     spec: RunSpec, watch: Watch | None = None, progress: Callable[[float], None] | None = None
 ) -> Trace:
-    """Returns the trace of a run on a virtual clock; `progress` is told which share of it is done."""
-    # The run makes few cycles, and the collector would look through all tasks in flight again and again.
+    """Returns the trace of a run on a virtual clock; `progress` receives the share of it that is done."""
+    # The run makes few reference cycles, and the collector would scan all tasks in flight repeatedly.
     collects = gc.isenabled()
     gc.disable()
     clock = None
@@ -455,7 +456,8 @@ def make_timeline(
         return clock.run()
     finally:
         if clock is not None:
-            # They refer to the clock, and a wave to itself: cycles, which hold every task of the run.
+            # They refer to the clock, and a wave to itself: these cycles would keep every task of the run
+            # alive.
             del clock.server, clock.failures, clock.crossing
             for wave in clock.waves:
                 wave.pushes.clear()

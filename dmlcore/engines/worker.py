@@ -1,6 +1,6 @@
-"""A worker on a real clock: computes its own gradients and takes as long as the cluster has it take.
+"""A worker on a real clock: it computes its own gradients, and sleeps for the cluster's times.
 
-The same loop runs in a thread and in an actor; what differs is how messages travel.
+The same loop runs in a thread and in an actor; only the transport of messages differs.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from dmlcore.training.stepper import State, Stepper
 
 
 class Assignment(NamedTuple):
-    """To a worker: begin a task when those before it are done.
+    """Message to a worker: begin a task when the tasks before it are done.
 
     Args:
         order: the task.
-        sent: when, seconds on the server's clock.
+        sent: when the message was sent, in seconds on the server's clock.
         state: parameters and optimizer state, which the worker pulls.
-        since: when the copy sets out on the worker's own link.
+        since: when the copy enters the worker's own link, in seconds.
     """
 
     order: Order
@@ -39,24 +39,24 @@ class Assignment(NamedTuple):
 
 
 class Freeze(NamedTuple):
-    """To a worker: do nothing for so many seconds of the cluster's time."""
+    """Message to a worker: pause for so many seconds of the cluster's time."""
 
     seconds: float
 
 
 class Idle(NamedTuple):
-    """To a worker: throw your tasks away."""
+    """Message to a worker: discard all tasks."""
 
 
 class Stop(NamedTuple):
-    """To a worker: the run is over, or you have crashed."""
+    """Message to a worker: end, because the run is over or the worker has crashed."""
 
 
 class Ready(NamedTuple):
-    """From a worker: all is compiled.
+    """Message from a worker: it has compiled everything.
 
     Args:
-        worker: its number.
+        worker: number of the worker.
         hire: serial number of its start.
     """
 
@@ -65,16 +65,16 @@ class Ready(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """From a worker: a push.
+    """Message from a worker: a push.
 
     Args:
-        worker: its number.
+        worker: number of the worker.
         clock: number of the task.
-        attempt: of its order.
-        begun: when it began to compute, seconds.
-        computed: when it was done, seconds.
-        gradient: of the mean loss.
-        due: when it comes out of its worker's link.
+        attempt: serial number of the attempt, from its order.
+        begun: when computing began, in seconds.
+        computed: when computing ended, in seconds.
+        gradient: gradient of the mean loss, a tree like the parameters.
+        due: when the push leaves the worker's link, in seconds.
     """
 
     worker: int
@@ -87,12 +87,12 @@ class Arrival(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """From a worker: its gradient raised.
+    """Message from a worker: its gradient raised an exception.
 
     Args:
-        worker: its number.
-        clock: at which task; -1: before the first.
-        cause: type and message.
+        worker: number of the worker.
+        clock: number of the task; -1: before the first.
+        cause: type and message of the exception.
         details: the traceback.
     """
 
@@ -103,15 +103,15 @@ class Failure(NamedTuple):
 
     @classmethod
     def of(cls, worker: int, clock: int, error: Exception) -> Failure:
-        """Returns the message that tells of an exception."""
+        """Returns the message for an exception."""
         return cls(worker, clock, f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
 class Clock:
-    """Seconds of the cluster's time since `start`, on a real clock that no one sets back.
+    """The cluster's time in seconds, from the machine's monotonic clock.
 
     Args:
-        scale: real seconds of one of the cluster's.
+        scale: real seconds per second of the cluster.
     """
 
     def __init__(self, scale: float = 1.0):
@@ -119,31 +119,31 @@ class Clock:
         self.set(0.0)
 
     def set(self, now: float) -> None:
-        """Makes it `now`."""
+        """Sets the time to `now`."""
         self._zero = time.monotonic() - now * self.scale
 
     def now(self) -> float:
-        """Returns the time."""
+        """Returns the time in seconds."""
         return (time.monotonic() - self._zero) / self.scale
 
 
 class Outbox:
-    """A worker's link to the server: messages arrive in their order, each when it is due.
+    """A worker's link to the server: it delivers messages in order, each when it is due.
 
     Args:
-        clock: that due times are on.
-        send: sends a message to the server.
+        clock: the clock of due times.
+        send: function that sends a message to the server.
     """
 
     def __init__(self, clock: Clock, send: Callable[[Any], None]):
         self._clock, self._send = clock, send
-        self._waiting: list[tuple[float, int, Any, bool]] = []  # due, number, message, in order
+        self._waiting: list[tuple[float, int, Any, bool]] = []  # due time, number, message, whether in order
         self._number, self._last, self._closed = itertools.count(), 0.0, False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
     def put(self, message: Arrival, due: float, ordered: bool = True) -> float:
-        """Sends a message at a time, and not before those that were put in order before it; returns when."""
+        """Sends a message when it is due, and after earlier ordered messages; returns the time in seconds."""
         with self._changed:
             if ordered:
                 due = self._last = max(due, self._last)
@@ -159,14 +159,14 @@ class Outbox:
         return due
 
     def clear(self) -> None:
-        """Throws away what has not been sent, but for copies of what was."""
+        """Discards messages that are not sent yet, except copies of pushes that were sent."""
         with self._changed:
             self._waiting = [each for each in self._waiting if not each[3]]
             heapq.heapify(self._waiting)
             self._last = 0.0
 
     def close(self) -> None:
-        """Throws away what has not been sent."""
+        """Discards messages that are not sent yet, and ends the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -193,17 +193,17 @@ class Outbox:
 
 
 class Worker:
-    """One worker: `run` until it is told to stop.
+    """One worker, whose `run` works until a `Stop` arrives.
 
     Args:
-        worker: its number.
-        inbox: messages to it.
-        send: sends a message to the server.
+        worker: number of the worker.
+        inbox: messages to the worker.
+        send: function that sends a message to the server.
         job: the run.
-        clock: the server's, or one that follows it.
-        sizes: of its tasks, to compile for them before the clock starts.
+        clock: the server's clock, or one that follows it.
+        sizes: batch sizes of its tasks in samples, to compile for them before the clock starts.
         hire: serial number of this start.
-        stepper: its arithmetic; None: the job's.
+        stepper: the worker's arithmetic. None: the job's.
     """
 
     def __init__(
@@ -220,19 +220,19 @@ class Worker:
         self._worker, self._inbox, self._send, self._clock = worker, inbox, send, clock
         self._sizes, self._hire = sizes, hire
         self._stepper, self._links, self._faults = stepper or job.stepper(), job.links(), job.spec.faults
-        self._pace = None if self._links is None else self._links.pace  # None: no changes of speed by time
+        self._pace = None if self._links is None else self._links.pace  # None: no changes of speed at a time
         self._state: State = self._stepper.start()
         self._coder = job.coder(worker, self._state[0])
         self._kept = self._stepper.kept(self._state[0])  # from task to task
         self._keep_copy, self._pipelined = job.spec.policy.keep_copy, job.spec.transport.pipelined
         self._outbox = Outbox(clock, send)
-        self._tasks: deque[Assignment] = deque()  # that it was told to begin
-        self._held: Arrival | None = None  # in a pipeline: what it sends when it begins its next task
-        self._free = 0.0  # when it had computed its last task
-        self._awake = 0.0  # when the last freeze ends
+        self._tasks: deque[Assignment] = deque()  # assignments to carry out
+        self._held: Arrival | None = None  # in a pipeline: the push to send when the next task begins
+        self._free = 0.0  # when its last task was computed, seconds
+        self._awake = 0.0  # when the last freeze ends, seconds
 
     def run(self) -> None:
-        """Carries out assignments, one after the other, each until it is done or thrown away."""
+        """Carries out assignments one after the other, each until it is done or discarded."""
         task = -1
         try:
             self._compile()
@@ -250,7 +250,7 @@ class Worker:
                         since = order.time if order is not None else since
                         if message is not None and self._take(message):
                             return
-        except Exception as error:  # whatever a problem of one's own raises: the server tells the user
+        except Exception as error:  # a user's problem may raise anything; the server reports it
             self._send(Failure.of(self._worker, task, error))
         finally:
             self._outbox.close()
@@ -263,7 +263,7 @@ class Worker:
             self._coder.compile(self._state[0], gradient)
 
     def _take(self, message: Any) -> bool:
-        """Takes a message; returns whether it is the end."""
+        """Takes a message; returns whether it is a `Stop`."""
         if isinstance(message, Freeze):
             self._awake = max(self._awake, self._clock.now() + message.seconds)
         elif isinstance(message, Assignment):
@@ -278,7 +278,7 @@ class Worker:
         """Computes a task, whose pull or computing begins at `since`, and sends its push.
 
         Returns:
-            The message that ended it early, or None; the task that the worker begins by itself, or None.
+            The message that ended it early, or None; the next task on the cached copy, or None.
         """
         late = max(0.0, self._awake - since)
         due = (since, since)
@@ -291,7 +291,7 @@ class Worker:
         ends = due[1] + begun - due[0]
         if self._links is not None and self._pace is not None:
             ends = self._links.finish(order.worker, order.clock, order.batch_size, begun)
-        # Where latencies are injected, a task takes what it should, however late the worker wakes up.
+        # With injected latencies a task has its exact times, even if the worker wakes up late.
         if self._links is None and order.pull:
             begun = self._clock.now()
         if self._held is not None:
@@ -309,7 +309,7 @@ class Worker:
         message, ends = self._wait(ends, computing=True)
         if message is not None:
             return message, None
-        self._free = computed = max(ends, done)  # not when it woke up: that would add up along kept copies
+        self._free = computed = max(ends, done)  # not the time of waking up: delays would accumulate
         push = Arrival(order.worker, order.clock, order.attempt, begun, computed, gradient)
         if self._pipelined:
             self._held = push
@@ -319,12 +319,12 @@ class Worker:
         if self._keep_copy is None or not self._keep_copy(copy_clock, order.clock + 1):
             return None, None
         if self._stepper.problem.additive:
-            weight = 1.0  # additive updates count as they are
+            weight = 1.0  # additive updates always have weight 1
         self._state = self._stepper.step(self._stepper.weighed(weight, gradient), self._state)
         return None, order.following(computed)
 
     def _push(self, push: Arrival, departs: float) -> None:
-        """Sends a push, and again where a fault doubles it."""
+        """Sends a push, and its copies if a fault doubles it."""
         first, *copies = self._faults.deliveries(push.worker, push.clock)
         arrival = departs + first
         if self._links is not None:
@@ -334,12 +334,12 @@ class Worker:
             self._outbox.put(push, arrival + later, ordered=False)
 
     def _wait(self, until: float, computing: bool = False) -> tuple[Any, float]:
-        """Sleeps until a time, which a freeze puts off: the end of computing by what is then left of it.
+        """Sleeps until a time; a freeze postpones it, and the end of computing by the work that is then left.
 
         Returns:
-            The message that throws the task away, or None; and the time.
+            The message that discards the task, or None; and the time in seconds.
         """
-        while True:  # at least one look at the inbox, however late it is
+        while True:  # checks the inbox at least once, even if it is late
             left = (until - self._clock.now()) * self._clock.scale
             try:
                 if left > 0:

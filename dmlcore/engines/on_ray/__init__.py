@@ -1,1 +1,1 @@
-"""The engine on a Ray cluster: actors, and connections to clusters."""
+"""The engine on a Ray cluster: actors, messages and connections to clusters."""

@@ -1,4 +1,4 @@
-"""The server and each worker an actor on a Ray cluster."""
+"""The actors of the Ray engine: one for the server and one for each worker."""
 
 from __future__ import annotations
 
@@ -22,43 +22,43 @@ from dmlcore.engines.real import Serving, WorkerError
 from dmlcore.engines.worker import Clock, Failure, Stop, Worker
 from dmlcore.trace import Trace
 
-END_SECONDS = 5.0  # for workers to end when they are told to
-LIVES = itertools.count()  # of servers: no attempt has the number of one of another life
+END_SECONDS = 5.0  # time for workers to end after a `Stop`
+LIVES = itertools.count()  # numbers of server processes, so that attempts of different ones never coincide
 ATTEMPTS_PER_LIFE = 2**32
 
 
 class Task(NamedTuple):
-    """A job as it is sent to actors."""
+    """A job in the form that is sent to actors."""
 
-    reference: list[Any]  # to the problem, in a list, where Ray leaves it a reference
-    job: Job  # all else
-    config: dict[str, Any]  # settings of JAX on which numbers depend
+    reference: list[Any]  # Ray's reference to the problem; in a list, so that Ray does not resolve it
+    job: Job  # the rest of the job
+    config: dict[str, Any]  # JAX settings that numbers depend on
 
     @classmethod
     def pack(cls, job: Job, actors: Actors) -> Task:
-        """Returns a job with its problem in Ray's store."""
+        """Returns the task for a job, and puts its problem into Ray's object store."""
         return cls([actors.reference(job.problem)], dataclasses.replace(job, problem=None), settings())
 
     def unpack(self) -> Job:
-        """Returns the job, under its settings of JAX."""
+        """Adopts the JAX settings, and returns the job."""
         adopt(self.config)
         return dataclasses.replace(self.job, problem=fetched(self.reference[0]))
 
 
 @functools.lru_cache(maxsize=1)
 def fetched(reference: Any) -> Any:
-    """Returns what Ray's store holds; an actor gets the same object again, and compiles nothing anew."""
+    """Returns an object of Ray's store; an actor gets the same object again, so it recompiles nothing."""
     return installed().get(reference)
 
 
 class Receiver:
-    """An actor: its method `run` has one thread, messages come in on the other."""
+    """An actor with two threads: one executes `run`, the other receives messages."""
 
     def __init__(self) -> None:
         self._inbox: Inbox | None = None
 
     def receive(self, letter: Letter) -> None:
-        """Takes a message; before the first run there is none to take."""
+        """Takes a message; messages before the first run are discarded."""
         if self._inbox is not None:
             self._inbox.take(letter)
 
@@ -69,7 +69,7 @@ class WorkerActor(Receiver):
     def run(
         self, task: Task, worker: int, server: Any, sizes: tuple[int, ...], start: tuple[int, int]
     ) -> None:
-        """Works until it is told to stop."""
+        """Works until a `Stop` arrives."""
         try:
             job = task.unpack()
             clock = Clock(job.time_scale or 1.0)
@@ -85,7 +85,7 @@ class WorkerActor(Receiver):
 
 
 class RayCrew:
-    """Workers as actors, as the server's actor reaches them in a life; `idle` are those of an earlier run."""
+    """The workers of a server process as actors; `idle`: actors of an earlier run, which are reused."""
 
     def __init__(self, task: Task, server: Any, wire: Wire, idle: list[Any], life: int):
         self._task, self._server, self._wire, self._idle, self._life = task, server, wire, idle, life
@@ -94,7 +94,7 @@ class RayCrew:
         self._running: dict[Any, int] = {}
 
     def hire(self, worker: int, sizes: tuple[int, ...], hire: int) -> None:
-        """Starts a worker, in an actor that has nothing to do or a new one."""
+        """Starts a worker in an idle or a new actor."""
         actor = self._idle.pop() if self._idle else new_actor(WorkerActor)
         self._workers[worker] = actor
         start = self._life, hire
@@ -106,9 +106,9 @@ class RayCrew:
         self._senders[worker](message)
 
     def dismiss(self, worker: int, starting: bool) -> None:
-        """Ends a worker, which forgets all it knows; its process is kept, a new one takes long to start.
+        """Ends a worker, which loses its state; its process is reused, because a new one starts slowly.
 
-        One that is starting might not hear of it, and is killed.
+        A worker that is still starting might miss the message, so its process is killed.
         """
         if starting:
             installed().kill(self._forget(worker))
@@ -136,7 +136,7 @@ class RayCrew:
         return found
 
     def close(self) -> list[Any]:
-        """Ends all workers, and returns the actors that are idle now."""
+        """Ends all workers, and returns the idle actors."""
         for worker in self._workers:
             self.post(worker, Stop())
         if self._running:
@@ -153,7 +153,7 @@ class ServerActor(Receiver):
     def run(
         self, task: Task, idle: list[Any], life: int, since: float, log: list[dict[str, Any]]
     ) -> tuple[Any, ...]:
-        """Runs to the end; returns the trace's parts, the parameters, flat, and the workers' actors."""
+        """Runs to the end; returns the trace's parts, the flat parameters (D,), and the workers' actors."""
         job = task.unpack()
         stepper = job.stepper()
         wire, clock = Wire(stepper), Clock(job.time_scale or 1.0)
@@ -175,7 +175,7 @@ class ServerActor(Receiver):
 
 
 def new_actor(kind: Callable[..., Any]) -> Any:
-    """Starts an actor that holds one CPU and takes messages while it runs."""
+    """Starts an actor that holds one CPU and receives messages while it runs."""
     return installed().remote(num_cpus=1, max_concurrency=2)(kind).remote()
 
 
@@ -199,11 +199,11 @@ def record(job: Job, address: str | None, keep: bool) -> Recording:
                 *frames, flat, actors.workers = ray.get(run)
                 break
             except ray.exceptions.RayActorError as error:
-                actors.server = None  # and its workers with it
+                actors.server = None  # its workers have ended with it
                 if (crash := next((each for each in crashes if each.time >= since), None)) is None:
                     raise RuntimeError("the server's process died; try checkpoint= to resume it") from error
                 time.sleep(crash.seconds * (job.time_scale or 1.0))
-                # How long processes take to start is not the cluster's time.
+                # The start of processes does not count as time of the cluster.
                 since = crash.time + crash.seconds
                 log.append({"time": crash.time, "kind": "down", "worker": -1, "seconds": crash.seconds})
             except ray.exceptions.RayTaskError as error:

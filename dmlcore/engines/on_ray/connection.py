@@ -17,13 +17,13 @@ import jax
 
 from dmlcore import checks
 
-CONNECT_SECONDS = 10.0  # before an address counts as unreachable
-STARTS = 3  # of a local cluster, at most
-FREE_SECONDS = 20.0  # for the CPUs of actors that have ended
+CONNECT_SECONDS = 10.0  # time after which an address counts as unreachable
+STARTS = 3  # most attempts to start a local cluster
+FREE_SECONDS = 20.0  # time to wait for the CPUs of actors that have ended
 OBJECT_STORE_BYTES = 256 * 2**20
 LOOPBACK = "127.0.0.1"
-# For a cluster that is started here: it listens on loopback, waits longer for its processes, and does not
-# lower the priority of actors.
+# Settings of a local cluster: it listens on loopback, waits longer for its processes, and does not lower the
+# priority of actors.
 LOCAL = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_agent_register_timeout_ms": "120000",
@@ -43,18 +43,18 @@ SETTINGS = (
 
 
 def settings() -> dict[str, Any]:
-    """Returns the settings of JAX on which numbers depend most, for another process to adopt."""
+    """Returns the JAX settings that numbers depend on most, for another process to adopt."""
     return {name: getattr(jax.config, name) for name in SETTINGS}
 
 
 def adopt(settings: Mapping[str, Any]) -> None:
-    """Takes over the settings of JAX of another process."""
+    """Adopts the JAX settings of another process."""
     for name, value in settings.items():
         jax.config.update(name, value)
 
 
 def installed() -> Any:
-    """Returns the package ray; raises ImportError where it is not installed."""
+    """Returns the package ray; raises ImportError if it is not installed."""
     try:
         import ray
     except ImportError as error:
@@ -63,25 +63,29 @@ def installed() -> Any:
 
 
 def start_local(num_cpus: int) -> Any:
-    """Starts a cluster on this machine, on loopback; actors that mostly sleep share its cores.
+    """Starts a cluster on this machine, on loopback.
+
+    Args:
+        num_cpus: number of CPUs that Ray assumes; it may exceed the cores, since actors mostly sleep.
 
     Raises:
-        RuntimeError: Ray chose another address than loopback; the cluster is shut down again.
+        RuntimeError: Ray listens on another address than loopback; the cluster is shut down again.
     """
     for name, value in LOCAL.items():
         os.environ.setdefault(name, value)
     ray = installed()
     store = {"object_store_memory": OBJECT_STORE_BYTES, "num_cpus": num_cpus}
-    # Ray asks this function where to listen. LOCAL is too late if ray was imported before.
+    # Ray calls this function to find the address to listen on. LOCAL has no effect if ray was imported
+    # before.
     listen = mock.patch.object(ray.util, "get_node_ip_address", return_value=LOOPBACK)
     for attempt in range(1, STARTS + 1):
         try:
             with warnings.catch_warnings(), listen:
-                # JAX warns of forks; Ray's are followed by exec at once.
+                # JAX warns of forks, but those of Ray are followed by exec immediately.
                 warnings.filterwarnings("ignore", message=r"os\.fork", category=RuntimeWarning)
                 ray.init(address="local", include_dashboard=False, **store, **QUIET)
             break
-        except Exception:  # on a busy machine its processes may take longer than Ray waits for them
+        except Exception:  # on a busy machine the processes may start slower than Ray's time limit
             ray.shutdown()
             if attempt == STARTS:
                 raise
@@ -95,10 +99,12 @@ def start_local(num_cpus: int) -> Any:
 
 @contextlib.contextmanager
 def connection(address: str | None, num_cpus: int) -> Iterator[Any]:
-    """Connects to the cluster at `address` or at RAY_ADDRESS, unless one is connected, or to a local one.
+    """Yields Ray on its present connection; without one, it connects to a cluster.
+
+    The cluster is that at `address`, else that at RAY_ADDRESS, else a local one, which is started here.
 
     Raises:
-        ConnectionError: there is no answer from the address within `CONNECT_SECONDS`.
+        ConnectionError: no server answers at the address within `CONNECT_SECONDS`.
     """
     ray: Any = sys.modules.get("ray")
     mine = ray is None or not ray.is_initialized()
@@ -124,45 +130,45 @@ def connection(address: str | None, num_cpus: int) -> Iterator[Any]:
 
 
 class Actors:
-    """The actors of a run, or those kept for the next."""
+    """The actors of a run, or those kept for the next run."""
 
     def __init__(self, connected: Any):
         self.connected = connected  # the connection that they belong to
         self.server: Any = None
-        self.workers: list[Any] = []  # with nothing to do
+        self.workers: list[Any] = []  # idle actors
         self._stored: tuple[Any, Any] | None = None
 
     def reference(self, problem: Any) -> Any:
-        """Returns a reference to a problem in Ray's store, the same for the same problem again."""
+        """Returns a reference to a problem in Ray's store; the same problem gets the same reference."""
         if self._stored is None or self._stored[0] is not problem:
-            self._stored = None  # makes room
+            self._stored = None  # frees the memory of the old one first
             self._stored = problem, installed().put(problem)
         return self._stored[1]
 
     def end(self, ray: Any) -> None:
-        """Gives their CPUs back."""
+        """Kills all actors, which frees their CPUs."""
         for actor in [self.server, *self.workers]:
             if actor is not None:
                 ray.kill(actor)
 
 
-_kept: list[Actors] = []  # of one run, at most
+_kept: list[Actors] = []  # actors of at most one run
 
 
 def kept_actors(ray: Any) -> Actors:
-    """Takes the actors that an earlier run left on this connection, none if there are none."""
+    """Returns the actors that an earlier run kept on this connection, or an empty `Actors`."""
     context = ray.get_runtime_context()
-    connected = context.get_node_id(), context.get_job_id()  # jobs alone are numbered anew by every cluster
+    connected = context.get_node_id(), context.get_job_id()  # every cluster numbers its jobs from the start
     kept = _kept.pop() if _kept else None
     return kept if kept is not None and kept.connected == connected else Actors(connected)
 
 
 @contextlib.contextmanager
 def actors_for(ray: Any, num_workers: int, keep: bool) -> Iterator[Actors]:
-    """Actors for a run: kept ones, as far as there are some, and room for the rest.
+    """Yields the kept actors for a run, after a check that there are free CPUs for the others.
 
     Raises:
-        ValueError: the cluster has too few CPUs, or too few that are free.
+        ValueError: the cluster has too few CPUs, or too few free CPUs.
     """
     needed = num_workers + 1
     total = int(ray.cluster_resources().get("CPU", 0))
@@ -192,7 +198,7 @@ def fail_for_cpus(num_workers: int, there: str, missing: int) -> NoReturn:
 
 
 def free_cpus(ray: Any, wanted: int) -> int:
-    """Returns how many CPUs are free; waits a moment for `wanted`, since actors that end free theirs late."""
+    """Returns the number of free CPUs; waits a while for `wanted`, since actors free theirs with a delay."""
     deadline = time.monotonic() + FREE_SECONDS
     while (free := int(ray.available_resources().get("CPU", 0))) < wanted:
         if time.monotonic() > deadline:
@@ -202,10 +208,11 @@ def free_cpus(ray: Any, wanted: int) -> int:
 
 
 def spread(function: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any]) -> list[Any]:
-    """Returns `function(shared, item)` of all items, each computed as a task of a Ray cluster, on one CPU.
+    """Returns `function(shared, item)` for all items, each computed as a Ray task on one CPU.
 
     Raises:
-        ValueError: the cluster has no free CPU; or what the function raises.
+        ValueError: the cluster has no free CPU.
+        Exception: the function raised it.
     """
     here = settings()
 
@@ -225,7 +232,7 @@ def spread(function: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any
 
 
 def reach(address: str) -> None:
-    """Raises ConnectionError where no server answers at an address, and ValueError where it is none."""
+    """Raises ConnectionError if no server answers at an address, and ValueError if it is not an address."""
     parts = urlsplit(address if "://" in address else f"//{address}")
     if address == "auto":
         return

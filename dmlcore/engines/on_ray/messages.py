@@ -1,4 +1,4 @@
-"""What travels between actors: one flat NumPy buffer a message, taken in the order in which it was sent."""
+"""Messages between actors: each has one flat NumPy buffer, and they are received in the order of sending."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from dmlcore.training.stepper import Stepper
 
 
 class Wire:
-    """Messages with parameters and gradients as flat buffers, an optimizer's state leaf by leaf; and back."""
+    """Packs and unpacks messages: parameters and gradients are flat buffers, optimizer states leaves."""
 
     def __init__(self, stepper: Stepper):
         params, self._optimizer_state = stepper.start()
         self._unravel = ravel_pytree(params)[1]
 
     def pack(self, message: Any) -> Any:
-        """Returns a message that travels."""
+        """Returns a message in the form that is sent."""
         if isinstance(message, Arrival):
             return message._replace(gradient=np.asarray(ravel_pytree(message.gradient)[0]))
         if isinstance(message, Assignment) and message.state is not None:
@@ -34,7 +34,7 @@ class Wire:
         return message
 
     def unpack(self, message: Any) -> Any:
-        """Returns the message that was packed."""
+        """Returns the message of a packed one."""
         if isinstance(message, Arrival):
             return message._replace(gradient=self._unravel(message.gradient))
         if isinstance(message, Assignment) and message.state is not None:
@@ -47,9 +47,9 @@ class Letter(NamedTuple):
     """A message on its way between the server and a worker.
 
     Args:
-        start: of the worker: number of the server's life, and of the start in it.
-        number: how many messages of this start went the same way before.
-        message: packed.
+        start: the worker's start: number of the server process, and number of the start in it.
+        number: number of earlier messages of this start in the same direction.
+        message: the packed message.
     """
 
     start: tuple[int, int]
@@ -58,15 +58,17 @@ class Letter(NamedTuple):
 
 
 class Inbox(queue.Queue):
-    """What comes in during one run, from every sender in the order in which it was sent.
+    """The incoming messages of one run, from every sender in the order of sending.
 
-    Ray gives an actor of several threads its calls in any order. A push that overtakes the one before is of a
-    task that the server does not know of yet, and is lost; so is an assignment that overtakes an `Idle`.
+    Ray may pass calls to an actor with several threads in any order. Without the inbox, a push that overtakes
+    the one before would belong to a task that the server does not know yet, and would be lost; so would an
+    assignment that overtakes an `Idle`.
 
     Args:
         wire: unpacks messages.
-        start: of a worker, whose messages alone are taken, or as much of it as all of them have in common.
-        clock: to set by assignments, whose way counts as no time; None: the server's, which leads.
+        start: the first entries of the starts whose messages are accepted.
+        clock: a worker's clock, which assignments set to the server's time; their transfer counts as no time.
+            None: the clock is the server's.
     """
 
     def __init__(self, wire: Wire, start: tuple[int, ...], clock: Clock | None = None):
@@ -77,10 +79,10 @@ class Inbox(queue.Queue):
         self._taking = threading.Lock()
 
     def take(self, letter: Letter) -> None:
-        """Takes a letter, and with it those that came before it but were sent after."""
+        """Takes a letter, and with it later ones that arrived before it."""
         start, number, message = letter
         if start[: len(self._start)] != self._start:
-            return  # of an earlier run
+            return  # it belongs to an earlier run
         with self._taking:
             early = self._early[start]
             early[number] = message
@@ -94,13 +96,13 @@ class Inbox(queue.Queue):
 
 
 def sender(actor: Any, start: tuple[int, int], wire: Wire) -> Callable[[Any], None]:
-    """Returns what sends an actor the messages of a worker's start, numbered."""
+    """Returns a function that sends the messages of a worker's start to an actor, numbered."""
     number, sending = 0, threading.Lock()
 
     def send(message: Any) -> None:
         nonlocal number
         packed = wire.pack(message)
-        with sending:  # where one of the two raises, no number is missing
+        with sending:  # if the call raises, no number is missing
             actor.receive.remote(Letter(start, number, packed))
             number += 1
 
