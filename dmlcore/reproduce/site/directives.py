@@ -57,7 +57,7 @@ class Summary(_Results):
     def text(self) -> str:
         paper = self.paper
         if paper.summary is None:
-            raise ValueError(f"paper: got {paper.key!r}, which has no summary")
+            checks.fail("paper", paper.key, "one that has a summary")
         return paper.summary.markdown()
 
 
