@@ -116,7 +116,7 @@ def train(
             None: a `Method` has its own.
         updates: stop after this number of server updates. Give exactly one of `updates`, `seconds` and
             `samples`; the other two are None.
-        seconds: stop at this time of the engine's clock, or None.
+        seconds: stop at this time of the engine's clock, in seconds, or None.
         samples: stop when this number of samples is in applied updates, or None.
         until: metric -> target, such as `dict(loss=0.1)`: stop earlier, at the first evaluation that reaches
             the target. An accuracy reaches it from below, any other metric from above. Default: no target.

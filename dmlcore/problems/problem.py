@@ -274,6 +274,9 @@ class Problem:
         Returns:
             The parameters.
 
+        Raises:
+            TypeError: there are local parameters, and `shared` or `local` is not a mapping.
+
         >>> from dmlcore.problems import lasso
         >>> problem = lasso(num_samples=50, num_features=20, num_nonzeros=3)
         >>> params = problem.init(jax.random.key(0))

@@ -86,7 +86,7 @@ def decay(constants: Constants) -> float:
         constants: of the problem and the step.
 
     Returns:
-        alpha, per round.
+        alpha; its unit is 1 / rounds.
 
     Raises:
         ValueError: a constant is out of range.

@@ -13,10 +13,10 @@ def parallel_coordinates(features: npt.ArrayLike) -> float:
     coordinates, and for all updates that do not see each other; beyond it the descent may diverge.
 
     Args:
-        features: X, shape (samples, d), with columns of norm 1.
+        features: X with columns of norm 1, shape (N, D) for N samples and D = d coordinates.
 
     Returns:
-        The number of coordinates, from 1 to d.
+        The number of coordinates that can be updated at once, from 1 to d.
 
     Raises:
         ValueError: `features` is not a matrix, or a column has another norm.

@@ -43,7 +43,10 @@ class Response(NamedTuple):
             batch_size: b, in samples, >= 1.
 
         Returns:
-            Seconds; NaN if `batch_size` is out of range.
+            The mean in seconds; NaN if `batch_size` is out of range.
+
+        Raises:
+            TypeError: `batch_size` is not a number.
 
         >>> erlang(2.0, 10.0).mean(5)
         1.0
@@ -59,7 +62,7 @@ class Response(NamedTuple):
             rng: NumPy's random generator.
 
         Returns:
-            Seconds, of that shape.
+            Response times in seconds, of that shape.
 
         Raises:
             ValueError: `batch_size` is negative.
@@ -98,7 +101,7 @@ def shifted(communication_rate: float, sample_rate: float, seconds_per_sample: f
     Args:
         communication_rate: as for `exponential`.
         sample_rate: of the random part, in samples/s, > 0.
-        seconds_per_sample: of the fixed part, >= 0.
+        seconds_per_sample: seconds per sample of the fixed part, >= 0.
 
     Returns:
         The law.

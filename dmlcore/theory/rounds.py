@@ -24,7 +24,7 @@ def kth_of(survival: Callable[[float], float], n: int, scale: float) -> np.ndarr
         scale: a typical time in seconds, such as the mean.
 
     Returns:
-        mu_1 to mu_n in seconds, shape (n,).
+        mu_1 to mu_n in seconds, shape (W,) for W = n copies.
 
     Raises:
         ValueError: `n` is not a whole number >= 1, or P(Z > t) does not fall to 0.
@@ -60,7 +60,7 @@ def mean_round(response: Response, n: int, batch_sizes: Sequence[int]) -> np.nda
         batch_sizes: the values of b, samples per task, each >= 1.
 
     Returns:
-        Seconds, shape (n, number of batch sizes); row k - 1 is for k.
+        Mean times in seconds, shape (W, B) for W = n workers and B batch sizes; row k - 1 is for k.
 
     Raises:
         ValueError: a number is out of range.

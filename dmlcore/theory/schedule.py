@@ -39,7 +39,7 @@ class Account(NamedTuple):
     """The cost of bringing the bound down to a target; all infinite if the bound never reaches the target.
 
     Args:
-        seconds: the time.
+        seconds: the time in seconds.
         rounds: the number of rounds.
         used_samples: samples in gradients that are applied, k b per round.
         assigned_samples: samples in tasks that workers begin, n b per round.
@@ -82,7 +82,7 @@ class Schedule(NamedTuple):
         """Returns the phase at a time.
 
         Args:
-            seconds: the time, >= 0.
+            seconds: the time in seconds, >= 0.
 
         Returns:
             The phase; for negative times, the first.
@@ -97,10 +97,10 @@ class Schedule(NamedTuple):
         """Returns the error bound at a time.
 
         Args:
-            seconds: the time, >= 0.
+            seconds: the time in seconds, >= 0.
 
         Returns:
-            The bound, as an excess loss.
+            The bound, an excess loss in the unit of the loss.
 
         Raises:
             ValueError: `seconds` is out of range.
@@ -191,7 +191,7 @@ def greedy_schedule(
     size this is the rule of `switching_times`.
 
     Args:
-        round_seconds: mu(k, b) in seconds, shape (n, number of batch sizes); row k - 1 is for k.
+        round_seconds: mu(k, b) in seconds, shape (W, B) for W workers and B batch sizes; row k - 1 is for k.
         batch_sizes: b of each column, samples per task.
         constants: of the problem and the step.
         error: E_0, the excess loss at the start.
@@ -246,13 +246,13 @@ def switching_times(
     fast with k and with k + 1.
 
     Args:
-        round_seconds: mu_1 to mu_n in seconds, shape (n,), ascending.
+        round_seconds: mu_1 to mu_n in seconds, ascending, shape (W,) for W = n workers.
         constants: of the problem and the step.
         batch_size: the paper's s, samples per task.
         error: E_0 = F(w_0) - F*, the excess loss at the start.
 
     Returns:
-        t_1 to t_(n-1) in seconds, shape (n - 1,).
+        t_1 to t_(n-1) in seconds, shape (W - 1,).
 
     Raises:
         ValueError: `round_seconds` does not rise, or a constant is out of range.

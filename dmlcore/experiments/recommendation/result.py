@@ -120,6 +120,12 @@ class Recommendation:
 
         Returns:
             The Axes.
+
+        Raises:
+            AttributeError: `ax` is not an Axes.
+
+        >>> found.plot()  # doctest: +SKIP
+        <Axes: ...>
         """
         return importlib.import_module("dmlcore.view.plot").recommendation(self, ax=ax)
 
@@ -138,6 +144,8 @@ class Recommendation:
             ValueError: `cluster` is not a cluster, none of the methods can run on it, or a seed was used for
                 tuning.
             KeyboardInterrupt: Ctrl-C was pressed.
+
+        >>> found.with_cluster(found.cluster.resized(16)).best  # doctest: +SKIP
         """
         checks.check_kind("cluster", cluster, Cluster)
         goal = dataclasses.replace(self.goal, cluster=cluster)
@@ -184,6 +192,8 @@ class Recommendation:
         Raises:
             ValueError: there is no axis or more than two, an axis is unknown, or a value is not possible.
             KeyboardInterrupt: Ctrl-C was pressed before the first row was finished.
+
+        >>> found.over(workers=[4, 8, 16], c=[0.1, 1.0])  # doctest: +SKIP
         """
         if not 1 <= len(axes) <= 2:
             checks.fail("axes", [*axes], f"one or two of {', '.join(map(repr, AXES))}")

@@ -44,7 +44,7 @@ def bits_that_hide(
     Args:
         num_values: the paper's M, the number of values in the transfer.
         compute_seconds: how long a worker computes during the transfer, in seconds.
-        bandwidth_bytes_per_second: of the worker's link.
+        bandwidth_bytes_per_second: bandwidth of the worker's link in bytes/s.
         widths: the bits per value to choose from, the paper's k.
 
     Returns:

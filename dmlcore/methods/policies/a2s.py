@@ -34,7 +34,7 @@ def a2s(epoch: int, *, patience: int = 5) -> Policy:
 
     Args:
         epoch: number of pushes of a worker that make an epoch, >= 1.
-        patience: the paper's C, a number of pushes, >= 0.
+        patience: the paper's C, >= 0; its unit is one push.
 
     Returns:
         The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.

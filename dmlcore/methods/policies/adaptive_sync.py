@@ -108,7 +108,7 @@ def adaptive_sync(
             Default: 2 x the number of workers.
         behind: versions by which a straggler is late, >= 0. Default: 2 x the number of workers.
         slow: a straggler's tasks take more than this factor times the median worker's, >= 0.
-        patience: number of pushes for which a group waits, >= 1. Default: the number of workers.
+        patience: how long a group waits, >= 1; its unit is one push. Default: the number of workers.
         damping: weight of a straggler's gradient, as for `asp`.
         shares: weights of gradients in a group, up to a common factor: "inverse", b / (1 + tau); "uniform",
             all equal; or "pushes", the number of pushes that the worker has made.

@@ -22,6 +22,8 @@ def write(path: Path, ledger: Ledger) -> None:
 
     Raises:
         OSError: the file cannot be written.
+
+    >>> write(Path("claims.json"), ledger)  # doctest: +SKIP
     """
     text = json.dumps(ledger.model_dump(mode="json"), indent=2, ensure_ascii=False, allow_nan=False)
     files.write(path, text + "\n")
@@ -39,6 +41,9 @@ def read(path: Path) -> Ledger:
     Raises:
         ValueError: the file is not a ledger; the message names its first fault.
         OSError: the file cannot be read.
+
+    >>> read(Path("figures/ssp/claims.json")).scale  # doctest: +SKIP
+    'quick'
     """
     return parse(path.read_bytes(), path)
 
@@ -55,6 +60,10 @@ def parse(text: bytes, path: Path) -> Ledger:
 
     Raises:
         ValueError: the content is not a ledger; the message names its first fault.
+
+    >>> parse(b"[]", Path("claims.json"))
+    Traceback (most recent call last):
+    ValueError: claims.json...
     """
     try:
         if (content := _earlier(text)) is not None:
@@ -79,6 +88,9 @@ def earlier(path: Path) -> bool:
 
     Raises:
         OSError: the file cannot be read.
+
+    >>> earlier(Path("figures/ssp/claims.json"))  # doctest: +SKIP
+    False
     """
     return _earlier(path.read_bytes()) is not None
 
@@ -98,6 +110,9 @@ def recheck(path: Path, declared: Sequence[Claim] | None = None) -> list[str]:
 
     Raises:
         ValueError: the file is not a ledger.
+
+    >>> recheck(Path("figures/ssp/claims.json"))  # doctest: +SKIP
+    []
     """
     text = path.read_bytes()
     results = parse(text, path).claims

@@ -110,10 +110,13 @@ class Part(_Measured, _Labelled):
         measured: median over the S seeds. None: not measured.
         spread: smallest and largest value over the seeds. None: not measured.
         verdict: by `rule`.
-        samples: one number per seed, S numbers; None for a seed that was not measured.
+        samples: one sample per seed, S numbers in the unit of the metric; None: the seed was not measured.
 
     Raises:
         ValueError: a field is missing, unknown or not valid.
+
+    >>> Part(label="digits", measured=1.3, spread=(1.2, 1.4), verdict="reproduced", samples=(1.2, 1.4)).label
+    'digits'
     """
 
 
@@ -126,12 +129,20 @@ class Result(_Measured, _Stated):
         spread: smallest and largest value over the seeds, or, for a claim with parts, of their medians. None:
             not measured.
         verdict: by `rule`, or, for a claim with parts, by `combine`.
-        samples: one number per seed, S numbers. Empty for a claim with parts, which hold the samples.
+        samples: one sample per seed, S numbers in the unit of the metric. Empty for a claim with parts, which
+            hold the samples.
         measured_on: the data that the samples come from. None: there are no samples.
         parts: the outcomes of the parts. Default: (), no parts.
 
     Raises:
         ValueError: a field is missing, unknown or not valid.
+
+    >>> from dmlcore.reproduce.claims import judge
+    >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
+    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
+    >>> result = judge(claim, [1.0, 0.9])
+    >>> isinstance(result, Result), result.samples
+    (True, (1.0, 0.9))
     """
 
     measured_on: Text | None
@@ -155,6 +166,10 @@ class Ledger(_Strict):
 
     Raises:
         ValueError: a field is missing, unknown or not valid.
+
+    >>> Ledger(paper="e", command="python3 paper_repro.py e", scale="quick", seeds=2, tuned_on=None,
+    ...        parameters={}, claims=()).scale
+    'quick'
     """
 
     format: Literal[2] = FORMAT

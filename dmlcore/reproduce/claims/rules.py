@@ -20,12 +20,15 @@ def rule(samples: Sequence[float | None], expected: Range, *, deterministic: boo
     the number is `deterministic`.
 
     Args:
-        samples: one number per seed, S numbers. None: the seed was not measured.
+        samples: one sample per seed, S numbers in the unit of the metric. None: the seed was not measured.
         expected: (low, high), both ends included. None: no bound at that end.
         deterministic: whether one sample is enough, because the number does not depend on the seed.
 
     Returns:
         The verdict.
+
+    Raises:
+        TypeError: a sample is neither a number nor None.
 
     >>> rule([1.2, 1.4], (1.0, None)), rule([0.9, 1.4], (1.0, None)), rule([0.7, 0.9], (1.0, None))
     ('reproduced', 'mixed', 'not reproduced')
@@ -60,6 +63,9 @@ def combine(verdicts: Sequence[Verdict]) -> Verdict:
 
     Returns:
         The verdict on the claim.
+
+    Raises:
+        TypeError: `verdicts` is not a sequence.
 
     >>> combine(["reproduced", "reproduced"]), combine(["reproduced", "not run"])
     ('reproduced', 'mixed')

@@ -38,6 +38,9 @@ def expectation(expected: Range, unit: str = "") -> str:
     Returns:
         The text.
 
+    Raises:
+        ValueError: `expected` is not a pair.
+
     >>> expectation((1.2, None), "x"), expectation((None, 3), "s"), expectation((1, 2)), expectation((5, 5))
     ('>= 1.2x', '<= 3 s', '1 to 2', '5')
     """
@@ -58,6 +61,9 @@ def spread(ends: tuple[float, float] | None, unit: str = "") -> str:
 
     Returns:
         The text.
+
+    Raises:
+        ValueError: `ends` is neither a pair nor None.
 
     >>> spread((0.5, float("inf")), "s"), spread((1.0, 1.0), "x"), spread(None)
     ('0.5 to ∞ s', '1x', '-')
@@ -95,6 +101,15 @@ def remark(result: Result, part: Part | None = None) -> str:
 
     Returns:
         The remark. A claim with parts has one if its data are other ones, or if some parts were not run.
+
+    Raises:
+        AttributeError: `result` is not a `Result`.
+
+    >>> from dmlcore.reproduce.claims import Claim, judge
+    >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
+    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
+    >>> remark(judge(claim, [1.0, 0.9]))
+    '1 of 2 seeds'
     """
     outcome = part or result
     if outcome.spread is not None and not comparable(result, result.measured_on):
@@ -150,6 +165,15 @@ def frame(results: Sequence[Result], findings: Mapping[str, str] | None = None) 
 
     Returns:
         The frame.
+
+    Raises:
+        AttributeError: an element of `results` is not a `Result`.
+
+    >>> from dmlcore.reproduce.claims import Claim, judge
+    >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
+    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
+    >>> frame([judge(claim, [1.0, 0.9])]).columns.tolist()
+    ['statement', 'source', 'data', 'metric', 'expected', 'measured', 'spread', 'verdict']
     """
     import pandas as pd
 
@@ -167,6 +191,12 @@ def table(results: Sequence[Result]) -> Table:
 
     Returns:
         A table of the package rich.
+
+    Raises:
+        AttributeError: an element of `results` is not a `Result`.
+
+    >>> table([]).row_count
+    0
     """
     from rich.markup import escape
     from rich.table import Table
@@ -198,6 +228,9 @@ def markdown(results: Sequence[Result]) -> str:
     Returns:
         The table.
 
+    Raises:
+        AttributeError: an element of `results` is not a `Result`.
+
     >>> from dmlcore.reproduce.claims import Claim, judge
     >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
     ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
@@ -223,5 +256,14 @@ def tally(results: Sequence[Result]) -> str:
 
     Returns:
         The list.
+
+    Raises:
+        AttributeError: an element of `results` is not a `Result`.
+
+    >>> from dmlcore.reproduce.claims import Claim, judge
+    >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
+    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
+    >>> print(tally([judge(claim, [1.0, 0.9])]).strip())
+    - 1 our own: 1 mixed
     """
     return "".join(f"- {line}\n" for line in told(results))

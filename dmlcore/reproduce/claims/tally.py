@@ -33,6 +33,12 @@ def standing(ledgers: Iterable[Ledger]) -> list[Result]:
 
     Returns:
         The results, in the order in which the claims first occur.
+
+    Raises:
+        AttributeError: an element of `ledgers` is not a `Ledger`.
+
+    >>> standing([])
+    []
     """
     found: dict[tuple[str, str], Result] = {}
     for ledger in sorted(ledgers, key=lambda ledger: ledger.scale == "full"):  # stable: full scale is last
@@ -53,6 +59,15 @@ def tallies(results: Iterable[Result]) -> list[Tally]:
 
     Returns:
         One tally per source that occurs.
+
+    Raises:
+        AttributeError: an element of `results` is not a `Result`.
+
+    >>> from dmlcore.reproduce.claims import Claim, judge
+    >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
+    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
+    >>> [(tally.counts, tally.total) for tally in tallies([judge(claim, [1.0, 0.9])])]
+    [([('mixed', 1)], 1)]
     """
     found = list(results)
     again = repeats(found)
@@ -74,6 +89,9 @@ def told(results: Iterable[Result]) -> list[str]:
 
     Returns:
         One line per source.
+
+    Raises:
+        AttributeError: an element of `results` is not a `Result`.
 
     >>> from dmlcore.reproduce.claims import Claim, judge
     >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
@@ -99,6 +117,16 @@ def repeats(results: Sequence[Result]) -> dict[str, str]:
 
     Returns:
         id of the claim -> id of the earlier claim.
+
+    Raises:
+        AttributeError: an element of `results` is not a `Result`.
+
+    >>> from dmlcore.reproduce.claims import Claim, judge
+    >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
+    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
+    >>> again = claim.model_copy(update={"id": "e-2", "repeats": "e-1"})
+    >>> repeats([judge(claim, [1.0, 0.9]), judge(again, [1.0, 0.9])])
+    {'e-2': 'e-1'}
     """
     first: dict[tuple, str] = {}
     measured: dict[str, Result] = {}

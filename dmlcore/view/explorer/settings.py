@@ -90,7 +90,7 @@ class Settings:
         deadline: for `deadline`, the length of a round over the mean time of a task at full speed, including
             its transfers on free links, 0.5 to 10.
         learning_rate: of plain SGD, 0.001 to 10; additive problems such as `lasso` do not use it.
-        seconds: length of the run on the virtual clock, 0.5 to 60.
+        seconds: length of the run on the virtual clock in seconds, 0.5 to 60.
         seed: of all random numbers.
 
     Raises:
@@ -150,7 +150,10 @@ class Settings:
         return dataclasses.replace(self, **changes)
 
     def cluster(self) -> Cluster:
-        """Returns the cluster of these settings; slow episodes are 10 tasks long on average.
+        """Makes the cluster of these settings; slow episodes are 10 tasks long on average.
+
+        Returns:
+            The cluster.
 
         >>> Settings(workers=4).cluster().stragglers[0].slowdown
         4.0
@@ -175,11 +178,27 @@ class Settings:
         return round(self.deadline * (1 + self.communication_ratio) * BATCH / FULL_SPEED, 9)
 
     def method(self) -> Policy:
-        """Returns the policy of these settings."""
+        """Makes the policy of these settings.
+
+        Returns:
+            The policy.
+        """
         return POLICIES[self.policy].make(self)
 
     def run(self, problem: Problem) -> Run:
-        """Trains with these settings and returns the run; the same settings give the same run."""
+        """Trains with these settings; the same settings give the same run.
+
+        Args:
+            problem: the problem to train.
+
+        Returns:
+            The run.
+
+        Raises:
+            ValueError: the problem does not support the settings.
+
+        >>> Settings(policy="ASP").run(problem).history["loss"]  # doctest: +SKIP
+        """
         optimizer = optax.identity() if problem.additive else optax.sgd(self.learning_rate)
         options: Any = {"seconds": self.seconds, "seed": self.seed, "batch_size": BATCH}
         with warnings.catch_warnings():

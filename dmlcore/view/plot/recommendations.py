@@ -30,6 +30,8 @@ def recommendation(found: Any, *, ax: Axes | None = None) -> Axes:
 
     Raises:
         ValueError: `found` is not a `Recommendation`.
+
+    >>> recommendation(dml.recommend(problem, cluster, {"loss": 0.1}))  # doctest: +SKIP
     """
     for name in ("table", "seconds", "goal"):
         if not hasattr(found, name):
