@@ -8,7 +8,7 @@ import sys
 import zlib
 from pathlib import Path
 
-import hypothesis  # noqa: F401 - else its plugin does it in the summary, too deep for the parser of Python 3.11
+import hypothesis  # its plugin would do it in the summary, too deep for the parser of Python 3.11
 import pytest
 
 with contextlib.suppress(ImportError):
@@ -33,6 +33,10 @@ with contextlib.suppress(ImportError):
 
 
 collect_ignore = ["without"]
+
+# No property is about time, and on a busy machine any example may take long.
+hypothesis.settings.register_profile("whenever", deadline=None)
+hypothesis.settings.load_profile("whenever")
 
 # Words of a test's file, name or parameters, and fixtures, by which it is run on one Python only: it trains
 # on threads or Ray, installs something, or checks files with tools that are the same on every Python.
