@@ -15,20 +15,19 @@ with contextlib.suppress(ImportError):
     from xdist.scheduler import LoadScopeScheduling
 
     class Together(LoadScopeScheduling):
-        """Hands out tests one by one, but those that share something costly to one process."""
+        """Hands out files, whose tests share problems and compiled programs; the longest tests one by one."""
 
         def _split_scope(self, nodeid):
             path, _, name = nodeid.partition("::")
             if "test_ray" in path or "-ray-" in name:
                 return "Ray's cluster"
-            if "test_conformance" in path:  # one run, many questions
-                return name.partition("[")[2] or nodeid
-            if "test_browser" in path:
-                return "JupyterLab"
-            return "eight devices" if "test_devices" in path else nodeid
+            if "test_conformance" in path:  # one run, many questions; one policy, few programs
+                return name.partition("[")[2].partition("-")[0] or nodeid
+            return nodeid if any(word in name for word in LONGEST) else path
 
     def pytest_xdist_make_scheduler(config, log):
-        """Overrides `--dist`."""
+        """Overrides `--dist`. Tests are handed out in their order, not by how many there are of a kind."""
+        config.option.loadscopereorder = False
         return Together(config, log)
 
 
@@ -53,6 +52,7 @@ ONE_IN = 5
 # There, tests that end its actors come last, since new ones take long to start.
 RAY = ("-ray-exponential", "slow_down_too[one-ray-", "test_ray", "-ray-")
 LONGEST = (*RAY, "test_devices", "with_plain_pip", "mypy", "killed")
+LONGEST += ("test_train.py", "test_transport.py", "test_watching.py")
 
 
 def on_one_python(item):
