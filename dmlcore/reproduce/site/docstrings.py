@@ -11,11 +11,8 @@ _CODE_OR_MARK = re.compile(r"(`+)[\s\S]*?\1|[|*]|(?<=\w)_(?!\w)")
 def plain(text: str) -> str:
     r"""Returns a docstring whose bars, stars and underscores are themselves, but in code and doctests.
 
-    >>> print(plain("The norm |g|, of `a|b` with **options.\n\n>>> 1 | 2\n3"))
-    The norm \|g\|, of `a|b` with \*\*options.
-    <BLANKLINE>
-    >>> 1 | 2
-    3
+    >>> plain("The norm |g|, of `a|b` with **options.\n\n>>> 1 | 2")
+    'The norm \\|g\\|, of `a|b` with \\*\\*options.\n\n>>> 1 | 2'
     """
     parts = re.split(r"(^ *>>> [\s\S]*?(?:\n\s*\n|\Z))", text, flags=re.MULTILINE)
     for number in range(0, len(parts), 2):  # a doctest and what it prints stand between
