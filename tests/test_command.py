@@ -76,7 +76,8 @@ def test_a_parameter_goes_to_the_papers_that_have_it():
 def junk(homes, monkeypatch):
     for name in datasets.MNIST.sha256:
         (homes / "mnist" / name).write_bytes(b"junk")
-    return r"paper_repro\.py: data of plain: .*ubyte\.gz: expected .*; try deleting this damaged or different file and running again"
+    hint = "try deleting this damaged or different file and running again"
+    return rf"paper_repro\.py: data of plain: .*ubyte\.gz: expected .*; {hint}"
 
 
 def offline(homes, monkeypatch):
@@ -304,4 +305,5 @@ class TestRecommend:
     def test_a_short_record_says_how_long_it_should_be(self, tasks, capsys):
         tasks.write_text("\n".join(tasks.read_text().splitlines()[:10]))
         assert command.main(["recommend", str(tasks), "--target", "loss=3"], root=tasks.parent) == 2
-        assert re.search(r"at least 20 tasks of each worker.*worker 0 finished 9 tasks; try a record of about", capsys.readouterr().err)
+        told = r"at least 20 tasks of each worker.*worker 0 finished 9 tasks; try a record of about"
+        assert re.search(told, capsys.readouterr().err)
