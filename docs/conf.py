@@ -31,6 +31,7 @@ copybutton_prompt_is_regexp = True
 
 html_title = "dmlcore"
 html_theme = "furo"
+pygments_dark_style = "github-dark"  # the theme's own underlines modules
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

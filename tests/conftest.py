@@ -3,9 +3,11 @@
 import collections
 import contextlib
 import gc
+import io
 import os
 import re
 import sys
+import warnings
 import zlib
 from pathlib import Path
 
@@ -22,6 +24,8 @@ with contextlib.suppress(ImportError):
             path, _, name = nodeid.partition("::")
             if "test_ray" in path or "-ray-" in name:
                 return "Ray's cluster"
+            if "test_site" in path:
+                return "the site"
             if "test_conformance" in path:  # one run, many questions; one policy, few programs
                 return name.partition("[")[2].partition("-")[0] or nodeid
             return nodeid if any(word in name for word in LONGEST) else path
@@ -39,8 +43,9 @@ hypothesis.settings.register_profile("whenever", deadline=None)
 hypothesis.settings.load_profile("whenever")
 
 # Words of a test's file, name or parameters, and fixtures, by which it is run on one Python only: it trains
-# on threads or Ray, installs something, or checks files with tools that are the same on every Python.
-ONCE = {"threads", "ray", "bootstrap", "browser", "environment", "checker"}
+# on threads or Ray, installs something, builds the site, or checks files with tools that are the same on
+# every Python.
+ONCE = {"threads", "ray", "bootstrap", "browser", "site", "environment", "checker"}
 ONCE_FIXTURES = {"ray_cluster", "measured"}  # the program of test_devices trains on threads, too
 
 # Tests with these parameters are products of policies, clusters, codecs and the like, over the same lines
@@ -109,6 +114,24 @@ def ray_cluster(environment):
         start_local(num_cpus=5)
     yield ray
     ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """The documentation site, built as `docs --no-run` does, of notebooks that were never run."""
+    from dmlcore.reproduce.command import main
+
+    here = Path(__file__).parents[1]
+    root = tmp_path_factory.mktemp("checkout")
+    for path in here.iterdir():
+        if path.name not in {"build", "runs", ".git", ".venv"}:
+            (root / path.name).symlink_to(path)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of Sphinx's extensions
+        code = main(["docs", "--no-run"], root=root)
+    assert code == 0, said.getvalue()
+    return root / "build/site"
 
 
 @pytest.fixture

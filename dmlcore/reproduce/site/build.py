@@ -21,13 +21,12 @@ class SiteFailed(Exception):
     """The site is not as it should be; the message has a line for each fault."""
 
 
-def build(root: Path, papers: Mapping[str, Paper], *, parallel: int = 1) -> Path:
+def build(root: Path, papers: Mapping[str, Paper]) -> Path:
     """Builds the site from what the repository holds, and returns its first page.
 
     Args:
         root: of the repository; the site is in its folder `build/site`, and stays as it was if this fails.
         papers: the registry.
-        parallel: processes that read and write pages.
 
     Raises:
         SiteFailed: Sphinx warns of something, such as a link that leads nowhere.
@@ -37,7 +36,7 @@ def build(root: Path, papers: Mapping[str, Paper], *, parallel: int = 1) -> Path
     staging = Path(tempfile.mkdtemp(prefix="site.partial-", dir=place.parent))
     try:
         source.gather(root, staging / "source", papers)
-        if faults := _sphinx(root, staging, parallel):
+        if faults := _sphinx(root, staging):
             raise SiteFailed("\n".join(faults))
         _put(staging / "html", place, staging / "old")
     finally:
@@ -45,26 +44,26 @@ def build(root: Path, papers: Mapping[str, Paper], *, parallel: int = 1) -> Path
     return place / "index.html"
 
 
-def _sphinx(root: Path, staging: Path, parallel: int) -> list[str]:
+def _sphinx(root: Path, staging: Path) -> list[str]:
     """Runs Sphinx; returns its warnings, with the files as they are in the repository."""
     from sphinx.application import Sphinx
+    from sphinx.util.docutils import docutils_namespace, patch_docutils
 
-    warnings = io.StringIO()
-    app = Sphinx(
-        staging / "source",
-        staging / "source",
-        staging / "html",
-        staging / "doctrees",
-        "html",
-        confoverrides={"dmlcore_root": str(root)},
-        status=None,
-        warning=warnings,
-        freshenv=True,
-        parallel=parallel,
-    )
-    app.build()
+    pages, warnings = staging / "source", io.StringIO()
+    with patch_docutils(pages), docutils_namespace():  # else a second site of this process warns of the first
+        Sphinx(
+            pages,
+            pages,
+            staging / "html",
+            staging / "doctrees",
+            "html",
+            confoverrides={"dmlcore_root": str(root)},
+            status=None,
+            warning=warnings,
+            freshenv=True,
+        ).build()
     lines = re.sub(r"\x1b\[[0-9;]*m", "", warnings.getvalue()).splitlines()
-    names = f"{staging / 'source'}{os.sep}"
+    names = f"{pages}{os.sep}"
     # An entry without a page is not written yet; a page without an entry is a fault.
     return [line.replace(names, "docs/") for line in lines if line.strip() and UNWRITTEN not in line]
 

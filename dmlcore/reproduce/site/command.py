@@ -39,7 +39,7 @@ def docs(
         console.print(told, style="red", markup=False, soft_wrap=True)
         return 1
     try:
-        page = build.build(root, papers, parallel=parallel)
+        page = build.build(root, papers)
     except build.SiteFailed as error:
         console.print(f"{error}\nthe site was not built", style="red", markup=False, soft_wrap=True)
         return 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_html_math_renderer("mathml", (formulas.inline, None), (formulas.block, None))
     app.connect("autodoc-process-docstring", docstrings.process, priority=100)
     app.connect("missing-reference", _resolve)
+    app.connect("html-page-context", _source_page, priority=100)  # before the theme asks for it
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -46,4 +48,27 @@ def _homes() -> dict[str, str]:
         for members in reference.entries().values()
         for name, value in members.items()
         if hasattr(value, "__qualname__")
-    } | {getattr(dml, name).__name__: f"dmlcore.{name}" for name in dml.__all__ if reference.is_module(name)}
+    } | {
+        getattr(dml, name).__name__: f"dmlcore.{name}"
+        for name in reference.NAMES
+        if reference.is_module(name)
+    }
+
+
+def _source_page(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Mends the pages of source code.
+
+    viewcode links back to one name of a module, where an object may be documented under another. And all
+    files of a folder share a table of contents, which has none of them and takes long to make.
+    """
+    if page.startswith("_modules/"):
+        context["body"] = re.sub(r'<a class="viewcode-back".*?</a>', "", context["body"])
+        context["toctree"] = functools.partial(_contents, app, page.rpartition("/")[0], context["toctree"])
+
+
+def _contents(app: Any, folder: str, make: Any, **options: Any) -> Any:
+    key = (folder, *sorted(options.items()))
+    known = app.__dict__.setdefault("dmlcore_contents", {})
+    if key not in known:
+        known[key] = make(**options)
+    return known[key]

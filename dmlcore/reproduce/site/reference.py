@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import dmlcore as dml
 from dmlcore.reproduce.site.docstrings import plain
 
+NAMES: list[str] = vars(dml)["__all__"]
+
 
 class Page(NamedTuple):
     """A page of the reference: its title, a line that introduces it, and what is documented there."""
@@ -94,7 +96,7 @@ def entries() -> dict[str, dict[str, Any]]:
     Raises:
         ValueError: a public name is on no page.
     """
-    short = {id(value): name for name in dml.__all__ if _is_defined(value := getattr(dml, name))}
+    short = {id(value): name for name in NAMES if _is_defined(value := getattr(dml, name))}
     found: dict[str, dict[str, Any]] = {}
     known: set[int] = set()
     for page, (_, _, names) in PAGES.items():
@@ -104,7 +106,7 @@ def entries() -> dict[str, dict[str, Any]]:
                 found[page][f"dmlcore.{short.get(id(value), name)}"] = value
             known |= {id(value)} if _is_defined(value) else set()
     modules = {name for page in PAGES.values() for name in page.names}
-    lost = [name for name in dml.__all__ if id(getattr(dml, name)) not in known and name not in modules]
+    lost = [name for name in NAMES if id(getattr(dml, name)) not in known and name not in modules]
     if lost:
         raise ValueError(
             f"no page of the API reference has {', '.join(lost)}; add each to PAGES in {__file__}"
@@ -123,7 +125,7 @@ def _named(names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 def _find(name: str) -> Any:
     """Returns a public name of `dmlcore`, or one that signatures name, with its module."""
-    if name in dml.__all__:
+    if name in NAMES:
         return getattr(dml, name)
     module, _, last = f"dmlcore.{name}".rpartition(".")
     found = getattr(importlib.import_module(module), last, None)
@@ -166,11 +168,10 @@ def _page(page: Page, members: Mapping[str, Any]) -> str:
     rows = [
         f"   * - :py:obj:`{name.removeprefix('dmlcore.')} <{name}>`\n     - {_first_line(value)}"
         for name, value in members.items()
+        if _is_defined(value)
     ]
     listed = "\n".join([".. list-table::", "   :widths: auto", "   :class: names", "", *rows])
-    modules = [
-        f".. py:module:: dmlcore.{name}" for name in page.names if name in dml.__all__ and is_module(name)
-    ]
+    modules = [f".. py:module:: dmlcore.{name}" for name in page.names if name in NAMES and is_module(name)]
     parts = [_title(page.title), *modules, page.intro, listed, *(_entry(*each) for each in members.items())]
     return "\n\n".join(parts) + "\n"
 
@@ -180,14 +181,13 @@ def _title(title: str) -> str:
 
 
 def _first_line(value: Any) -> str:
-    if not _is_defined(value):
-        return _told(value)
     return plain(" ".join(inspect.cleandoc(value.__doc__ or "").split("\n\n")[0].split()))
 
 
 def _entry(name: str, value: Any) -> str:
     if not _is_defined(value):
-        return f".. py:data:: {name}\n\n   {_told(value)}"
+        module, _, last = name.rpartition(".")
+        return f".. py:data:: {last}\n   :module: {module}\n\n   {_told(value)}"
     if not inspect.isclass(value):
         return f".. autofunction:: {name}"
     own = [each for each, member in vars(value).items() if not each.startswith("_") and _is_method(member)]

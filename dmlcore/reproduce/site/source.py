@@ -17,7 +17,9 @@ TOUR = Paper(key="tour", title="A tour", reference="", notebook="00_tour.ipynb",
 
 def jobs(papers: Mapping[str, Paper]) -> list[PaperJob]:
     """Returns the notebooks that the site shows: the tour, and each paper at quick scale."""
-    return [PaperJob(paper, paper.parameters(output="")) for paper in (TOUR, *papers.values())]
+    return [
+        PaperJob(paper, paper.parameters.model_validate({"output": ""})) for paper in (TOUR, *papers.values())
+    ]
 
 
 def gather(root: Path, target: Path, papers: Mapping[str, Paper]) -> None:
@@ -48,8 +50,8 @@ def gather(root: Path, target: Path, papers: Mapping[str, Paper]) -> None:
             partial(markdown, page=f"notebooks/{name}"),
         )
         _write(target / "notebooks" / name, text)
-    for page, text in reference.pages().items():
-        _write(target / "api" / f"{page}.rst", text)
+    for name, text in reference.pages().items():
+        _write(target / "api" / f"{name}.rst", text)
 
 
 def _linked(text: str, page: str, root: Path, target: Path) -> str:
