@@ -14,7 +14,11 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "pandas", "sciki
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of Python and of the packages that numbers and pictures depend on."""
+    """Returns the versions of Python and of the packages that numbers and pictures depend on.
+
+    Returns:
+        Name of a package, or "python" -> its version.
+    """
     return {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES}
 
 
@@ -22,6 +26,9 @@ def hardware() -> dict[str, str | int]:
     """Returns the number of cores, the CPU model and the kind of device.
 
     The device is named only if JAX is already imported, since a query would start it.
+
+    Returns:
+        The keys are `cores`, `cpu` and `device`.
     """
     jax = sys.modules.get("jax")
     device = jax.devices()[0].device_kind if jax else "not used"
