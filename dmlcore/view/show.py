@@ -232,7 +232,7 @@ def of_regimes(frame: Regimes) -> Card:
         told += " A star marks cells in which seeds do not tell it from another method."
     if not frame["tuned"].all():
         told += " Settings and learning rates were tuned for one cluster, not in each cell."
-    axes = " and ".join(name for name in frame if name in AXES)
+    axes = " and ".join(str(name) for name in frame if name in AXES)
     facts = {"best method": method_facts.counted(frame)}
     return Card(f"Best method by {axes}", "Regimes", facts, table=method_facts.cells(frame), text=told)
 

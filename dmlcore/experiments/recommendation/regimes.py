@@ -28,4 +28,4 @@ class Regimes(pd.DataFrame):
         return pd.DataFrame
 
     def _repr_html_(self) -> str:
-        return notebook.html(self) if {*TOLD} <= {*self} else pd.DataFrame(self)._repr_html_()
+        return notebook.html(self) if {*TOLD} <= {*self} else pd.DataFrame(self).to_html()
