@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from clusters import CLUSTERS
-from engine_runs import ENGINES, run
+from engine_runs import ENGINES, plane, run
 from engine_runs import table as rows
 from watched import simulate
 
@@ -15,7 +15,6 @@ from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.trace import metrics, predecessors
 from dmlcore.types import Decision, Policy, Start
 
-BYTES = 9_640  # of the digits' parameters
 K_SYNC = ("k_sync", "k_sync_schedule", "pflug", "adaptive_load", "adaptive_load_gradients", "dbw")
 K_SYNC += ("deadline", "backup")
 LOCK_STEP = ("bsp", "k_batch_sync", "rennala", "mindflayer", *K_SYNC)
@@ -210,7 +209,7 @@ def test_no_worker_of_ours_idles_for_good(trace, request, name):
         if np.isnan(last.push_end):
             if name == "mindflayer":
                 continue  # its last trial of the round may have been cut off: it waits for the others
-            sending = draws.transfer_seconds(PUSH, worker, int(last.clock), BYTES)
+            sending = draws.transfer_seconds(PUSH, worker, int(last.clock), plane().parameter_bytes)
             # On a real clock a task may take longer than it was meant to; a busy server keeps pushes waiting.
             if "time_scale" not in trace.metadata and cluster != "contended":
                 assert last.compute_end == end or last.compute_end + sending >= end, "it works"

@@ -9,7 +9,7 @@ import optax
 import pandas as pd
 import pytest
 from clusters import EXPONENTIAL, LOCK_STEP, MIXED
-from engine_runs import check_counts, check_fused, check_replay
+from engine_runs import check_counts, check_fused, check_replay, plane
 from watched import simulate
 
 import dmlcore as dml
@@ -112,7 +112,7 @@ def end(engine, *faults, **options):
     cluster = LOCK_STEP.with_faults(*faults, **options)
     made = dml.engines.threads(time_scale=2.0) if engine == "threads" else engine
     options = {"updates": 10, "engine": made, "eval_every": 10}
-    return dml.train(dml.problems.digits_mlp(), cluster, dml.bsp(), SGD, **options).trace
+    return dml.train(plane(), cluster, dml.bsp(), SGD, **options).trace
 
 
 @pytest.mark.parametrize("engine", ["simulate", "threads"])
@@ -172,7 +172,7 @@ def test_a_copy_of_a_push_comes_after_the_push():
 def test_a_server_that_is_down_at_the_end(engine):
     cluster = EXPONENTIAL.with_faults(ServerCrash(0.9, 0.5), checkpoint_every=5)
     made = dml.engines.threads(time_scale=0.5) if engine == "threads" else engine
-    run = dml.train(dml.problems.digits_mlp(), cluster, dml.asp(), SGD, seconds=1.0, engine=made)
+    run = dml.train(plane(), cluster, dml.asp(), SGD, seconds=1.0, engine=made)
     assert run.trace.end_time == 1.0
     # On a real clock the server dies when it has dealt with the message at hand, and the trace says when.
     down = [each["time"] for each in run.trace.metadata["incidents"] if each["kind"] == "down"]
@@ -183,7 +183,7 @@ def test_a_server_that_is_down_at_the_end(engine):
 def test_a_leave_may_make_the_last_update():
     cluster = LOCK_STEP.with_faults(Hang(1, 0.0, 5.0), Crash(1, 0.5))
     for engine in ("simulate", dml.engines.threads(time_scale=1.0)):
-        run = dml.train(dml.problems.digits_mlp(), cluster, dml.bsp(), SGD, updates=1, engine=engine)
+        run = dml.train(plane(), cluster, dml.bsp(), SGD, updates=1, engine=engine)
         assert run.trace.end_time == run.trace.updates["time"].iloc[0] >= 0.5
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import CONTENDED, EXPONENTIAL, LOCK_STEP, MIXED
-from engine_runs import check_replay, same_timeline
+from engine_runs import check_replay, plane, same_timeline
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -166,7 +166,7 @@ def test_a_pending_timer_is_no_deadlock(engine, transport):
 
     policy = Policy("by_the_second()", lambda num_workers: {}, on_push, on_wake=on_wake)
     options = {"updates": 40, "engine": engine, "transport": transport, "eval_every": 10**6}
-    run = dml.train(dml.problems.digits_mlp(), LOCK_STEP, policy, SGD, **options)
+    run = dml.train(plane(), LOCK_STEP, policy, SGD, **options)
     wakes = {time for time, _, _ in run.trace.metadata["wakes"]}
     assert {*run.trace.tasks["pull_start"]} <= wakes
     assert run.trace.end_time >= 9
@@ -263,7 +263,7 @@ def test_a_server_that_is_killed_before_its_first_checkpoint_is_woken_anew(engin
     log = []
     cluster = LOCK_STEP.with_faults(ServerCrash(time=1.5, seconds=2.0), checkpoint_every=10**6)
     options = {"seconds": 6.0, "engine": engine, "eval_every": 10**6}
-    dml.train(dml.problems.digits_mlp(), cluster, ticking(log), SGD, **options)
+    dml.train(plane(), cluster, ticking(log), SGD, **options)
     times = [time for _, time in log]
     assert [token for token, _ in log][:4] == [None, 0, None, 0]
     assert times[2] >= 3.5
@@ -300,7 +300,7 @@ def test_a_timer_interrupts_a_push_that_is_being_read():
     trace = dml.simulate(policy([1]), cluster, seconds=20.0)
     assert list(trace.tasks["push_end"].dropna()) == [2.0, 4.75, 5.75]
     engine = dml.engines.threads(time_scale=0.1)
-    run = dml.train(dml.problems.digits_mlp(), cluster, policy([]), SGD, seconds=8.0, engine=engine)
+    run = dml.train(plane(), cluster, policy([]), SGD, seconds=8.0, engine=engine)
     update, ended = run.trace.updates["time"][0], run.trace.tasks["push_end"]
     assert update >= 2.75
     assert (ended >= [2.0, 3.25 if update < 3.25 else 3.0, 4.75]).all()
