@@ -16,6 +16,7 @@ T = TypeVar("T")
 MAX_SEED = 2**32 - 1
 MAX_INT = 2**63 - 1  # the largest integer of NumPy
 MAX_WORKERS = 2**20
+HUGE = 1e300  # more would overflow where it is multiplied
 SHOWN = 300  # characters of a value in a message
 
 
@@ -101,6 +102,9 @@ def real(
     >>> real("speed", float("nan"), above=0)
     Traceback (most recent call last):
     ValueError: speed: expected a number > 0, got nan
+    >>> real("speed", 0, above=0, high=HUGE)
+    Traceback (most recent call last):
+    ValueError: speed: expected a number > 0, got 0
     """
     try:
         number = math.nan if _not_numeric(value) else float(value)
@@ -109,15 +113,16 @@ def real(
     between = (number > above or above == -math.inf) and (number < below or below == math.inf)
     if low <= number <= high and between:
         return number
+    most = math.inf if abs(number) > HUGE else HUGE  # that limit is told where it is exceeded
     limits = ((">=", low), (">", above), ("<=", high), ("<", below))
-    bounds = " and ".join(f"{sign} {limit:g}" for sign, limit in limits if math.isfinite(limit))
+    bounds = " and ".join(f"{sign} {limit:g}" for sign, limit in limits if abs(limit) < most)
     fail(name, value, f"a number {bounds}".rstrip())
 
 
-positive = partial(real, above=0, high=1e300)
+positive = partial(real, above=0, high=HUGE)
 """Returns a value as a float if it is a finite number > 0."""
 
-not_negative = partial(real, low=0, high=1e300)
+not_negative = partial(real, low=0, high=HUGE)
 """Returns a value as a float if it is a finite number >= 0."""
 
 check_seed = partial(integer, low=0, high=MAX_SEED, why="32 bits")

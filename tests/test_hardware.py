@@ -109,7 +109,7 @@ def test_every_model_was_measured_and_a_default_is_there():
             {"shards": 0},
             "shards: expected a whole number from 1 to 25557032 (the number of parameters), got 0",
         ),
-        ({"memory_bandwidth": 0}, "memory_bandwidth: expected a number > 0 and <= 1e+300, got 0"),
+        ({"memory_bandwidth": 0}, "memory_bandwidth: expected a number > 0, got 0"),
         (
             {"jitter": 3},
             "jitter: expected a law by name, such as 'exponential'",
