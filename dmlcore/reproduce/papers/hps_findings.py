@@ -6,8 +6,10 @@ SUMMARY = Summary(
     (
         Answer(
             "H1: training takes 1.4 to 3.5 times less",
-            "It depends on the links. With own steps H-PS is faster than BSP at every c from 0.25 to 8, "
-            "and with both readings of the pipeline it is faster than SSP and ASP from c = 2 on. All "
+            "It depends on c, the seconds of a task's transfers over those of its computing. If workers add "
+            "their own steps during transfers (own steps), H-PS is faster than BSP at every c from 0.25 to "
+            "8. With this reading of the pipeline, and with updates that are late by one, it is faster than "
+            "SSP and ASP from c = 2 on. All "
             "rivals lie within 1.4 to 3.5 times at c = 2 (own steps) or c = 4 (late by one); at c = 8 "
             "H-PS is up to 7 times as fast. On a link that all workers share it is faster at server "
             "loads of 1.4 and 2.7, and slower than SSP and ASP at 0.39.",
@@ -41,8 +43,8 @@ SUMMARY = Summary(
     ),
     choice="If links are slow, so that sending takes at least twice as long as computing (c of 2 or "
     "more), take H-PS, or quantized transfers alone, which have most of the gain at c = 8. If "
-    "links are fast (c of at most 1), take SSP; if you stay with BSP, give each worker a batch "
-    "that suits its speed.",
+    "links are fast (c of at most 1), SSP was the fastest of BSP, SSP, ASP and H-PS; if you stay with "
+    "BSP, give each worker a batch that suits its speed.",
 )
 
 FINDINGS = {

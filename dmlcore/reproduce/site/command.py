@@ -38,6 +38,7 @@ def docs(
         told = f"failed: {', '.join(failed)}; `docs --no-run` builds the site without running anything"
         console.print(told, style="red", markup=False, soft_wrap=True)
         return 1
+    console.print("building the site, which takes a minute or two", highlight=False)
     try:
         page = build.build(root, papers)
     except build.SiteFailed as error:
