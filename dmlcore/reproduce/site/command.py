@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -50,6 +51,7 @@ def docs(
 
 def run(console: Console, jobs: Sequence[PaperJob], folders: Folders, parallel: int) -> list[str]:
     """Runs the notebooks that have no finished run; returns the keys of those that failed."""
+    logging.getLogger("papermill").setLevel(logging.ERROR)  # the tour lacks parameters that papers have
     todo = [job for job in jobs if not manifest.finished(job, folders)]
     with Display(console) as display:
         outcomes = runner.run(todo, folders, display, parallel=parallel) if todo else []
