@@ -87,6 +87,9 @@ class Schedule(NamedTuple):
         Returns:
             The phase; for negative times, the first.
 
+        Raises:
+            TypeError: `seconds` is not a scalar.
+
         >>> fixed_schedule(0.5, 4, 2, 10, Constants(0.001, 2.0, 1.0, 10.0), 100.0).at(1.0).batch_size
         10
         """
