@@ -32,7 +32,14 @@ PAGES = {
     "experiments": Page(
         "Comparing, tuning, recommending",
         "Many runs: methods side by side, over seeds, learning rates and clusters.",
-        ("compare", "sweep", "tune", "recommend", "Recommendation"),
+        (
+            "compare",
+            "sweep",
+            "tune",
+            "recommend",
+            "Recommendation",
+            "experiments.recommendation.regimes.Regimes",
+        ),
     ),
     "methods": Page(
         "Methods and their parts",

@@ -66,8 +66,7 @@ def service_times(*traces: Trace) -> pd.DataFrame:
     Returns:
         A frame with the rows push, update and pull. `seconds` is NaN if the traces do not determine the
         times: too few pushes waited, or waiting pushes overtook each other, so that the links varied and not
-            the
-        queue. `standard_error` in seconds is NaN for work that is counted in another row, or that no push
+        the queue. `standard_error` in seconds is NaN for work that is counted in another row, or that no push
         waited for, such as the update of `bsp()` alone, whose `seconds` is 0. `waited` is the number of
         pushes that waited, and `pushes` the number of all pushes.
 
