@@ -191,7 +191,10 @@ def one_page(tmp_path, monkeypatch):
         ("[x](nowhere.md)", r"docs/index\.md:3: WARNING: .*nowhere\.md"),
         ("[x](#nowhere)", r"docs/index\.md:3: WARNING: .*nowhere"),
         ("```{claims} spp\n```", r"docs/index\.md:3: ERROR: .*got 'spp'; try 'ssp'"),
-        ("```{summary} beyond\n```", r"docs/index\.md:3: ERROR: .*expected one that has a summary, got 'beyond'"),
+        (
+            "```{summary} beyond\n```",
+            r"docs/index\.md:3: ERROR: .*expected one that has a summary, got 'beyond'",
+        ),
         ("![](nowhere.png)", r"docs/index\.md:: WARNING: .*nowhere\.png"),
     ],
 )
