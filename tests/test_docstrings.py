@@ -28,7 +28,6 @@ NO_CHECKS = {"Raises"}, "arithmetic or a search, which raises nothing of its own
 EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "metrics.Walk.regret": NO_CHECKS,
     "metrics.Walk.distance": NO_CHECKS,
-    "theory.Schedule.at": NO_CHECKS,
 }
 
 

@@ -27,7 +27,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def _resolve(app: Any, env: Any, node: Any, content: Any) -> Any:
-    """Links a name that is documented under another one: as users write it, or by its module."""
+    """Links a name that is documented under another one: as pages write it, or by the module it is in."""
     target = node.get("reftarget", "")
     if node.get("refdomain") != "py" or not target.startswith(("dml.", "dmlcore.")):
         return None
