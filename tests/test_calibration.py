@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 from clusters import GROWING, MIXED, UNEQUAL
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from threadpoolctl import threadpool_limits
@@ -155,7 +155,10 @@ def test_empirical_multipliers_have_mean_1(values):
     assert jitter((np.arange(100_000) + 0.5) / 100_000).mean() == pytest.approx(1, rel=1e-3)
 
 
+# A fit to a few updates may be far off, and says so.
+@pytest.mark.filterwarnings("ignore:calibrate. simulated on the fitted cluster")
 @settings(max_examples=5, deadline=None)
+@example(policy="dssp", seed=588, updates=18, load=None)
 @given(
     policy=st.sampled_from(sorted(ALL_POLICIES)),
     seed=st.integers(0, 1000),
