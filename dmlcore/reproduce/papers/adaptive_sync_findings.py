@@ -56,7 +56,9 @@ FINDINGS = {
     "A1-faster": (
         "With expensive communication it is faster than ASP on every seed, and faster than all rivals "
         "except BSP in the median: ASP saturates the server, whereas a group turns several pushes into "
-        "one update. With cheap communication only BSP and DSSP are slower on every seed."
+        "one update. With cheap communication only BSP and DSSP are slower on every seed. At full scale "
+        "it is faster than all six in the median with expensive communication, and with cheap "
+        "communication SSP is slower on every seed as well."
     ),
     "A1-fastest": (
         "The fastest rival on this cluster is BSP, which is level in the median. In explorations on "
