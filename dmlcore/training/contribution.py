@@ -43,7 +43,7 @@ class Contribution(abc.ABC):
     def problem(self) -> Problem:
         """The problem."""
         problem = self.of_problem()
-        assert problem is not None, "whoever has a contribution keeps its problem"
+        assert problem is not None, "a contribution is used only while its problem is alive"
         return problem
 
     @abc.abstractmethod

@@ -38,8 +38,7 @@ class _Results(SphinxDirective):
 
     @property
     def paper(self) -> Paper:
-        checks.choice("paper", self.arguments[0], PAPERS)
-        return PAPERS[self.arguments[0]]
+        return checks.choice("paper", self.arguments[0], PAPERS)
 
 
 class Claims(_Results):

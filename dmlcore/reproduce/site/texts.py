@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from dmlcore.reproduce import claims, manifest
 from dmlcore.reproduce.chapters import HEADINGS
 from dmlcore.reproduce.claims import show
-from dmlcore.reproduce.claims.tally import GROUPS
 from dmlcore.reproduce.paper import Paper
 
 NUMBERS = ("expected", "measured", "spread", "verdict")
@@ -60,12 +60,12 @@ def claims_text(paper: Paper, ledgers: Iterable[claims.Ledger]) -> str:
     """
     ledgers = [*ledgers]
     standing = claims.standing(ledgers)
+    again = claims.repeats(standing)
     parts = ["\n".join(f"- {escaped(line)}" for line in claims.told(standing)), _runs(paper, ledgers)]
-    for source in GROUPS:
-        chosen = [claim for claim in paper.claims if claim.source == source]
-        if chosen:
-            parts.append(f":::{{rubric}} {HEADINGS[source]}\n:::")
-        parts += [_card(claim, ledgers, claims.repeats(standing)) for claim in chosen]
+    for source, heading in HEADINGS.items():
+        if chosen := [claim for claim in paper.claims if claim.source == source]:
+            parts.append(f":::{{rubric}} {heading}\n:::")
+            parts += [_card(claim, ledgers, again) for claim in chosen]
     return "\n\n".join(parts) + "\n"
 
 
@@ -85,14 +85,13 @@ def _card(claim: claims.Claim, ledgers: Iterable[claims.Ledger], again: Mapping[
     if claim.id in again:
         notes.append(f"the same runs as {again[claim.id]}, counted once")
     parts = [
-        f"({anchor(claim.id)})=",
-        f"**{escaped(claim.id)}.** {escaped(claim.statement)}.",
+        f"({anchor(claim.id)})=\n**{escaped(claim.id)}.** {escaped(claim.statement)}.",
         f"*Measured:* {escaped('; '.join(notes))}",
         table(["scale", *NUMBERS], [_row(_scale(scale, result), result) for scale, result in found]),
         _settings(found),
         f"*Finding:* {claim.finding}" if claim.finding else "",
     ]
-    body = "\n\n".join(part for part in parts if part).replace("=\n\n**", "=\n**", 1)
+    body = "\n\n".join(part for part in parts if part)
     return f"::::{{container}} claim\n{body}\n::::"
 
 
@@ -161,16 +160,7 @@ def verdicts_text(papers: Mapping[str, Paper], ledgers: Iterable[claims.Ledger])
 
 
 def _counts(results: Iterable[claims.Result]) -> str:
-    again = claims.repeats(found := [*results])
-    counts: dict[str, int] = {}
-    for result in found:
-        if result.id not in again:
-            counts[result.verdict] = counts.get(result.verdict, 0) + 1
-    told = [f"{count} {name}" for name, count in _ordered(counts)]
-    return ", ".join(told) or "none"
-
-
-def _ordered(counts: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-    for name in show.COLORS:  # from the best verdict to the worst
-        if name in counts:
-            yield name, counts[name]
+    counts: Counter[str] = Counter()
+    for tally in claims.tallies(results):
+        counts.update(dict(tally.counts))
+    return ", ".join(f"{counts[name]} {name}" for name in show.COLORS if counts[name]) or "none"
