@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dmlcore import checks
+from dmlcore.reproduce.markdown import table
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,6 @@ class Summary:
 
     def markdown(self) -> str:
         """Returns the summary as a table and a paragraph in Markdown."""
-        rows = [f"| {each.claim} | {each.where} | {each.why} |" for each in self.answers]
-        table = "\n".join(["| claim | where it holds | because |", "|---|---|---|", *rows])
-        return f"{table}\n\n**What to choose.** {self.choice}"
+        rows = ((each.claim, each.where, each.why) for each in self.answers)
+        found = table(("claim", "where it holds", "because"), rows)
+        return f"{found}\n\n**What to choose.** {self.choice}"

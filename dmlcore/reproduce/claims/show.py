@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dmlcore.reproduce.claims.model import Part, Range, Result
 from dmlcore.reproduce.claims.rules import comparable, within
 from dmlcore.reproduce.claims.tally import told
+from dmlcore.reproduce.markdown import table as written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -237,15 +238,15 @@ def markdown(results: Sequence[Result]) -> str:
     >>> print(markdown([judge(claim, [1.0, 1.0])]).splitlines()[-1])
     | e-1 | No worker waits under ASP | 0.99 to 1 | 1 (1) | reproduced |
     """
-    lines = ["| claim | statement | expected | measured (spread) | verdict |", "|---|---|---|---|---|"]
+    lines = []
     for result in results:
         found = measured(result)
         if result.spread is not None:
             found = f"{found} ({spread_of(result)})"
         expected = expectation(result.expected, result.unit)
         cells = (result.id, result.statement, expected, found, verdict(result))
-        lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
-    return "\n".join(lines) + "\n"
+        lines.append([cell.replace("|", "&#124;") for cell in cells])
+    return written(("claim", "statement", "expected", "measured (spread)", "verdict"), lines) + "\n"
 
 
 def tally(results: Sequence[Result]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dmlcore.reproduce import claims, manifest
 from dmlcore.reproduce.chapters import HEADINGS
 from dmlcore.reproduce.claims import show
+from dmlcore.reproduce.markdown import table
 from dmlcore.reproduce.paper import Paper
 
 NUMBERS = ("expected", "measured", "spread", "verdict")
@@ -21,21 +22,6 @@ def escaped(text: str) -> str:
     's\\_max \\* 2 \\<\\= \\|x\\|'
     """
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", " ".join(text.split()))
-
-
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Returns a Markdown table of cells that are Markdown.
-
-    >>> print(table(["run", "measured"], [["quick", "3x"]]))
-    | run | measured |
-    |---|---|
-    | quick | 3x |
-    """
-    names = [*head]
-    lines = [names, ["---"] * len(names), *rows]
-    return "\n".join(
-        f"| {' | '.join(line)} |" if line is not lines[1] else f"|{'|'.join(line)}|" for line in lines
-    )
 
 
 def anchor(claim: str) -> str:
