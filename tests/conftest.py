@@ -6,6 +6,7 @@ import gc
 import io
 import os
 import re
+import shutil
 import sys
 import warnings
 import zlib
@@ -114,6 +115,20 @@ def ray_cluster(environment):
         start_local(num_cpus=5)
     yield ray
     ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser without a window, for modules that are skipped where Playwright or Chromium is missing."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium") or shutil.which("chromium-browser"),
+            args=["--no-sandbox", "--disable-dev-shm-usage"],
+        )
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -42,16 +42,6 @@ READY = """name => {
 
 
 @pytest.fixture(scope="module")
-def chromium():
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     """`paper_repro.py lab` on copies of the notebooks, since it saves them: address, token and start."""
     root, home = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("home")

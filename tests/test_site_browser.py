@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "build/browser"))
-api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: tests/browser_setup.sh")
+pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: tests/browser_setup.sh")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: tests/browser_setup.sh")
 
@@ -23,16 +23,6 @@ PAGES = (
     "contributing.html",
     "_modules/dmlcore/experiments/runs.html",
 )
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        yield browser
-        browser.close()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
