@@ -239,7 +239,7 @@ def test_every_interleaving_with_the_gap_in_clocks(patience):
     assert spared > 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.floats(50, 2000), min_size=1, max_size=12),
     st.sampled_from([-1, 0, 3, 10, None]),

@@ -81,7 +81,7 @@ def test_what_is_void():
     assert turns.weights([Turn(0, 7, 0, False, 6)]) == [1], "a kept copy has all"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     policy=st.sampled_from(sorted(POLICIES)),
     workers=st.integers(3, 6),
@@ -154,7 +154,7 @@ def test_what_is_local_has_a_row_for_each_sample():
         problem("place")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     owners=st.integers(1, 300),
     owned=st.integers(1, 2**23),

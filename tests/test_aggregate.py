@@ -44,7 +44,7 @@ def oracle(name, pushes):
 
 
 @pytest.mark.parametrize("name", REDUCING)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(count=st.integers(1, PLACES), seed=st.integers(0, 10**6))
 def test_formulas_and_permutations(name, count, seed):
     rng = np.random.default_rng(seed)
@@ -69,7 +69,7 @@ def test_a_minority_stays_without_effect(name, wrong):
     assert (found <= others.max(0)).all()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(c=st.floats(1e-3, 1e3), size=st.floats(1e-3, 1e30), seed=st.integers(0, 10**6))
 def test_clipping(c, size, seed):
     rng = np.random.default_rng(seed)

@@ -134,7 +134,7 @@ def test_data_must_be_named():
     assert claims.judge(claim(data="any"), []).measured_on is None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(ANY, max_size=7))
 def test_any_samples_survive_the_file(tmp_path_factory, samples):
     path = tmp_path_factory.mktemp("ledger") / "claims.json"

@@ -153,7 +153,7 @@ def test_what_is_not_a_name(name, message):
     bandwidth=st.floats(1, 1e12),
     widths=st.lists(st.sampled_from([32, 16, 8, 4, 2, 1]), min_size=1),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_bits_that_hide(values, seconds, bandwidth, widths):
     """What is chosen hides and nothing wider does; or else nothing hides."""
     hides = {bits: values * bits / 8 / bandwidth <= seconds for bits in widths}

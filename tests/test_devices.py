@@ -48,7 +48,7 @@ def made_by(trace):
     return sources, update
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     policy=st.sampled_from(sorted(ALL_POLICIES)),
     workers=st.integers(3, 9),

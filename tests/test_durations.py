@@ -52,7 +52,7 @@ def with_links_of(frame, cluster, beyond="error"):
     return dataclasses.replace(made, server=cluster.server)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from(sorted(ALL_POLICIES)), st.sampled_from(sorted(CLUSTERS)), st.integers(0, 99))
 def test_a_run_on_its_own_durations_is_the_same_run(policy, cluster, seed):
     """From durations as drawn, to the last bit; from those that the trace tells, up to the rounding of a

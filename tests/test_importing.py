@@ -30,7 +30,7 @@ def table_of(trace):
     return trace.tasks.rename(columns=SHORT).assign(update_time=times[trace.tasks["update"]])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.sampled_from(sorted(ALL_POLICIES)),
     st.sampled_from(sorted(CLUSTERS)),

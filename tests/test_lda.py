@@ -48,7 +48,7 @@ def test_compiled_equals_reference_and_itself(policy, small):
     assert same_bits(one.params, replay_reference(one.trace, small, ADD))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(policy=st.sampled_from(sorted(POLICIES)), seed=st.integers(0, 1000), faulty=st.booleans())
 def test_counts_are_whole_after_any_schedule(policy, seed, faulty, small):
     """Each of four workers has five documents, so that tasks come to one whose last push still waits."""

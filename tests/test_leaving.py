@@ -89,7 +89,7 @@ histories = st.lists(st.tuples(kinds, st.integers(0, 1000)), min_size=1, max_siz
 
 
 @pytest.mark.parametrize("name", ALL_POLICIES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(histories)
 def test_nobody_is_stuck_and_nothing_counts_twice(name, history):
     exploration = Exploration(ALL_POLICIES[name]())
@@ -108,7 +108,7 @@ def test_nobody_is_stuck_and_nothing_counts_twice(name, history):
     assert applied.groupby("update")["weight"].sum().le(most + 1e-9).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from([dml.ssp, dml.essp]), st.integers(0, 3), histories)
 def test_the_window_holds_for_those_present(policy, staleness, history):
     """Whoever begins a clock is at most `staleness` ahead of the slowest of those who are there."""

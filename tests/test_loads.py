@@ -135,7 +135,7 @@ def rounds(trace):
     ).to_numpy()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     name=st.sampled_from(sorted(PROMPT)),
     speeds=st.lists(st.floats(100, 800), min_size=2, max_size=5),

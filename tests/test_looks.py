@@ -5,7 +5,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dmlcore as dml
@@ -77,7 +77,6 @@ def test_an_accuracy_is_reached_from_below(problem):
     assert run.history["accuracy"].tolist() == seen[: seen.index(target) + 1]
 
 
-@settings(deadline=None)
 @example(-3.402823364973241e38, -1, "loss")
 @example(3.402823364973241e38, 1, "accuracy")
 @given(

@@ -112,7 +112,7 @@ class TestTimes:
         kinds = found[found["worker"] == 0][["kind", "start", "end"]].values.tolist()
         assert kinds[1:5] == [["wait", 1, 2], ["away", 2, 3], ["away", 3, 4], ["compute", 4, 5]]
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(
         policy=st.sampled_from(sorted(ALL_POLICIES)),
         seed=st.integers(0, 99),
@@ -254,7 +254,7 @@ class TestConsistency:
         assert metrics.read_window_violations(schedule([(0, 0, 0, 0), (0, 1, 1, 1)], 1), 0).empty
         assert len(metrics.read_window_violations(schedule([(0, 0, 0, 0), (0, 1, 1, 1)], 2), 0)) == 1
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(data=st.data(), num_workers=st.integers(1, 4), staleness=st.integers(0, 3))
     def test_violations_are_what_plain_counting_finds(self, data, num_workers, staleness):
         order = data.draw(st.lists(st.integers(0, num_workers - 1), min_size=1, max_size=20))
@@ -356,7 +356,7 @@ class TestInterval:
         ]
         assert 0.88 <= np.mean(hits) <= 1.0
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     @given(st.lists(st.floats(-1e6, 1e6) | st.just(math.inf), min_size=1, max_size=12))
     def test_it_holds_the_median_and_stays_within_the_samples(self, samples):
         median, low, high = metrics.interval(samples)

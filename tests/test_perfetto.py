@@ -47,7 +47,7 @@ def test_the_nesting_test_finds_what_it_should():
         assert_nested([(0, 3), (2, 4)])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     policy=st.sampled_from(sorted(ALL_POLICIES)),
     seed=st.integers(0, 99),

@@ -85,7 +85,7 @@ NEAREST = [affine(bits, stochastic=False) for bits in (1, 4, 16)]
 
 
 @given(sent=ARRAYS, codec=st.sampled_from([*NEAREST, affine(4)]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_affine_is_off_by_half_a_step(sent, codec):
     """Nearest: half a step; at random: one. Constants arrive as they are."""
     received = np.asarray(send(codec, KEY, (), sent)[0], float)
@@ -105,14 +105,14 @@ def test_affine_bound_is_tight():
 
 
 @given(sent=ARRAYS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_exact_keeps_every_bit(sent):
     received = np.asarray(send(exact(), None, (), sent)[0])
     np.testing.assert_array_equal(received.view(np.uint32), sent.view(np.uint32))
 
 
 @given(sent=arrays(1e37 / 3), codec=st.sampled_from([qsgd(6), terngrad(), one_bit()]))  # norms up to 1e37
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_magnitudes_and_signs(sent, codec):
     """Nothing arrives larger than the norm, nor with the other sign; zeros arrive as zeros."""
     received = np.asarray(send(codec, KEY, (), sent)[0], float)
@@ -146,7 +146,7 @@ def test_ternary_values():
 
 
 @given(sent=hnp.arrays(np.float32, (2, 4), elements=st.floats(-1e3, 1e3, width=32, allow_subnormal=False)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_one_bit_sends_two_means(sent):
     up = sent >= 0
     expected = np.zeros(sent.shape)

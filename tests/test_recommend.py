@@ -10,7 +10,7 @@ import optax
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlcore as dml
@@ -115,7 +115,6 @@ class TestHalving:
         assert {len(each) for each in found.outcomes.values()} == {1}
         assert {len(each) for each in whole.outcomes.values()} == {1, 2}
 
-    @settings(deadline=None)
     @given(st.integers(1, 12), st.integers(3, 60))
     def test_the_first_rung_has_so_many_different_trials(self, knobs, first):
         family = library.Family(dml.asp, 0.5, [{"knob": i} for i in range(knobs)], optax.sgd)
@@ -189,7 +188,6 @@ def several_seeds(seeds):
 
 
 class TestRanking:
-    @settings(deadline=None)
     @given(st.integers(1, 7).flatmap(several_seeds))
     def test_verdicts_are_those_of_the_seeds(self, rows):
         seconds = pd.DataFrame(rows, index=[f"m{i}" for i in range(len(rows))])
@@ -295,13 +293,11 @@ class TestAxes:
     def aim(self, cluster):
         return Goal(DIGITS, cluster, "loss", 0.1, 32)
 
-    @settings(deadline=None)
     @given(st.floats(0.01, 50), st.sampled_from([0.0, 0.003]), st.sampled_from([math.inf, 1e6]))
     def test_links_are_scaled_to_the_ratio(self, ratio, latency, bandwidth):
         aim = self.aim(dml.Cluster.from_speeds([1000, 300], latency=latency, bandwidth=bandwidth))
         assert axes.along(aim, {"c": ratio}).regime(aim.problem).communication_ratio == pytest.approx(ratio)
 
-    @settings(deadline=None)
     @given(st.floats(0.05, 3.5), st.integers(4, 9))
     def test_workers_and_the_servers_load(self, load, workers):
         aim = self.aim(dml.Cluster.from_speeds([1000, 300], latency=0.01))
@@ -309,7 +305,6 @@ class TestAxes:
         assert cluster.num_workers == workers
         assert cluster.regime(aim.problem).server_load == pytest.approx(load)
 
-    @settings(deadline=None)
     @given(st.floats(0.3, 20), st.floats(0.5, 3), st.floats(1, 8), st.integers(4, 9), st.booleans())
     def test_no_axis_undoes_another(self, ratio, load, slowdown, workers, link):
         cluster = dml.Cluster.from_speeds([1000, 300], latency=0.01)

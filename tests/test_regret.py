@@ -52,7 +52,7 @@ def test_regret_is_within_the_bound(policy, staleness, num_workers):
     assert 0 < walk.regret(least.fun) <= bound
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 4), st.integers(0, 3), st.sampled_from([ssp, essp]), schedules)
 def test_reads_are_the_start_plus_what_was_seen(num_workers, staleness, policy, choices):
     """Every read again, as the sum of all steps that its version holds and of its worker's own."""
@@ -80,7 +80,7 @@ def test_reads_are_the_start_plus_what_was_seen(num_workers, staleness, policy, 
         np.testing.assert_allclose(walk.losses[t], np.linalg.norm(seen[t] - points[t]))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 6), st.integers(0, 4), st.sampled_from([ssp, essp]), schedules)
 def test_updates_out_of_turn_are_within_lemma_1(num_workers, staleness, policy, choices):
     trace = explore(policy(staleness), num_workers, choices)

@@ -75,7 +75,7 @@ def problems(draw):
 
 
 @given(problems())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_at_a_switch_the_bound_falls_as_fast_with_one_worker_more(problem):
     """The condition that the theorem solves: (E - phi_k) / mu_k = (E - phi_(k+1)) / mu_(k+1)."""
     constants, mu, b, error = problem
@@ -89,7 +89,7 @@ def test_at_a_switch_the_bound_falls_as_fast_with_one_worker_more(problem):
 
 
 @given(problems())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_with_one_batch_size_the_schedule_is_the_theorem(problem):
     constants, mu, b, error = problem
     times = theory.switching_times(mu, constants, b, error)
@@ -99,7 +99,7 @@ def test_with_one_batch_size_the_schedule_is_the_theorem(problem):
 
 
 @given(problems(), st.lists(st.integers(1, 64), min_size=1, max_size=4, unique=True), st.floats(0.01, 10))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_option_falls_faster_than_the_one_that_runs(problem, loads, communication):
     constants, mu, _, error = problem
     table = mu[:, None] * np.array(loads) / 10 + communication

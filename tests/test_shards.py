@@ -47,14 +47,14 @@ class TestRules:
         for label in range(10):
             assert np.ptp(np.bincount(owner[label == LABELS], minlength=4)) <= 2
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(st.integers(1, 40), st.floats(1e-3, 10), st.integers(0, 99))
     def test_everybody_owns_something(self, workers, alpha, seed):
         owner = DIGITS.sharded(dml.shards.dirichlet(workers, alpha, seed=seed)).owner
         assert (np.bincount(owner, minlength=workers) > 0).all()
         assert owner.shape == (DIGITS.num_samples,)
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(st.integers(1, 20), st.integers(1, 10), st.integers(0, 9))
     def test_so_many_labels_each(self, workers, each, seed):
         if workers * each < 10:
@@ -144,7 +144,7 @@ def test_a_trace_of_another_number_of_workers_is_refused():
         dml.replay(trace, DIGITS.sharded(NON_IID), SGD)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 3), st.integers(0, 500), st.sampled_from([8, 32, 128]), st.integers(0, 9))
 def test_tasks_draw_from_their_own(worker, clock, width, seed):
     """And fewer samples are the first of more."""

@@ -98,7 +98,7 @@ def explore(policy, num_workers, choices):
     return exploration.trace().validate()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(1, 6), st.integers(0, 4), st.sampled_from([ssp, essp]), schedules)
 def test_clock_gap_and_read_window(num_workers, staleness, policy, choices):
     trace = explore(policy(staleness), num_workers, choices)
@@ -106,7 +106,7 @@ def test_clock_gap_and_read_window(num_workers, staleness, policy, choices):
     assert metrics.read_window_violations(trace, staleness).empty
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(1, 5), st.integers(0, 3), st.sampled_from([ssp, essp]), schedules)
 def test_read_window_by_plain_counting(num_workers, staleness, policy, choices):
     """The same guarantee, spelled out: a read at clock c holds every update of clocks <= c - s - 1."""
@@ -121,7 +121,7 @@ def test_read_window_by_plain_counting(num_workers, staleness, policy, choices):
                 assert 0 <= update < task.version_read
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(1, 5), st.integers(0, 3), st.integers(0, 4), schedules)
 def test_dssp_never_stalls_and_waits_only_beyond_its_lower_bound(num_workers, lower, extra, choices):
     trace = explore(dssp(lower, lower + extra), num_workers, choices)

@@ -41,7 +41,7 @@ def ticking(log, seconds=1.0):
 delays = st.one_of(st.sampled_from([0.0, 0.032, 0.1, math.inf]), st.floats(0, 1))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(delays, max_size=30),
     st.sampled_from([EXPONENTIAL, LOCK_STEP, CONTENDED, MIXED]),

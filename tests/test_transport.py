@@ -56,7 +56,7 @@ def test_a_pipelined_round_takes_the_longer_of_computing_and_transfers(latency, 
     latency=st.sampled_from([0.0, 0.01, 0.1]),
     policy=st.sampled_from([dml.bsp(), dml.asp(), dml.essp(1), dml.k_async(2)]),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_pipelined_worker_computes_one_task_after_the_other_on_what_it_has(seed, latency, policy):
     cluster = dml.Cluster.uniform(4, latency=latency, jitter=stats.expon(), latency_jitter=stats.expon())
     trace = dml.simulate(policy, cluster, updates=60, seed=seed, transport=pipelined())
