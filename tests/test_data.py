@@ -3,7 +3,6 @@
 import gzip
 import http.server
 import io
-import os
 import socket
 import tarfile
 import threading
@@ -13,13 +12,10 @@ from hashlib import sha256
 
 import numpy as np
 import pytest
+from real_data import needs
 
 from dmlcore import data, files
 from dmlcore.data import datasets, fetch, formats
-
-needs_data = pytest.mark.skipif(
-    "DMLCORE_DATA" not in os.environ, reason="DMLCORE_DATA does not name a folder with the real data"
-)
 
 
 def idx(array):
@@ -239,7 +235,7 @@ def test_digits_split_is_fixed_and_complete():
     assert np.bincount(first.test_labels).min() >= 34
 
 
-@needs_data
+@needs("mnist")
 def test_mnist():
     found = data.mnist()
     assert [part.shape for part in found] == [(60000, 28, 28), (60000,), (10000, 28, 28), (10000,)]
@@ -247,7 +243,7 @@ def test_mnist():
     assert found.train_inputs.mean() / 255 == pytest.approx(0.1307, abs=1e-4)
 
 
-@needs_data
+@needs("cifar10")
 def test_cifar10():
     found = data.cifar10()
     assert [part.shape for part in found] == [(50000, 32, 32, 3), (50000,), (10000, 32, 32, 3), (10000,)]
@@ -255,7 +251,7 @@ def test_cifar10():
     np.testing.assert_allclose(found.train_inputs.mean((0, 1, 2)) / 255, [0.4914, 0.4822, 0.4465], atol=1e-4)
 
 
-@needs_data
+@needs("movielens_small")
 def test_movielens_small():
     found = data.movielens_small()
     assert [len(part) for part in found] == [100836] * 3

@@ -1,12 +1,11 @@
 """Conformance of every problem in the table, then what is particular to each."""
 
-import os
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from real_data import needs
 from scipy.optimize import minimize
 
 from dmlcore import data
@@ -19,11 +18,7 @@ from dmlcore.problems import (
 )
 from dmlcore.problems.layers import conv_as_matmul, pooled_relu
 
-needs_data = pytest.mark.skipif(
-    "DMLCORE_DATA" not in os.environ, reason="DMLCORE_DATA does not name a folder with the real data"
-)
-
-REAL = {"mnist_lenet", "cifar10_cnn", "cifar10_lenet"}
+DATA = {"mnist_lenet": "mnist", "cifar10_cnn": "cifar10", "cifar10_lenet": "cifar10"}
 ADDITIVE = ("lasso", "lda")
 LEARNING_RATE = {
     "digits_mlp": 0.2,
@@ -48,7 +43,7 @@ KEY = jax.random.key(0)
 
 @pytest.fixture(
     params=[
-        pytest.param(name, marks=needs_data if name in REAL else ())
+        pytest.param(name, marks=needs(DATA[name]) if name in DATA else ())
         for name in PROBLEMS
         if name not in ADDITIVE
     ]
@@ -131,7 +126,7 @@ def test_sgd_lowers_the_loss(name):
         return jax.lax.scan(step, (params, optimizer.init(params)), index)[0][0]
 
     evaluate = jax.jit(problem.evaluate)
-    eval_data = first(400, problem.eval_data) if name in REAL else problem.eval_data
+    eval_data = first(400, problem.eval_data) if name in DATA else problem.eval_data
     params = jax.jit(problem.init)(KEY)
     before = evaluate(params, eval_data)
     after = evaluate(train(params, samples), eval_data)
@@ -158,7 +153,7 @@ def test_additive_updates_are_like_the_parameters(name):
 def test_evaluated_loss_is_the_mean_of_losses(quick_name):
     problem = PROBLEMS[quick_name]()
     params, batch, eval_data = problem.init(KEY), problem.data, problem.eval_data
-    if quick_name in REAL:
+    if quick_name in DATA:
         # 150 is one whole chunk of the evaluation and a part of the next.
         batch, eval_data = rows(problem, slice(150)), first(150, eval_data)
     expected = jax.jit(mean_loss(problem))(params, batch)
@@ -307,7 +302,7 @@ def test_matrix_factorization_penalty_is_on_the_rows_of_the_sample():
     np.testing.assert_allclose(difference, [0.5 * sum(squares)], rtol=1e-5)
 
 
-@needs_data
+@needs("movielens_small")
 def test_matrix_factorization_of_movielens():
     problem = matrix_factorization(source="movielens")
     assert problem.num_samples == 90752

@@ -27,15 +27,26 @@ class DataFiles(NamedTuple):
 
 def fetch(source: DataFiles) -> dict[str, Path]:
     """Returns file name -> path for each file of a data set; downloads the files if they are missing."""
-    cache = files.cache()
-    own = os.environ.get("DMLCORE_DATA", "")
-    for place in [Path(own).expanduser()] * bool(own) + [cache]:
-        paths = {name: place / source.folder / name for name in source.sha256}
-        if all(path.is_file() for path in paths.values()):
-            check(paths, source.sha256)
-            return paths
-    download(source, cache)
+    if (paths := find(source)) is None:
+        download(source, files.cache())
+        paths = _paths(source, files.cache())
+    else:
+        check(paths, source.sha256)
     return paths
+
+
+def find(source: DataFiles) -> dict[str, Path] | None:
+    """Returns file name -> path, unchecked, in the first folder that has all files, or None."""
+    own = os.environ.get("DMLCORE_DATA", "")
+    for place in [Path(own).expanduser()] * bool(own) + [files.cache()]:
+        paths = _paths(source, place)
+        if all(path.is_file() for path in paths.values()):
+            return paths
+    return None
+
+
+def _paths(source: DataFiles, place: Path) -> dict[str, Path]:
+    return {name: place / source.folder / name for name in source.sha256}
 
 
 def check(paths: Mapping[str, Path], sha256: Mapping[str, str]) -> None:
