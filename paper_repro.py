@@ -10,12 +10,15 @@ if sys.version_info < (3, 11) or os.name != "posix":
     sys.stderr.write(sys.version.split()[0] + " on " + sys.platform + "\n")
     sys.exit(2)
 
+import signal
 from pathlib import Path
 
 from bootstrap import ensure_environment
 
 if __name__ == "__main__":
     root = Path(__file__).resolve().parent
+    # `kill` ends a command as Ctrl-C does: kernels are stopped, and partial folders removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         ensure_environment(root)
         from dmlcore.reproduce.command import main

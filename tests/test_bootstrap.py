@@ -111,6 +111,18 @@ def test_an_interrupted_import_exits_as_any_interrupt(project):
     assert "Traceback" not in process.stderr
 
 
+def test_kill_ends_a_command_as_an_interrupt_does(project):
+    (project / "pyproject.toml").write_text(PYPROJECT.format(name="pytest"))
+    slow = "import time\nprint('begun', flush=True)\ntry:\n    time.sleep(60)\nfinally:\n    print('end')\n"
+    (project / "dmlcore/reproduce/command.py").write_text(slow)
+    words = [sys.executable, str(project / "paper_repro.py")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout.readline() == "begun\n"
+        process.terminate()
+        assert process.communicate(timeout=60)[0] == "end\n"
+    assert process.returncode == 130
+
+
 def test_too_old_is_missing(project):
     (project / "pyproject.toml").write_text(PYPROJECT.format(name="pytest").replace("1.0", "999"))
     assert bootstrap.missing(project) == ["pytest>=999"]

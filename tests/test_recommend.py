@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import dmlcore as dml
 from dmlcore.experiments import comparison
 from dmlcore.experiments.recommendation import axes, clusters, library, ranking, runner, trials
-from dmlcore.experiments.recommendation.goal import Goal, Outcome
+from dmlcore.experiments.recommendation.question import Outcome, Question
 
 CALL = importlib.import_module("dmlcore.experiments.recommendation.recommend")  # the function has its name
 PROBLEM = dml.problems.linear_regression(num_samples=64, num_features=3)
@@ -129,7 +129,7 @@ class TestLibrary:
     @pytest.mark.parametrize("workers", [1, 2, 5, 32])
     def test_every_setting_makes_a_method_that_runs(self, workers):
         made = library.library(SCALE._replace(workers=workers))
-        aim = Goal(PROBLEM, dml.Cluster.uniform(workers), "loss", 30.0, 32)
+        aim = Question(PROBLEM, dml.Cluster.uniform(workers), "loss", 30.0, 32)
         for name, family in made.items():
             assert family.settings, name
             aim.check(family.at(family.settings[0], 0.1))
@@ -291,7 +291,7 @@ class TestClusters:
 
 class TestAxes:
     def aim(self, cluster):
-        return Goal(DIGITS, cluster, "loss", 0.1, 32)
+        return Question(DIGITS, cluster, "loss", 0.1, 32)
 
     @given(st.floats(0.01, 50), st.sampled_from([0.0, 0.003]), st.sampled_from([math.inf, 1e6]))
     def test_links_are_scaled_to_the_ratio(self, ratio, latency, bandwidth):
@@ -352,8 +352,8 @@ class TestAnswer:
     def test_tasks_are_as_large_as_those_of_the_record(self):
         record = dml.simulate(dml.asp(), SLOW, updates=400, batch_size=8)
         for size, expected in ((None, 8), (16, 16)):
-            assert asked(cluster=record, batch_size=size).goal.batch_size == expected
-        assert asked(batch_size=None).goal.batch_size == 32
+            assert asked(cluster=record, batch_size=size).question.batch_size == expected
+        assert asked(batch_size=None).question.batch_size == 32
 
     def test_the_best_is_ready_to_train(self, found):
         options = {
@@ -447,7 +447,7 @@ class TestAnswer:
                 "time": [0, 1, 2, 0, 1],
             }
         ).assign(assigned_samples=1, bytes=1)
-        measured = Goal(PROBLEM, SLOW, "loss", 30.0, 8).measured(runs)
+        measured = Question(PROBLEM, SLOW, "loss", 30.0, 8).measured(runs)
         assert measured["last"].tolist() == [math.inf, 90]
 
     def test_a_target_that_nothing_reaches_says_what_was_reached(self):
@@ -541,14 +541,14 @@ class TestWhatIf:
         frame = found.over(workers=[2, 4], c=[0.5])
         assert frame[["workers", "c"]].values.tolist() == [[2, 0.5], [4, 0.5]]
         for row in frame.to_dict("records"):
-            aim = Goal(PROBLEM, SLOW, "loss", 30.0, 8)
+            aim = Question(PROBLEM, SLOW, "loss", 30.0, 8)
             cell = found.with_cluster(axes.along(aim, {"workers": row["workers"], "c": row["c"]}))
             assert row["method"] == cell.table.index[0]
             assert row["uncertain"] == bool(ranking.level(cell.table)) == bool(row["others"])
 
     def test_a_map_can_be_tuned_anew(self, found):
         frame = found.over(slowdown=[1], budget=1e6)
-        again = asked(cluster=axes.along(Goal(PROBLEM, SLOW, "loss", 30.0, 8), {"slowdown": 1}))
+        again = asked(cluster=axes.along(Question(PROBLEM, SLOW, "loss", 30.0, 8), {"slowdown": 1}))
         assert frame["seconds"].tolist() == [again.table["seconds"].iloc[0]]
 
     @pytest.mark.parametrize(

@@ -259,9 +259,9 @@ def of_recommendation(found: Recommendation) -> Card:
         "cluster": str(found.cluster),
         "tuned by": f"{found.tuned.runs_each} runs of each method",
     }
-    label = f"Time to {found.goal} of each method, by seed"
+    label = f"Time to {found.question} of each method, by seed"
     drawn = picture(label, 1.4 + 0.34 * len(table), lambda ax: plot_recommendation(found, ax=ax))
-    kind, name = f"Recommendation for {found.goal}, {found.goal.problem.name}", str(table.index[0])
+    kind, name = f"Recommendation for {found.question}, {found.question.problem.name}", str(table.index[0])
     if alike:
         name += f" or {alike[0]}" if len(alike) == 1 else f", or one of {len(alike)} that are level with it"
     if found.runs is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from dmlcore.experiments.recommendation.goal import Goal
+from dmlcore.experiments.recommendation.question import Question
 from dmlcore.experiments.recommendation.ranking import level
 from dmlcore.trace import metrics
 from dmlcore.types import Method
@@ -25,47 +25,49 @@ DOING = {
 }
 
 
-def regime(goal: Goal) -> str:
+def regime(question: Question) -> str:
     """Returns the regime of a problem on a cluster in words: straggling, c and rho."""
-    ratio, load = goal.cluster.regime(goal.problem, goal.batch_size)
-    slowest = metrics.straggling(goal.rounds())
+    ratio, load = question.cluster.regime(question.problem, question.batch_size)
+    slowest = metrics.straggling(question.rounds())
     return (
         f"the slowest task of a round takes {slowest:.2g} times as long as the mean one (straggling), "
         f"transfers take {ratio:.2g} times as long as computing (c), the server's load is {load:.2g} (ρ)"
     )
 
 
-def shares(goal: Goal, method: Method, seconds: float, seed: int) -> pd.Series:
+def shares(question: Question, method: Method, seconds: float, seed: int) -> pd.Series:
     """Returns the mean share of a worker's time for each of its activities."""
-    found = metrics.time_breakdown(goal.timeline(method, seconds=seconds, seed=seed))
+    found = metrics.time_breakdown(question.timeline(method, seconds=seconds, seed=seed))
     return found[[f"{kind}_share" for kind in metrics.PHASES]].mean().set_axis([*metrics.PHASES])
 
 
-def why(goal: Goal, table: pd.DataFrame, methods: Mapping[str, Method], seeds: Sequence[int]) -> str:
+def why(question: Question, table: pd.DataFrame, methods: Mapping[str, Method], seeds: Sequence[int]) -> str:
     """Returns the reason in sentences: the fastest method, the regime, and what makes the difference."""
     first, best = str(table.index[0]), table.iloc[0]
-    workers = f"{goal.cluster.num_workers} worker{'s' * (goal.cluster.num_workers > 1)}"
-    about = f"{goal.problem.name} on {workers}, {goal.batch_size} samples a task: {regime(goal)}"
+    workers = f"{question.cluster.num_workers} worker{'s' * (question.cluster.num_workers > 1)}"
+    about = f"{question.problem.name} on {workers}, {question.batch_size} samples a task: {regime(question)}"
     if not math.isfinite(best["seconds"]):
-        return f"{about}. No method reaches {goal} on most of the seeds."
+        return f"{about}. No method reaches {question} on most of the seeds."
     spread = f"{best['least']:.3g} to {number(best['most'])} over {len(seeds)} seed{'s' * (len(seeds) > 1)}"
-    told = [f"{about}. {first} has the least median time to {goal}: {best['seconds']:.3g} s ({spread})"]
+    told = [f"{about}. {first} has the least median time to {question}: {best['seconds']:.3g} s ({spread})"]
     if alike := level(table):
         told.append(f"Between it and {in_words(alike)} there is no difference that these seeds show")
     elif len(table) > 1:
         told.append("On every seed it is faster than all others")
-    told.append(f"Its workers {_doing(shares(goal, methods[first], best['seconds'], seeds[0]))}")
+    told.append(f"Its workers {_doing(shares(question, methods[first], best['seconds'], seeds[0]))}")
     for name in BASES:
         if name in table.index and name != first:
-            told.append(_against(goal, table, methods, name, seeds[0]))
+            told.append(_against(question, table, methods, name, seeds[0]))
     return ". ".join(told) + "."
 
 
-def _against(goal: Goal, table: pd.DataFrame, methods: Mapping[str, Method], name: str, seed: int) -> str:
+def _against(
+    question: Question, table: pd.DataFrame, methods: Mapping[str, Method], name: str, seed: int
+) -> str:
     """Returns why a method takes longer: more samples, or fewer samples/s, and how its workers spend time."""
     first: Any = table.iloc[0]
     other: Any = table.loc[name]
-    does = _doing(shares(goal, methods[name], float(first["seconds"]), seed))
+    does = _doing(shares(question, methods[name], float(first["seconds"]), seed))
     if not math.isfinite(other["seconds"]):
         return f"{name} does not reach it in the time that it was given; its workers {does}"
     longer, samples = other["seconds"] / first["seconds"], other["samples"] / first["samples"]

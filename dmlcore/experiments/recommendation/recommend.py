@@ -14,14 +14,14 @@ from dmlcore.checks import check_seed, several
 from dmlcore.cluster import Cluster
 from dmlcore.experiments.comparison import bar, check_factory
 from dmlcore.experiments.journal import folder_for
-from dmlcore.experiments.recommendation import plan as plans
+from dmlcore.experiments.recommendation import progress as saved
 from dmlcore.experiments.recommendation import trials as halving
 from dmlcore.experiments.recommendation.clusters import as_cluster
-from dmlcore.experiments.recommendation.goal import Goal
 from dmlcore.experiments.recommendation.library import Family, Scale, chosen
-from dmlcore.experiments.recommendation.plan import Plan
+from dmlcore.experiments.recommendation.progress import SearchProgress
+from dmlcore.experiments.recommendation.question import Question
 from dmlcore.experiments.recommendation.result import Recommendation, left_out
-from dmlcore.experiments.recommendation.runner import Clock, Runner
+from dmlcore.experiments.recommendation.runner import Runner, Stopwatch
 from dmlcore.experiments.recommendation.scouts import affordable, scout
 from dmlcore.experiments.recommendation.search import judge, tune_all
 from dmlcore.experiments.runs import check_until
@@ -109,27 +109,27 @@ def recommend(
     fitted = as_cluster(cluster)
     batch_size = batch_size or fitted.batch_size or 32
     save = folder_for(save)
-    goal = Goal(problem, fitted.cluster, metric, value, batch_size, save)
-    workers, seconds = fitted.cluster.num_workers, task_seconds(goal)
+    question = Question(problem, fitted.cluster, metric, value, batch_size, save)
+    workers, seconds = fitted.cluster.num_workers, task_seconds(question)
     scale = Scale(workers, batch_size, seconds, 1.0, 1.0, optimizer, not fitted.real)
-    usable(chosen(methods, scale), goal, methods is not None)  # before anything is run
+    usable(chosen(methods, scale), question, methods is not None)  # before anything is run
     others = (seed for seed in itertools.count(1000) if seed not in judging)
     tuning = [*itertools.islice(others, halving.MOST)]
     about = {"seeds": judging, "budget": budget, "trials": trials, "methods": described(methods)}
-    path = plans.place(goal, example, about)
-    kept = plans.load(path)
-    clock = Clock(budget, kept.spent if kept else 0.0)
+    path = saved.place(question, example, about)
+    kept = saved.load(path)
+    stopwatch = Stopwatch(budget, kept.spent if kept else 0.0)
     with bar(checks.boolean("progress", progress), None) as advance:
-        scouted = kept or scout(goal, optimizer, tuning[0], clock, advance)
+        scouted = kept or scout(question, optimizer, tuning[0], stopwatch, advance)
         scale = scale._replace(together=scouted.rates["BSP"], alone=scouted.rates["ASP"])
-        families, left = usable(chosen(methods, scale), goal, methods is not None)
-        if isinstance(scouted, Plan):
-            plan = scouted
+        families, left = usable(chosen(methods, scale), question, methods is not None)
+        if isinstance(scouted, SearchProgress):
+            so_far = scouted
         else:
-            first = trials or affordable(families, len(judging), scouted, clock)
-            plan = Plan(scouted.rates, scouted.seconds, first)
-        runner = Runner(goal, clock, plan.seconds, tuning[0], advance)
-        found = tune_all(runner, families, tuning, len(judging), plan, path)
+            first = trials or affordable(families, len(judging), scouted, stopwatch)
+            so_far = SearchProgress(scouted.rates, scouted.seconds, first)
+        runner = Runner(question, stopwatch, so_far.seconds, tuning[0], advance)
+        found = tune_all(runner, families, tuning, len(judging), so_far, path)
         answered = judge(runner, families, found, judging, [*fitted.untold, *left])
 
     def again(cluster: Cluster, budget: float) -> Recommendation:
@@ -155,20 +155,20 @@ def check_target(target: Any, problem: Problem) -> tuple[str, float]:
     return metric, value
 
 
-def task_seconds(goal: Goal) -> float:
+def task_seconds(question: Question) -> float:
     """Returns the mean seconds of a task of BSP, from its pull to the arrival of its push."""
-    tasks = goal.rounds().tasks
+    tasks = question.rounds().tasks
     return float((tasks["push_end"] - tasks["pull_start"]).mean())
 
 
 def usable(
-    families: Mapping[str, Family], goal: Goal, all_of_them: bool
+    families: Mapping[str, Family], question: Question, all_of_them: bool
 ) -> tuple[dict[str, Family], list[str]]:
     """Returns the families that the problem and the cluster support, and notes on why others are left out.
 
     Args:
         families: by name.
-        goal: has the problem and the cluster.
+        question: problem and cluster.
         all_of_them: True: raises ValueError if a setting is not supported, because the caller named it.
     """
     left, notes = {}, []
@@ -177,7 +177,7 @@ def usable(
         for setting in family.settings:
             try:
                 method = family.at(setting, family.rate)
-                goal.check(method)
+                question.check(method)
                 settings.append(setting)
             except ValueError as error:
                 why = error

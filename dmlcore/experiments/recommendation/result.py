@@ -19,10 +19,10 @@ from dmlcore.cluster import Cluster
 from dmlcore.experiments.comparison import bar
 from dmlcore.experiments.recommendation import reasons
 from dmlcore.experiments.recommendation.axes import AXES, along
-from dmlcore.experiments.recommendation.goal import Goal
+from dmlcore.experiments.recommendation.question import Question
 from dmlcore.experiments.recommendation.ranking import level, ranked
 from dmlcore.experiments.recommendation.regimes import Regimes
-from dmlcore.experiments.recommendation.runner import Clock, Runner
+from dmlcore.experiments.recommendation.runner import Runner, Stopwatch
 from dmlcore.types import Method
 
 ELSEWHERE = "Settings and learning rates were tuned for another cluster"
@@ -63,7 +63,7 @@ class Recommendation:
     """Methods ranked by their time to a target on a cluster, on seeds that were not used for tuning.
 
     Args:
-        goal: problem, cluster and target.
+        question: problem, cluster and target.
         table: a frame with one row per method, the fastest first. `setting` and `learning_rate` are the tuned
             ones. `seconds` is the median time to the target, `least` and `most` its range over seeds; inf: a
             run did not reach the target within four times the best median of the tuning. `fastest` is the
@@ -92,7 +92,7 @@ class Recommendation:
     (['ASP', 'BSP'], asp())
     """
 
-    goal: Goal
+    question: Question
     table: pd.DataFrame
     methods: Mapping[str, Method]
     seconds: pd.DataFrame
@@ -110,7 +110,7 @@ class Recommendation:
     @property
     def cluster(self) -> Cluster:
         """The cluster of this recommendation: the given one, or the one fitted to a record."""
-        return self.goal.cluster
+        return self.question.cluster
 
     def plot(self, ax: Any = None) -> Any:
         """Draws each method's time to the target, see `dml.plot.recommendation`.
@@ -148,7 +148,7 @@ class Recommendation:
         >>> found.with_cluster(found.cluster.resized(16)).best  # doctest: +SKIP
         """
         checks.check_kind("cluster", cluster, Cluster)
-        goal = dataclasses.replace(self.goal, cluster=cluster)
+        question = dataclasses.replace(self.question, cluster=cluster)
         judging = checks.several("seeds", self.seconds if seeds is None else seeds, checks.check_seed)
         if self.runs is not None and (both := self.tuned.seeds.intersection(judging)):
             checks.fail(
@@ -157,7 +157,7 @@ class Recommendation:
         methods, notes = {}, [*self.notes]
         for name, method in self.methods.items():
             try:
-                goal.check(method)
+                question.check(method)
                 methods[name] = method
             except ValueError as error:
                 notes.append(left_out(name, error))
@@ -165,10 +165,10 @@ class Recommendation:
             checks.fail("cluster", cluster, f"a cluster on which a method can run ({notes[-1]})")
         if cluster != self.tuned.cluster and ELSEWHERE not in notes:
             notes.append(ELSEWHERE)
-        runner = Runner(goal, Clock(math.inf), self._about(goal, methods), judging[0])
+        runner = Runner(question, Stopwatch(math.inf), self._about(question, methods), judging[0])
         runs = runner.until_reached(methods, judging)
         told = self.table[["setting", "learning_rate"]]
-        found = answer(goal, methods, told, goal.measured(runs), runs, self.tuned, notes)
+        found = answer(question, methods, told, question.measured(runs), runs, self.tuned, notes)
         return dataclasses.replace(found, again=self.again)
 
     def over(self, *, budget: float | None = None, progress: bool = True, **axes: Any) -> Regimes:
@@ -199,7 +199,7 @@ class Recommendation:
             checks.fail("axes", [*axes], f"one or two of {', '.join(map(repr, AXES))}")
         values = {name: checks.listed(name, each) for name, each in axes.items()}
         cells = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
-        clusters = [along(self.goal, cell) for cell in cells]  # before anything is run
+        clusters = [along(self.question, cell) for cell in cells]  # before anything is run
         rows: list[dict[str, Any]] = []
         with bar(checks.boolean("progress", progress), len(cells), "cells") as advance:
             for cell, cluster in zip(cells, clusters, strict=True):
@@ -216,13 +216,13 @@ class Recommendation:
                 advance(1)
         return Regimes(rows)
 
-    def _about(self, goal: Goal, methods: Mapping[str, Method]) -> float:
-        """Estimates the seconds to the target of another goal, assuming that methods need as many samples."""
+    def _about(self, question: Question, methods: Mapping[str, Method]) -> float:
+        """Estimates the seconds to another target, assuming that methods need as many samples."""
         reached = [name for name in self.table.index[np.isfinite(self.table["seconds"])] if name in methods]
         if not reached:
             expected = f"a recommendation in which one of {', '.join(methods)} reached the target"
             checks.reject("cluster", "one in which none did", expected)
-        here, there = (_samples_per_second(each, methods[reached[0]]) for each in (self.goal, goal))
+        here, there = (_samples_per_second(each, methods[reached[0]]) for each in (self.question, question))
         return float(self.table["seconds"][reached[0]]) * here / there
 
     def _repr_html_(self) -> str:
@@ -233,7 +233,7 @@ class Recommendation:
         setting = f" ({first['setting']})" if first["setting"] else ""
         return (
             f"Recommendation({self.table.index[0]}{setting}, learning rate {first['learning_rate']:.3g}: "
-            f"{self.goal} in {first['seconds']:.3g} s)"
+            f"{self.question} in {first['seconds']:.3g} s)"
         )
 
 
@@ -249,14 +249,14 @@ def left_out(name: str, error: Exception) -> str:
     return f"{name} is left out ({error})"
 
 
-def _samples_per_second(goal: Goal, method: Method) -> float:
+def _samples_per_second(question: Question, method: Method) -> float:
     """Returns the samples per second that a method applies; at least one task in the measured time."""
-    made = goal.timeline(method, seconds=goal.rounds().end_time)
-    return float(max(made.updates["samples"].sum(), goal.batch_size) / made.end_time)
+    made = question.timeline(method, seconds=question.rounds().end_time)
+    return float(max(made.updates["samples"].sum(), question.batch_size) / made.end_time)
 
 
 def answer(
-    goal: Goal,
+    question: Question,
     methods: Mapping[str, Method],
     told: pd.DataFrame,
     measured: pd.DataFrame,
@@ -269,7 +269,7 @@ def answer(
     table = ranked(seconds).join(told)
     medians = measured[["samples", "nbytes"]].groupby("method").median()
     table = table.join(medians.rename(columns={"nbytes": "bytes"}))[COLUMNS]
-    why = reasons.why(goal, table, methods, [int(seed) for seed in seconds.columns])
+    why = reasons.why(question, table, methods, [int(seed) for seed in seconds.columns])
     if runs is None:
         why = f"{notes[0]}. {why}"
-    return Recommendation(goal, table, methods, seconds.loc[table.index], runs, tuned, why, notes)
+    return Recommendation(question, table, methods, seconds.loc[table.index], runs, tuned, why, notes)

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from dmlcore.experiments.comparison import compare
-from dmlcore.experiments.recommendation.goal import Goal
+from dmlcore.experiments.recommendation.question import Question
 from dmlcore.methods.policies import bsp
 from dmlcore.types import Method
 
@@ -22,7 +22,7 @@ TIMES = 3  # how often runs are made longer until a run reaches the target
 
 
 @dataclass
-class Clock:
+class Stopwatch:
     """Seconds of computing on this machine.
 
     Args:
@@ -47,18 +47,18 @@ class Clock:
 
 @dataclass
 class Runner:
-    """Makes runs of methods towards a goal, with about equally many evaluations per second of cluster time.
+    """Makes runs of methods for a question, with about equally many evaluations per second of cluster time.
 
     Args:
-        goal: the target to reach.
-        clock: Ctrl-C sets its `interrupted`.
+        question: problem, cluster and target.
+        stopwatch: Ctrl-C sets its `interrupted`.
         about: seconds of cluster time in which a good run reaches the target.
         seed: of the simulation that counts a method's updates.
         advance: called with the number of finished runs.
     """
 
-    goal: Goal
-    clock: Clock
+    question: Question
+    stopwatch: Stopwatch
     about: float
     seed: int
     advance: Callable[[int], None] = lambda number: None
@@ -72,7 +72,7 @@ class Runner:
         name = str(method._replace(optimizer=None))
         if name not in self._counted:
             counted = Method(bsp()) if method.policy.on_observation is not None else method
-            made = len(self.goal.timeline(counted, seconds=self.about, seed=self.seed).updates)
+            made = len(self.question.timeline(counted, seconds=self.about, seed=self.seed).updates)
             self._counted[name] = 2 ** int(math.log2(max(made / LOOKS, 1)))
         return self._counted[name]
 
@@ -92,19 +92,21 @@ class Runner:
             for name, method in methods.items():
                 together.setdefault((self.interval(method), tuple(seeds[name])), {})[name] = method
             for (interval, some), each in together.items():
-                made = self._compare(each, some, self.goal.options(seconds, interval))
+                made = self._compare(each, some, self.question.options(seconds, interval))
                 parts.append(made)
                 self.advance(len(each) * len(some))
                 if made.attrs["interrupted"]:
                     raise KeyboardInterrupt
         except KeyboardInterrupt:
-            self.clock.interrupted = True
+            self.stopwatch.interrupted = True
         return pd.concat(parts, ignore_index=True) if parts else None
 
     def _compare(self, methods: Any, seeds: Sequence[int], options: dict[str, Any]) -> pd.DataFrame:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "interrupted")
-            return compare(methods, self.goal.problem, self.goal.cluster, None, seeds=seeds, **options)
+            return compare(
+                methods, self.question.problem, self.question.cluster, None, seeds=seeds, **options
+            )
 
     def until_reached(self, methods: Mapping[str, Method], seeds: Sequence[int]) -> pd.DataFrame:
         """Returns histories of `LONGEST` times the best median; longer ones if no run reaches the target.
@@ -116,9 +118,9 @@ class Runner:
         times = 1
         while True:
             runs = self.runs(methods, dict.fromkeys(methods, seeds), seconds)
-            if runs is None or self.clock.interrupted:
+            if runs is None or self.stopwatch.interrupted:
                 raise KeyboardInterrupt
-            least = float(self.goal.measured(runs)["seconds"].groupby("method").median().min())
+            least = float(self.question.measured(runs)["seconds"].groupby("method").median().min())
             if LONGEST * least <= seconds or times == TIMES:
                 return runs
             seconds, times = LONGEST * (least if math.isfinite(least) else seconds), times + 1

@@ -12,11 +12,11 @@ from typing import NoReturn
 import pandas as pd
 
 from dmlcore import checks
-from dmlcore.experiments.recommendation import plan as plans
+from dmlcore.experiments.recommendation import progress as saved
 from dmlcore.experiments.recommendation import trials as halving
-from dmlcore.experiments.recommendation.goal import Goal, Outcome
 from dmlcore.experiments.recommendation.library import Family, Trial
-from dmlcore.experiments.recommendation.plan import Plan
+from dmlcore.experiments.recommendation.progress import SearchProgress
+from dmlcore.experiments.recommendation.question import Outcome, Question
 from dmlcore.experiments.recommendation.result import Recommendation, Tuned, answer
 from dmlcore.experiments.recommendation.runner import LONGEST, Runner
 from dmlcore.experiments.recommendation.trials import Outcomes, Pairs
@@ -29,7 +29,7 @@ def tune_all(
     families: Mapping[str, Family],
     tuning: Sequence[int],
     judging: int,
-    plan: Plan,
+    so_far: SearchProgress,
     path: Path | None,
 ) -> Outcomes:
     """Tunes every method by successive halving within the budget, and saves the progress.
@@ -39,11 +39,11 @@ def tune_all(
         families: the methods.
         tuning: seeds for tuning.
         judging: number of seeds of the final comparison, for which the search leaves time.
-        plan: has the size of the first rung, and the rungs that an earlier call has finished.
-        path: file of the plan, or None.
+        so_far: the size of the first rung, and the rungs that an earlier call has finished.
+        path: file of the saved progress, or None.
     """
-    clock, made, rungs = runner.clock, 0, 0
-    plans.keep(path, dataclasses.replace(plan, spent=clock.spent))
+    stopwatch, made, rungs = runner.stopwatch, 0, 0
+    saved.keep(path, dataclasses.replace(so_far, spent=stopwatch.spent))
 
     def measure(pairs: Pairs, limit: float) -> dict[tuple[Trial, int], Outcome]:
         nonlocal made, rungs
@@ -51,17 +51,17 @@ def tune_all(
         made += len(pairs)
         if len(found) == len(pairs):
             rungs += 1
-            done = max(rungs, plan.rungs)
-            plans.keep(path, dataclasses.replace(plan, rungs=done, spent=clock.spent))
+            done = max(rungs, so_far.rungs)
+            saved.keep(path, dataclasses.replace(so_far, rungs=done, spent=stopwatch.spent))
         return found
 
     def enough(rung: int, runs: int) -> bool:
-        if rung < plan.rungs:
-            return clock.interrupted
-        per_run = clock.spent / max(made, 1)
-        return clock.interrupted or (runs + judging * len(families)) * per_run > clock.left
+        if rung < so_far.rungs:
+            return stopwatch.interrupted
+        per_run = stopwatch.spent / max(made, 1)
+        return stopwatch.interrupted or (runs + judging * len(families)) * per_run > stopwatch.left
 
-    return halving.halve(families, plan.first, tuning, measure, LONGEST * plan.seconds, enough)
+    return halving.halve(families, so_far.first, tuning, measure, LONGEST * so_far.seconds, enough)
 
 
 def outcomes(
@@ -76,7 +76,7 @@ def outcomes(
     runs = runner.runs(methods, {name: seeds[trial] for name, trial in names.items()}, limit)
     if runs is None:
         return {}
-    measured = runner.goal.measured(runs)
+    measured = runner.question.measured(runs)
     return {
         (names[name], seed): Outcome(*row)
         for (name, seed), row in zip(measured.index, measured.itertuples(index=False), strict=True)
@@ -99,7 +99,7 @@ def judge(
     best = {name: found.best(name) for name in families if found.of(name)}
     if not best:
         raise KeyboardInterrupt
-    goal, methods = runner.goal, {name: families[name].of(trial) for name, trial in best.items()}
+    question, methods = runner.question, {name: families[name].of(trial) for name, trial in best.items()}
     told = pd.DataFrame(
         {
             "setting": {name: families[name].told(trial) for name, trial in best.items()},
@@ -108,18 +108,18 @@ def judge(
     )
     each = max(sum(len(found.outcomes[trial]) for trial in found.of(name)) for name in best)
     tuning = {seed for outcomes in found.outcomes.values() for seed in outcomes}
-    known, tuned = found.outcomes_of(best), Tuned(goal.cluster, frozenset(tuning), each)
+    known, tuned = found.outcomes_of(best), Tuned(question.cluster, frozenset(tuning), each)
     runs, least = None, float(known["seconds"].groupby("method").median().min())
-    if not runner.clock.interrupted:
+    if not runner.stopwatch.interrupted:
         if math.isinf(least):
-            fail_to_reach(goal, known, LONGEST * runner.about)
+            fail_to_reach(question, known, LONGEST * runner.about)
         runs = runner.runs(methods, dict.fromkeys(methods, seeds), LONGEST * least)
     if each < halving.runs_of(FINE):
         notes = [
             *notes,
             f"Each method had only {each} runs; a larger budget may find better settings and learning rates",
         ]
-    if runs is None or runner.clock.interrupted:
+    if runs is None or runner.stopwatch.interrupted:
         count = known.index.get_level_values("seed").nunique()
         said = (
             f"Interrupted: the times are those of {count} of the seeds that tuned, not of the judging seeds"
@@ -127,17 +127,17 @@ def judge(
         if len(best) < len(families):
             said += f", for {len(best)} of {len(families)} methods"
         warnings.warn(said, stacklevel=3)
-        return answer(goal, methods, told, known, None, tuned, [said, *notes])
-    return answer(goal, methods, told, goal.measured(runs), runs, tuned, notes)
+        return answer(question, methods, told, known, None, tuned, [said, *notes])
+    return answer(question, methods, told, question.measured(runs), runs, tuned, notes)
 
 
-def fail_to_reach(goal: Goal, tuned: pd.DataFrame, seconds: float) -> NoReturn:
+def fail_to_reach(question: Question, tuned: pd.DataFrame, seconds: float) -> NoReturn:
     """Raises ValueError that says how close the methods came to the target that none reached."""
     last = tuned["last"].groupby("method").median()
     closest = str(last.idxmin())
     checks.fail(
         "target",
-        {goal.metric: goal.target},
+        {question.metric: question.target},
         f"a target that a method reaches (in {seconds:.3g} s of the cluster's time, four times what BSP or "
-        f"ASP takes, {closest} came closest, to {goal.value(float(last.min())):.4g})",
+        f"ASP takes, {closest} came closest, to {question.value(float(last.min())):.4g})",
     )

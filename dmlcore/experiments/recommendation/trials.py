@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from dmlcore.experiments.recommendation.goal import Outcome
 from dmlcore.experiments.recommendation.library import Family, Trial
+from dmlcore.experiments.recommendation.question import Outcome
 from dmlcore.experiments.recommendation.runner import LONGEST
 
 SPREAD = 4.0  # the first rates are at most this factor above or below a method's initial rate

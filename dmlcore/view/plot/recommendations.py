@@ -33,7 +33,7 @@ def recommendation(found: Any, *, ax: Axes | None = None) -> Axes:
 
     >>> recommendation(dml.recommend(problem, cluster, {"loss": 0.1}))  # doctest: +SKIP
     """
-    for name in ("table", "seconds", "goal"):
+    for name in ("table", "seconds", "question"):
         if not hasattr(found, name):
             checks.fail("found", found, "what dml.recommend returns")
     table, colors = found.table, palette(found.table.index)
@@ -55,7 +55,7 @@ def recommendation(found: Any, *, ax: Axes | None = None) -> Axes:
         ax.set_xscale("log")
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         ax.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
-    ax.set_xlabel(f"time to {found.goal} (s)")
+    ax.set_xlabel(f"time to {found.question} (s)")
     ax.set_title(_headline(table), fontsize="medium")
     return ax
 

@@ -1,4 +1,4 @@
-"""The goal of a recommendation, a target of a metric, and the outcome of a run."""
+"""What a recommendation is asked: a target on a cluster; and the outcome of a run."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Goal:
-    """A target of a problem on a cluster.
+class Question:
+    """What `recommend` is asked: how to reach a target of a problem on a cluster.
 
     Args:
         problem: the problem to train.

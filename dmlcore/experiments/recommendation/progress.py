@@ -11,12 +11,12 @@ from typing import Any
 
 from dmlcore import files
 from dmlcore.experiments.journal import Journal
-from dmlcore.experiments.recommendation.goal import Goal
+from dmlcore.experiments.recommendation.question import Question
 from dmlcore.training.identity import of_training
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchProgress:
     """Decisions that depended on the speed of this machine, and the part of the budget that is spent.
 
     Args:
@@ -34,33 +34,33 @@ class Plan:
     spent: float = 0.0
 
 
-def place(goal: Goal, optimizer: Any, about: Mapping[str, Any]) -> Path | None:
-    """Returns the path of a call's plan; None if the call does not save its runs.
+def place(question: Question, optimizer: Any, about: Mapping[str, Any]) -> Path | None:
+    """Returns the path of a call's progress; None if the call does not save its runs.
 
     Args:
-        goal: of the call.
+        question: of the call.
         optimizer: an optimizer that the call's function of the learning rate has made.
         about: the other arguments.
     """
-    if goal.save is None:
+    if question.save is None:
         return None
-    known = {name: str(value) for name, value in about.items()} | of_training(goal.problem, optimizer)
-    known |= {"goal": str(goal), "batch_size": str(goal.batch_size)}
-    known |= {"cluster": json.dumps(goal.cluster.describe())}
-    return Journal(goal.save, {"call": "recommend"}).path(known).with_suffix(".json")
+    known = {name: str(value) for name, value in about.items()} | of_training(question.problem, optimizer)
+    known |= {"target": str(question), "batch_size": str(question.batch_size)}
+    known |= {"cluster": json.dumps(question.cluster.describe())}
+    return Journal(question.save, {"call": "recommend"}).path(known).with_suffix(".json")
 
 
-def load(path: Path | None) -> Plan | None:
-    """Returns a saved plan; None if there is none, or its file is damaged."""
+def load(path: Path | None) -> SearchProgress | None:
+    """Returns saved progress; None if there is none, or its file is damaged."""
     if path is None or not path.is_file():
         return None
     try:
-        return Plan(**json.loads(path.read_text(encoding="utf-8")))
+        return SearchProgress(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError):
         return None
 
 
-def keep(path: Path | None, plan: Plan) -> None:
-    """Saves a plan in place of an earlier one."""
+def keep(path: Path | None, progress: SearchProgress) -> None:
+    """Saves the progress in place of an earlier one."""
     if path is not None:
-        files.write(path, json.dumps(dataclasses.asdict(plan)))
+        files.write(path, json.dumps(dataclasses.asdict(progress)))
