@@ -259,7 +259,7 @@ def advise(console: Console, arguments: Sequence[str], root: Path) -> int:
     try:
         return recommending.recommend(console, given, root)
     except (ValueError, FileNotFoundError) as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(recommending.typed(str(error))) from None
     except KeyboardInterrupt:
         kept = f"; the same call goes on from {given.save}" if given.save else "; try --save to keep runs"
         sys.stderr.write(f"\ninterrupted before there was any result{kept}\n")

@@ -160,6 +160,20 @@ def _axis(text: str) -> tuple[str, list[float]]:
     return axis, [int(number) if number.is_integer() else number for number in numbers]
 
 
+def typed(message: str) -> str:
+    """Returns a message of `dml.recommend` that names the argument as it is on the command line.
+
+    >>> typed("cluster: expected a file that exists, got 'tasks.csv'")
+    "TRACE: expected a file that exists, got 'tasks.csv'"
+    """
+    words = {"cluster, frame": "TRACE", "cluster": "TRACE"}
+    words |= {option.replace("-", "_"): f"--{option}" for option in OPTIONS}
+    for name, word in words.items():
+        if message.startswith((f"{name}:", f"{name},", f"{name}[")):
+            return word + message.removeprefix(name)
+    return message
+
+
 def _target(text: str) -> dict[str, float]:
     metric, equals, value = text.partition("=")
     try:
