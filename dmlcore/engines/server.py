@@ -10,6 +10,7 @@ import copy
 import itertools
 import math
 import struct
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
@@ -422,8 +423,11 @@ class Server:
         for worker in range(self.num_workers):
             self._cut(worker, time)
         tasks = tasks_frame(self.record, self.spec.cluster.server is not None)
+        arrived = tasks["push_end"].notna()
+        if not self._times and arrived.sum() >= 2 * self.num_workers:
+            warnings.warn(mistakes.nothing_applied(self.policy, time, arrived.sum()), stacklevel=2)
         if self.policy.on_wake is not None:
-            metadata = metadata | {"wakes": self._wakes_after(tasks["push_end"].notna())}
+            metadata = metadata | {"wakes": self._wakes_after(arrived)}
         if self._cancels:
             metadata = metadata | {"cancels": self._cancels}
         if self._redone:
