@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dmlcore import checks
-from dmlcore.reproduce import agreement, claims, manifest, published, recommending, report, runner
+from dmlcore.reproduce import agreement, arithmetic, claims, manifest, published, recommending, report, runner
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.papers import PAPERS, Paper, Parameters
 from dmlcore.reproduce.progress import Display, Outcome, seconds
@@ -292,6 +292,7 @@ def lab(arguments: Sequence[str], root: Path) -> int:
             hint = "ssh -L to connect from another machine"
             raise UsageError(checks.message("lab", word.partition("=")[0], expected, hint))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+    os.environ.update(arithmetic.settings())
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # use the kernel of this interpreter
     options = ["--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={root / 'notebooks'}",
                f"--LabApp.default_url=/lab/tree/{TOUR}",

@@ -16,6 +16,7 @@ from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 
 from dmlcore.experiments.journal import SAVE
+from dmlcore.reproduce import arithmetic
 
 ROOT = Path(__file__).resolve().parents[2]
 PREFIX, OWNER = "dml-", "owner"  # prefix of a folder of sockets; file in it that its program keeps locked
@@ -65,6 +66,7 @@ class LocalKernel(AsyncKernelManager):
             env={
                 "PYTHONPATH": path,
                 "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+                **arithmetic.settings(),
                 **({SAVE: str(self.journal)} if self.journal else {}),
             },
         )

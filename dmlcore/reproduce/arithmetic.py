@@ -1,0 +1,34 @@
+"""Settings with which notebooks have the same numbers on different processors and releases of JAX."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+# By default, jaxlib 0.10 multiplies matrices with the library YNNPACK, whose kernels, and with them the order
+# of sums, differ between processors; 0.12 does not use it.
+FLAG = "xla_cpu_experimental_ynn_fusion_type"
+
+
+def settings() -> Mapping[str, str]:
+    """Returns environment variables for a process that imports JAX; the caller's own flags take precedence.
+
+    XLA ends a process with a flag that it does not know, so it is set only if this jaxlib has it.
+    """
+    if not known(FLAG):
+        return {}
+    return {"XLA_FLAGS": f"--{FLAG}= {os.environ.get('XLA_FLAGS', '')}".rstrip()}
+
+
+def known(flag: str) -> bool:
+    """Returns whether the installed jaxlib has a flag of XLA."""
+    spec = find_spec("jaxlib")
+    folder = Path(str(spec.origin)).parent if spec else Path()
+    for path in [*folder.glob("*jax*.so"), *folder.glob("*jax*.dylib")]:
+        with path.open("rb") as library, mmap.mmap(library.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            if content.find(flag.encode()) >= 0:
+                return True
+    return False

@@ -1,0 +1,31 @@
+"""Numbers of notebooks do not depend on JAX's release or the processor's widest instructions."""
+
+import os
+import subprocess
+import sys
+
+from dmlcore.reproduce import arithmetic
+from dmlcore.reproduce.kernel import LocalKernel
+
+PROGRAM = "import jax.numpy as jnp; print((jnp.ones((64, 64)) @ jnp.ones(64)).sum())"
+
+
+def test_only_flags_that_this_jaxlib_has(monkeypatch):
+    assert arithmetic.known("xla_cpu_enable_fast_math")
+    assert not arithmetic.known("xla_cpu_enable_no_such_thing")
+    monkeypatch.setattr(arithmetic, "FLAG", "xla_cpu_enable_no_such_thing")
+    assert arithmetic.settings() == {}
+
+
+def test_a_kernel_has_the_flag_before_those_of_the_caller(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
+    monkeypatch.setattr(arithmetic, "known", lambda flag: True)
+    for found in (arithmetic.settings(), LocalKernel().kernel_spec.env):
+        assert found["XLA_FLAGS"] == f"--{arithmetic.FLAG}= --xla_cpu_enable_fast_math=false"
+
+
+def test_jax_starts_with_it(monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    environment = os.environ | arithmetic.settings() | {"JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
+    assert done.stdout == "4096.0\n", done.stderr
