@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,15 @@ def test_a_run_that_gives_the_same_changes_no_file(root, call, quick):
     publish(published)
     call("swift", "--force")
     assert claims.read(path).claims[0].samples == (1.5, 2.5, 3.5)
+
+
+def test_a_notebook_that_publishes_nothing_leaves_figures_alone(root, call, quick, monkeypatch):
+    paper = replace(tiny_papers.PAPERS["swift"], published=False)
+    monkeypatch.setitem(tiny_papers.PAPERS, "swift", paper)
+    call("swift", "--force")
+    assert made(root) == {f"runs/swift/{name}" for name in ("claims.json", "figures/claims.json",
+                          "figures/curve.svg", "manifest.json", "swift.ipynb")}  # fmt: skip
+    assert "skipped" in call("swift")[1]
 
 
 def test_where_nothing_is_published_a_run_is_not_compared_with_itself(root, call, quick):

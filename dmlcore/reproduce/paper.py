@@ -95,6 +95,7 @@ class Paper:
     # Scale -> names of data sets of `dmlcore.data`, downloaded and checked before the notebook runs.
     data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     quick_seconds: float = 60  # expected time at quick scale on two CPU cores
+    published: bool = True  # whether its results go to figures/; else they stay below runs/
 
     def __post_init__(self) -> None:
         if not self.key.isidentifier() or self.key == FULL:

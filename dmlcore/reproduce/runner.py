@@ -143,7 +143,7 @@ def _attempt(job: PaperJob, folders: Folders, display: Display, rewrite: bool) -
         cell_seconds = _execute(job, folders, staging, display, journal)
         machine = _machine(staging)
         _examine(job, staging)
-        private = not rewrite and _differs(job, folders, staging)
+        private = not job.paper.published or (not rewrite and _differs(job, folders, staging))
         if private:
             _stay(job, folders, staging)
         else:

@@ -12,7 +12,9 @@ from dmlcore.reproduce.manifest import PaperJob
 from dmlcore.reproduce.paper import Paper
 from dmlcore.reproduce.site import links, notebooks, reference
 
-TOUR = Paper(key="tour", title="A tour", reference="", notebook="00_tour.ipynb", quick_seconds=60)
+TOUR = Paper(
+    key="tour", title="A tour", reference="", notebook="00_tour.ipynb", quick_seconds=60, published=False
+)
 
 
 def jobs(papers: Mapping[str, Paper]) -> list[PaperJob]:
