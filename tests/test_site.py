@@ -228,21 +228,25 @@ def test_an_executed_notebook_is_shown_without_what_needs_a_kernel(tmp_path):
     widget = new.new_output(
         "display_data", data={notebooks.WIDGET: {"model_id": "a"}, "text/plain": "Explorer"}
     )
+    place = {"text/plain": "PosixPath('/home/someone/picture.png')"}
+    progress = new.new_output("display_data", data={notebooks.WIDGET: {"model_id": "c"}, "text/plain": "bar"})
     executed = new.new_notebook(metadata={"widgets": {notebooks.STATE: {"state": {"a": box, "b": picture}}}})
     executed.cells = [
         new.new_markdown_cell("# Title"),
         new.new_code_cell("output = '/somewhere'", metadata={"tags": ["injected-parameters"]}),
         new.new_code_cell("dml.explore()", outputs=[widget, new.new_output("stream", text="done")]),
+        new.new_code_cell("save()", outputs=[new.new_output("execute_result", data=place), progress]),
     ]
     path = tmp_path / "x.ipynb"
     nbformat.write(executed, path)
     shown = json.loads(notebooks.page(path, path, True, str.upper))
     assert "widgets" not in shown["metadata"]
-    assert ["".join(cell["source"]) for cell in shown["cells"]] == ["# TITLE", "dml.explore()"]
+    assert ["".join(cell["source"]) for cell in shown["cells"]] == ["# TITLE", "dml.explore()", "save()"]
     sentence, drawn, done = shown["cells"][1]["outputs"]
     assert "".join(sentence["data"]["text/markdown"]) == notebooks.MOVES
     assert "".join(drawn["data"]["image/svg+xml"]) == "<svg/>"
     assert done["output_type"] == "stream"
+    assert shown["cells"][2]["outputs"] == []
     for executed, current, note in ((None, False, notebooks.NOT_RUN), (path, False, notebooks.OLDER)):
         assert note in notebooks.page(path, executed, current, str)
 

@@ -43,10 +43,16 @@ def page(template: Path, executed: Path | None, current: bool, markdown: Callabl
 
 
 def _still(output: Any, states: dict[str, Any]) -> list[Any]:
-    """Returns an output; in place of a widget what it showed last, and a sentence in place of its sliders."""
-    if WIDGET not in output.get("data", {}):
+    """Returns an output as a page shows it: a widget as what it showed last, and a sentence on its sliders.
+
+    A widget without a picture, such as a bar of progress, is left out, as is the path of a saved picture.
+    """
+    data = output.get("data", {})
+    if str(data.get("text/plain", "")).startswith("PosixPath("):
+        return []
+    if WIDGET not in data:
         return [output]
-    shown = [{"text/markdown": MOVES}]
+    shown: list[dict[str, str]] = []
     pending = [output.data[WIDGET].get("model_id")]
     while pending:
         own = states.get(pending.pop(0), {})
@@ -55,6 +61,8 @@ def _still(output: Any, states: dict[str, Any]) -> list[Any]:
         if own.get("model_name") == "ImageModel":
             pictures = [each["data"] for each in own.get("buffers", ()) if each["path"] == ["value"]]
             shown += [_image(state.get("format", "png"), picture) for picture in pictures]
+    if shown:
+        shown.insert(0, {"text/markdown": MOVES})
     return [nbformat.v4.new_output("display_data", data=data) for data in shown]
 
 
