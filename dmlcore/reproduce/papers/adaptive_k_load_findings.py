@@ -139,8 +139,8 @@ FINDINGS = {
     ),
     "K1-digits": (
         "On logistic regression every rival except DBW is faster in the median; a fixed k of one worker "
-        "is 1.8 times as fast, although it sees no loss. As on the problems with spread curvatures, the "
-        "scheme waits for 240 to 370 samples where 40 are enough, and it never takes a smaller batch, so "
+        "is 1.6 times as fast, although it sees no loss. As on the problems with spread curvatures, the "
+        "scheme waits for some 270 samples where 40 are enough, and it never takes a smaller batch, so "
         "it equals DBW. The variant that sees no loss does not reach the target at all (K1-priced)."
     ),
     "K1-images": (
