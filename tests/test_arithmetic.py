@@ -1,4 +1,4 @@
-"""Numbers of notebooks do not depend on JAX's release or the processor's widest instructions."""
+"""The flags of XLA that the kernels of notebooks get."""
 
 import os
 import subprocess

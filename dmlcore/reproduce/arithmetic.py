@@ -1,4 +1,4 @@
-"""Settings with which notebooks have the same numbers on different processors and releases of JAX."""
+"""Settings with which numbers of notebooks depend less on the processor and the release of JAX."""
 
 from __future__ import annotations
 

@@ -139,8 +139,8 @@ FINDINGS = {
     ),
     "H6-pipeline": (
         "At c = 8 the pipeline shortens training by a fifth in the median. At c = 0.25 it saves 2%, and "
-        "costs time on two seeds of five, because with own steps more updates are needed: 133 instead of the 112 "
-        "of scheduling alone, in the medians."
+        "costs time on two seeds of five, because with own steps more updates are needed: 133 instead "
+        "of the 112 of scheduling alone, in the medians."
     ),
     "H-model": (
         "Simulated rounds agree with the formula on a grid of clusters. By the formula, the paper's "
