@@ -17,7 +17,7 @@ from bootstrap import ensure_environment
 
 if __name__ == "__main__":
     root = Path(__file__).resolve().parent
-    # `kill` ends a command as Ctrl-C does: kernels are stopped, and partial folders removed.
+    # `kill` ends a command as Ctrl-C does: kernels end with it, and what is finished is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         ensure_environment(root)

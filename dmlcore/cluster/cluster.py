@@ -477,9 +477,9 @@ class Cluster:
 
         Both numbers are independent of the policy and have no unit. `communication_ratio` is c, the time of
         one task's transfers without queueing divided by its compute time. `server_load` is rho, the seconds
-        of server work per second that asynchronous workers, which never wait for each other, would create. It
-        is service * sum over workers of 1 / cycle: a cycle is the time of computing, transfers and one
-        service, and `service` is the time of the busiest of the processor and the two directions of the link.
+        of work per second that the server would get from workers that never wait for each other. It is
+        service * sum over workers of 1 / cycle: `service` is the longest of a task's times on the server's
+        processor and on its link in each direction, and a cycle is computing, transfers and one service.
         The server is saturated from rho = 1 on; rho is 0 if the server takes no time. All times are means
         over jitter and slow episodes; changes of speed and faults are not included.
 

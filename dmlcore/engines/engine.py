@@ -61,7 +61,7 @@ def simulated() -> Engine:
 
 
 def devices(devices: Sequence[jax.Device] | None = None) -> Engine:
-    """Returns an engine with a virtual clock that spreads gradients over several devices by `jax.shard_map`.
+    """Returns an engine with a virtual clock that computes gradients on several devices by `jax.shard_map`.
 
     Guarantees: the timeline is that of `simulate`, and the parameters are the same up to rounding. See
     docs/devices.md.

@@ -97,7 +97,7 @@ TRANSPORTS: dict[str, Callable[..., Transport]] = {"plain": plain, "coded": code
 
 
 def resolve(transport: Transport | str | None) -> Transport:
-    """Returns a transport from an object, the call or name that makes it, or None.
+    """Returns a transport, given as an object, as a text such as "affine(4)" or "plain", or as None.
 
     Args:
         transport: a transport; or the call that makes it, or its bare name, as a string. None: `plain()`.

@@ -161,7 +161,7 @@ class Problem:
         return made
 
     def with_steps(self, local: LocalSteps | None, batch_size: int) -> Problem:
-        """Returns this problem with tasks of local steps.
+        """Returns this problem, whose tasks make local steps instead of one gradient.
 
         Args:
             local: the local steps. None: the problem stays as it is.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
 from collections.abc import Mapping
@@ -18,15 +19,19 @@ def settings() -> Mapping[str, str]:
 
     XLA ends a process with a flag that it does not know, so it is set only if this jaxlib has it.
     """
-    if not known(FLAG):
+    own = os.environ.get("XLA_FLAGS", "").strip()
+    if not known(FLAG) or own[:1] not in ("", "-"):  # other text is the name of a file that contains flags
         return {}
-    return {"XLA_FLAGS": f"--{FLAG}= {os.environ.get('XLA_FLAGS', '')}".rstrip()}
+    return {"XLA_FLAGS": f"--{FLAG}= {own}".rstrip()}
 
 
+@functools.cache
 def known(flag: str) -> bool:
     """Returns whether the installed jaxlib has a flag of XLA."""
     spec = find_spec("jaxlib")
-    folder = Path(str(spec.origin)).parent if spec else Path()
+    if spec is None or spec.origin is None:
+        return False
+    folder = Path(spec.origin).parent
     for path in [*folder.glob("*jax*.so"), *folder.glob("*jax*.dylib")]:
         with path.open("rb") as library, mmap.mmap(library.fileno(), 0, access=mmap.ACCESS_READ) as content:
             if content.find(flag.encode()) >= 0:

@@ -166,7 +166,7 @@ def typed(message: str) -> str:
     >>> typed("cluster: expected a file that exists, got 'tasks.csv'")
     "TRACE: expected a file that exists, got 'tasks.csv'"
     """
-    words = {"cluster, frame": "TRACE", "cluster": "TRACE"}
+    words = {"cluster, frame": "TRACE", "cluster": "TRACE", "frame": "TRACE"}
     words |= {option.replace("-", "_"): f"--{option}" for option in OPTIONS}
     for name, word in words.items():
         if message.startswith((f"{name}:", f"{name},", f"{name}[")):

@@ -52,7 +52,7 @@ class Constants(NamedTuple):
 
 
 def floor(constants: Constants, k: Any, batch_size: Any) -> Any:
-    """Returns phi(k, b) = eta L sigma^2 / (2 c k b), the error to which averages over k b samples converge.
+    """Returns phi(k, b) = eta L sigma^2 / (2 c k b), the excess loss at which SGD on k b samples stops.
 
     Args:
         constants: of the problem and the step.

@@ -90,9 +90,10 @@ def round_speedup(uneven: npt.ArrayLike, communication: npt.ArrayLike, bits: flo
     transfers that take c k / 32, so its round takes max(1, c k / 32).
 
     Args:
-        uneven: h, the mean speed of the workers divided by the lowest speed, >= 1; a number or an array.
+        uneven: h, the mean speed of the workers divided by the lowest speed, >= 1; a number or an array of
+            shape (...).
         communication: c, the time of both transfers at 32 bits per value, divided by the computing time with
-            a balanced load, >= 0; a number or an array.
+            a balanced load, >= 0; a number or an array of a shape (...) that broadcasts with that of h.
         bits: k, bits per value of a transfer, > 0.
 
     Returns:

@@ -217,7 +217,7 @@ class Recommendation:
         return Regimes(rows)
 
     def _about(self, question: Question, methods: Mapping[str, Method]) -> float:
-        """Estimates the seconds to another target, assuming that methods need as many samples."""
+        """Estimates the seconds to the target on another cluster, if methods need as many samples there."""
         reached = [name for name in self.table.index[np.isfinite(self.table["seconds"])] if name in methods]
         if not reached:
             expected = f"a recommendation in which one of {', '.join(methods)} reached the target"

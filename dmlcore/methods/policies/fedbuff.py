@@ -12,8 +12,8 @@ def fedbuff(k: int, alpha: float = 0.5) -> Policy:
     """FedBuff: an update is the mean of `k` pushes, each reduced by its staleness; no worker waits.
 
     A push of staleness tau, in updates, has the weight (1 + tau)^-alpha / k in its update; if batch sizes
-    differ, (1 + tau)^-alpha b / sum(b) for b samples. A push is a gradient, or with `dml.local_steps` the
-    difference that several local steps make.
+    differ, b / sum(b) replaces 1 / k, for a push of b samples and the sum over the update. A push is a
+    gradient, or with `dml.local_steps` the difference that several local steps make.
 
     Guarantees: no worker waits; the weights of an update sum to at most 1. `fedbuff(k, 0)` is
     `k_batch_async(k)`.
