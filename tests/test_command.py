@@ -291,6 +291,10 @@ class TestRecommend:
                 "TASKS --target loss=3 --over c=low",
                 "--over: expected AXIS=VALUES, such as workers=8,16, got 'c=low'",
             ),
+            (
+                "TASKS --target loss=3 --over c=1 --over rho=1 --over workers=2",
+                "--over: expected at most two axes, got ['c', 'rho', 'workers']",
+            ),
             ("TASKS --target loss=3 --bogus 1", "unrecognized arguments: --bogus 1"),
         ],
     )

@@ -17,6 +17,7 @@ from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.trace import Trace
 from dmlcore.training.loop import compilations
 from dmlcore.training.reference import replay_reference
+from dmlcore.types import Decision, Start
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,18 @@ def test_stopping_rules(problem):
     with pytest.warns(UserWarning, match="no update within 1e-06 s"):
         nothing = dml.train(problem, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), seconds=1e-6)
     assert list(nothing.history["update"]) == [0]
+
+
+@pytest.mark.parametrize("engine", ["simulate", "threads"])
+def test_a_policy_that_applies_nothing_is_told(problem, engine):
+    def ignore(state, push):
+        return state, Decision(drop=[(push.worker, push.clock)], start=[Start(push.worker)])
+
+    policy = dml.Policy("ignoring()", lambda workers: None, ignore)
+    told = r"ignoring\(\), seed 0: no update within 0.5 s.* arrived; none was applied: try decisions"
+    with pytest.warns(UserWarning, match=told):
+        run = dml.train(problem, EXPONENTIAL, policy, optax.sgd(0.1), seconds=0.5, engine=engine)
+    assert list(run.history["update"]) == [0]
 
 
 def test_until_stops_at_the_first_evaluation_that_reaches_it(problem):

@@ -103,14 +103,6 @@ def never_updates(policy: Policy, time: float, num_updates: int, most: int) -> R
     )
 
 
-def nothing_applied(policy: Policy, time: float, arrived: int) -> str:
-    """Returns the warning for a run that ended without an update."""
-    return (
-        f"{policy.name} made no update: {arrived:,} pushes arrived in {time:g} s, and none was applied; "
-        "try decisions that apply pushes, or a longer run"
-    )
-
-
 def no_time(policy: Policy, time: float, end: float, tasks: int, passed: float) -> RuntimeError:
     """Returns the error for a run that would never reach its end time."""
     return RuntimeError(

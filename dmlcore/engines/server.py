@@ -10,7 +10,6 @@ import copy
 import itertools
 import math
 import struct
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
@@ -23,7 +22,6 @@ from dmlcore.trace.record import LANDED, ROW, Rows, land, pack, tasks_frame, upd
 from dmlcore.types import NOTHING_YET, Decision, Observation, Progress, Push, Start
 
 MOST_TASKS = 200_000  # tasks, or timers, without an update after which a run that ends after updates fails
-UNUSED = 2  # pushes per worker, on average, that a run without an update may have without a warning
 FURTHEST = 2**30  # largest clock that a policy may ask for; as many clocks can follow it
 OWN = "state", "load_state"  # states of the policy and the load, which may be any objects
 # The attributes that calls change, except the journal.
@@ -425,8 +423,6 @@ class Server:
             self._cut(worker, time)
         tasks = tasks_frame(self.record, self.spec.cluster.server is not None)
         arrived = tasks["push_end"].notna()
-        if not self._times and arrived.sum() >= UNUSED * self.num_workers:
-            warnings.warn(mistakes.nothing_applied(self.policy, time, arrived.sum()), stacklevel=2)
         if self.policy.on_wake is not None:
             metadata = metadata | {"wakes": self._wakes_after(arrived)}
         if self._cancels:

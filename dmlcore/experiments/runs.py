@@ -280,10 +280,11 @@ def _warn_of_no_update(trace: Trace) -> None:
         return
     tasks = trace.tasks
     arrived = tasks["push_end"].notna().sum()
+    advice = "none was applied: try decisions that apply pushes, or" if arrived else "try"
     warnings.warn(
         f"{trace.metadata['policy']}, seed {trace.metadata['seed']}: no update within {trace.end_time:g} s, "
         f"so nothing was trained; {len(tasks)} tasks were started, and {arrived} of their pushes arrived; "
-        "try more seconds",
+        f"{advice} more seconds",
         stacklevel=2,
     )
 

@@ -93,6 +93,8 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
 
     for axis in over:
         checks.choice("--over", axis, AXES)
+    if len(over) > 2:
+        checks.fail("--over", [*over], "at most two axes")
     path = root / PAGE_PATH if given.output is None else Path(given.output).absolute()
     folder = next(folder for folder in path.parents if folder.exists())
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
@@ -118,12 +120,12 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
     for note in found.notes:
         console.print(f"- {note}", highlight=False, markup=False)
     body = html(found)
+    files.write(path, PAGE.format(body=body))  # kept if the values of an axis turn out not to be possible
     if over and found.runs is not None:
         frame = found.over(**over, progress=console.is_terminal)
         console.print("What if, with settings and learning rates as they are:", highlight=False)
         console.print(_shown(frame.drop(columns="tuned").round(3)))
-        body += what_if(frame, [*over])
-    files.write(path, PAGE.format(body=body))
+        files.write(path, PAGE.format(body=body + what_if(frame, [*over])))
     console.print(f"page: {path}", highlight=False, soft_wrap=True, markup=False)
     return 0 if found.runs is not None else 130
 
