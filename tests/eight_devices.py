@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from clusters import MIXED
+from engine_runs import plane
 from scipy import stats
 from wheels import check_topics
 
@@ -208,20 +209,20 @@ def threads(problem):
 
 def main():
     jax.config.update("jax_num_cpu_devices", 8)  # before JAX's first operation
-    problem = dml.problems.digits_mlp()
+    problem, digits = plane(), dml.problems.digits_mlp()
     result = {"float32": table(problem, FLOAT32[:SMALL]), "programs": mesh.contributions._cache_size()}
     result["float32"] |= table(problem, FLOAT32[SMALL:])
-    result["shardings"] = shardings(problem)
-    result["three"] = compare(problem, MIXED, "ssp", "sgd", jax.devices()[:3])
+    result["shardings"] = shardings(digits)
+    result["three"] = compare(digits, MIXED, "ssp", "sgd", jax.devices()[:3])
     result["additive"] = additive()
     result["page"] = page()
     result["threads"] = threads(problem)
     with jax.enable_x64(True):
         # In 64 bits hardly a value is so near to where codecs round that an error of rounding moves it over.
-        result["coded"] = coded(dml.problems.digits_mlp(dtype="float64"))
-        result["local_steps"] = local_steps(dml.problems.digits_mlp(dtype="float64"))
-        result["aggregates"] = aggregates(dml.problems.digits_mlp(dtype="float64"))
-        result["float64"] = table(dml.problems.digits_mlp(dtype="float64"), FLOAT64)
+        result["coded"] = coded(plane("float64"))
+        result["local_steps"] = local_steps(plane("float64"))
+        result["aggregates"] = aggregates(plane("float64"))
+        result["float64"] = table(plane("float64"), FLOAT64)
     print(json.dumps(result))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL, MIXED, UNEQUAL
-from engine_runs import relative_error, same_bits
+from engine_runs import plane, relative_error, same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +20,7 @@ from dmlcore.training.reference import replay_reference
 from dmlcore.training.replay import Replay
 from dmlcore.training.stepper import Stepper
 
-DIGITS = dml.problems.digits_mlp()
+PLANE = plane()
 SGD = optax.sgd(0.1)
 THREADS = dml.engines.threads(time_scale=0.05)
 PLACES = 7
@@ -92,14 +92,14 @@ def length(tree):
     return math.sqrt(sum(float((np.asarray(leaf, float) ** 2).sum()) for leaf in jax.tree.leaves(tree)))
 
 
-def train(policy, aggregate=None, optimizer=SGD, problem=DIGITS, cluster=EXPONENTIAL, **options):
+def train(policy, aggregate=None, optimizer=SGD, problem=PLANE, cluster=EXPONENTIAL, **options):
     options = {"updates": 20, "eval_every": 20, "aggregate": aggregate} | options
     return dml.train(problem, cluster, policy, optimizer, **options)
 
 
 def lengths_of_updates(trace, aggregate=None, rate=1.0):
     """How far each update moves the parameters, over the learning rate."""
-    driver = Replay([trace], DIGITS, [optax.sgd(rate)], aggregate=aggregate)
+    driver = Replay([trace], PLANE, [optax.sgd(rate)], aggregate=aggregate)
     found, before = [], driver.params()
     for update in range(len(trace.updates)):
         driver.advance(update + 1)
@@ -117,7 +117,7 @@ def test_of_one_push_the_median_is_the_push(weight):
 
 def test_without_trimming_it_is_the_mean_where_weights_are_equal():
     with jax.enable_x64(True):
-        problem = dml.problems.digits_mlp(dtype="float64")
+        problem = plane("float64")
         untrimmed, plain = (train(dml.bsp(), rule, problem=problem) for rule in (trimmed_mean(0), None))
     assert relative_error(untrimmed.params, plain.params) < 1e-12
 
@@ -143,13 +143,14 @@ def test_updates_are_no_longer_than_the_bound(policy):
 @pytest.fixture(scope="module")
 def corrupted():
     """Digits shared out over five workers; the gradients of the first come multiplied by -100."""
-    owner = np.arange(DIGITS.num_samples) % 5
-    data = DIGITS.data | {"factor": np.where(owner == 0, -100, 1).astype(np.float32)}
+    digits = dml.problems.digits_mlp()
+    owner = np.arange(digits.num_samples) % 5
+    data = digits.data | {"factor": np.where(owner == 0, -100, 1).astype(np.float32)}
 
     def losses(params, batch):
-        return batch["factor"] * DIGITS.losses(params, batch)
+        return batch["factor"] * digits.losses(params, batch)
 
-    return dataclasses.replace(DIGITS, name="corrupted", data=data, losses=losses).sharded(owner)
+    return dataclasses.replace(digits, name="corrupted", data=data, losses=losses).sharded(owner)
 
 
 @pytest.mark.parametrize("policy", [dml.bsp(), dml.k_batch_async(5)], ids=str)
@@ -179,8 +180,8 @@ CASES = [
 def test_engines_and_replay_have_the_bits_of_the_reference(rule, policy, engine):
     run = train(policy, rule, engine=engine)
     assert run.trace.metadata["aggregate"] == rule.name
-    assert same_bits(run.params, replay_reference(run.trace, DIGITS, SGD))
-    assert same_bits(run.params, dml.replay(run.trace, DIGITS, SGD).params)
+    assert same_bits(run.params, replay_reference(run.trace, PLANE, SGD))
+    assert same_bits(run.params, dml.replay(run.trace, PLANE, SGD).params)
 
 
 @pytest.mark.parametrize("engine", ["simulate", THREADS], ids=str)
@@ -189,7 +190,7 @@ def test_compensation_comes_before_the_aggregate(engine):
     options = {"compensation": 50.0, "engine": engine, "optimizer": optax.sgd(0.02, 0.9)}
     run = train(dml.k_batch_async(2), median()._replace(name="both", each=clipped(0.3).each), **options)
     both = median()._replace(each=clipped(0.3).each)
-    assert same_bits(run.params, replay_reference(run.trace, DIGITS, options["optimizer"], both))
+    assert same_bits(run.params, replay_reference(run.trace, PLANE, options["optimizer"], both))
 
 
 COMBINED = {
@@ -208,7 +209,7 @@ COMBINED = {
 )
 def test_with_the_other_parts_of_a_method(name, rule):
     with jax.enable_x64(True):
-        problem = dml.problems.digits_mlp(dtype="float64")
+        problem = plane("float64")
         if name == "coupled shards":
             problem = dataclasses.replace(problem, coupled=True).sharded(dml.shards.dirichlet(4, 0.1))
         options = {"problem": problem, "cluster": MIXED, "updates": 8} | COMBINED.get(name, {})
@@ -223,9 +224,9 @@ def test_lanes_that_differ_in_numbers_and_are_out_of_step():
         dml.simulate(dml.Method(dml.ssp(2), aggregate=rule), MIXED, updates=8 + 5 * seed, seed=seed)
         for seed, rule in enumerate(rules)
     ]
-    lanes = dml.replay_lanes(traces, DIGITS, rates)
+    lanes = dml.replay_lanes(traces, PLANE, rates)
     for lane, trace, rate in zip(lanes, traces, rates, strict=True):
-        assert relative_error(lane.params, dml.replay(trace, DIGITS, rate).params) < 1e-5
+        assert relative_error(lane.params, dml.replay(trace, PLANE, rate).params) < 1e-5
 
 
 def test_a_watching_policy_sees_what_was_made_of_its_pushes():
@@ -255,14 +256,14 @@ def without(worker):
 @pytest.mark.parametrize("engine", ["simulate", THREADS], ids=str)
 def test_a_push_of_weight_0_has_no_vote(engine):
     run = train(without(0), median(), engine=engine, updates=4)
-    assert same_bits(run.params, replay_reference(run.trace, DIGITS, SGD))
+    assert same_bits(run.params, replay_reference(run.trace, PLANE, SGD))
     lengths = lengths_of_updates(run.trace)
     assert lengths[2] == 0
     assert (np.delete(lengths, 2) > 0).all()
 
 
 def test_a_push_of_weight_0_is_nothing_to_a_server_even_if_it_is_not_finite():
-    problem = dml.problems.digits_mlp()
+    problem = plane()
     server = Stepper(problem, optax.sgd(0.1), 0, num_workers=2, aggregate=clipped(1.0))
     whole = jax.tree.map(jnp.ones_like, server.start()[0])
     broken = jax.tree.map(lambda leaf: jnp.nan * leaf, whole)
@@ -281,11 +282,11 @@ def test_numbers_compile_nothing_and_the_mean_keeps_its_program():
     shapes = [
         [
             leaf.shape
-            for leaf in jax.tree.leaves(Replay([trace], DIGITS, [SGD], aggregate=rule).state().gathered)
+            for leaf in jax.tree.leaves(Replay([trace], PLANE, [SGD], aggregate=rule).state().gathered)
         ]
         for rule in (mean(), clipped(1.0), median())
     ]
-    assert shapes[0] == shapes[1] == [leaf.shape for leaf in jax.tree.leaves(DIGITS.shapes)]
+    assert shapes[0] == shapes[1] == [leaf.shape for leaf in jax.tree.leaves(PLANE.shapes)]
     assert shapes[2] == [*((3, *shape) for shape in shapes[0]), (), ()]
 
 
@@ -297,12 +298,12 @@ def test_a_comparison_and_a_sweep_of_methods():
     }
     assert "aggregate=clipped(0.1)" in repr(methods["clipped"])
     options = {"seeds": [0], "updates": 10, "eval_every": 10}
-    last = dml.compare(methods, DIGITS, EXPONENTIAL, SGD, **options).query("update == 10").set_index("method")
+    last = dml.compare(methods, PLANE, EXPONENTIAL, SGD, **options).query("update == 10").set_index("method")
     for name, rule in {"mean": None, "median": "median", "clipped": "clipped(0.1)"}.items():
         alone = train(dml.bsp(), rule, updates=10, eval_every=10)
         assert last["loss"][name] == alone.history["loss"].iloc[-1]
     assert last["loss"].nunique() == 3
-    rates = dml.sweep(methods, DIGITS, EXPONENTIAL, optax.sgd, [0.1, 0.2], **options)
+    rates = dml.sweep(methods, PLANE, EXPONENTIAL, optax.sgd, [0.1, 0.2], **options)
     at = rates.query("update == 10").set_index(["learning_rate", "method"])["loss"]
     assert at[0.1].to_dict() == last["loss"].to_dict()
 
@@ -311,11 +312,11 @@ def test_replay_takes_the_aggregate_of_the_trace_or_another_one(tmp_path):
     run = train(dml.k_batch_async(3), median())
     run.trace.save(tmp_path / "run.parquet")
     trace = dml.Trace.load(tmp_path / "run.parquet")
-    assert same_bits(dml.replay(trace, DIGITS, SGD).params, run.params)
-    plain = dml.replay(trace, DIGITS, SGD, aggregate="mean()")
+    assert same_bits(dml.replay(trace, PLANE, SGD).params, run.params)
+    plain = dml.replay(trace, PLANE, SGD, aggregate="mean()")
     assert same_bits(plain.params, train(dml.k_batch_async(3)).params)
     assert "aggregate" not in plain.trace.metadata
-    assert dml.replay(plain.trace, DIGITS, SGD, aggregate=median()).trace.metadata["aggregate"] == "median()"
+    assert dml.replay(plain.trace, PLANE, SGD, aggregate=median()).trace.metadata["aggregate"] == "median()"
 
 
 def test_a_run_goes_on_from_its_checkpoint(tmp_path):
@@ -360,17 +361,17 @@ WRONG = {
     ),
     "methods['B'], c: expected a number > 0, got -1": lambda: dml.compare(
         {"A": dml.bsp(), "B": dml.Method(dml.bsp(), aggregate="clipped(-1)")},
-        DIGITS,
+        PLANE,
         EXPONENTIAL,
         SGD,
         updates=1,
     ),
     "aggregate: expected mine(), as in the trace, got None; try passing aggregate=": lambda: dml.replay(
-        dml.simulate(dml.Method(dml.bsp(), aggregate=MINE), EXPONENTIAL, updates=2), DIGITS, SGD
+        dml.simulate(dml.Method(dml.bsp(), aggregate=MINE), EXPONENTIAL, updates=2), PLANE, SGD
     ),
     "traces: expected traces with one kind of aggregate (to train": lambda: dml.replay_lanes(
         [BSP_TRACE, dml.simulate(dml.Method(dml.bsp(), aggregate="median"), EXPONENTIAL, updates=2)],
-        DIGITS,
+        PLANE,
         [SGD] * 2,
     ),
 }
@@ -394,4 +395,4 @@ def test_an_aggregate_of_ones_own():
     run = train(dml.bsp(), MINE)
     halved = train(dml.bsp(), optimizer=optax.sgd(0.05))
     assert relative_error(run.params, halved.params) < 1e-5
-    assert same_bits(dml.replay(run.trace, DIGITS, SGD, aggregate=MINE).params, run.params)
+    assert same_bits(dml.replay(run.trace, PLANE, SGD, aggregate=MINE).params, run.params)

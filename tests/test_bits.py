@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL
-from engine_runs import same_bits
+from engine_runs import plane, same_bits
 
 import dmlcore as dml
 from dmlcore.data import Labelled
@@ -71,7 +71,7 @@ def check(problem, policy, optimizer, **options):
     ids=str,
 )
 def test_tasks_of_any_size(policy, sizes):
-    problem = dml.problems.digits_mlp()
+    problem = plane()
     trace, found = check(problem, policy, SGD, updates=25, load=by_size(*sizes))
     assert same_bits(found, replay_reference(trace, problem, SGD))
 
@@ -79,7 +79,7 @@ def test_tasks_of_any_size(policy, sizes):
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 def test_in_float64(policy):
     with jax.enable_x64(True):
-        problem = dml.problems.digits_mlp(dtype="float64")
+        problem = plane("float64")
         check(problem, policy, optax.sgd(0.02, 0.9), updates=20, load=by_size(3, 7, 24, 100))
 
 
@@ -100,14 +100,14 @@ def test_a_convolutional_network_and_an_optimizer_with_a_state(policy, optimizer
 @pytest.mark.parametrize("policy", [dml.asp(), dml.k_batch_async(3)], ids=str)
 @pytest.mark.parametrize("transport", ["affine(bits=8)", "error_feedback(one_bit())"])
 def test_coded_pushes(policy, transport):
-    check(dml.problems.digits_mlp(), policy, SGD, updates=40, transport=f"coded(push={transport})")
+    check(plane(), policy, SGD, updates=40, transport=f"coded(push={transport})")
 
 
 @pytest.mark.parametrize("load", ["speed_proportional", "equal_finish_time"])
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 def test_on_threads(policy, load):
     """Loads that follow what they measure: every run has sizes of its own."""
-    problem, engine = dml.problems.digits_mlp(), dml.engines.threads(time_scale=0.01)
+    problem, engine = plane(), dml.engines.threads(time_scale=0.01)
     cluster = dml.Cluster.from_speeds([1000, 700, 1300, 400])
     run = dml.train(problem, cluster, policy, SGD, updates=40, load=load, engine=engine, eval_every=40)
     assert run.trace.tasks["batch_size"].nunique() > 1

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import CLUSTERS, CONTENDED, EXPONENTIAL, LOCK_STEP, MIXED
-from engine_runs import check_counts, check_replay, same_timeline
+from engine_runs import check_counts, check_replay, plane, same_timeline
 from scipy import integrate, stats
 from watched import RandomWatch
 
@@ -92,7 +92,7 @@ def test_means_are_over_samples():
 
 @pytest.mark.parametrize("late", ["cancel", "apply"])
 def test_a_run_on_threads_replays_to_the_same_bits(late):
-    problem, engine = dml.problems.digits_mlp(), dml.engines.threads(time_scale=0.2)
+    problem, engine = plane(), dml.engines.threads(time_scale=0.2)
     policy = dml.deadline(0.04, late=late)
     run = dml.train(problem, EXPONENTIAL, policy, SGD, updates=100, engine=engine, eval_every=10**6)
     check_replay(run, problem, SGD)
@@ -109,9 +109,9 @@ def test_it_may_watch_its_training():
     plain = dml.simulate(dml.deadline(0.03), MIXED, updates=60)
     assert same_timeline(plain, dml.simulate(policy, MIXED, updates=60, watch=RandomWatch(0)))
     assert seen[:4] == [0, 1, 2, 3]
-    run = dml.train(dml.problems.digits_mlp(), MIXED, policy, SGD, updates=60)
+    run = dml.train(plane(), MIXED, policy, SGD, updates=60)
     assert run.trace.tasks["update"].equals(
-        dml.train(dml.problems.digits_mlp(), MIXED, dml.deadline(0.03), SGD, updates=60).trace.tasks["update"]
+        dml.train(plane(), MIXED, dml.deadline(0.03), SGD, updates=60).trace.tasks["update"]
     )
 
 

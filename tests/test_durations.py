@@ -8,7 +8,7 @@ import optax
 import pandas as pd
 import pytest
 from clusters import CLUSTERS, MIXED
-from engine_runs import check_replay, same_timeline
+from engine_runs import check_replay, plane, same_timeline
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from watched import simulate
@@ -136,7 +136,7 @@ def test_real_clocks_take_them_too(engine, request):
     if "ray" in engine:
         request.getfixturevalue("ray_cluster")
     made = dml.engines.threads(0.1) if engine == "threads" else dml.engines.ray(time_scale=0.1, keep=True)
-    problem, sgd, cluster = dml.problems.digits_mlp(), optax.sgd(0.1), dml.Cluster.from_durations(ROWS)
+    problem, sgd, cluster = plane(), optax.sgd(0.1), dml.Cluster.from_durations(ROWS)
     run = dml.train(problem, cluster, dml.asp(), sgd, updates=20, engine=made, eval_every=20)
     check_replay(run, problem, sgd)
     done, row = run.trace.tasks[run.trace.tasks["push_end"].notna()], compute_seconds(cluster)

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL, MIXED
-from engine_runs import relative_error, same_bits
+from engine_runs import plane, relative_error, same_bits
 
 import dmlcore as dml
 from dmlcore.methods.policies import ALL_POLICIES
@@ -33,14 +33,14 @@ EACH = [(name, kind) for name in ALL_POLICIES for kind in (OPTIMIZERS if name in
 
 def train(policy, cluster=MIXED, optimizer=None, problem=None, **options):
     options = {"updates": 200, "seed": 4, "eval_every": 100} | options
-    problem = problem or dml.problems.digits_mlp()
+    problem = problem or plane()
     return dml.train(problem, cluster, policy, optimizer or optax.sgd(0.1), **options)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_asp_with_one_worker_is_plain_sgd(optimizer):
     problem, optimizer = dml.problems.digits_mlp(), OPTIMIZERS[optimizer]()
-    run = train(dml.asp(), dml.Cluster.uniform(1), optimizer)
+    run = train(dml.asp(), dml.Cluster.uniform(1), optimizer, problem)
     params = problem.init(run_key(4, INIT))
     state = optimizer.init(params)
 
@@ -100,7 +100,7 @@ def test_bsp_does_not_depend_on_latencies():
 
 def test_bsp_is_large_batch_sgd():
     """One round of P workers with b samples is one step on the P b samples together."""
-    problem = dml.problems.digits_mlp()
+    problem = plane()
     run = train(dml.bsp(), optimizer=optax.sgd(0.1))
     params, data = problem.init(run_key(4, INIT)), jax.tree.map(jnp.asarray, problem.data)
     draw = jax.vmap(
@@ -124,7 +124,7 @@ def test_compiled_equals_reference(policy, optimizer):
     """In 64 bits; that 32 bits give the same to the last bit, where nothing is fused, is in test_bits."""
     make = OPTIMIZERS[optimizer]
     with jax.enable_x64(True):
-        problem = dml.problems.digits_mlp(dtype="float64")
+        problem = plane("float64")
         run = train(ALL_POLICIES[policy](), optimizer=make(), problem=problem, updates=60, eval_every=60)
         assert all(leaf.dtype == np.float64 for leaf in jax.tree.leaves(run.params))
         assert relative_error(run.params, replay_reference(run.trace, problem, make())) <= 1e-10
@@ -136,7 +136,7 @@ LANES = [ALL_POLICIES[name]() for name in ("bsp", "ssp", "k_async", "k_batch_asy
 @pytest.mark.parametrize("policy", [*LANES, dml.ssp(2, weight=1.0)], ids=str)
 def test_lanes_equal_single_runs(policy):
     """Seeds and learning rates side by side under vmap are the runs one by one."""
-    problem = dml.problems.digits_mlp()
+    problem = plane()
     rates = [0.05, 0.1, 0.2]
     traces = [dml.simulate(policy, MIXED, seconds=3.0, seed=seed) for seed in range(3)]
     lanes = dml.replay_lanes(
@@ -150,7 +150,7 @@ def test_lanes_equal_single_runs(policy):
 
 
 def test_a_lane_without_updates_stays_at_the_start():
-    problem = dml.problems.digits_mlp()
+    problem = plane()
     traces = [dml.simulate(dml.asp(), MIXED, seconds=1e-6), dml.simulate(dml.asp(), MIXED, updates=20)]
     still, moved = dml.replay_lanes(traces, problem, [optax.sgd(0.1)] * 2)
     assert same_bits(still.params, problem.init(run_key(0, INIT)))
@@ -168,7 +168,7 @@ def test_where_evaluations_fall_changes_no_bit(policy):
 def test_where_rows_are_divided_changes_no_bit(policy, monkeypatch):
     """Samples are drawn, and rows put on the device, for so many tasks at a time."""
     whole = train(ALL_POLICIES[policy](), eval_every=7)
-    trace, sgd, problem = whole.trace, optax.sgd(0.1), dml.problems.digits_mlp()
+    trace, sgd, problem = whole.trace, optax.sgd(0.1), plane()
     alone = [dml.replay(trace, problem, optax.sgd(rate), eval_every=7).params for rate in (0.1, 0.2)]
     monkeypatch.setattr(replay, "MANY_TASKS", 16)
     parts = train(ALL_POLICIES[policy](), eval_every=7)
@@ -189,7 +189,7 @@ def test_where_rows_are_divided_changes_no_bit(policy, monkeypatch):
 def test_replay_of_a_saved_trace_gives_the_same_bits(tmp_path):
     run = train(dml.ssp(3))
     run.trace.save(tmp_path / "trace.parquet")
-    again = dml.replay(dml.Trace.load(tmp_path / "trace.parquet"), dml.problems.digits_mlp(), optax.sgd(0.1))
+    again = dml.replay(dml.Trace.load(tmp_path / "trace.parquet"), plane(), optax.sgd(0.1))
     assert same_bits(run.params, again.params)
 
 

@@ -12,6 +12,7 @@ import optax
 import pandas as pd
 import pytest
 from clusters import EXPONENTIAL
+from engine_runs import plane
 
 import dmlcore as dml
 from dmlcore import files
@@ -25,7 +26,7 @@ OPTIONS = {"seeds": [0, 1], "updates": 30, "eval_every": 10}
 
 
 def swept(methods=METHODS, rates=(0.1, 0.2), problem=None, **options):
-    problem = problem or dml.problems.digits_mlp(8)
+    problem = problem or plane()
     return dml.sweep(methods, problem, EXPONENTIAL, optax.sgd, rates, **{**OPTIONS, **options})
 
 
@@ -57,7 +58,7 @@ def test_the_frame_is_the_same_and_no_run_is_made_twice(tmp_path, made):
 
 
 def test_the_environment_names_a_folder(tmp_path, made, monkeypatch):
-    one = {"methods": {"BSP": dml.bsp()}, "rates": [0.1], "problem": dml.problems.digits_mlp(8)}
+    one = {"methods": {"BSP": dml.bsp()}, "rates": [0.1], "problem": plane()}
     monkeypatch.setenv("DMLCORE_SAVE", str(tmp_path / "all"))
     plain = swept(**one)
     assert len([*(tmp_path / "all").iterdir()]) == len(made) == 2
@@ -73,7 +74,7 @@ def test_the_environment_names_a_folder(tmp_path, made, monkeypatch):
 
 
 def test_tune_and_compare_keep_their_runs(tmp_path, made):
-    problem = dml.problems.digits_mlp(8)
+    problem = plane()
     tuned = {"start": 0.1, "seeds": [0], "updates": 40, "save": tmp_path}
     one = dml.tune({"BSP": dml.bsp()}, problem, EXPONENTIAL, optax.sgd, "loss", 2.2, **tuned)
     count = len(made)
@@ -97,7 +98,7 @@ OTHERS = {
     "load": {"load": "speed_proportional"},
     "transport": {"transport": "coded(push=one_bit())"},
     "local steps": {"local": dml.local_steps(2, optax.sgd(0.1))},
-    "problem": {"problem": dml.problems.digits_mlp(16)},
+    "problem": {"problem": plane(seed=6)},
 }
 
 
@@ -121,7 +122,7 @@ def test_a_rate_in_the_initial_state_tells_runs_apart(tmp_path):
 
 
 def test_clusters_inner_optimizers_and_aggregates_of_ones_own_do_too():
-    problem = dml.problems.digits_mlp(8)
+    problem = plane()
 
     def scaled(factor):
         given = dml.Method(

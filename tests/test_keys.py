@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from engine_runs import check_fused, relative_error, same_bits
+from engine_runs import check_fused, plane, relative_error, same_bits
 
 import dmlcore as dml
-from dmlcore.problems import digits_mlp
 from dmlcore.training.batches import BATCHES, LOSSES, run_key, sample_keys, task_indices
 from dmlcore.training.reference import replay_reference
 from dmlcore.training.stepper import Stepper
@@ -23,13 +22,13 @@ KEY = jax.random.key(0)
 
 @functools.cache
 def dropout(rate=0.5, dtype="float32"):
-    """The network for digits, where each pixel of a sample is left out with a probability."""
-    whole = digits_mlp(dtype=dtype)
+    """The small problem, where each input of a sample is left out with a probability."""
+    whole = plane(dtype)
 
     def losses(params, batch, keys):
-        inputs = batch["inputs"]
+        inputs = batch["x"]
         stays = jax.vmap(lambda key: jax.random.bernoulli(key, 1 - rate, inputs.shape[1:]))(keys)
-        return whole.losses(params, batch | {"inputs": jnp.where(stays, inputs / (1 - rate), 0)})
+        return whole.losses(params, batch | {"x": jnp.where(stays, inputs / (1 - rate), 0)})
 
     return dataclasses.replace(whole, name="dropout", losses=losses)
 
@@ -76,7 +75,7 @@ def test_fused_is_single_up_to_rounding(load):
 
 @pytest.mark.parametrize("policy", [dml.bsp(), dml.asp()], ids=str)
 def test_nothing_dropped_is_no_dropout(policy):
-    one, two = (train(policy, problem).params for problem in (dropout(0.0), digits_mlp()))
+    one, two = (train(policy, problem).params for problem in (dropout(0.0), plane()))
     assert relative_error(one, two) < 1e-6
     assert relative_error(train(policy).params, two) > 1e-2
 
@@ -107,12 +106,12 @@ def test_no_two_samples_share_a_key():
 
 def one_for_all(params, batch, keys):
     """Draws for the whole batch with the key of its first sample."""
-    stays = jax.random.bernoulli(keys[0], 0.5, batch["inputs"].shape)
-    return digits_mlp().losses(params, batch | {"inputs": jnp.where(stays, batch["inputs"], 0)})
+    stays = jax.random.bernoulli(keys[0], 0.5, batch["x"].shape)
+    return plane().losses(params, batch | {"x": jnp.where(stays, batch["x"], 0)})
 
 
 def test_numbers_of_one_key_for_all_rows_are_refused():
-    wrong = dataclasses.replace(digits_mlp(), losses=one_for_all)
+    wrong = dataclasses.replace(plane(), losses=one_for_all)
     with pytest.raises(ValueError, match=r"losses: expected .*own row alone"):
         train(dml.asp(), wrong)
     train(dml.asp(), dataclasses.replace(wrong, coupled=True), updates=3)
@@ -142,4 +141,4 @@ TAKES_KEYS = [
 
 @pytest.mark.parametrize(("losses", "takes"), TAKES_KEYS)
 def test_which_losses_take_keys(losses, takes):
-    assert dataclasses.replace(digits_mlp(), losses=losses).keyed == takes
+    assert dataclasses.replace(plane(), losses=losses).keyed == takes

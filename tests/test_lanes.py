@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL, MIXED
+from engine_runs import plane
 from wheels import wheels
 
 import dmlcore as dml
@@ -16,7 +17,7 @@ from dmlcore.training import replay
 from dmlcore.training.lanes import Grid
 from dmlcore.training.replay import Replay
 
-PROBLEM = dml.problems.digits_mlp(16)
+PROBLEM = plane()
 OPTIMIZERS = {"sgd": optax.sgd, "adam": optax.adam}
 LANES = {"one": (1, 1), "rates": (1, 3), "seeds": (3, 1), "seeds x rates": (2, 3)}
 
@@ -64,7 +65,7 @@ def test_a_lane_at_its_target_stays_there(monkeypatch):
     """Also while the others go on in the next windows of rows."""
     monkeypatch.setattr(replay, "MANY_TASKS", 32)
     traces, rates = traces_of(dml.asp(), 2, updates=150), [0.02, 0.1, 0.4]
-    until = {"loss": 1.2}
+    until = {"loss": 3.0}
     given, optimizers = lanes_of(traces, rates)
     lanes = dml.replay_lanes(given, PROBLEM, optimizers, until=until, eval_every=10)
     ends = [lane.history["update"].iloc[-1] for lane in lanes]
@@ -169,8 +170,7 @@ def test_copies_in_loops_are_found():
     assert (7, 11) in copied(jax.jit(loop).lower(jnp.zeros((7, 11))).compile().as_text())
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize(("lanes", "optimizer"), zip(LANES, ["sgd", "adam", "adam", "sgd"], strict=True))
 @pytest.mark.parametrize("policy", [dml.asp(), dml.ssp(2)], ids=str)
 def test_slots_are_written_in_place(policy, lanes, optimizer, monkeypatch):
     """No turn of the compiled loop copies the slots, or selects between two of them."""
@@ -185,7 +185,7 @@ def test_slots_are_written_in_place(policy, lanes, optimizer, monkeypatch):
     given = lanes_of(
         traces_of(policy, seeds, updates=20), np.arange(1, rates + 1) / 10, OPTIMIZERS[optimizer]
     )
-    driver = Replay(given[0], PROBLEM, given[1])
+    driver = Replay(given[0], dml.problems.digits_mlp(16), given[1])
     driver.advance(20)
     slots = {leaf.shape for leaf in jax.tree.leaves(driver.state().slots)}
     assert slots

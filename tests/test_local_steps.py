@@ -9,13 +9,13 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL, MIXED
-from engine_runs import relative_error, same_bits
+from engine_runs import plane, relative_error, same_bits
 
 import dmlcore as dml
 from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
 from dmlcore.training.reference import replay_reference
 
-DIGITS = dml.problems.digits_mlp()
+PLANE = plane()
 FED_AVG = dml.local_steps(8, optax.sgd(0.1))
 DILOCO = dml.local_steps(8, optax.adamw(3e-3), keep_state=True)
 NESTEROV = optax.sgd(0.7, momentum=0.9, nesterov=True)
@@ -29,13 +29,13 @@ ENGINES = {
 
 def by_hand(local, outer, rounds, workers=4, size=32, seed=0):
     """Rounds of local steps and one outer step, in a plain loop."""
-    params = DIGITS.init(run_key(seed, INIT))
+    params = PLANE.init(run_key(seed, INIT))
     outer_state, inner_states = outer.init(params), [local.optimizer.init(params)] * workers
 
     @jax.jit
     def inner_step(params, state, indices):
-        batch = {name: jnp.asarray(column)[indices] for name, column in DIGITS.data.items()}
-        gradient = jax.grad(lambda p: DIGITS.losses(p, batch).mean())(params)
+        batch = {name: jnp.asarray(column)[indices] for name, column in PLANE.data.items()}
+        gradient = jax.grad(lambda p: PLANE.losses(p, batch).mean())(params)
         updates, state = local.optimizer.update(gradient, state, params)
         return optax.apply_updates(params, updates), state
 
@@ -44,9 +44,7 @@ def by_hand(local, outer, rounds, workers=4, size=32, seed=0):
         for worker in range(workers):
             mine = params
             state = inner_states[worker] if local.keep_state else local.optimizer.init(params)
-            drawn = task_indices(
-                run_key(seed, BATCHES), worker, clock, local.steps * size, DIGITS.num_samples
-            )
+            drawn = task_indices(run_key(seed, BATCHES), worker, clock, local.steps * size, PLANE.num_samples)
             for indices in drawn.reshape(local.steps, size):
                 mine, state = inner_step(mine, state, indices)
             inner_states[worker] = state
@@ -62,7 +60,7 @@ def by_hand(local, outer, rounds, workers=4, size=32, seed=0):
 @pytest.mark.parametrize("kind", KINDS)
 def test_rounds_by_hand(kind, engine):
     local, outer = KINDS[kind]
-    run = dml.train(DIGITS, EXPONENTIAL, dml.bsp(), outer, updates=20, local=local, engine=ENGINES[engine])
+    run = dml.train(PLANE, EXPONENTIAL, dml.bsp(), outer, updates=20, local=local, engine=ENGINES[engine])
     assert relative_error(run.params, by_hand(local, outer, 20)) < 1e-5
 
 
@@ -74,8 +72,8 @@ POLICIES = [dml.asp(), dml.ssp(2), dml.k_batch_async(3)]
 def test_asynchronous_threads_replay_to_the_same_bits(kind, policy):
     local, outer = KINDS[kind]
     engine = ENGINES["threads"]
-    run = dml.train(DIGITS, EXPONENTIAL, policy, outer, updates=30, local=local, engine=engine)
-    assert same_bits(run.params, dml.replay(run.trace, DIGITS, outer, local=local).params)
+    run = dml.train(PLANE, EXPONENTIAL, policy, outer, updates=30, local=local, engine=engine)
+    assert same_bits(run.params, dml.replay(run.trace, PLANE, outer, local=local).params)
 
 
 @pytest.mark.parametrize("transport", [None, "coded(push=affine(bits=8))", "pipelined()"])
@@ -84,7 +82,7 @@ def test_compiled_equals_reference(kind, transport):
     """Codecs are for the difference that is pushed; the last mini-batch of a task may be smaller."""
     local, outer = KINDS[kind]
     with jax.enable_x64(True):
-        problem = dml.problems.digits_mlp(dtype="float64")
+        problem = plane("float64")
         options = {"updates": 30, "local": local, "load": "speed_proportional", "batch_size": 24}
         run = dml.train(problem, MIXED, dml.asp(), outer, transport=transport, **options)
         sizes = run.trace.tasks["batch_size"]
@@ -99,15 +97,15 @@ def test_lanes_side_by_side():
         dml.simulate(dml.Method(dml.asp(), local=DILOCO), MIXED, updates=20, seed=seed) for seed in range(3)
     ]
     for trace, lane in zip(
-        traces, dml.replay_lanes(traces, DIGITS, [NESTEROV] * 3, local=DILOCO), strict=True
+        traces, dml.replay_lanes(traces, PLANE, [NESTEROV] * 3, local=DILOCO), strict=True
     ):
-        assert relative_error(lane.params, dml.replay(trace, DIGITS, NESTEROV, local=DILOCO).params) < 1e-4
+        assert relative_error(lane.params, dml.replay(trace, PLANE, NESTEROV, local=DILOCO).params) < 1e-4
 
 
 @pytest.mark.parametrize("policy", [dml.bsp(), dml.ssp(2), dml.k_batch_async(3)], ids=str)
 def test_one_step_of_size_1_is_the_gradient(policy):
     with jax.enable_x64(True):
-        problem = dml.problems.digits_mlp(dtype="float64")
+        problem = plane("float64")
         one, plain = (
             dml.train(problem, MIXED, policy, optax.adam(0.01), updates=40, local=local).params
             for local in (dml.local_steps(1, optax.sgd(1.0)), None)
@@ -137,18 +135,18 @@ def test_a_comparison_of_methods():
         "FedAvg": dml.Method(dml.bsp(), local=FED_AVG, optimizer=optax.sgd(1.0)),
         "DiLoCo": dml.Method(dml.bsp(), local=DILOCO, optimizer=NESTEROV),
     }
-    runs = dml.compare(methods, DIGITS, EXPONENTIAL, optax.sgd(0.1), seeds=[0], updates=20, eval_every=20)
+    runs = dml.compare(methods, PLANE, EXPONENTIAL, optax.sgd(0.1), seeds=[0], updates=20, eval_every=20)
     last = runs[runs["update"] == 20].set_index("method")
     assert last["samples"].to_dict() == {"BSP": 2560, "FedAvg": 20480, "DiLoCo": 20480}
     assert last["loss"]["FedAvg"] < last["loss"]["BSP"]
-    alone = dml.train(DIGITS, EXPONENTIAL, methods["DiLoCo"], NESTEROV, updates=20)
+    alone = dml.train(PLANE, EXPONENTIAL, methods["DiLoCo"], NESTEROV, updates=20)
     assert last["loss"]["DiLoCo"] == alone.history["loss"].iloc[-1]
 
 
 def test_shards():
-    problem = DIGITS.sharded(dml.shards.dirichlet(4, 0.1))
+    problem = PLANE.sharded(dml.shards.dirichlet(4, 0.1))
     with jax.enable_x64(True):
-        problem = dml.problems.digits_mlp(dtype="float64").sharded(dml.shards.dirichlet(4, 0.1))
+        problem = plane("float64").sharded(dml.shards.dirichlet(4, 0.1))
         run = dml.train(problem, MIXED, dml.k_batch_async(3), optax.sgd(1.0), updates=30, local=FED_AVG)
         wanted = replay_reference(run.trace, problem.with_steps(FED_AVG, 32), optax.sgd(1.0))
         assert relative_error(run.params, wanted) <= 1e-10
@@ -157,7 +155,7 @@ def test_shards():
 def test_a_run_goes_on_from_its_checkpoint(tmp_path):
     """With kept states too; and not with another local optimizer."""
     options = {"eval_every": 5, "checkpoint": tmp_path / "run"}
-    given = DIGITS, EXPONENTIAL, dml.asp(), NESTEROV
+    given = PLANE, EXPONENTIAL, dml.asp(), NESTEROV
     run = dml.train(*given, updates=20, local=DILOCO, **options)
     again = dml.train(*given, updates=20, local=DILOCO, **options)
     assert same_bits(run.params, again.params)
@@ -166,7 +164,7 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path):
         dml.train(*given, updates=20, local=other, **options)
 
 
-def train(policy=None, cluster=EXPONENTIAL, problem=DIGITS, optimizer=None, **options):
+def train(policy=None, cluster=EXPONENTIAL, problem=PLANE, optimizer=None, **options):
     options = {"updates": 10, "local": FED_AVG} | options
     return dml.train(problem, cluster, policy or dml.bsp(), optimizer or optax.sgd(1.0), **options)
 
@@ -197,13 +195,13 @@ WRONG = {
         lambda: train(dml.k_sync(2), local=DILOCO)
     ),
     "local: expected local_steps(8) with steps of 32 samples (as in the trace), got None": lambda: dml.replay(
-        TRACE, DIGITS, optax.sgd(1.0)
+        TRACE, PLANE, optax.sgd(1.0)
     ),
     "local: expected local_steps(8) (as in the trace), got local_steps(8, keep_state=True)": (
-        lambda: dml.replay(TRACE, DIGITS, optax.sgd(1.0), local=DILOCO)
+        lambda: dml.replay(TRACE, PLANE, optax.sgd(1.0), local=DILOCO)
     ),
     "local: expected None (as in the trace), got local_steps(8)": lambda: dml.replay(
-        dml.simulate(dml.bsp(), EXPONENTIAL, updates=2), DIGITS, optax.sgd(1.0), local=FED_AVG
+        dml.simulate(dml.bsp(), EXPONENTIAL, updates=2), PLANE, optax.sgd(1.0), local=FED_AVG
     ),
 }
 
@@ -232,13 +230,13 @@ def test_steps_are_cheaper_than_as_many_rounds_when_links_are_slow():
 
 def noisy(params, batch, keys):
     """Losses of inputs with some of them dropped."""
-    kept = jax.vmap(lambda key: jax.random.bernoulli(key, 0.8, batch["inputs"].shape[1:]))(keys)
-    return DIGITS.losses(params, batch | {"inputs": batch["inputs"] * kept})
+    kept = jax.vmap(lambda key: jax.random.bernoulli(key, 0.8, batch["x"].shape[1:]))(keys)
+    return PLANE.losses(params, batch | {"x": batch["x"] * kept})
 
 
 def test_losses_with_keys():
     """Every sample of a task has a key of its own, whichever step it is in; threads have replay's bits."""
-    problem = dataclasses.replace(DIGITS, name="noisy", losses=noisy)
+    problem = dataclasses.replace(PLANE, name="noisy", losses=noisy)
     run = dml.train(problem, MIXED, dml.ssp(2), NESTEROV, updates=20, local=DILOCO)
     wanted = replay_reference(run.trace, problem.with_steps(DILOCO, 32), NESTEROV)
     assert relative_error(run.params, wanted) < 1e-5
@@ -249,9 +247,9 @@ def test_losses_with_keys():
 
 def test_coupled_losses():
     problem = dataclasses.replace(
-        DIGITS,
+        PLANE,
         name="coupled",
-        losses=lambda params, batch: DIGITS.losses(params, batch | {"inputs": centred(batch["inputs"])}),
+        losses=lambda params, batch: PLANE.losses(params, batch | {"x": centred(batch["x"])}),
         coupled=True,
     )
     run = dml.train(problem, MIXED, dml.asp(), optax.sgd(1.0), updates=20, local=FED_AVG)

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import CONTENDED, MIXED
-from engine_runs import check_replay, same_timeline
+from engine_runs import check_replay, plane, same_timeline
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -210,7 +210,7 @@ def test_real_clocks_slow_down_too(engine, faults, request):
     made = dml.engines.threads(0.4) if engine == "threads" else dml.engines.ray(time_scale=0.4, keep=True)
     cluster, problem, sgd = (
         dml.Cluster.uniform(4, jitter=stats.expon()),
-        dml.problems.digits_mlp(),
+        plane(),
         optax.sgd(0.1),
     )
     broken = changed(cluster).with_faults(*faults)

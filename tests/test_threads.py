@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL, GROWING, MIXED, UNEQUAL
-from engine_runs import RECORDED, check_fused, check_replay, same_bits
+from engine_runs import RECORDED, check_fused, check_replay, plane, same_bits
 
 import dmlcore as dml
 from dmlcore.engines import on_threads
@@ -27,7 +27,7 @@ FAST = dml.engines.threads(time_scale=0.02)
 
 def train(policy, problem=None, optimizer=None, **options):
     options = {"updates": 500, "engine": FAST, "seed": 2, "eval_every": 500} | options
-    problem = problem or dml.problems.digits_mlp()
+    problem = problem or plane()
     return problem, dml.train(problem, EXPONENTIAL, policy, optimizer or optax.sgd(0.1), **options)
 
 
@@ -52,7 +52,7 @@ def test_a_policy_may_list_pushes_in_any_order():
 @pytest.mark.parametrize("policy", RECORDED, ids=str)
 def test_a_recorded_run_replays_in_float64(policy):
     with jax.enable_x64(True):
-        problem, run = train(policy, dml.problems.digits_mlp(dtype="float64"))
+        problem, run = train(policy, plane("float64"))
         check_replay(run, problem, optax.sgd(0.1))
         check_fused(run.trace, problem, optax.sgd(0.1))
 
@@ -136,14 +136,14 @@ def test_a_worker_that_never_pulls_hears_of_the_end(scale):
     """Also where it is always late: at no latency, or on a cluster that is faster than this machine."""
     cluster = dml.Cluster.uniform(2, samples_per_second=1e7)
     engine = dml.engines.threads(scale)
-    problem = dml.problems.digits_mlp()
+    problem = plane()
     run = dml.train(problem, cluster, dml.ssp(float("inf")), optax.sgd(0.1), updates=20, engine=engine)
     assert len(run.trace.updates) == 20
 
 
 def test_a_cancelled_push_does_not_hold_up_those_after_it():
     cluster = dml.Cluster.from_speeds([340, 320, 310]).with_faults(dml.faults.LostPush(0, 2, 3.0))
-    problem, engine = dml.problems.digits_mlp(), dml.engines.threads()
+    problem, engine = plane(), dml.engines.threads()
     run = dml.train(problem, cluster, dml.k_sync(2), optax.sgd(0.1), seconds=2.0, engine=engine)
     assert (run.trace.tasks.query("worker == 0")["update"] >= 0).sum() > 8
 
@@ -151,9 +151,10 @@ def test_a_cancelled_push_does_not_hold_up_those_after_it():
 def test_links_are_waited_for():
     _, run = train(dml.k_async(2), updates=40)
     assert (run.trace.tasks["compute_start"] >= run.trace.tasks["pull_start"]).all()
-    run = dml.train(dml.problems.digits_mlp(), MIXED, dml.asp(), optax.sgd(0.1), updates=40, engine=FAST)
+    digits = dml.problems.digits_mlp()
+    run = dml.train(digits, MIXED, dml.asp(), optax.sgd(0.1), updates=40, engine=FAST)
     done = run.trace.tasks[run.trace.tasks["push_end"].notna() & (run.trace.tasks["worker"] == 1)]
-    least = 9_640 / 5e7
+    least = digits.parameter_bytes / 5e7
     assert (done["push_end"] - done["compute_end"] >= least).all()
     assert (done["compute_start"] - done["pull_start"] >= least).all()
 
@@ -183,7 +184,7 @@ def test_pushes_of_kept_copies_overlap_as_in_the_simulator():
     cluster = dml.Cluster.uniform(4, latency=0.1)
     options = {"updates": 40, "seed": 1}
     simulated = dml.simulate(dml.ssp(8), cluster, parameter_bytes=9_640, **options)
-    problem, engine = dml.problems.digits_mlp(), dml.engines.threads()
+    problem, engine = plane(), dml.engines.threads()
     run = dml.train(problem, cluster, dml.ssp(8), optax.sgd(0.1), engine=engine, **options)
     assert run.trace.end_time < 1.5 * simulated.end_time
 
@@ -205,7 +206,7 @@ class LateClock:
 
 
 def test_a_worker_that_keeps_its_copy_does_not_add_up_how_late_it_woke_up():
-    clock, problem = LateClock(), dml.problems.digits_mlp()
+    clock, problem = LateClock(), plane()
     cluster = dml.Cluster.uniform(2, samples_per_second=320, latency=1.0)
     spec = RunSpec.checked(dml.ssp(math.inf), cluster, updates=100)
     worker = Worker(0, clock, lambda message: None, Job(spec, problem, optax.sgd(0.1)), clock, (32,), 0)

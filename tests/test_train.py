@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL, GROWING, LOCK_STEP, MIXED, UNEQUAL
+from engine_runs import plane
 from scipy import stats
 
 import dmlcore as dml
@@ -22,7 +23,7 @@ from dmlcore.types import Decision, Start
 
 @pytest.fixture(scope="module")
 def problem():
-    return dml.problems.digits_mlp()
+    return plane()
 
 
 def test_history_is_tidy(problem):
@@ -68,7 +69,8 @@ def test_until_stops_at_the_first_evaluation_that_reaches_it(problem):
     reached = full.history[full.history["loss"] <= 1.0].iloc[0]
     assert run.history["update"].iloc[-1] == reached["update"] == len(run.trace.updates)
     assert run.trace.end_time == reached["time"]
-    accurate = dml.train(problem, EXPONENTIAL, dml.asp(), optax.sgd(0.1), until={"accuracy": 0.6}, **options)
+    digits = dml.problems.digits_mlp()
+    accurate = dml.train(digits, EXPONENTIAL, dml.asp(), optax.sgd(0.1), until={"accuracy": 0.6}, **options)
     assert accurate.history["accuracy"].iloc[-1] >= 0.6 > accurate.history["accuracy"].iloc[-2]
 
 
@@ -164,7 +166,7 @@ def test_sweep_trains_a_method_with_its_own_optimizer_once(problem, monkeypatch)
 def test_compare_keeps_the_settings_of_its_thread():
     """What a context of JAX sets for one thread holds for the pool's threads as well."""
     with jax.enable_x64(True), jax.default_device(jax.devices()[0]):
-        problem = dml.problems.digits_mlp(dtype="float64")
+        problem = plane("float64")
         alone = dml.train(problem, MIXED, dml.ssp(2), optax.sgd(0.1), updates=40, seed=3)
         runs = dml.compare({"SSP": dml.ssp(2)}, problem, MIXED, optax.sgd(0.1), seeds=[3], updates=40)
     assert all(leaf.dtype == np.float64 for leaf in jax.tree.leaves(alone.params))
@@ -392,8 +394,8 @@ def test_an_unknown_option_is_told_all_that_there_are(problem):
     }
 
 
-def test_a_trace_of_another_problem_is_refused(problem):
-    run = dml.train(problem, EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=2)
+def test_a_trace_of_another_problem_is_refused():
+    run = dml.train(dml.problems.digits_mlp(), EXPONENTIAL, dml.bsp(), optax.sgd(0.1), updates=2)
     with pytest.raises(ValueError, match="problem: expected"):
         dml.replay(run.trace, dml.problems.linear_regression(), optax.sgd(0.1))
     with pytest.raises(ValueError, match=r"problem: expected.*parameter_bytes"):

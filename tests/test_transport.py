@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pandas as pd
 import pytest
-from engine_runs import check_counts, check_replay
+from engine_runs import check_counts, check_replay, plane
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packing import pack
@@ -19,7 +19,7 @@ from dmlcore.methods.transport import coded, pipelined, plain, resolve
 from dmlcore.training.reference import replay_reference
 from dmlcore.training.stepper import Stepper
 
-PROBLEM = dml.problems.digits_mlp()
+PROBLEM = plane()
 CLUSTER = dml.Cluster.from_speeds([1000, 800, 500], latency=0.002, bandwidth=2e6, jitter=stats.expon())
 TRANSPORTS = {
     "stochastic": coded("affine(bits=8)"),
@@ -81,7 +81,7 @@ def gradient_of_round(stepper, params, clock, workers, weight):
 @pytest.mark.parametrize("workers", [1, 3])
 def test_delay_one_is_its_recurrence(workers):
     """w_{k+1} = w_k - eta G(w_{k-1})."""
-    problem, optimizer = dml.problems.digits_mlp(), optax.sgd(0.3)
+    problem, optimizer = plane(), optax.sgd(0.3)
     cluster = dml.Cluster.uniform(workers, latency=0.01)
     run = dml.train(problem, cluster, dml.bsp(), optimizer, updates=30, transport=pipelined())
     stepper = Stepper(problem, optimizer, seed=0)
@@ -95,7 +95,7 @@ def test_delay_one_is_its_recurrence(workers):
 
 def test_own_steps_are_their_recurrence():
     """w_i = w_{k-1} - eta g_i(its view at k - 1), w_{k+1} = w_k - eta mean_i g_i(w_i)."""
-    problem, eta, workers = dml.problems.digits_mlp(), 0.3, 3
+    problem, eta, workers = plane(), 0.3, 3
     cluster = dml.Cluster.uniform(workers, latency=0.01)
     run = dml.train(
         problem, cluster, dml.bsp(), optax.sgd(eta), updates=30, transport=pipelined(own_steps=True)
@@ -128,7 +128,7 @@ def test_compiled_equals_reference(policy, name, optimizer):
 
 
 def test_exact_codecs_change_nothing():
-    problem = dml.problems.digits_mlp()
+    problem = plane()
     runs = [
         dml.train(problem, CLUSTER, dml.asp(), optax.sgd(0.1), updates=60, transport=transport)
         for transport in (plain(), coded("exact()", "exact()"))
@@ -138,7 +138,7 @@ def test_exact_codecs_change_nothing():
 
 
 def test_the_clock_is_charged_what_the_message_weighs():
-    problem, codec = dml.problems.digits_mlp(), codecs.affine(5)
+    problem, codec = plane(), codecs.affine(5)
     params = problem.init(jax.random.key(0))
     message, _ = codec.encode(jax.random.key(1), (), params)
     run = dml.train(problem, CLUSTER, dml.bsp(), optax.sgd(0.1), updates=3, transport=coded(codec))
@@ -162,7 +162,7 @@ def test_the_clock_is_charged_what_the_message_weighs():
 def test_lanes_side_by_side_are_those_alone(both_dtypes):
     """In 64 bits: lanes are rounded otherwise, and a value at the edge between two codes may take the other
     one, which in 32 bits happens to one of some thousand values."""
-    problem, optimizer = dml.problems.digits_mlp(dtype="float64"), optax.sgd(0.2)
+    problem, optimizer = plane("float64"), optax.sgd(0.2)
     transport = coded("error_feedback(one_bit())", "difference(affine(bits=8))")
     runs = [
         dml.train(problem, CLUSTER, dml.asp(), optimizer, updates=30, transport=transport, seed=seed)
@@ -174,7 +174,7 @@ def test_lanes_side_by_side_are_those_alone(both_dtypes):
 
 
 def test_a_saved_trace_says_how_values_travelled(tmp_path):
-    problem, optimizer = dml.problems.digits_mlp(), optax.sgd(0.2)
+    problem, optimizer = plane(), optax.sgd(0.2)
     run = dml.train(problem, CLUSTER, dml.bsp(), optimizer, updates=10, transport=TRANSPORTS["all"])
     run.trace.save(tmp_path / "trace.parquet")
     again = dml.replay(dml.Trace.load(tmp_path / "trace.parquet"), problem, optimizer)
@@ -213,7 +213,7 @@ def test_coded_training_is_its_recurrence():
 
 
 def test_threads_round_as_the_replay_does():
-    problem, optimizer = dml.problems.digits_mlp(), optax.sgd(0.1)
+    problem, optimizer = plane(), optax.sgd(0.1)
     transport = coded("error_feedback(one_bit())", "difference(affine(bits=2, stochastic=False))")
     engine = dml.engines.threads(time_scale=0.2)
     options = {"updates": 40, "transport": transport, "engine": engine}
@@ -300,7 +300,7 @@ WRONG = {
 def test_wrong_uses(name):
     policy, options, message = WRONG[name]
     with pytest.raises(ValueError, match=message):
-        dml.train(dml.problems.digits_mlp(), CLUSTER, policy, optax.sgd(0.1), updates=20, **options)
+        dml.train(plane(), CLUSTER, policy, optax.sgd(0.1), updates=20, **options)
 
 
 def test_a_memory_does_not_survive_a_crash():

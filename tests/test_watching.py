@@ -8,7 +8,7 @@ import optax
 import pytest
 from clusters import EXPONENTIAL, GROWING, MIXED
 from coded import PLAIN, REMEMBERING
-from engine_runs import check_replay, same_bits, same_timeline
+from engine_runs import check_replay, plane, same_bits, same_timeline
 from wheels import wheels
 
 import dmlcore as dml
@@ -26,7 +26,7 @@ SGD = optax.sgd(0.1)
 
 def test_what_a_policy_sees_is_what_the_gradients_were():
     """The compiled watch and a real server's observer agree with gradients computed one by one."""
-    problem, shown = dml.problems.digits_mlp(), []
+    problem, shown = plane(), []
     watch = TrainingWatch(problem, SGD, 3, 4, lock_step=True)
 
     def tell(progress):
@@ -65,14 +65,14 @@ def test_what_a_policy_sees_is_what_the_gradients_were():
 @pytest.mark.parametrize("name", WATCHING)
 def test_the_run_that_was_watched_is_the_run(name):
     """Also where versions are old: the loss that the policy saw last is that of the replayed trace."""
-    problem, policy, shown = dml.problems.digits_mlp(), WATCHING[name](), []
+    problem, policy, shown = plane(), WATCHING[name](), []
     watch = TrainingWatch(problem, SGD, 3, 4, policy.max_lead == 0)
     trace = dml.simulate(
         policy,
         MIXED,
         updates=63,
         seed=3,
-        parameter_bytes=9_640,
+        parameter_bytes=problem.parameter_bytes,
         watch=lambda p: shown.append(watch(p)) or shown[-1],
     )
     run = dml.replay(trace, problem, SGD, eval_every=1)
@@ -84,7 +84,7 @@ def test_the_run_that_was_watched_is_the_run(name):
 
 def check_seen(policy, problem=None, cluster=MIXED, optimizer=SGD, **options):
     """Made to watch, the policy is shown the losses of the replayed trace, all bits of them."""
-    problem, shown = problem or dml.problems.digits_mlp(), []
+    problem, shown = problem or plane(), []
     look = {"on_observation": lambda state, seen: shown.append(seen) or state, "observe_every": 3}
     policy = policy._replace(**look)
     run = dml.train(problem, cluster, policy, optimizer, updates=40, seed=3, **options)
@@ -115,7 +115,7 @@ def test_it_sees_own_steps_in_a_pipeline(inner):
 @pytest.mark.parametrize("name", WATCHING)
 def test_it_may_decide_by_what_codecs_make_of_its_training(name):
     """Its trace replays to the same bits; with coarser values it may decide otherwise."""
-    problem = dml.problems.digits_mlp()
+    problem = plane()
     options = {"updates": 63, "seed": 3, "transport": "coded(terngrad(), affine(bits=4))"}
     run = dml.train(problem, MIXED, WATCHING[name](), SGD, **options)
     assert same_bits(run.params, dml.replay(run.trace, problem, SGD, fuse=False).params)
@@ -169,14 +169,14 @@ def test_a_policy_may_start_workers_long_after_an_update():
 
     policy = Policy("late()", lambda workers: [], on_push, on_observation=lambda state, seen: state)
     cluster = dml.Cluster.from_speeds([100, 90, 80])
-    run = dml.train(dml.problems.digits_mlp(), cluster, policy, SGD, updates=20)
+    run = dml.train(plane(), cluster, policy, SGD, updates=20)
     assert len(run.trace.updates) == 20
 
 
 def test_after_a_server_crash_it_has_seen_what_it_has_trained():
     """What the server lost, the policy does not know either; the trace replays to the same."""
     cluster = EXPONENTIAL.with_faults(dml.faults.ServerCrash(0.6, 0.2), checkpoint_every=10)
-    problem = dml.problems.digits_mlp()
+    problem = plane()
     run = dml.train(problem, cluster, dml.adasync(1), SGD, updates=80, seed=0)
     assert run.trace.metadata["incidents"][0]["lost_updates"] > 0
     shown = []
@@ -186,7 +186,7 @@ def test_after_a_server_crash_it_has_seen_what_it_has_trained():
         cluster,
         updates=80,
         seed=0,
-        parameter_bytes=9640,
+        parameter_bytes=problem.parameter_bytes,
         watch=lambda p: shown.append(watch(p)) or shown[-1],
     )
     losses = dml.replay(trace, problem, SGD, eval_every=1).history["loss"].to_numpy()
@@ -202,7 +202,7 @@ def test_after_a_server_crash_it_has_seen_what_it_has_trained():
 def test_on_threads_with_a_server_that_goes_back():
     cluster = EXPONENTIAL.with_faults(dml.faults.ServerCrash(0.6, 0.2), checkpoint_every=10)
     engine = dml.engines.threads(time_scale=0.5)
-    problem = dml.problems.digits_mlp()
+    problem = plane()
     run = dml.train(problem, cluster, dml.adasync(1), SGD, updates=80, seed=0, engine=engine)
     assert len(run.trace.updates) == 80
     check_replay(run, problem, SGD)
@@ -211,7 +211,7 @@ def test_on_threads_with_a_server_that_goes_back():
 def test_a_comparison_over_rates_trains_a_watching_policy_at_each():
     runs = dml.sweep(
         {"adasync": dml.adasync(1)},
-        dml.problems.digits_mlp(),
+        plane(),
         EXPONENTIAL,
         optax.sgd,
         [0.01, 0.3],
