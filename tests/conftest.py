@@ -44,8 +44,8 @@ hypothesis.settings.register_profile("whenever", deadline=None)
 hypothesis.settings.load_profile("whenever")
 
 # Words of a test's file, name or parameters, and fixtures, by which it is run on one Python only: it trains
-# on threads or Ray, kills a process, installs something, builds the site, or checks files with tools that are
-# the same on every Python.
+# on threads or Ray, is about killed processes, installs something, builds the site, or checks files with
+# tools that are the same on every Python.
 ONCE = {"threads", "ray", "killed", "bootstrap", "browser", "site", "environment", "checker"}
 ONCE_FIXTURES = {"ray_cluster", "measured"}  # the program of test_devices trains on threads, too
 

@@ -211,7 +211,7 @@ def main():
     jax.config.update("jax_num_cpu_devices", 8)  # before JAX's first operation
     problem, digits = plane(), dml.problems.digits_mlp()
     result = {"float32": table(problem, FLOAT32[:SMALL]), "programs": mesh.contributions._cache_size()}
-    result["float32"] |= table(problem, FLOAT32[SMALL:])
+    result["float32"] |= table(digits, FLOAT32[SMALL:])
     result["shardings"] = shardings(digits)
     result["three"] = compare(digits, MIXED, "ssp", "sgd", jax.devices()[:3])
     result["additive"] = additive()

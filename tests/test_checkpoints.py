@@ -62,7 +62,7 @@ LIVES = """
 import os, random, signal, sys, time
 from test_checkpoints import Checkpoints, dml, long_run
 
-dml.train, dml.engines, dml.problems  # imported before processes are forked
+dml.train, dml.engines, dml.Problem  # imported before processes are forked
 folder, policy, updates, *lives = sys.argv[1:]
 save, number = Checkpoints.save, 0
 

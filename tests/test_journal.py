@@ -76,10 +76,10 @@ def test_the_environment_names_a_folder(tmp_path, made, monkeypatch):
 def test_tune_and_compare_keep_their_runs(tmp_path, made):
     problem = plane()
     tuned = {"start": 0.1, "seeds": [0], "updates": 40, "save": tmp_path}
-    one = dml.tune({"BSP": dml.bsp()}, problem, EXPONENTIAL, optax.sgd, "loss", 2.2, **tuned)
+    one = dml.tune({"BSP": dml.bsp()}, problem, EXPONENTIAL, optax.sgd, "loss", 6.0, **tuned)
     count = len(made)
     assert count >= 3
-    two = dml.tune({"BSP": dml.bsp()}, problem, EXPONENTIAL, optax.sgd, "loss", 2.2, **tuned)
+    two = dml.tune({"BSP": dml.bsp()}, problem, EXPONENTIAL, optax.sgd, "loss", 6.0, **tuned)
     assert one.equals(two)
     assert one.attrs["finished"] == [count, count]
     options = {"seeds": [0], "updates": 40, "save": tmp_path}
@@ -93,7 +93,7 @@ OTHERS = {
     "seed": {"seeds": [0, 7]},
     "length": {"updates": 40},
     "evaluations": {"eval_every": 15},
-    "target": {"until": {"loss": 0.5}},
+    "target": {"until": {"loss": 6.5}},
     "batch": {"batch_size": 16},
     "load": {"load": "speed_proportional"},
     "transport": {"transport": "coded(push=one_bit())"},

@@ -170,7 +170,7 @@ def test_copies_in_loops_are_found():
     assert (7, 11) in copied(jax.jit(loop).lower(jnp.zeros((7, 11))).compile().as_text())
 
 
-@pytest.mark.parametrize(("lanes", "optimizer"), zip(LANES, ["sgd", "adam", "adam", "sgd"], strict=True))
+@pytest.mark.parametrize(("lanes", "optimizer"), zip(LANES, ["adam", "sgd", "adam", "adam"], strict=True))
 @pytest.mark.parametrize("policy", [dml.asp(), dml.ssp(2)], ids=str)
 def test_slots_are_written_in_place(policy, lanes, optimizer, monkeypatch):
     """No turn of the compiled loop copies the slots, or selects between two of them."""
@@ -207,8 +207,9 @@ def test_unrolled_steps_are_the_same_steps(lanes):
 def test_a_sweep_on_an_accelerator_trains_lanes(monkeypatch):
     """What it returns is what it returns on a CPU, up to rounding."""
     given = {"BSP": dml.bsp(), "SSP": dml.ssp(1)}, PROBLEM, EXPONENTIAL, optax.sgd, [0.1, 0.3]
-    options = {"seeds": range(2), "seconds": 1.0, "until": {"loss": 1.5}}
+    options = {"seeds": range(2), "seconds": 1.0, "until": {"loss": 6.2}}
     alone = dml.sweep(*given, **options)
+    assert 0 < (alone.groupby(["method", "learning_rate", "seed"])["loss"].min() <= 6.2).sum() < 8
     lanes, make = [], replay.Grid
     monkeypatch.setattr(replay, "Grid", lambda traces: lanes.append(make(traces)) or lanes[-1])
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")

@@ -213,7 +213,7 @@ def test_coded_training_is_its_recurrence():
 
 
 def test_threads_round_as_the_replay_does():
-    problem, optimizer = plane(), optax.sgd(0.1)
+    problem, optimizer = dml.problems.digits_mlp(), optax.sgd(0.1)
     transport = coded("error_feedback(one_bit())", "difference(affine(bits=2, stochastic=False))")
     engine = dml.engines.threads(time_scale=0.2)
     options = {"updates": 40, "transport": transport, "engine": engine}

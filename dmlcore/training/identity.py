@@ -104,7 +104,7 @@ def _of_arrays(tree: Any) -> str:
 def _of_whole(problem: Problem) -> str:
     own = problem.metrics, problem.coupled, problem.local, _of_arrays(problem.eval_data)
     content = hashlib.sha256(repr((told(problem), *own)).encode())
-    batch = jax.tree.map(lambda rows: jax.ShapeDtypeStruct((2, *rows.shape[1:]), rows.dtype), problem.data)
+    batch = jax.tree.map(_two_rows, problem.data)
     for text in (
         _of(problem.init, jax.random.key(0)),
         _of(problem.evaluate, problem.shapes, problem.eval_data),
@@ -114,11 +114,17 @@ def _of_whole(problem: Problem) -> str:
     return content.hexdigest()
 
 
+def _two_rows(column: Any) -> jax.ShapeDtypeStruct:
+    """Returns the shape of two rows of a column, with the type that it has in JAX: int64 is int32 there."""
+    dtype = jax.dtypes.canonicalize_dtype(column.dtype, allow_extended_dtype=True)
+    return jax.ShapeDtypeStruct((2, *column.shape[1:]), dtype)
+
+
 def _of_task(problem: Problem, batch: Any) -> str:
     if problem.additive:
         shared, local = problem.apart(problem.shapes)
-        rows = {name: jax.ShapeDtypeStruct((2, *leaf.shape[1:]), leaf.dtype) for name, leaf in local.items()}
-        return _of(problem.update, problem.together(shared, rows), batch, jax.random.key(0))
+        params = problem.together(shared, jax.tree.map(_two_rows, local))
+        return _of(problem.update, params, batch, jax.random.key(0))
 
     def loss(params: Any, *given: Any) -> Any:
         return jnp.mean(problem.losses(params, *given))
