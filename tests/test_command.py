@@ -12,7 +12,7 @@ import tiny_papers
 
 from dmlcore import files
 from dmlcore.data import datasets
-from dmlcore.reproduce import claims, command, lab
+from dmlcore.reproduce import arithmetic, claims, command, lab
 from dmlcore.reproduce.paper import TUNING_SEEDS, Comparison, declare
 from dmlcore.reproduce.papers import PAPERS
 
@@ -210,11 +210,14 @@ def test_exit_codes_of_the_script(arguments, code, text):
 
 
 def test_what_lab_and_test_become(monkeypatch):
-    became = []
-    monkeypatch.setattr(command.os, "execv", lambda program, words: became.append(words[1:]))
+    became, environments, before = [], [], dict(os.environ)
+
+    def execve(program, words, environment):
+        became.append(words[1:])
+        environments.append(environment)
+
+    monkeypatch.setattr(command.os, "execve", execve)
     monkeypatch.setattr(command.os, "chdir", lambda folder: None)
-    monkeypatch.setenv("PYTHONPATH", "")
-    monkeypatch.setenv("JUPYTER_PREFER_ENV_PATH", "")
     command.main(["test", "-k", "ssp"], root=ROOT)
     command.main(["test", "-n0"], root=ROOT)
     command.main(["lab", "--no-browser", "--port=9999"], root=ROOT)
@@ -227,6 +230,10 @@ def test_what_lab_and_test_become(monkeypatch):
     assert became[2][-2:] == ["--no-browser", "--port=9999"]
     assert became[2][:2] == ["-m", "dmlcore.reproduce.lab"]
     assert not any("token" in word for word in became[2])  # which other users could read
+    assert environments[:2] == [before] * 2
+    assert environments[2].items() >= arithmetic.settings().items()
+    assert environments[2]["PYTHONPATH"].split(os.pathsep)[0] == str(ROOT)
+    assert dict(os.environ) == before  # of this process, in which further tests run
 
 
 def test_lab_has_a_token_above_all_configuration_files(monkeypatch, capsys):

@@ -291,16 +291,18 @@ def lab(arguments: Sequence[str], root: Path) -> int:
             )
             hint = "ssh -L to connect from another machine"
             raise UsageError(checks.message("lab", word.partition("=")[0], expected, hint))
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
-    os.environ.update(arithmetic.settings())
-    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # use the kernel of this interpreter
+    environment = {
+        **arithmetic.settings(),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")])),
+        "JUPYTER_PREFER_ENV_PATH": "1",  # use the kernel of this interpreter
+    }
     options = ["--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={root / 'notebooks'}",
                f"--LabApp.default_url=/lab/tree/{TOUR}",
                "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]  # fmt: skip
-    return _become(["-m", "dmlcore.reproduce.lab", *options, *arguments], root)
+    return _become(["-m", "dmlcore.reproduce.lab", *options, *arguments], root, environment)
 
 
-def _become(arguments: Sequence[str], root: Path) -> int:
+def _become(arguments: Sequence[str], root: Path, environment: Mapping[str, str] | None = None) -> int:
     sys.stdout.flush()
     os.chdir(root)
-    os.execv(sys.executable, [sys.executable, *arguments])
+    os.execve(sys.executable, [sys.executable, *arguments], os.environ | dict(environment or {}))
