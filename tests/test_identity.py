@@ -86,17 +86,17 @@ def test_optimizers_that_differ_are_told_apart(name):
     assert one == again != two
 
 
+def test_columns_of_64_bits_are_told_apart_without_a_warning():
+    """JAX makes them columns of 32 bits, and warns where it is asked for more."""
+    assert plane().data["labels"].dtype == np.int64
+    assert of_problem(plane()) != of_problem(plane(seed=1))
+
+
 SCRIPT = """
 import optax, dmlcore as dml
 from dmlcore.training.identity import of_training
 print(of_training(dml.problems.digits_mlp(8), optax.adam(0.1)))
 """
-
-
-def test_columns_of_64_bits_are_told_apart_without_a_warning():
-    """JAX makes them columns of 32 bits, and warns where it is asked for more."""
-    assert plane().data["labels"].dtype == np.int64
-    assert of_problem(plane()) != of_problem(plane(seed=1))
 
 
 def test_every_process_says_the_same():

@@ -22,7 +22,7 @@ KEY = jax.random.key(0)
 
 @functools.cache
 def dropout(rate=0.5, dtype="float32"):
-    """The small problem, where each input of a sample is left out with a probability."""
+    """`plane()`, where each input of a sample is left out with a probability."""
     whole = plane(dtype)
 
     def losses(params, batch, keys):

@@ -305,4 +305,4 @@ def lab(arguments: Sequence[str], root: Path) -> int:
 def _become(arguments: Sequence[str], root: Path, environment: Mapping[str, str] | None = None) -> int:
     sys.stdout.flush()
     os.chdir(root)
-    os.execve(sys.executable, [sys.executable, *arguments], os.environ | dict(environment or {}))
+    os.execve(sys.executable, [sys.executable, *arguments], os.environ | (environment or {}))
