@@ -174,6 +174,14 @@ def check_optax(name: str, value: Any) -> Any:
     return value
 
 
+EXAMPLES = {  # of kinds that users make
+    "Policy": "dml.ssp(3)",
+    "Cluster": "dml.Cluster.uniform(8)",
+    "Problem": "dml.problems.digits_mlp()",
+    "Trace": "run.trace",
+}
+
+
 def check_kind(name: str, value: Any, kind: type) -> Any:
     """Returns `value` if it is an instance of `kind`.
 
@@ -182,7 +190,9 @@ def check_kind(name: str, value: Any, kind: type) -> Any:
     ValueError: policy: expected a dict, got 'bsp'
     """
     if not isinstance(value, kind):
-        fail(name, value, f"a {kind.__name__}", calling(value))
+        hint = calling(value)
+        example = "" if hint else EXAMPLES.get(kind.__name__, "")
+        fail(name, value, f"a {kind.__name__}{example and f', such as {example}'}", hint)
     return value
 
 

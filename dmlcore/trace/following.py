@@ -49,10 +49,8 @@ def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
     >>> [(step.push.worker, len(step.decision.start)) for step in follow(dml.ssp(1), trace)]
     [(0, 0), (1, 0), (0, 1), (0, 0), (1, 2), (0, 0), (1, 1)]
     """
-    if not isinstance(policy, Policy):
-        checks.fail("policy", policy, "a Policy, such as dml.ssp(3)")
-    if not isinstance(trace, Trace):
-        checks.fail("trace", trace, "a Trace, such as run.trace")
+    checks.check_kind("policy", policy, Policy)
+    checks.check_kind("trace", trace, Trace)
     if trace.metadata.get("policy") != policy.name:
         checks.fail("policy", policy, f"the policy of the trace, {trace.metadata.get('policy')}")
     if policy.on_observation is not None:
