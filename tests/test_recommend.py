@@ -3,6 +3,7 @@
 import importlib
 import math
 import re
+import zlib
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 import dmlcore as dml
 from dmlcore.experiments import comparison
-from dmlcore.experiments.recommendation import axes, clusters, library, ranking, runner, trials
+from dmlcore.experiments.recommendation import axes, clusters, finals, library, ranking, runner, trials
 from dmlcore.experiments.recommendation.question import Outcome, Question
 
 CALL = importlib.import_module("dmlcore.experiments.recommendation.recommend")  # the function has its name
@@ -71,7 +72,7 @@ class TestHalving:
                 for pair in whole
             }
 
-        return trials.halve(FAMILIES, first, range(5000, 6000), measure, 8.0, lambda rung, runs: False)
+        return trials.halve(FAMILIES, first, range(5000, 6000), 8.0, measure, lambda rung, runs: False)
 
     @pytest.mark.parametrize("first", [3, 6, 12, 24])
     def test_every_method_has_equally_many_runs_in_every_rung(self, first):
@@ -123,6 +124,92 @@ class TestHalving:
         rates = np.array([trial.rate for trial in made])
         assert (rates >= 0.5 / 4 - 1e-9).all()
         assert (rates <= 0.5 * 4 + 1e-9).all()
+
+
+class TestFinals:
+    def measure(self, seconds, calls):
+        """Runs of so many seconds in the mean, whose spread is a fifth; all of one seed share half of it."""
+
+        def measured(pairs, limit):
+            calls.append(pairs)
+            found = {}
+            for trial, seed in pairs:
+                shared = np.random.default_rng(seed).normal()
+                own = np.random.default_rng([seed, zlib.crc32(repr(trial).encode())]).normal()
+                took = seconds(trial) * math.exp(0.2 * (shared + own) / math.sqrt(2))
+                found[trial, seed] = Outcome(took, took, 1.0, 1.0)
+            return found
+
+        return measured
+
+    def tuned(self, seconds, enough=lambda rung, runs: False):
+        calls = []
+        measure = self.measure(seconds, calls)
+        found = trials.halve(FAMILIES, 12, range(5000, 6000), 8.0, measure, lambda rung, runs: False)
+        before = {name: found.best(name) for name in FAMILIES}
+        calls.clear()
+        finals.play(found, FAMILIES, range(5000, 6000), measure, enough)
+        return found, before, calls
+
+    def times(self, trial):
+        """Seconds where rate 1.3 is the best, and of many settings the third; "none" is far behind."""
+        far = {"none": 1.0, "few": 0.1, "many": 0.0}[trial.method]
+        return 1 + abs(math.log(trial.rate / 1.3)) + 0.1 * abs(trial.setting - 2) + far
+
+    def test_the_leading_go_on_together_on_common_seeds(self):
+        found, before, calls = self.tuned(self.times)
+        for pairs in calls:
+            assert {trial.method for trial, _ in pairs} <= {"few", "many"}
+            assert len({*pairs}) == len(pairs)
+        for outcomes in found.outcomes.values():
+            assert [*outcomes] == [*range(5000, 5000 + len(outcomes))]
+        first = len(found.outcomes[before["none"]])
+        seeds = pd.Series([len(outcomes) for outcomes in found.outcomes.values()])
+        counts = [(seeds >= first * times).sum() for times in (1, 2, 4, 8)]
+        assert seeds.max() == first * finals.MORE
+        finalists = counts[0] - trials.FEWEST  # those of "none" are no finalists
+        assert counts[1:] == [max(2, finalists // 2**power) for power in (1, 2, 3)]
+
+    def test_more_seeds_find_better_trials(self):
+        """Over many draws of the noise, the best of the last rung is better than that of halving alone."""
+        gain = []
+        for number in range(12):
+            draw = np.random.default_rng(number).uniform(size=9)
+
+            def seconds(trial, draw=draw):
+                return self.times(trial) + 0.3 * draw[trial.setting]
+
+            found, before, _ = self.tuned(seconds)
+            first = min(before.values(), key=found.rank)
+            last = min((found.best(name) for name in FAMILIES), key=found.rank)
+            gain.append(math.log(seconds(min(before.values(), key=seconds)) / seconds(last)))
+            assert len(found.outcomes[last]) >= len(found.outcomes[first])
+        assert np.mean(gain) > 0
+
+    def test_it_ends_with_the_budget(self):
+        found, before, calls = self.tuned(self.times, lambda rung, runs: rung == 1)
+        assert len(calls) == 1
+        assert max(map(len, found.outcomes.values())) == len(found.outcomes[before["none"]])
+
+    def test_where_nothing_reaches_the_target_nobody_leads(self):
+        _, _, calls = self.tuned(lambda trial: math.inf)
+        assert calls == []
+
+    @given(st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(0, 9), min_size=1, unique=True)))
+    def test_neighbours_differ_in_one_value_by_one_step(self, knobs):
+        family = library.Family(dict, 1.0, library.settings(**knobs), None)
+        for place, here in enumerate(family.settings):
+            near = [family.settings[other] for other in finals.neighbours(family, place)]
+            expected = []
+            for knob, values in knobs.items():
+                rank = sorted(values).index(here[knob])
+                steps = [sorted(values)[i] for i in (rank - 1, rank + 1) if 0 <= i < len(values)]
+                expected += [here | {knob: value} for value in steps]
+            assert near == expected
+
+    def test_a_setting_that_is_left_out_is_nobodys_neighbour(self):
+        family = library.Family(dict, 1.0, [{"k": 1, "b": 4}, {"k": 2, "b": 4}, {"k": 1, "b": 8}], None)
+        assert [*finals.neighbours(family, 1)] == [0]
 
 
 class TestLibrary:
@@ -196,8 +283,9 @@ class TestRanking:
         assert [*table["seconds"]] == sorted(table["seconds"])
         first = table.index[0]
         for name, row in table.iterrows():
-            slower = (seconds.loc[name] > seconds.loc[first]).all() and np.isfinite(seconds.loc[name]).any()
-            slower &= seconds.shape[1] >= 5
+            worse, of = (seconds.loc[name] > seconds.loc[first]).sum(), seconds.shape[1]
+            as_clear = sum(math.comb(of, count) for count in range(worse, of + 1)) / 2**of  # or clearer
+            slower = np.isfinite(seconds.loc[name]).any() and 2 * as_clear <= 1 / 16
             assert (row["verdict"] == "slower") == slower
             assert (row["verdict"] == "best") == (name == first and math.isfinite(row["seconds"]))
         if np.isfinite(seconds).any(axis=0).all():
@@ -213,6 +301,13 @@ class TestRanking:
         table = ranking.ranked(seconds)
         assert ranking.level(table) == ["B"]
         assert table["verdict"]["B"] == "slower on 3 of 5"
+
+    def test_ones_with_fewer_seeds_come_after_those_with_more(self):
+        """They were slower on the seeds that they had, so their small median is that of easy seeds."""
+        rows = {"A": [1.0] * 5 + [3.0] * 5, "B": [1.1] * 5 + [2.0] * 5, "C": [1.2] * 5 + [math.nan] * 5}
+        table = ranking.ranked(pd.DataFrame(rows).T)
+        assert [*table.index] == ["B", "A", "C"]
+        assert [*table["verdict"]] == ["best", "slower on 5 of 10", "slower"]
 
 
 class TestClusters:
@@ -344,10 +439,37 @@ class TestAnswer:
             lambda *given, seeds, **rest: seen.append([*seeds]) or compare(*given, seeds=seeds, **rest),
         )
         judging = [1000, 1001, 7]
-        assert [*asked(seeds=judging).seconds.columns] == judging
+        found = asked(seeds=judging)
         judged = [seeds for seeds in seen if {*seeds} & {*judging}]
         assert all(seeds == judging for seeds in judged)
-        assert seen[-1] == judging
+        assert found.seconds[judging].notna().all(axis=None)
+        further = {*found.seconds.columns} - {*judging}
+        assert further
+        assert not further & found.tuned.seeds
+        assert seen[-1] == [seed for seed in found.seconds.columns if seed in further][-len(seen[-1]) :]
+
+    def test_methods_that_are_level_run_on_further_seeds_while_the_budget_lasts(self, monkeypatch):
+        same = {"methods": {"one": dml.asp(), "other": dml.asp(), "BSP": dml.bsp()}, "trials": 3}
+        found = asked(**same)
+        assert found.seconds.notna().sum(axis=1).to_dict() == {"one": 20, "other": 20, "BSP": 5}
+        assert found.table["verdict"].to_dict() == {
+            "one": "best",
+            "other": "slower on 0 of 20",
+            "BSP": "slower",
+        }
+        assert "median of 20 seeds" in found._repr_html_()
+        elsewhere = found.with_cluster(SLOW.resized(4))
+        assert [*elsewhere.seconds.columns] == [*range(5)]
+        monkeypatch.setattr(runner.Stopwatch, "left", 0.0)
+        assert asked(**same).seconds.shape == (3, 5)
+
+    def test_an_interrupt_at_further_seeds_leaves_the_others(self, monkeypatch):
+        pressed = interrupting(monkeypatch, lambda items, seeds: min(seeds) > 10_000)
+        with pytest.warns(UserWarning, match="more seeds could tell more methods apart"):
+            found = asked(methods={"one": dml.asp(), "other": dml.asp()}, trials=3)
+        assert pressed == [1]
+        assert [*found.seconds.columns] == [*range(5)]
+        assert found.runs is not None
 
     def test_tasks_are_as_large_as_those_of_the_record(self):
         record = dml.simulate(dml.asp(), SLOW, updates=400, batch_size=8)
@@ -566,7 +688,7 @@ class TestShown:
         assert [text.get_text() for text in ax.get_yticklabels()] == [*found.table.index]
         for dots, name in zip(ax.collections[::2], found.table.index, strict=True):
             assert sorted(dots.get_offsets()[:, 0]) == sorted(found.seconds.loc[name])
-        assert "ASP is first" in ax.get_title(loc="left")
+        assert "ASP is clearly first" in ax.get_title(loc="left")
         plt.close(ax.figure)
 
     def test_uncertain_cells_are_hatched(self):

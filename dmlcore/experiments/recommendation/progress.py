@@ -23,7 +23,8 @@ class SearchProgress:
         rates: best learning rates of the scouts, by method.
         seconds: time of the cluster until the faster scout reached the target.
         first: trials of each method in the first rung.
-        rungs: number of finished rungs.
+        rungs: number of finished rungs of all methods.
+        finals: number of finished rungs of the leading methods.
         spent: seconds of computing so far.
     """
 
@@ -31,6 +32,7 @@ class SearchProgress:
     seconds: float
     first: int
     rungs: int = 0
+    finals: int = 0
     spent: float = 0.0
 
 

@@ -53,7 +53,7 @@ def why(question: Question, table: pd.DataFrame, methods: Mapping[str, Method], 
     if alike := level(table):
         told.append(f"Between it and {in_words(alike)} there is no difference that these seeds show")
     elif len(table) > 1:
-        told.append("On every seed it is faster than all others")
+        told.append("It is clearly faster than all others")
     told.append(f"Its workers {_doing(shares(question, methods[first], best['seconds'], seeds[0]))}")
     for name in BASES:
         if name in table.index and name != first:

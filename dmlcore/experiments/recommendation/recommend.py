@@ -14,6 +14,7 @@ from dmlcore.checks import check_seed, several
 from dmlcore.cluster import Cluster
 from dmlcore.experiments.comparison import bar, check_factory
 from dmlcore.experiments.journal import folder_for
+from dmlcore.experiments.recommendation import finals
 from dmlcore.experiments.recommendation import progress as saved
 from dmlcore.experiments.recommendation import trials as halving
 from dmlcore.experiments.recommendation.clusters import as_cluster
@@ -23,7 +24,7 @@ from dmlcore.experiments.recommendation.question import Question
 from dmlcore.experiments.recommendation.result import Recommendation, left_out
 from dmlcore.experiments.recommendation.runner import Runner, Stopwatch
 from dmlcore.experiments.recommendation.scouts import affordable, scout
-from dmlcore.experiments.recommendation.search import judge, tune_all
+from dmlcore.experiments.recommendation.search import FURTHER, judge, tune_all
 from dmlcore.experiments.runs import check_until
 from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import check_problem
@@ -54,9 +55,9 @@ def recommend(
     `seeds` do not choose settings or rates, but they rank the methods. If many methods are about equally
     fast, the time of the first one is therefore slightly better than it would be on new seeds.
 
-    Guarantees: all methods have the same number of runs in each rung. This number depends on the machine,
-    because `budget` is computing time. With `trials`, and a large enough budget, every machine gives the same
-    answer, up to the last bits of its arithmetic.
+    Guarantees: all methods have the same number of runs before the best ones go on. This number depends on
+    the machine, because `budget` is computing time. With `trials`, and a large enough budget, every machine
+    gives the same answer, up to the last bits of its arithmetic.
 
     Args:
         problem: the problem to train.
@@ -114,7 +115,8 @@ def recommend(
     scale = Scale(workers, batch_size, seconds, 1.0, 1.0, optimizer, not fitted.real)
     usable(chosen(methods, scale), question, methods is not None)  # before anything is run
     others = (seed for seed in itertools.count(1000) if seed not in judging)
-    tuning = [*itertools.islice(others, halving.MOST)]
+    tuning = [*itertools.islice(others, finals.MORE * halving.MOST)]
+    further = [*itertools.islice(others, FURTHER * len(judging))]
     about = {"seeds": judging, "budget": budget, "trials": trials, "methods": described(methods)}
     path = saved.place(question, example, about)
     kept = saved.load(path)
@@ -129,8 +131,8 @@ def recommend(
             first = trials or affordable(families, len(judging), scouted, stopwatch)
             so_far = SearchProgress(scouted.rates, scouted.seconds, first)
         runner = Runner(question, stopwatch, so_far.seconds, tuning[0], advance)
-        found = tune_all(runner, families, tuning, len(judging), so_far, path)
-        answered = judge(runner, families, found, judging, [*fitted.untold, *left])
+        found, each = tune_all(runner, families, tuning, len(judging), so_far, path)
+        answered = judge(runner, families, found, each, judging, further, [*fitted.untold, *left])
 
     def again(cluster: Cluster, budget: float) -> Recommendation:
         same: Any = {"trials": trials, "methods": methods, "optimizer": optimizer, "batch_size": batch_size}

@@ -69,11 +69,12 @@ class Recommendation:
             run did not reach the target within four times the best median of the tuning. `fastest` is the
             fraction of seeds on which the method is the fastest. `samples` and `bytes` are the medians of
             samples computed and bytes sent until the target. `ratio` is the median time over that of the
-            first method. `verdict` is "best" for the first method; "slower" if a method is slower on every
-            seed and there are at least five seeds; "slower on 3 of 5" and the like otherwise, when the seeds
-            show no difference; "not reached" if a run missed the target.
+            first method. `verdict` is "best" for the first method; "slower" if a method is slower on nearly
+            all of its seeds, at least 5 of 5, 9 of 10 or 15 of 20 (sign test); "slower on 3 of 5" and the
+            like otherwise, when the seeds show no difference; "not reached" if no run reached the target.
         methods: name -> the method as it was run, with its optimizer.
-        seconds: a frame of the seconds to the target, by method and seed.
+        seconds: a frame of the seconds to the target, by method and seed. NaN: the method did not run with
+            this seed, because it was slower on others.
         runs: histories of the final runs, as `compare` returns them. None: after Ctrl-C; then `seconds` are
             from tuning seeds, and the notes say so.
         tuned: the runs on which settings and learning rates were tuned.
@@ -135,7 +136,7 @@ class Recommendation:
         Args:
             cluster: the other cluster, such as `found.cluster.resized(16)`. Methods that it does not support
                 are left out, and the notes say so.
-            seeds: of the runs. Default: the seeds of this recommendation.
+            seeds: of the runs. Default: the seeds with which all methods of this recommendation ran.
 
         Returns:
             The recommendation for that cluster; nothing is tuned again.
@@ -149,7 +150,8 @@ class Recommendation:
         """
         checks.check_kind("cluster", cluster, Cluster)
         question = dataclasses.replace(self.question, cluster=cluster)
-        judging = checks.several("seeds", self.seconds if seeds is None else seeds, checks.check_seed)
+        of_all = self.seconds.dropna(axis="columns")
+        judging = checks.several("seeds", of_all if seeds is None else seeds, checks.check_seed)
         if self.runs is not None and (both := self.tuned.seeds.intersection(judging)):
             checks.fail(
                 "seeds", judging, f"seeds that did not tune, unlike {', '.join(map(str, sorted(both)))}"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pandas as pd
 
 from dmlcore.experiments.recommendation.library import Family, Trial
@@ -34,8 +35,9 @@ class Outcomes:
 
     def rank(self, trial: Trial) -> tuple[int, float, float]:
         """Returns a sort key: more seeds first, then smaller median time, then better median last value."""
-        runs = pd.DataFrame(self.outcomes[trial].values(), columns=Outcome._fields)
-        return -len(runs), float(runs["seconds"].median()), float(runs["last"].median())
+        runs = self.outcomes[trial].values()
+        seconds, last = np.median([(run.seconds, run.last) for run in runs], axis=0)
+        return -len(runs), float(seconds), float(last)
 
     def best(self, method: str) -> Trial:
         """Returns the best trial of a method."""
@@ -122,8 +124,8 @@ def halve(
     families: Mapping[str, Family],
     first: int,
     seeds: Sequence[int],
-    measure: Measure,
     limit: float,
+    measure: Measure,
     enough: Callable[[int, int], bool],
 ) -> Outcomes:
     """Tunes all methods: each rung has half as many trials as the last one, on twice as many seeds.
@@ -135,8 +137,8 @@ def halve(
         families: by name.
         first: trials of each method in the first rung, >= `FEWEST`.
         seeds: tuning seeds, at least as many as the last rung needs.
-        measure: (trial, seed) pairs, longest run in seconds -> outcomes; interrupted runs are missing.
         limit: longest run of the first rung, in seconds of cluster time.
+        measure: (trial, seed) pairs, longest run in seconds -> outcomes; interrupted runs are missing.
         enough: number of a rung, from 1, and the runs that it would make -> whether to stop before it.
 
     Returns:

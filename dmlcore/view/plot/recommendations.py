@@ -39,14 +39,15 @@ def recommendation(found: Any, *, ax: Axes | None = None) -> Axes:
     table, colors = found.table, palette(found.table.index)
     ax = axes(ax, height=1.4 + 0.34 * len(table))
     for place, (name, row) in enumerate(table.iterrows()):
-        times = found.seconds.loc[name].to_numpy(float)
+        times = found.seconds.loc[name].dropna().to_numpy(float)
+        seeds = len(times)
         times, color = times[np.isfinite(times)], colors[name]
         inside = color if name in (table.index[0], *level(table)) else "white"
         ax.scatter(times, np.full(len(times), place), s=46, facecolor=inside, edgecolor=color)
         if np.isfinite(row["seconds"]):
             ax.vlines(row["seconds"], place - 0.34, place + 0.34, color=color, linewidth=3)
-        if len(times) < len(found.seconds.columns):
-            text = f"{len(times)} of {len(found.seconds.columns)} seeds"
+        if len(times) < seeds:
+            text = f"{len(times)} of {seeds} seeds"
             ax.annotate(text, (1, place), (6, 0), xycoords=("axes fraction", "data"), annotation_clip=False,
                         textcoords="offset points", ha="left", va="center", fontsize="small")  # fmt: skip
     ax.set_yticks(range(len(table)), table.index)
@@ -65,10 +66,8 @@ def _headline(table: pd.DataFrame) -> str:
     if first["verdict"] != BEST:
         return "no method reaches the target on most seeds"
     count = len(level(table))
-    others = (
-        f";\n{count} other{'s are' if count > 1 else ' is'} level with it" if count else ", on every seed"
-    )
-    return f"{table.index[0]} is first, in {first['seconds']:.3g} s{others}"
+    others = f";\n{count} other{'s are' if count > 1 else ' is'} level with it" if count else ""
+    return f"{table.index[0]} is {'' if count else 'clearly '}first, in {first['seconds']:.3g} s{others}"
 
 
 @styled
