@@ -3,7 +3,8 @@
 .venv/bin/python benchmarks/recommend.py FOLDER            # 20 clusters, digits and matrix factorization
 .venv/bin/python benchmarks/recommend.py FOLDER threads    # 5 of them on a real clock; ray: one on Ray
 
-On each cluster all methods are tuned as 60 s on two idle cores allow, and again with ten times the runs.
+On each cluster all methods are tuned with the first rung that 60 s on two idle cores allow, and again with one
+that has ten times the runs; the leading and the level ones go on to the end of their rungs and seeds.
 Both choices then run on seeds that neither has seen. Score: the median time of a choice over that of the best
 of all methods that were tuned with ten times the runs. FOLDER keeps what is finished: the same call goes on.
 
@@ -28,13 +29,14 @@ from dmlcore.cluster import presets
 from dmlcore.experiments.recommendation.trials import runs_of
 
 RULE = 20261126  # seed of the draws; the search was developed on those of 20261125
+REAL_RULE = 20261125  # of those that run on a real clock
 CLUSTERS = range(20)
 TRIALS = 12  # of each method in the first rung
 THOROUGH = next(first for first in range(TRIALS, 1000) if runs_of(first) >= 10 * runs_of(TRIALS))
 FRESH = range(100, 130)  # seeds that judge both choices
 FOREVER = 1e9  # seconds: the number of runs is what is fixed
 CLOSE, MOST_OFF = 1.10, 0.15
-ON_THREADS, ON_RAY = (0, 2, 8, 11, 18), (2,)  # those of at most 8 workers
+ON_THREADS, ON_RAY = (0, 2, 8, 11, 18), (2,)  # of REAL_RULE, those of at most 8 workers
 RECORDED = 300  # rounds of BSP
 REAL_SEEDS = range(3)
 
@@ -46,9 +48,9 @@ def problem_of(number):
     return dml.problems.digits_mlp(), {"loss": 0.2}
 
 
-def drawn(number):
+def drawn(number, rule=RULE):
     """The cluster of a number: 4 to 32 workers, speeds, slow episodes, jitter, links and a server's load."""
-    rng, (problem, _) = np.random.default_rng([RULE, number]), problem_of(number)
+    rng, (problem, _) = np.random.default_rng([rule, number]), problem_of(number)
     workers = int(np.round(4 * 8 ** rng.uniform()))
     spread = rng.choice([1.0, 2.0, 4.0])  # fastest over slowest
     speeds = (1000 / spread ** rng.uniform(size=workers)).tolist()
@@ -73,7 +75,7 @@ def drawn(number):
 
 def studied(number, folder):
     """Scores of one cluster: the recommendation's, and of every method as it was tuned with the budget."""
-    path = folder / f"{number}.json"
+    path = folder / f"{RULE}-{number}.json"
     if path.exists():
         return json.loads(path.read_text())
     (problem, target), cluster = problem_of(number), drawn(number)
@@ -129,7 +131,7 @@ def on_a_real_clock(folder, engine, numbers):
     for number in numbers:
         path = folder / f"{engine}-{number}.json"
         if not path.exists():
-            (problem, target), cluster = problem_of(number), drawn(number)
+            (problem, target), cluster = problem_of(number), drawn(number, REAL_RULE)
             trace = dml.train(
                 problem, cluster, dml.bsp(), optax.sgd(1e-3), engine=engine, updates=RECORDED
             ).trace

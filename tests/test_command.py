@@ -12,6 +12,9 @@ import tiny_papers
 
 from dmlcore import files
 from dmlcore.data import datasets
+from dmlcore.experiments.recommendation.leading import MORE
+from dmlcore.experiments.recommendation.runner import Runner
+from dmlcore.experiments.recommendation.trials import MOST
 from dmlcore.reproduce import arithmetic, claims, command, lab
 from dmlcore.reproduce.paper import TUNING_SEEDS, Comparison, declare
 from dmlcore.reproduce.papers import PAPERS
@@ -272,6 +275,29 @@ class TestRecommend:
         assert page.count("data:image") == 2
         assert "<script" not in page
         assert re.findall(r'(?:src|href)="(?!data:)', page) == []
+
+    @pytest.mark.parametrize("asked", ["judging", "further"])
+    def test_an_interrupt_shows_what_is_known_and_asks_nothing_more(self, tasks, capsys, monkeypatch, asked):
+        original, first = Runner.runs, 0 if asked == "judging" else 1000 + MORE * MOST
+
+        def runs(self, methods, given, seconds):
+            if any(first in each for each in given.values()):
+                self.stopwatch.interrupted = True
+                return None
+            return original(self, methods, given, seconds)
+
+        monkeypatch.setattr(Runner, "runs", runs)
+        line = (
+            f"recommend {tasks} --target loss=30 --methods BSP,ASP --budget 300 --seeds 2 --over workers=2,3"
+        )
+        problem = ["--problem", "linear_regression(num_samples=64, num_features=3)"]
+        assert command.main([*line.split(), *problem], root=tasks.parent) == 130
+        shown = capsys.readouterr().out
+        assert "- Interrupted: " in shown
+        assert "What if" not in shown
+        page = (tasks.parent / "runs" / "recommend.html").read_text(encoding="utf-8")
+        assert "Interrupted: " in page
+        assert "What if?" not in page
 
     @pytest.mark.parametrize(
         ("line", "message"),

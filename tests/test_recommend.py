@@ -1,4 +1,4 @@
-"""recommend: one equal budget for all methods, judged on seeds that chose nothing; the reason adds up."""
+"""recommend: as many runs for all methods, then more for the leading; judged on seeds that chose nothing."""
 
 import importlib
 import math
@@ -16,7 +16,17 @@ from hypothesis import strategies as st
 
 import dmlcore as dml
 from dmlcore.experiments import comparison
-from dmlcore.experiments.recommendation import axes, clusters, finals, library, ranking, runner, trials
+from dmlcore.experiments.recommendation import (
+    axes,
+    clusters,
+    leading,
+    library,
+    ranking,
+    runner,
+    search,
+    trials,
+)
+from dmlcore.experiments.recommendation.progress import SearchLog, SearchProgress
 from dmlcore.experiments.recommendation.question import Outcome, Question
 
 CALL = importlib.import_module("dmlcore.experiments.recommendation.recommend")  # the function has its name
@@ -72,7 +82,7 @@ class TestHalving:
                 for pair in whole
             }
 
-        return trials.halve(FAMILIES, first, range(5000, 6000), 8.0, measure, lambda rung, runs: False)
+        return trials.halve(FAMILIES, first, range(5000, 6000), 8.0, measure, lambda runs: True)
 
     @pytest.mark.parametrize("first", [3, 6, 12, 24])
     def test_every_method_has_equally_many_runs_in_every_rung(self, first):
@@ -126,12 +136,12 @@ class TestHalving:
         assert (rates <= 0.5 * 4 + 1e-9).all()
 
 
-class TestFinals:
+class TestLeading:
     def measure(self, seconds, calls):
         """Runs of so many seconds in the mean, whose spread is a fifth; all of one seed share half of it."""
 
         def measured(pairs, limit):
-            calls.append(pairs)
+            calls.append((pairs, limit))
             found = {}
             for trial, seed in pairs:
                 shared = np.random.default_rng(seed).normal()
@@ -142,13 +152,14 @@ class TestFinals:
 
         return measured
 
-    def tuned(self, seconds, enough=lambda rung, runs: False):
+    def tuned(self, seconds, affords=lambda runs: True, measure=None):
+        """Returns the outcomes, the best trial of each method before, and the calls to `measure`."""
         calls = []
-        measure = self.measure(seconds, calls)
-        found = trials.halve(FAMILIES, 12, range(5000, 6000), 8.0, measure, lambda rung, runs: False)
+        usual = self.measure(seconds, calls)
+        found = trials.halve(FAMILIES, 12, range(5000, 6000), 8.0, usual, lambda runs: True)
         before = {name: found.best(name) for name in FAMILIES}
         calls.clear()
-        finals.play(found, FAMILIES, range(5000, 6000), measure, enough)
+        leading.halve_leading(found, FAMILIES, range(5000, 6000), measure or usual, affords)
         return found, before, calls
 
     def times(self, trial):
@@ -158,7 +169,7 @@ class TestFinals:
 
     def test_the_leading_go_on_together_on_common_seeds(self):
         found, before, calls = self.tuned(self.times)
-        for pairs in calls:
+        for pairs, _ in calls:
             assert {trial.method for trial, _ in pairs} <= {"few", "many"}
             assert len({*pairs}) == len(pairs)
         for outcomes in found.outcomes.values():
@@ -166,12 +177,15 @@ class TestFinals:
         first = len(found.outcomes[before["none"]])
         seeds = pd.Series([len(outcomes) for outcomes in found.outcomes.values()])
         counts = [(seeds >= first * times).sum() for times in (1, 2, 4, 8)]
-        assert seeds.max() == first * finals.MORE
-        finalists = counts[0] - trials.FEWEST  # those of "none" are no finalists
-        assert counts[1:] == [max(2, finalists // 2**power) for power in (1, 2, 3)]
+        assert seeds.max() == first * leading.MORE
+        led = counts[0] - trials.FEWEST  # those of "none" do not lead
+        assert counts[1:] == [max(2, led // 2**power) for power in (1, 2, 3)]
+        limits = [limit for _, limit in calls]
+        assert limits == sorted(limits, reverse=True)
+        assert limits[-1] < 4 * 1.5
 
     def test_more_seeds_find_better_trials(self):
-        """Over many draws of the noise, the best of the last rung is better than that of halving alone."""
+        """Over draws of the noise: than the best one after halving alone, if that one were known."""
         gain = []
         for number in range(12):
             draw = np.random.default_rng(number).uniform(size=9)
@@ -180,26 +194,44 @@ class TestFinals:
                 return self.times(trial) + 0.3 * draw[trial.setting]
 
             found, before, _ = self.tuned(seconds)
-            first = min(before.values(), key=found.rank)
             last = min((found.best(name) for name in FAMILIES), key=found.rank)
-            gain.append(math.log(seconds(min(before.values(), key=seconds)) / seconds(last)))
-            assert len(found.outcomes[last]) >= len(found.outcomes[first])
+            gain.append(math.log(min(map(seconds, before.values())) / seconds(last)))
         assert np.mean(gain) > 0
 
     def test_it_ends_with_the_budget(self):
-        found, before, calls = self.tuned(self.times, lambda rung, runs: rung == 1)
+        steps = iter([True, False])
+        found, before, calls = self.tuned(self.times, lambda runs: next(steps))
         assert len(calls) == 1
         assert max(map(len, found.outcomes.values())) == len(found.outcomes[before["none"]])
+
+    def test_a_rung_that_is_interrupted_changes_nothing(self):
+        found, before, _ = self.tuned(self.times, measure=lambda pairs, limit: {})
+        assert {name: found.best(name) for name in FAMILIES} == before
 
     def test_where_nothing_reaches_the_target_nobody_leads(self):
         _, _, calls = self.tuned(lambda trial: math.inf)
         assert calls == []
 
-    @given(st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(0, 9), min_size=1, unique=True)))
-    def test_neighbours_differ_in_one_value_by_one_step(self, knobs):
+    def test_limits_stay_finite_where_more_seeds_do_not_reach_the_target(self):
+        limits = []
+
+        def measure(pairs, limit):
+            limits.append(limit)
+            return {pair: Outcome(math.inf, 1.0, math.inf, math.inf) for pair in pairs}
+
+        self.tuned(self.times, measure=measure)
+        assert len(limits) > 1
+        assert np.isfinite(limits).all()
+
+    @given(
+        st.dictionaries(
+            st.sampled_from("abc"), st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True)
+        )
+    )
+    def test_next_settings_differ_in_one_value_by_one_step(self, knobs):
         family = library.Family(dict, 1.0, library.settings(**knobs), None)
         for place, here in enumerate(family.settings):
-            near = [family.settings[other] for other in finals.neighbours(family, place)]
+            near = [family.settings[other] for other in leading.next_settings(family, place)]
             expected = []
             for knob, values in knobs.items():
                 rank = sorted(values).index(here[knob])
@@ -207,9 +239,70 @@ class TestFinals:
                 expected += [here | {knob: value} for value in steps]
             assert near == expected
 
+    def test_values_of_knobs_may_be_arrays_of_one_number(self):
+        family = library.Family(dict, 1.0, library.settings(k=[np.array(4), np.array(2)], b=[8, 4]), None)
+        near = [family.settings[i] for i in leading.next_settings(family, 0)]
+        assert near == [{"k": 2, "b": 8}, {"k": 4, "b": 4}]
+
     def test_a_setting_that_is_left_out_is_nobodys_neighbour(self):
         family = library.Family(dict, 1.0, [{"k": 1, "b": 4}, {"k": 2, "b": 4}, {"k": 1, "b": 8}], None)
-        assert [*finals.neighbours(family, 1)] == [0]
+        assert [*leading.next_settings(family, 1)] == [0]
+
+
+class TestTellingApart:
+    def apart(self, times, budget=math.inf, seconds_per_run=1.0):
+        """What `tell_apart` makes of times by method and seed; each run takes as long to compute."""
+
+        class Clock(runner.Stopwatch):
+            spent = 0.0
+
+        clock = Clock(budget)
+
+        class Synthetic(runner.Runner):
+            def runs(self, methods, seeds, seconds):
+                rows = [(name, seed) for name in methods for seed in seeds[name]]
+                self.made += len(rows)
+                clock.spent += seconds_per_run * len(rows)
+                loss = [[30.0 + 1, 30.0] for _ in rows]
+                return pd.DataFrame(
+                    {
+                        "method": np.repeat([name for name, _ in rows], 2),
+                        "seed": np.repeat([seed for _, seed in rows], 2),
+                        "loss": np.ravel(loss),
+                        "time": np.ravel([[0.0, times[name][seed]] for name, seed in rows]),
+                    }
+                ).assign(assigned_samples=1, bytes=1)
+
+        made = Synthetic(Question(PROBLEM, SLOW, "loss", 30.0, 8), clock, 1.0, 0)
+        log = SearchLog(SearchProgress({}, 1.0, 6), None)
+        of = search.Search(made, {}, range(5), log)
+        return search.tell_apart(of, dict.fromkeys(times), range(5, 20), 1.0), clock, log
+
+    @pytest.mark.parametrize("methods", [2, 6, 20])
+    def test_a_level_method_has_all_seeds_of_the_best(self, methods):
+        for number in range(6):
+            rng = np.random.default_rng(number)
+            shared, own = rng.normal(size=20), rng.normal(size=(methods, 20))
+            means = rng.uniform(1, 1.3, size=methods)
+            times = means[:, None] * np.exp(0.2 * (shared + own) / math.sqrt(2))
+            runs, _, _ = self.apart({f"m{i}": row for i, row in enumerate(times)})
+            seconds = runs[runs["loss"] == 30].pivot(index="method", columns="seed", values="time")
+            table = ranking.ranked(seconds)
+            full = seconds.loc[[table.index[0], *ranking.level(table)]]
+            assert full.notna().all(axis=None)
+            for _, row in seconds.iterrows():
+                assert row.notna().sum() in (5, 10, 20)
+                assert row.notna().cummin().eq(row.notna()).all(), "the first so many seeds, without holes"
+            assert (table.loc[table["verdict"] == "slower", "ratio"] > 1).all()
+
+    def test_it_ends_with_the_budget(self):
+        times = dict.fromkeys("ab", np.ones(20))
+        for budget, seeds in ((19.0, 5), (20.0, 10), (39.0, 10), (40.0, 20)):
+            runs, clock, log = self.apart(times, budget)
+            assert runs["seed"].nunique() == seeds
+            assert clock.spent == 2 * seeds <= budget
+            assert log.progress.spent == clock.spent
+            assert log.progress.judged == {5: 1, 10: 2, 20: 3}[seeds]
 
 
 class TestLibrary:
@@ -301,6 +394,18 @@ class TestRanking:
         table = ranking.ranked(seconds)
         assert ranking.level(table) == ["B"]
         assert table["verdict"]["B"] == "slower on 3 of 5"
+
+    @pytest.mark.parametrize(
+        ("worse", "of", "clear"), [(4, 5, 0), (5, 5, 1), (8, 10, 0), (9, 10, 1), (14, 20, 0), (15, 20, 1)]
+    )
+    def test_as_many_seeds_as_the_documentation_says_make_it_clear(self, worse, of, clear):
+        rows = {"A": [1.0] * of, "B": [1.1] * worse + [0.9] * (of - worse)}
+        table = ranking.ranked(pd.DataFrame(rows).T)
+        assert (table["verdict"]["B"] == "slower") == clear
+
+    def test_ratios_are_those_of_common_seeds(self):
+        rows = {"A": [1.0] * 5 + [3.0] * 15, "C": [1.2] * 5 + [math.nan] * 15}
+        assert ranking.ranked(pd.DataFrame(rows).T)["ratio"]["C"] == pytest.approx(1.2)
 
     def test_ones_with_fewer_seeds_come_after_those_with_more(self):
         """They were slower on the seeds that they had, so their small median is that of easy seeds."""
@@ -446,7 +551,7 @@ class TestAnswer:
         further = {*found.seconds.columns} - {*judging}
         assert further
         assert not further & found.tuned.seeds
-        assert seen[-1] == [seed for seed in found.seconds.columns if seed in further][-len(seen[-1]) :]
+        assert {*seen[-1]} <= further
 
     def test_methods_that_are_level_run_on_further_seeds_while_the_budget_lasts(self, monkeypatch):
         same = {"methods": {"one": dml.asp(), "other": dml.asp(), "BSP": dml.bsp()}, "trials": 3}
@@ -463,13 +568,24 @@ class TestAnswer:
         monkeypatch.setattr(runner.Stopwatch, "left", 0.0)
         assert asked(**same).seconds.shape == (3, 5)
 
+    def test_the_picture_says_who_missed_seeds_not_who_did_not_run(self):
+        found = asked(methods={"one": dml.asp(), "other": dml.asp(), "BSP": dml.bsp()}, trials=3)
+        ax = found.plot()
+        ran, reached = found.seconds.notna().sum(axis=1), np.isfinite(found.seconds).sum(axis=1)
+        assert {*ran} == {20, 5}
+        assert [text.get_text() for text in ax.texts] == [
+            f"{reached[name]} of {ran[name]} seeds" for name in found.table.index if reached[name] < ran[name]
+        ]
+        plt.close("all")
+
     def test_an_interrupt_at_further_seeds_leaves_the_others(self, monkeypatch):
-        pressed = interrupting(monkeypatch, lambda items, seeds: min(seeds) > 10_000)
+        pressed = interrupting(monkeypatch, lambda items, seeds: min(seeds) > 1000 + trials.MOST)
         with pytest.warns(UserWarning, match="more seeds could tell more methods apart"):
             found = asked(methods={"one": dml.asp(), "other": dml.asp()}, trials=3)
         assert pressed == [1]
         assert [*found.seconds.columns] == [*range(5)]
-        assert found.runs is not None
+        assert found.interrupted
+        assert "Interrupted: one" in found._repr_html_()
 
     def test_tasks_are_as_large_as_those_of_the_record(self):
         record = dml.simulate(dml.asp(), SLOW, updates=400, batch_size=8)
@@ -535,6 +651,7 @@ class TestAnswer:
         [
             (lambda items, seeds: len(items) > 1, {1000}),  # the first rung
             (lambda items, seeds: 1001 in seeds, {1000}),  # the second
+            (lambda items, seeds: 1002 in seeds, {1000, 1001}),  # the rungs of the leading
             (lambda items, seeds: seeds == {*range(5)}, {1000, 1001}),  # when methods are judged
         ],
     )

@@ -45,7 +45,7 @@ OPTIONS = {
     "methods": ("NAMES", None, "methods of the library, separated by commas (default: all)"),
     "batch-size": ("N", None, "samples of a task (default: that of the record, or else 32)"),
     "budget": ("SECONDS", "60", "seconds of computing, approximately"),
-    "seeds": ("N", "5", "number of judging seeds"),
+    "seeds": ("N", "5", "number of judging seeds of every method"),
     "save": ("FOLDER", None, "keeps finished runs here, from which the same call goes on"),
     "output": ("FILE", None, f"the page to write (default: {PAGE_PATH} in the repository)"),
 }
@@ -121,13 +121,13 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
         console.print(f"- {note}", highlight=False, markup=False)
     body = html(found)
     files.write(path, PAGE.format(body=body))  # kept if the values of an axis turn out not to be possible
-    if over and found.runs is not None:
+    if over and not found.interrupted:
         frame = found.over(**over, progress=console.is_terminal)
         console.print("What if, with settings and learning rates as they are:", highlight=False)
         console.print(_shown(frame.drop(columns="tuned").round(3)))
         files.write(path, PAGE.format(body=body + what_if(frame, [*over])))
     console.print(f"page: {path}", highlight=False, soft_wrap=True, markup=False)
-    return 0 if found.runs is not None else 130
+    return 130 if found.interrupted else 0
 
 
 def what_if(frame: Any, axes: list[str]) -> str:

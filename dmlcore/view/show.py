@@ -257,14 +257,14 @@ def of_recommendation(found: Recommendation) -> Card:
         "learning rate": f"{best['learning_rate']:.3g}",
         "time to the target": f"{best['seconds']:.3g} s, median of {found.seconds.shape[1]} seeds",
         "cluster": str(found.cluster),
-        "tuned by": f"{found.tuned.runs_each} runs of each method",
+        "tuned by": f"{found.tuned.runs_each} runs of each method, more of the leading ones",
     }
     label = f"Time to {found.question} of each method, by seed"
     drawn = picture(label, 1.4 + 0.34 * len(table), lambda ax: plot_recommendation(found, ax=ax))
     kind, name = f"Recommendation for {found.question}, {found.question.problem.name}", str(table.index[0])
     if alike:
         name += f" or {alike[0]}" if len(alike) == 1 else f", or one of {len(alike)} that are level with it"
-    if found.runs is None:
+    if found.interrupted:
         name = f"Interrupted: {name}"
     return Card(name, kind, told, [drawn], readable(table), found.why, found.notes)
 

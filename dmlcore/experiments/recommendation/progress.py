@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ class SearchProgress:
         seconds: time of the cluster until the faster scout reached the target.
         first: trials of each method in the first rung.
         rungs: number of finished rungs of all methods.
-        finals: number of finished rungs of the leading methods.
+        leading: number of finished rungs of the leading methods.
+        judged: number of finished steps of the final comparison.
         spent: seconds of computing so far.
     """
 
@@ -32,7 +33,8 @@ class SearchProgress:
     seconds: float
     first: int
     rungs: int = 0
-    finals: int = 0
+    leading: int = 0
+    judged: int = 0
     spent: float = 0.0
 
 
@@ -66,3 +68,29 @@ def keep(path: Path | None, progress: SearchProgress) -> None:
     """Saves the progress in place of an earlier one."""
     if path is not None:
         files.write(path, json.dumps(dataclasses.asdict(progress)))
+
+
+@dataclass
+class SearchLog:
+    """Counts the finished steps of a search by stage, and saves the progress after each.
+
+    Args:
+        progress: that of an earlier call, and what this one has added.
+        path: file of the saved progress, or None.
+        made: stage, a field of `SearchProgress` -> number of steps that this call has finished.
+    """
+
+    progress: SearchProgress
+    path: Path | None
+    made: dict[str, int] = field(default_factory=dict)
+
+    def repeats(self, stage: str) -> bool:
+        """Returns whether an earlier call has finished the next step of a stage."""
+        return self.made.get(stage, 0) < getattr(self.progress, stage)
+
+    def finish(self, stage: str, spent: float) -> None:
+        """Counts a step, after so many seconds of computing."""
+        self.made[stage] = self.made.get(stage, 0) + 1
+        most = max(self.made[stage], getattr(self.progress, stage))
+        self.progress = dataclasses.replace(self.progress, **{stage: most}, spent=spent)
+        keep(self.path, self.progress)

@@ -41,15 +41,31 @@ def shares(question: Question, method: Method, seconds: float, seed: int) -> pd.
     return found[[f"{kind}_share" for kind in metrics.PHASES]].mean().set_axis([*metrics.PHASES])
 
 
-def why(question: Question, table: pd.DataFrame, methods: Mapping[str, Method], seeds: Sequence[int]) -> str:
-    """Returns the reason in sentences: the fastest method, the regime, and what makes the difference."""
+def why(
+    question: Question,
+    table: pd.DataFrame,
+    samples: pd.Series,
+    methods: Mapping[str, Method],
+    seeds: Sequence[int],
+) -> str:
+    """Returns the reason in sentences: the fastest method, the regime, and what makes the difference.
+
+    Args:
+        question: of the recommendation.
+        table: its table.
+        samples: each method's samples to the target, over those of the first method.
+        methods: by name.
+        seeds: of the first method.
+    """
     first, best = str(table.index[0]), table.iloc[0]
     workers = f"{question.cluster.num_workers} worker{'s' * (question.cluster.num_workers > 1)}"
     about = f"{question.problem.name} on {workers}, {question.batch_size} samples a task: {regime(question)}"
     if not math.isfinite(best["seconds"]):
         return f"{about}. No method reaches {question} on most of the seeds."
     spread = f"{best['least']:.3g} to {number(best['most'])} over {len(seeds)} seed{'s' * (len(seeds) > 1)}"
-    told = [f"{about}. {first} has the least median time to {question}: {best['seconds']:.3g} s ({spread})"]
+    told = [
+        f"{about}. {first} is the fastest to {question}: {best['seconds']:.3g} s in the median ({spread})"
+    ]
     if alike := level(table):
         told.append(f"Between it and {in_words(alike)} there is no difference that these seeds show")
     elif len(table) > 1:
@@ -57,12 +73,17 @@ def why(question: Question, table: pd.DataFrame, methods: Mapping[str, Method], 
     told.append(f"Its workers {_doing(shares(question, methods[first], best['seconds'], seeds[0]))}")
     for name in BASES:
         if name in table.index and name != first:
-            told.append(_against(question, table, methods, name, seeds[0]))
+            told.append(_against(question, table, samples[name], methods, name, seeds[0]))
     return ". ".join(told) + "."
 
 
 def _against(
-    question: Question, table: pd.DataFrame, methods: Mapping[str, Method], name: str, seed: int
+    question: Question,
+    table: pd.DataFrame,
+    samples: float,
+    methods: Mapping[str, Method],
+    name: str,
+    seed: int,
 ) -> str:
     """Returns why a method takes longer: more samples, or fewer samples/s, and how its workers spend time."""
     first: Any = table.iloc[0]
@@ -70,7 +91,7 @@ def _against(
     does = _doing(shares(question, methods[name], float(first["seconds"]), seed))
     if not math.isfinite(other["seconds"]):
         return f"{name} does not reach it in the time that it was given; its workers {does}"
-    longer, samples = other["seconds"] / first["seconds"], other["samples"] / first["samples"]
+    longer = other["ratio"]
     return (
         f"{name} takes {longer:.2f} times as long: it computes {samples:.2f} times as many samples, "
         f"and {samples / longer:.2f} times as many in a second; its workers {does}"

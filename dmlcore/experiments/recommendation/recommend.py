@@ -14,17 +14,17 @@ from dmlcore.checks import check_seed, several
 from dmlcore.cluster import Cluster
 from dmlcore.experiments.comparison import bar, check_factory
 from dmlcore.experiments.journal import folder_for
-from dmlcore.experiments.recommendation import finals
 from dmlcore.experiments.recommendation import progress as saved
 from dmlcore.experiments.recommendation import trials as halving
 from dmlcore.experiments.recommendation.clusters import as_cluster
+from dmlcore.experiments.recommendation.leading import MORE
 from dmlcore.experiments.recommendation.library import Family, Scale, chosen
-from dmlcore.experiments.recommendation.progress import SearchProgress
+from dmlcore.experiments.recommendation.progress import SearchLog, SearchProgress
 from dmlcore.experiments.recommendation.question import Question
 from dmlcore.experiments.recommendation.result import Recommendation, left_out
 from dmlcore.experiments.recommendation.runner import Runner, Stopwatch
 from dmlcore.experiments.recommendation.scouts import affordable, scout
-from dmlcore.experiments.recommendation.search import FURTHER, judge, tune_all
+from dmlcore.experiments.recommendation.search import FURTHER, Search, judge, tune_all
 from dmlcore.experiments.runs import check_until
 from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import check_problem
@@ -44,18 +44,22 @@ def recommend(
     save: Any = None,
     progress: bool = True,
 ) -> Recommendation:
-    """Finds the method that reaches a target fastest on a cluster; all methods are tuned with equal effort.
+    """Finds the method that reaches a target fastest on a cluster.
 
     First, BSP and ASP show which learning rates reach the target, and in what time. Then every method is
     tuned in rungs, with the same number of runs on the same tuning seeds. The first rung tries its settings
     with learning rates over a range, on one seed. Each later rung has half as many trials on twice as many
-    seeds: the best trials so far, and new rates next to the best one. No run lasts longer than 4 times the
-    best run so far. At the end, the best trial of each method runs on `seeds`.
+    seeds: the best trials so far, and new rates next to the best one. Methods whose median time is at most
+    1.5 times the best one then lead: further rungs tune them together, with settings next to their best ones,
+    and with up to eight times as many seeds. No run lasts longer than 4 times the best run so far.
 
-    `seeds` do not choose settings or rates, but they rank the methods. If many methods are about equally
-    fast, the time of the first one is therefore slightly better than it would be on new seeds.
+    At the end, the best trial of each method runs on `seeds`. Methods that these do not tell apart from the
+    best one run on up to three times as many other seeds, while the budget lasts.
 
-    Guarantees: all methods have the same number of runs before the best ones go on. This number depends on
+    The judging seeds do not choose settings or rates, but they rank the methods. If many methods are about
+    equally fast, the time of the first one is therefore slightly better than it would be on new seeds.
+
+    Guarantees: all methods have the same number of runs before the leading ones go on. This number depends on
     the machine, because `budget` is computing time. With `trials`, and a large enough budget, every machine
     gives the same answer, up to the last bits of its arithmetic.
 
@@ -73,7 +77,8 @@ def recommend(
         batch_size: samples per task. Default: the batch size of the record if all its tasks have the same,
             else 32.
         budget: about how many seconds to compute on this machine, > 0; the minimal search may take longer.
-        seeds: for the final comparison; the tuning uses other seeds.
+        seeds: for the final comparison of all methods; the tuning, and the further comparison of methods that
+            are level, use other seeds.
         trials: trials of each method in the first rung, >= 3. Default: as many as the budget probably allows.
         save: folder for finished runs, as for `compare`; a call with the same arguments continues from it.
             Default: as for `compare`.
@@ -115,7 +120,7 @@ def recommend(
     scale = Scale(workers, batch_size, seconds, 1.0, 1.0, optimizer, not fitted.real)
     usable(chosen(methods, scale), question, methods is not None)  # before anything is run
     others = (seed for seed in itertools.count(1000) if seed not in judging)
-    tuning = [*itertools.islice(others, finals.MORE * halving.MOST)]
+    tuning = [*itertools.islice(others, MORE * halving.MOST)]
     further = [*itertools.islice(others, FURTHER * len(judging))]
     about = {"seeds": judging, "budget": budget, "trials": trials, "methods": described(methods)}
     path = saved.place(question, example, about)
@@ -131,8 +136,9 @@ def recommend(
             first = trials or affordable(families, len(judging), scouted, stopwatch)
             so_far = SearchProgress(scouted.rates, scouted.seconds, first)
         runner = Runner(question, stopwatch, so_far.seconds, tuning[0], advance)
-        found, each = tune_all(runner, families, tuning, len(judging), so_far, path)
-        answered = judge(runner, families, found, each, judging, further, [*fitted.untold, *left])
+        search = Search(runner, families, judging, SearchLog(so_far, path))
+        found, each = tune_all(search, tuning)
+        answered = judge(search, found, each, further, [*fitted.untold, *left])
 
     def again(cluster: Cluster, budget: float) -> Recommendation:
         same: Any = {"trials": trials, "methods": methods, "optimizer": optimizer, "batch_size": batch_size}

@@ -20,7 +20,7 @@ from dmlcore.experiments.comparison import bar
 from dmlcore.experiments.recommendation import reasons
 from dmlcore.experiments.recommendation.axes import AXES, along
 from dmlcore.experiments.recommendation.question import Question
-from dmlcore.experiments.recommendation.ranking import level, ranked
+from dmlcore.experiments.recommendation.ranking import level, ranked, times_first
 from dmlcore.experiments.recommendation.regimes import Regimes
 from dmlcore.experiments.recommendation.runner import Runner, Stopwatch
 from dmlcore.types import Method
@@ -46,7 +46,7 @@ class Tuned(NamedTuple):
     Args:
         cluster: of all tuning runs.
         seeds: of all tuning runs.
-        runs_each: number of runs per method.
+        runs_each: number of runs of every method, before the leading ones go on.
     """
 
     cluster: Cluster
@@ -65,22 +65,25 @@ class Recommendation:
     Args:
         question: problem, cluster and target.
         table: a frame with one row per method, the fastest first. `setting` and `learning_rate` are the tuned
-            ones. `seconds` is the median time to the target, `least` and `most` its range over seeds; inf: a
-            run did not reach the target within four times the best median of the tuning. `fastest` is the
-            fraction of seeds on which the method is the fastest. `samples` and `bytes` are the medians of
-            samples computed and bytes sent until the target. `ratio` is the median time over that of the
-            first method. `verdict` is "best" for the first method; "slower" if a method is slower on nearly
-            all of its seeds, at least 5 of 5, 9 of 10 or 15 of 20 (sign test); "slower on 3 of 5" and the
-            like otherwise, when the seeds show no difference; "not reached" if no run reached the target.
+            ones. `seconds` is the median time to the target, `least` and `most` its range over the seeds with
+            which the method ran; inf: a run did not reach the target within four times the best median of the
+            tuning. `fastest` is the fraction of all seeds on which the method is the fastest. `samples` and
+            `bytes` are the medians of samples computed and bytes sent until the target. `ratio` is the median
+            time over that of the first method, over the seeds with which both ran. `verdict` is "best" for
+            the first method; "slower" if a method is slower on so many seeds that chance is an unlikely
+            reason: 5 of 5, 9 of 10, 15 of 20 (sign test); "slower on 3 of 5" and the like otherwise, when the
+            seeds show no difference; "not reached" if no run reached the target.
         methods: name -> the method as it was run, with its optimizer.
         seconds: a frame of the seconds to the target, by method and seed. NaN: the method did not run with
-            this seed, because it was slower on others.
-        runs: histories of the final runs, as `compare` returns them. None: after Ctrl-C; then `seconds` are
-            from tuning seeds, and the notes say so.
+            this seed, because it was slower on others or the budget was spent.
+        runs: histories of the final runs, as `compare` returns them. None: Ctrl-C was pressed before; then
+            `seconds` are from tuning seeds, and the notes say so.
         tuned: the runs on which settings and learning rates were tuned.
+        seeds: the judging seeds with which all methods ran.
         why: the reason, in sentences.
         notes: sentences on what a record of the cluster does not determine, and on methods left out. Default:
             none.
+        interrupted: whether Ctrl-C ended the search.
         again: cluster, budget in seconds -> the recommendation for that cluster, with the other arguments
             unchanged. `recommend` sets it.
 
@@ -99,8 +102,10 @@ class Recommendation:
     seconds: pd.DataFrame
     runs: pd.DataFrame | None
     tuned: Tuned
+    seeds: Sequence[int]
     why: str
     notes: Sequence[str] = ()
+    interrupted: bool = False
     again: Callable[[Cluster, float], Recommendation] = field(default=_nothing_to_ask, repr=False)
 
     @property
@@ -150,8 +155,7 @@ class Recommendation:
         """
         checks.check_kind("cluster", cluster, Cluster)
         question = dataclasses.replace(self.question, cluster=cluster)
-        of_all = self.seconds.dropna(axis="columns")
-        judging = checks.several("seeds", of_all if seeds is None else seeds, checks.check_seed)
+        judging = checks.several("seeds", self.seeds if seeds is None else seeds, checks.check_seed)
         if self.runs is not None and (both := self.tuned.seeds.intersection(judging)):
             checks.fail(
                 "seeds", judging, f"seeds that did not tune, unlike {', '.join(map(str, sorted(both)))}"
@@ -170,7 +174,7 @@ class Recommendation:
         runner = Runner(question, Stopwatch(math.inf), self._about(question, methods), judging[0])
         runs = runner.until_reached(methods, judging)
         told = self.table[["setting", "learning_rate"]]
-        found = answer(question, methods, told, question.measured(runs), runs, self.tuned, notes)
+        found = answer(question, methods, told, question.measured(runs), runs, self.tuned, judging, notes)
         return dataclasses.replace(found, again=self.again)
 
     def over(self, *, budget: float | None = None, progress: bool = True, **axes: Any) -> Regimes:
@@ -264,6 +268,7 @@ def answer(
     measured: pd.DataFrame,
     runs: pd.DataFrame | None,
     tuned: Tuned,
+    seeds: Sequence[int],
     notes: Sequence[str],
 ) -> Recommendation:
     """Returns the recommendation for outcomes by method and seed (`measured`) and tuned values (`told`)."""
@@ -271,7 +276,9 @@ def answer(
     table = ranked(seconds).join(told)
     medians = measured[["samples", "nbytes"]].groupby("method").median()
     table = table.join(medians.rename(columns={"nbytes": "bytes"}))[COLUMNS]
-    why = reasons.why(question, table, methods, [int(seed) for seed in seconds.columns])
+    samples = times_first(measured["samples"].unstack("seed").loc[table.index])
+    why = reasons.why(question, table, samples, methods, [int(seed) for seed in seconds.columns])
     if runs is None:
         why = f"{notes[0]}. {why}"
-    return Recommendation(question, table, methods, seconds.loc[table.index], runs, tuned, why, notes)
+    seconds = seconds.loc[table.index]
+    return Recommendation(question, table, methods, seconds, runs, tuned, seeds, why, notes)

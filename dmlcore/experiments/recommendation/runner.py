@@ -55,6 +55,7 @@ class Runner:
         about: seconds of cluster time in which a good run reaches the target.
         seed: of the simulation that counts a method's updates.
         advance: called with the number of finished runs.
+        made: number of finished runs.
     """
 
     question: Question
@@ -62,6 +63,7 @@ class Runner:
     about: float
     seed: int
     advance: Callable[[int], None] = lambda number: None
+    made: int = 0
     _counted: dict[str, int] = field(default_factory=dict)
 
     def interval(self, method: Method) -> int:
@@ -75,6 +77,11 @@ class Runner:
             made = len(self.question.timeline(counted, seconds=self.about, seed=self.seed).updates)
             self._counted[name] = 2 ** int(math.log2(max(made / LOOKS, 1)))
         return self._counted[name]
+
+    @property
+    def per_run(self) -> float:
+        """Seconds of computing per run so far."""
+        return self.stopwatch.spent / max(self.made, 1)
 
     def runs(
         self, methods: Mapping[str, Method], seeds: Mapping[str, Sequence[int]], seconds: float
@@ -94,6 +101,7 @@ class Runner:
             for (interval, some), each in together.items():
                 made = self._compare(each, some, self.question.options(seconds, interval))
                 parts.append(made)
+                self.made += len(each) * len(some)
                 self.advance(len(each) * len(some))
                 if made.attrs["interrupted"]:
                     raise KeyboardInterrupt

@@ -21,7 +21,7 @@ RATES = [4.0**power for power in range(-7, 5)]  # learning rates of the first ru
 AROUND = [4.0**power for power in range(-2, 3)]  # later runs try the best rate times these factors
 FIRST_ROUNDS = 32  # rounds of BSP in the first runs
 CORES = 0.8  # fraction of the cores that runs use on average
-FINALS = 1.4  # runs of the whole search, as a multiple of those without the final rungs and further seeds
+WHOLE = 1.4  # runs of a search of all methods, over those before the leading and the level ones go on
 FIRST = [6 * 2**power for power in range(8)]  # possible numbers of trials of a method in the first rung
 
 
@@ -102,7 +102,7 @@ def affordable(families: Mapping[str, Family], judging: int, scouted: Scouted, s
     cores = max(1.0, CORES * len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0]))
     for first in reversed(FIRST):
         programs = sum(trials.settings_tried(family, first) for family in families.values())
-        runs = FINALS * len(families) * (trials.runs_of(first) + judging)
+        runs = WHOLE * len(families) * (trials.runs_of(first) + judging)
         if (programs * scouted.compiling + runs * scouted.per_run) / cores <= stopwatch.left:
             return first
     return FIRST[0]

@@ -6,17 +6,16 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import NoReturn
 
 import pandas as pd
 
 from dmlcore import checks
-from dmlcore.experiments.recommendation import finals
-from dmlcore.experiments.recommendation import progress as saved
 from dmlcore.experiments.recommendation import trials as halving
+from dmlcore.experiments.recommendation.leading import halve_leading
 from dmlcore.experiments.recommendation.library import Family, Trial
-from dmlcore.experiments.recommendation.progress import SearchProgress
+from dmlcore.experiments.recommendation.progress import SearchLog, keep
 from dmlcore.experiments.recommendation.question import Outcome, Question
 from dmlcore.experiments.recommendation.ranking import level, ranked
 from dmlcore.experiments.recommendation.result import Recommendation, Tuned, answer
@@ -28,58 +27,60 @@ FURTHER = 3  # largest number of further judging seeds, as a multiple of those g
 FINE = 12  # trials in the first rung from which on learning rates are found to within some tenths
 
 
-def tune_all(
-    runner: Runner,
-    families: Mapping[str, Family],
-    tuning: Sequence[int],
-    judging: int,
-    so_far: SearchProgress,
-    path: Path | None,
-) -> tuple[Outcomes, int]:
-    """Tunes every method by successive halving within the budget, then the leading ones.
-
-    Saves the progress after every rung.
+@dataclass
+class Search:
+    """A search within a budget, which saves its progress after every step.
 
     Args:
         runner: makes the runs.
         families: the methods.
-        tuning: seeds for tuning.
-        judging: number of seeds of the final comparison, for which the search leaves time.
-        so_far: the size of the first rung, and the rungs that an earlier call has finished.
-        path: file of the saved progress, or None.
+        judging: seeds of the final comparison, for which the tuning leaves time.
+        log: the finished steps.
+    """
+
+    runner: Runner
+    families: Mapping[str, Family]
+    judging: Sequence[int]
+    log: SearchLog
+
+    def affords(self, stage: str, runs: int) -> bool:
+        """Returns whether to make the next step of a stage: it fits the budget, or was made before."""
+        if self.runner.stopwatch.interrupted:
+            return False
+        return self.log.repeats(stage) or runs * self.runner.per_run <= self.runner.stopwatch.left
+
+    def finish(self, stage: str) -> None:
+        """Counts a step."""
+        self.log.finish(stage, self.runner.stopwatch.spent)
+
+    def tuning(self, stage: str) -> tuple[Measure, Callable[[int], bool]]:
+        """Returns what measures trials, and says whether to, in the rungs of a stage."""
+
+        def measure(pairs: Pairs, limit: float) -> dict[tuple[Trial, int], Outcome]:
+            found = outcomes(self.runner, self.families, pairs, limit)
+            if len(found) == len(pairs):
+                self.finish(stage)
+            return found
+
+        def affords(runs: int) -> bool:
+            return self.affords(stage, runs + len(self.judging) * len(self.families))
+
+        return measure, affords
+
+
+def tune_all(search: Search, tuning: Sequence[int]) -> tuple[Outcomes, int]:
+    """Tunes every method by successive halving, then the leading ones together, on the seeds `tuning`.
 
     Returns:
         The outcomes; the number of runs that every method had.
     """
-    stopwatch, made, done = runner.stopwatch, 0, so_far
-    saved.keep(path, dataclasses.replace(so_far, spent=stopwatch.spent))
-
-    def stage(name: str) -> tuple[Measure, Callable[[int, int], bool]]:
-        """Returns what measures and what ends the rungs that are counted as `name` in the progress."""
-        finished, earlier = 0, getattr(so_far, name)
-
-        def measure(pairs: Pairs, limit: float) -> dict[tuple[Trial, int], Outcome]:
-            nonlocal made, done, finished
-            found = outcomes(runner, families, pairs, limit)
-            made += len(pairs)
-            if len(found) == len(pairs):
-                finished += 1
-                done = dataclasses.replace(done, **{name: max(finished, earlier)}, spent=stopwatch.spent)
-                saved.keep(path, done)
-            return found
-
-        def enough(rung: int, runs: int) -> bool:
-            if rung < earlier:
-                return stopwatch.interrupted
-            per_run = stopwatch.spent / max(made, 1)
-            return stopwatch.interrupted or (runs + judging * len(families)) * per_run > stopwatch.left
-
-        return measure, enough
-
-    found = halving.halve(families, so_far.first, tuning, LONGEST * so_far.seconds, *stage("rungs"))
+    log, families = search.log, search.families
+    keep(log.path, dataclasses.replace(log.progress, spent=search.runner.stopwatch.spent))
+    first, longest = log.progress.first, LONGEST * log.progress.seconds
+    found = halving.halve(families, first, tuning, longest, *search.tuning("rungs"))
     each = max(sum(len(found.outcomes[trial]) for trial in found.of(name)) for name in families)
-    if not stopwatch.interrupted:
-        finals.play(found, families, tuning, *stage("finals"))
+    if not search.runner.stopwatch.interrupted:
+        halve_leading(found, families, tuning, *search.tuning("leading"))
     return found, each
 
 
@@ -103,29 +104,22 @@ def outcomes(
 
 
 def judge(
-    runner: Runner,
-    families: Mapping[str, Family],
-    found: Outcomes,
-    each: int,
-    seeds: Sequence[int],
-    further: Sequence[int],
-    notes: Sequence[str],
+    search: Search, found: Outcomes, each: int, further: Sequence[int], notes: Sequence[str]
 ) -> Recommendation:
-    """Runs the best trial of each method on `seeds`; after Ctrl-C, answers from the tuning runs.
+    """Compares the best trial of each method on the judging seeds; after Ctrl-C, on the tuning seeds.
 
     Args:
-        runner: makes the runs.
-        families: the methods.
+        search: the methods and the judging seeds.
         found: the outcomes of the tuning.
         each: number of runs in which every method was tuned.
-        seeds: of all methods.
-        further: seeds for the methods that `seeds` do not tell apart from the best one.
+        further: judging seeds for the methods that the others do not tell apart from the best one.
         notes: for the recommendation.
 
     Raises:
         ValueError: no method reaches the target.
         KeyboardInterrupt: Ctrl-C was pressed before any run was finished.
     """
+    runner, families = search.runner, search.families
     best = {name: found.best(name) for name in families if found.of(name)}
     if not best:
         raise KeyboardInterrupt
@@ -142,66 +136,70 @@ def judge(
     if not runner.stopwatch.interrupted:
         if math.isinf(least):
             fail_to_reach(question, known, LONGEST * runner.about)
-        runs = tell_apart(runner, methods, seeds, further, LONGEST * least)
+        runs = tell_apart(search, methods, further, LONGEST * least)
     if each < halving.runs_of(FINE):
         notes = [
             *notes,
-            f"Each method had only {each} runs; a larger budget may find better settings and learning rates",
+            f"Methods that do not lead had only {each} runs; a larger budget may find better settings and "
+            "learning rates",
         ]
-    if runs is None:
-        count = known.index.get_level_values("seed").nunique()
-        said = (
-            f"Interrupted: the times are those of {count} of the seeds that tuned, not of the judging seeds"
-        )
-        if len(best) < len(families):
-            said += f", for {len(best)} of {len(families)} methods"
-    elif runner.stopwatch.interrupted:
-        said = "Interrupted: more seeds could tell more methods apart"
-    if runner.stopwatch.interrupted:
-        warnings.warn(said, stacklevel=3)
-        notes = [said, *notes]
+    interrupted = runner.stopwatch.interrupted
+    if interrupted:
+        notes = [_interrupted(known, len(best), len(families), runs is None), *notes]
+        warnings.warn(notes[0], stacklevel=3)
     measured = known if runs is None else question.measured(runs)
-    return answer(question, methods, told, measured, runs, tuned, notes)
+    answered = answer(question, methods, told, measured, runs, tuned, search.judging, notes)
+    return dataclasses.replace(answered, interrupted=interrupted)
+
+
+def _interrupted(known: pd.DataFrame, methods: int, of: int, before_judging: bool) -> str:
+    """Returns what Ctrl-C has left of the answer."""
+    if not before_judging:
+        return "Interrupted: more seeds could tell more methods apart"
+    count = known.index.get_level_values("seed").nunique()
+    said = f"Interrupted: the times are those of {count} of the seeds that tuned, not of the judging seeds"
+    return said + (f", for {methods} of {of} methods" if methods < of else "")
 
 
 def tell_apart(
-    runner: Runner,
-    methods: Mapping[str, Method],
-    seeds: Sequence[int],
-    further: Sequence[int],
-    seconds: float,
+    search: Search, methods: Mapping[str, Method], further: Sequence[int], seconds: float
 ) -> pd.DataFrame | None:
-    """Returns histories of all methods on `seeds`, and of the best and those level with it on further ones.
+    """Returns histories of all methods on the judging seeds, and of those that are level on further ones.
 
-    They run on twice as many seeds each time, until the best one is clear, the seeds are used up, or the
-    budget is. After Ctrl-C: the runs on the seeds that all of them finished, or None.
+    The best method and those that are level with it get twice as many seeds each time, until the best is
+    clear, or the seeds or the budget are used up. After Ctrl-C: without the runs that were under way; None if
+    not all methods have run on the judging seeds.
 
     Args:
-        runner: makes the runs.
+        search: makes the runs.
         methods: name -> method with its optimizer.
-        seeds: of all methods.
         further: seeds for methods that are level.
         seconds: length of a run in cluster time.
     """
-    began = runner.stopwatch.spent
-    runs = runner.runs(methods, dict.fromkeys(methods, seeds), seconds)
+    runner, every, count = search.runner, [*search.judging, *further], len(search.judging)
+    runs = runner.runs(methods, dict.fromkeys(methods, search.judging), seconds)
     if runs is None or runner.stopwatch.interrupted:
         return None
-    per_run = (runner.stopwatch.spent - began) / (len(methods) * len(seeds))
-    used = 0
-    while used < len(further):
+    search.finish("judged")
+    while True:
         table = ranked(runner.question.measured(runs)["seconds"].unstack("seed"))
-        if not (alike := level(table)):
-            break
-        more = further[used : used + len(seeds) + used]
-        left = {name: methods[name] for name in (str(table.index[0]), *alike)}
-        if len(left) * len(more) * per_run > runner.stopwatch.left:
-            break
-        added = runner.runs(left, dict.fromkeys(left, more), seconds)
-        if added is None or runner.stopwatch.interrupted:
-            break
-        runs, used = pd.concat([runs, added], ignore_index=True), used + len(more)
-    return runs
+        alike, ran = level(table), runs.groupby("method")["seed"].agg(set)
+        left = {
+            name: [seed for seed in every[:count] if seed not in ran[name]]
+            for name in (str(table.index[0]), *alike)
+        }
+        if lacking := {name: seeds for name, seeds in left.items() if seeds}:
+            if not search.affords("judged", sum(map(len, lacking.values()))):
+                return runs
+            added = runner.runs({name: methods[name] for name in lacking}, lacking, seconds)
+            if added is None or runner.stopwatch.interrupted:
+                return runs
+            search.finish("judged")
+            runs = pd.concat([runs, added], ignore_index=True)
+        elif not alike or count == len(every):
+            return runs
+        else:
+            count = min(2 * count, len(every))
 
 
 def fail_to_reach(question: Question, tuned: pd.DataFrame, seconds: float) -> NoReturn:

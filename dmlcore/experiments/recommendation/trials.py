@@ -126,7 +126,7 @@ def halve(
     seeds: Sequence[int],
     limit: float,
     measure: Measure,
-    enough: Callable[[int, int], bool],
+    affords: Callable[[int], bool],
 ) -> Outcomes:
     """Tunes all methods: each rung has half as many trials as the last one, on twice as many seeds.
 
@@ -139,7 +139,7 @@ def halve(
         seeds: tuning seeds, at least as many as the last rung needs.
         limit: longest run of the first rung, in seconds of cluster time.
         measure: (trial, seed) pairs, longest run in seconds -> outcomes; interrupted runs are missing.
-        enough: number of a rung, from 1, and the runs that it would make -> whether to stop before it.
+        affords: number of runs of the next rung -> whether to make it; the first one is made in any case.
 
     Returns:
         The outcomes. If a rung was interrupted, its outcomes do not count for the best trials.
@@ -155,7 +155,7 @@ def halve(
         known = [trial for trial in trials if trial in found.outcomes]
         pairs = [(trial, seed) for trial in fresh for seed in seeds[:count]]
         pairs += [(trial, seed) for trial in known for seed in seeds[count // 2 : count]]
-        if rung and enough(rung, len(pairs)):
+        if rung and not affords(len(pairs)):
             break
         measured = measure(pairs, limit)
         if len(measured) == len(pairs) or not rung:  # comparing part of a rung would not be fair

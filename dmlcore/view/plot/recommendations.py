@@ -65,9 +65,9 @@ def _headline(table: pd.DataFrame) -> str:
     first = table.iloc[0]
     if first["verdict"] != BEST:
         return "no method reaches the target on most seeds"
-    count = len(level(table))
+    count, clear = len(level(table)), "clearly " if not level(table) and len(table) > 1 else ""
     others = f";\n{count} other{'s are' if count > 1 else ' is'} level with it" if count else ""
-    return f"{table.index[0]} is {'' if count else 'clearly '}first, in {first['seconds']:.3g} s{others}"
+    return f"{table.index[0]} is {clear}first, in {first['seconds']:.3g} s{others}"
 
 
 @styled
