@@ -3,8 +3,8 @@
 .venv/bin/python benchmarks/recommend.py FOLDER            # 20 clusters, digits and matrix factorization
 .venv/bin/python benchmarks/recommend.py FOLDER threads    # 5 of them on a real clock; ray: one on Ray
 
-On each cluster all methods are tuned with the first rung that 60 s on two idle cores allow, and again with one
-that has ten times the runs; the leading and the level ones go on to the end of their rungs and seeds.
+On each cluster all methods are tuned with the first rung that 60 s on two idle cores allow, and again with
+ten times the runs; the leading and the level ones go on to the end of their rungs and seeds.
 Both choices then run on seeds that neither has seen. Score: the median time of a choice over that of the best
 of all methods that were tuned with ten times the runs. FOLDER keeps what is finished: the same call goes on.
 

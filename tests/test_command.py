@@ -1,5 +1,6 @@
 """The command line: what it refuses, in one line and before anything is written, and the other commands."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -14,7 +15,7 @@ from dmlcore import files
 from dmlcore.data import datasets
 from dmlcore.experiments.recommendation.leading import MORE
 from dmlcore.experiments.recommendation.runner import Runner
-from dmlcore.experiments.recommendation.trials import MOST
+from dmlcore.experiments.recommendation.trials import FEWEST, MOST
 from dmlcore.reproduce import arithmetic, claims, command, lab
 from dmlcore.reproduce.paper import TUNING_SEEDS, Comparison, declare
 from dmlcore.reproduce.papers import PAPERS
@@ -287,6 +288,8 @@ class TestRecommend:
             return original(self, methods, given, seconds)
 
         monkeypatch.setattr(Runner, "runs", runs)
+        asking = importlib.import_module("dmlcore.experiments.recommendation.recommend")
+        monkeypatch.setattr(asking, "affordable", lambda *given: FEWEST)
         line = (
             f"recommend {tasks} --target loss=30 --methods BSP,ASP --budget 300 --seeds 2 --over workers=2,3"
         )

@@ -58,9 +58,8 @@ STATES = {
     "fedbuff": {4: 5_908},
     "fedasync": {3: 5_139, 4: 23_396},
 }
-
-
-BY_NAME = {"a2s"}  # of equally fast workers its group has those that come first
+# Where speeds are equal, the group of A2S takes the workers with the smallest numbers.
+BY_NAME = {"a2s"}
 
 
 class Node(NamedTuple):
