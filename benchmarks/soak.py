@@ -30,7 +30,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 UPDATES, EVAL_EVERY = 150, 30
 MOST_KILLS = 3
-START = 120.0  # seconds in which a run at one go ends, else it hangs
+# Seconds in which a run at one go ends, else it hangs; on Ray each crash starts a process.
+START = {"simulated": 120.0, "threads": 120.0, "ray": 600.0}
 SLOWEST = 20.0  # times as long as that one, on top of START: then a run that goes on hangs
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["__main__", "jax", "optax", "scipy.stats"])
@@ -120,7 +121,7 @@ def studied(number, engine, folder):
     results = {name: folder / f"{name}.npz" for name in ("whole", "killed")}
     (folder / "passing").mkdir()
     began = time.monotonic()
-    if not run(number, engine, folder / "whole", results["whole"], START):
+    if not run(number, engine, folder / "whole", results["whole"], START[engine]):
         return "failed", f"{about}: hangs at one go", 0
     took, killed = time.monotonic() - began, 0
     whole = loaded(results["whole"])
@@ -131,7 +132,7 @@ def studied(number, engine, folder):
             break
         killed += not run(number, engine, folder / "killed", results["killed"], fraction * took)
     if not results["killed"].exists() and not run(
-        number, engine, folder / "killed", results["killed"], START + SLOWEST * took
+        number, engine, folder / "killed", results["killed"], START[engine] + SLOWEST * took
     ):
         return "failed", f"{about}: hangs after {killed} kills", killed
     wrong = "; ".join(differences(whole, loaded(results["killed"]), engine, folder))
