@@ -677,6 +677,12 @@ class TestAnswer:
         ):
             asked(methods=never)
 
+    def test_a_method_without_an_update_in_its_time_is_not_reached_and_not_warned_of(self):
+        """Warnings are errors here: none comes from rounds that are longer than any run."""
+        slow = dml.Method(dml.bsp(), local=dml.local_steps(2000, optax.sgd(0.01)))
+        found = asked(methods={"ASP": dml.asp(), "slow": slow}, trials=3, seeds=[0])
+        assert found.table["verdict"]["slow"] == "not reached"
+
     def test_a_run_that_has_diverged_is_the_worst(self):
         runs = pd.DataFrame(
             {
