@@ -28,7 +28,7 @@ import dmlcore as dml
 from dmlcore.cluster import presets
 from dmlcore.experiments.recommendation.trials import runs_of
 
-RULE = 20261126  # seed of the draws; the search was developed on those of 20261125
+RULE = 20261127  # seed of the draws; the search was developed on those of 20261125 and 20261126
 REAL_RULE = 20261125  # of those that run on a real clock
 CLUSTERS = range(20)
 TRIALS = 12  # of each method in the first rung

@@ -1,4 +1,4 @@
-"""Successive halving over the leading methods together: their best trials, and neighbouring settings."""
+"""Further tuning of the leading methods: steps to better settings and rates, and successive halving."""
 
 from __future__ import annotations
 
@@ -7,66 +7,103 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dmlcore.experiments.recommendation.library import Family, Trial
 from dmlcore.experiments.recommendation.runner import LONGEST
-from dmlcore.experiments.recommendation.trials import FEWEST, Measure, Outcomes
+from dmlcore.experiments.recommendation.trials import FEWEST, Measure, Outcomes, neighbours
 
 LEADING = 1.5  # a method leads if its median is at most this multiple of the best median
-MORE = 8  # the last rung has at most this many times as many seeds as the first
+STEPS = 4  # largest number of steps towards better settings and rates
+FARTHEST, CLOSEST = 2.0, 1.1  # new rates are between sqrt(FARTHEST) and CLOSEST times above or below the best
+MOST = 2 * FEWEST  # trials of a method among those that are halved
+MORE = 8  # the last rung has at most this many times as many seeds as the steps
+Affords = Callable[[int], bool]  # number of runs -> whether to make them
 
 
-def halve_leading(
-    found: Outcomes,
-    families: Mapping[str, Family],
-    seeds: Sequence[int],
-    measure: Measure,
-    affords: Callable[[int], bool],
+def improve_leading(
+    found: Outcomes, families: Mapping[str, Family], seeds: Sequence[int], measure: Measure, affords: Affords
 ) -> None:
-    """Tunes the leading methods further, and adds the outcomes to `found`.
+    """Improves the settings and rates of the leading methods in up to `STEPS` steps.
 
-    The first rung has the best trials of every method whose median is at most `LEADING` times the best one,
-    and trials with neighbouring settings, on as many seeds as the last rung of `trials.halve`. Each later
-    rung has the better half of them, of whichever method, on twice as many seeds.
+    A step tries the trials next to the best one of each, on as many seeds as the last rung of `trials.halve`.
 
     Args:
-        found: outcomes of `trials.halve`.
+        found: outcomes of `trials.halve`, to which those of the steps are added.
         families: by name.
         seeds: tuning seeds.
         measure: (trial, seed) pairs, longest run in seconds -> outcomes; interrupted runs are missing.
-        affords: number of runs of the next rung -> whether to make it.
+        affords: whether to make the next step.
     """
-    first = count = max(map(len, found.outcomes.values()))
-    trials, limit = leading_trials(found, families), math.inf
-    while len(trials) > 1:
-        pairs = [
-            (trial, seed)
-            for trial in trials
-            for seed in seeds[:count]
-            if seed not in found.outcomes.get(trial, ())
-        ]
-        if pairs:
-            limit = min(limit, LONGEST * min(found.seconds(found.best(name)) for name in families))
-            if not affords(len(pairs)):
-                return
-            measured = measure(pairs, limit)
-            if len(measured) < len(pairs):
-                return
-            found.add(measured)
-        if count == MORE * first:
+    count = max(map(len, found.outcomes.values()))
+    for _ in range(STEPS):
+        near = [trial for name in leading(found, families) for trial in nearby(found, name, families[name])]
+        if not _run(found, near, seeds[:count], _longest(found, families), measure, affords):
             return
-        trials = sorted(trials, key=found.rank)[: max(2, len(trials) // 2)]
-        count *= 2
 
 
-def leading_trials(found: Outcomes, families: Mapping[str, Family]) -> list[Trial]:
-    """Returns the trials of the first rung; none if no method reaches the target."""
-    best = {name: found.best(name) for name in families}
-    least = min(found.seconds(trial) for trial in best.values())
-    trials: list[Trial] = []
-    for name, trial in best.items():
-        if found.seconds(trial) <= LEADING * least < math.inf:
-            tried = sorted(found.of(name), key=found.rank)[:FEWEST]
-            near = (trial._replace(setting=other) for other in next_settings(families[name], trial.setting))
-            trials += dict.fromkeys([*tried, *near])
-    return trials
+def halve_leading(
+    found: Outcomes, families: Mapping[str, Family], seeds: Sequence[int], measure: Measure, affords: Affords
+) -> None:
+    """Halves the `MOST` best trials of each leading method together.
+
+    Each rung has the better half of them, of whichever method, on twice as many seeds.
+
+    Args:
+        found: outcomes so far, to which those of the rungs are added.
+        families: by name.
+        seeds: tuning seeds.
+        measure: (trial, seed) pairs, longest run in seconds -> outcomes; interrupted runs are missing.
+        affords: whether to make the next rung.
+    """
+    count, limit = max(map(len, found.outcomes.values())), _longest(found, families)
+    trials = [
+        trial
+        for name in leading(found, families)
+        for trial in sorted(found.of(name), key=found.rank)[:MOST]
+        if len(found.outcomes[trial]) == count
+    ]
+    for _ in range(int(math.log2(MORE))):
+        trials, count = sorted(trials, key=found.rank)[: max(2, len(trials) // 2)], 2 * count
+        if not _run(found, trials, seeds[:count], limit, measure, affords):
+            return
+
+
+def _longest(found: Outcomes, families: Mapping[str, Family]) -> float:
+    return LONGEST * min(found.seconds(found.best(name)) for name in families)
+
+
+def _run(
+    found: Outcomes,
+    trials: Sequence[Trial],
+    seeds: Sequence[int],
+    limit: float,
+    measure: Measure,
+    affords: Affords,
+) -> bool:
+    """Adds the outcomes of trials on seeds; returns False, and adds none, if not all runs are made."""
+    lacking = [
+        (trial, seed) for trial in trials for seed in seeds if seed not in found.outcomes.get(trial, ())
+    ]
+    if not lacking:
+        return True
+    if not affords(len(lacking)):
+        return False
+    measured = measure(lacking, limit)
+    if len(measured) < len(lacking):
+        return False
+    found.add(measured)
+    return True
+
+
+def leading(found: Outcomes, families: Mapping[str, Family]) -> list[str]:
+    """Returns the methods that lead; none if no method reaches the target."""
+    seconds = {name: found.seconds(found.best(name)) for name in families}
+    return [name for name in families if seconds[name] <= LEADING * min(seconds.values()) < math.inf]
+
+
+def nearby(found: Outcomes, name: str, family: Family) -> list[Trial]:
+    """Returns the trials next to a method's best one: in one knob's value, or in the rate."""
+    best = found.best(name)
+    rates = neighbours(best, found.of(name), FARTHEST)
+    near = [trial for trial in rates if abs(math.log(trial.rate / best.rate)) > math.log(CLOSEST)]
+    return [*near, *(best._replace(setting=other) for other in next_settings(family, best.setting))]
 
 
 def next_settings(family: Family, setting: int) -> Iterator[int]:

@@ -24,6 +24,7 @@ class SearchProgress:
         seconds: time of the cluster until the faster scout reached the target.
         first: trials of each method in the first rung.
         rungs: number of finished rungs of all methods.
+        steps: number of finished steps of the leading methods.
         leading: number of finished rungs of the leading methods.
         judged: number of finished steps of the final comparison.
         spent: seconds of computing so far.
@@ -33,6 +34,7 @@ class SearchProgress:
     seconds: float
     first: int
     rungs: int = 0
+    steps: int = 0
     leading: int = 0
     judged: int = 0
     spent: float = 0.0

@@ -50,8 +50,9 @@ def recommend(
     tuned in rungs, with the same number of runs on the same tuning seeds. The first rung tries its settings
     with learning rates over a range, on one seed. Each later rung has half as many trials on twice as many
     seeds: the best trials so far, and new rates next to the best one. Methods whose median time is at most
-    1.5 times the best one then lead: further rungs tune them together, with settings next to their best ones,
-    and with up to eight times as many seeds. No run lasts longer than 4 times the best run so far.
+    1.5 times the best one then lead: up to four steps try settings and rates next to the best ones of each,
+    and further rungs halve their best trials together, on up to eight times as many seeds. No run lasts
+    longer than 4 times the best run so far.
 
     At the end, the best trial of each method runs on `seeds`. Methods that these do not tell apart from the
     best one run on up to three times as many other seeds, while the budget lasts.

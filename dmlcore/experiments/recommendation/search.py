@@ -13,7 +13,7 @@ import pandas as pd
 
 from dmlcore import checks
 from dmlcore.experiments.recommendation import trials as halving
-from dmlcore.experiments.recommendation.leading import halve_leading
+from dmlcore.experiments.recommendation.leading import halve_leading, improve_leading
 from dmlcore.experiments.recommendation.library import Family, Trial
 from dmlcore.experiments.recommendation.progress import SearchLog, keep
 from dmlcore.experiments.recommendation.question import Outcome, Question
@@ -80,6 +80,7 @@ def tune_all(search: Search, tuning: Sequence[int]) -> tuple[Outcomes, int]:
     found = halving.halve(families, first, tuning, longest, *search.tuning("rungs"))
     each = max(sum(len(found.outcomes[trial]) for trial in found.of(name)) for name in families)
     if not search.runner.stopwatch.interrupted:
+        improve_leading(found, families, tuning, *search.tuning("steps"))
         halve_leading(found, families, tuning, *search.tuning("leading"))
     return found, each
 

@@ -106,8 +106,14 @@ def next_trials(found: Outcomes, method: str, count: int) -> list[Trial]:
     return ranked[: count - 2] + neighbours(ranked[0], ranked)
 
 
-def neighbours(best: Trial, tried: Iterable[Trial]) -> list[Trial]:
+def neighbours(best: Trial, tried: Iterable[Trial], farthest: float = SPREAD**2) -> list[Trial]:
     """Returns two new trials next to a trial, with the same setting.
+
+    Args:
+        best: the trial.
+        tried: trials of the method, this one among them.
+        farthest: a new rate is halfway to a rate that was tried, or to one this many times as large or small
+            if that is closer.
 
     >>> one, other = Trial("BSP", 0, 0.25), Trial("BSP", 0, 1.0)
     >>> [trial.rate for trial in neighbours(other, [one, other])]
@@ -115,8 +121,8 @@ def neighbours(best: Trial, tried: Iterable[Trial]) -> list[Trial]:
     """
     rates = sorted(trial.rate for trial in tried if trial.setting == best.setting)
     place = rates.index(best.rate)
-    below = rates[place - 1] if place else best.rate / SPREAD**2
-    above = rates[place + 1] if place + 1 < len(rates) else best.rate * SPREAD**2
+    below = max([*rates[:place], best.rate / farthest])
+    above = min([*rates[place + 1 :], best.rate * farthest])
     return [best._replace(rate=math.sqrt(best.rate * other)) for other in (below, above)]
 
 
