@@ -149,10 +149,12 @@ def nearest(given: Any, words: Iterable[str], quoted: bool = True) -> str:
 
     >>> nearest("speedup", ["ssp", "speed_up"], quoted=False)
     'speed_up'
-    >>> nearest("ASP", ["bsp"])
-    ''
+    >>> nearest("ASP", ["bsp"]), nearest("ASP", ["bsp", "asp"])
+    ('', "'asp'")
     """
-    near = difflib.get_close_matches(str(given), list(words), n=1)
+    words = list(words)
+    near = [word for word in words if word.lower() == str(given).lower()]
+    near = near or difflib.get_close_matches(str(given), words, n=1)
     return (repr(near[0]) if quoted else near[0]) if near else ""
 
 

@@ -277,6 +277,14 @@ class TestRecommend:
         assert "<script" not in page
         assert re.findall(r'(?:src|href)="(?!data:)', page) == []
 
+    def test_methods_are_tuned_again_for_other_clusters(self, tasks, capsys):
+        line = f"recommend {tasks} --target loss=30 --methods BSP --budget 1 --seeds 1"
+        line += " --over workers=3 --over-budget 1 --problem linear_regression(num_samples=64,num_features=3)"
+        assert command.main(line.split(), root=tasks.parent) == 0
+        shown = capsys.readouterr().out
+        assert "What if, with settings and learning rates tuned again for each cluster:" in shown
+        assert '"never" is longer than' in shown
+
     @pytest.mark.parametrize("asked", ["judging", "further"])
     def test_an_interrupt_shows_what_is_known_and_asks_nothing_more(self, tasks, capsys, monkeypatch, asked):
         original, first = Runner.runs, 0 if asked == "judging" else 1000 + MORE * MOST
@@ -305,7 +313,7 @@ class TestRecommend:
     @pytest.mark.parametrize(
         ("line", "message"),
         [
-            ("--target loss=30", "the following arguments are required: TRACE"),
+            ("--target loss=30", "the following arguments are required: RECORD"),
             ("TASKS", "the following arguments are required: --target"),
             ("TASKS --target loss", "--target: expected METRIC=VALUE, such as loss=0.1, got 'loss'"),
             ("TASKS --target loss=low", "--target: expected METRIC=VALUE, such as loss=0.1, got 'loss=low'"),
@@ -318,7 +326,7 @@ class TestRecommend:
                 "TASKS --target loss=3 --output TASKS/page.html",
                 "--output: expected a file in a folder that can be written to, got '",
             ),
-            ("missing.csv --target loss=3", "TRACE: expected a file that exists, got 'missing.csv'"),
+            ("missing.csv --target loss=3", "RECORD: expected a file that exists, got 'missing.csv'"),
             (
                 "TASKS --target loss=3 --over speed=1",
                 "--over: expected one of 'workers', 'slowdown', 'c', 'rho', got 'speed'",
@@ -331,6 +339,11 @@ class TestRecommend:
                 "TASKS --target loss=3 --over c=1 --over rho=1 --over workers=2",
                 "--over: expected at most two axes, got ['c', 'rho', 'workers']",
             ),
+            (
+                "TASKS --target loss=3 --over-budget 9",
+                "--over-budget: expected --over, whose clusters it is for",
+            ),
+            ("TASKS --target loss=3 --methods bsp", "--methods: expected one of 'BSP', "),
             ("TASKS --target loss=3 --bogus 1", "unrecognized arguments: --bogus 1"),
         ],
     )

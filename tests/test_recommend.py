@@ -601,6 +601,11 @@ class TestAnswer:
         monkeypatch.setattr(runner.Stopwatch, "left", 0.0)
         assert asked(**same).seconds.shape == (3, 5)
 
+    def test_a_budget_that_ends_before_the_leading_are_tuned_is_told(self, monkeypatch):
+        assert search.CUT not in asked(trials=3).notes
+        monkeypatch.setattr(runner.Stopwatch, "left", 0.0)
+        assert search.CUT in asked(trials=3).notes
+
     def test_the_picture_says_who_missed_seeds_not_who_did_not_run(self):
         found = asked(methods={"one": dml.asp(), "other": dml.asp(), "BSP": dml.bsp()}, trials=3)
         ax = found.plot()
@@ -640,9 +645,7 @@ class TestAnswer:
 
     def test_the_reason_adds_up(self, found):
         """Times are samples over rates: the two factors of the sentence give the ratio of the medians."""
-        pattern = (
-            r"takes ([\d.]+) times as long: .* ([\d.]+) times as many samples, and ([\d.]+) times as many"
-        )
+        pattern = r"takes ([\d.]+) times as long: .* ([\d.]+) times as many samples, at ([\d.]+) times the"
         longer, samples, rate = map(float, re.search(pattern, found.why).groups())
         medians, computed = found.table["seconds"], found.table["samples"]
         assert longer == pytest.approx(medians["BSP"] / medians["ASP"], abs=0.01)
@@ -795,7 +798,15 @@ class TestWhatIf:
     def test_an_interrupt_is_one(self, monkeypatch, found):
         interrupting(monkeypatch, lambda items, seeds: True)
         with pytest.raises(KeyboardInterrupt):
-            found.over(workers=[3])
+            found.over(workers=[4])
+
+    def test_the_cell_of_the_own_cluster_has_the_answer_of_the_table(self, found):
+        assert found.with_cluster(found.cluster) is found
+        cells = found.over(workers=[3, 4], progress=False)
+        assert cells[["method", "seconds"]].iloc[0].tolist() == [
+            found.table.index[0],
+            found.table["seconds"].iloc[0],
+        ]
 
     def test_an_interrupted_map_has_the_cells_that_are_finished(self, monkeypatch, found):
         calls, original = [], dml.Recommendation.with_cluster

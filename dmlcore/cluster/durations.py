@@ -47,7 +47,8 @@ class Durations:
         if not counts.all():
             absent = int(np.setdiff1d(np.arange(len(worker) + 1), worker)[0])
             expected = f"at least one row for each worker from 0 to {worker.max()}"
-            checks.reject(f"frame, worker {absent}", "none", expected)
+            hint = "" if absent else "numbering workers from 0"
+            checks.reject(f"frame, worker {absent}", "none", expected, hint)
         order = np.argsort(worker, kind="stable")
         parts = np.flatnonzero(np.diff(worker[order])) + 1
         times_of, samples_of = (np.split(values[order], parts) for values in (seconds, samples))

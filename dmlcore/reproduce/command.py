@@ -26,8 +26,9 @@ OTHERS = """\
 other commands:
   list                      papers, their parameters, claims and run times
   check                     check that each claims.json in figures/ follows from its samples
-  recommend TRACE --target METRIC=VALUE
-                            recommend a method for a recorded cluster (see `recommend --help`)
+  recommend RECORD --target METRIC=VALUE
+                            recommend a method for a cluster, from a recorded trace or a table of task
+                            times (see `recommend --help`)
   docs [--no-run]           the documentation site, in build/site; runs notebooks first
   test [pytest arguments]   the test suite
   lab [jupyter arguments]   JupyterLab on the notebooks, on this machine only
@@ -40,7 +41,7 @@ class UsageError(Exception):
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (see python3 {NAME} --help)")
+        raise UsageError(f"{message} (see {self.prog} --help)")
 
 
 def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = PAPERS) -> int:

@@ -1,4 +1,4 @@
-"""`paper_repro.py recommend TRACE --target loss=0.1`: a page with the best method for a recorded cluster."""
+"""`paper_repro.py recommend RECORD --target loss=0.1`: a page with the best method for a recorded cluster."""
 
 from __future__ import annotations
 
@@ -46,6 +46,11 @@ OPTIONS = {
     "batch-size": ("N", None, "samples of a task (default: that of the record, or else 32)"),
     "budget": ("SECONDS", "60", "seconds of computing, approximately"),
     "seeds": ("N", "5", "number of judging seeds of every method"),
+    "over-budget": (
+        "SECONDS",
+        None,
+        "seconds of computing to tune the methods again for each cluster of --over",
+    ),
     "save": ("FOLDER", None, "keeps finished runs here, from which the same call goes on"),
     "output": ("FILE", None, f"the page to write (default: {PAGE_PATH} in the repository)"),
 }
@@ -61,7 +66,7 @@ def parser(make: Callable[..., argparse.ArgumentParser], name: str) -> argparse.
     )
     columns = "with the columns worker, samples and seconds, or those of dml.Trace.from_tasks"
     told = f"a trace (.parquet), or a table of tasks (.csv, .parquet) {columns}"
-    found.add_argument("trace", metavar="TRACE", help=told)
+    found.add_argument("trace", metavar="RECORD", help=told)
     for option, (shown, default, told) in OPTIONS.items():
         if default is not None:
             told += f" (default: {default})"
@@ -81,7 +86,7 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
         OSError: the record does not exist, or the page cannot be written.
     """
     target = _target(given.target)
-    asked = {name: getattr(given, name) for name in ("batch_size", "budget", "seeds")}
+    asked = {name: getattr(given, name) for name in ("batch_size", "budget", "seeds", "over_budget")}
     number: dict[str, Any] = {
         name: None if text is None else _number(name, text) for name, text in asked.items()
     }
@@ -89,10 +94,12 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
     from dmlcore import problems  # slow to import, so the arguments are checked before
     from dmlcore.experiments.recommendation import recommend as find
     from dmlcore.experiments.recommendation.axes import AXES
-    from dmlcore.view.show import html, readable
+    from dmlcore.view.show import LEGEND, html, readable
 
     for axis in over:
         checks.choice("--over", axis, AXES)
+    if number["over_budget"] is not None and not over:
+        checks.reject("--over-budget", given.over_budget, "--over, whose clusters it is for")
     if len(over) > 2:
         checks.fail("--over", [*over], "at most two axes")
     path = root / PAGE_PATH if given.output is None else Path(given.output).absolute()
@@ -117,27 +124,32 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
     columns = ["fastest on", "samples", "MB sent"]  # columns that only the page shows
     console.print(_shown(readable(found.table).drop(columns=columns).reset_index(names="method")))
     console.print(found.why, highlight=False, markup=False)
-    for note in found.notes:
+    for note in (*found.notes, LEGEND):
         console.print(f"- {note}", highlight=False, markup=False)
     body = html(found)
     files.write(path, PAGE.format(body=body))  # kept if the values of an axis turn out not to be possible
     if over and not found.interrupted:
-        frame = found.over(**over, progress=console.is_terminal)
-        console.print("What if, with settings and learning rates as they are:", highlight=False)
+        again = number["over_budget"]
+        frame = found.over(**over, budget=again, progress=console.is_terminal)
+        console.print(f"What if, with settings and learning rates {_tuned(again)}:", highlight=False)
         console.print(_shown(frame.drop(columns="tuned").round(3)))
-        files.write(path, PAGE.format(body=body + what_if(frame, [*over])))
+        files.write(path, PAGE.format(body=body + what_if(frame, [*over], _tuned(again))))
     console.print(f"page: {path}", highlight=False, soft_wrap=True, markup=False)
     return 130 if found.interrupted else 0
 
 
-def what_if(frame: Any, axes: list[str]) -> str:
+def _tuned(budget: float | None) -> str:
+    return "as they are" if budget is None else "tuned again for each cluster"
+
+
+def what_if(frame: Any, axes: list[str], tuned: str) -> str:
     """Returns the results for other clusters as HTML: a map for two axes, a table for one."""
     from dmlcore.view.plot import regimes
     from dmlcore.view.show import picture
 
-    heading = "<h2>What if?</h2><p>Settings and learning rates are those above.</p>"
+    heading = f"<h2>What if?</h2><p>With settings and learning rates {tuned}.</p>"
     if len(axes) == 1:
-        return heading + str(frame.drop(columns="tuned").to_html(border=0, index=False))
+        return heading + str(frame.drop(columns="tuned").round(3).to_html(border=0, index=False))
     height = 2.2 + 0.9 * frame[axes[1]].nunique()
     label = f"The best method by {' and '.join(axes)}"
     label, source = picture(label, height, lambda ax: regimes(frame, *axes, ax=ax))
@@ -166,9 +178,9 @@ def typed(message: str) -> str:
     """Returns a message of `dml.recommend` that names the argument as it is on the command line.
 
     >>> typed("cluster: expected a file that exists, got 'tasks.csv'")
-    "TRACE: expected a file that exists, got 'tasks.csv'"
+    "RECORD: expected a file that exists, got 'tasks.csv'"
     """
-    words = {"cluster, frame": "TRACE", "cluster": "TRACE", "frame": "TRACE"}
+    words = {"cluster, frame": "RECORD", "cluster": "RECORD", "frame": "RECORD"}
     words |= {option.replace("-", "_"): f"--{option}" for option in OPTIONS}
     for name, word in words.items():
         if message.startswith((f"{name}:", f"{name},", f"{name}[")):
@@ -187,7 +199,7 @@ def _target(text: str) -> dict[str, float]:
 
 
 def _number(name: str, text: str) -> Any:
-    whole = name != "budget"
+    whole = name not in ("budget", "over_budget")
     try:
         value = int(text) if whole else float(text)
     except ValueError:

@@ -248,6 +248,13 @@ def of_problem(problem: Problem) -> Card:
     return Card(problem.name, "Problem", found)
 
 
+LEGEND = (
+    'Times are seconds of the modelled cluster; "never" is longer than about four times the best time. A '
+    'method is "slower" if it is so on so many seeds that chance is an unlikely reason, such as 5 of 5 or 15 '
+    "of 20; with fewer, the seeds do not tell it from the best"
+)
+
+
 def of_recommendation(found: Recommendation) -> Card:
     """Returns a card with the best method, the reason, a table of all methods, and their times."""
     table, best = found.table, found.table.iloc[0]
@@ -266,7 +273,7 @@ def of_recommendation(found: Recommendation) -> Card:
         name += f" or {alike[0]}" if len(alike) == 1 else f", or one of {len(alike)} that are level with it"
     if found.interrupted:
         name = f"Interrupted: {name}"
-    return Card(name, kind, told, [drawn], readable(table), found.why, found.notes)
+    return Card(name, kind, told, [drawn], readable(table), found.why, (*found.notes, LEGEND))
 
 
 def in_python(method: Method) -> str:

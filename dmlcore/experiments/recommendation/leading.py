@@ -19,7 +19,7 @@ Affords = Callable[[int], bool]  # number of runs -> whether to make them
 
 def improve_leading(
     found: Outcomes, families: Mapping[str, Family], seeds: Sequence[int], measure: Measure, affords: Affords
-) -> None:
+) -> bool:
     """Improves the settings and rates of the leading methods in up to `STEPS` steps.
 
     A step tries the trials next to the best one of each, on as many seeds as the last rung of `trials.halve`.
@@ -30,17 +30,21 @@ def improve_leading(
         seeds: tuning seeds.
         measure: (trial, seed) pairs, longest run in seconds -> outcomes; interrupted runs are missing.
         affords: whether to make the next step.
+
+    Returns:
+        Whether all steps were made.
     """
     count = max(map(len, found.outcomes.values()))
     for _ in range(STEPS):
         near = [trial for name in leading(found, families) for trial in nearby(found, name, families[name])]
         if not _run(found, near, seeds[:count], _longest(found, families), measure, affords):
-            return
+            return False
+    return True
 
 
 def halve_leading(
     found: Outcomes, families: Mapping[str, Family], seeds: Sequence[int], measure: Measure, affords: Affords
-) -> None:
+) -> bool:
     """Halves the `MOST` best trials of each leading method together.
 
     Each rung has the better half of them, of whichever method, on twice as many seeds.
@@ -51,6 +55,9 @@ def halve_leading(
         seeds: tuning seeds.
         measure: (trial, seed) pairs, longest run in seconds -> outcomes; interrupted runs are missing.
         affords: whether to make the next rung.
+
+    Returns:
+        Whether all rungs were made.
     """
     count, limit = max(map(len, found.outcomes.values())), _longest(found, families)
     trials = [
@@ -62,7 +69,8 @@ def halve_leading(
     for _ in range(int(math.log2(MORE))):
         trials, count = sorted(trials, key=found.rank)[: max(2, len(trials) // 2)], 2 * count
         if not _run(found, trials, seeds[:count], limit, measure, affords):
-            return
+            return False
+    return True
 
 
 def _longest(found: Outcomes, families: Mapping[str, Family]) -> float:

@@ -64,13 +64,13 @@ def why(
         return f"{about}. No method reaches {question} on most of the seeds."
     spread = f"{best['least']:.3g} to {number(best['most'])} over {len(seeds)} seed{'s' * (len(seeds) > 1)}"
     told = [
-        f"{about}. {first} is the fastest to {question}: {best['seconds']:.3g} s in the median ({spread})"
+        f"{about}. The fastest to {question} is {first}: {best['seconds']:.3g} s in the median ({spread})"
     ]
     if alike := level(table):
         told.append(f"Between it and {in_words(alike)} there is no difference that these seeds show")
     elif len(table) > 1:
-        told.append("It is clearly faster than all others")
-    told.append(f"Its workers {_doing(shares(question, methods[first], best['seconds'], seeds[0]))}")
+        told.append("All others, as they are tuned here, are clearly slower")
+    told.append(f"With {first} workers {_doing(shares(question, methods[first], best['seconds'], seeds[0]))}")
     for name in BASES:
         if name in table.index and name != first:
             told.append(_against(question, table, samples[name], methods, name, seeds[0]))
@@ -93,8 +93,8 @@ def _against(
         return f"{name} does not reach it in the time that it was given; its workers {does}"
     longer = other["ratio"]
     return (
-        f"{name} takes {longer:.2f} times as long: it computes {samples:.2f} times as many samples, "
-        f"and {samples / longer:.2f} times as many in a second; its workers {does}"
+        f"{name} takes {longer:.2f} times as long: it computes {samples:.2f} times as many samples, at "
+        f"{samples / longer:.2f} times the samples per second; its workers {does}"
     )
 
 

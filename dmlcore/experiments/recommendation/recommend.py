@@ -138,8 +138,7 @@ def recommend(
             so_far = SearchProgress(scouted.rates, scouted.seconds, first)
         runner = Runner(question, stopwatch, so_far.seconds, tuning[0], advance)
         search = Search(runner, families, judging, SearchLog(so_far, path))
-        found, each = tune_all(search, tuning)
-        answered = judge(search, found, each, further, [*fitted.untold, *left])
+        answered = judge(search, tune_all(search, tuning), further, [*fitted.untold, *left])
 
     def again(cluster: Cluster, budget: float) -> Recommendation:
         same: Any = {"trials": trials, "methods": methods, "optimizer": optimizer, "batch_size": batch_size}

@@ -144,7 +144,8 @@ class Recommendation:
             seeds: of the runs. Default: the seeds with which all methods of this recommendation ran.
 
         Returns:
-            The recommendation for that cluster; nothing is tuned again.
+            The recommendation for that cluster; nothing is tuned again. This recommendation if the cluster is
+            its own one and there are no `seeds`.
 
         Raises:
             ValueError: `cluster` is not a cluster, none of the methods can run on it, or a seed was used for
@@ -154,6 +155,8 @@ class Recommendation:
         >>> found.with_cluster(found.cluster.resized(16)).best  # doctest: +SKIP
         """
         checks.check_kind("cluster", cluster, Cluster)
+        if seeds is None and cluster == self.cluster and self.runs is not None:
+            return self
         question = dataclasses.replace(self.question, cluster=cluster)
         judging = checks.several("seeds", self.seeds if seeds is None else seeds, checks.check_seed)
         if self.runs is not None and (both := self.tuned.seeds.intersection(judging)):

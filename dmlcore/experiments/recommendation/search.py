@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import pandas as pd
 
@@ -24,6 +24,7 @@ from dmlcore.experiments.recommendation.trials import Measure, Outcomes, Pairs
 from dmlcore.types import Method
 
 FURTHER = 3  # largest number of further judging seeds, as a multiple of those given
+CUT = "The budget ended before the leading methods were tuned to the end; a larger one may rank them anew"
 FINE = 12  # trials in the first rung from which on learning rates are found to within some tenths
 
 
@@ -68,21 +69,30 @@ class Search:
         return measure, affords
 
 
-def tune_all(search: Search, tuning: Sequence[int]) -> tuple[Outcomes, int]:
-    """Tunes every method by successive halving, then the leading ones together, on the seeds `tuning`.
+class Tuning(NamedTuple):
+    """The result of tuning.
 
-    Returns:
-        The outcomes; the number of runs that every method had.
+    Args:
+        found: the outcomes.
+        each: number of runs that every method had.
+        whole: whether the leading methods were tuned to the end.
     """
+
+    found: Outcomes
+    each: int
+    whole: bool
+
+
+def tune_all(search: Search, tuning: Sequence[int]) -> Tuning:
+    """Tunes every method by successive halving, then the leading ones further, on the seeds `tuning`."""
     log, families = search.log, search.families
     keep(log.path, dataclasses.replace(log.progress, spent=search.runner.stopwatch.spent))
     first, longest = log.progress.first, LONGEST * log.progress.seconds
     found = halving.halve(families, first, tuning, longest, *search.tuning("rungs"))
     each = max(sum(len(found.outcomes[trial]) for trial in found.of(name)) for name in families)
-    if not search.runner.stopwatch.interrupted:
-        improve_leading(found, families, tuning, *search.tuning("steps"))
-        halve_leading(found, families, tuning, *search.tuning("leading"))
-    return found, each
+    steps = improve_leading(found, families, tuning, *search.tuning("steps"))
+    rungs = halve_leading(found, families, tuning, *search.tuning("leading"))
+    return Tuning(found, each, steps and rungs)
 
 
 def outcomes(
@@ -104,15 +114,12 @@ def outcomes(
     }
 
 
-def judge(
-    search: Search, found: Outcomes, each: int, further: Sequence[int], notes: Sequence[str]
-) -> Recommendation:
+def judge(search: Search, tuning: Tuning, further: Sequence[int], notes: Sequence[str]) -> Recommendation:
     """Compares the best trial of each method on the judging seeds; after Ctrl-C, on the tuning seeds.
 
     Args:
         search: the methods and the judging seeds.
-        found: the outcomes of the tuning.
-        each: number of runs in which every method was tuned.
+        tuning: its result.
         further: judging seeds for the methods that the others do not tell apart from the best one.
         notes: for the recommendation.
 
@@ -120,7 +127,7 @@ def judge(
         ValueError: no method reaches the target.
         KeyboardInterrupt: Ctrl-C was pressed before any run was finished.
     """
-    runner, families = search.runner, search.families
+    runner, families, (found, each, whole) = search.runner, search.families, tuning
     best = {name: found.best(name) for name in families if found.of(name)}
     if not best:
         raise KeyboardInterrupt
@@ -131,8 +138,8 @@ def judge(
             "learning_rate": {name: trial.rate for name, trial in best.items()},
         }
     )
-    tuning = {seed for outcomes in found.outcomes.values() for seed in outcomes}
-    known, tuned = found.outcomes_of(best), Tuned(question.cluster, frozenset(tuning), each)
+    tried = {seed for outcomes in found.outcomes.values() for seed in outcomes}
+    known, tuned = found.outcomes_of(best), Tuned(question.cluster, frozenset(tried), each)
     runs, least = None, float(known["seconds"].groupby("method").median().min())
     if not runner.stopwatch.interrupted:
         if math.isinf(least):
@@ -145,6 +152,8 @@ def judge(
             "learning rates",
         ]
     interrupted = runner.stopwatch.interrupted
+    if not whole and not interrupted:
+        notes = [*notes, CUT]
     if interrupted:
         notes = [_interrupted(known, len(best), len(families), runs is None), *notes]
         warnings.warn(notes[0], stacklevel=3)
