@@ -266,7 +266,8 @@ def of_recommendation(found: Recommendation) -> Card:
         "cluster": str(found.cluster),
         "tuned by": f"{found.tuned.runs_each} runs of each method, more of the leading ones",
     }
-    label = f"Time to {found.question} of each method, by seed"
+    label = f"Time to {found.question} of each method: a point for each seed, and a line at the median. "
+    label += "Filled: the best method and those that are level with it"
     drawn = picture(label, 1.4 + 0.34 * len(table), lambda ax: plot_recommendation(found, ax=ax))
     kind, name = f"Recommendation for {found.question}, {found.question.problem.name}", str(table.index[0])
     if alike:
