@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
@@ -15,6 +16,7 @@ Check = Callable[[str, Any], Any]  # name of an argument, value -> the value to 
 P = ParamSpec("P")
 T = TypeVar("T")
 KEPT = 16  # number of latest results that a cached function keeps alive
+_parsing = threading.Lock()
 
 
 def kept(make: Callable[P, T]) -> Callable[P, T]:
@@ -156,6 +158,22 @@ def named(
     return decorate
 
 
+def parsed(text: str) -> ast.expr:
+    """Returns the syntax tree of an expression; threads may parse at the same time.
+
+    In CPython 3.11 `ast.parse` in two threads can raise SystemError, if the garbage collector, which calls
+    JAX, lets another thread run in between (https://github.com/python/cpython/issues/106905).
+
+    Raises:
+        SyntaxError, ValueError, MemoryError, RecursionError: it is not an expression, or too deep.
+
+    >>> type(parsed(" ssp(3)")).__name__
+    'Call'
+    """
+    with _parsing:
+        return ast.parse(text.strip(), mode="eval").body
+
+
 def keywords(text: Any) -> dict[str, Any]:
     """Returns the keyword arguments in a name that is a call; {} if it is not a call with literal arguments.
 
@@ -163,7 +181,7 @@ def keywords(text: Any) -> dict[str, Any]:
     ({'weight': 0.3}, {})
     """
     try:
-        call = ast.parse(text, mode="eval").body if isinstance(text, str) else None
+        call = parsed(text) if isinstance(text, str) else None
         given = call.keywords if isinstance(call, ast.Call) else []
         return {str(each.arg): ast.literal_eval(each.value) for each in given}
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
@@ -218,7 +236,7 @@ def made(argument: str, text: Any, makers: Mapping[str, Callable[..., Any]]) -> 
     if not isinstance(text, str):
         checks.fail(argument, text, expected)
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        tree = parsed(text)
     except (SyntaxError, RecursionError, MemoryError, ValueError):
         checks.fail(argument, text, expected)
     return call(tree)

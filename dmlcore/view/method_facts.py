@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from dmlcore.calls import parsed
 from dmlcore.cluster.regime import Regime, Sizes, regime_of
 from dmlcore.engines.spec import RunSpec
 from dmlcore.experiments.recommendation.axes import AXES
@@ -52,7 +53,7 @@ def knobs(policy: Policy) -> dict[str, str]:
     """
     made = maker(policy)
     try:
-        call = ast.parse(policy.name, mode="eval").body
+        call = parsed(policy.name)
     except SyntaxError:
         return {}
     if made is None or not isinstance(call, ast.Call):

@@ -1,0 +1,34 @@
+"""Calls as text: threads that run methods read their names at the same time."""
+
+import ast
+import gc
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from dmlcore import calls
+
+CALL = "coded(push=affine(bits=4, stochastic=True), pull=difference(affine(bits=8, stochastic=False)))"
+
+
+@pytest.fixture
+def switching():
+    """The garbage collector is called often and lets other threads run, as JAX's callback does."""
+    interval, threshold = sys.getswitchinterval(), gc.get_threshold()
+    callback = lambda *_: time.sleep(0)  # noqa: E731
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(20)
+    gc.callbacks.append(callback)
+    yield
+    gc.callbacks.remove(callback)
+    gc.set_threshold(*threshold)
+    sys.setswitchinterval(interval)
+
+
+def test_threads_read_calls_at_the_same_time(switching):
+    """`ast.parse` without a lock fails some ten times in 20,000 calls on CPython 3.11."""
+    with ThreadPoolExecutor(8) as pool:
+        read = [*pool.map(calls.parsed, [CALL] * 20_000)]
+    assert {ast.unparse(tree) for tree in read[:100]} == {CALL}
