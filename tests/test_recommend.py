@@ -713,6 +713,14 @@ class TestAnswer:
         ):
             asked(methods=never)
 
+    def test_an_interrupt_before_any_tuning_run_is_one(self, monkeypatch):
+        def pressed(*given):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(runner.Runner, "_compare", pressed)
+        with pytest.raises(KeyboardInterrupt):
+            asked(trials=3)
+
     def test_a_method_without_an_update_in_its_time_is_not_reached_and_not_warned_of(self):
         """Warnings are errors here: none comes from rounds that are longer than any run."""
         slow = dml.Method(dml.bsp(), local=dml.local_steps(2000, optax.sgd(0.01)))

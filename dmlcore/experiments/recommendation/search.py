@@ -90,6 +90,8 @@ def tune_all(search: Search, tuning: Sequence[int]) -> Tuning:
     first, longest = log.progress.first, LONGEST * log.progress.seconds
     found = halving.halve(families, first, tuning, longest, *search.tuning("rungs"))
     each = max(sum(len(found.outcomes[trial]) for trial in found.of(name)) for name in families)
+    if search.runner.stopwatch.interrupted:  # perhaps before every method had a run
+        return Tuning(found, each, False)
     steps = improve_leading(found, families, tuning, *search.tuning("steps"))
     rungs = halve_leading(found, families, tuning, *search.tuning("leading"))
     return Tuning(found, each, steps and rungs)
