@@ -16,6 +16,7 @@ import numpy as np
 from dmlcore import checks
 from dmlcore.methods.aggregate import resolve
 from dmlcore.trace import Trace
+from dmlcore.training.compiling import isolated
 from dmlcore.training.optimizer import Hoisted, fingerprint, hoist
 from dmlcore.training.program import Program, power_of_two
 from dmlcore.types import Aggregate
@@ -116,16 +117,11 @@ def nothing_gathered(aggregation: Aggregation, params: Any) -> Gathered:
     return Gathered(empty, jnp.zeros((), jax.dtypes.canonicalize_dtype(float)), jnp.zeros((), jnp.int32))
 
 
+@functools.partial(jax.jit, static_argnames=("aggregation",))
 def counted(aggregation: Aggregation, numbers: Any, weight: Any, push: Any) -> Any:
-    """Applies `each` to a push in a compiled loop; returns 0 if its weight is 0.
-
-    The branch keeps XLA from merging it with the operations before and after it, because a real server rounds
-    the result.
-    """
-    if aggregation.each is None:
-        return push
-    nothing = lambda: jax.tree.map(jnp.zeros_like, push)  # noqa: E731
-    return jax.lax.cond(weight != 0, lambda: of_one(aggregation, numbers, push), nothing)
+    """Applies `each` of the aggregate to a push; returns 0 if its weight is 0."""
+    each = aggregation.each
+    return push if each is None else isolated(weight != 0, each, numbers[0], push)
 
 
 def gather(gathered: Gathered, weight: Any, push: Any) -> Gathered:
@@ -139,23 +135,19 @@ def gather(gathered: Gathered, weight: Any, push: Any) -> Gathered:
 
 
 @functools.partial(jax.jit, static_argnames=("aggregation",))
-def of_one(aggregation: Aggregation, numbers: Any, push: Any) -> Any:
-    """Applies `each` of the aggregate to a push."""
-    assert aggregation.each is not None
-    return aggregation.each(numbers[0], push)
-
-
-@functools.partial(jax.jit, static_argnames=("aggregation",))
 def of_all(aggregation: Aggregation, numbers: Any, pushes: Any, count: Any) -> Any:
     """Applies `reduce` of the aggregate to the first `count` of M pushes; returns 0 if there are none."""
-    assert aggregation.reduce is not None
-    present = jnp.arange(aggregation.places) < count
 
-    def clean(leaf: Any) -> Any:  # other places may hold pushes of earlier updates
-        return jnp.where(present.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, 0)
+    def reduced(numbers: Any, pushes: Any, count: Any) -> Any:
+        assert aggregation.reduce is not None
+        present = jnp.arange(aggregation.places) < count
 
-    found = aggregation.reduce(numbers[1], jax.tree.map(clean, pushes), present)
-    return jax.tree.map(lambda leaf: jnp.where(count > 0, leaf, 0), found)
+        def clean(leaf: Any) -> Any:  # other places may hold pushes of earlier updates
+            return jnp.where(present.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, 0)
+
+        return aggregation.reduce(numbers, jax.tree.map(clean, pushes), present)
+
+    return isolated(count > 0, reduced, numbers[1], pushes, count)
 
 
 def stacked(pushes: Sequence[Any], places: int) -> Any:

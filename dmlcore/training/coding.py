@@ -5,6 +5,7 @@ Memories have an axis of W + 1 workers: the last entry belongs to no worker; pad
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from dmlcore.methods.codecs import transmit
 from dmlcore.methods.transport import resolve
 from dmlcore.trace import Trace
 from dmlcore.training.batches import PULL_CODES, PUSH_CODES, run_key, task_key
+from dmlcore.training.compiling import isolated
 from dmlcore.types import Codec, LocalSteps, Transport
 
 
@@ -130,7 +132,7 @@ def put(memory: Any, worker: Any, part: Any) -> Any:
 def received(coding: Coding | None, part: Any, worker: Any, clock: Any, params: Any) -> tuple[Any, Any]:
     """Returns the parameters that a worker computes on when the server sends `params`, and its new memory."""
     if coding and coding.pull:
-        params, memory = transmit(coding.pull, _key(part.keys[0], worker, clock), part.pull, params)
+        params, memory = _transmitted(coding.pull, part.keys[0], worker, clock, part.pull, params)
         part = part._replace(pull=memory)
     if coding and coding.own_steps:
         params = jax.tree.map(jnp.add, params, part.own)
@@ -153,13 +155,17 @@ def sent(
     if coding and coding.own_steps:
         part = part._replace(own=jax.tree.map(jnp.subtract, step(gradient, view), view))
     if coding and coding.push:
-        gradient, memory = transmit(coding.push, _key(part.keys[1], worker, clock), part.push, gradient)
+        gradient, memory = _transmitted(coding.push, part.keys[1], worker, clock, part.push, gradient)
         part = part._replace(push=memory)
     return gradient, part
 
 
-def _key(words: Any, worker: Any, clock: Any) -> Any:
-    return task_key(jax.random.wrap_key_data(words), worker, clock)
+def _transmitted(
+    codec: Codec, words: Any, worker: Any, clock: Any, memory: Any, value: Any
+) -> tuple[Any, Any]:
+    """Returns the received value and the codec's new memory, isolated: the same on a worker and in replay."""
+    key = task_key(jax.random.wrap_key_data(words), worker, clock)
+    return isolated(clock >= 0, functools.partial(transmit, codec), key, memory, value)
 
 
 class Coder:

@@ -1,4 +1,4 @@
-"""Compilation: XLA's options for the loops of a run, and the cache of compiled programs."""
+"""Compilation: what is compiled by itself, XLA's options for loops, and the cache of compiled programs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from dmlcore import files
 
@@ -34,6 +35,25 @@ def options() -> dict[str, Any]:
     except jax.errors.JaxRuntimeError:
         return {}
     return ONE_BY_ONE
+
+
+def isolated(runs: Any, function: Callable[..., Any], *args: Any) -> Any:
+    """Returns `function(*args)`, compiled apart from everything around it; zeros where not `runs`.
+
+    Guarantees: the same bits in every program that contains this call. XLA optimises and fuses each branch of
+    a condition by itself, since what runs is decided later; layouts are those that the branch prefers, and
+    its results are rounded in memory. Around an `optimization_barrier` it fuses all the same, because it
+    removes barriers first; and it rewrites some operations, such as convolutions, at the top of a program
+    only.
+
+    Args:
+        runs: a condition that is an input, or follows from one, so that XLA cannot decide it.
+        function: the function; what is read from a larger array is read before, since a branch copies it.
+        args: arrays; everything that the function computes with and that differs between programs.
+    """
+    kinds = jax.eval_shape(function, *args)
+    nothing = lambda *_: jax.tree.map(lambda kind: jnp.zeros(kind.shape, kind.dtype), kinds)  # noqa: E731
+    return jax.lax.cond(runs, function, nothing, *args)
 
 
 def unrolled() -> int:

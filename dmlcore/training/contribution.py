@@ -8,7 +8,8 @@ Axes: K tasks of a row, B samples of a task.
 from __future__ import annotations
 
 import abc
-import dataclasses
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 from weakref import ref
@@ -20,6 +21,7 @@ import numpy as np
 from dmlcore import checks
 from dmlcore.problems.problem import Problem
 from dmlcore.training.batches import rows_of
+from dmlcore.training.compiling import isolated
 from dmlcore.training.program import Rows, padded
 
 
@@ -33,8 +35,6 @@ class Contribution(abc.ABC):
 
     of_problem: ref[Problem]
     widths: tuple[int, ...]  # numbers of samples to which tasks are padded, ascending
-    # Every task has as many samples as its width, so that no samples need to be masked.
-    full: bool = dataclasses.field(default=False, kw_only=True)
     fuses: ClassVar[bool]  # whether the tasks of a row, which read one version, can be computed as one
     fills: ClassVar[bool] = False  # whether a task may be padded to more samples than it has
     weighs: ClassVar[bool]  # whether a push is multiplied by its weight; False: it counts fully or not at all
@@ -110,24 +110,33 @@ class Gradient(Contribution):
     def of(self, view: Any, local: Any, row: Rows, data: Any) -> tuple[Any, Any]:
         batch, batch_size, weight = self._batch(row.samples, data), row.batch_size, row.weight
         if len(weight) > 1:
-            counted = jnp.arange(self.widths[-1]) < batch_size[:, None]
-            shares = jnp.where(counted, (weight / batch_size.astype(weight.dtype))[:, None], 0).ravel()
-            return self._weighted(view, batch, shares), ()
+            return isolated(batch_size[0] > 0, self._of_several, view, batch, batch_size, weight), ()
+        return self._at_width(functools.partial(self._of_one, view), batch, batch_size[0]), ()
 
-        def filled_up(width: int) -> Any:
-            size = width if self.full else batch_size[0]
-            return lambda: self._mean(view, jax.tree.map(lambda c: c[:width], batch), size)
+    def _at_width(self, task: Callable[[Any, Any], Any], batch: Any, batch_size: Any) -> Any:
+        """Returns `task(batch, batch_size)`, with the batch as wide as the task's worker has it."""
 
-        if len(self.widths) == 1:
-            return filled_up(self.widths[0])(), ()
-        index = jnp.searchsorted(jnp.array(self.widths), batch_size[0])
-        return jax.lax.switch(index, [filled_up(width) for width in self.widths]), ()
+        def filled_up(width: int) -> Callable[[], Any]:
+            return lambda: task(jax.tree.map(lambda column: column[:width], batch), batch_size)
+
+        index = jnp.searchsorted(jnp.array(self.widths), batch_size)
+        return jax.lax.switch(index, [filled_up(width) for width in self.widths])
 
     def applied(self, local: Any, samples: Any, change: Any) -> Any:
         return local
 
     def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
-        return self._mean(params, self._batch(samples, data), batch_size), kept
+        return self._of_one(params, self._batch(samples, data), batch_size), kept
+
+    def _of_one(self, params: Any, batch: tuple[Any, ...], batch_size: Any) -> Any:
+        """Returns the gradient of one task, isolated: in every engine and in replay the same computation."""
+        return isolated(batch_size > 0, self._mean, params, batch, batch_size)
+
+    def _of_several(self, params: Any, batch: tuple[Any, ...], batch_size: Any, weight: Any) -> Any:
+        """Returns the weighted sum of the gradients of several tasks."""
+        counted = jnp.arange(self.widths[-1]) < batch_size[:, None]
+        shares = jnp.where(counted, (weight / batch_size.astype(weight.dtype))[:, None], 0).ravel()
+        return self._weighted(params, batch, shares)
 
     def _batch(self, samples: Any, data: Any) -> tuple[Any, ...]:
         """Returns the arguments of `losses` after the parameters: the rows, and random keys if any."""
@@ -137,9 +146,8 @@ class Gradient(Contribution):
     def _mean(self, params: Any, batch: tuple[Any, ...], batch_size: Any) -> Any:
         """Returns the gradient of the mean loss of the first `batch_size` samples of a batch.
 
-        Every engine and the replay compute a task's gradient by this function, on a batch that is padded to
-        `padded(batch_size)` samples: sums of equal length have the same order of additions, and so the same
-        bits.
+        The batch is padded to `padded(batch_size)` samples: sums of equal length have the same order of
+        additions, and so the same bits.
         """
         width = jax.tree.leaves(batch)[0].shape[0]
         real = jax.dtypes.canonicalize_dtype(float)
@@ -188,7 +196,7 @@ class AdditiveUpdate(Contribution):
         return self.problem.together(params, local.rows)
 
     def of(self, view: Any, local: Any, row: Rows, data: Any) -> tuple[Any, Any]:
-        return self._update(view, local.rows, row.samples, data, row.weight[0])
+        return self._update(row.weight[0] == 1, view, local.rows, row.samples, data)
 
     def applied(self, local: Any, samples: Any, change: Any) -> Any:
         def scaled(rows: Any) -> Any:  # whole numbers are not scaled
@@ -199,22 +207,16 @@ class AdditiveUpdate(Contribution):
 
     def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
         shared, rows = self.problem.apart(params)
-        change, own = self._update(shared, rows, samples, data)
+        change, own = self._update(batch_size > 0, shared, rows, samples, data)
         moved = self._added(jax.tree.map(jnp.zeros_like, rows), samples[0], own)
         return self.problem.together(change, moved), kept
 
-    def _update(self, shared: Any, local: Any, samples: Any, data: Any, weight: Any = 1) -> tuple[Any, Any]:
+    def _update(self, runs: Any, shared: Any, local: Any, samples: Any, data: Any) -> tuple[Any, Any]:
         """Returns the changes of the shared parameters and of the task's local rows; 0 if it is skipped."""
         indices, keys = samples
-        # Outside the branch, because XLA copies an array that is indexed inside a branch.
         view, batch = self.problem.together(shared, rows_of(local, indices)), rows_of(data, indices)
-        # The branch keeps XLA from fusing the update into the sum after it: a real worker rounds the update.
         with checks.noting(f"update of problem {self.problem.name!r}, on a batch of {len(indices)} samples"):
-            update = jax.lax.cond(
-                weight == 1,
-                lambda: self.problem.update(view, batch, keys[0]),
-                lambda: jax.tree.map(jnp.zeros_like, view),
-            )
+            update = isolated(runs, self.problem.update, view, batch, keys[0])
         return self.problem.apart(update)
 
     @staticmethod

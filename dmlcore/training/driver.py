@@ -101,13 +101,11 @@ def sized(
     nothing. If the contributions of several rows are `batched`, tasks that may be padded also have a common
     width, because a batched switch between widths computes all of its branches.
     """
-    full = False
     if single:
         widths = {kind.width(size) for size in np.flatnonzero(np.bincount(sizes.ravel())).tolist() or [least]}
-        full = len(widths) == 1 and bool((sizes == max(widths)).all())
     else:
         most = int(sizes.max(initial=least))
         widths = {padded(most) if (sizes != most).any() else most}
     if batched and kind.fills:
         widths = {max(widths)}
-    return contribution_of(kind.problem, sorted(widths), full)
+    return contribution_of(kind.problem, sorted(widths))

@@ -8,11 +8,11 @@ from dmlcore.training.contribution import AdditiveUpdate, Contribution, CoupledG
 from dmlcore.training.local_steps import LocalTraining
 
 
-def contribution_of(problem: Problem, widths: Iterable[int] = (), full: bool = False) -> Contribution:
+def contribution_of(problem: Problem, widths: Iterable[int] = ()) -> Contribution:
     """Returns the contribution of a problem's tasks, padded to one of `widths` samples."""
     kind: type[Contribution] = CoupledGradient if problem.coupled else Gradient
     if problem.inner is not None:
         kind = LocalTraining
     if problem.additive:
         kind = AdditiveUpdate
-    return kind(ref(problem), tuple(widths), full=full)
+    return kind(ref(problem), tuple(widths))

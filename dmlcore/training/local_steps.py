@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from dmlcore.problems.problem import Inner
+from dmlcore.training.compiling import isolated
 from dmlcore.training.contribution import Gradient
 from dmlcore.training.identity import of_optimizer
 from dmlcore.training.program import Rows
@@ -53,9 +55,9 @@ class LocalTraining(Gradient):
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*number, *jnp.shape(leaf))), state)
 
     def of(self, view: Any, local: Any, row: Rows, data: Any) -> tuple[Any, Any]:
-        worker = row.worker[0]
+        worker, batch, batch_size = row.worker[0], self._batch(row.samples, data), row.batch_size[0]
         kept = jax.tree.map(lambda leaf: leaf[worker], local) if self.keeps else None
-        pushed, kept = self._steps(view, kept, row.samples, row.batch_size[0], data)
+        pushed, kept = self._at_width(functools.partial(self._task, view, kept), batch, batch_size)
         return pushed, (worker, kept) if self.keeps else ()
 
     def applied(self, local: Any, samples: Any, change: Any) -> Any:
@@ -65,13 +67,18 @@ class LocalTraining(Gradient):
         return jax.tree.map(lambda leaves, leaf: leaves.at[worker].set(leaf), local, kept)
 
     def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
-        pushed, after = self._steps(params, kept if self.keeps else None, samples, batch_size, data)
+        batch = self._batch(samples, data)
+        pushed, after = self._task(params, kept if self.keeps else None, batch, batch_size)
         return pushed, after if self.keeps else ()
 
     def kept_by_worker(self, params: Any) -> Any:
         return self.states(params) if self.keeps else ()
 
-    def _steps(self, pulled: Any, state: Any, samples: Any, batch_size: Any, data: Any) -> tuple[Any, Any]:
+    def _task(self, pulled: Any, state: Any, batch: tuple[Any, ...], batch_size: Any) -> tuple[Any, Any]:
+        """Returns `_steps`, isolated: in every engine and in replay the same computation."""
+        return isolated(batch_size > 0, self._steps, pulled, state, batch, batch_size)
+
+    def _steps(self, pulled: Any, state: Any, batch: tuple[Any, ...], batch_size: Any) -> tuple[Any, Any]:
         """Returns the pulled minus the reached parameters of a task, and the local optimizer's new state."""
         inner = self.inner
         size = inner.batch_size
@@ -79,8 +86,8 @@ class LocalTraining(Gradient):
         def one(number: Any, carried: tuple[Any, Any]) -> tuple[Any, Any]:
             params, state = carried
             first = number * size
-            own = jax.tree.map(lambda column: jax.lax.dynamic_slice(column, (first,), (size,)), samples)
-            gradient = self._mean(params, self._batch(own, data), jnp.minimum(batch_size - first, size))
+            own = jax.tree.map(lambda column: jax.lax.dynamic_slice_in_dim(column, first, size), batch)
+            gradient = self._mean(params, own, jnp.minimum(batch_size - first, size))
             updates, state = inner.optimizer.update(gradient, state, params)
             return optax.apply_updates(params, updates), state
 

@@ -17,6 +17,7 @@ from dmlcore.training import aggregation, coding
 from dmlcore.training.aggregation import Aggregation, Gathered
 from dmlcore.training.batches import INIT, Source, run_key, source_of
 from dmlcore.training.coding import Coding
+from dmlcore.training.compiling import isolated
 from dmlcore.training.contribution import Contribution
 from dmlcore.training.optimizer import Hoisted, hoist
 from dmlcore.training.program import Rows
@@ -260,11 +261,21 @@ def compensate(strength: Any, gradient: Any, params: Any, view: Any) -> Any:
 
     Reference: Zheng et al. 2017, "Asynchronous stochastic gradient descent with delay compensation", eq. 10.
     """
-    correct = lambda p, now, then: p + jnp.asarray(strength, p.dtype) * p * p * (now - then)  # noqa: E731
-    return jax.tree.map(correct, gradient, params, view)
+
+    def corrected(strength: Any, *trees: Any) -> Any:
+        correct = lambda p, now, then: p + jnp.asarray(strength, p.dtype) * p * p * (now - then)  # noqa: E731
+        return jax.tree.map(correct, *trees)
+
+    given = strength, gradient, params, view
+    return jax.lax.cond(strength != 0, corrected, lambda _, gradient, *__: gradient, *given)
 
 
 @functools.partial(jax.jit, static_argnames=("optimizer",))
+def served(runs: Any, optimizer: Hoisted, numbers: Any, gradient: Any, state: tuple[Any, Any]) -> Any:
+    """Returns parameters and optimizer state after one step of a real server, apart as in a loop's branch."""
+    return isolated(runs, functools.partial(optimizer_step, optimizer), numbers, gradient, state)
+
+
 def optimizer_step(
     optimizer: Hoisted, numbers: Any, gradient: Any, state: tuple[Any, Any]
 ) -> tuple[Any, Any]:

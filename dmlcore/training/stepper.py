@@ -17,12 +17,12 @@ import optax
 
 from dmlcore.methods.aggregate import mean
 from dmlcore.problems.problem import Problem
-from dmlcore.training.aggregation import Aggregation, of_all, of_one, stacked, traced
+from dmlcore.training.aggregation import Aggregation, counted, of_all, stacked, traced
 from dmlcore.training.batches import INIT, run_key, source_of, task_samples
 from dmlcore.training.kinds import contribution_of
 from dmlcore.training.optimizer import hoist
 from dmlcore.training.program import LEAST_SAMPLES, padded, power_of_two
-from dmlcore.training.step import add, compensate, optimizer_step, weigh
+from dmlcore.training.step import add, compensate, served, weigh
 from dmlcore.types import Aggregate
 
 State = tuple[Any, Any]  # parameters, optimizer state
@@ -107,9 +107,7 @@ class Stepper:
     def counted(self, gradient: Any) -> Any:
         """Applies `each` of the aggregate to a push."""
         gradient = self.put(gradient)
-        if self._aggregation is None or self._aggregation.each is None:
-            return gradient
-        return of_one(self._aggregation, self._own, gradient)
+        return gradient if self._aggregation is None else counted(self._aggregation, self._own, 1, gradient)
 
     def weighed(self, weight: float, gradient: Any) -> Any:
         """Returns `weight * gradient`, after `each` of the aggregate."""
@@ -173,4 +171,4 @@ class Stepper:
 
     def step(self, gradient: Any, state: State) -> State:
         """Returns the state after one step."""
-        return optimizer_step(self._update, self._numbers, gradient, state)
+        return served(True, self._update, self._numbers, gradient, state)
