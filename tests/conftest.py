@@ -1,11 +1,12 @@
-"""Fixtures that several files need, and which tests share a process."""
+"""Fixtures that several files need, which cases of tests are run, and which share a process."""
 
 import collections
 import contextlib
+import functools
 import gc
 import io
+import itertools
 import os
-import re
 import shutil
 import sys
 import warnings
@@ -43,17 +44,9 @@ collect_ignore = ["without"]
 hypothesis.settings.register_profile("whenever", deadline=None)
 hypothesis.settings.load_profile("whenever")
 
-# Words of a test's file, name or parameters, and fixtures, by which it is run on one Python only: it trains
-# on threads or Ray, is about killed processes, installs something, builds the site, or checks files with
-# tools that are the same on every Python.
-ONCE = {"threads", "ray", "killed", "bootstrap", "browser", "site", "environment", "checker"}
-ONCE_FIXTURES = {"ray_cluster", "measured"}  # the program of test_devices trains on threads, too
-
-# Tests with these parameters are products of policies, clusters, codecs and the like, over the same lines
-# of code and compiled programs: another Python runs one case in five, and every test in at least one. The
-# rows of a policy in the table of engine_runs.py are not a multiple of five, so that all take turns.
-PRODUCTS = {"trace", "policy", "name", "family", "codec", "transport", "optimizer", "case", "workers", "seed"}
-ONE_IN = 5
+# What tests vary over the same lines of code: of one such parameter alone, a test is run with a third of the
+# values by default, and the tests of a file take turns. Rows of other tables are promises of their own.
+VARIED = {"policy", "problem", "engine", "load", "codec", "transport", "optimizer", "lanes", "seed"}
 
 # The longest first, so that processes end together: one is at Ray's cluster while the others are at the rest.
 # There, tests that end its actors come last, since new ones take long to start.
@@ -62,28 +55,70 @@ LONGEST = (*RAY, "test_devices", "with_plain_pip", "mypy", "killed")
 LONGEST += ("test_train.py", "test_transport.py", "test_watching.py")
 
 
-def on_one_python(item):
-    return bool(ONCE & {*re.findall("[a-z]+", item.nodeid)} or ONCE_FIXTURES & {*item.fixturenames})
+def pytest_addoption(parser):
+    parser.addoption("--all", action="store_true", help="run every case of every test, not only a selection")
 
 
-def further_cases(items):
-    """The cases of products that one Python is enough for, with the same rows left to all tests of a file."""
-    cases = collections.defaultdict(list)
+def values(item):
+    """What a case combines: a value of each `parametrize`, or every word of one that has several; no more of
+    what a fixture varies."""
+    found = []
+    for mark in item.iter_markers("parametrize"):
+        names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+        given = [item.callspec.params[name.strip()] for name in names]
+        if isinstance(given[0], tuple) and all(isinstance(word, str) for word in given[0]):
+            found += given[0]
+        else:
+            found.append(tuple(one if isinstance(one, str | int | float) else id(one) for one in given))
+    return tuple(found)
+
+
+@functools.cache
+def covering(cases, first):
+    """The places of few cases that have all pairs of values in `cases`; of two parameters, all values.
+
+    It takes the case that adds most, and among equals the one with the values that were taken least often.
+    """
+    adds = [{*itertools.combinations(enumerate(case), min(2, len(case) - 1))} for case in cases]
+    missing, chosen, taken = set().union(*adds), set(), collections.Counter()
+    order = sorted(range(len(cases)), key=lambda place: (place - first) % len(cases))
+    while missing:
+        best = max(
+            order, key=lambda n: (len(adds[n] & missing), -sum(taken[one] for one in enumerate(cases[n])))
+        )
+        chosen.add(best)
+        missing -= adds[best]
+        taken.update(enumerate(cases[best]))
+    return chosen
+
+
+def selected(items):
+    """Yields the cases of a file to run by default; tests with the same cases share those that are chosen."""
+    functions = collections.defaultdict(list)
     for item in items:
-        if hasattr(item, "callspec") and PRODUCTS & {*item.callspec.params}:
-            cases[item.path, item.nodeid.partition("[")[0]].append(item)
-    for (path, _), own in cases.items():
-        first = zlib.crc32(path.name.encode()) % min(ONE_IN, len(own))
-        yield from (item for number, item in enumerate(own) if number % ONE_IN != first)
+        functions[item.nodeid.partition("[")[0]].append(item)
+    first = zlib.crc32(items[0].path.name.encode())
+    for number, own in enumerate(functions.values()):
+        cases = tuple(map(values, own))
+        if len(cases[0]) > 1:
+            yield from (own[place] for place in covering(cases, first % len(cases)))
+        elif not cases[0] or {*own[0].callspec.params} <= VARIED:
+            yield from own[(first + number) % min(3, len(own)) :: 3]
+        else:
+            yield from own
 
 
-def pytest_collection_modifyitems(items):
-    """Marks what is run on one Python only, and has the longest tests run first."""
-    functions = [item for item in items if isinstance(item, pytest.Function)]
-    once = {item for item in functions if on_one_python(item)}
-    once.update(further_cases([item for item in functions if item not in once]))
-    for item in once:
-        item.add_marker("one_python")
+@pytest.hookimpl(trylast=True)  # -k comes first: the selection is one of what is asked for
+def pytest_collection_modifyitems(config, items):
+    """Leaves a selection of the cases, unless `--all` or a test by its name is asked for. Longest first."""
+    if not config.option.all and not any("::" in word for word in config.args):
+        files = collections.defaultdict(list)
+        for item in items:
+            if hasattr(item, "callspec"):
+                files[item.path].append(item)
+        left_out = {item for own in files.values() for item in {*own}.difference(selected(own))}
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: next((n for n, word in enumerate(LONGEST) if word in item.nodeid), 99))
 
 

@@ -29,14 +29,14 @@ def train(policy, optimizer=OPTIMIZERS["sgd"], problem=None, cluster=MIXED, **op
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("name", POLICIES)
-def test_compiled_equals_reference(name, optimizer):
+@pytest.mark.parametrize("policy", POLICIES)
+def test_compiled_equals_reference(policy, optimizer):
     with jax.enable_x64(True):
         problem = dml.problems.digits_mlp(dtype="float64")
-        run = train(POLICIES[name], OPTIMIZERS[optimizer], problem, updates=60)
+        run = train(POLICIES[policy], OPTIMIZERS[optimizer], problem, updates=60)
         wanted = replay_reference(run.trace, problem, OPTIMIZERS[optimizer])
         assert relative_error(run.params, wanted) <= 1e-10
-        plain = train(POLICIES[name], OPTIMIZERS[optimizer], problem, updates=60, compensation=0.0)
+        plain = train(POLICIES[policy], OPTIMIZERS[optimizer], problem, updates=60, compensation=0.0)
         assert relative_error(run.params, plain.params) > 1e-5, "it does something"
 
 
@@ -61,23 +61,23 @@ def test_without_staleness_there_is_nothing_to_compensate():
     assert same_bits(one.params, two.params)
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_on_threads_the_trace_replays_to_the_parameters(name):
+@pytest.mark.parametrize("policy", POLICIES)
+def test_on_threads_the_trace_replays_to_the_parameters(policy):
     engine = dml.engines.threads(time_scale=0.05)
-    run = train(POLICIES[name], cluster=EXPONENTIAL, engine=engine)
+    run = train(POLICIES[policy], cluster=EXPONENTIAL, engine=engine)
     assert run.trace.metadata["compensation"] == STRENGTH
     check_replay(run, dml.problems.digits_mlp(), OPTIMIZERS["sgd"])
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", range(3))
-def test_under_faults(name, seed):
+def test_under_faults(policy, seed):
     """Crashes, hangs, lost and doubled pushes, a server that forgets: still what the reference says."""
     faults = [*dml.faults.random_faults(4, 1.0, seed=seed), dml.faults.ServerCrash(0.5, 0.1)]
     cluster = EXPONENTIAL.with_faults(*faults, patience=0.1, checkpoint_every=10)
     with jax.enable_x64(True):
         problem = dml.problems.digits_mlp(dtype="float64")
-        run = train(POLICIES[name], problem=problem, cluster=cluster, updates=None, seconds=1.0)
+        run = train(POLICIES[policy], problem=problem, cluster=cluster, updates=None, seconds=1.0)
         kinds = {incident["kind"] for incident in run.trace.metadata["incidents"]}
         assert "down" in kinds
         assert kinds & {"leave", "freeze"}
@@ -85,9 +85,9 @@ def test_under_faults(name, seed):
         assert relative_error(run.params, wanted) <= 1e-10
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_sharded(name):
-    run = train(POLICIES[name])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_sharded(policy):
+    run = train(POLICIES[policy])
     replay = ShardedReplay([run.trace], dml.problems.digits_mlp(), [OPTIMIZERS["sgd"]])
     replay.advance(120)
     assert relative_error(replay.params(), run.params) <= 1e-5

@@ -184,17 +184,17 @@ def check_lead(max_lead, node):
         assert all(task.clock - slowest <= max_lead for task in at_work)
 
 
-@pytest.mark.parametrize("name", ALL_POLICIES)
-def test_every_order_of_arrivals(name, capsys):
-    clocks = max(STATES[name]) if os.environ.get("DMLCORE_ORDERS") == "all" else min(STATES[name])
-    policy, count = ALL_POLICIES[name](), 0
-    for node in Explorer(policy, clocks, name not in BY_NAME).explore():
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+def test_every_order_of_arrivals(policy, capsys):
+    clocks = max(STATES[policy]) if os.environ.get("DMLCORE_ORDERS") == "all" else min(STATES[policy])
+    rule, count = ALL_POLICIES[policy](), 0
+    for node in Explorer(rule, clocks, policy not in BY_NAME).explore():
         count += 1
-        if policy.max_lead is not None:
-            check_lead(policy.max_lead, node)
+        if rule.max_lead is not None:
+            check_lead(rule.max_lead, node)
     with capsys.disabled():
-        print(f"\n{name}: {count} states of {WORKERS} workers x {clocks} clocks")
-    assert count == STATES[name][clocks]
+        print(f"\n{policy}: {count} states of {WORKERS} workers x {clocks} clocks")
+    assert count == STATES[policy][clocks]
 
 
 def seen_from(node, names):
@@ -207,12 +207,12 @@ def seen_from(node, names):
     return flight, {names[worker] for worker in node.server["present"]}, node.server["num_updates"], ended
 
 
-@pytest.mark.parametrize("name", ALL_POLICIES)
-def test_names_of_workers_decide_on_nothing(name):
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+def test_names_of_workers_decide_on_nothing(policy):
     """So orders that differ by names alone need no tries of their own: the same happens under other names."""
     rng, differ = np.random.default_rng(7), 0
     for _ in range(10):
-        explorers = [Explorer(ALL_POLICIES[name](), 12, alike=False) for _ in range(2)]
+        explorers = [Explorer(ALL_POLICIES[policy](), 12, alike=False) for _ in range(2)]
         nodes = [Node(each.server.snapshot(), leaves=3) for each in explorers]
         names = rng.permutation(WORKERS)
         while events := explorers[0].events(nodes[0]):
@@ -223,7 +223,7 @@ def test_names_of_workers_decide_on_nothing(name):
             if seen_from(nodes[0], names) != seen_from(nodes[1], range(WORKERS)):
                 differ += 1
                 break
-    assert (differ > 0) == (name in BY_NAME)
+    assert (differ > 0) == (policy in BY_NAME)
 
 
 def starting(which):

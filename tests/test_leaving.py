@@ -88,11 +88,11 @@ kinds = st.sampled_from(["push"] * 8 + ["again", "leave", "join", "restart", "wa
 histories = st.lists(st.tuples(kinds, st.integers(0, 1000)), min_size=1, max_size=80)
 
 
-@pytest.mark.parametrize("name", ALL_POLICIES)
+@pytest.mark.parametrize("policy", ALL_POLICIES)
 @settings(max_examples=60)
 @given(histories)
-def test_nobody_is_stuck_and_nothing_counts_twice(name, history):
-    exploration = Exploration(ALL_POLICIES[name]())
+def test_nobody_is_stuck_and_nothing_counts_twice(policy, history):
+    exploration = Exploration(ALL_POLICIES[policy]())
     for kind, choice in history:
         exploration.step(kind, choice)
     exploration.now += 1.0
@@ -104,7 +104,7 @@ def test_nobody_is_stuck_and_nothing_counts_twice(name, history):
     trace = server.trace(exploration.now, {"num_workers": WORKERS})  # validates
     applied = trace.tasks[trace.tasks["update"] >= 0]
     assert not applied.duplicated(["worker", "clock"]).any()
-    most = 2 if name == "adaptive_sync" else 1  # a group's mean, and the gradient that opened its barrier
+    most = 2 if policy == "adaptive_sync" else 1  # a group's mean, and the gradient that opened its barrier
     assert applied.groupby("update")["weight"].sum().le(most + 1e-9).all()
 
 

@@ -62,10 +62,10 @@ def test_what_a_policy_sees_is_what_the_gradients_were():
                 np.testing.assert_allclose(found.products, products[-len(seen.tasks) :], rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", WATCHING)
-def test_the_run_that_was_watched_is_the_run(name):
+@pytest.mark.parametrize("policy", WATCHING)
+def test_the_run_that_was_watched_is_the_run(policy):
     """Also where versions are old: the loss that the policy saw last is that of the replayed trace."""
-    problem, policy, shown = plane(), WATCHING[name](), []
+    problem, policy, shown = plane(), WATCHING[policy](), []
     watch = TrainingWatch(problem, SGD, 3, 4, policy.max_lead == 0)
     trace = dml.simulate(
         policy,
@@ -112,12 +112,12 @@ def test_it_sees_own_steps_in_a_pipeline(inner):
     check_seen(dml.asp(), optimizer=optax.adam(0.01), transport=f"pipelined({inner}, own_steps=True)")
 
 
-@pytest.mark.parametrize("name", WATCHING)
-def test_it_may_decide_by_what_codecs_make_of_its_training(name):
+@pytest.mark.parametrize("policy", WATCHING)
+def test_it_may_decide_by_what_codecs_make_of_its_training(policy):
     """Its trace replays to the same bits; with coarser values it may decide otherwise."""
     problem = plane()
     options = {"updates": 63, "seed": 3, "transport": "coded(terngrad(), affine(bits=4))"}
-    run = dml.train(problem, MIXED, WATCHING[name](), SGD, **options)
+    run = dml.train(problem, MIXED, WATCHING[policy](), SGD, **options)
     assert same_bits(run.params, dml.replay(run.trace, problem, SGD, fuse=False).params)
 
 
