@@ -127,9 +127,6 @@ def replay_reference(
         whole = functools.reduce(jnp.add, [jnp.asarray(weight, float) for weight in weights])
         return weigh(whole, reduce(votes)) if votes else jax.tree.map(jnp.zeros_like, pushes[0])
 
-    def one_step(optimizer_state: Any, gradient: Any, params: Any) -> Any:
-        return step((params, optimizer_state), each(gradient))[0]
-
     strength = trace.metadata.get("compensation", 0.0)
 
     @jax.jit
@@ -141,6 +138,14 @@ def replay_reference(
 
     coding = coding_of(trace)
     memory = start(coding, seed, trace.num_workers, params)
+    receive = jax.jit(functools.partial(received, coding))
+
+    @jax.jit
+    def send(part: Any, worker: int, clock: int, gradient: Any, view: Any, optimizer_state: Any) -> Any:
+        def one_step(gradient: Any, params: Any) -> Any:
+            return step((params, optimizer_state), each(gradient))[0]
+
+        return sent(coding, part, worker, clock, gradient, view, one_step)
 
     applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["update", "worker", "clock"])
     for _, tasks in applied.groupby("update"):
@@ -150,12 +155,13 @@ def replay_reference(
             kept = math.isnan(task.pull_start)
             view = copies[task.worker] if kept else versions[task.version_read]
             who = task.worker, task.clock
-            arrived, part = received(coding, of(memory, task.worker), *who, view[0])
             if coding:
+                arrived, part = receive(of(memory, task.worker), *who, view[0])
                 view = arrived, versions[-1][1]
-            own = functools.partial(one_step, versions[-1][1])
-            gradient, part = sent(coding, part, *who, contribution(view[0], task), view[0], own)
-            memory = put(memory, task.worker, part)
+            gradient = contribution(view[0], task)
+            if coding:
+                gradient, part = send(part, *who, gradient, *view)
+                memory = put(memory, task.worker, part)
             if strength and not aggregate.plain:  # it receives gradients before they are weighted
                 gradient = compensated(gradient, 1.0, versions[-1][0], view[0])
             push = each(gradient)
