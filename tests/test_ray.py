@@ -16,7 +16,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL
-from engine_runs import RECORDED, check_counts, check_replay, relative_error, same_bits
+from engine_runs import RECORDED, check_counts, check_replay, plane, relative_error, same_bits
 from scipy import stats
 from wheels import check_topics
 
@@ -35,7 +35,7 @@ FAST = dml.engines.ray(time_scale=0.02, keep=True)
 
 def train(policy, problem=None, cluster=EXPONENTIAL, **options):
     options = {"updates": 200, "engine": FAST, "seed": 2, "eval_every": 200} | options
-    problem = problem or dml.problems.digits_mlp()
+    problem = problem or plane()
     return problem, dml.train(problem, cluster, policy, optax.sgd(0.1), **options)
 
 
@@ -48,12 +48,12 @@ def test_a_recorded_run_replays_to_its_parameters(policy):
 @pytest.mark.parametrize("policy", RECORDED, ids=str)
 def test_a_recorded_run_replays_in_float64(policy):
     with jax.enable_x64(True):
-        problem, run = train(policy, dml.problems.digits_mlp(dtype="float64"))
+        problem, run = train(policy, plane("float64"))
         check_replay(run, problem, optax.sgd(0.1))
 
 
 def test_a_state_of_an_optimizer_travels(ray_cluster):
-    problem, optimizer = dml.problems.digits_mlp(), optax.adam(1e-3)
+    problem, optimizer = plane(), optax.adam(1e-3)
     run = dml.train(problem, EXPONENTIAL, dml.ssp(2), optimizer, updates=100, engine=FAST)
     check_replay(run, problem, optimizer)
 
@@ -110,7 +110,7 @@ def two_workers():
     cluster = dml.Cluster.uniform(2, jitter=stats.expon()).with_faults(
         ServerCrash(1e6, 1.0), checkpoint_every=10
     )
-    return dml.problems.digits_mlp(), cluster, dml.bsp(), optax.sgd(0.1)
+    return plane(), cluster, dml.bsp(), optax.sgd(0.1)
 
 
 def test_a_killed_program_goes_on_to_the_same_parameters(environment, tmp_path):
@@ -239,7 +239,7 @@ def test_servers_listen_on_loopback_only(ray_cluster):
 
 def test_a_comparison_on_ray_is_the_one_in_threads():
     methods = {"BSP": dml.bsp(), "ASP": dml.asp()}
-    arguments = methods, dml.problems.digits_mlp(), EXPONENTIAL, optax.sgd(0.1)
+    arguments = methods, plane(), EXPONENTIAL, optax.sgd(0.1)
     options = {"seeds": [1], "updates": 20, "eval_every": 10}
     here, there = (dml.compare(*arguments, **options, executor=where) for where in ("threads", "ray"))
     assert here.equals(there)
@@ -253,7 +253,7 @@ def test_real_clocks_are_not_spread():
     ):
         dml.compare(
             {"BSP": dml.bsp()},
-            dml.problems.digits_mlp(),
+            plane(),
             EXPONENTIAL,
             optax.sgd(0.1),
             seeds=[0],
