@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL, LOCK_STEP, MIXED
-from engine_runs import relative_error, same_bits, same_timeline
+from engine_runs import plane, relative_error, same_bits, same_timeline
 from watched import simulate
 
 import dmlcore as dml
@@ -34,7 +34,7 @@ def test_with_the_batch_size_fixed_the_joint_scheme_is_adaptive_k():
     joint = theory.greedy_schedule(mu, [size], KNOWN, 50.0)
     times = theory.switching_times(mu[:, 0], KNOWN, size, 50.0)
     phases = [(time, k + 1, size) for k, time in enumerate([0.0, *times])]
-    cluster, problem = dml.Cluster.from_response(10, LAWS["exponential"]), dml.problems.digits_mlp()
+    cluster, problem = dml.Cluster.from_response(10, LAWS["exponential"]), plane()
     runs = [
         dml.train(problem, cluster, dml.k_sync_schedule(each), SGD, seconds=1.2 * times[-1], seed=3)
         for each in ([phase[:3] for phase in joint.phases], phases)
@@ -47,7 +47,7 @@ def test_with_the_batch_size_fixed_the_joint_scheme_is_adaptive_k():
 @pytest.mark.parametrize("cluster", [EXPONENTIAL, MIXED, LOCK_STEP])
 def test_limits_of_a_schedule(cluster):
     def run(policy):
-        return dml.train(dml.problems.digits_mlp(), cluster, policy, SGD, updates=60, seed=1)
+        return dml.train(plane(), cluster, policy, SGD, updates=60, seed=1)
 
     for one, two in (
         ([(0, 4)], dml.bsp()),
@@ -78,9 +78,9 @@ def test_rows_of_a_long_schedule_have_shapes_of_their_own():
     from dmlcore.training.reference import replay_reference
 
     policy = dml.k_sync_schedule([(0, 1, 1), (0.2, 2, 16), (1.5, 4, 40)])
-    run = dml.train(dml.problems.digits_mlp(), EXPONENTIAL, policy, SGD, seconds=15.0, seed=0)
+    run = dml.train(plane(), EXPONENTIAL, policy, SGD, seconds=15.0, seed=0)
     assert [stretch[1:] for stretch in compile_trace(run.trace).stretches] == [(1, 8), (2, 16), (4, 40)]
-    assert relative_error(run.params, replay_reference(run.trace, dml.problems.digits_mlp(), SGD)) < 1e-5
+    assert relative_error(run.params, replay_reference(run.trace, plane(), SGD)) < 1e-5
 
 
 @pytest.mark.parametrize("law", LAWS)

@@ -7,7 +7,7 @@ import math
 import optax
 import pytest
 from clusters import EXPONENTIAL, LOCK_STEP, MIXED
-from engine_runs import same_bits, same_timeline
+from engine_runs import plane, same_bits, same_timeline
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -39,8 +39,7 @@ ALL_FAST = {"behind": INF, "patience": INF}
 def test_limits(policy, limit, cluster):
     """To the last bit."""
     one, two = (
-        dml.train(dml.problems.digits_mlp(), cluster, each, optax.sgd(0.1), updates=60, seed=1)
-        for each in (policy, limit)
+        dml.train(plane(), cluster, each, optax.sgd(0.1), updates=60, seed=1) for each in (policy, limit)
     )
     assert same_timeline(one.trace, two.trace)
     assert same_bits(one.params, two.params)

@@ -39,7 +39,7 @@ def train(policy, cluster=MIXED, optimizer=None, problem=None, **options):
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_asp_with_one_worker_is_plain_sgd(optimizer):
-    problem, optimizer = dml.problems.digits_mlp(), OPTIMIZERS[optimizer]()
+    problem, optimizer = plane(), OPTIMIZERS[optimizer]()
     run = train(dml.asp(), dml.Cluster.uniform(1), optimizer, problem)
     params = problem.init(run_key(4, INIT))
     state = optimizer.init(params)

@@ -51,7 +51,7 @@ def last_loss(run):
 @functools.cache
 def without_faults(policy):
     """Final losses of fault-free runs."""
-    problem, rule = dml.problems.digits_mlp(), ALL_POLICIES[policy]()
+    problem, rule = plane(), ALL_POLICIES[policy]()
     traces = [simulate(rule, EXPONENTIAL, **stop(rule), seed=seed) for seed in range(40)]
     return np.array([last_loss(dml.replay(trace, problem, SGD, eval_every=10**6)) for trace in traces])
 
@@ -63,7 +63,7 @@ def test_simulated_schedules(policy):
     They may be lower: a team that is smaller for a while makes smaller updates, and more of them. Each policy
     meets schedules of its own.
     """
-    problem, rule = dml.problems.digits_mlp(), ALL_POLICIES[policy]()
+    problem, rule = plane(), ALL_POLICIES[policy]()
     losses, seen = [], set()
     first = SEEDS * [*ALL_POLICIES].index(policy)
     for seed in range(first, first + SEEDS):
@@ -85,7 +85,7 @@ def test_fused_gradients(policy):
     rule = ALL_POLICIES[policy]()
     trace = simulate(rule, faulty(1), **stop(rule), seed=1)
     with jax.enable_x64(True):
-        check_fused(trace, dml.problems.digits_mlp(dtype="float64"), SGD)
+        check_fused(trace, plane("float64"), SGD)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_fused_gradients(policy):
     [(name, 0) for name in ALL_POLICIES] + [(name, 1) for name in ("bsp", "ssp", "k_batch_async")],
 )
 def test_schedules_on_threads(policy, seed):
-    problem, engine = dml.problems.digits_mlp(), dml.engines.threads(time_scale=0.25)
+    problem, engine = plane(), dml.engines.threads(time_scale=0.25)
     rule = ALL_POLICIES[policy]()
     options = stop(rule) | {"seed": seed, "engine": engine, "eval_every": 10**6}
     run = dml.train(problem, faulty(seed), rule, SGD, **options)

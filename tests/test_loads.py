@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import CLUSTERS, MIXED, UNEQUAL
-from engine_runs import check_counts, relative_error, same_bits
+from engine_runs import check_counts, plane, relative_error, same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from watched import simulate
@@ -359,7 +359,7 @@ def test_replay_of_batches_that_change(policy, updates):
 
 def test_training_on_a_real_clock():
     """Where tasks are padded to widths that were compiled before."""
-    problem, engine = dml.problems.digits_mlp(), dml.engines.threads(0.1)
+    problem, engine = plane(), dml.engines.threads(0.1)
     options = {"updates": 60, "load": "equal_finish_time", "engine": engine, "batch_size": 8}
     run = dml.train(problem, MIXED, dml.ssp(2), optax.sgd(0.1), **options)
     assert run.trace.tasks["batch_size"].nunique() > 3

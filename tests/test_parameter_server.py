@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pandas as pd
 import pytest
-from engine_runs import check_counts, check_replay
+from engine_runs import check_counts, check_replay, plane
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -338,7 +338,7 @@ def test_a_link_without_anything_to_send_is_refused():
 @pytest.mark.parametrize("link", ["none", "fair"])
 def test_on_threads(policy, updates, link):
     """The same run as on the virtual clock: modelled times stand where the machine keeps up with them."""
-    problem, options = dml.problems.digits_mlp(), {"updates": updates}
+    problem, options = plane(), {"updates": updates}
     cluster = LOCK_STEP.with_server(seconds_per_push=0.02, seconds_per_pull=0.004, seconds_per_update=0.006)
     transfer = 0.0
     if link == "fair":
@@ -363,7 +363,7 @@ def test_on_threads(policy, updates, link):
 
 def test_shared_links_on_threads_that_fail():
     """Crashes, lost and doubled pushes, and a server that restarts while transfers are under way."""
-    problem = dml.problems.digits_mlp()
+    problem = plane()
     link = {"bandwidth": problem.parameter_bytes / 0.01, "sharing": "fair", "seconds_per_push": 0.005}
     faults = (
         dml.faults.Crash(worker=1, time=0.2, seconds=0.2),
@@ -409,7 +409,7 @@ def test_utilisation_and_queue(workers):
 
 
 class TestRegime:
-    PROBLEM = dml.problems.digits_mlp()
+    PROBLEM = plane()
 
     def measured(self, cluster):
         """c and rho of ASP with one worker, which never waits: seconds in phases, and service a second."""

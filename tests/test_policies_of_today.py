@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import CLUSTERS, EXPONENTIAL, LOCK_STEP, MIXED, UNEQUAL
-from engine_runs import check_counts, check_replay, same_timeline
+from engine_runs import check_counts, check_replay, plane, same_timeline
 from scipy import stats
 
 import dmlcore as dml
@@ -410,7 +410,7 @@ def test_the_workers_that_are_left_go_on(policy):
 
 def test_trials_on_threads():
     """Workers are cut off in the middle of a task; what arrived in time replays to the same bits."""
-    problem, engine = dml.problems.digits_mlp(), dml.engines.threads(time_scale=0.5)
+    problem, engine = plane(), dml.engines.threads(time_scale=0.5)
     policy = dml.mindflayer([0.03, 0.06, 0.06, 0.5], trials=2)
     run = dml.train(problem, EXPONENTIAL, policy, SGD, updates=15, engine=engine, eval_every=10**6)
     assert run.trace.tasks["push_end"].isna().sum() > 4

@@ -91,7 +91,7 @@ def test_every_second_on_the_virtual_clock():
 def test_every_second_on_threads():
     """As soon as the server can: never early, and the next one second later."""
     log = []
-    engine, problem = dml.engines.threads(time_scale=0.05), dml.problems.digits_mlp()
+    engine, problem = dml.engines.threads(time_scale=0.05), plane()
     run = dml.train(problem, EXPONENTIAL, ticking(log), SGD, seconds=10.0, engine=engine, eval_every=10**6)
     times = [time for _, time in log]
     assert log[0] == (None, 0.0)
@@ -105,7 +105,7 @@ def test_every_second_on_threads():
 @pytest.mark.parametrize("scale", [pytest.param(0.1, id="on-ray-actors")])  # run with the other tests of Ray
 def test_every_second_on_ray(scale, ray_cluster):
     """The server process keeps the timers; the trace says when each fired, and after how many pushes."""
-    engine, problem = dml.engines.ray(time_scale=scale, keep=True), dml.problems.digits_mlp()
+    engine, problem = dml.engines.ray(time_scale=scale, keep=True), plane()
     # 600 tasks take 2.5 s or more of modelled time, however late the first one comes.
     run = dml.train(problem, EXPONENTIAL, ticking([]), SGD, updates=600, engine=engine, eval_every=10**6)
     times, pushes, numbers = zip(*run.trace.metadata["wakes"], strict=True)

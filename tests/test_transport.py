@@ -188,7 +188,7 @@ def test_names_make_the_same_transport():
 
 def test_coded_training_is_its_recurrence():
     """Feedback: g + e_i is sent, e_i is what rounding took. Differences: c_i += Q(w - c_i) is computed on."""
-    problem, workers = dml.problems.digits_mlp(), 3
+    problem, workers = plane(), 3
     up, down = codecs.one_bit(), codecs.affine(4, stochastic=False)
     transport = coded(codecs.error_feedback(up), codecs.difference(down))
     cluster = dml.Cluster.uniform(workers)
@@ -213,7 +213,7 @@ def test_coded_training_is_its_recurrence():
 
 
 def test_threads_round_as_the_replay_does():
-    problem, optimizer = dml.problems.digits_mlp(), optax.sgd(0.1)
+    problem, optimizer = plane(), optax.sgd(0.1)
     transport = coded("error_feedback(one_bit())", "difference(affine(bits=2, stochastic=False))")
     engine = dml.engines.threads(time_scale=0.2)
     options = {"updates": 40, "transport": transport, "engine": engine}
