@@ -238,12 +238,12 @@ TRIED = {  # claim: samples where it is reproduced, and where it is not
 
 
 @opposes(*TRIED)
-@pytest.mark.parametrize("name", TRIED)
-def test_a_claim_is_reproduced_in_one_setting_and_not_in_another(name):
+@pytest.mark.parametrize("claim", TRIED)
+def test_a_claim_is_reproduced_in_one_setting_and_not_in_another(claim):
     """Both by the claim's own metric and range, on every seed."""
-    holds, fails = TRIED[name]
-    assert verdict(name, holds()) == "reproduced"
-    assert verdict(name, fails()) == "not reproduced"
+    holds, fails = TRIED[claim]
+    assert verdict(claim, holds()) == "reproduced"
+    assert verdict(claim, fails()) == "not reproduced"
 
 
 def test_staleness_is_that_of_the_closed_form():

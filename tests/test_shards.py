@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL, GROWING, MIXED
-from engine_runs import check_fused, check_replay, relative_error, same_bits
+from engine_runs import check_fused, check_replay, plane, relative_error, same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -172,7 +172,7 @@ def test_one_shard_is_all_data(policy):
     cluster = dml.Cluster.uniform(1)
     one, whole = (
         dml.train(each, cluster, policy, SGD, updates=40).params
-        for each in (DIGITS.sharded(np.zeros(1437, int)), DIGITS)
+        for each in (plane().sharded(np.zeros(512, int)), plane())
     )
     assert same_bits(one, whole)
 
@@ -182,7 +182,7 @@ def test_one_shard_is_all_data(policy):
 )
 def test_compiled_equals_reference(policy, load):
     with jax.enable_x64(True):
-        problem = dml.problems.digits_mlp(dtype="float64").sharded(NON_IID)
+        problem = plane("float64").sharded(NON_IID)
         optimizer = optax.adam(1e-3)
         run = dml.train(problem, MIXED, policy, optimizer, updates=60, load=load)
         assert relative_error(run.params, replay_reference(run.trace, problem, optimizer)) <= 1e-10
@@ -191,7 +191,7 @@ def test_compiled_equals_reference(policy, load):
 
 
 def test_lanes_side_by_side():
-    problem = DIGITS.sharded(NON_IID)
+    problem = plane().sharded(NON_IID)
     traces = [dml.simulate(dml.bsp(), MIXED, updates=20, seed=seed) for seed in range(3)]
     for trace, lane in zip(traces, dml.replay_lanes(traces, problem, [SGD] * 3), strict=True):
         assert relative_error(lane.params, dml.replay(trace, problem, SGD).params) < 1e-5
@@ -199,13 +199,13 @@ def test_lanes_side_by_side():
 
 @pytest.mark.parametrize("policy", [dml.bsp(), dml.ssp(3), dml.k_batch_async(3)], ids=str)
 def test_threads_replay_to_the_same_bits(policy):
-    problem = DIGITS.sharded(NON_IID)
+    problem = plane().sharded(NON_IID)
     engine = dml.engines.threads(time_scale=0.05)
     check_replay(dml.train(problem, EXPONENTIAL, policy, SGD, updates=40, engine=engine), problem, SGD)
 
 
 def test_devices():
-    problem = DIGITS.sharded(NON_IID)
+    problem = plane().sharded(NON_IID)
     here, there = (
         dml.train(problem, EXPONENTIAL, dml.ssp(3), SGD, updates=60, engine=engine).params
         for engine in ("simulate", "devices")

@@ -107,9 +107,9 @@ def test_it_sees_what_codecs_make_of_its_training(codec, policy):
     check_seen(policy, transport=f"coded({codec.name}, {codec.name})")
 
 
-@pytest.mark.parametrize("inner", ["plain()", "coded(one_bit(), affine(bits=8))"])
-def test_it_sees_own_steps_in_a_pipeline(inner):
-    check_seen(dml.asp(), optimizer=optax.adam(0.01), transport=f"pipelined({inner}, own_steps=True)")
+@pytest.mark.parametrize("transport", ["plain()", "coded(one_bit(), affine(bits=8))"])
+def test_it_sees_own_steps_in_a_pipeline(transport):
+    check_seen(dml.asp(), optimizer=optax.adam(0.01), transport=f"pipelined({transport}, own_steps=True)")
 
 
 @pytest.mark.parametrize("policy", WATCHING)
