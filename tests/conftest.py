@@ -47,7 +47,7 @@ hypothesis.settings.load_profile("whenever")
 # What tests vary over the same lines of code: of one such parameter alone, a test is run with a third of the
 # values by default, and the tests of a file take turns. Rows of other tables are promises of their own.
 VARIED = {"policy", "load", "engine", "codec", "transport", "optimizer", "problem", "claim", "source"}
-VARIED |= {"lanes", "seed", "sizes"}
+VARIED |= {"lanes", "seed", "sizes", "case"}
 
 # The longest first, so that processes end together: one is at Ray's cluster while the others are at the rest.
 # There, tests that end its actors come last, since new ones take long to start.

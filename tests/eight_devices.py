@@ -1,6 +1,6 @@
 """Run by test_devices.py in a process of its own, where the CPU is eight devices; prints one JSON object.
 
-Its arguments are the policies to try on four workers.
+Its arguments are the cases to try, each a test of `TRIED` and a name there.
 """
 
 import json
@@ -29,7 +29,6 @@ TWELVE = dml.Cluster.from_speeds(
     bandwidth=5e7,
     jitter=stats.gamma(4, scale=0.25),
 ).with_stragglers(4, fraction=0.2, mean_tasks=5)
-CLUSTERS = {"4": MIXED, "12": TWELVE}
 OPTIMIZERS = {
     "sgd": optax.sgd(0.1),
     "momentum": optax.sgd(0.02, momentum=0.9),
@@ -41,8 +40,21 @@ COMPENSATED = {
     "k_async, compensated": lambda: dml.Method(dml.k_async(2), compensation=50.0),
 }
 POLICIES = ALL_POLICIES | COMPENSATED
-FLOAT32 = [(policy, "adam", "12") for policy in FEW]
-FLOAT64 = [(policy, "momentum", "12") for policy in (*FEW, *COMPENSATED)]
+KEPT = dml.local_steps(4, optax.adamw(3e-3), keep_state=True)
+NESTEROV = optax.sgd(0.7, momentum=0.9, nesterov=True)
+MEMORIES = "coded(push=error_feedback(one_bit()), pull=difference(affine(bits=8)))"
+OWN_STEPS = "pipelined(coded(push=qsgd(levels=8)), own_steps=True)"
+METHODS = {
+    "memories": (dml.Method(dml.asp(), transport=MEMORIES), OPTIMIZERS["momentum"]),
+    "own steps": (dml.Method(dml.asp(), transport=OWN_STEPS), OPTIMIZERS["momentum"]),
+    "own steps in lock-step": (dml.Method(dml.bsp(), transport=OWN_STEPS), OPTIMIZERS["momentum"]),
+    "FedAvg": (dml.Method(dml.bsp(), local=dml.local_steps(4, optax.sgd(0.1))), optax.sgd(1.0)),
+    "DiLoCo": (dml.Method(dml.bsp(), local=KEPT), NESTEROV),
+    "asynchronous DiLoCo": (dml.Method(dml.asp(), local=KEPT), optax.sgd(0.1, momentum=0.9, nesterov=True)),
+    "median": (dml.Method(dml.bsp(), aggregate="median()"), OPTIMIZERS["sgd"]),
+    "trimmed": (dml.Method(dml.k_async(5), aggregate="trimmed_mean(0.25)"), OPTIMIZERS["sgd"]),
+    "clipped": (dml.Method(dml.ssp(3), aggregate="clipped(0.5)"), OPTIMIZERS["sgd"]),
+}
 MARKS = (0, 25, 50, 60)
 
 
@@ -72,82 +84,41 @@ def compare(problem, cluster, policy, optimizer, devices=None):
     }
 
 
-def table(problem, cases):
-    return {
-        " ".join(case): compare(problem, CLUSTERS[cluster], policy, optimizer)
-        for case in cases
-        for policy, optimizer, cluster in [case]
-    }
+def ends(problem, method, optimizer, **options):
+    """The parameters of a run on one device and on eight."""
+    return [
+        dml.train(problem, TWELVE, method, optimizer, seed=4, engine=engine, **options).params
+        for engine in ("simulate", "devices")
+    ]
 
 
-def additive():
+def additive(policy):
     """Whether additive updates on eight devices leave the bits of a replay on one, and counts whole."""
     problem = dml.problems.lda(num_documents=48, document_length=12)
-    found = {}
-    for policy in ("bsp", "k_async"):
-        options = {"updates": 40, "batch_size": 3, "seed": 4}
-        runs = [
-            dml.train(problem, TWELVE, POLICIES[policy](), optax.identity(), engine=engine, **options)
-            for engine in ("simulate", "devices")
-        ]
-        check_topics(problem, runs[1].params)
-        found[policy] = bool((flat(runs[0].params) == flat(runs[1].params)).all())
-    return found
+    one, eight = ends(problem, POLICIES[policy](), optax.identity(), updates=40, batch_size=3)
+    check_topics(problem, eight)
+    return bool((flat(one) == flat(eight)).all())
 
 
-def coded(problem):
-    """Errors of runs with codecs, with memories too, against a replay on one device."""
-    transports = (
-        "coded(push=error_feedback(one_bit()), pull=difference(affine(bits=8)))",
-        "pipelined(coded(push=qsgd(levels=8)), own_steps=True)",
-    )
-    found = {}
-    for policy, transport in (("asp", transports[0]), ("bsp", transports[1])):
-        options = {"updates": 40, "transport": transport, "seed": 4}
-        runs = [
-            dml.train(problem, TWELVE, POLICIES[policy](), OPTIMIZERS["momentum"], engine=engine, **options)
-            for engine in ("simulate", "devices")
-        ]
-        found[f"{policy} {transport}"] = relative_error(*(flat(run.params) for run in runs))
-    return found
+def float64(policy):
+    with jax.enable_x64(True):
+        return compare(plane("float64"), TWELVE, policy, "momentum")
 
 
-def local_steps(problem):
-    """Errors of FedAvg, DiLoCo and asynchronous DiLoCo against a replay on one device."""
-    kept = dml.local_steps(4, optax.adamw(3e-3), keep_state=True)
-    methods = {
-        "FedAvg": (dml.Method(dml.bsp(), local=dml.local_steps(4, optax.sgd(0.1))), optax.sgd(1.0)),
-        "DiLoCo": (dml.Method(dml.bsp(), local=kept), optax.sgd(0.7, momentum=0.9, nesterov=True)),
-        "asynchronous DiLoCo": (
-            dml.Method(dml.asp(), local=kept),
-            optax.sgd(0.1, momentum=0.9, nesterov=True),
-        ),
-    }
-    found = {}
-    for name, (method, outer) in methods.items():
-        runs = [
-            dml.train(problem, TWELVE, method, outer, updates=20, seed=4, engine=engine)
-            for engine in ("simulate", "devices")
-        ]
-        found[name] = relative_error(*(flat(run.params) for run in runs))
-    return found
+def method(name):
+    """Its error. In 64 bits hardly a value is so near to where codecs round that rounding moves it over."""
+    with jax.enable_x64(True):
+        return relative_error(*map(flat, ends(plane("float64"), *METHODS[name], updates=20)))
 
 
-def aggregates(problem):
-    """Errors of aggregates against a replay on one device, in lock-step and in wavefronts."""
-    methods = {
-        "median": dml.Method(dml.bsp(), aggregate="median()"),
-        "trimmed": dml.Method(dml.k_async(5), aggregate="trimmed_mean(0.25)"),
-        "clipped": dml.Method(dml.ssp(3), aggregate="clipped(0.5)"),
-    }
-    found = {}
-    for name, method in methods.items():
-        runs = [
-            dml.train(problem, TWELVE, method, optax.sgd(0.1), updates=20, seed=4, engine=engine)
-            for engine in ("simulate", "devices")
-        ]
-        found[name] = relative_error(*(flat(run.params) for run in runs))
-    return found
+# By the name of a test: the cases that there are, and how they are tried.
+TRIED = {
+    "test_every_policy": (ALL_POLICIES, lambda policy: compare(plane(), MIXED, policy, "sgd")),
+    "test_more_workers": (FEW, lambda policy: compare(plane(), TWELVE, policy, "adam")),
+    "test_float64": ((*FEW, *COMPENSATED), float64),
+    "test_additive_updates": (FEW, additive),
+    "test_every_part_of_a_method": (METHODS, method),
+}
 
 
 def shardings(problem):
@@ -212,20 +183,16 @@ def threads(problem):
 
 def main():
     jax.config.update("jax_num_cpu_devices", 8)  # before JAX's first operation
-    problem = plane()
-    four = table(problem, [(policy, "sgd", "4") for policy in sys.argv[1:]])
-    result = {"programs": mesh.contributions._cache_size(), "float32": four | table(problem, FLOAT32)}
+    problem, result = plane(), {}
+    for case in sys.argv[1:]:
+        test, _, name = case.partition(" ")
+        result[case] = TRIED[test][1](name)
+        if test == "test_every_policy":
+            result["programs"] = mesh.contributions._cache_size()
     result["shardings"] = shardings(problem)
     result["three"] = compare(problem, MIXED, "ssp", "sgd", jax.devices()[:3])
-    result["additive"] = additive()
     result["page"] = page()
     result["threads"] = threads(problem)
-    with jax.enable_x64(True):
-        # In 64 bits hardly a value is so near to where codecs round that an error of rounding moves it over.
-        result["coded"] = coded(plane("float64"))
-        result["local_steps"] = local_steps(plane("float64"))
-        result["aggregates"] = aggregates(plane("float64"))
-        result["float64"] = table(plane("float64"), FLOAT64)
     print(json.dumps(result))
 
 

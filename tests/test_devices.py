@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from eight_devices import FLOAT32, FLOAT64
+from eight_devices import TRIED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -26,9 +26,11 @@ TESTS = Path(__file__).parent
 @pytest.fixture(scope="module")
 def measured(request):
     """What `eight_devices.py` prints: the number of devices is fixed by a process's first operation."""
-    asked = [item for item in request.session.items if item.name.startswith("test_every_policy[")]
-    policies = [item.callspec.params["policy"] for item in asked if item.path == request.path]
-    command = [sys.executable, TESTS / "eight_devices.py", *policies]
+    asked = [
+        item for item in request.session.items if item.path == request.path and "case" in item.fixturenames
+    ]
+    cases = [f"{item.originalname} {item.callspec.params['case']}" for item in asked]
+    command = [sys.executable, TESTS / "eight_devices.py", *cases]
     process = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)
@@ -83,53 +85,51 @@ def test_wavefronts_of_lock_step_are_updates():
     assert wavefronts(compile_trace(trace, fuse=False, slots=True)).tolist() == list(range(0, 36, 5))
 
 
-def check_float32(found):
-    assert found["dtype"] == "float32"
-    assert found["params"] <= 1e-5
-    assert found["losses"] <= 1e-5
+@pytest.fixture
+def found(request, measured, case):
+    return measured[f"{request.node.originalname} {case}"]
 
 
-@pytest.mark.parametrize("policy", ALL_POLICIES)
-def test_every_policy(measured, policy):
+def cases(function):
+    return pytest.mark.parametrize("case", TRIED[function.__name__][0])(function)
+
+
+def check(found, dtype, error):
     """Parameters and losses are those of a replay on one device."""
-    check_float32(measured["float32"][f"{policy} sgd 4"])
+    assert found["dtype"] == dtype
+    assert found["params"] <= error
+    assert found["losses"] <= error
 
 
-@pytest.mark.parametrize("case", FLOAT32, ids=" ".join)
-def test_parameters_and_losses_are_those_of_replay(measured, case):
-    check_float32(measured["float32"][" ".join(case)])
+@cases
+def test_every_policy(found):
+    check(found, "float32", 1e-5)
 
 
-@pytest.mark.parametrize("case", FLOAT64, ids=" ".join)
-def test_parameters_and_losses_are_those_of_replay_in_float64(measured, case):
-    found = measured["float64"][" ".join(case)]
-    assert found["dtype"] == "float64"
-    assert found["params"] <= 1e-10
-    assert found["losses"] <= 1e-10
+@cases
+def test_more_workers(found):
+    check(found, "float32", 1e-5)
+
+
+@cases
+def test_float64(found):
+    check(found, "float64", 1e-10)
+
+
+@cases
+def test_additive_updates(found):
+    assert found is True, "bits, too, are those of a replay on one device"
+
+
+@cases
+def test_every_part_of_a_method(found):
+    """Codecs, local steps and aggregates, in lock-step and in wavefronts."""
+    assert found <= 1e-10
 
 
 def test_any_number_of_devices(measured):
     """Three do not divide the tasks; one is the case of every other file."""
     assert measured["three"]["params"] <= 1e-5
-
-
-def test_additive_updates_have_the_bits_of_replay(measured):
-    assert measured["additive"] == {"bsp": True, "k_async": True}
-
-
-def test_codecs_are_those_of_replay(measured):
-    assert len(measured["coded"]) == 2
-    assert max(measured["coded"].values()) <= 1e-10
-
-
-def test_local_steps_are_those_of_replay(measured):
-    assert set(measured["local_steps"]) == {"FedAvg", "DiLoCo", "asynchronous DiLoCo"}
-    assert max(measured["local_steps"].values()) <= 1e-10
-
-
-def test_aggregates_are_those_of_replay(measured):
-    assert set(measured["aggregates"]) == {"median", "trimmed", "clipped"}
-    assert max(measured["aggregates"].values()) <= 1e-10
 
 
 def test_tasks_are_spread_over_eight_devices(measured):
