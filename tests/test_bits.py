@@ -1,19 +1,19 @@
 """What workers and a server compute task by task, and what the compiled loop does, are the same bits."""
 
+import json
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
-import jax
-import numpy as np
+import every_bit
 import optax
 import pytest
 from clusters import EXPONENTIAL
 from engine_runs import plane, same_bits
 
 import dmlcore as dml
-from dmlcore.data import Labelled
-from dmlcore.problems.classification import classification
-from dmlcore.problems.networks import LeNet, network
-from dmlcore.training.coding import Coder, coding_of
 from dmlcore.training.reference import replay_reference
 from dmlcore.training.stepper import Stepper
 from dmlcore.types import Load
@@ -30,21 +30,15 @@ def by_size(*sizes):
 
 def task_by_task(trace, problem, optimizer):
     """The parameters that real workers and a server would end with: each task jitted by itself."""
-    seed, coding = int(trace.metadata["seed"]), coding_of(trace)
+    seed = int(trace.metadata["seed"])
     stepper = Stepper(problem, optimizer, seed, num_workers=trace.num_workers)
     versions, copies = [stepper.start()], {}
-    coders = {
-        worker: Coder(coding, seed, worker, versions[0][0]) for worker in range(trace.num_workers) if coding
-    }
     applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["update", "worker", "clock"])
     for _, tasks in applied.groupby("update"):
         parts = []
         for task in tasks.itertuples():
             view = copies[task.worker] if math.isnan(task.pull_start) else versions[task.version_read]
-            params = coders[task.worker].received(task.clock, view[0]) if coding else view[0]
-            gradient = stepper.gradient(params, task.worker, task.clock, task.batch_size)
-            if coding:
-                gradient = coders[task.worker].sent(task.clock, gradient)
+            gradient = stepper.gradient(view[0], task.worker, task.clock, task.batch_size)
             parts.append(stepper.weighed(task.weight, gradient))
             copies[task.worker] = stepper.step(parts[-1], view)
         versions.append(stepper.step(stepper.total(parts), versions[-1]))
@@ -77,31 +71,33 @@ def test_tasks_of_any_size(policy, sizes):
     assert same_bits(found, replay_reference(trace, problem, SGD))
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=str)
-def test_in_float64(policy):
-    with jax.enable_x64(True):
-        problem = plane("float64")
-        check(problem, policy, optax.sgd(0.02, 0.9), updates=20, load=by_size(3, 7, 24, 100))
+# The instructions of a processor, by their name in /proc/cpuinfo and in XLA.
+PROCESSORS = {"sse4_2": "SSE4_2", "avx2": "AVX2", "avx512f": "AVX512"}
 
 
-@pytest.mark.parametrize(
-    ("policy", "optimizer"),
-    [(dml.asp(), optax.sgd(0.02, 0.9)), (dml.ssp(2), optax.adam(1e-3))],
-    ids=["asp-momentum", "ssp-adam"],
-)
-def test_a_convolutional_network_and_an_optimizer_with_a_state(policy, optimizer):
-    """Within one fused loop Adam's products would be rounded otherwise than by a server."""
-    rng = np.random.default_rng(0)
-    parts = [(rng.integers(0, 256, (n, 28, 28), np.uint8), rng.integers(0, 10, n)) for n in (500, 20)]
-    init, apply = network(lambda rngs: LeNet("float32", rngs))
-    problem = classification("lenet", init, apply, Labelled(*parts[0], *parts[1]), dtype="uint8")
-    check(problem, policy, optimizer, updates=8, load=by_size(3, 7, 6, 5))
+def rows_for(processor):
+    """Numbers of rows: each contribution on every processor, and in every dtype on one of them."""
+    turn = [*PROCESSORS].index(processor)
+    return [n for n in range(len(every_bit.ROWS)) if (n + n // len(every_bit.DTYPES) + turn) % 3 == 0]
 
 
-@pytest.mark.parametrize("policy", [dml.asp(), dml.k_batch_async(3)], ids=str)
-@pytest.mark.parametrize("transport", ["affine(bits=8)", "error_feedback(one_bit())"])
-def test_coded_pushes(policy, transport):
-    check(plane(), policy, SGD, updates=40, transport=f"coded(push={transport})")
+def test_rows_for_processors_are_divided_among_them():
+    assert sorted(n for each in PROCESSORS for n in rows_for(each)) == [*range(len(every_bit.ROWS))]
+    for each in PROCESSORS:
+        assert {every_bit.ROWS[n][0] for n in rows_for(each)} == {*every_bit.CONTRIBUTIONS}
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_every_contribution_with_the_instructions_of_every_processor(processor, environment, request):
+    there = Path("/proc/cpuinfo")
+    if not there.exists() or processor not in there.read_text().split():
+        pytest.skip(f"this processor has no {processor}")
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={PROCESSORS[processor]}"
+    numbers = [] if request.config.getoption("--all", False) else map(str, rows_for(processor))
+    command = [sys.executable, every_bit.__file__, *numbers]
+    done = subprocess.run(command, env=environment | {"XLA_FLAGS": flags}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == []
 
 
 @pytest.mark.parametrize("load", ["speed_proportional", "equal_finish_time"])
