@@ -26,6 +26,7 @@ from dmlcore.training.batches import (
     task_key,
 )
 from dmlcore.training.coding import coding_of, of, put, received, sent, start
+from dmlcore.training.compiling import isolated
 from dmlcore.training.program import padded
 from dmlcore.training.turns import whole
 from dmlcore.types import Aggregate
@@ -58,8 +59,11 @@ def replay_reference(
 
     @jax.jit
     def batch_gradient(params: Any, indices: jax.Array, shares: jax.Array, *keys: jax.Array) -> Any:
+        def gradient(params: Any, batch: Any, shares: jax.Array, keys: Any) -> Any:
+            return jax.grad(lambda p: jnp.dot(shares, problem.losses(p, batch, *keys)))(params)
+
         batch = jax.tree.map(lambda column: column[indices], data)
-        return jax.grad(lambda p: jnp.dot(shares, problem.losses(p, batch, *keys)))(params)
+        return isolated(shares[0] > 0, gradient, params, batch, shares, keys)
 
     @jax.jit
     def batch_update(params: Any, indices: jax.Array, key: jax.Array) -> Any:
