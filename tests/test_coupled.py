@@ -35,7 +35,7 @@ PROBLEM = dml.Problem(
 def train(policy, **options):
     """Tasks of several sizes, most of them no power of two."""
     cluster = dml.Cluster.from_speeds([1000, 600, 1700])
-    given = {"updates": 14, "batch_size": 9, "load": "speed_proportional", "seed": 3, "eval_every": 14}
+    given = {"updates": 8, "batch_size": 9, "load": "speed_proportional", "seed": 3, "eval_every": 8}
     return dml.train(PROBLEM, cluster, policy, SGD, **given | options)
 
 

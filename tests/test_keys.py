@@ -34,7 +34,7 @@ def dropout(rate=0.5, dtype="float32"):
 
 
 def train(policy, problem=None, **options):
-    given = {"updates": 30, "seed": 3, "batch_size": 9, "eval_every": 30}
+    given = {"updates": 15, "seed": 3, "batch_size": 9, "eval_every": 15}
     return dml.train(problem or dropout(), CLUSTER, policy, SGD, **given | options)
 
 
