@@ -114,10 +114,11 @@ def pytest_collection_modifyitems(config, items):
     """Leaves a selection of the cases, unless `--all` or a test by its name is asked for. Longest first."""
     if not config.option.all and not any("::" in word for word in config.args):
         files = collections.defaultdict(list)
+        left_out = {item for item in items if item.get_closest_marker("full")}
         for item in items:
-            if hasattr(item, "callspec"):
+            if hasattr(item, "callspec") and item not in left_out:
                 files[item.path].append(item)
-        left_out = {item for own in files.values() for item in {*own}.difference(selected(own))}
+        left_out.update(item for own in files.values() for item in {*own}.difference(selected(own)))
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: next((n for n, word in enumerate(LONGEST) if word in item.nodeid), 99))

@@ -131,6 +131,7 @@ def test_a_killed_run_goes_on_to_the_same_parameters(policy, engine, environment
         assert (resumed["history"] == whole["history"]).all()
 
 
+@pytest.mark.full
 def test_killed_again_and_again(environment, tmp_path, monkeypatch):
     """At random moments, and DMLCORE_KILLS says how often: the bits are those of a run at one go."""
     kills = int(os.environ.get("DMLCORE_KILLS", "2"))

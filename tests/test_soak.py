@@ -12,6 +12,7 @@ SCRIPT = Path(__file__).parents[1] / "benchmarks" / "soak.py"
 FIRST = 2  # a simulated case and one of threads that take a second or two each
 
 
+@pytest.mark.full
 def test_killed_at_random_moments(environment):
     command = [sys.executable, SCRIPT, "--first", str(FIRST), "--cases", "2"]
     process = subprocess.run(command, env=environment, capture_output=True, text=True)
