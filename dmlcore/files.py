@@ -13,7 +13,7 @@ import platformdirs
 
 
 def cache() -> Path:
-    """Returns the user's cache folder, for datasets, compiled programs and what mypy found."""
+    """Returns the user's cache folder, for datasets and compiled programs."""
     return platformdirs.user_cache_path("dmlcore")
 
 

@@ -16,16 +16,10 @@ from engine_runs import plane, same_bits
 import dmlcore as dml
 from dmlcore.training.reference import replay_reference
 from dmlcore.training.stepper import Stepper
-from dmlcore.types import Load
 
 SGD = optax.sgd(0.1)
 POLICIES = [dml.bsp(), dml.asp(), dml.asp(weight=0.3), dml.ssp(2), dml.k_async(3), dml.k_batch_async(3)]
 SIZES = [(8, 16, 32, 64), (3, 7, 24, 100), (1, 2, 3, 5), (24,), (512, 8, 9, 300)]
-
-
-def by_size(*sizes):
-    """A load that gives each worker its size."""
-    return Load(f"by_size{sizes}", lambda *_: None, lambda state, worker: sizes[worker % len(sizes)])
 
 
 def task_by_task(trace, problem, optimizer):
@@ -67,7 +61,7 @@ def check(problem, policy, optimizer, **options):
 def test_tasks_of_any_size(policy, sizes):
     """Of a network, because a softmax may be rounded otherwise where a batch is filled up."""
     problem = dml.problems.digits_mlp()
-    trace, found = check(problem, policy, SGD, updates=25, load=by_size(*sizes))
+    trace, found = check(problem, policy, SGD, updates=25, load=every_bit.sizes(*sizes))
     assert same_bits(found, replay_reference(trace, problem, SGD))
 
 
@@ -93,7 +87,7 @@ def test_every_contribution_with_the_instructions_of_every_processor(processor, 
     if not there.exists() or processor not in there.read_text().split():
         pytest.skip(f"this processor has no {processor}")
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={PROCESSORS[processor]}"
-    numbers = [] if request.config.getoption("--all", False) else map(str, rows_for(processor))
+    numbers = [] if request.config.getoption("--all") else map(str, rows_for(processor))
     command = [sys.executable, every_bit.__file__, *numbers]
     done = subprocess.run(command, env=environment | {"XLA_FLAGS": flags}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

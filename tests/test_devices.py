@@ -142,7 +142,9 @@ def test_tasks_are_spread_over_eight_devices(measured):
 def test_few_programs(measured):
     """Policies on four workers: in lock-step, in wavefronts of up to eight tasks, with a k that changes; and
     two for Ringleader, whose updates have all that fast workers give meanwhile."""
+    missing = [policy for policy in ALL_POLICIES if f"test_every_policy {policy}" not in measured]
     assert measured["programs"] <= 4
+    assert measured["programs"] == 4 or missing
 
 
 @pytest.mark.parametrize("way", ["pmap", "shard_map"])

@@ -262,12 +262,11 @@ def compensate(strength: Any, gradient: Any, params: Any, view: Any) -> Any:
     Reference: Zheng et al. 2017, "Asynchronous stochastic gradient descent with delay compensation", eq. 10.
     """
 
-    def corrected(strength: Any, *trees: Any) -> Any:
+    def corrected() -> Any:
         correct = lambda p, now, then: p + jnp.asarray(strength, p.dtype) * p * p * (now - then)  # noqa: E731
-        return jax.tree.map(correct, *trees)
+        return jax.tree.map(correct, gradient, params, view)
 
-    given = strength, gradient, params, view
-    return jax.lax.cond(strength != 0, corrected, lambda _, gradient, *__: gradient, *given)
+    return jax.lax.cond(strength != 0, corrected, lambda: gradient)
 
 
 @functools.partial(jax.jit, static_argnames=("optimizer",))

@@ -107,7 +107,9 @@ class Stepper:
     def counted(self, gradient: Any) -> Any:
         """Applies `each` of the aggregate to a push."""
         gradient = self.put(gradient)
-        return gradient if self._aggregation is None else counted(self._aggregation, self._own, 1, gradient)
+        if self._aggregation is None or self._aggregation.each is None:
+            return gradient  # without a call of the device
+        return counted(self._aggregation, self._own, 1, gradient)
 
     def weighed(self, weight: float, gradient: Any) -> Any:
         """Returns `weight * gradient`, after `each` of the aggregate."""
