@@ -221,9 +221,21 @@ another-seed experiments/journal.py test_journal.py
 worst-rate trace/metrics/comparison.py test_tuning.py test_metrics.py
 - drop_duplicates("method")
 + drop_duplicates("method", keep="last")
-slowest-trial experiments/recommendation/trials.py test_recommend.py
+slowest-trial experiments/study/search.py test_study.py
 - -len(runs), float(seconds), float(last)
 + -len(runs), -float(seconds), float(last)
+tuned-on-the-judges experiments/study/study.py test_study.py
+- seed for seed in itertools.count(TUNING) if seed not in judging
++ seed for seed in itertools.count(TUNING)
+one-look-too-early trace/metrics/decision.py test_study.py
+- len(values) < LOOKS[0]
++ len(values) < LOOKS[0] - 1
+coarse-crossing experiments/comparison.py test_study.py
+- history = histories(*given, eval_every, driver, resolve)[0]
++ history = histories(*given, eval_every, driver)[0]
+neither-is-a-pair experiments/study/judging.py test_study.py
+- np.where(np.isinf(both).all(axis=0), np.nan, both[0] / both[1])
++ np.where(np.isinf(both).all(axis=0), 1.0, both[0] / both[1])
 labels-shifted data/formats.py test_data.py
 - labels.copy()
 + np.roll(labels, 1)

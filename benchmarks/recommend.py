@@ -4,9 +4,10 @@
 .venv/bin/python benchmarks/recommend.py FOLDER threads    # 5 of them on a real clock; ray: one on Ray
 
 On each cluster all methods are tuned with the first rung that 60 s on two idle cores allow, and again with
-ten times the runs; the leading and the level ones go on to the end of their rungs and seeds.
-Both choices then run on seeds that neither has seen. Score: the median time of a choice over that of the best
-of all methods that were tuned with ten times the runs. FOLDER keeps what is finished: the same call goes on.
+ten times the runs; the leading ones, and those that are not told apart, go on to the end of their rungs and
+seeds. Both choices then run on seeds that neither has seen. Score: the median time of a choice over that of
+the best of all methods that were tuned with ten times the runs. FOLDER keeps what is finished: the same call
+goes on.
 
 On a real clock BSP is recorded, a method is recommended for the trace, and the first three are run for real.
 """
@@ -26,14 +27,14 @@ import optax
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import dmlcore as dml
 from dmlcore.cluster import presets
-from dmlcore.experiments.recommendation.trials import runs_of
+from dmlcore.experiments.study.search import runs_of
 
 RULE = 20261127  # seed of the draws; the search was developed on those of 20261125 and 20261126
 REAL_RULE = 20261125  # of those that run on a real clock
 CLUSTERS = range(20)
 TRIALS = 12  # of each method in the first rung
 THOROUGH = next(first for first in range(TRIALS, 1000) if runs_of(first) >= 10 * runs_of(TRIALS))
-FRESH = range(100, 130)  # seeds that judge both choices
+FRESH = range(200, 230)  # seeds that judge both choices
 FOREVER = 1e9  # seconds: the number of runs is what is fixed
 CLOSE, MOST_OFF = 1.10, 0.15
 ON_THREADS, ON_RAY = (0, 2, 8, 11, 18), (2,)  # of REAL_RULE, those of at most 8 workers
@@ -145,9 +146,9 @@ def on_a_real_clock(folder, engine, numbers):
         for row in rows:
             off = row["real"] / row["predicted"] - 1
             told = f"predicted {row['predicted']:.2f} s, real {row['real']:.2f} s ({off:+.0%})"
-            print(f"{engine} {number}: {row['method']} ({row['verdict']}): {told}", flush=True)
+            print(f"{engine} {number}: {row['method']} ({row['outcome']}): {told}", flush=True)
         close.append(abs(rows[0]["real"] / rows[0]["predicted"] - 1) <= MOST_OFF)
-        apart = [row for row in rows[1:] if row["verdict"] == "slower"]  # the prediction separates these
+        apart = [row for row in rows[1:] if row["outcome"] == "slower"]  # the prediction separates these
         right += [row["real"] > rows[0]["real"] for row in apart]
     told = f"within {MOST_OFF:.0%} of its prediction on {sum(close)} of {len(close)}"
     print(f"the recommended method is {told}")
@@ -164,7 +165,7 @@ def real(problem, cluster, target, found, name, engine):
         options = {"engine": engine, "seed": seed, "seconds": 3 * row["seconds"], "until": target}
         history = dml.train(problem, cluster, found.methods[name], None, eval_every=1, **options).history
         times.append(dml.metrics.crossing(history["time"], history[metric], value))
-    told = {"method": name, "verdict": row["verdict"], "predicted": float(row["seconds"])}
+    told = {"method": name, "outcome": row["outcome"], "predicted": float(row["seconds"])}
     return told | {"real": float(np.median(times)), "times": times}
 
 

@@ -7,6 +7,7 @@ from dmlcore.experiments.comparison import compare as compare, sweep as sweep
 from dmlcore.experiments.prediction import calibrate as calibrate, prediction_errors as prediction_errors
 from dmlcore.experiments.recommendation import Recommendation as Recommendation
 from dmlcore.experiments.recommendation import recommend as recommend
+from dmlcore.experiments.study import Space as Space, Study as Study, space as space, study as study
 from dmlcore.experiments.runs import Run as Run, replay as replay
 from dmlcore.experiments.runs import replay_lanes as replay_lanes, train as train
 from dmlcore.experiments.tuning import tune as tune

@@ -36,6 +36,7 @@ NEEDED = {  # what else a function must be given, where 1 will not do
     "metric": "loss",
     "params": {"topics": np.ones((2, 2))},
     "policy": dml.asp(),
+    "samples": [1.0],
     "response": dml.theory.erlang(2.0, 40.0),
     "runs": RUNS,
     "trace": TRACE,

@@ -13,9 +13,7 @@ import tiny_papers
 
 from dmlcore import files
 from dmlcore.data import datasets
-from dmlcore.experiments.recommendation.leading import MORE
-from dmlcore.experiments.recommendation.runner import Runner
-from dmlcore.experiments.recommendation.trials import FEWEST, MOST
+from dmlcore.experiments.study.goal import Goal
 from dmlcore.reproduce import arithmetic, claims, command, lab
 from dmlcore.reproduce.paper import TUNING_SEEDS, Comparison, declare
 from dmlcore.reproduce.papers import PAPERS
@@ -287,19 +285,18 @@ class TestRecommend:
 
     @pytest.mark.parametrize("asked", ["judging", "further"])
     def test_an_interrupt_shows_what_is_known_and_asks_nothing_more(self, tasks, capsys, monkeypatch, asked):
-        original, first = Runner.runs, 0 if asked == "judging" else 1000 + MORE * MOST
+        original, first = Goal.runs, 0 if asked == "judging" else 8
 
-        def runs(self, methods, given, seconds):
+        def runs(self, methods, given, *rest, **options):
             if any(first in each for each in given.values()):
-                self.stopwatch.interrupted = True
-                return None
-            return original(self, methods, given, seconds)
+                return None, True
+            return original(self, methods, given, *rest, **options)
 
-        monkeypatch.setattr(Runner, "runs", runs)
-        asking = importlib.import_module("dmlcore.experiments.recommendation.recommend")
-        monkeypatch.setattr(asking, "affordable", lambda *given: FEWEST)
+        monkeypatch.setattr(Goal, "runs", runs)
+        answering = importlib.import_module("dmlcore.experiments.study.study")
+        monkeypatch.setattr(answering, "_affordable", lambda *given: 3)
         line = (
-            f"recommend {tasks} --target loss=30 --methods BSP,ASP --budget 300 --seeds 2 --over workers=2,3"
+            f"recommend {tasks} --target loss=30 --methods Ringmaster,FedBuff --budget 300 --over workers=2,3"
         )
         problem = ["--problem", "linear_regression(num_samples=64, num_features=3)"]
         assert command.main([*line.split(), *problem], root=tasks.parent) == 130

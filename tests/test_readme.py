@@ -51,8 +51,8 @@ def test_the_code_of_a_page_runs_as_written(path, tmp_path, monkeypatch):
 def test_the_example_of_the_readme_compares_and_draws(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = run(PAGES[0])
-    assert set(names["runs"]["method"]) == set(names["methods"])
-    assert {path.name for path in tmp_path.iterdir()} == {"curves.png", "timeline.png"}
+    assert {*names["study"].table.index} == {*names["methods"]}
+    assert {path.name for path in tmp_path.iterdir()} == {"study.png", "timeline.png"}
 
 
 def test_the_readme_is_short():

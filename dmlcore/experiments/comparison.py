@@ -20,7 +20,8 @@ import pandas as pd
 from dmlcore import checks
 from dmlcore.checks import check_kind, check_seed, several
 from dmlcore.cluster import Cluster
-from dmlcore.engines.engine import Engine, resolve
+from dmlcore.engines.engine import Engine
+from dmlcore.engines.engine import resolve as resolve_engine
 from dmlcore.engines.job import described
 from dmlcore.engines.on_ray.connection import spread
 from dmlcore.engines.spec import RunSpec
@@ -29,6 +30,7 @@ from dmlcore.experiments.runs import (
     check_optimizer,
     check_until,
     histories,
+    resolved_history,
     run,
     run_spec,
     timeline,
@@ -61,6 +63,7 @@ class Work(NamedTuple):
     engine: Any
     until: Mapping[str, float] | None
     eval_every: int | None
+    resolve: bool = False
     journal: Journal | None = None
 
 
@@ -84,6 +87,7 @@ def compare(
     seeds: Iterable[int] = range(5),
     until: Mapping[str, float] | None = None,
     eval_every: int | None = None,
+    resolve: bool = False,
     executor: str = "threads",
     save: str | os.PathLike[str] | None = None,
     progress: bool = False,
@@ -101,6 +105,10 @@ def compare(
         optimizer: optax optimizer of the methods that do not have their own. None: all methods have one.
         seeds: one run per method and seed, S runs per method.
         until, eval_every: as for `train`.
+        resolve: whether a run ends with the first of all its updates that reaches the target of `until`, not
+            with the first evaluation that does. Where the evaluations have come near the target, the run is
+            evaluated again after every update (of a very long stretch, at 400 of them). Otherwise the time to
+            a target depends on `eval_every`: a coarse grid makes fast, noisy methods slower than they are.
         executor: "threads", in this process; or "ray", which distributes methods and seeds over a Ray
             cluster: the connected one, the one that the environment variable RAY_ADDRESS names, or a local
             one. The frame is the same. Engines with a real clock need "threads", and run one after the other.
@@ -127,7 +135,7 @@ def compare(
     >>> len(runs), list(runs.columns[:5])
     (12, ['method', 'seed', 'update', 'time', 'samples'])
     """
-    work = Work(problem, {0.0: optimizer}, options.pop("engine", "simulate"), until, eval_every)
+    work = Work(problem, {0.0: optimizer}, options.pop("engine", "simulate"), until, eval_every, resolve)
     how = How(executor, save, progress)
     return _run_all(compare, methods, work, cluster, seeds, how, options)
 
@@ -142,6 +150,7 @@ def sweep(
     seeds: Iterable[int] = range(5),
     until: Mapping[str, float] | None = None,
     eval_every: int | None = None,
+    resolve: bool = False,
     executor: str = "threads",
     save: str | os.PathLike[str] | None = None,
     progress: bool = False,
@@ -157,7 +166,8 @@ def sweep(
             the same at every rate.
         optimizer: learning rate -> optax optimizer, such as `optax.sgd`.
         learning_rates: the grid.
-        problem, cluster, seeds, until, eval_every, executor, save, progress, **options: as for `compare`.
+        problem, cluster, seeds, until, eval_every, resolve, executor, save, progress, **options: as for
+            `compare`.
 
     Returns:
         A frame like that of `compare`, with the column `learning_rate`.
@@ -173,7 +183,7 @@ def sweep(
     """
     rates = several("learning_rates", learning_rates, checks.positive)
     made = {rate: check_factory(optimizer, rate) for rate in rates}
-    work = Work(problem, made, options.pop("engine", "simulate"), until, eval_every)
+    work = Work(problem, made, options.pop("engine", "simulate"), until, eval_every, resolve)
     how = How(executor, save, progress)
     return _run_all(sweep, methods, work, cluster, seeds, how, options)
 
@@ -222,15 +232,17 @@ def check_given(function: Any, methods: Any, problem: Any, seeds: Any, options: 
 def _run_all(
     function: Any, methods: Any, work: Work, cluster: Any, seeds: Any, how: How, options: dict[str, Any]
 ) -> pd.DataFrame:
-    problem, optimizers, engine, until, eval_every, _ = work
+    problem, optimizers, engine, until, eval_every, resolve, _ = work
     seeds = check_given(function, methods, problem, seeds, options)
     check_kind("cluster", cluster, Cluster)
     brought = [isinstance(given, Method) and given.optimizer is not None for given in methods.values()]
     for optimizer in optimizers.values():
         if optimizer is not None or not all(brought):
             check_optimizer(optimizer, problem)
-    engine = resolve(engine)
+    engine = resolve_engine(engine)
     check_until(until, problem)
+    if checks.boolean("resolve", resolve) and not until:
+        checks.fail("resolve", resolve, "False (there is no target to resolve)", "until=")
     checks.one_of("threads", "ray")("executor", how.executor)
     if how.executor == "ray" and engine.record is not None:
         checks.fail("executor", how.executor, "'threads' (the engine has a real clock)")
@@ -250,6 +262,7 @@ def _run_all(
     folder = folder_for(how.save)
     if folder is not None:
         about = {"engine": str(engine), "until": until, "eval_every": eval_every}
+        about |= {"resolve": True} if resolve else {}
         work = work._replace(journal=Journal(folder, about))
     found: dict[tuple[str, int], list[pd.DataFrame]] = {}
     per_item = len(optimizers)
@@ -334,7 +347,7 @@ def _make(
 
 def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
     """Returns the histories of a run, one per optimizer; they share the timeline if they can."""
-    (spec, own), (problem, optimizers, engine, until, eval_every, journal) = item, work
+    (spec, own), (problem, optimizers, engine, until, eval_every, resolve, journal) = item, work
     problem = problem.with_steps(spec.local, spec.step_size)
     distinct = [own] if own else [*optimizers.values()]
     made_first = _timeline_first(engine, spec)
@@ -346,9 +359,14 @@ def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
         if history is None:
             if made_first:
                 trace = trace or timeline(problem, spec, None, engine)
-                history = histories([trace], problem, [optimizer], until, eval_every, driver)[0]
+                given = [trace], problem, [optimizer], until
+                history = histories(*given, eval_every, driver, resolve)[0]
             else:
-                history = run(problem, spec, optimizer, engine, until, eval_every).history
+                ran = run(problem, spec, optimizer, engine, until, eval_every)
+                history = ran.history
+                if resolve and until:
+                    replay = with_aggregate(Replay, spec.aggregate)
+                    history = resolved_history(ran, problem, optimizer, until, replay)
             if journal is not None:
                 journal.save(known, history)
         found.append(history)
@@ -376,7 +394,7 @@ def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]
     for missing in (every[start : start + LANES_AT_ONCE] for start in range(0, len(every), LANES_AT_ONCE)):
         specs, optimizers = zip(*(lanes[number] for number in missing), strict=True)
         traces = {spec.seed: timeline(work.problem, spec, None, work.engine) for spec in specs}
-        options = work.until, work.eval_every, with_aggregate(Replay, first.aggregate)
+        options = work.until, work.eval_every, with_aggregate(Replay, first.aggregate), work.resolve
         made = histories([traces[spec.seed] for spec in specs], problem, optimizers, *options)
         for number, history in zip(missing, made, strict=True):
             found[number] = history

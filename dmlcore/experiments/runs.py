@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,6 +24,7 @@ from dmlcore.cluster import Cluster
 from dmlcore.engines.engine import Engine, resolve
 from dmlcore.engines.job import Job
 from dmlcore.engines.spec import RunSpec
+from dmlcore.experiments.reaching import Evaluations, resolved
 from dmlcore.methods.aggregate import resolve as resolve_aggregate
 from dmlcore.methods.local import check_local
 from dmlcore.problems.problem import Problem
@@ -42,8 +43,7 @@ from dmlcore.training.segments import TrainingWatch
 from dmlcore.training.turns import check_additive, void_tasks
 from dmlcore.types import Aggregate, Load, LocalSteps, Method, Policy, Transport
 
-_Evaluations = list[tuple[int, dict[str, Any]]]  # (update, metrics)
-_Trained = tuple[_Evaluations, Any]  # evaluations and the final parameters
+_Trained = tuple[Evaluations, Any]  # evaluations and the final parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -432,10 +432,47 @@ def histories(
     until: Mapping[str, float] | None,
     eval_every: int | None,
     driver: Callable[..., Any],
+    resolve: bool = False,
 ) -> list[pd.DataFrame]:
-    """Returns the histories of the runs of `replay_lanes`; it is cheaper because it cuts no trace."""
-    trained = _trained(traces, problem, optimizers, until, eval_every, driver)
-    return [history(trace, evaluations) for trace, (evaluations, _) in zip(traces, trained, strict=True)]
+    """Returns the histories of the runs of `replay_lanes`; it is cheaper because it cuts no trace.
+
+    With `resolve` a history ends with the first of all updates that reaches a target, see `reaching`.
+    """
+    found = [seen for seen, _ in _trained(traces, problem, optimizers, until, eval_every, driver)]
+    if resolve and until:
+        runs = zip(traces, optimizers, found, strict=True)
+        found = [
+            resolved(seen, until, functools.partial(_looked, trace, problem, optimizer, until, driver))
+            for trace, optimizer, seen in runs
+        ]
+    return [history(trace, seen) for trace, seen in zip(traces, found, strict=True)]
+
+
+def resolved_history(
+    run: Run,
+    problem: Problem,
+    optimizer: optax.GradientTransformation,
+    until: Mapping[str, float],
+    driver: Callable[..., Any],
+) -> pd.DataFrame:
+    """Returns the history of a finished run up to the first of all its updates that reaches a target."""
+    rows = run.history[["update", *problem.metrics]].to_dict("records")
+    seen: Evaluations = [(int(row["update"]), {name: row[name] for name in problem.metrics}) for row in rows]
+    looked = functools.partial(_looked, run.trace, problem, optimizer, until, driver)
+    return history(run.trace, resolved(seen, until, looked))
+
+
+def _looked(
+    trace: Trace,
+    problem: Problem,
+    optimizer: optax.GradientTransformation,
+    until: Mapping[str, float],
+    driver: Callable[..., Any],
+    updates: Sequence[int],
+) -> Evaluations:
+    """Returns evaluations of one run at these updates, up to the first that reaches a target."""
+    looks = driver([trace], problem, [optimizer]).looks([[*updates]], until, ahead=True)
+    return [(update, cast(dict[str, Any], found)) for update, (found,) in zip(updates, looks, strict=False)]
 
 
 def _trained(
@@ -478,7 +515,7 @@ def _trained(
 
     driver = make_driver(traces, problem, optimizers)
     marks = [sorted({*range(0, end, every), end}) for end, every in zip(lengths, between, strict=True)]
-    results: list[_Evaluations] = [[] for _ in traces]
+    results: list[Evaluations] = [[] for _ in traces]
     with contextlib.ExitStack() as stack:
         kept = None
         if checkpoint is not None:

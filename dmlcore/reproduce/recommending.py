@@ -45,7 +45,7 @@ OPTIONS = {
     "methods": ("NAMES", None, "methods of the library, separated by commas (default: all)"),
     "batch-size": ("N", None, "samples of a task (default: that of the record, or else 32)"),
     "budget": ("SECONDS", "60", "seconds of computing, approximately"),
-    "seeds": ("N", "5", "number of judging seeds of every method"),
+    "seeds": ("N", "128", "largest number of judging seeds of a method"),
     "over-budget": (
         "SECONDS",
         None,
@@ -121,7 +121,7 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
             save=given.save,
             progress=console.is_terminal,
         )
-    columns = ["fastest on", "samples", "MB sent"]  # columns that only the page shows
+    columns = ["samples", "MB sent"]  # columns that only the page shows
     console.print(_shown(readable(found.table).drop(columns=columns).reset_index(names="method")))
     console.print(found.why, highlight=False, markup=False)
     for note in (*found.notes, LEGEND):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jinja2
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -24,18 +25,20 @@ from dmlcore.cluster.regime import Regime, Sizes, regime_of
 from dmlcore.engines.spec import RunSpec
 from dmlcore.experiments.recommendation import Recommendation
 from dmlcore.experiments.recommendation.axes import AXES
-from dmlcore.experiments.recommendation.ranking import level
-from dmlcore.experiments.recommendation.reasons import number
+from dmlcore.experiments.recommendation.reasons import alike_of, number
 from dmlcore.experiments.recommendation.regimes import Regimes
 from dmlcore.experiments.runs import Run
+from dmlcore.experiments.study import Study
 from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import RESERVED, SERVER
 from dmlcore.trace import Trace, metrics
 from dmlcore.trace.accounts import PARTS
+from dmlcore.trace.metrics.decision import LOOKS
 from dmlcore.types import Method, Policy
 from dmlcore.view import method_facts
 from dmlcore.view.plot import loss_curves, timeline
 from dmlcore.view.plot import recommendation as plot_recommendation
+from dmlcore.view.plot import study as plot_study
 from dmlcore.view.plot.style import PHASE_COLORS, styled
 from dmlcore.view.plot.timelines import default_end
 
@@ -249,29 +252,47 @@ def of_problem(problem: Problem) -> Card:
 
 
 LEGEND = (
-    'Times are seconds of the modelled cluster; "never" is longer than about four times the best time. A '
-    'method is "slower" if it is so on so many seeds that chance is an unlikely reason, such as 5 of 5 or 15 '
-    "of 20; with fewer, the seeds do not tell it from the best"
+    'Times are seconds of the modelled cluster; "never" is longer than four times the best time. Ratios are '
+    "medians over seeds; an interval holds the true one with a probability of 99% at each look. "
+    '"slower": the interval is above 1; "level": within 5% of 1; "undecided": more seeds could tell'
 )
+
+
+def of_study(found: Study) -> Card:
+    """Returns a card with what a study has found: a sentence for each pair, a table and a picture."""
+    goal = next(iter(found.answers.values())).goal
+    clusters = [each.goal.cluster for each in found.answers.values()]
+    told = {
+        "problem": goal.problem.name,
+        "cluster": ", ".join(found.answers) if found.several else str(clusters[0]),
+        "judged": f"on up to {found.table['seeds'].max()} seeds",
+        "runs": f"at most {found.table['runs'].max()} of each method",
+    }
+    height = 2 + 0.45 * len(found.table.index.unique("method"))
+    label = f"Time to {goal} of each method, times that of the best, with its interval"
+    drawn = picture(label, height, lambda ax: plot_study(found, ax=ax))
+    name = f"Study of {len(found.table.index.unique('method'))} methods"
+    text = ". ".join(found.sentences()) + "."
+    return Card(name, f"Study, to {goal}", told, [drawn], readable(found.table), text, (*found.notes, LEGEND))
 
 
 def of_recommendation(found: Recommendation) -> Card:
     """Returns a card with the best method, the reason, a table of all methods, and their times."""
     table, best = found.table, found.table.iloc[0]
-    alike = level(table)
+    alike = alike_of(table)
     told = {
         "method": in_python(found.best),
         "learning rate": f"{best['learning_rate']:.3g}",
-        "time to the target": f"{best['seconds']:.3g} s, median of {found.seconds.shape[1]} seeds",
+        "time to the target": f"{best['seconds']:.3g} s, median of {best['seeds']} seeds",
         "cluster": str(found.cluster),
-        "tuned by": f"{found.tuned.runs_each} runs of each method, more of the leading ones",
+        "tuned by": f"{table['runs'].min()} to {table['runs'].max()} runs of each method, judging among them",
     }
-    label = f"Time to {found.question} of each method: a point for each seed, and a line at the median. "
-    label += "Filled: the best method and those that are level with it"
+    label = f"Time to {found.goal} of each method: a point for each seed, and a line at the median. "
+    label += "Filled: methods that are not known to be slower than the best"
     drawn = picture(label, 1.4 + 0.34 * len(table), lambda ax: plot_recommendation(found, ax=ax))
-    kind, name = f"Recommendation for {found.question}, {found.question.problem.name}", str(table.index[0])
+    kind, name = f"Recommendation for {found.goal}, {found.goal.problem.name}", str(table.index[0])
     if alike:
-        name += f" or {alike[0]}" if len(alike) == 1 else f", or one of {len(alike)} that are level with it"
+        name += f" or {alike[0]}" if len(alike) == 1 else f", or one of {len(alike)} that may be as fast"
     if found.interrupted:
         name = f"Interrupted: {name}"
     return Card(name, kind, told, [drawn], readable(table), found.why, (*found.notes, LEGEND))
@@ -291,20 +312,25 @@ def in_python(method: Method) -> str:
 
 
 def readable(table: pd.DataFrame) -> pd.DataFrame:
-    """Returns a recommendation's table with rounded numbers and units, as text."""
-    rounded = {name: table[name].map(number) for name in ("learning_rate", "seconds", "ratio")}
-    spread = table["least"].map(number) + " to " + table["most"].map(number)
+    """Returns a study's table with rounded numbers and units, as text."""
+
+    def spread(column: str) -> pd.Series:
+        return table[f"{column}_low"].map(number) + " to " + table[f"{column}_high"].map(number)
+
+    few = table["seeds"] < LOOKS[0]
     return pd.DataFrame(
         {
             "setting": table["setting"],
-            "learning rate": rounded["learning_rate"],
-            "time (s)": rounded["seconds"],
-            "by seed": spread,
-            "times the best": rounded["ratio"].replace("never", "-"),
-            "fastest on": table["fastest"].map("{:.0%}".format),
+            "learning rate": table["learning_rate"].map(number).replace("never", ""),
+            "time (s)": table["seconds"].map(number),
+            "times the best": table["ratio"].map(number).replace("never", "-"),
+            "between": spread("ratio").mask(
+                few | ~np.isfinite(table["ratio"]) | (table["outcome"] == "best"), "-"
+            ),
+            "outcome": table["outcome"],
+            "seeds": table["seeds"].astype(str),
             "samples": table["samples"].map("{:,.0f}".format).replace("inf", "-"),
             "MB sent": (table["bytes"] / 1e6).map(number).replace("never", "-"),
-            "verdict": table["verdict"],
         }
     )
 
@@ -318,6 +344,7 @@ CARDS: Any = {
     Hardware: of_hardware,
     Regime: of_regime,
     Recommendation: of_recommendation,
+    Study: of_study,
     Method: of_method,
     RunSpec: of_spec,
     Regimes: of_regimes,

@@ -12,19 +12,19 @@ from scipy import optimize
 from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.cluster.parameter_server import ParameterServer
-from dmlcore.experiments.recommendation.question import Question
+from dmlcore.experiments.study.goal import Goal
 
 FRACTION, TASKS = 0.1, 10  # slow episodes: the fraction of slow tasks, and the length in tasks
 
 
-def _workers(question: Question, value: Any) -> Cluster:
-    return question.cluster.resized(checks.integer("workers", value, low=1))
+def _workers(goal: Goal, value: Any) -> Cluster:
+    return goal.cluster.resized(checks.integer("workers", value, low=1))
 
 
-def _ratio(question: Question, value: Any) -> Cluster:
+def _ratio(goal: Goal, value: Any) -> Cluster:
     """Scales the workers' own links until the ratio is c; without links, adds equal latencies."""
-    cluster, aim = question.cluster, checks.real("c", value, low=0)
-    ratio = question.problem, question.batch_size
+    cluster, aim = goal.cluster, checks.real("c", value, low=0)
+    ratio = goal.problem, goal.batch_size
     free = dataclasses.replace(
         cluster,
         latency_seconds=(0.0,) * cluster.num_workers,
@@ -48,20 +48,20 @@ def _ratio(question: Question, value: Any) -> Cluster:
     )
 
 
-def _load(question: Question, value: Any) -> Cluster:
+def _load(goal: Goal, value: Any) -> Cluster:
     """Sets the seconds per push of the server's processor so that its load is rho; its link stays."""
     aim = checks.real("rho", value, low=0)
-    server = question.cluster.server or ParameterServer()
+    server = goal.cluster.server or ParameterServer()
     server = dataclasses.replace(server, seconds_per_push=0.0, seconds_per_pull=0.0, seconds_per_update=0.0)
 
     def taking(seconds: float) -> Cluster:
         busy = dataclasses.replace(server, seconds_per_push=seconds)
-        return dataclasses.replace(question.cluster, server=busy if busy.takes_time else None)
+        return dataclasses.replace(goal.cluster, server=busy if busy.takes_time else None)
 
     def load(seconds: float) -> float:
-        return taking(seconds).regime(question.problem, question.batch_size).server_load
+        return taking(seconds).regime(goal.problem, goal.batch_size).server_load
 
-    least, workers = load(0.0), question.cluster.num_workers
+    least, workers = load(0.0), goal.cluster.num_workers
     if math.isclose(aim, least):
         return taking(0.0)
     if aim < least or aim >= workers:
@@ -74,13 +74,13 @@ def _load(question: Question, value: Any) -> Cluster:
     return taking(float(found))
 
 
-def _slowdown(question: Question, value: Any) -> Cluster:
-    even = dataclasses.replace(question.cluster, stragglers=())
+def _slowdown(goal: Goal, value: Any) -> Cluster:
+    even = dataclasses.replace(goal.cluster, stragglers=())
     value = checks.real("slowdown", value, low=1)
     return even.with_stragglers(value, fraction=FRACTION, mean_tasks=TASKS) if value > 1 else even
 
 
-AXES: Mapping[str, Callable[[Question, Any], Cluster]] = {
+AXES: Mapping[str, Callable[[Goal, Any], Cluster]] = {
     "workers": _workers,
     "slowdown": _slowdown,
     "c": _ratio,
@@ -88,11 +88,11 @@ AXES: Mapping[str, Callable[[Question, Any], Cluster]] = {
 }
 
 
-def along(question: Question, values: Mapping[str, Any]) -> Cluster:
-    """Returns a question's cluster, changed along some axes, in an order in which no change undoes another.
+def along(goal: Goal, values: Mapping[str, Any]) -> Cluster:
+    """Returns a goal's cluster, changed along some axes, in an order in which no change undoes another.
 
     Args:
-        question: cluster, problem and batch size.
+        goal: cluster, problem and batch size.
         values: axis -> value: `workers`, the number of workers; `slowdown`, the factor of slow episodes of
             ten tasks that have a tenth of all tasks; `c`, the communication ratio, set by the workers' own
             links; `rho`, the server's load, set by its processor.
@@ -104,5 +104,5 @@ def along(question: Question, values: Mapping[str, Any]) -> Cluster:
         checks.choice("axis", name, AXES)
     for name, change in AXES.items():
         if name in values:
-            question = dataclasses.replace(question, cluster=change(question, values[name]))
-    return question.cluster
+            goal = dataclasses.replace(goal, cluster=change(goal, values[name]))
+    return goal.cluster

@@ -8,8 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from dmlcore.experiments.recommendation.question import Question
-from dmlcore.experiments.recommendation.ranking import level
+from dmlcore.experiments.study.goal import Goal
 from dmlcore.trace import metrics
 from dmlcore.types import Method
 
@@ -25,24 +24,24 @@ DOING = {
 }
 
 
-def regime(question: Question) -> str:
+def regime(goal: Goal) -> str:
     """Returns the regime of a problem on a cluster in words: straggling, c and rho."""
-    ratio, load = question.cluster.regime(question.problem, question.batch_size)
-    slowest = metrics.straggling(question.rounds())
+    ratio, load = goal.cluster.regime(goal.problem, goal.batch_size)
+    slowest = metrics.straggling(goal.rounds())
     return (
         f"the slowest task of a round takes {slowest:.2g} times as long as the mean one (straggling), "
         f"transfers take {ratio:.2g} times as long as computing (c), the server's load is {load:.2g} (ρ)"
     )
 
 
-def shares(question: Question, method: Method, seconds: float, seed: int) -> pd.Series:
+def shares(goal: Goal, method: Method, seconds: float, seed: int) -> pd.Series:
     """Returns the mean share of a worker's time for each of its activities."""
-    found = metrics.time_breakdown(question.timeline(method, seconds=seconds, seed=seed))
+    found = metrics.time_breakdown(goal.timeline(method, seconds=seconds, seed=seed))
     return found[[f"{kind}_share" for kind in metrics.PHASES]].mean().set_axis([*metrics.PHASES])
 
 
 def why(
-    question: Question,
+    goal: Goal,
     table: pd.DataFrame,
     samples: pd.Series,
     methods: Mapping[str, Method],
@@ -51,34 +50,43 @@ def why(
     """Returns the reason in sentences: the fastest method, the regime, and what makes the difference.
 
     Args:
-        question: of the recommendation.
+        goal: of the recommendation.
         table: its table.
         samples: each method's samples to the target, over those of the first method.
         methods: by name.
         seeds: of the first method.
     """
     first, best = str(table.index[0]), table.iloc[0]
-    workers = f"{question.cluster.num_workers} worker{'s' * (question.cluster.num_workers > 1)}"
-    about = f"{question.problem.name} on {workers}, {question.batch_size} samples a task: {regime(question)}"
+    workers = f"{goal.cluster.num_workers} worker{'s' * (goal.cluster.num_workers > 1)}"
+    about = f"{goal.problem.name} on {workers}, {goal.batch_size} samples a task: {regime(goal)}"
     if not math.isfinite(best["seconds"]):
-        return f"{about}. No method reaches {question} on most of the seeds."
-    spread = f"{best['least']:.3g} to {number(best['most'])} over {len(seeds)} seed{'s' * (len(seeds) > 1)}"
-    told = [
-        f"{about}. The fastest to {question} is {first}: {best['seconds']:.3g} s in the median ({spread})"
-    ]
-    if alike := level(table):
-        told.append(f"Between it and {in_words(alike)} there is no difference that these seeds show")
-    elif len(table) > 1:
-        told.append("All others, as they are tuned here, are clearly slower")
-    told.append(f"With {first} workers {_doing(shares(question, methods[first], best['seconds'], seeds[0]))}")
+        return f"{about}. No method reaches {goal} on most of the seeds."
+    known = (
+        f"{best['seconds_low']:.3g} to {number(best['seconds_high'])}, " if best["seconds_low"] > 0 else ""
+    )
+    spread = f"{known}{len(seeds)} seed{'s' * (len(seeds) > 1)}"
+    told = [f"{about}. The fastest to {goal} is {first}: {best['seconds']:.3g} s in the median ({spread})"]
+    if alike := alike_of(table, "level"):
+        told.append(f"{in_words(alike)} {'is' if len(alike) == 1 else 'are'} level with it, within 5%")
+    if open_ones := alike_of(table, "undecided"):
+        told.append(f"Between it and {in_words(open_ones)} these seeds decide nothing")
+    if len(table) > 1 and not alike and not open_ones:
+        told.append("All others, as they are tuned here, are slower")
+    told.append(f"With {first} workers {_doing(shares(goal, methods[first], best['seconds'], seeds[0]))}")
     for name in BASES:
         if name in table.index and name != first:
-            told.append(_against(question, table, samples[name], methods, name, seeds[0]))
+            told.append(_against(goal, table, samples[name], methods, name, seeds[0]))
     return ". ".join(told) + "."
 
 
+def alike_of(table: pd.DataFrame, *outcomes: str) -> list[str]:
+    """Returns the methods with one of these outcomes; by default those that are not known to be slower."""
+    wanted = outcomes or ("level", "undecided")
+    return [str(name) for name in table.index if table.loc[name, "outcome"] in wanted]
+
+
 def _against(
-    question: Question,
+    goal: Goal,
     table: pd.DataFrame,
     samples: float,
     methods: Mapping[str, Method],
@@ -88,7 +96,7 @@ def _against(
     """Returns why a method takes longer: more samples, or fewer samples/s, and how its workers spend time."""
     first: Any = table.iloc[0]
     other: Any = table.loc[name]
-    does = _doing(shares(question, methods[name], float(first["seconds"]), seed))
+    does = _doing(shares(goal, methods[name], float(first["seconds"]), seed))
     if not math.isfinite(other["seconds"]):
         return f"{name} does not reach it in the time that it was given; its workers {does}"
     longer = other["ratio"]

@@ -30,11 +30,15 @@ PAGES = {
         ("train", "simulate", "replay", "replay_lanes", "Run", "Trace"),
     ),
     "experiments": Page(
-        "Comparing, tuning, recommending",
+        "Comparing, studying, recommending",
         "Many runs: methods side by side, over seeds, learning rates and clusters.",
         (
             "compare",
             "sweep",
+            "study",
+            "space",
+            "Study",
+            "Space",
             "tune",
             "recommend",
             "Recommendation",

@@ -1,8 +1,8 @@
 """Metrics of runs: pure functions of a trace, or of the tidy frame that `compare` returns.
 
 Each file answers one question: how workers spent their time (`times`), how old the parameters were that they
-read (`consistency`), what stale reads cost on a convex problem (`regret`), and which method was faster
-(`comparison`).
+read (`consistency`), what stale reads cost on a convex problem (`regret`), which method was faster
+(`comparison`), and how sure that is (`decision`).
 """
 
 from dmlcore.trace.accounts import accounts as accounts
@@ -18,6 +18,8 @@ from dmlcore.trace.metrics.consistency import clock_staleness as clock_staleness
 from dmlcore.trace.metrics.consistency import out_of_turn as out_of_turn
 from dmlcore.trace.metrics.consistency import read_window_violations as read_window_violations
 from dmlcore.trace.metrics.consistency import staleness as staleness
+from dmlcore.trace.metrics.decision import Ratio as Ratio
+from dmlcore.trace.metrics.decision import decide as decide
 from dmlcore.trace.metrics.regret import Walk as Walk
 from dmlcore.trace.metrics.regret import walk as walk
 from dmlcore.trace.metrics.times import PHASES as PHASES

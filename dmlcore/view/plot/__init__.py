@@ -7,8 +7,9 @@ writes the same bytes for the same picture.
 from dmlcore.view.plot.bars import staleness as staleness
 from dmlcore.view.plot.bars import time_breakdown as time_breakdown
 from dmlcore.view.plot.curves import loss_curves as loss_curves
-from dmlcore.view.plot.recommendations import recommendation as recommendation
-from dmlcore.view.plot.recommendations import regimes as regimes
+from dmlcore.view.plot.studies import recommendation as recommendation
+from dmlcore.view.plot.studies import regimes as regimes
+from dmlcore.view.plot.studies import study as study
 from dmlcore.view.plot.style import METHOD_COLORS as METHOD_COLORS
 from dmlcore.view.plot.style import PHASE_COLORS as PHASE_COLORS
 from dmlcore.view.plot.style import STYLE as STYLE

@@ -1,0 +1,164 @@
+"""What a study is asked, a target of a problem on a cluster, and the runs that answer it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dmlcore import checks
+from dmlcore.cluster import Cluster
+from dmlcore.engines import simulate
+from dmlcore.experiments.comparison import compare
+from dmlcore.experiments.runs import check_until, run_spec, train
+from dmlcore.methods.policies import bsp
+from dmlcore.problems.problem import Problem
+from dmlcore.trace import Trace, metrics
+from dmlcore.training.evaluation import is_accuracy
+from dmlcore.types import Method
+
+ROUNDS = 200  # rounds of BSP in the simulation that measures a cluster
+GRID = 32  # about how many evaluations until the target, before it is resolved
+UNTRAINED = ".*no update within"  # the table says that the target was not reached
+
+
+class Outcome(NamedTuple):
+    """The outcome of a run; `seconds`, `samples` and `nbytes` are inf if it did not reach the target.
+
+    Args:
+        seconds: time of the cluster until the target.
+        last: last value of the metric, negated if large values are good; inf: the run diverged.
+        samples: samples computed until the target.
+        nbytes: bytes sent until the target.
+    """
+
+    seconds: float
+    last: float
+    samples: float
+    nbytes: float
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a study is asked: how to reach a target of a problem on a cluster.
+
+    Args:
+        problem: the problem to train.
+        cluster: the cluster to train on.
+        metric: column of the history.
+        target: the value of the metric to reach.
+        batch_size: samples per task.
+        save: folder of finished runs, or None.
+        executor: of the runs, as for `compare`.
+    """
+
+    problem: Problem
+    cluster: Cluster
+    metric: str
+    target: float
+    batch_size: int
+    save: Any = None
+    executor: str = "threads"
+    _grids: dict[Any, int] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def below(self) -> bool:
+        """Whether small values of the metric are good."""
+        return not is_accuracy(self.metric)
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.target:g}"
+
+    def check(self, method: Method) -> None:
+        """Raises ValueError if the problem or the cluster does not support a method."""
+        run_spec(self.problem, method, self.cluster, updates=1, batch_size=self.batch_size)
+
+    def timeline(self, method: Method, *, seed: int = 0, **stop: Any) -> Trace:
+        """Returns the trace of a method until `updates` or `seconds`."""
+        options: Any = {"batch_size": self.batch_size, "seed": seed, **stop}
+        if method.policy.on_observation is not None:  # its decisions depend on the training
+            return train(self.problem, self.cluster, method, None, eval_every=2**20, **options).trace
+        sizes: Any = {"parameter_bytes": self.problem.parameter_bytes}
+        sizes["tensor_sizes"] = self.problem.tensor_sizes
+        return simulate(method, self.cluster, **options, **sizes)
+
+    def rounds(self) -> Trace:
+        """Returns the trace of the first rounds of BSP."""
+        return self.timeline(Method(bsp()), updates=ROUNDS)
+
+    def grid(self, method: Method, seconds: float, seed: int) -> int:
+        """Returns the updates between two evaluations of a run that takes about `seconds` to the target.
+
+        It is a power of two. For a method that watches its training it is that of BSP, because its updates
+        are not known before.
+        """
+        counted = Method(bsp()) if method.policy.on_observation is not None else method
+        key = str(counted._replace(optimizer=None)), seconds
+        if key not in self._grids:
+            made = len(self.timeline(counted, seconds=seconds, seed=seed).updates)
+            self._grids[key] = 2 ** int(math.log2(max(made / GRID, 1)))
+        return self._grids[key]
+
+    def runs(
+        self,
+        methods: Mapping[str, Method],
+        seeds: Mapping[str, Sequence[int]],
+        seconds: float,
+        about: float,
+        seed: int,
+        resolve: bool = True,
+    ) -> tuple[pd.DataFrame | None, bool]:
+        """Returns histories until the target, None if no run is finished, and whether Ctrl-C was pressed.
+
+        Args:
+            methods: name -> method with its optimizer.
+            seeds: name -> seeds of its runs.
+            seconds: longest run, in cluster time.
+            about: cluster time in which a good run reaches the target.
+            seed: of the simulation that counts a method's updates.
+            resolve: whether to find the first of all updates that reaches the target, as `compare` does.
+        """
+        together: dict[tuple[int, tuple[int, ...]], dict[str, Method]] = {}
+        for name, method in methods.items():
+            together.setdefault((self.grid(method, about, seed), tuple(seeds[name])), {})[name] = method
+        options: Any = {"until": {self.metric: self.target}, "seconds": seconds, "resolve": resolve}
+        options |= {"batch_size": self.batch_size, "save": self.save, "executor": self.executor}
+        parts: list[pd.DataFrame] = []
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "interrupted")
+                warnings.filterwarnings("ignore", UNTRAINED)
+                for (every, some), each in together.items():
+                    given: Any = each, self.problem, self.cluster, None
+                    parts.append(compare(*given, seeds=some, eval_every=every, **options))
+                    if parts[-1].attrs["interrupted"]:
+                        raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            return (pd.concat(parts, ignore_index=True) if parts else None), True
+        return pd.concat(parts, ignore_index=True), False
+
+    def measured(self, runs: pd.DataFrame) -> pd.DataFrame:
+        """Returns the outcome of each run by method and seed, with the fields of `Outcome` as columns."""
+        metric: Any = {"metric": self.metric, "target": self.target, "below": self.below}
+        columns = {"seconds": "time", "samples": "assigned_samples", "nbytes": "bytes"}
+        found = {name: metrics.time_to(runs, column=column, **metric) for name, column in columns.items()}
+        ended = runs.groupby(["method", "seed"])[self.metric].agg(lambda values: values.iloc[-1])
+        last = ended.where(np.isfinite(ended), math.inf if self.below else -math.inf)
+        return pd.DataFrame(found | {"last": last * (1 if self.below else -1)})[[*Outcome._fields]]
+
+    def value(self, last: float) -> float:
+        """Returns the value of the metric for an outcome's `last`."""
+        return last * (1 if self.below else -1)
+
+
+def check_target(target: Any, problem: Problem) -> tuple[str, float]:
+    """Checks a target and returns its metric and value."""
+    if not isinstance(target, Mapping) or len(target) != 1:
+        checks.fail("target", target, "a mapping of one metric to its value, such as {'loss': 0.1}")
+    ((metric, value),) = check_until(target, problem, "target").items()
+    return metric, value

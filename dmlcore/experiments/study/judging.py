@@ -1,0 +1,93 @@
+"""Judging: the best setting of each method on seeds that chose nothing, as many as it takes to decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from dmlcore.experiments.study.goal import Goal
+from dmlcore.experiments.study.spending import Spending
+from dmlcore.trace.metrics.decision import LOOKS, Ratio, decide
+from dmlcore.types import Method
+
+BEST, NEVER = "best", "not reached"  # outcomes besides those of `decide`
+
+
+def ratio(seconds: pd.DataFrame, name: str, other: str) -> Ratio:
+    """Decides which of two methods is faster, by the ratios of their times on the seeds with which both ran.
+
+    Args:
+        seconds: times to the target by method and seed; inf: not reached; NaN: not run.
+        name: the method whose times are divided.
+        other: the method by whose times they are divided.
+    """
+    both = seconds.loc[[name, other]].dropna(axis="columns").to_numpy(float)
+    if name == other:
+        both = np.repeat(both[:1], 2, axis=0)
+    with np.errstate(invalid="ignore"):
+        ratios = np.where(np.isinf(both).all(axis=0), np.nan, both[0] / both[1])
+    return decide(ratios)
+
+
+def first(seconds: pd.DataFrame) -> str:
+    """Returns the best method: the one with the least median time among those with the most seeds.
+
+    If the ratios, seed by seed, say that another one of these is faster, it is that one.
+    """
+    ran = seconds.notna().sum(axis=1)
+    most = seconds[ran == ran.max()]
+    order = most.median(axis=1).fillna(np.inf).sort_values(kind="stable")
+    best = str(order.index[0])
+    for name in map(str, order.index[1:]):
+        if ratio(most, name, best).outcome == "faster":
+            best = name
+    return best
+
+
+def compared(seconds: pd.DataFrame) -> dict[str, Ratio]:
+    """Returns the ratio of every method to the best one, which comes first."""
+    best = first(seconds)
+    return {name: ratio(seconds, name, best) for name in (best, *(n for n in seconds.index if n != best))}
+
+
+def judge(
+    goal: Goal, methods: Mapping[str, Method], seeds: Sequence[int], runs: Runs, spending: Spending
+) -> pd.DataFrame | None:
+    """Runs all methods on the first seeds, and on more those that are not told apart from the best one.
+
+    Args:
+        goal: what is asked.
+        methods: name -> method with its optimizer.
+        seeds: for judging.
+        runs: methods, seeds -> histories and whether Ctrl-C was pressed.
+        spending: what it may spend.
+
+    Returns:
+        The histories; None if Ctrl-C was pressed before all methods had run.
+    """
+    looks = [look for look in LOOKS if look < len(seeds)] + [min(len(seeds), LOOKS[-1])]
+    left, found, ran = [*methods], None, 0
+    for look in looks:
+        own = seeds[ran:look]
+        if spending.runs is not None and not ran:  # a small budget has fewer seeds, and decides nothing
+            own = own[: max(1, spending.runs - max(spending.made.values()))]
+        if ran and not spending.affords(f"look {look}", dict.fromkeys(left, len(own))):
+            break
+        made, stopped = runs({name: methods[name] for name in left}, own)
+        spending.interrupted |= stopped
+        if stopped or made is None:
+            break
+        spending.made.update(dict.fromkeys(left, len(own)))
+        found = made if found is None else pd.concat([found, made], ignore_index=True)
+        told = compared(goal.measured(found)["seconds"].unstack("seed"))
+        best, *others = told
+        left = [best, *(name for name in others if name in left and told[name].outcome == "undecided")]
+        if len(left) == 1 or len(own) < look - ran:
+            break
+        ran = look
+    return found
+
+
+Runs = Callable[[Mapping[str, Method], Sequence[int]], tuple[pd.DataFrame | None, bool]]

@@ -1,0 +1,224 @@
+"""What a study has found: a table, the ratio of every pair of methods, and a picture."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dmlcore import checks, notebook
+from dmlcore.experiments.study.goal import Goal
+from dmlcore.experiments.study.judging import BEST, NEVER, compared, ratio
+from dmlcore.trace.metrics.decision import Ratio, interval, told
+from dmlcore.types import Method
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a study has found on one cluster.
+
+    Args:
+        goal: what was asked.
+        methods: name -> the method at its best setting, with its optimizer.
+        told: `setting` and `learning_rate` of each method.
+        measured: the outcome of each judged run, by method and seed.
+        runs: histories of the judged runs. None: interrupted before; `measured` is of tuning seeds.
+        tuning: the seeds of the search.
+        spent: method -> number of its runs.
+        notes: sentences on what limits the answer.
+        interrupted: whether Ctrl-C ended it.
+    """
+
+    goal: Goal
+    methods: Mapping[str, Method]
+    told: pd.DataFrame
+    measured: pd.DataFrame
+    runs: pd.DataFrame | None
+    tuning: frozenset[int]
+    spent: Mapping[str, int]
+    notes: Sequence[str] = ()
+    interrupted: bool = False
+
+    @property
+    def seconds(self) -> pd.DataFrame:
+        """Times to the target by method and seed; inf: not reached; NaN: not run."""
+        return self.measured["seconds"].unstack("seed")
+
+    def ratios(self, column: str, baseline: str) -> pd.Series:
+        """Returns the median ratio of every method's outcome to a baseline's, over common seeds."""
+        values = self.measured[column].unstack("seed")
+        with np.errstate(invalid="ignore"):
+            return values.div(values.loc[baseline]).median(axis=1)
+
+    def table(self) -> pd.DataFrame:
+        """Returns a row per method, the best first, then by the ratio to it."""
+        seconds, ratios = self.seconds, compared(self.seconds)
+        rows = {}
+        for name, found in ratios.items():
+            ran = seconds.loc[name].dropna().to_numpy(float)
+            low, high = interval(ran)
+            outcome = BEST if name == next(iter(ratios)) else found.outcome
+            outcome = outcome if np.isfinite(ran).any() else NEVER
+            rows[name] = {
+                "seconds": np.median(ran),
+                "seconds_low": max(low, 0.0),
+                "seconds_high": high,
+                "ratio": 1.0 if outcome == BEST else found.median,
+                "ratio_low": 1.0 if outcome == BEST else max(found.low, 0.0),
+                "ratio_high": 1.0 if outcome == BEST else found.high,
+                "outcome": outcome,
+                "seeds": len(ran),
+                "runs": self.spent[name],
+            }
+        table = pd.DataFrame.from_dict(rows, orient="index")
+        medians = self.measured[["samples", "nbytes"]].groupby("method").median()
+        table = self.told.join(table).join(medians.rename(columns={"nbytes": "bytes"})).loc[[*rows]]
+        table["ratio"] = table["ratio"].fillna(np.inf)
+        order = table.iloc[1:].sort_values(["ratio", "seconds"], kind="stable").index
+        return table.loc[[table.index[0], *order]].rename_axis("method")
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Methods compared on one cluster or on several, each at its best settings, on seeds that chose nothing.
+
+    Args:
+        answers: name of the cluster -> what was found there; the name of a single one is "".
+        seeds: for judging.
+
+    >>> import dmlcore as dml
+    >>> problem = dml.problems.linear_regression(num_samples=64, num_features=3)
+    >>> found = dml.study([dml.bsp(), dml.asp()], problem, dml.Cluster.from_speeds([1000, 1000, 250]),
+    ...                   {"loss": 30.0}, budget=40, batch_size=8)
+    >>> found.best.policy, found.table["outcome"].to_dict()
+    (asp(), {'asp()': 'best', 'bsp()': 'slower'})
+    """
+
+    answers: Mapping[str, Any]  # each an `Answer`
+    seeds: Sequence[int]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row per method, or per cluster and method, the best first.
+
+        `setting` and `learning_rate` are the best ones found; `seconds` is the median time to the target,
+        with its interval (inf: not reached within four times the best); `ratio` is the median over that of
+        the best method, seed by seed, with its interval; `outcome` is "best", "slower", "level" or
+        "undecided", by `metrics.decide`, or "not reached"; `seeds` is how many judged it; `runs` how many
+        runs it had in all; `samples` and `bytes` are the medians until the target.
+        """
+        tables = {name: each.table() for name, each in self.answers.items()}
+        return pd.concat(tables, names=["cluster"]) if self.several else next(iter(tables.values()))
+
+    @property
+    def several(self) -> bool:
+        """Whether the study has named clusters."""
+        return [*self.answers] != [""]
+
+    @property
+    def best(self) -> Any:
+        """The best method, for `dml.train(problem, cluster, best, None, ...)`; by cluster, of several."""
+        best = {name: each.methods[str(each.table().index[0])] for name, each in self.answers.items()}
+        return best if self.several else best[""]
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """Histories of the judged runs, as `compare` returns them; of several clusters with `cluster`."""
+        parts = [
+            each.runs.assign(cluster=name) if self.several else each.runs
+            for name, each in self.answers.items()
+            if each.runs is not None
+        ]
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on what limits the answer."""
+        return [*dict.fromkeys(note for each in self.answers.values() for note in each.notes)]
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the study."""
+        return any(each.interrupted for each in self.answers.values())
+
+    def versus(self, method: str, other: str, cluster: str | None = None) -> Ratio:
+        """Says how long a method takes compared with another one, and how sure that is.
+
+        Args:
+            method: the method whose times are divided.
+            other: by whose times they are divided.
+            cluster: of several clusters, the one. Default: None, the only one.
+
+        Returns:
+            The ratio; `print` says it in words.
+
+        Raises:
+            ValueError: a name is unknown, or no cluster of several is named.
+
+        >>> print(found.versus("bsp()", "asp()"))  # doctest: +SKIP
+        2.9 times as long (between 2.1 and 3.5 times as long; 8 seeds)
+        """
+        if cluster is None and self.several:
+            checks.fail("cluster", cluster, f"one of {', '.join(map(repr, self.answers))}")
+        answer = checks.choice("cluster", cluster or "", self.answers)
+        for argument, name in (("method", method), ("other", other)):
+            checks.choice(argument, name, answer.methods)
+        return ratio(answer.seconds, method, other)
+
+    def sentences(self) -> list[str]:
+        """Says how every method compares with the best one, on each cluster.
+
+        Returns:
+            One sentence for each cluster and method, the best one first.
+
+        >>> found.sentences()[0]  # doctest: +SKIP
+        'ASP (learning rate 0.0045) reaches loss 30 in 0.152 s, in the median'
+        """
+        said = []
+        for name, answer in self.answers.items():
+            table, where = answer.table(), f"on {name}, " if self.several else ""
+            best, goal = str(table.index[0]), answer.goal
+            first = table.iloc[0]
+            at = told_setting(first)
+            said.append(f"{where}{best}{at} reaches {goal} in {first['seconds']:.3g} s, in the median")
+            for other in map(str, table.index[1:]):
+                found = ratio(answer.seconds, other, best)
+                reached = table.loc[other, "outcome"] != NEVER
+                words = told(found) if reached else "the target not reached in four times that time"
+                said.append(f"{where}{other}{told_setting(table.loc[other])}: {words}")
+        return said
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draws the ratio of each method to the best one, with its interval; of several clusters, a map.
+
+        Args:
+            ax: the Axes to draw on. Default: None, a new figure.
+
+        Returns:
+            The Axes.
+
+        Raises:
+            AttributeError: `ax` is not an Axes.
+
+        >>> found.plot()  # doctest: +SKIP
+        <Axes: ...>
+        """
+        return importlib.import_module("dmlcore.view.plot").study(self, ax=ax)
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self)
+
+    def __repr__(self) -> str:
+        return "\n".join(sentence[:1].upper() + sentence[1:] for sentence in [*self.sentences(), *self.notes])
+
+
+def told_setting(row: Any) -> str:
+    """Returns a row's setting and learning rate in brackets, or nothing."""
+    rate = "" if math.isnan(row["learning_rate"]) else f"learning rate {row['learning_rate']:.3g}"
+    known = ", ".join(part for part in (row["setting"], rate) if part)
+    return f" ({known})" if known else ""

@@ -1,0 +1,320 @@
+"""The search for the best settings and rates: magnitudes, successive halving, then steps of the leading.
+
+All methods have equally many runs on the same tuning seeds (common random numbers), until the methods that
+cannot become the best are left behind.
+
+Source: Karnin et al. 2013, "Almost optimal exploration in multi-armed bandits", sequential halving; Jamieson
+and Talwalkar 2016.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+import pandas as pd
+
+from dmlcore import checks
+from dmlcore.experiments.study.goal import Goal, Outcome
+from dmlcore.experiments.study.space import Candidate, Trial
+from dmlcore.experiments.study.spending import Spending
+from dmlcore.methods.policies import bsp
+from dmlcore.types import Method
+
+MAGNITUDES = [4.0**power for power in range(-7, 5)]  # learning rates of the first runs
+AROUND = [4.0**power for power in range(-2, 3)]  # longer runs try the best magnitude times these factors
+FIRST_ROUNDS = 32  # rounds of BSP in the first runs
+LENGTHS = 10  # largest number of times that first runs are made twice as long
+SPREAD = 4.0  # the first rates are at most this factor above or below the rate where the search begins
+SHARE = 3  # smallest number of trials per setting in the first rung
+FEWEST = 3  # trials of the last rung: the best, and a rate on either side of it
+LONGEST = 4.0  # longest run, as a multiple of the best time to the target so far
+RACING, LEADING = 2.5, 1.5  # a method is in the race, or leads, up to this multiple of the best median
+STEPS = 4  # largest number of steps towards better settings and rates
+FARTHEST, CLOSEST = 2.0, 1.1  # new rates are between sqrt(FARTHEST) and CLOSEST times above or below the best
+HALVED = 6  # trials of a leading method that are halved with those of the others
+MORE = 8  # the last rung of these has at most this many times as many seeds as the steps
+
+
+@dataclass
+class Search:
+    """A search within a budget.
+
+    Args:
+        goal: what is asked.
+        candidates: the methods by name.
+        seeds: for tuning.
+        spending: what it may spend.
+        reserve: runs of each method that the search leaves for judging.
+        about: cluster time in which a good run reaches the target; 0: not known yet.
+        advance: called with the number of finished runs.
+        found: outcomes by trial and seed.
+    """
+
+    goal: Goal
+    candidates: Mapping[str, Candidate]
+    seeds: Sequence[int]
+    spending: Spending
+    reserve: int
+    about: float = 0.0
+    advance: object = lambda number: None
+    found: dict[Trial, dict[int, Outcome]] = field(default_factory=dict)
+
+    def of(self, name: str) -> list[Trial]:
+        """Returns the trials of a method, the best one first."""
+        return sorted((trial for trial in self.found if trial.method == name), key=self.rank)
+
+    def rank(self, trial: Trial) -> tuple[int, float, float]:
+        """Returns a sort key: more seeds first, then smaller median time, then better median last value."""
+        runs = self.found[trial].values()
+        seconds, last = np.median([(run.seconds, run.last) for run in runs], axis=0)
+        return -len(runs), float(seconds), float(last)
+
+    def best(self) -> dict[str, Trial]:
+        """Returns the best trial of each method that has one."""
+        return {name: ranked[0] for name in self.candidates if (ranked := self.of(name))}
+
+    def seconds(self) -> dict[str, float]:
+        """Returns the median seconds to the target of each method's best trial."""
+        return {name: self.rank(trial)[1] for name, trial in self.best().items()}
+
+    def longest(self) -> float:
+        """Returns the length of the longest run that could still become the best."""
+        return LONGEST * min(self.seconds().values())
+
+    def leading(self, within: float) -> list[str]:
+        """Returns the methods within a multiple of the best median; none if no method reaches the target."""
+        seconds = self.seconds()
+        return [name for name, own in seconds.items() if own <= within * min(seconds.values()) < math.inf]
+
+    def outcomes(
+        self, pairs: Sequence[tuple[Trial, int]], seconds: float
+    ) -> dict[tuple[Trial, int], Outcome]:
+        """Makes runs of trials; after Ctrl-C, those that are finished."""
+        seeds: dict[Trial, list[int]] = {}
+        for trial, seed in pairs:
+            seeds.setdefault(trial, []).append(seed)
+        names = {f"{trial.method}, {trial.setting}, {trial.rate!r}": trial for trial in seeds}
+        methods = {name: self.candidates[trial.method].method(trial) for name, trial in names.items()}
+        own = {name: seeds[trial] for name, trial in names.items()}
+        runs, stopped = self.goal.runs(methods, own, seconds, self.about or seconds, self.seeds[0])
+        self.spending.interrupted |= stopped
+        if runs is None:
+            return {}
+        measured = self.goal.measured(runs)
+        rows = zip(measured.index, measured.itertuples(index=False), strict=True)
+        found = {(names[name], int(seed)): Outcome(*row) for (name, seed), row in rows}
+        self.spending.made.update(trial.method for trial, _ in found)
+        self.advance(len(found))  # type: ignore[operator]
+        return found
+
+    def rung(self, key: str, trials: Iterable[Trial], count: int, seconds: float) -> bool:
+        """Runs trials on the first `count` seeds, as far as they have not run there.
+
+        Returns:
+            False, and nothing is added, if the budget does not allow it or it was interrupted: to compare a
+            part of them would not be fair.
+        """
+        lacking = [
+            (trial, seed)
+            for trial in trials
+            for seed in self.seeds[:count]
+            if seed not in self.found.get(trial, ())
+        ]
+        wanted = collections.Counter(trial.method for trial, _ in lacking)
+        if not self.spending.affords(key, wanted, self.reserve):
+            return False
+        return self.add(lacking, seconds) or not lacking
+
+    def add(self, pairs: Sequence[tuple[Trial, int]], seconds: float, part: bool = False) -> bool:
+        """Adds the outcomes of runs, unless some are missing, or also then; returns whether none is."""
+        made = self.outcomes(pairs, seconds) if pairs else {}
+        whole = len(made) == len(pairs)
+        if whole or part:
+            for (trial, seed), outcome in made.items():
+                self.found.setdefault(trial, {})[seed] = outcome
+        return whole
+
+
+def magnitudes(search: Search, most: int = len(MAGNITUDES)) -> tuple[dict[str, float], float]:
+    """Tries rates of all magnitudes with each first setting, in runs twice as long until one arrives.
+
+    A run that is made longer counts once. Methods whose search begins at a known rate are left out.
+
+    Args:
+        search: has no outcomes yet.
+        most: largest number of rates.
+
+    Returns:
+        The best rate of each method, and the cluster time until the fastest run reached the target.
+
+    Raises:
+        ValueError: the target is reached from the start, or not at all.
+        KeyboardInterrupt: Ctrl-C was pressed.
+    """
+    goal, rounds, best = search.goal, FIRST_ROUNDS, dict[str, Trial]()
+    unknown = {name: each for name, each in search.candidates.items() if each.space.rate is None}
+    own = MAGNITUDES if most >= len(MAGNITUDES) else MAGNITUDES[5 - (most + 1) // 2 :][:most]
+    rates: dict[str, list[Any]] = {name: own if each.rated else [None] for name, each in unknown.items()}
+    for number in range(LENGTHS):
+        trials = [Trial(name, unknown[name].settings[0], rate) for name in rates for rate in rates[name]]
+        seconds = goal.timeline(Method(bsp()), updates=rounds, seed=search.seeds[0]).end_time
+        counted = collections.Counter(search.spending.made)
+        made = search.outcomes([(trial, search.seeds[0]) for trial in trials], seconds)
+        if search.spending.interrupted:
+            raise KeyboardInterrupt
+        if number:
+            search.spending.made.clear()
+            search.spending.made.update(counted)
+        for name in unknown:
+            ranked = [
+                (run.seconds, run.last, trial) for (trial, _), run in made.items() if trial.method == name
+            ]
+            best[name] = min(ranked, key=lambda each: each[:2])[2]
+        reached = min(run.seconds for run in made.values())
+        if reached == 0:
+            expected = "a target that the initial parameters do not reach (all methods reach it at once)"
+            checks.fail("target", {goal.metric: goal.target}, expected)
+        if math.isfinite(reached):
+            break
+        last = {trial: run.last for (trial, _), run in made.items()}
+        if search.spending.left() < 0 or number == LENGTHS - 1:
+            fail_to_reach(
+                goal, {name: last[trial] for name, trial in best.items()}, seconds, "a longer budget or "
+            )
+        rates = {name: [trial.rate and trial.rate * each for each in AROUND][: 5 if trial.rate else 1]
+                 for name, trial in best.items()}  # fmt: skip
+        rounds *= 2
+    return {name: trial.rate or 1.0 for name, trial in best.items()}, reached
+
+
+def runs_of(first: int) -> int:
+    """Returns the largest number of runs of a method for a first rung of `first` trials.
+
+    >>> [runs_of(first) for first in (6, 12, 24)]
+    [11, 30, 74]
+    """
+    total, width, seeds = first, first, 1
+    while width > FEWEST:
+        width, seeds = max(FEWEST, width // 2), 2 * seeds
+        total += (width - 2) * seeds // 2 + 2 * seeds
+    return total
+
+
+def first_trials(candidate: Candidate, rate: float, count: int) -> list[Trial]:
+    """Returns the trials of the first rung: settings in their order, each with rates over the same range.
+
+    A method without knobs has all its trials at different rates, which are closer to each other; a method
+    without a rate has one for each setting.
+    """
+    if not candidate.rated:
+        return [Trial(candidate.name, setting) for setting in candidate.settings[:count]]
+    settings, trials = min(len(candidate.settings), max(1, count // SHARE)), []
+    for number in range(settings):
+        rates = count // settings + (number < count % settings)
+        step = SPREAD ** (2 / (rates - 1)) if rates > 1 else 1.0
+        own = [rate * step ** (i - (rates - 1) / 2) for i in range(rates)]
+        trials += [Trial(candidate.name, candidate.settings[number], each) for each in own]
+    return trials
+
+
+def neighbours(best: Trial, tried: Iterable[Trial], farthest: float = SPREAD**2) -> list[Trial]:
+    """Returns new trials at rates next to a trial's, with the same setting; none if it has no rate.
+
+    Args:
+        best: the trial.
+        tried: trials of the method, this one among them.
+        farthest: a new rate is halfway, on a logarithmic scale, to a rate that was tried, or to one this many
+            times as large or small if that is closer. So the range grows while its end is the best.
+
+    >>> one, other = Trial("BSP", (), 0.25), Trial("BSP", (), 1.0)
+    >>> [trial.rate for trial in neighbours(other, [one, other])]
+    [0.5, 4.0]
+    """
+    if best.rate is None:
+        return []
+    rates = sorted(trial.rate for trial in tried if trial.setting == best.setting and trial.rate)
+    place = rates.index(best.rate)
+    below = max([*rates[:place], best.rate / farthest])
+    above = min([*rates[place + 1 :], best.rate * farthest])
+    return [best._replace(rate=math.sqrt(best.rate * other)) for other in (below, above)]
+
+
+def next_trials(candidate: Candidate, ranked: Sequence[Trial], count: int) -> list[Trial]:
+    """Returns the trials of the next rung: the best so far, and new ones next to the best one.
+
+    These are a rate on either side, and, if the rung is wide enough, another value of a knob or two.
+    """
+    best = ranked[0]
+    beside = [trial for trial in candidate.beside(best) if trial not in ranked][: count // 4]
+    new = (neighbours(best, ranked) + beside)[: count - 1]
+    return [*ranked[: count - len(new)], *new]
+
+
+def halve(search: Search, rates: Mapping[str, float], first: int) -> None:
+    """Tunes all methods: each rung has half as many trials as the last one, on twice as many seeds.
+
+    No run lasts longer than `LONGEST` times the best median so far, because it could not become the best.
+
+    Args:
+        search: to which the outcomes are added.
+        rates: where the search for each method's rate begins.
+        first: trials of each method in the first rung.
+    """
+    width, rung, limit = first, 0, LONGEST * search.about
+    trials = [t for name, each in search.candidates.items() for t in first_trials(each, rates[name], first)]
+    if not search.add([(trial, search.seeds[0]) for trial in trials], limit, part=True):
+        return
+    while width > FEWEST:
+        width, rung = max(FEWEST, width // 2), rung + 1
+        limit = min(limit, search.longest())
+        trials = []
+        for name in search.candidates:
+            trials += next_trials(search.candidates[name], search.of(name), width)
+        if not search.rung(f"rung {rung}", trials, 2**rung, limit):
+            return
+
+
+def improve(search: Search) -> bool:
+    """Improves the methods in the race in up to `STEPS` steps, then halves the best trials of the leading.
+
+    A step tries the trials next to the best one of each: in a knob's value, or in the rate.
+
+    Returns:
+        Whether the budget was large enough for all of it.
+    """
+    count = max(map(len, search.found.values()))
+    for step in range(STEPS):
+        near = [trial for name in search.leading(RACING) for trial in _nearby(search, name)]
+        if not search.rung(f"step {step}", near, count, search.longest()):
+            return False
+    limit = search.longest()
+    ranked = [trial for name in search.leading(LEADING) for trial in search.of(name)[:HALVED]]
+    trials = [trial for trial in ranked if len(search.found[trial]) == count]
+    for _ in range(int(math.log2(MORE))):
+        trials = sorted(trials, key=search.rank)[: max(2, len(trials) // 2)]
+        count *= 2
+        if not search.rung(f"leading {count}", trials, count, limit):
+            return False
+    return True
+
+
+def _nearby(search: Search, name: str) -> Iterator[Trial]:
+    ranked = search.of(name)
+    best = ranked[0]
+    for trial in neighbours(best, ranked, FARTHEST):
+        if abs(math.log(trial.rate / best.rate)) > math.log(CLOSEST):  # type: ignore[operator]
+            yield trial
+    yield from search.candidates[name].beside(best)
+
+
+def fail_to_reach(goal: Goal, last: Mapping[str, float], seconds: float, more: str = "") -> NoReturn:
+    """Raises ValueError that says how close each method came to the target that none reached."""
+    came = pd.Series(last).sort_values()
+    told = ", ".join(f"{name} came to {goal.value(float(value)):.4g}" for name, value in came.items())
+    expected = f"a target that a method reaches (in {seconds:.3g} s of the cluster's time {told})"
+    checks.fail("target", {goal.metric: goal.target}, expected, f"{more}an easier target" if more else "")

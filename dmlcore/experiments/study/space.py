@@ -1,0 +1,248 @@
+"""Methods with knobs: what a study may change of a method, and how it makes the method of a trial."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import numbers
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import optax
+
+from dmlcore import checks
+from dmlcore.types import Method, Policy
+
+RATE = "learning_rate"  # the parameter of `make` that receives the server's learning rate
+EXPECTED = "a Policy, a Method, a function of the learning rate that returns one, or a dml.space"
+Optimizer = Callable[[float], optax.GradientTransformation]
+
+
+class Space(NamedTuple):
+    """A method with knobs, as `dml.space` makes it.
+
+    Args:
+        make: knobs as keyword arguments -> method. A parameter `learning_rate` receives the server's rate.
+        knobs: knob -> the values to try, the most promising first.
+        rate: learning rate around which the search begins. None: over all magnitudes.
+        optimizer: learning rate -> optimizer of the server. None: that of the study.
+
+    >>> Space(dict, {"k": (4, 2)}).settings()
+    [(0,), (1,)]
+    """
+
+    make: Callable[..., Policy | Method]
+    knobs: Mapping[str, tuple[Any, ...]]
+    rate: float | None = None
+    optimizer: Optimizer | None = None
+
+    def settings(self) -> list[tuple[int, ...]]:
+        """Lists all combinations of the knobs' values, those of early values first.
+
+        Returns:
+            The place of each knob's value, one tuple for each combination.
+        """
+        every = itertools.product(*(range(len(values)) for values in self.knobs.values()))
+        return sorted(every, key=sum)
+
+    def __repr__(self) -> str:
+        knobs = "".join(f", {name}={[*values]}" for name, values in self.knobs.items())
+        return f"space({getattr(self.make, '__name__', self.make)}{knobs})"
+
+
+def space(make: Callable[..., Policy | Method], **knobs: Any) -> Space:
+    """Returns a method with settings to search, for `dml.study` and `dml.recommend`.
+
+    The values of a knob are tried in their order, the most promising first. If a number at the end of its
+    values is the best one, the search goes on beyond it, as far as `make` and the cluster allow.
+
+    Args:
+        make: a function that returns a `Policy` or a `Method`, such as `dml.ssp`. Its parameter
+            `learning_rate`, if it has one, receives the server's learning rate, which is searched in any
+            case, unless `make` returns an optimizer of its own that does not depend on it.
+        **knobs: parameter of `make` -> values to try, such as `staleness=[1, 4, 16]`. A policy, load,
+            transport, number or rate of local steps, or aggregate: whatever `make` makes of it.
+
+    Returns:
+        The space.
+
+    Raises:
+        ValueError: `make` is no function or lacks a parameter, or a knob is unknown to it or has no values.
+
+    >>> import dmlcore as dml
+    >>> space(dml.ssp, staleness=[1, 4, 16])
+    space(ssp, staleness=[1, 4, 16])
+    >>> space(dml.ssp, slack=[1])
+    Traceback (most recent call last):
+    ValueError: knobs: expected one of 'staleness', 'weight', got 'slack'
+    """
+    if isinstance(make, Policy | Method) or not callable(make):
+        checks.fail("make", make, "a function that returns a Policy or a Method, such as dml.ssp")
+    known = inspect.signature(make).parameters.values()
+    if not any(each.kind is each.VAR_KEYWORD for each in known):
+        for name in knobs:
+            checks.choice("knobs", name, {each.name: each for each in known})
+    values = {name: tuple(_different(checks.listed(name, given))) for name, given in knobs.items()}
+    for name, given in values.items():
+        if not given:
+            checks.fail(name, [*given], "at least one value to try")
+    for each in known:
+        needed = each.default is each.empty and each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
+        if needed and each.name not in (*values, RATE):
+            checks.reject(
+                each.name, "none", f"values to try (a parameter of {getattr(make, '__name__', make)})"
+            )
+    return Space(make, values)
+
+
+def _different(values: Sequence[Any]) -> list[Any]:
+    """Returns the values without repetitions; they need not be hashable."""
+    return [value for place, value in enumerate(values) if value not in values[:place]]
+
+
+class Trial(NamedTuple):
+    """A method with one of its settings and a learning rate.
+
+    Args:
+        method: its name.
+        setting: the place of each knob's value.
+        rate: learning rate of the server; None: it has none.
+    """
+
+    method: str
+    setting: tuple[int, ...] = ()
+    rate: float | None = None
+
+
+class Candidate:
+    """A method of a study: makes the methods of trials, and knows which trials are next to one.
+
+    Args:
+        name: of the method.
+        space: what is searched.
+        optimizer: learning rate -> optimizer of the server, unless the space or its method brings one.
+        check: raises ValueError if problem or cluster do not support a method.
+    """
+
+    def __init__(self, name: str, space: Space, optimizer: Optimizer | None, check: Callable[[Method], Any]):
+        self.name, self.space, self._check = name, space, check
+        self._optimizer = space.optimizer or optimizer
+        self._told_rate = RATE in _parameters(space.make) and RATE not in space.knobs
+        self.values = {knob: [*values] for knob, values in space.knobs.items()}  # grows at its ends
+        self._refused: set[tuple[str, Any]] = set()
+        self.settings = space.settings()
+        made = self._made(self.settings[0], space.rate or 1.0)
+        self.rated = self._optimizer is not None and (self._told_rate or made.optimizer is None)
+
+    def _made(self, setting: Sequence[int], rate: float | None) -> Method:
+        knobs = {knob: self.values[knob][place] for knob, place in zip(self.values, setting, strict=True)}
+        if self._told_rate:
+            knobs[RATE] = rate
+        argument = f"methods[{self.name!r}]"
+        try:
+            with checks.within(argument):
+                made = self.space.make(**knobs)
+        except TypeError as error:
+            given = f"{checks.shown(self.space.make)}, which raised TypeError: {error}"
+            raise ValueError(checks.message(argument, given, EXPECTED)) from error
+        if not isinstance(made, Policy | Method):
+            checks.fail(argument, made, f"{EXPECTED} that returns one of them")
+        return made if isinstance(made, Method) else Method(made)
+
+    def method(self, trial: Trial) -> Method:
+        """Returns the method of a trial, with an optimizer."""
+        made = self._made(trial.setting, trial.rate)
+        if made.optimizer is not None:
+            return made
+        own = self._optimizer(trial.rate) if self._optimizer and trial.rate else optax.identity()
+        return made._replace(optimizer=own)
+
+    def check(self) -> None:
+        """Raises ValueError unless problem and cluster support every setting."""
+        for setting in self.settings:
+            with checks.within(f"methods[{self.name!r}]"):
+                self._check(self._made(setting, self.space.rate or 1.0))
+
+    def supported(self) -> ValueError | None:
+        """Leaves only the settings that problem and cluster support; returns the reason if none is left."""
+        left: list[tuple[int, ...]] = []
+        why = None
+        for setting in self.settings:
+            try:
+                self._check(self._made(setting, self.space.rate or 1.0))
+                left.append(setting)
+            except ValueError as error:
+                why = error
+        self.settings = left or self.settings
+        return None if left else why
+
+    def told(self, trial: Trial) -> str:
+        """Returns the setting of a trial as text."""
+        found = {knob: self.values[knob][at] for knob, at in zip(self.values, trial.setting, strict=True)}
+        return ", ".join(f"{k} = {v:.3g}" if isinstance(v, float) else f"{k} = {v}" for k, v in found.items())
+
+    def beside(self, trial: Trial) -> Iterator[Trial]:
+        """Yields the trials that differ in one knob, whose value is the next smaller or larger one.
+
+        Numbers go on beyond the ends of their values, by the same factor as between the last two.
+        """
+        for number, knob in enumerate(self.values):
+            for place in self._next(knob, trial.setting[number]):
+                other = (*trial.setting[:number], place, *trial.setting[number + 1 :])
+                if other in self.settings or self._allows(knob, place, other):
+                    yield trial._replace(setting=other)
+
+    def _next(self, knob: str, place: int) -> list[int]:
+        values = self.values[knob]
+        if not all(isinstance(value, numbers.Real) and not isinstance(value, bool) for value in values):
+            return [near for near in (place - 1, place + 1) if 0 <= near < len(values)]
+        order = sorted(range(len(values)), key=values.__getitem__)
+        at = order.index(place)
+        near = order[max(at - 1, 0) : at] + order[at + 1 : at + 2]
+        if len(values) > 1 and at in (0, len(order) - 1):
+            end, inner = values[place], values[order[at + 1 if at == 0 else at - 1]]
+            beyond = end * end / inner if inner > 0 < end else end
+            beyond = type(end)(round(beyond)) if isinstance(end, int) else beyond
+            if beyond not in values and (knob, beyond) not in self._refused:
+                values.append(beyond)
+                near.append(len(values) - 1)
+        return near
+
+    def _allows(self, knob: str, place: int, setting: tuple[int, ...]) -> bool:
+        """Returns whether a new setting is possible; forgets a value that is not."""
+        try:
+            self._check(self._made(setting, self.space.rate or 1.0))
+        except ValueError:
+            if place == len(self.values[knob]) - 1 and place >= len(self.space.knobs[knob]):
+                self._refused.add((knob, self.values[knob].pop()))
+            return False
+        self.settings.append(setting)
+        return True
+
+
+def _parameters(make: Any) -> Mapping[str, Any]:
+    try:
+        return inspect.signature(make).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+def as_space(name: Any, given: Any) -> Space:
+    """Returns a method of the argument `methods` as a space; one that is no space has no knobs.
+
+    Raises:
+        ValueError: it is none of these, for example `dml.ssp` without the call.
+    """
+    if not isinstance(name, str):
+        checks.fail("methods", name, "a string as the name of each method")
+    if isinstance(given, Space):
+        return given
+    if isinstance(given, Policy | Method):
+        return Space(lambda: given, {})
+    argument = f"methods[{name!r}]"
+    if not callable(given):
+        checks.fail(argument, given, EXPECTED)
+    own = getattr(given, "__module__", "").startswith("dmlcore.methods.")
+    if own and RATE not in _parameters(given):  # else the rate would be its first knob
+        checks.fail(argument, given, EXPECTED, checks.calling(given))
+    return Space(lambda learning_rate: given(learning_rate), {})

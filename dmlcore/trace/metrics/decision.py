@@ -1,0 +1,150 @@
+"""The one rule that says which of two methods is faster, and whether a claim holds."""
+
+import math
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import quantile_test
+
+from dmlcore import checks
+from dmlcore.calls import checked
+
+LEVEL = 0.05  # methods whose ratio is known to be within this of 1 are level
+LOOK = 0.01  # probability that the interval of one look misses the median; at five looks at most 0.05
+LOOKS = 8, 16, 32, 64, 128  # numbers of seeds at which comparisons look; 8 are the fewest with an interval
+
+
+class Ratio(NamedTuple):
+    """The median of paired samples, how well it is known, and what that decides.
+
+    Args:
+        median: of the pairs; NaN without pairs.
+        low: lower end of the interval of the median; -inf: too few pairs.
+        high: upper end; inf: too few pairs, or too many that are inf.
+        seeds: number of pairs.
+        outcome: "faster", "slower" or "level" of two methods; "holds" or "fails" of a range; or "undecided".
+        unpaired: number of seeds that are no pair, because neither method reached the target.
+
+    >>> print(Ratio(1.07, 1.04, 1.09, 16, "slower"))
+    7% slower (between 4% and 9% slower; 16 seeds)
+    >>> print(Ratio(0.99, 0.94, 1.04, 128, "undecided"))
+    undecided: between 6% faster and 4% slower (128 seeds)
+    """
+
+    median: float
+    low: float
+    high: float
+    seeds: int
+    outcome: str
+    unpaired: int = 0
+
+    def __str__(self) -> str:
+        return told(self)
+
+
+@checked(
+    samples=partial(checks.array, nan=True), low=checks.or_none(checks.real), high=checks.or_none(checks.real)
+)
+def decide(samples: npt.ArrayLike, low: float | None = None, high: float | None = None) -> Ratio:
+    """Decides by the interval of the samples' median whether it is in a range, or which method is faster.
+
+    The interval has a coverage of at least 99% for samples of any distribution, because it consists of order
+    statistics: of 8 samples the least and the largest, of 16 the third from either end, of 32 the ninth, of
+    64 the 22nd, of 128 the 49th. Whoever looks after 8, 16, 32, 64 and 128 seeds, and stops when it is
+    decided, is wrong with a probability of at most 5%.
+
+    Args:
+        samples: one per seed, shape (S,): times of a method over those of another one with the same seed, or
+            what a range is about. inf: only the other method reached the target; NaN: neither did.
+        low: lower end of a range, which belongs to it. Default: None, no such end.
+        high: upper end. Default: None. Without both the samples are ratios of two methods.
+
+    Returns:
+        Median, interval and outcome. Of a range: "holds" if the interval is inside, "fails" if it is outside.
+        Of two methods: "faster" or "slower" if it is below or above 1, and "level" if it is within 5% of 1.
+        Otherwise "undecided", as always with fewer than 8 pairs.
+
+    Raises:
+        ValueError: a sample is not a number, or `low` is above `high`.
+
+    >>> decide([1.2, 1.1, 1.3, 1.2, 1.4, 1.1, 1.2, float("inf")])
+    Ratio(median=1.2, low=1.1, high=inf, seeds=8, outcome='slower', unpaired=0)
+    >>> decide([1.2, 1.1, 1.3, 1.2, 1.4, 1.1, 1.2, 1.3], low=1.0, high=1.5).outcome
+    'holds'
+
+    Source: Conover 1999, "Practical Nonparametric Statistics", section 3.2, by `scipy.stats.quantile_test`.
+    """
+    if low is not None and high is not None and low > high:
+        checks.reject("low", f"{low:g}, above high = {high:g}", "at most high")
+    given = np.asarray(samples, float)
+    values = given[~np.isnan(given)]
+    middle, (least, most) = float(np.median(values)) if len(values) else math.nan, interval(values)
+    if low is None and high is None:
+        slower, faster, level = least > 1, most < 1, least >= 1 - LEVEL and most <= 1 + LEVEL
+        outcome = "slower" if slower else "faster" if faster else "level" if level else "undecided"
+    else:
+        bottom, top = -math.inf if low is None else low, math.inf if high is None else high
+        inside, outside = bottom <= least and most <= top, least > top or most < bottom
+        outcome = "holds" if inside and len(values) >= LOOKS[0] else "fails" if outside else "undecided"
+    return Ratio(middle, least, most, len(values), outcome, len(given) - len(values))
+
+
+def interval(values: np.ndarray) -> tuple[float, float]:
+    """Returns the interval of the median, by order statistics; (-inf, inf) of fewer than 8 values.
+
+    >>> interval(np.arange(16.0))
+    (2.0, 13.0)
+    """
+    if len(values) < LOOKS[0]:
+        return -math.inf, math.inf
+    found = quantile_test(values, q=0, p=0.5).confidence_interval(1 - LOOK)
+    return float(found.low), float(found.high)
+
+
+def told(ratio: Ratio) -> str:
+    """Returns a ratio in words."""
+    if ratio.outcome in ("holds", "fails"):
+        between = f"{ratio.median:.3g} (between {ratio.low:.3g} and {ratio.high:.3g}"
+        return f"{ratio.outcome}: {between}; {seeds(ratio)})"
+    known = _between(ratio.low, ratio.high)
+    if ratio.outcome == "undecided":
+        return f"undecided: {known} ({seeds(ratio)})"
+    return f"{'level' if ratio.outcome == 'level' else times(ratio.median)} ({known}; {seeds(ratio)})"
+
+
+def seeds(ratio: Ratio) -> str:
+    """Returns the number of seeds in words."""
+    lost = f", and {ratio.unpaired} on which neither reached the target" if ratio.unpaired else ""
+    return f"{ratio.seeds} seed{'s' * (ratio.seeds != 1)}{lost}"
+
+
+def times(ratio: float) -> str:
+    """Returns how much slower or faster a ratio of times is, in words.
+
+    >>> times(1.07), times(0.9), times(2.5), times(0.25), times(math.inf), times(1.0)
+    ('7% slower', '10% faster', '2.5 times as long', '4 times as fast', 'never at the target', 'as fast')
+    """
+    if not math.isfinite(ratio):
+        return "never at the target"
+    if ratio <= 0:
+        return "alone at the target"
+    if 0.5 < ratio < 2:
+        share = round(100 * abs(ratio - 1), 0 if abs(ratio - 1) >= 0.01 else 1)
+        return f"{share:g}% {'slower' if ratio > 1 else 'faster'}" if share else "as fast"
+    return f"{ratio:.3g} times as long" if ratio > 1 else f"{1 / ratio:.3g} times as fast"
+
+
+def _between(low: float, high: float) -> str:
+    if low == -math.inf:
+        return f"fewer than {LOOKS[0]} seeds decide nothing"
+    if low == high:
+        return times(low)
+    first, last = times(low), times(high)
+    for word in (" slower", " faster", " times as long", " times as fast"):
+        if first.endswith(word) and last.endswith(word):
+            first = first.removesuffix(word)
+            if low > high or word in (" faster", " times as fast"):
+                first, last = last.removesuffix(word), first + word
+    return f"between {first} and {last}"

@@ -1,0 +1,234 @@
+"""Plots of studies: how methods compare on one cluster, on several, and over two axes of clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from dmlcore import checks, tables
+from dmlcore.trace.metrics.decision import LEVEL
+from dmlcore.view.plot.style import axes, label, palette, styled
+
+MOST = 4.0  # largest ratio that a map tells apart
+
+
+@styled
+def study(found: Any, *, ax: Axes | None = None) -> Axes:
+    """Draws how long each method takes compared with the best one; of several clusters, a map.
+
+    On one cluster, a point for the median ratio of each method, seed by seed, and a line for its interval, by
+    `metrics.decide`. Filled points are not known to be slower; the band is within 5% of the best. On several,
+    a cell for each method and cluster, hatched where the method is not known to be slower than the best.
+
+    Args:
+        found: a `Study`, as `dml.study` returns it.
+        ax: the Axes to draw on. Default: None, a new figure.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ValueError: `found` is not a `Study`.
+
+    >>> study(dml.study(methods, problem, cluster, {"loss": 0.1}))  # doctest: +SKIP
+    """
+    if not hasattr(found, "answers"):
+        checks.fail("found", found, "what dml.study returns")
+    return _map(found, ax) if found.several else _ratios(found, ax)
+
+
+def _ratios(found: Any, ax: Axes | None) -> Axes:
+    table = found.table
+    colors, reached = palette(table.index), table[np.isfinite(table["ratio"])]
+    ends = reached["ratio_high"].where(np.isfinite(reached["ratio_high"]), reached["ratio"])
+    right = max(1.25, float(ends.max()) * 1.1)
+    ax = axes(ax, height=1.4 + 0.34 * len(table))
+    ax.axvspan(1 - LEVEL, 1 + LEVEL, color="0.9", zorder=0)
+    for place, (name, row) in enumerate(table.iterrows()):
+        if not np.isfinite(row["ratio"]):
+            ax.text(right, place, "not reached ", ha="right", va="center", fontsize="small")
+            continue
+        color, high = colors[name], min(row["ratio_high"], right)
+        ax.hlines(place, max(row["ratio_low"], 0.01), high, color=color, linewidth=3)
+        if row["ratio_high"] > right:
+            ax.plot(right, place, marker=">", color=color, clip_on=False)
+        inside = "white" if row["outcome"] == "slower" else color
+        ax.scatter(row["ratio"], place, s=60, facecolor=inside, edgecolor=color, linewidth=2, zorder=3)
+    ax.set_yticks(range(len(table)), table.index)
+    ax.set_ylim(len(table) - 0.4, -0.6)
+    ax.set_xscale("log")
+    ax.set_xlim(right=right)
+    low, _ = ax.get_xlim()
+    marks = [mark for mark in (0.25, 0.5, 0.7, 0.85, 1, 1.2, 1.5, 2, 3, 4, 5) if low <= mark <= right]
+    ax.set_xticks(marks, [f"{mark:g}" for mark in marks])
+    ax.minorticks_off()
+    ax.set_xlabel(f"time to {next(iter(found.answers.values())).goal}, times that of {table.index[0]}")
+    ax.set_title(_headline(table), fontsize="medium")
+    return ax
+
+
+def _map(found: Any, ax: Axes | None) -> Axes:
+    ratios = found.table["ratio"].unstack("cluster")[[*found.answers]]
+    outcomes = found.table["outcome"].unstack("cluster")
+    ratios = ratios.loc[ratios.clip(upper=MOST).mean(axis=1).sort_values().index]
+    if ax is None:
+        ax = plt.subplots(figsize=(max(6.4, 2.6 + 1.3 * ratios.shape[1]), 2 + 0.45 * len(ratios)))[1]
+    shown = np.log(ratios.clip(1, MOST).to_numpy(float))
+    mesh = ax.imshow(shown, cmap="cividis_r", vmin=0, vmax=np.log(MOST), aspect="auto")
+    for (row, column), ratio in np.ndenumerate(ratios.to_numpy(float)):
+        outcome = outcomes.loc[ratios.index[row], ratios.columns[column]]
+        text = f"{ratio:.2f}" if np.isfinite(ratio) else f"> {MOST:g}"
+        text = "best" if outcome == "best" else text
+        dark = shown[row, column] > np.log(MOST) / 2
+        ax.text(column, row, text, ha="center", va="center", color="white" if dark else "black")
+        if outcome in ("level", "undecided"):
+            corner = column - 0.5, row - 0.5
+            ax.add_patch(Rectangle(corner, 1, 1, fill=False, hatch="//", edgecolor="0.5", linewidth=0))
+    ax.set_xticks(range(ratios.shape[1]), ratios.columns)
+    ax.set_yticks(range(len(ratios)), ratios.index)
+    ax.grid(False)
+    bar = ax.figure.colorbar(mesh, ax=ax, ticks=np.log([1, 1.5, 2, 3, MOST]))
+    bar.ax.set_yticklabels(["1", "1.5", "2", "3", f"{MOST:g} or more"])
+    bar.set_label("times the best there")
+    first = (outcomes == "best").sum(axis=1).sort_values(ascending=False, kind="stable")
+    open_cells = int(outcomes.isin(["level", "undecided"]).to_numpy().sum())
+    told = f"{first.index[0]} is first on {first.iloc[0]} of {ratios.shape[1]} clusters"
+    ax.set_title(
+        told + (";\nhatched: not known to be slower than the best" if open_cells else ""), fontsize="medium"
+    )
+    return ax
+
+
+@styled
+def recommendation(found: Any, *, ax: Axes | None = None) -> Axes:
+    """Draws each method's time to the target: a point for each seed, and a line at the median.
+
+    The points of methods that are not known to be slower than the best are filled, those of others hollow.
+
+    Args:
+        found: a `Recommendation`, as `dml.recommend` returns it.
+        ax: the Axes to draw on. Default: None, a new figure.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ValueError: `found` is not a `Recommendation`.
+
+    >>> recommendation(dml.recommend(problem, cluster, {"loss": 0.1}))  # doctest: +SKIP
+    """
+    for name in ("table", "seconds", "goal"):
+        if not hasattr(found, name):
+            checks.fail("found", found, "what dml.recommend returns")
+    table, colors = found.table, palette(found.table.index)
+    ax = axes(ax, height=1.4 + 0.34 * len(table))
+    for place, (name, row) in enumerate(table.iterrows()):
+        times = found.seconds.loc[name].dropna().to_numpy(float)
+        seeds = len(times)
+        times, color = times[np.isfinite(times)], colors[name]
+        inside = "white" if row["outcome"] in ("slower", "not reached") else color
+        ax.scatter(times, np.full(len(times), place), s=46, facecolor=inside, edgecolor=color)
+        if np.isfinite(row["seconds"]):
+            ax.vlines(row["seconds"], place - 0.34, place + 0.34, color=color, linewidth=3)
+        if len(times) < seeds:
+            text = f"{len(times)} of {seeds} seeds"
+            ax.annotate(text, (1, place), (6, 0), xycoords=("axes fraction", "data"), annotation_clip=False,
+                        textcoords="offset points", ha="left", va="center", fontsize="small")  # fmt: skip
+    ax.set_yticks(range(len(table)), table.index)
+    ax.set_ylim(len(table) - 0.4, -0.6)
+    if np.isfinite(found.seconds.to_numpy(float)).any():
+        ax.set_xscale("log")
+        _plain_numbers(ax)
+    ax.set_xlabel(f"time to {found.goal} (s)")
+    ax.set_title(_headline(table), fontsize="medium")
+    return ax
+
+
+def _plain_numbers(ax: Axes) -> None:
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
+
+
+def _headline(table: pd.DataFrame) -> str:
+    if not np.isfinite(table["seconds"].iloc[0]):
+        return "no method reaches the target on most seeds"
+    told = f"{table.index[0]} is first, in {table['seconds'].iloc[0]:.3g} s"
+    counts = table["outcome"].value_counts()
+    known = [
+        f"{counts[word]} {word}" for word in ("level", "undecided", "slower", "not reached") if word in counts
+    ]
+    return f"{told};\n{', '.join(known)}" if known else told
+
+
+@styled
+def regimes(frame: pd.DataFrame, x: str, y: str, *, ax: Axes | None = None) -> Axes:
+    """Draws the best method over two axes, such as the number of workers and the communication ratio.
+
+    A cell has the colour and the name of the method with the smallest median time. It is hatched if another
+    method is not clearly slower.
+
+    Args:
+        frame: a frame that `Recommendation.over` returns.
+        x: the column along the horizontal axis.
+        y: the column along the vertical axis.
+        ax: the Axes to draw on. Default: None, a new figure.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ValueError: a column is missing, or a cell has two rows.
+
+    >>> frame = pd.DataFrame({"workers": [4, 8], "c": [1.0, 1.0], "method": ["BSP", "ASP"],
+    ...                       "seconds": [2.0, 1.0], "uncertain": [False, True], "tuned": True})
+    >>> regimes(frame, "workers", "c").get_xlabel()
+    'workers'
+    """
+    tables.check_frame(
+        "frame", frame, dict.fromkeys(("method", "uncertain", "seconds", "tuned"), "of a plan")
+    )
+    for argument, column in (("x", x), ("y", y)):
+        tables.check_column(argument, column, frame)
+    if frame.duplicated([x, y]).any():
+        pair = frame.loc[frame.duplicated([x, y]), [x, y]].iloc[0].tolist()
+        checks.reject("frame", f"several for {pair}", f"one row for each pair of {x} and {y}")
+    xs, ys = sorted(frame[x].unique()), sorted(frame[y].unique())
+    names = [*dict.fromkeys(frame["method"])]
+    colors = palette(names)
+    if ax is None:
+        ax = plt.subplots(figsize=(max(6.4, 2.2 + 1.7 * len(xs)), 2.2 + 0.9 * len(ys)))[1]
+    for row in frame.to_dict("records"):
+        left, low = xs.index(row[x]), ys.index(row[y])
+        look: dict[str, Any] = {"facecolor": colors[row["method"]], "edgecolor": "white", "linewidth": 2}
+        hatch = "//" if row["uncertain"] else None
+        ax.add_patch(Rectangle((left - 0.5, low - 0.5), 1, 1, alpha=0.85, hatch=hatch, **look))
+        text = row["method"].replace(" ", "\n") if np.isfinite(row["seconds"]) else "not reached"
+        ax.text(left, low, text, ha="center", va="center", fontsize="small", color="black",
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 2})  # fmt: skip
+    ax.set_xticks(range(len(xs)), [f"{value:g}" for value in xs])
+    ax.set_yticks(range(len(ys)), [f"{value:g}" for value in ys])
+    ax.set(xlim=(-0.5, len(xs) - 0.5), ylim=(-0.5, len(ys) - 0.5))
+    ax.set_xlabel(AXES.get(x, label(x)))
+    ax.set_ylabel(AXES.get(y, label(y)))
+    count, open_cells = len(names), int(frame["uncertain"].sum())
+    least = f"{count} methods have the least median" if count > 1 else f"{names[0]} has the least median"
+    told = [f"{least} somewhere" if count > 1 else f"{least} everywhere"]
+    if open_cells:
+        told.append(f"hatched, {open_cells} of {len(frame)}: others are level with it")
+    if not frame["tuned"].all():
+        told.append("tuned for one cluster, not in each cell")
+    ax.set_title("\n".join(told), fontsize="medium")
+    return ax
+
+
+AXES = {
+    "workers": "workers",
+    "c": "communication ratio c",
+    "rho": "server load ρ",
+    "slowdown": "slow episodes, times slower",
+}
