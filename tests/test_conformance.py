@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from clusters import CLUSTERS
-from engine_runs import ENGINES, plane, run
+from engine_runs import ENGINES, plane, trace_of
 from engine_runs import table as rows
 from watched import simulate
 
@@ -29,7 +29,7 @@ DAMPED = {
 
 @pytest.fixture
 def trace(request, engine_is_there):
-    return run(*request.param).trace
+    return trace_of(*request.param)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL, MIXED
-from engine_runs import plane, relative_error, same_bits
+from engine_runs import plane, relative_error, same_bits, uniform
 
 import dmlcore as dml
 from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
@@ -72,9 +72,8 @@ POLICIES = [dml.asp(), dml.ssp(2), dml.k_batch_async(3)]
 def test_asynchronous_threads_replay_to_the_same_bits(kind, policy):
     local, outer = KINDS[kind]
     engine = ENGINES["threads"]
-    problem = dml.problems.digits_mlp() if policy.name == "asp()" else PLANE
-    run = dml.train(problem, EXPONENTIAL, policy, outer, updates=30, local=local, engine=engine)
-    assert same_bits(run.params, dml.replay(run.trace, problem, outer, local=local).params)
+    run = dml.train(PLANE, EXPONENTIAL, policy, outer, updates=30, local=local, engine=engine)
+    assert same_bits(run.params, dml.replay(run.trace, PLANE, outer, local=local).params)
 
 
 @pytest.mark.parametrize("transport", [None, "coded(push=affine(bits=8))", "pipelined()"])
@@ -93,6 +92,7 @@ def test_compiled_equals_reference(kind, transport):
         assert relative_error(run.params, wanted) <= 1e-10
 
 
+@pytest.mark.full  # test_train sweeps over local steps
 def test_lanes_side_by_side():
     traces = [
         dml.simulate(dml.Method(dml.asp(), local=DILOCO), MIXED, updates=20, seed=seed) for seed in range(3)
@@ -231,7 +231,7 @@ def test_steps_are_cheaper_than_as_many_rounds_when_links_are_slow():
 
 def noisy(params, batch, keys):
     """Losses of inputs with some of them dropped."""
-    kept = jax.vmap(lambda key: jax.random.bernoulli(key, 0.8, batch["x"].shape[1:]))(keys)
+    kept = jax.vmap(lambda key: uniform(key, batch["x"].shape[1]) < 0.8)(keys)
     return PLANE.losses(params, batch | {"x": batch["x"] * kept})
 
 
