@@ -44,8 +44,9 @@ collect_ignore = ["without"]
 hypothesis.settings.register_profile("whenever", deadline=None)
 hypothesis.settings.load_profile("whenever")
 
-# What tests vary over the same lines of code: of one such parameter alone, a test is run with a third of the
-# values by default, and the tests of a file take turns. Rows of other tables are promises of their own.
+# What tests vary over the same lines of code: of one such parameter alone, a test is run with one value in
+# `SHARE` by default, and the tests of a file take turns. Rows of other tables are promises of their own.
+SHARE = 5
 VARIED = {"policy", "load", "engine", "codec", "transport", "optimizer", "problem", "claim", "source"}
 VARIED |= {"lanes", "seed", "sizes", "case"}
 
@@ -104,7 +105,7 @@ def selected(items):
         if len(cases[0]) > 1:
             yield from (own[place] for place in covering(cases, first % len(cases)))
         elif not cases[0] or {*own[0].callspec.params} <= VARIED:
-            yield from own[(first + number) % min(3, len(own)) :: 3]
+            yield from own[(first + number) % min(SHARE, len(own)) :: SHARE]
         else:
             yield from own
 

@@ -56,9 +56,25 @@ def test_of_two_parameters_every_value_is_there():
     assert {two for _, two in chosen} == {*range(4)}
 
 
+def names_of(lines):
+    found = collections.defaultdict(set)
+    for file, case in re.findall(r"^(?:.*/)?test_(\w+)\.py::\w+\[(.*)\]$", lines, re.MULTILINE):
+        found[file].add(case)
+    return found
+
+
 @pytest.fixture(scope="module")
-def collected():
-    """What the ids of the cases say that are run by default, by file."""
+def collected(request):
+    """What the ids of the cases say that are run by default, by file.
+
+    A run of the whole suite has collected them; else a process does it.
+    """
+    option = request.config.option
+    some = option.keyword or option.markexpr or option.deselect or getattr(option, "lf", False)
+    if not (option.all or some):
+        here = names_of("\n".join(item.nodeid for item in request.session.items))
+        if here.keys() >= {*EVERY}:
+            return here
     command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider"]
     process = subprocess.run(
         [*command, *(f"test_{name}.py" for name in EVERY)],
@@ -67,10 +83,7 @@ def collected():
         text=True,
         check=True,
     )
-    found = collections.defaultdict(set)
-    for file, case in re.findall(r"^tests/test_(\w+)\.py::\w+\[(.*)\]$", process.stdout, re.MULTILINE):
-        found[file].add(case)
-    return found
+    return names_of(process.stdout)
 
 
 def test_every_policy_is_run_on_the_virtual_clock_and_every_kind_on_every_engine(collected):
