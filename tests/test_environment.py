@@ -70,6 +70,11 @@ def folder():
         yield Path(name)
 
 
+def test_environment_yml_installs_the_lock():
+    assert section() == ["-r requirements.lock"]
+
+
+@pytest.mark.full  # what it names is tested before, and that the lock has all that is needed
 def test_environment_yml_installs_with_plain_pip(folder):
     """As conda does it: the section becomes a requirements file next to environment.yml.
 

@@ -349,6 +349,35 @@ def test_killed_halfway_and_started_again(root, call, blow, code):
     wait(lambda: not alive(int((root / "halfway").read_text())))
 
 
+def test_finished_runs_of_full_scale_are_kept_until_it_is_finished(root, call, monkeypatch):
+    """A function stands in for the cells: it saves a run, and is killed the first time."""
+
+    def execute(job, folders, staging, display, journal):
+        before.append(None if journal is None else sorted(path.name for path in journal.glob("*")))
+        if journal is not None:
+            journal.mkdir(exist_ok=True)
+            (journal / f"run {len(before)}").touch()
+        if len(before) in (1, 3):
+            raise Killed
+        (staging / "figures").mkdir()
+        (staging / "figures/curve.svg").write_text("<svg/>")
+        (staging / job.paper.notebook).write_text("copy")
+        return [1.0]
+
+    before = []
+    monkeypatch.setattr(runner, "_execute", execute)
+    with pytest.raises(Killed):
+        call("plain", "--scale", "full")
+    assert call("plain", "--scale", "full")[0] == 0
+    assert [path.name for path in (root / "runs/full").iterdir()] == ["plain"]
+    with pytest.raises(Killed):
+        call("plain", "--scale", "full", "-p", "staleness=5")
+    assert call("plain", "--scale", "full", "-p", "staleness=6")[0] == 0
+    assert call("plain")[0] == 0
+    assert before == [[], ["run 1"], [], [], None], "those of other parameters do not count"
+
+
+@pytest.mark.full  # the test before, for runs that test_journal kills
 def test_a_notebook_of_full_scale_goes_on_where_it_was_killed(root, call):
     """The runs that were finished are not made again, and the results are those of a run at one go."""
     process = start(root, "long", "--scale", "full")

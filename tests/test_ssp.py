@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -143,6 +144,7 @@ def interleavings(policy, num_workers, clocks):
             yield exploration
 
 
+@pytest.mark.full  # test_interleavings tries every order of three workers, on the server
 def test_every_interleaving_of_a_small_cluster():
     """Exhaustive: 2 workers x 4 clocks and 3 workers x 2 clocks, s = 0, 1, 2."""
     count = 0
