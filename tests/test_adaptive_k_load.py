@@ -98,7 +98,10 @@ def costs(rival, depth, law="shifted", ratio=1.0, rate=RATE, **options):
 @pytest.mark.parametrize("source", ["loss", "gradients"])
 @pytest.mark.parametrize(
     ("rival", "depth", "expected"),
-    [((16, FULL), 1 / 100, "reproduced"), ((1, 2), 0.8, "not reproduced")],
+    [
+        pytest.param((16, FULL), 1 / 100, "reproduced", marks=pytest.mark.full),
+        ((1, 2), 0.8, "not reproduced"),
+    ],
 )
 def test_an_easy_target_is_reached_before_the_scheme_has_measured(rival, depth, expected, source):
     found = costs(dml.k_sync_schedule([(0, *rival)]), depth, estimate_from=source)
@@ -113,7 +116,10 @@ def test_an_easy_target_is_reached_before_the_scheme_has_measured(rival, depth, 
 
 
 @opposes("K1-price")
-@pytest.mark.parametrize(("rate", "expected"), [(0.2, "reproduced"), (0.05, "not reproduced")])
+@pytest.mark.parametrize(
+    ("rate", "expected"),
+    [pytest.param(0.2, "reproduced", marks=pytest.mark.full), (0.05, "not reproduced")],
+)
 def test_what_not_seeing_the_loss_costs_depends_on_the_rate(rate, expected):
     """q is half the curvature times the rate: at a larger one the 0.05 that it assumes misleads less."""
     blind = dml.adaptive_load(rate, LOADS, law="shifted", estimate_from="gradients")
@@ -124,7 +130,10 @@ def test_what_not_seeing_the_loss_costs_depends_on_the_rate(rate, expected):
 @opposes("K1-law")
 @pytest.mark.parametrize(
     ("law", "told", "expected"),
-    [("exponential", "shifted", "reproduced"), ("erlang", "exponential", "not reproduced")],
+    [
+        ("exponential", "shifted", "reproduced"),
+        pytest.param("erlang", "exponential", "not reproduced", marks=pytest.mark.full),
+    ],
 )
 def test_a_wrong_law_costs_time_where_it_hides_what_small_batches_save(law, told, expected):
     found = costs(dml.adaptive_load(RATE, LOADS, law=told), 1 / 300, law, 0.02)

@@ -80,7 +80,9 @@ def test_ssp_leads_on_a_saturated_server_only_where_pushes_are_cheap(share, fast
 
 
 @opposes("W5")
-@pytest.mark.parametrize("faster", [True, False], ids=["by samples", "all alike"])
+@pytest.mark.parametrize(
+    "faster", [pytest.param(True, marks=pytest.mark.full), False], ids=["by samples", "all alike"]
+)
 def test_adaptive_load_leads_only_where_fewer_samples_take_less_time(faster):
     """Else a task takes 32 ms whatever its samples are."""
     speed, overhead = (1000.0, 0.0) if faster else (1e6, 0.032)

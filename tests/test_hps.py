@@ -136,7 +136,9 @@ def test_where_there_is_nothing_to_hide_every_rival_is_faster(own_steps):
 
 
 @opposes("H1-server")
-@pytest.mark.parametrize(("transfer", "faster"), [(0.0, False), (0.02, True)])
+@pytest.mark.parametrize(
+    ("transfer", "faster"), [(0.0, False), pytest.param(0.02, True, marks=pytest.mark.full)]
+)
 def test_a_server_whose_link_takes_no_time_leaves_nothing_to_hide(transfer, faster):
     bandwidth = PROBLEM.parameter_bytes / transfer if transfer else 1e12
     cluster = EVEN.with_server(bandwidth=bandwidth)
@@ -144,7 +146,9 @@ def test_a_server_whose_link_takes_no_time_leaves_nothing_to_hide(transfer, fast
 
 
 @opposes("H1-size", "H1-size-data")
-@pytest.mark.parametrize(("transfer", "inside"), [(0.02, True), (0.5, False)])
+@pytest.mark.parametrize(
+    ("transfer", "inside"), [(0.02, True), pytest.param(0.5, False, marks=pytest.mark.full)]
+)
 def test_on_very_slow_links_every_rival_takes_more_than_three_and_a_half_times_as_long(transfer, inside):
     found = leads(composed(True, True, 4), links(transfer)).values()
     assert (min(found) > paper.MOST) != inside
