@@ -140,7 +140,7 @@ def shardings(problem):
 def page():
     """Errors of the gradients of the code blocks in docs/devices.md against `jax.grad` of the mean loss."""
     text = (Path(__file__).parents[1] / "docs" / "devices.md").read_text(encoding="utf-8")
-    problem = dml.problems.digits_mlp()
+    problem = plane()
     params = problem.init(jax.random.key(1))
     batch = jax.tree.map(lambda column: jnp.asarray(column[:64]), problem.data)
 

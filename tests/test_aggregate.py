@@ -204,7 +204,8 @@ COMBINED = {
 @pytest.mark.parametrize(
     ("name", "rule"),
     [(name, median()) for name in ("local steps", "unequal loads", "coupled shards")]
-    + [(name, clipped(0.1)) for name in ("local steps", "codec", "own steps")],
+    + [(name, clipped(0.1)) for name in ("codec", "own steps")]
+    + [pytest.param("local steps", clipped(0.1), marks=pytest.mark.full)],
     ids=str,
 )
 def test_with_the_other_parts_of_a_method(name, rule):

@@ -5,6 +5,7 @@ import numpy as np
 import optax
 import pytest
 from engine_runs import relative_error, same_bits
+from every_bit import sizes
 
 import dmlcore as dml
 from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
@@ -33,9 +34,9 @@ PROBLEM = dml.Problem(
 
 
 def train(policy, **options):
-    """Tasks of several sizes, most of them no power of two."""
+    """Tasks of three sizes, two of them no power of two."""
     cluster = dml.Cluster.from_speeds([1000, 600, 1700])
-    given = {"updates": 8, "batch_size": 9, "load": "speed_proportional", "seed": 3, "eval_every": 8}
+    given = {"updates": 8, "batch_size": 9, "load": sizes(9, 5, 8), "seed": 3, "eval_every": 8}
     return dml.train(PROBLEM, cluster, policy, SGD, **given | options)
 
 
@@ -77,11 +78,13 @@ def test_every_engine_gives_the_bits_of_its_replay(policy, engine):
     assert same_bits(run.params, dml.replay(run.trace, PROBLEM, SGD).params)
 
 
+@pytest.mark.full  # test_keys does it with losses that are computed sample by sample
 def test_policies_that_watch():
     run = train(dml.pflug(1), load=None)
     assert same_bits(run.params, dml.replay(run.trace, PROBLEM, SGD).params)
 
 
+@pytest.mark.full  # of several sizes is every run above; lanes are in test_keys
 def test_lanes_whose_tasks_differ_in_size():
     traces = [train(dml.asp(), seed=seed).trace for seed in (3, 4)]
     lanes = dml.replay_lanes(traces, PROBLEM, [SGD] * 2)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from eight_devices import TRIED
+from engine_runs import KINDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -91,7 +92,11 @@ def found(request, measured, case):
 
 
 def cases(function):
-    return pytest.mark.parametrize("case", TRIED[function.__name__][0])(function)
+    """By default of the policies one of each kind: others have the programs of one of these."""
+    known = TRIED[function.__name__][0]
+    few = KINDS if function.__name__ == "test_every_policy" else known
+    each = [pytest.param(case, marks=[pytest.mark.full] * (case not in few)) for case in known]
+    return pytest.mark.parametrize("case", each)(function)
 
 
 def check(found, dtype, error):
@@ -106,6 +111,7 @@ def test_every_policy(found):
     check(found, "float32", 1e-5)
 
 
+@pytest.mark.full  # test_tasks_are_spread_over_eight_devices trains on as many
 @cases
 def test_more_workers(found):
     check(found, "float32", 1e-5)

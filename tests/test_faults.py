@@ -9,7 +9,7 @@ import optax
 import pandas as pd
 import pytest
 from clusters import EXPONENTIAL, LOCK_STEP, MIXED
-from engine_runs import check_counts, check_fused, check_replay, plane
+from engine_runs import KINDS, check_counts, check_fused, check_replay, plane
 from watched import simulate
 
 import dmlcore as dml
@@ -90,7 +90,8 @@ def test_fused_gradients(policy):
 
 @pytest.mark.parametrize(
     ("policy", "seed"),
-    [(name, 0) for name in ALL_POLICIES] + [(name, 1) for name in ("bsp", "ssp", "k_batch_async")],
+    [pytest.param(name, 0, marks=[pytest.mark.full] * (name not in KINDS)) for name in ALL_POLICIES]
+    + [(name, 1) for name in ("bsp", "ssp", "k_batch_async")],
 )
 def test_schedules_on_threads(policy, seed):
     problem, engine = plane(), dml.engines.threads(time_scale=0.25)

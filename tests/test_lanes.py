@@ -74,6 +74,7 @@ def test_a_lane_at_its_target_stays_there(monkeypatch):
         alike(lane, dml.replay(trace, PROBLEM, optimizer, until=until, eval_every=10))
 
 
+@pytest.mark.full  # the test before does it with parameters that are shared
 def test_local_parameters_of_a_lane_at_its_target_stay_too(monkeypatch):
     monkeypatch.setattr(replay, "MANY_TASKS", 16)
     problem, add = wheels(), optax.identity()
@@ -185,7 +186,7 @@ def test_slots_are_written_in_place(policy, lanes, optimizer, monkeypatch):
     given = lanes_of(
         traces_of(policy, seeds, updates=20), np.arange(1, rates + 1) / 10, OPTIMIZERS[optimizer]
     )
-    driver = Replay(given[0], dml.problems.digits_mlp(16), given[1])
+    driver = Replay(given[0], PROBLEM, given[1])
     driver.advance(20)
     slots = {leaf.shape for leaf in jax.tree.leaves(driver.state().slots)}
     assert slots
@@ -204,6 +205,7 @@ def test_unrolled_steps_are_the_same_steps(lanes):
         close(*(driver.params(lane) for driver in drivers))
 
 
+@pytest.mark.full  # the next test does it for a method and seed
 def test_a_sweep_on_an_accelerator_trains_lanes(monkeypatch):
     """What it returns is what it returns on a CPU, up to rounding."""
     given = {"BSP": dml.bsp(), "SSP": dml.ssp(1)}, PROBLEM, EXPONENTIAL, optax.sgd, [0.1, 0.3]
@@ -271,7 +273,10 @@ def test_wavefronts_of_additive_updates_and_codecs():
 
 @pytest.mark.parametrize(
     "coded",
-    ["coded(pull=difference(affine(bits=12)))", "coded(pull=affine(bits=8), push=error_feedback(one_bit()))"],
+    [
+        pytest.param("coded(pull=difference(affine(bits=12)))", marks=pytest.mark.full),
+        "coded(pull=affine(bits=8), push=error_feedback(one_bit()))",
+    ],
 )
 def test_wavefronts_of_codecs(coded):
     """A worker takes what it received, and not what was sent."""

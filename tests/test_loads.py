@@ -368,6 +368,7 @@ def test_training_on_a_real_clock():
     assert same_bits(run.params, again.params)
 
 
+@pytest.mark.full  # the test before does it with another problem
 def test_linear_regression_on_a_real_clock():
     """Up to rounding, measured in 64 bits: its gradient is a product of a matrix and a vector, which JAX 0.12
     compiles otherwise in the loop of replay."""

@@ -400,8 +400,8 @@ def test_our_own_problems_are_sound(name):
     ("network", "shape"),
     [
         (networks.LeNet, (28, 28)),
-        (partial(networks.LeNet, colour=True), (32, 32, 3)),
-        (networks.ThreeConvolutions, (32, 32, 3)),
+        pytest.param(partial(networks.LeNet, colour=True), (32, 32, 3), marks=pytest.mark.full),
+        pytest.param(networks.ThreeConvolutions, (32, 32, 3), marks=pytest.mark.full),
     ],
 )
 def test_networks_of_images_are_sound(network, shape):

@@ -47,8 +47,8 @@ def draws(codec, tensor, num_draws):
     [
         (affine(1), 32),
         (affine(4), 64),
-        (affine(16), 32),
-        (qsgd(1), 64),
+        pytest.param(affine(16), 32, marks=pytest.mark.full),
+        pytest.param(qsgd(1), 64, marks=pytest.mark.full),
         (qsgd(9), 32),
         (terngrad(clip=None), 64),
         (terngrad(), 32),

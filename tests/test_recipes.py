@@ -10,12 +10,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import optax
 import pytest
-from engine_runs import check_replay, same_bits
+from engine_runs import check_replay, plane, same_bits
 
 import dmlcore as dml
 from dmlcore.reproduce import claims
 from dmlcore.reproduce.command import main
 from dmlcore.reproduce.papers import PAPERS
+from dmlcore.training.batches import INIT, run_key
 
 PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
 
@@ -47,10 +48,10 @@ def test_a_new_policy():
 
 
 def test_a_new_aggregate():
-    rule, problem = run("A new aggregate")["majority"](), dml.problems.digits_mlp()
+    rule, problem = run("A new aggregate")["majority"](), plane()
     engine = dml.engines.threads(time_scale=0.05)
     given = problem, dml.Cluster.uniform(3), dml.k_batch_async(2), optax.sgd(0.25)
-    start = dml.train(problem, *given[1:3], optax.sgd(0.0), updates=1).params
+    start = problem.init(run_key(0, INIT))
     ran = dml.train(*given, updates=1, engine=engine, aggregate=rule)
     moved = [np.asarray(a - b) for a, b in zip(*map(jax.tree.leaves, (ran.params, start)), strict=True)]
     assert {*np.concatenate([leaf.ravel() for leaf in moved]).round(4).tolist()} == {-0.25, 0.0, 0.25}
@@ -59,7 +60,7 @@ def test_a_new_aggregate():
 
 @pytest.mark.parametrize("policy", [dml.asp(), dml.k_sync(2)], ids=str)
 def test_a_new_engine(policy):
-    pool, problem = run("A new engine")["pool"], dml.problems.digits_mlp()
+    pool, problem = run("A new engine")["pool"], plane()
     cluster = dml.Cluster.uniform(3).with_faults(dml.faults.Crash(1, 0.2, 0.2))
     ran = dml.train(problem, cluster, policy, optax.sgd(0.1), updates=60, engine=pool(0.1), eval_every=60)
     assert ran.trace.metadata["engine"] == "pool"

@@ -204,6 +204,7 @@ def test_threads_replay_to_the_same_bits(policy):
     check_replay(dml.train(problem, EXPONENTIAL, policy, SGD, updates=40, engine=engine), problem, SGD)
 
 
+@pytest.mark.full  # threads do it in the test before, and test_devices without shards
 def test_devices():
     problem = plane().sharded(NON_IID)
     here, there = (

@@ -14,13 +14,17 @@ def harmonic(n):
     return sum(1 / i for i in range(1, n + 1))
 
 
+LONG = ((50, 10), (200, 20), (200, 180))
+
+
 def exponential(num_workers, rate=4.0):
     """Tasks of one sample take Exp(rate) seconds."""
     return dml.Cluster.uniform(num_workers, samples_per_second=rate, jitter=stats.expon())
 
 
 @pytest.mark.parametrize(
-    ("num_workers", "k"), [(8, 1), (8, 4), (8, 8), (50, 10), (50, 40), (200, 20), (200, 180)]
+    ("num_workers", "k"),
+    [(8, 1), (8, 4), (8, 8), (50, 40), *(pytest.param(*each, marks=pytest.mark.full) for each in LONG)],
 )
 def test_k_sync_round(num_workers, k):
     """Mean round (H_P - H_{P-K}) / rate, Dutta et al. 2018."""

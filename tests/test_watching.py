@@ -126,7 +126,9 @@ def test_it_may_decide_by_what_codecs_make_of_its_training(policy):
     [
         {},
         {"load": GROWING, "optimizer": optax.adam(0.01)},
-        {"cluster": EXPONENTIAL.with_faults(dml.faults.Crash(1, 0.1, 0.1))},
+        pytest.param(
+            {"cluster": EXPONENTIAL.with_faults(dml.faults.Crash(1, 0.1, 0.1))}, marks=pytest.mark.full
+        ),
         {"cluster": EXPONENTIAL.with_faults(dml.faults.ServerCrash(0.2, 0.1), checkpoint_every=10)},
     ],
     ids=["mixed", "growing", "a worker crashes", "the server crashes"],
@@ -136,6 +138,7 @@ def test_its_workers_may_keep_copies(options):
     assert run.trace.tasks["pull_start"].isna().any()
 
 
+@pytest.mark.full  # the test before, with gradients
 def test_its_workers_may_keep_copies_of_an_additive_problem():
     check_seen(dml.ssp(2), wheels(), optimizer=optax.identity(), batch_size=4)
 
