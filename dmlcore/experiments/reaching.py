@@ -54,7 +54,7 @@ def near(found: Evaluations, until: Mapping[str, float]) -> int | None:
 
     >>> curve = [(update, {"loss": 10.0 - update + update % 2 / 10}) for update in range(10)]
     >>> near(curve, {"loss": 1.0}), near(curve, {"loss": -5.0})
-    (7, None)
+    (8, None)
     """
     close = np.zeros(len(found), bool)
     for name, target in until.items():
