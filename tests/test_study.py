@@ -3,6 +3,10 @@
 import functools
 import inspect
 import math
+import signal
+import subprocess
+import sys
+import time
 import warnings
 import zlib
 from datetime import timedelta
@@ -511,6 +515,22 @@ class TestStudy:
         assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.parquet")} == runs
         for other in (first, second):
             pd.testing.assert_frame_equal(other.table, found.table)
+
+    def test_it_goes_on_where_it_was_killed(self, found, tmp_path, environment):
+        code = "import sys, test_study; test_study.asked(save=sys.argv[1])"
+        process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=environment)
+        try:
+            limit = time.monotonic() + 120
+            while len([*tmp_path.glob("[!.]*.parquet")]) < 60:
+                assert process.poll() is None
+                assert time.monotonic() < limit
+                time.sleep(0.01)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        runs = {path: path.stat().st_mtime_ns for path in tmp_path.glob("[!.]*.parquet")}
+        pd.testing.assert_frame_equal(asked(save=tmp_path).table, found.table)
+        assert {path: path.stat().st_mtime_ns for path in runs} == runs
 
     @pytest.mark.parametrize("at", [2, 4, 6, 8])
     def test_an_interrupt_leaves_what_is_known(self, monkeypatch, at):
