@@ -25,6 +25,7 @@ SWEPT = {
     "ASP": (dml.Method(dml.asp()), (0.1, 0.2, 0.4)),
 }
 opposes = Opposition()
+OWN_STEPS = pytest.mark.parametrize("own_steps", [pytest.param(False, marks=pytest.mark.full), True])
 
 
 def holds(name, sample):
@@ -102,7 +103,7 @@ def test_round_ends_are_those_of_the_simulator(method, seconds):
     np.testing.assert_allclose(ends, simulated(method, cluster).updates["time"], rtol=1e-9)
 
 
-@pytest.mark.parametrize("own_steps", [False, True])
+@OWN_STEPS
 def test_losses_by_update_do_not_depend_on_links(own_steps):
     """A lock-step method is trained once for all links, and for a server's."""
     method = composed(own_steps=own_steps, bits=8)
@@ -118,7 +119,7 @@ def test_losses_by_update_do_not_depend_on_links(own_steps):
 
 
 @opposes("H6-pipeline")
-@pytest.mark.parametrize("own_steps", [False, True])
+@OWN_STEPS
 def test_where_there_is_nothing_to_hide_the_pipeline_costs_time(own_steps):
     """Rounds last as long with and without it, and more updates are needed."""
     rates = (0.4, 0.8, 1.6)
@@ -128,7 +129,7 @@ def test_where_there_is_nothing_to_hide_the_pipeline_costs_time(own_steps):
 
 
 @opposes(*(f"H1-{rival}{data}" for rival in paper.RIVALS for data in ("", "-data")))
-@pytest.mark.parametrize("own_steps", [False, True])
+@OWN_STEPS
 def test_where_there_is_nothing_to_hide_every_rival_is_faster(own_steps):
     for rival, lead in leads(composed(False, own_steps), EVEN).items():
         assert not holds(f"H1-{rival}", lead)

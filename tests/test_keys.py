@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -38,10 +39,19 @@ def train(policy, problem=None, **options):
     return dml.train(problem or dropout(), CLUSTER, policy, SGD, **given | options)
 
 
-@pytest.mark.parametrize("engine", ["simulate", "devices", dml.engines.threads(0.05)], ids=str)
-@pytest.mark.parametrize("load", ["equal", "speed_proportional"])
+POLICIES = [dml.bsp(), dml.ssp(2), dml.k_batch_async(2)]
+ENGINES = ["simulate", "devices", dml.engines.threads(0.05)]
+# By default each policy, engine and load once.
+DIAGONAL = [*zip(POLICIES, ENGINES, ["equal", "speed_proportional", "speed_proportional"], strict=True)]
+
+
 @pytest.mark.parametrize(
-    "policy", [dml.bsp(), dml.ssp(2), pytest.param(dml.k_batch_async(2), marks=pytest.mark.full)], ids=str
+    ("policy", "engine", "load"),
+    [
+        pytest.param(*case, marks=[pytest.mark.full] * (case not in DIAGONAL))
+        for case in itertools.product(POLICIES, ENGINES, ["equal", "speed_proportional"])
+    ],
+    ids=str,
 )
 def test_every_engine_gives_the_bits_of_its_replay(policy, load, engine):
     """Several devices add gradients up in another order."""

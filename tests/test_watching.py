@@ -124,7 +124,7 @@ def test_it_may_decide_by_what_codecs_make_of_its_training(policy):
 @pytest.mark.parametrize(
     "options",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.full),
         {"load": GROWING, "optimizer": optax.adam(0.01)},
         pytest.param(
             {"cluster": EXPONENTIAL.with_faults(dml.faults.Crash(1, 0.1, 0.1))}, marks=pytest.mark.full
