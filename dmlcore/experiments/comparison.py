@@ -106,9 +106,9 @@ def compare(
         seeds: one run per method and seed, S runs per method.
         until, eval_every: as for `train`.
         resolve: whether a run ends with the first of all its updates that reaches the target of `until`, not
-            with the first evaluation that does. Where the evaluations have come near the target, the run is
-            evaluated again after every update (of a very long stretch, at 400 of them). Otherwise the time to
-            a target depends on `eval_every`: a coarse grid makes fast, noisy methods slower than they are.
+            with the first evaluation that does. If its evaluations have come near the target, it is evaluated
+            again after every update; of more than 1,000, where the target is near. Otherwise the time to a
+            target depends on `eval_every`: a coarse grid makes fast, noisy methods slower than they are.
         executor: "threads", in this process; or "ray", which distributes methods and seeds over a Ray
             cluster: the connected one, the one that the environment variable RAY_ADDRESS names, or a local
             one. The frame is the same. Engines with a real clock need "threads", and run one after the other.

@@ -3,7 +3,7 @@
 The metric of a noisy method crosses its target between two evaluations, and back again. So a coarse grid
 makes such a method later than it is, up to a third, and a smooth one not at all. A run reaches its target
 with the first of its updates whose parameters meet it. To find that update, a run is trained again and
-evaluated after every update where its evaluations have come near the target.
+evaluated after every update; if it has very many, where its evaluations have come near the target.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ from dmlcore.training.evaluation import is_accuracy
 
 Evaluations = list[tuple[int, dict[str, Any]]]  # (update, metrics)
 
-POINTS = 400  # largest number of evaluations in the stretch of a run that is evaluated again
+POINTS = 1000  # largest number of evaluations at one go: all updates of most runs, a stretch of long ones
 NEAR = 4.0  # the target is near at this multiple of the largest deviation from the neighbours' mean
-EDGE = 0.2  # a target that is reached in this first part of the stretch may have been reached before it
+EDGE = 0.5  # a target that is reached in this first part of a stretch may have been reached before it
 
 
 def resolved(
     coarse: Evaluations, until: Mapping[str, float], train: Callable[[Sequence[int]], Evaluations]
 ) -> Evaluations:
     """Returns the evaluations of a run up to its first update that reaches a target.
+
+    Of more than `POINTS` updates, about so many are evaluated among which the target is near, and then all
+    those between the last two. So a lone update that meets the target long before its neighbours do can be
+    missed in a run that is so long.
 
     Args:
         coarse: evaluations from the start, ascending, up to the first that reaches a target, if one does.
@@ -36,17 +40,23 @@ def resolved(
     Returns:
         Evaluations, ascending: coarse ones, then those of the stretch in which the target is near.
     """
-    begin = near(coarse, until)
-    while begin is not None:
-        marks = stretch(begin, coarse[-1][0])
-        if len(marks) < 3:
-            return coarse
+    begin, end = near(coarse, until), coarse[-1][0]
+    if begin is None or len(coarse) < 2:
+        return coarse
+    begin = 0 if end <= POINTS else begin
+    found = coarse
+    while True:
+        marks = stretch(begin, end)
         fine = train(marks)
-        edge = marks[0] + EDGE * (marks[-1] - marks[0])
-        if begin == 0 or fine[-1][0] > edge:
-            return [each for each in coarse if each[0] < marks[0]] + fine
-        begin = max(0, 2 * begin - marks[-1])
-    return coarse
+        found = [each for each in found if each[0] < marks[0]] + fine
+        end = fine[-1][0]
+        if begin == 0 or end > marks[0] + EDGE * (marks[-1] - marks[0]):
+            break
+        begin = max(0, begin - (marks[-1] - marks[0]))
+    last = found[-2][0] if len(found) > 1 else end
+    if end - last > 1:
+        found = found[:-1] + train(stretch(last + 1, end))
+    return found
 
 
 def near(found: Evaluations, until: Mapping[str, float]) -> int | None:
@@ -71,6 +81,6 @@ def stretch(begin: int, end: int) -> list[int]:
     """Returns the updates at which a stretch of a run is evaluated: all, or about `POINTS`.
 
     >>> stretch(2, 5), len(stretch(0, 10_000))
-    ([2, 3, 4, 5], 401)
+    ([2, 3, 4, 5], 1001)
     """
     return [*range(begin, end, max(1, -(-(end - begin) // POINTS))), end]

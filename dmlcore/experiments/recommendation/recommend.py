@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -102,13 +103,14 @@ def recommend(
     goal = Goal(problem, fitted.cluster, metric, value, size, save)
     seconds, own_steps = task_seconds(goal), not fitted.real
     scale = Scale(goal.cluster.num_workers, size, seconds, 1.0, 1.0, optimizer, own_steps)
-    usable(chosen(methods, scale), goal, optimizer, methods is not None)  # before anything is run
-    about = {"seeds": judging, "budget": budget, "trials": trials, "methods": described(methods)}
-    spending = Spending(None, budget, place(goal, optimizer, about))
+    made, _ = usable(chosen(methods, scale), goal, optimizer, methods is not None)  # before anything is run
+    path = place(goal, made, {"seeds": judging, "budget": budget, "trials": trials})
+    spending = Spending(None, budget, path)
     with bar(checks.boolean("progress", progress), None) as advance:
         scouts = candidates({"BSP": Space(bsp, {}), "ASP": Space(asp, {})}, optimizer, goal)
         seed = next(seed for seed in itertools.count(TUNING) if seed not in judging)
         rates, reached = magnitudes(Search(goal, scouts, [seed], spending, 0, 0.0, advance))
+        spending.made = Counter({"": sum(spending.made.values())})
         compiling = spending.once("compiling", lambda: spending.spent / 2)  # of two programs
         scale = scale._replace(together=rates["BSP"], alone=rates["ASP"])
         usable_ones, left = usable(chosen(methods, scale), goal, optimizer, methods is not None)
@@ -124,13 +126,6 @@ def recommend(
         return recommend(problem, cluster, target, budget=budget, **same)
 
     return recommendation(found, judging, again, goal.cluster)
-
-
-def described(methods: Any) -> str:
-    """Returns a text that identifies the argument `methods` of a call."""
-    if not isinstance(methods, Mapping):
-        return str(methods)
-    return str({name: getattr(given, "__qualname__", given) for name, given in methods.items()})
 
 
 def task_seconds(goal: Goal) -> float:

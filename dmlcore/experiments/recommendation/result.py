@@ -25,6 +25,7 @@ from dmlcore.experiments.study.judging import judge
 from dmlcore.experiments.study.result import Answer, Study, told_setting
 from dmlcore.experiments.study.search import LONGEST
 from dmlcore.experiments.study.spending import Spending
+from dmlcore.trace.metrics.decision import LOOKS
 from dmlcore.types import Method
 
 ELSEWHERE = "Settings and learning rates were tuned for another cluster"
@@ -156,7 +157,7 @@ class Recommendation(Study):
             def make(some: Mapping[str, Method], own: Sequence[int], seconds: float = longest) -> Any:
                 return goal.runs(some, dict.fromkeys(some, own), seconds, about, min(self.answer.tuning))
 
-            spending = Spending(None, None)
+            spending = Spending(LOOKS[2], None)
             found = judge(goal, methods, seeds, make, spending)
             if found is None or spending.interrupted:
                 raise KeyboardInterrupt
@@ -262,4 +263,4 @@ def recommendation(
     why = reasons.why(answer.goal, table, samples, answer.methods, ran)
     if answer.runs is None:
         why = f"{answer.notes[0]}. {why}"
-    return Recommendation({"": answer}, seeds, why, tuned, again)
+    return Recommendation({"": answer}, seeds, (), why, tuned, again)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -14,11 +15,12 @@ import pandas as pd
 from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.engines import simulate
+from dmlcore.engines.job import described
 from dmlcore.experiments.comparison import compare
 from dmlcore.experiments.runs import check_until, run_spec, train
 from dmlcore.methods.policies import bsp
 from dmlcore.problems.problem import Problem
-from dmlcore.trace import Trace, metrics
+from dmlcore.trace import Trace
 from dmlcore.training.evaluation import is_accuracy
 from dmlcore.types import Method
 
@@ -78,6 +80,12 @@ class Goal:
         """Raises ValueError if the problem or the cluster does not support a method."""
         run_spec(self.problem, method, self.cluster, updates=1, batch_size=self.batch_size)
 
+    def identity(self, method: Method) -> str:
+        """Returns a text that tells a method from others, as the journal does."""
+        spec = run_spec(self.problem, method, self.cluster, updates=1, batch_size=self.batch_size)
+        problem = self.problem.with_steps(spec.local, spec.step_size)
+        return json.dumps(described(spec, problem, method.optimizer), sort_keys=True)
+
     def timeline(self, method: Method, *, seed: int = 0, **stop: Any) -> Trace:
         """Returns the trace of a method until `updates` or `seconds`."""
         options: Any = {"batch_size": self.batch_size, "seed": seed, **stop}
@@ -94,14 +102,14 @@ class Goal:
     def grid(self, method: Method, seconds: float, seed: int) -> int:
         """Returns the updates between two evaluations of a run that takes about `seconds` to the target.
 
-        It is a power of two. For a method that watches its training it is that of BSP, because its updates
-        are not known before.
+        It is odd, so that it sees what comes back with every second or eighth update. For a method that
+        watches its training it is that of BSP, because its updates are not known before.
         """
         counted = Method(bsp()) if method.policy.on_observation is not None else method
         key = str(counted._replace(optimizer=None)), seconds
         if key not in self._grids:
             made = len(self.timeline(counted, seconds=seconds, seed=seed).updates)
-            self._grids[key] = 2 ** int(math.log2(max(made / GRID, 1)))
+            self._grids[key] = max(1, 2 ** int(math.log2(max(made / GRID, 1))) - 1)
         return self._grids[key]
 
     def runs(
@@ -124,12 +132,12 @@ class Goal:
             resolve: whether to find the first of all updates that reaches the target, as `compare` does.
         """
         together: dict[tuple[int, tuple[int, ...]], dict[str, Method]] = {}
-        for name, method in methods.items():
-            together.setdefault((self.grid(method, about, seed), tuple(seeds[name])), {})[name] = method
         options: Any = {"until": {self.metric: self.target}, "seconds": seconds, "resolve": resolve}
         options |= {"batch_size": self.batch_size, "save": self.save, "executor": self.executor}
         parts: list[pd.DataFrame] = []
         try:
+            for name, method in methods.items():
+                together.setdefault((self.grid(method, about, seed), tuple(seeds[name])), {})[name] = method
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "interrupted")
                 warnings.filterwarnings("ignore", UNTRAINED)
@@ -144,12 +152,13 @@ class Goal:
 
     def measured(self, runs: pd.DataFrame) -> pd.DataFrame:
         """Returns the outcome of each run by method and seed, with the fields of `Outcome` as columns."""
-        metric: Any = {"metric": self.metric, "target": self.target, "below": self.below}
+        ended = runs.groupby(["method", "seed"]).nth(-1).set_index(["method", "seed"]).sort_index()
+        sign = 1 if self.below else -1
+        last = (sign * ended[self.metric]).where(np.isfinite(ended[self.metric]), math.inf)
+        reached = last <= sign * self.target  # runs end with the first update that does
         columns = {"seconds": "time", "samples": "assigned_samples", "nbytes": "bytes"}
-        found = {name: metrics.time_to(runs, column=column, **metric) for name, column in columns.items()}
-        ended = runs.groupby(["method", "seed"])[self.metric].agg(lambda values: values.iloc[-1])
-        last = ended.where(np.isfinite(ended), math.inf if self.below else -math.inf)
-        return pd.DataFrame(found | {"last": last * (1 if self.below else -1)})[[*Outcome._fields]]
+        found = {name: ended[column].where(reached, math.inf) for name, column in columns.items()}
+        return pd.DataFrame(found | {"last": last})[[*Outcome._fields]]
 
     def value(self, last: float) -> float:
         """Returns the value of the metric for an outcome's `last`."""

@@ -12,6 +12,7 @@ from dmlcore.experiments.study.spending import Spending
 from dmlcore.trace.metrics.decision import LOOKS, Ratio, decide
 from dmlcore.types import Method
 
+Runs = Callable[[Mapping[str, Method], Sequence[int]], tuple[pd.DataFrame | None, bool]]
 BEST, NEVER = "best", "not reached"  # outcomes besides those of `decide`
 
 
@@ -26,9 +27,9 @@ def ratio(seconds: pd.DataFrame, name: str, other: str) -> Ratio:
     both = seconds.loc[[name, other]].dropna(axis="columns").to_numpy(float)
     if name == other:
         both = np.repeat(both[:1], 2, axis=0)
-    with np.errstate(invalid="ignore"):
-        ratios = np.where(np.isinf(both).all(axis=0), np.nan, both[0] / both[1])
-    return decide(ratios)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = np.where(both[0] == both[1], 1.0, both[0] / both[1])
+    return decide(np.where(np.isinf(both).all(axis=0), np.nan, ratios))
 
 
 def first(seconds: pd.DataFrame) -> str:
@@ -72,7 +73,7 @@ def judge(
     for look in looks:
         own = seeds[ran:look]
         if spending.runs is not None and not ran:  # a small budget has fewer seeds, and decides nothing
-            own = own[: max(1, spending.runs - max(spending.made.values()))]
+            own = own[: max(1, spending.runs - max(spending.made.values(), default=0))]
         if ran and not spending.affords(f"look {look}", dict.fromkeys(left, len(own))):
             break
         made, stopped = runs({name: methods[name] for name in left}, own)
@@ -81,13 +82,13 @@ def judge(
             break
         spending.made.update(dict.fromkeys(left, len(own)))
         found = made if found is None else pd.concat([found, made], ignore_index=True)
-        told = compared(goal.measured(found)["seconds"].unstack("seed"))
+        seconds = goal.measured(found)["seconds"].unstack("seed")
+        if np.isinf(seconds.median(axis=1)).all():
+            break
+        told = compared(seconds)
         best, *others = told
         left = [best, *(name for name in others if name in left and told[name].outcome == "undecided")]
         if len(left) == 1 or len(own) < look - ran:
             break
         ran = look
     return found
-
-
-Runs = Callable[[Mapping[str, Method], Sequence[int]], tuple[pd.DataFrame | None, bool]]

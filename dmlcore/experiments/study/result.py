@@ -90,6 +90,7 @@ class Study:
     Args:
         answers: name of the cluster -> what was found there; the name of a single one is "".
         seeds: for judging.
+        failed: sentences on clusters on which no method reached the target. Default: none.
 
     >>> import dmlcore as dml
     >>> problem = dml.problems.linear_regression(num_samples=64, num_features=3)
@@ -101,6 +102,7 @@ class Study:
 
     answers: Mapping[str, Any]  # each an `Answer`
     seeds: Sequence[int]
+    failed: Sequence[str] = ()
 
     @property
     def table(self) -> pd.DataFrame:
@@ -139,7 +141,8 @@ class Study:
     @property
     def notes(self) -> list[str]:
         """Sentences on what limits the answer."""
-        return [*dict.fromkeys(note for each in self.answers.values() for note in each.notes)]
+        notes = (note for each in self.answers.values() for note in each.notes)
+        return [*self.failed, *dict.fromkeys(notes)]
 
     @property
     def interrupted(self) -> bool:
@@ -185,7 +188,9 @@ class Study:
             best, goal = str(table.index[0]), answer.goal
             first = table.iloc[0]
             at = told_setting(first)
-            said.append(f"{where}{best}{at} reaches {goal} in {first['seconds']:.3g} s, in the median")
+            reached = np.isfinite(first["seconds"])
+            took = f"in {first['seconds']:.3g} s, in the median" if reached else "on some seeds only"
+            said.append(f"{where}{best}{at} reaches {goal} {took}")
             for other in map(str, table.index[1:]):
                 found = ratio(answer.seconds, other, best)
                 reached = table.loc[other, "outcome"] != NEVER

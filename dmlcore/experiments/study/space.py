@@ -50,7 +50,7 @@ class Space(NamedTuple):
         return f"space({getattr(self.make, '__name__', self.make)}{knobs})"
 
 
-def space(make: Callable[..., Policy | Method], **knobs: Any) -> Space:
+def space(make: Callable[..., Policy | Method], /, **knobs: Any) -> Space:
     """Returns a method with settings to search, for `dml.study` and `dml.recommend`.
 
     The values of a knob are tried in their order, the most promising first. If a number at the end of its
@@ -97,7 +97,7 @@ def space(make: Callable[..., Policy | Method], **knobs: Any) -> Space:
 
 def _different(values: Sequence[Any]) -> list[Any]:
     """Returns the values without repetitions; they need not be hashable."""
-    return [value for place, value in enumerate(values) if value not in values[:place]]
+    return [*{(type(value), repr(value)): value for value in values}.values()]
 
 
 class Trial(NamedTuple):
@@ -131,8 +131,12 @@ class Candidate:
         self.values = {knob: [*values] for knob, values in space.knobs.items()}  # grows at its ends
         self._refused: set[tuple[str, Any]] = set()
         self.settings = space.settings()
-        made = self._made(self.settings[0], space.rate or 1.0)
-        self.rated = self._optimizer is not None and (self._told_rate or made.optimizer is None)
+        brought = {self._made(each, space.rate or 1.0).optimizer is not None for each in self.settings}
+        if len(brought) > 1:
+            checks.fail(f"methods[{name!r}]", space, "an optimizer of its own in all settings or in none")
+        if self._told_rate and self._optimizer is None:
+            checks.fail(f"methods[{name!r}]", space, "no learning rate (the problem is additive)")
+        self.rated = self._optimizer is not None and (self._told_rate or brought == {False})
 
     def _made(self, setting: Sequence[int], rate: float | None) -> Method:
         knobs = {knob: self.values[knob][place] for knob, place in zip(self.values, setting, strict=True)}
@@ -202,7 +206,7 @@ class Candidate:
         if len(values) > 1 and at in (0, len(order) - 1):
             end, inner = values[place], values[order[at + 1 if at == 0 else at - 1]]
             beyond = end * end / inner if inner > 0 < end else end
-            beyond = type(end)(round(beyond)) if isinstance(end, int) else beyond
+            beyond = type(end)(round(beyond) if isinstance(end, numbers.Integral) else beyond)
             if beyond not in values and (knob, beyond) not in self._refused:
                 values.append(beyond)
                 near.append(len(values) - 1)
@@ -212,7 +216,7 @@ class Candidate:
         """Returns whether a new setting is possible; forgets a value that is not."""
         try:
             self._check(self._made(setting, self.space.rate or 1.0))
-        except ValueError:
+        except Exception:  # of a function that was never asked about this value
             if place == len(self.values[knob]) - 1 and place >= len(self.space.knobs[knob]):
                 self._refused.add((knob, self.values[knob].pop()))
             return False

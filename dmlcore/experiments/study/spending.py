@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import json
+import numbers
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -90,7 +91,7 @@ def check_budget(budget: Any) -> tuple[int | None, float | None]:
     >>> check_budget(100), check_budget("1 min")
     ((100, None), (None, 60.0))
     """
-    expected = "a number of runs of each method, >= 2, or a time such as '30 s' or a timedelta"
+    expected = "a number of runs of each method, >= 3, or a time such as '30 s' or a timedelta"
     if isinstance(budget, str | timedelta):
         try:
             seconds = pd.Timedelta(budget).total_seconds()
@@ -99,6 +100,6 @@ def check_budget(budget: Any) -> tuple[int | None, float | None]:
         if not seconds > 0:
             checks.fail("budget", budget, expected)
         return None, seconds
-    if isinstance(budget, bool) or not isinstance(budget, int) or budget < 2:
+    if isinstance(budget, bool) or not isinstance(budget, numbers.Integral) or budget < 3:
         checks.fail("budget", budget, expected)
-    return budget, None
+    return int(budget), None

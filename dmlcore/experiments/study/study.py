@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import os
 import warnings
@@ -24,12 +23,11 @@ from dmlcore.experiments.study.goal import Goal, Outcome, check_target
 from dmlcore.experiments.study.judging import judge
 from dmlcore.experiments.study.result import Answer, Study
 from dmlcore.experiments.study.search import LONGEST, Search, halve, improve, magnitudes, runs_of
-from dmlcore.experiments.study.space import Candidate, Space, as_space
+from dmlcore.experiments.study.space import Candidate, Space, Trial, as_space
 from dmlcore.experiments.study.spending import Spending, check_budget
 from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import check_problem
 from dmlcore.trace.metrics.decision import LOOKS
-from dmlcore.training.identity import of_training
 from dmlcore.types import Method, Policy
 
 TUNING = 1000  # the first seed of the search; judging seeds are left out
@@ -58,14 +56,14 @@ def study(
 
     The search gives every method the same number of runs, over its knobs and its learning rate, by successive
     halving: each rung has half as many trials on twice as many seeds, and ranges grow while their ends win.
-    Methods within 1.5 times the best median then go on in steps, and are halved together. No run lasts longer
-    than four times the best.
+    Methods within twice the best median then go on in steps, and those within 1.5 times are halved together.
+    No run lasts longer than four times the best.
 
     Then the best setting of each method is judged, on other seeds, the same for all: on 8, and then on 16,
     32, 64 and 128 those that `metrics.decide` does not tell apart from the best one, while the budget lasts.
 
-    A run reaches the target with the first of all its updates whose parameters meet it, whatever the grid of
-    evaluations is; time that is given to a run is not part of the answer.
+    A judged run reaches the target with the first of all its updates whose parameters meet it, whatever the
+    grid of evaluations is.
 
     Args:
         methods: name -> a policy; a `Method`, with an optimizer of its own or without; a function of the
@@ -115,28 +113,36 @@ def study(
         checks.fail("cluster", cluster, "a Cluster, or a mapping of at least one name to one")
     goals = {}
     for name, each in clusters.items():
+        if not isinstance(name, str):
+            checks.fail("cluster", name, "a string as the name of each cluster")
         checks.check_kind(f"cluster[{name!r}]" if several else "cluster", each, Cluster)
-        goals[str(name)] = Goal(problem, each, metric, value, batch_size, folder_for(save), executor)
+        goals[name] = Goal(problem, each, metric, value, batch_size, folder_for(save), executor)
     own = None if problem.additive else optimizer
     made = {name: candidates(spaces, own, goal) for name, goal in goals.items()}
     for one in itertools.chain.from_iterable(group.values() for group in made.values()):
         one.check()  # before anything is run
-    answers = {}
-    about = {"budget": str(budget), "seeds": judging, "methods": str(spaces)}
+    answers, failed = {}, {}
     with bar(checks.boolean("progress", progress), None) as advance:
         for name, goal in goals.items():
-            path = place(goal, optimizer, about)
-            spending = Spending(runs, seconds and seconds * len(spaces), path)
+            path = place(goal, made[name], {"budget": str(budget), "seeds": judging})
+            spending = Spending(runs, seconds and seconds * len(spaces), None if runs else path)
             try:
                 answers[name] = answer(goal, made[name], judging, spending, advance)
             except KeyboardInterrupt:
                 if not answers:
                     raise
                 break
+            except ValueError as error:
+                if not several:
+                    raise
+                failed[name] = error
             if spending.interrupted:
                 break
-    found = Study(answers, judging)
-    if len(answers) < len(goals) or found.interrupted:
+    if not answers:
+        raise ValueError("; ".join(f"on {name}, {error}" for name, error in failed.items()))
+    notes = [f"{name} is left out ({error})" for name, error in failed.items()]
+    found = Study(answers, judging, notes)
+    if len(answers) + len(failed) < len(goals) or found.interrupted:
         known = f"; the study knows {len(answers)} of {len(goals)} clusters" if several else ""
         warnings.warn(f"interrupted: the answer is that of the runs that are finished{known}", stacklevel=2)
     return found
@@ -169,14 +175,21 @@ def candidates(spaces: Mapping[str, Space], optimizer: Any, goal: Goal) -> dict[
     return {name: Candidate(name, each, optimizer, goal.check) for name, each in spaces.items()}
 
 
-def place(goal: Goal, optimizer: Any, about: Mapping[str, Any]) -> Path | None:
-    """Returns the path of a call's decisions; None if the call does not save its runs."""
+def place(goal: Goal, candidates: Mapping[str, Candidate], about: Mapping[str, Any]) -> Path | None:
+    """Returns the path of a call's decisions; None if the call does not save its runs.
+
+    Raises:
+        ValueError: finished runs of two settings of a method could not be told apart in the folder.
+    """
     if goal.save is None:
         return None
-    known = {name: str(value) for name, value in about.items()}
-    known |= of_training(goal.problem, optax.identity() if goal.problem.additive else optimizer(0.1))
-    known |= {"target": str(goal), "batch_size": str(goal.batch_size)}
-    known |= {"cluster": json.dumps(goal.cluster.describe())}
+    known: dict[str, Any] = {name: str(value) for name, value in about.items()} | {"target": str(goal)}
+    for name, each in candidates.items():
+        told = [goal.identity(each.method(Trial(name, setting, 0.1))) for setting in each.settings]
+        if len({*told}) < len(told):
+            expected = "policies, loads and transports whose names say their settings (with save=)"
+            checks.fail(f"methods[{name!r}]", each.space, expected)
+        known[f"method {name}"] = told
     return Journal(goal.save, {"call": "study"}).path(known).with_suffix(".json")
 
 
@@ -213,16 +226,21 @@ def answer(
     spending.made.update(dict.fromkeys(candidates, 0))
     judged = min(LOOKS[0], len(judging))
     runs = spending.runs
-    reserve = judged if runs is None else max(1, min(runs // 2, len(judging)))
+    reserve = judged if runs is None or len(candidates) == 1 else max(1, min(runs // 2, len(judging)))
+    reserve = reserve if runs is None else max(1, min(reserve, runs // 2))
     search = Search(goal, candidates, tuning, spending, reserve, about, advance)
     rates = {name: each.space.rate or 1.0 for name, each in candidates.items()}
-    if not about:
-        most = len(searching.MAGNITUDES) if runs is None else max(1, (runs - reserve) // 3)
-        found, search.about = magnitudes(search, most)
-        rates |= found
-    first = first or spending.once("first", lambda: _affordable(search, judged, compiling))
-    halve(search, rates, first)
-    whole = not spending.interrupted and improve(search)
+    whole = False
+    try:
+        if not about:
+            most = len(searching.MAGNITUDES) if runs is None else max(1, (runs - reserve) // 3)
+            found, search.about = magnitudes(search, most)
+            rates |= found
+        first = first or spending.once("first", lambda: _affordable(search, judged, compiling))
+        halve(search, rates, first)
+        whole = not spending.interrupted and improve(search)
+    except KeyboardInterrupt:
+        spending.interrupted = True
     best = search.best()
     if not best:
         raise KeyboardInterrupt
@@ -258,6 +276,8 @@ def answer(
         said.append(CUT)
     if spending.interrupted:
         said.insert(0, _interrupted(measured, histories is None))
+        if unknown := [name for name in candidates if name not in best]:
+            said.insert(1, f"Not run before the interrupt: {', '.join(unknown)}")
     used = frozenset(seed for outcomes in search.found.values() for seed in outcomes)
     spent = {name: spending.made[name] for name in best}
     return Answer(goal, methods, told, measured, histories, used, spent, said, spending.interrupted)

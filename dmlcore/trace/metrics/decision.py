@@ -11,7 +11,7 @@ from scipy.stats import quantile_test
 from dmlcore import checks
 from dmlcore.calls import checked
 
-LEVEL = 0.05  # methods whose ratio is known to be within this of 1 are level
+LEVEL = 0.05  # methods of which neither is known to be slower than by this are level
 LOOK = 0.01  # probability that the interval of one look misses the median; at five looks at most 0.05
 LOOKS = 8, 16, 32, 64, 128  # numbers of seeds at which comparisons look; 8 are the fewest with an interval
 
@@ -82,7 +82,7 @@ def decide(samples: npt.ArrayLike, low: float | None = None, high: float | None 
     values = given[~np.isnan(given)]
     middle, (least, most) = float(np.median(values)) if len(values) else math.nan, interval(values)
     if low is None and high is None:
-        slower, faster, level = least > 1, most < 1, least >= 1 - LEVEL and most <= 1 + LEVEL
+        slower, faster, level = least > 1, most < 1, least >= 1 / (1 + LEVEL) and most <= 1 + LEVEL
         outcome = "slower" if slower else "faster" if faster else "level" if level else "undecided"
     else:
         bottom, top = -math.inf if low is None else low, math.inf if high is None else high
@@ -126,7 +126,7 @@ def times(ratio: float) -> str:
     >>> times(1.07), times(0.9), times(2.5), times(0.25), times(math.inf), times(1.0)
     ('7% slower', '10% faster', '2.5 times as long', '4 times as fast', 'never at the target', 'as fast')
     """
-    if not math.isfinite(ratio):
+    if math.isinf(ratio):
         return "never at the target"
     if ratio <= 0:
         return "alone at the target"
