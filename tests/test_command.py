@@ -13,10 +13,12 @@ import tiny_papers
 
 from dmlcore import files
 from dmlcore.data import datasets
+from dmlcore.experiments.study import judging
 from dmlcore.experiments.study.goal import Goal
 from dmlcore.reproduce import arithmetic, claims, command, lab
 from dmlcore.reproduce.paper import TUNING_SEEDS, Comparison, declare
 from dmlcore.reproduce.papers import PAPERS
+from dmlcore.trace.metrics import decide
 
 ROOT = Path(__file__).parents[1]
 KEYS = "swift, plain, broken, slow, left, right, long"
@@ -295,9 +297,8 @@ class TestRecommend:
         monkeypatch.setattr(Goal, "runs", runs)
         answering = importlib.import_module("dmlcore.experiments.study.study")
         monkeypatch.setattr(answering, "_affordable", lambda *given: 3)
-        line = (
-            f"recommend {tasks} --target loss=30 --methods Ringmaster,FedBuff --budget 300 --over workers=2,3"
-        )
+        monkeypatch.setattr(judging, "decide", lambda ratios: decide(ratios)._replace(outcome="undecided"))
+        line = f"recommend {tasks} --target loss=30 --methods K-sync,ASP --budget 300 --over workers=2,3"
         problem = ["--problem", "linear_regression(num_samples=64, num_features=3)"]
         assert command.main([*line.split(), *problem], root=tasks.parent) == 130
         shown = capsys.readouterr().out

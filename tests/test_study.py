@@ -133,7 +133,7 @@ class TestReached:
 
     def test_engines_with_a_clock_of_their_own_are_resolved_too(self):
         engine = dml.engines.threads(time_scale=0.05)
-        options = {"seconds": 2.0, "batch_size": 8, "until": TARGET, "eval_every": 50, "engine": engine}
+        options = {"updates": 900, "batch_size": 8, "until": TARGET, "eval_every": 50, "engine": engine}
         method = {"ASP": dml.asp()}
         runs = dml.compare(method, PROBLEM, SLOW, optax.sgd(0.003), seeds=[0], resolve=True, **options)
         assert runs["loss"].iloc[-1] <= 30 < runs["loss"].iloc[-2]
@@ -148,7 +148,7 @@ class TestSpace:
         ("make", "knobs", "message"),
         [
             (dml.ssp, {"slack": [1]}, "knobs: expected one of 'staleness', .*, got 'slack'"),
-            (dml.ssp, {}, "staleness: expected values to try"),
+            (dml.ssp, {}, "staleness: expected values"),
             (dml.ssp, {"staleness": []}, "staleness: expected"),
             (dml.ssp, {"staleness": 3}, "staleness: expected .*, got 3"),
             (dml.bsp(), {}, "make: expected a function"),

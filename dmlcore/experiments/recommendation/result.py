@@ -43,6 +43,7 @@ class Recommendation(Study):
     Args:
         answers: what was found on the cluster, see `Study`.
         seeds: for judging.
+        failed: as for `Study`; empty.
         why: the reason, in sentences. `recommend` sets it, and what follows.
         tuned: the cluster for which settings and learning rates were tuned. Default: None, that of `answers`.
         again: cluster, budget in seconds -> the recommendation for that cluster, with the other arguments

@@ -85,12 +85,12 @@ def space(make: Callable[..., Policy | Method], /, **knobs: Any) -> Space:
     values = {name: tuple(_different(checks.listed(name, given))) for name, given in knobs.items()}
     for name, given in values.items():
         if not given:
-            checks.fail(name, [*given], "at least one value to try")
+            checks.fail(name, [*given], "at least one value")
     for each in known:
         needed = each.default is each.empty and each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
         if needed and each.name not in (*values, RATE):
             checks.reject(
-                each.name, "none", f"values to try (a parameter of {getattr(make, '__name__', make)})"
+                each.name, "none", f"values (it is a parameter of {getattr(make, '__name__', make)})"
             )
     return Space(make, values)
 
