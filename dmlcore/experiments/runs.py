@@ -441,10 +441,7 @@ def histories(
     found = [seen for seen, _ in _trained(traces, problem, optimizers, until, eval_every, driver)]
     if resolve and until:
         runs = zip(traces, optimizers, found, strict=True)
-        found = [
-            resolved(seen, until, functools.partial(_looked, trace, problem, optimizer, until, driver))
-            for trace, optimizer, seen in runs
-        ]
+        found = [_resolved(trace, problem, optimizer, until, driver, seen) for trace, optimizer, seen in runs]
     return [history(trace, seen) for trace, seen in zip(traces, found, strict=True)]
 
 
@@ -458,21 +455,25 @@ def resolved_history(
     """Returns the history of a finished run up to the first of all its updates that reaches a target."""
     rows = run.history[["update", *problem.metrics]].to_dict("records")
     seen: Evaluations = [(int(row["update"]), {name: row[name] for name in problem.metrics}) for row in rows]
-    looked = functools.partial(_looked, run.trace, problem, optimizer, until, driver)
-    return history(run.trace, resolved(seen, until, looked))
+    return history(run.trace, _resolved(run.trace, problem, optimizer, until, driver, seen))
 
 
-def _looked(
+def _resolved(
     trace: Trace,
     problem: Problem,
     optimizer: optax.GradientTransformation,
     until: Mapping[str, float],
     driver: Callable[..., Any],
-    updates: Sequence[int],
+    seen: Evaluations,
 ) -> Evaluations:
-    """Returns evaluations of one run at these updates, up to the first that reaches a target."""
-    looks = driver([trace], problem, [optimizer]).looks([[*updates]], until, ahead=True)
-    return [(update, cast(dict[str, Any], found)) for update, (found,) in zip(updates, looks, strict=False)]
+    """Returns evaluations of a run up to the first of all its updates that reaches a target."""
+
+    def train(updates: Sequence[int]) -> Evaluations:
+        looks = driver([trace], problem, [optimizer]).looks([[*updates]], until, ahead=True)
+        pairs = zip(updates, looks, strict=False)
+        return [(update, cast(dict[str, Any], found)) for update, (found,) in pairs]
+
+    return resolved(seen, until, train)
 
 
 def _trained(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -61,6 +60,7 @@ class Recommendation(Study):
     why: str = ""
     tuned: Cluster | None = None
     again: Callable[[Cluster, float], Recommendation] = field(default=_nothing_to_ask)
+    _drawn_by: ClassVar[str] = "recommendation"
 
     @property
     def answer(self) -> Any:
@@ -86,23 +86,6 @@ class Recommendation(Study):
     def cluster(self) -> Cluster:
         """The cluster of this recommendation: the given one, or the one fitted to a record."""
         return self.goal.cluster
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draws each method's time to the target, see `dml.plot.recommendation`.
-
-        Args:
-            ax: the Axes to draw on. Default: None, a new figure.
-
-        Returns:
-            The Axes.
-
-        Raises:
-            AttributeError: `ax` is not an Axes.
-
-        >>> found.plot()  # doctest: +SKIP
-        <Axes: ...>
-        """
-        return importlib.import_module("dmlcore.view.plot").recommendation(self, ax=ax)
 
     def with_cluster(self, cluster: Cluster, *, seeds: Iterable[int] | None = None) -> Recommendation:
         """Judges the methods on another cluster, with the settings and learning rates of this recommendation.

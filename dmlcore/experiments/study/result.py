@@ -6,7 +6,7 @@ import importlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -103,6 +103,7 @@ class Study:
     answers: Mapping[str, Any]  # each an `Answer`
     seeds: Sequence[int]
     failed: Sequence[str] = ()
+    _drawn_by: ClassVar[str] = "study"  # of `dml.plot`
 
     @property
     def table(self) -> pd.DataFrame:
@@ -199,7 +200,7 @@ class Study:
         return said
 
     def plot(self, ax: Any = None) -> Any:
-        """Draws the ratio of each method to the best one, with its interval; of several clusters, a map.
+        """Draws how the methods compare: see `dml.plot.study`, and `dml.plot.recommendation` for that of one.
 
         Args:
             ax: the Axes to draw on. Default: None, a new figure.
@@ -213,7 +214,7 @@ class Study:
         >>> found.plot()  # doctest: +SKIP
         <Axes: ...>
         """
-        return importlib.import_module("dmlcore.view.plot").study(self, ax=ax)
+        return vars(importlib.import_module("dmlcore.view.plot"))[self._drawn_by](self, ax=ax)
 
     def _repr_html_(self) -> str:
         return notebook.html(self)

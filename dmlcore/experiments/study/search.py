@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import collections
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -61,7 +61,7 @@ class Search:
     spending: Spending
     reserve: int
     about: float = 0.0
-    advance: object = lambda number: None
+    advance: Callable[[int], None] = lambda number: None
     found: dict[Trial, dict[int, Outcome]] = field(default_factory=dict)
 
     def of(self, name: str) -> list[Trial]:
@@ -114,7 +114,7 @@ class Search:
             expected = "a target that the initial parameters do not reach (with some seed they do)"
             checks.fail("target", {self.goal.metric: self.goal.target}, expected)
         self.spending.made.update(trial.method for trial, _ in found)
-        self.advance(len(found))  # type: ignore[operator]
+        self.advance(len(found))
         return found
 
     def rung(self, key: str, trials: Iterable[Trial], count: int, seconds: float) -> bool:

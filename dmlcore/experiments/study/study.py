@@ -226,8 +226,9 @@ def answer(
     spending.made.update(dict.fromkeys(candidates, 0))
     judged = min(LOOKS[0], len(judging))
     runs = spending.runs
-    reserve = judged if runs is None or len(candidates) == 1 else max(1, min(runs // 2, len(judging)))
-    reserve = reserve if runs is None else max(1, min(reserve, runs // 2))
+    reserve = judged
+    if runs is not None:  # about half of them; to tell a single method apart no further seeds are run
+        reserve = max(1, min(runs // 2, judged if len(candidates) == 1 else len(judging)))
     search = Search(goal, candidates, tuning, spending, reserve, about, advance)
     rates = {name: each.space.rate or 1.0 for name, each in candidates.items()}
     whole = False

@@ -52,8 +52,8 @@ def decide(samples: npt.ArrayLike, low: float | None = None, high: float | None 
 
     The interval has a coverage of at least 99% for samples of any distribution, because it consists of order
     statistics: of 8 samples the least and the largest, of 16 the third from either end, of 32 the ninth, of
-    64 the 22nd, of 128 the 49th. Whoever looks after 8, 16, 32, 64 and 128 seeds, and stops when it is
-    decided, is wrong with a probability of at most 5%.
+    64 the 22nd, of 128 the 49th. A comparison that looks after 8, 16, 32, 64 and 128 seeds, and stops when it
+    is decided, is wrong with a probability of at most 5%.
 
     Args:
         samples: one per seed, shape (S,): times of a method over those of another one with the same seed, or
