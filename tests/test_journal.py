@@ -1,10 +1,8 @@
 """Finished runs are kept, found again by all that they depend on, and never made twice."""
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,7 @@ import pandas as pd
 import pytest
 from clusters import EXPONENTIAL
 from engine_runs import plane
+from killing import kill_after
 
 import dmlcore as dml
 from dmlcore import files
@@ -244,15 +243,7 @@ test_journal.swept(save=sys.argv[1], updates=400, eval_every=1)
 def test_a_killed_sweep_goes_on(tmp_path, made):
     folder = tmp_path / "runs"
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder), str(Path(__file__).parent)])
-    try:
-        limit = time.monotonic() + 120
-        while not folder.exists() or len([*folder.glob("[!.]*.parquet")]) < 2:
-            assert process.poll() is None
-            assert time.monotonic() < limit
-            time.sleep(0.01)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    kill_after(process, folder, 2)
     kept = len([*folder.glob("[!.]*.parquet")])
     options = {"updates": 400, "eval_every": 1}
     again = swept(save=folder, **options)

@@ -3,10 +3,8 @@
 import functools
 import inspect
 import math
-import signal
 import subprocess
 import sys
-import time
 import warnings
 import zlib
 from datetime import timedelta
@@ -18,6 +16,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from killing import kill_after
 
 import dmlcore as dml
 from dmlcore.experiments import comparison, reaching
@@ -563,15 +562,7 @@ class TestStudy:
     def test_it_goes_on_where_it_was_killed(self, found, tmp_path, environment):
         code = "import sys, test_study; test_study.asked(save=sys.argv[1])"
         process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=environment)
-        try:
-            limit = time.monotonic() + 120
-            while len([*tmp_path.glob("[!.]*.parquet")]) < 60:
-                assert process.poll() is None
-                assert time.monotonic() < limit
-                time.sleep(0.01)
-        finally:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+        kill_after(process, tmp_path, 60)
         runs = {path: path.stat().st_mtime_ns for path in tmp_path.glob("[!.]*.parquet")}
         pd.testing.assert_frame_equal(asked(save=tmp_path).table, found.table)
         assert {path: path.stat().st_mtime_ns for path in runs} == runs
