@@ -457,6 +457,8 @@ class TestStudy:
         assert found.versus("BSP", "ASP").outcome == "slower"
         assert found.versus("ASP", "BSP").outcome == "faster"
         assert found.versus("ASP", "ASP").outcome == "level"
+        ends = found.runs.groupby(["seed", "method"])["time"].last().unstack()  # of the updates that arrive
+        assert found.samples("BSP", "ASP").to_dict() == (ends["BSP"] / ends["ASP"]).to_dict()
         assert found.table["runs"].max() <= 60
 
     def test_seeds_that_judge_chose_nothing(self, found):

@@ -16,20 +16,25 @@ Runs = Callable[[Mapping[str, Method], Sequence[int]], tuple[pd.DataFrame | None
 BEST, NEVER = "best", "not reached"  # outcomes besides those of `decide`
 
 
-def ratio(seconds: pd.DataFrame, name: str, other: str) -> Ratio:
-    """Decides which of two methods is faster, by the ratios of their times on the seeds with which both ran.
+def ratios(seconds: pd.DataFrame, name: str, other: str) -> pd.Series:
+    """Returns the ratio of two methods' times by seed, of the seeds with which both ran.
 
     Args:
         seconds: times to the target by method and seed; inf: not reached; NaN: not run.
         name: the method whose times are divided.
         other: the method by whose times they are divided.
+
+    Returns:
+        1 if both times are equal, inf or 0 if one is inf, and NaN if both are.
     """
-    both = seconds.loc[[name, other]].dropna(axis="columns").to_numpy(float)
-    if name == other:
-        both = np.repeat(both[:1], 2, axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratios = np.where(both[0] == both[1], 1.0, both[0] / both[1])
-    return decide(np.where(np.isinf(both).all(axis=0), np.nan, ratios))
+    ran = seconds.loc[[name, other]].dropna(axis="columns")
+    one, two = ran.iloc[0], ran.iloc[0 if name == other else 1]
+    return (one / two).mask((one == two) & np.isfinite(one), 1.0)
+
+
+def ratio(seconds: pd.DataFrame, name: str, other: str) -> Ratio:
+    """Decides which of two methods is faster, by `ratios`."""
+    return decide(ratios(seconds, name, other))
 
 
 def first(seconds: pd.DataFrame) -> str:
