@@ -61,6 +61,15 @@ def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="run every case of every test, not only a selection")
 
 
+def pytest_configure(config):
+    """By default XLA optimises little, since programs of tests run for milliseconds and compile for seconds.
+
+    With `--all`, and where tests are about bits (`optimised`), it does what it does for users.
+    """
+    if not config.option.all:
+        os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
+
+
 def values(item):
     """What a case combines: a value of each `parametrize`, or every word of one that has several; no more of
     what a fixture varies."""
@@ -194,6 +203,22 @@ def both_dtypes():
 
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(scope="module")
+def optimised():
+    """Programs that are compiled as users' are, for modules about bits; a variable for other processes.
+
+    See `pytest_configure`.
+    """
+    import jax
+
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()
+    yield {"JAX_DISABLE_MOST_OPTIMIZATIONS": "false"}
+    jax.config.update("jax_disable_most_optimizations", before)
+    jax.clear_caches()
 
 
 @pytest.fixture(autouse=True, scope="module")

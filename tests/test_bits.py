@@ -18,6 +18,8 @@ import dmlcore as dml
 from dmlcore.training.reference import replay_reference
 from dmlcore.training.stepper import Stepper
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 SGD = optax.sgd(0.1)
 POLICIES = [dml.bsp(), dml.asp(), dml.asp(weight=0.3), dml.ssp(2), dml.k_async(3), dml.k_batch_async(3)]
 SIZES = [(8, 64), (3, 7, 24, 100), (1, 2, 3, 5), (24,), (512, 8, 9, 300)]
@@ -96,14 +98,17 @@ def test_rows_for_processors_have_every_name():
 
 
 @pytest.mark.parametrize("processor", PROCESSORS)
-def test_every_contribution_with_the_instructions_of_every_processor(processor, environment, request):
+def test_every_contribution_with_the_instructions_of_every_processor(
+    processor, environment, optimised, request
+):
     there = Path("/proc/cpuinfo")
     if not there.exists() or processor not in there.read_text().split():
         pytest.skip(f"this processor has no {processor}")
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={PROCESSORS[processor]}"
     numbers = [] if request.config.getoption("--all") else map(str, rows_for(processor))
     command = [sys.executable, every_bit.__file__, *numbers]
-    done = subprocess.run(command, env=environment | {"XLA_FLAGS": flags}, capture_output=True, text=True)
+    own = environment | optimised | {"XLA_FLAGS": flags}
+    done = subprocess.run(command, env=own, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == []
 

@@ -22,6 +22,8 @@ from dmlcore.engines.spec import RunSpec
 from dmlcore.engines.worker import Worker
 from dmlcore.training.reference import replay_reference
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 FAST = dml.engines.threads(time_scale=0.02)
 
 
