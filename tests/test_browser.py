@@ -20,7 +20,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from dmlcore.reproduce import report
 from dmlcore.reproduce.command import TOUR
+from dmlcore.reproduce.manifest import Folders
+from dmlcore.reproduce.papers import PAPERS
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "build/browser"))
@@ -182,7 +185,8 @@ def check_slider(page):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
-def test_the_report_opens_without_a_network(chromium, theme, width):
+def test_the_report_opens_without_a_network(chromium, theme, width, tmp_path):
+    page_of = report.write(Folders(ROOT / "dmlcore", ROOT / "notebooks", ROOT / "figures", tmp_path), PAPERS)
     said, asked = [], []
     with chromium.new_context(
         viewport={"width": width, "height": 900}, color_scheme=theme, offline=True
@@ -192,7 +196,7 @@ def test_the_report_opens_without_a_network(chromium, theme, width):
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("requestfailed", lambda request: said.append(f"failed: {request.url[:80]}"))
         page.on("request", lambda request: asked.append(request.url))
-        page.goto((ROOT / "figures/report.html").as_uri())
+        page.goto(page_of.as_uri())
         page.wait_for_load_state("networkidle")
         assert page.evaluate(
             "[...document.images].every(image => image.complete && image.naturalWidth > 0 && image.alt)"
@@ -205,4 +209,4 @@ def test_the_report_opens_without_a_network(chromium, theme, width):
         assert (sum(light) > 3 * 128) == (theme == "light")
         picture(page, f"report_{theme}_{width}")
     assert not said
-    assert [url for url in asked if not url.startswith("data:")] == [(ROOT / "figures/report.html").as_uri()]
+    assert [url for url in asked if not url.startswith("data:")] == [page_of.as_uri()]

@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import get_args
@@ -13,7 +11,8 @@ import pytest
 
 from dmlcore.methods import aggregate, codecs, loads, policies, transport
 from dmlcore.problems import PROBLEMS
-from dmlcore.reproduce import claims
+from dmlcore.reproduce import claims, manifest
+from dmlcore.reproduce.paper import SCALES
 from dmlcore.reproduce.papers import PAPERS
 
 ROOT = Path(__file__).parents[1]
@@ -106,30 +105,16 @@ def test_every_problem_is_named():
     assert not [name for name in PROBLEMS if f"`{name}" not in page("tasks_and_data")]
 
 
-def committed(key):
-    """The results of a paper as committed: a run of one's own does not count."""
-    if shutil.which("git") is None:
-        pytest.skip("no git")
-    if (found := in_head(key)) is None:
-        pytest.skip("not a git checkout with this ledger")
-    return found
-
-
-def in_head(place):
-    path = f"figures/{place}/claims.json"
-    show = subprocess.run(["git", "show", f"HEAD:./{path}"], cwd=ROOT, capture_output=True)
-    return None if show.returncode else claims.parse(show.stdout, Path(path))
-
-
-def of_both_scales(key):
+def published(key):
     """One result per claim: that of full scale where it was run there."""
-    return claims.standing(filter(None, (committed(key), in_head(f"full/{key}"))))
+    places = (manifest.place(key, scale) for scale in SCALES)
+    return claims.standing(filter(None, (manifest.ledger(ROOT / "figures" / place) for place in places)))
 
 
 @pytest.mark.parametrize("key", PAPERS)
-def test_the_verdicts_are_those_of_the_committed_ledgers(key):
+def test_the_verdicts_are_those_of_the_published_ledgers(key):
     """Counts of the claims of the abstract, or of all where none is."""
-    results = of_both_scales(key)
+    results = published(key)
     counted = [result for result in results if result.source == "abstract"] or results
     counts = Counter()
     for tally in claims.tallies(counted):
@@ -141,15 +126,15 @@ def test_the_verdicts_are_those_of_the_committed_ledgers(key):
     assert row.endswith(f" | {told} |")
 
 
-def test_the_tally_is_that_of_the_committed_ledgers():
+def test_the_tally_is_that_of_the_published_ledgers():
     """`python -m dmlcore.reproduce.claims figures/*/claims.json figures/full/*/claims.json` ends with it."""
     (shown,) = re.findall(r"<!-- tally -->\n(.*?)<!-- end -->", README, re.DOTALL)
-    assert shown == claims.tally([result for key in PAPERS for result in of_both_scales(key)])
+    assert shown == claims.tally([result for key in PAPERS for result in published(key)])
 
 
 @pytest.mark.parametrize("key", PAPERS)
 def test_every_claim_that_was_measured_has_a_finding(key):
-    for result in committed(key).claims:
+    for result in manifest.ledger(ROOT / "figures" / key).claims:
         finding = PAPERS[key].findings.get(result.id, "")
         if result.measured_on is not None:
             assert 1 <= len(re.findall(r"(?<!et al)[.?!](?= |$)", finding)) <= 3, result.id

@@ -163,11 +163,11 @@ def test_a_new_paper(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(PAGE.parent)]))
     code = main([paper.key], root=tmp_path, papers={paper.key: paper})
     assert code == 0, capsys.readouterr().out
-    folder = tmp_path / "figures" / paper.key
+    folder = tmp_path / "runs" / paper.key / "figures"
     (result,) = claims.read(folder / "claims.json").claims
     assert result.verdict == "reproduced"
     assert json.loads((folder / "claims.json").read_text())["command"].startswith(
         "python3 paper_repro.py example"
     )
     assert (folder / "timeline.png").is_file()
-    assert paper.figures["timeline.png"] in (tmp_path / "figures/report.html").read_text()
+    assert paper.figures["timeline.png"] in (tmp_path / "runs/report.html").read_text()

@@ -6,7 +6,6 @@ import re
 import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 import tiny_papers
@@ -14,10 +13,7 @@ import tiny_papers
 from dmlcore.reproduce import claims, manifest, report
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.paper import Comparison
-from dmlcore.reproduce.papers import PAPERS as COMMITTED
 from dmlcore.reproduce.summary import Answer, Summary
-
-ROOT = Path(__file__).parents[1]
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452") + (900).to_bytes(4, "big") + (300).to_bytes(4, "big")
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
@@ -67,12 +63,9 @@ def folders(tmp_path):
     return folders
 
 
-def written(folders, committed=False):
-    """The complete page, or the one beside the figures."""
+def written(folders):
     path = report.write(folders, PAPERS)
     assert path == folders.runs / "report.html"
-    if committed:
-        path = folders.figures / "report.html"
     text = path.read_text(encoding="utf-8")
     return text, Page(text)
 
@@ -80,7 +73,6 @@ def written(folders, committed=False):
 def test_nothing_is_fetched_and_the_same_files_give_the_same_page(folders):
     text, page = written(folders)
     assert text == written(folders)[0]
-    assert written(folders, committed=True)[0] == written(folders, committed=True)[0]
     addresses = [a[key] for _, a in page.tags for key in ("src", "href", "srcset", "data") if key in a]
     assert addresses
     assert all(address.startswith(("data:image/", "#")) for address in addresses)
@@ -88,13 +80,6 @@ def test_nothing_is_fetched_and_the_same_files_give_the_same_page(folders):
     anchors = {a["id"] for _, a in page.tags if "id" in a}
     assert {address[1:] for address in addresses if address.startswith("#")} <= anchors
     assert len(anchors) == sum("id" in a for _, a in page.tags)
-
-
-def test_the_committed_page_is_that_of_the_committed_figures(tmp_path):
-    shutil.copytree(ROOT / "figures", tmp_path / "figures")
-    report.write(Folders.below(tmp_path), COMMITTED)
-    pages = {(folder / "figures" / "report.html").read_bytes() for folder in (tmp_path, ROOT)}
-    assert len(pages) == 1, "python3 paper_repro.py writes it anew"
 
 
 def test_every_picture_has_a_text_and_keeps_its_place(folders):
@@ -131,41 +116,45 @@ def test_claims_are_there_with_verdict_spread_finding_and_command(folders):
         "A curve, <i>falling</i>.",
     ):
         assert said in page.text
-        assert said in written(folders, committed=True)[1].text
 
 
-def test_machine_and_time_of_a_run_are_in_the_page_that_is_not_committed(folders):
-    before, _ = written(folders, committed=True)
-    job = PaperJob(PAPERS["swift"], PARAMETERS)
+def run_here(folders, **about):
+    """What was published is what a run here gave."""
+    shutil.copytree(folders.figures / "swift", manifest.made("swift", folders))
+    manifest.write(PaperJob(PAPERS["swift"], PARAMETERS), folders, {}, [60.0, 14.6], **about)
+
+
+def test_machine_and_time_of_a_run_are_told(folders):
     machine = {"hardware": {"cores": 7, "cpu": "Abacus", "device": "beads"}, "versions": {"jax": "0.0.1"}}
-    manifest.path("swift", folders).parent.mkdir(parents=True)
-    manifest.write(job, folders, {}, [60.0, 14.6], machine)
+    run_here(folders, machine=machine)
     _, page = written(folders)
     for said in ("7 cores of Abacus; device: beads", "jax 0.0.1", "1 min 15 s"):
         assert said in page.text
-    assert written(folders, committed=True)[0] == before
-    assert "Abacus" not in before
 
 
 def test_a_run_that_failed_is_told_where_it_was_made(folders):
-    """By the place of its results; the committed page is of results that are there."""
+    """By the place of its results."""
     report.write(folders, PAPERS, ["swift"])
     told = "The newest run of this notebook at quick scale failed."
     assert told in (folders.runs / "report.html").read_text(encoding="utf-8")
-    assert told not in (folders.figures / "report.html").read_text(encoding="utf-8")
     report.write(folders, PAPERS, ["full/swift"])
     assert "newest run" not in (folders.runs / "report.html").read_text(encoding="utf-8")
 
 
-def test_the_run_time_is_that_of_the_run_that_made_the_figures(folders):
+def test_results_are_those_of_the_last_run_here_if_it_is_whole(folders):
     declared = "about 2 s on two CPU cores"
     assert declared in written(folders)[1].text
-    job = PaperJob(PAPERS["swift"], PARAMETERS)
-    manifest.path("swift", folders).parent.mkdir(parents=True)
-    manifest.write(job, folders, {}, [60.0, 14.6])
-    assert "1 min 15 s" in written(folders)[1].text
-    (folders.figures / "swift" / "curve.svg").write_bytes(SVG + b" ")  # of another run
-    assert declared in written(folders)[1].text
+    own = manifest.made("swift", folders) / "curve.svg"
+    run_here(folders)
+    own.write_bytes(SVG + b" ")
+    manifest.write(PaperJob(PAPERS["swift"], PARAMETERS), folders, {}, [60.0, 14.6])
+    text, page = written(folders)
+    assert "1 min 15 s" in page.text
+    assert base64.b64encode(SVG + b" ").decode() in text
+    own.write_bytes(SVG + b"  ")  # of a run that was cut short
+    text, page = written(folders)
+    assert declared in page.text
+    assert base64.b64encode(SVG).decode() in text
 
 
 def test_both_scales_of_a_claim_and_of_a_picture_stand_together(folders):
@@ -179,7 +168,7 @@ def test_both_scales_of_a_claim_and_of_a_picture_stand_together(folders):
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(full))
     (path.parent / "curve.svg").write_bytes(SVG + b" ")
-    text, page = written(folders, committed=True)
+    text, page = written(folders)
     assert "not recorded" in page.text
     assert [a["id"] for tag, a in page.tags if tag == "h2"] == ["swift"]
     assert [a["class"] for tag, a in page.tags if tag == "article"] == ["claim is-mixed"]
@@ -202,7 +191,7 @@ def test_a_reader_meets_answers_first_and_checks_of_our_own_work_last(folders):
         data="toys",
     )
     report.write(folders, {"swift": paper})
-    text = (folders.figures / "report.html").read_text(encoding="utf-8")
+    text = (folders.runs / "report.html").read_text(encoding="utf-8")
     places = [text.index(f'id="swift-{source}"') for source in ("abstract", "ours", "theory", "conformance")]
     order = [text.index("It rolls".lower()), *places, text.index("Figure 1"), text.index("<figure")]
     assert order == sorted(order)
@@ -221,7 +210,7 @@ def test_settings_are_beside_their_claim(folders):
         given = PARAMETERS.model_copy(update={"output": str(output), "scale": scale})
         paper.conclude({"swift-1": samples}, given, data={"swift-1": dict.fromkeys(samples, "toys")})
     report.write(folders, {"swift": paper})
-    page = Page((folders.figures / "report.html").read_text(encoding="utf-8"))
+    page = Page((folders.runs / "report.html").read_text(encoding="utf-8"))
     shown = " ".join(page.text.split())
     assert "2 settings" in shown
     assert "uphill0.6x (0.5 to 0.7x), not reproducednot run" in shown

@@ -55,35 +55,36 @@ def start(root, *arguments):
 
 
 def made(root):
-    """All files that runs have made, apart from the reports."""
+    """All files that runs have made, apart from the report."""
     found = files.tree(root / "figures") + files.tree(root / "runs")
-    return {path.relative_to(root).as_posix() for path in found} - {"figures/report.html", "runs/report.html"}
+    return {path.relative_to(root).as_posix() for path in found} - {"runs/report.html"}
 
 
-OWN = "runs/swift/claims.json"  # of the newest run, whatever is published
+OWN = "runs/swift/figures/claims.json"
+PUBLISHED = "figures/swift/claims.json"
 
 
 def whole(key, *more):
-    names = [f"figures/{key}/curve.svg", f"runs/{key}/manifest.json", f"runs/{key}/{key}.ipynb"]
-    return {*names, *(f"figures/{key}/{name}" for name in more)}
+    """The files of a finished run."""
+    names = ["manifest.json", f"{key}.ipynb", "figures/curve.svg", *(f"figures/{name}" for name in more)]
+    return {f"runs/{key}/{name}" for name in names}
 
 
 def test_a_run_and_its_resume(root, call):
     code, output = call("swift", "plain", "--seeds", "2", "-p", "staleness=5")
     assert code == 0, output
-    assert made(root) == whole("swift", "claims.json") | whole("plain", "kernel.txt") | {OWN}
-    assert (root / "figures/plain/kernel.txt").read_text() == sys.executable
+    assert made(root) == whole("swift", "claims.json") | whole("plain", "kernel.txt")
+    assert (root / "runs/plain/figures/kernel.txt").read_text() == sys.executable
     assert "swift-1" in output
     assert "reproduced" in output
 
-    ledger = claims.read(root / "figures/swift/claims.json")
+    ledger = claims.read(root / OWN)
     assert ledger.command == "python3 paper_repro.py swift --scale quick --seeds 2 -p staleness=5"
     assert ledger.claims[0].samples == (1.5, 2.5)
-    assert str(root) not in (root / "figures/swift/claims.json").read_text()
+    assert str(root) not in (root / OWN).read_text()
     machine = json.loads((root / "runs/swift/manifest.json").read_text())["machine"]
     assert machine["versions"] == claims.versions()
     assert machine["hardware"]["cpu"] == claims.hardware()["cpu"]
-    assert machine["hardware"]["cpu"] not in (root / "figures/report.html").read_text()
     assert machine["hardware"]["cpu"] in (root / "runs/report.html").read_text()
 
     before = files.digests(files.tree(root), root)
@@ -110,94 +111,54 @@ def quick(monkeypatch):
     monkeypatch.setattr(runner, "_execute", execute)
 
 
-def test_a_run_that_gives_the_same_changes_no_file(root, call, quick):
-    """Numbers by the rule of `agreement.same`, pictures by what they show; `--force` writes all again."""
-    path, curve = root / "figures/swift/claims.json", root / "figures/swift/curve.svg"
-
-    def publish(text):
-        shutil.rmtree(root / "runs")
-        path.write_text(text)
-
-    call("swift")
-    published = path.read_text().replace("1.5", "1.50001").replace("3.5", "3.49999")
-    publish(published)
-    before = files.digests(files.tree(root / "figures"), root)
-    code, output = call("swift")
-    assert (code, "done" in output) == (0, True)
-    assert "your machine reproduces 3 of 3 published numbers, 1 of 1 verdicts" in output
-    assert files.digests(files.tree(root / "figures"), root) == before
-    assert claims.read(root / OWN).claims[0].samples == (1.5, 2.5, 3.5)  # what was measured is not lost
-    _, output = call("swift")
-    assert "skipped" in output
-    assert "your machine reproduces 3 of 3 published numbers, 1 of 1 verdicts" in output
-
-    publish(published.replace("2.5", "0.5").replace('"reproduced"', '"mixed"'))
-    curve.write_text("of another run")
-    _, output = call("swift")
-    assert "your machine reproduces 2 of 3 published numbers, 0 of 1 verdicts" in output
+def test_a_run_is_compared_with_what_is_published_and_changes_nothing_of_it(root, call, quick):
+    """Numbers by the rule of `agreement.same`."""
+    call("swift", "--publish")
+    assert made(root) == whole("swift", "claims.json") | {PUBLISHED, "figures/swift/curve.svg"}
+    same = (root / PUBLISHED).read_text().replace("1.5", "1.50001").replace("3.5", "3.49999")
+    other = same.replace("2.5", "0.5").replace('"reproduced"', '"mixed"')
+    for text in (same, other):
+        (root / PUBLISHED).write_text(text)
+        for words in ((), (), ("--force",)):
+            code, output = call("swift", *words)
+            assert (code, "skipped" in output) == (0, not words)
+            told = "3 of 3 published numbers, 1 of 1" if text is same else "2 of 3 published numbers, 0 of 1"
+            assert f"your machine reproduces {told} verdicts" in output
+            assert (root / PUBLISHED).read_text() == text
+            assert claims.read(root / OWN).claims[0].samples == (1.5, 2.5, 3.5)
     assert "\n  swift swift-1, seed 1: published 0.5, here 2.5\n" in output
     assert "\n  swift swift-1: published mixed, here reproduced\n" in output
-    assert claims.read(path).claims[0].samples == (1.5, 2.5, 3.5)
-    assert "<svg" in curve.read_text()
-    for _ in range(2):  # also after a run that has taken its place, what was published is compared with
-        _, output = call("swift")
-        assert "skipped" in output
-        assert "your machine reproduces 2 of 3 published numbers, 0 of 1 verdicts" in output
 
-    publish(published)
-    call("swift", "--force")
-    assert claims.read(path).claims[0].samples == (1.5, 2.5, 3.5)
+
+def test_what_is_published_is_the_last_run(root, call, quick):
+    """Also one that is skipped, and one with other parameters; files of earlier ones go."""
+    call("swift", "--seeds", "2")
+    assert not (root / "figures").exists()
+    (root / "figures/swift").mkdir(parents=True)
+    (root / "figures/swift/extra.svg").write_text("of another run")
+    _, output = call("swift", "--seeds", "2", "--publish")
+    assert "skipped" in output
+    assert {path.name for path in (root / "figures/swift").iterdir()} == {"claims.json", "curve.svg"}
+    assert (root / PUBLISHED).read_bytes() == (root / OWN).read_bytes()
+    _, output = call("swift")
+    assert "swift: its parameters differ from those of the published results" in output
+    assert claims.read(root / PUBLISHED).seeds == 2
+    assert claims.read(root / OWN).command in (root / "runs/report.html").read_text()
 
 
 def test_a_notebook_that_publishes_nothing_leaves_figures_alone(root, call, quick, monkeypatch):
     paper = replace(tiny_papers.PAPERS["swift"], published=False)
     monkeypatch.setitem(tiny_papers.PAPERS, "swift", paper)
-    call("swift", "--force")
-    assert made(root) == {f"runs/swift/{name}" for name in ("claims.json", "figures/claims.json",
-                          "figures/curve.svg", "manifest.json", "swift.ipynb")}  # fmt: skip
+    call("swift", "--publish")
+    assert made(root) == whole("swift", "claims.json")
     assert "skipped" in call("swift")[1]
 
 
-def test_where_nothing_is_published_a_run_is_not_compared_with_itself(root, call, quick):
-    for _ in range(2):
-        for scale in ("quick", "full"):
-            _, output = call("swift", "--scale", scale)
-            assert "there are no published results to compare with" in output
-            assert "your machine" not in output
-    _, output = call("swift", "--seeds", "2")  # so that it takes its place in figures/
-    assert "there are no published results" in output
-    assert claims.read(root / "figures/swift/claims.json").seeds == 2
-
-
-@pytest.mark.parametrize("versioned", [False, True])
-def test_a_run_with_other_parameters_stays_in_runs(root, call, quick, git, versioned):
-    call("swift")
-    shutil.rmtree(root / "runs")
-    if versioned:
-        git("init", "-q")
-        git("add", "-A")
-        git("commit", "-qm", "published")
-    published = files.digests(files.tree(root / "figures/swift"), root)
-    for other in (("--seeds", "2"), ("-p", "staleness=8")):
-        code, output = call("swift", *other)
-        assert code == 0
-        assert "swift: its parameters differ from those of the published results" in output
-        assert str(root / "runs/swift/figures") in output
-        assert files.digests(files.tree(root / "figures/swift"), root) == published
-        own = claims.read(root / "runs/swift/figures/claims.json")
-        assert own == claims.read(root / OWN)
-        assert (root / "runs/swift/figures/curve.svg").is_file()
-        assert own.command in (root / "runs/report.html").read_text()
-        assert own.command not in (root / "figures/report.html").read_text()
-        _, output = call("swift", *other)
-        assert "skipped" in output
-        assert str(root / "runs/swift/figures") in output
-    _, output = call("swift")
-    assert "your machine reproduces 3 of 3 published numbers" in output
-    assert not (root / "runs/swift/figures").exists()
-    assert files.digests(files.tree(root / "figures/swift"), root) == published
-    call("swift", "--seeds", "2", "--force")
-    assert claims.read(root / "figures/swift/claims.json").seeds == 2
+def test_where_nothing_is_published_there_is_nothing_to_compare_with(root, call, quick):
+    for scale in ("quick", "full", "quick"):
+        _, output = call("swift", "--scale", scale)
+        assert "there are no published results to compare with" in output
+        assert "your machine" not in output
 
 
 @pytest.mark.parametrize(
@@ -219,63 +180,14 @@ def test_a_damaged_file_of_a_run_is_a_reason_to_run_again(root, call, quick, nam
     assert (root / OWN).read_text() == before
 
 
-@pytest.fixture
-def git(root):
-    if shutil.which("git") is None:
-        pytest.skip("no git")
-
-    def git(*words):
-        words = ("git", "-c", "user.name=t", "-c", "user.email=t@t", *words)
-        return subprocess.run(words, cwd=root, check=True, capture_output=True, text=True).stdout
-
-    (root / ".gitignore").write_text("runs/\nfigures/report.html\n")
-    return git
-
-
-def test_a_clean_reproduction_leaves_a_checkout_clean(root, call, quick, git):
-    call("swift")
-    path = root / "figures/swift/claims.json"
-    path.write_text(path.read_text().replace("1.5", "1.50001"))
-    (root / ".gitignore").write_text("runs/\n")
-    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "published")):
-        git(*words)
-    shutil.rmtree(root / "runs")
-    code, output = call("swift")
-    assert code == 0, output
-    assert "your machine reproduces 3 of 3 published numbers, 1 of 1 verdicts" in output
-    assert git("status", "--porcelain") == ""
-    # A result of one's own in the tree is not what was published.
-    path.write_text(path.read_text().replace("2.5", "7.5"))
-    _, output = call("swift")
-    assert "your machine reproduces 3 of 3 published numbers" in output
-    assert git("status", "--porcelain") == ""
-    # Nor are results in the tree that were forced, or damaged.
-    call("swift", "--force", "--seeds", "2")
-    (root / "figures/swift/curve.svg").write_text("damaged")
-    (root / "figures/swift/extra.svg").write_text("of another run")
-    call("swift")
-    assert git("status", "--porcelain") == ""
-    # What is not in HEAD is not published.
-    for _ in range(2):
-        _, output = call("swift", "--scale", "full")
-        assert "full/swift: there are no published results to compare with" in output
-    shutil.rmtree(root / "figures/full")
-    # Whoever edits a notebook gets what it gives.
-    git("checkout", "figures")
-    notebook = root / "notebooks/swift.ipynb"
-    notebook.write_text(notebook.read_text() + "\n")
-    call("swift")
-    assert claims.read(path).claims[0].samples == (1.5, 2.5, 3.5)
-
-
 def test_reasons_to_run_again(root, call):
     call("plain", "-p", "staleness=5")
     _, output = call("plain", "-p", "staleness=5", "--force")
     assert "done" in output
     _, output = call("plain", "-p", "staleness=6")
     assert "done" in output
-    assert "<!-- 6 -->" in (root / "figures/plain/curve.svg").read_text()
-    (root / "figures/plain/curve.svg").unlink()
+    assert "<!-- 6 -->" in (root / "runs/plain/figures/curve.svg").read_text()
+    (root / "runs/plain/figures/curve.svg").unlink()
     _, output = call("plain", "-p", "staleness=6")
     assert "done" in output
     (root / "dmlcore").mkdir()
@@ -345,7 +257,7 @@ def test_killed_halfway_and_started_again(root, call, blow, code):
     status, output = call("slow")
     assert status == 0, output
     assert made(root) == whole("slow")
-    assert {path.name for path in (root / "runs").iterdir()} == {"slow", "published"}
+    assert {path.name for path in (root / "runs").iterdir()} == {"slow"}
     wait(lambda: not alive(int((root / "halfway").read_text())))
 
 
@@ -390,14 +302,14 @@ def test_a_notebook_of_full_scale_goes_on_where_it_was_killed(root, call):
     status, output = call("long", "--scale", "full")
     assert status == 0, output
     assert sorted((root / "made.txt").read_text().split("\n")[6:-1]) == ["6 0", "6 1", "6 2"]
-    assert {path.name for path in (root / "runs").iterdir()} == {"full", "published"}
-    resumed = (root / "figures/full/long/frame.csv").read_text()
+    assert {path.name for path in (root / "runs").iterdir()} == {"full"}
+    resumed = (root / "runs/full/long/figures/frame.csv").read_text()
     full = made(root)
     (root / "made.txt").unlink()
     status, output = call("long")  # of quick scale, which keeps no runs
     assert status == 0, output
     assert len((root / "made.txt").read_text().split("\n")[:-1]) == 9
-    assert (root / "figures/long/frame.csv").read_text() == resumed
+    assert (root / "runs/long/figures/frame.csv").read_text() == resumed
     assert full == {name.replace("/", "/full/", 1) for name in made(root) - full}, (
         "neither scale touches the other"
     )
@@ -422,19 +334,18 @@ def test_stopped_between_any_two_files(root, call, monkeypatch):
     os_replace = os.replace
     monkeypatch.setattr(runner, "_execute", execute)
     monkeypatch.setattr(os, "replace", replace)
-    for stop in range(1, 5):
+    for stop in range(1, 6):  # the figures, the executed copy, the manifest, and each published file
         moves = []
         with pytest.raises(Killed):
-            call("plain", "-p", f"staleness={stop}")
+            call("plain", "-p", f"staleness={stop}", "--publish")
         (root / "runs/.manifest.json.1.partial").write_text("{")
         (root / "figures/plain").mkdir(parents=True, exist_ok=True)
         (root / "figures/plain/.claims.json.1.partial").write_text("{")
-        code, output = call("plain", "-p", f"staleness={stop}")
-        assert (code, "done" in output) == (0, True)
-        assert made(root) == whole("plain", "other.svg")
+        code, output = call("plain", "-p", f"staleness={stop}", "--publish")
+        assert (code, "skipped" in output) == (0, stop > 3)
+        published = {"figures/plain/curve.svg", "figures/plain/other.svg"}
+        assert made(root) == whole("plain", "other.svg") | published
         assert (root / "figures/plain/other.svg").read_text() == f"{stop}"
-        again = 2 - min(stop - 1, 2)  # of two figures, those that were not in place yet
-        assert len(moves) == stop + again + 2  # and the copy and the manifest
 
 
 class Killed(BaseException):
@@ -454,14 +365,14 @@ def test_figures_may_lie_on_another_file_system(root, call, quick, monkeypatch):
         move(source, target)
 
     monkeypatch.setattr(os, "replace", replace)
-    code, output = call("swift")
+    code, output = call("swift", "--publish")
     assert (code, "done" in output) == (0, True)
     assert {path.name for path in (elsewhere / "swift").iterdir()} == {"curve.svg", "claims.json"}
 
 
 def test_a_full_disk_leaves_what_was_published(root, call, quick, monkeypatch, capsys):
-    """Results that do not all fit replace none, and the executed copy is kept."""
-    call("swift")
+    """Results that do not all fit replace none."""
+    call("swift", "--publish")
     copy = shutil.copyfile
 
     def copyfile(source, target):
@@ -470,15 +381,11 @@ def test_a_full_disk_leaves_what_was_published(root, call, quick, monkeypatch, c
         copy(source, target)
 
     monkeypatch.setattr(shutil, "copyfile", copyfile)
-    (root / "figures/swift/curve.svg").write_text("of another run")
     before = files.digests(files.tree(root / "figures/swift"), root)
-    arguments = ["swift", "--force", "--seeds", "2"]
-    assert main(arguments, root=root, papers=tiny_papers.PAPERS) == 1
-    told = capsys.readouterr().err
-    assert "swift: [Errno 28] No space left on device" in told
-    assert f"executed copy: {root / 'runs/swift.failed.ipynb'}" in told
-    assert (root / "runs/swift.failed.ipynb").read_text() == "copy"
+    assert main(["swift", "--seeds", "2", "--publish"], root=root, papers=tiny_papers.PAPERS) == 1
+    assert "paper_repro.py: [Errno 28] No space left on device" in capsys.readouterr().err
     assert files.digests(files.tree(root / "figures/swift"), root) == before
+    assert claims.read(root / OWN).seeds == 2
 
 
 @pytest.mark.parametrize("target", [None, "nowhere"])
@@ -486,14 +393,14 @@ def test_figures_that_cannot_be_written_are_told_before_a_cell_runs(root, monkey
     figures = root / "figures"
     figures.write_text("mine") if target is None else figures.symlink_to(target)
     monkeypatch.setattr(runner, "_execute", None)
-    assert main(["swift"], root=root, papers=tiny_papers.PAPERS) == 1
+    assert main(["swift", "--publish"], root=root, papers=tiny_papers.PAPERS) == 1
     assert f"{figures}: results cannot be written here (N" in capsys.readouterr().err
 
 
 def test_where_results_cannot_be_written_all_notebooks_stop(root, monkeypatch, capsys):
     """Before the call returns, and with it the lock is let go of."""
 
-    def publish(job, *rest):
+    def finish(job, *rest):
         wait(lambda: (root / "halfway").exists())
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), job.place)
 
@@ -507,7 +414,7 @@ def test_where_results_cannot_be_written_all_notebooks_stop(root, monkeypatch, c
 
     as_usual = runner._execute
     monkeypatch.setenv("PYTHONPATH", PATH)
-    monkeypatch.setattr(runner, "_publish", publish)
+    monkeypatch.setattr(runner, "_finish", finish)
     monkeypatch.setattr(runner, "_execute", execute)
     assert main(["slow", "plain", "--jobs", "2"], root=root, papers=tiny_papers.PAPERS) == 1
     told = capsys.readouterr().err

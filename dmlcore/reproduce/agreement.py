@@ -1,11 +1,11 @@
-"""The rule that decides whether a run gives the published numbers; for messages and for rewriting files."""
+"""The rule that decides whether a run gives the published numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from dmlcore.reproduce.claims import Ledger, Result
+from dmlcore.reproduce.claims import Ledger
 
 RELATIVE = 1e-4  # two numbers are the same if they differ by at most this fraction of the larger one
 
@@ -87,12 +87,6 @@ def total(agreements: Iterable[Agreement]) -> Agreement:
     )
 
 
-def unchanged(old: Ledger, new: Ledger) -> bool:
-    """Returns whether two ledgers are equal: numbers by `same`, everything else word for word."""
-    found = agreement(old, new)
-    return found is not None and not found.differences and _stated(old) == _stated(new)
-
-
 def _run(ledger: Ledger) -> tuple[Any, ...]:
     return ledger.paper, ledger.scale, ledger.seeds, ledger.parameters
 
@@ -103,17 +97,6 @@ def _samples(ledger: Ledger) -> Iterator[tuple[str, float | None]]:
             named = ", ".join(filter(None, (f"{ledger.paper} {result.id}", label)))
             for seed, value in enumerate(samples):
                 yield f"{named}, seed {seed}", value
-
-
-def _stated(ledger: Ledger) -> dict[str, Any]:
-    """Returns the contents of a ledger apart from numbers: words, verdicts, and the number of samples."""
-    return ledger.model_dump(exclude={"claims"}) | {"claims": [_words(each) for each in ledger.claims]}
-
-
-def _words(result: Result) -> dict[str, Any]:
-    parts = [(part.label, part.verdict, len(part.samples)) for part in result.parts]
-    numbers = {"measured", "spread", "samples", "parts"}
-    return result.model_dump(exclude=numbers) | {"parts": parts, "samples": len(result.samples)}
 
 
 def _shown(value: float | None) -> str:

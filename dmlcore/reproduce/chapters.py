@@ -118,33 +118,28 @@ def chapters(
     ledgers: Iterable[Ledger],
     folders: Folders,
     papers: Mapping[str, Paper],
-    *,
-    local: bool = False,
     failed: Iterable[str] = (),
 ) -> list[Chapter]:
     """Returns a chapter for each paper that has a ledger.
 
     Args:
         ledgers: of both scales, in the order of the papers.
-        folders: where their figures are.
+        folders: where their figures are, those of the last runs here before published ones.
         papers: the registry.
-        local: whether figures and times are those of the last runs made here.
         failed: places whose newest run failed.
     """
     by_paper: dict[str, list[Ledger]] = {}
     for ledger in ledgers:
         by_paper.setdefault(ledger.paper, []).append(ledger)
-    return [
-        _chapter(key, found, folders, papers.get(key), local, {*failed}) for key, found in by_paper.items()
-    ]
+    return [_chapter(key, found, folders, papers.get(key), {*failed}) for key, found in by_paper.items()]
 
 
 def _chapter(
-    key: str, ledgers: list[Ledger], folders: Folders, paper: Paper | None, local: bool, failed: set[str]
+    key: str, ledgers: list[Ledger], folders: Folders, paper: Paper | None, failed: set[str]
 ) -> Chapter:
-    runs = [_run(ledger, folders, paper, local) for ledger in ledgers]
+    runs = [_run(ledger, folders, paper) for ledger in ledgers]
     stated = _stated(key, runs, paper.findings if paper else {})
-    pictures = _pictures(key, runs, folders, paper, local)
+    pictures = _pictures(key, runs, folders, paper)
     known = [each.result.id for each in stated] + [*pictures]
     return Chapter(
         key,
@@ -162,12 +157,12 @@ def _chapter(
     )
 
 
-def _run(ledger: Ledger, folders: Folders, paper: Paper | None, local: bool) -> Run:
+def _run(ledger: Ledger, folders: Folders, paper: Paper | None) -> Run:
     place = manifest.place(ledger.paper, ledger.scale)
     told, machine = "not recorded", None
     if paper and ledger.scale == "quick":
         told = f"about {seconds(paper.quick_seconds)} on two CPU cores"
-    if local and (made := manifest.latest(place, folders)):
+    if made := manifest.latest(place, folders):
         told, machine = seconds(sum(made["cell_seconds"])), made.get("machine")
     return Run(
         ledger, place, f"{ledger.scale} scale" if ledger.scale else "scale not recorded", told, machine
@@ -202,15 +197,12 @@ def _links(key: str, text: str, known: Sequence[str]) -> list[tuple[str, str]]:
     return [(word, f"{key}-{word}" if word in known else "") for word in text.split(", ")]
 
 
-def _pictures(
-    key: str, runs: Sequence[Run], folders: Folders, paper: Paper | None, local: bool
-) -> dict[str, Picture]:
+def _pictures(key: str, runs: Sequence[Run], folders: Folders, paper: Paper | None) -> dict[str, Picture]:
     """Returns the figures by file name, in the order of their captions."""
     captions = paper.captions(FULL) if paper else {}
     shots: dict[str, list[Shot]] = {name: [] for name in captions}
     for run in runs:
-        here = manifest.results(run.place, folders) if local else folders.figures / run.place
-        for path in files.tree(here):
+        for path in files.tree(manifest.results(run.place, folders)):
             if path.suffix in TYPES:
                 shots.setdefault(path.name, []).insert(0, _shot(path, run.name))
     return {

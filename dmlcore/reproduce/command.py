@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dmlcore import checks
-from dmlcore.reproduce import agreement, arithmetic, claims, manifest, published, recommending, report, runner
+from dmlcore.reproduce import agreement, arithmetic, claims, manifest, recommending, report, runner
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.papers import PAPERS, Paper, Parameters
 from dmlcore.reproduce.progress import Display, Outcome, seconds
@@ -81,7 +81,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(
         prog=f"python3 {NAME}",
         description="Runs the notebooks of the papers, judges their claims, compares the results with the "
-        "published ones, and writes runs/report.html.",
+        "published ones in figures/, and writes runs/report.html.",
         epilog=OTHERS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -93,9 +93,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
                         help="notebooks that run at a time (default: 2, or 1 on a single core)")  # fmt: skip
     parser.add_argument("-p", dest="pairs", action="append", default=[], metavar="NAME=VALUE",
                         help="a parameter, for the papers that have it; can be repeated")  # fmt: skip
-    parser.add_argument(
-        "--force", action="store_true", help="run finished papers again, and rewrite all of figures/"
-    )
+    parser.add_argument("--force", action="store_true", help="run finished papers again")
+    parser.add_argument("--publish", action="store_true", help="put the results in figures/")
     return parser.parse_args(arguments)
 
 
@@ -155,13 +154,16 @@ def reproduce(
     for job in todo:
         if fault := runner.disagreements(job, folders):
             raise UsageError(fault)
+    published = [job for job in jobs if given.publish and job.paper.published]
+    for job in published:
+        runner.check_writable(folders.figures / job.place)
     for job in todo:
         obtain(job)
     with Display(console) as display:
         for job in jobs:
             if job not in todo:
                 display.ended(Outcome(job.key, "skipped"))
-        outcomes = runner.run(todo, folders, display, parallel=given.jobs, rewrite=given.force)
+        outcomes = runner.run(todo, folders, display, parallel=given.jobs)
     ledgers, faults = report.ledgers(folders, papers, local=True)
     failed = [outcome.key for outcome in outcomes if outcome.status == "failed"]
     asked = {job.place for job in jobs if job.key not in failed}
@@ -171,6 +173,7 @@ def reproduce(
         for line in claims.told(results):
             console.print(line, highlight=False)
         compare(console, sorted(asked), folders)
+    runner.publish([job for job in published if job.key not in failed], folders)
     if ledgers:
         path = report.write(folders, papers, [job.place for job in jobs if job.key in failed])
         console.print(f"report: {path}", highlight=False, soft_wrap=True)
@@ -186,18 +189,16 @@ def compare(console: Console, places: Iterable[str], folders: Folders) -> None:
     """Prints how many published numbers and verdicts the runs reproduce, and lists those that differ."""
     found = []
     for place in places:
-        own = manifest.own(place, folders)
+        own = manifest.ledger(manifest.made(place, folders))
         if own is None:
             continue
-        old = published.ledger(place, folders)
+        old = manifest.ledger(folders.figures / place)
         if old is None:
             console.print(f"{place}: there are no published results to compare with", highlight=False)
             continue
         agrees = agreement.agreement(old, own)
         if agrees is None:
             told = f"{place}: its parameters differ from those of the published results"
-            if (results := manifest.results(place, folders)) != folders.figures / place:
-                told += f"; results are in {results}, and figures/{place} is unchanged (--force rewrites it)"
             console.print(told, highlight=False, soft_wrap=True)
         else:
             found.append(agrees)
@@ -244,9 +245,6 @@ def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> in
         paper = papers.get(path.parent.name)
         try:
             faults += claims.recheck(path, paper.claims if paper else None)
-            if claims.earlier(path):
-                told = f"{path} has an earlier format, whose rule its verdicts follow"
-                console.print(told, markup=False, highlight=False, soft_wrap=True)
         except ValueError as error:
             faults.append(str(error))
     sys.stderr.writelines(f"{fault}\n" for fault in faults)

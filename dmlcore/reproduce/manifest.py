@@ -18,8 +18,8 @@ class Folders:
 
     package: Path  # the code that notebooks import; after a change in it they run again
     notebooks: Path  # templates, without outputs
-    figures: Path  # figures and claims.json, one folder per paper; `full` has those of full scale
-    runs: Path  # executed copies and manifests, in the same folders; also unfinished runs
+    figures: Path  # published figures and claims.json, one folder per paper; `full` has those of full scale
+    runs: Path  # what runs made here, in the same folders; also unfinished runs
 
     @classmethod
     def below(cls, root: Path) -> Folders:
@@ -58,17 +58,14 @@ def path(place: str, folders: Folders) -> Path:
     return folders.runs / place / "manifest.json"
 
 
-def results(place: str, folders: Folders) -> Path:
-    """Returns the folder with the figures and the ledger of the last finished run with this place.
-
-    It is below the folder of figures, or below that of runs if its parameters are not the published ones.
-    """
-    return private(place, folders) if read(place, folders).get("private") else folders.figures / place
-
-
-def private(place: str, folders: Folders) -> Path:
-    """Returns the folder for figures of a run with other parameters than the published one."""
+def made(place: str, folders: Folders) -> Path:
+    """Returns the folder with the figures and the ledger of the last run here with this place."""
     return folders.runs / place / "figures"
+
+
+def results(place: str, folders: Folders) -> Path:
+    """Returns the folder with the results of the last finished run here, or else the published ones."""
+    return made(place, folders) if latest(place, folders) else folders.figures / place
 
 
 def inputs(job: PaperJob, folders: Folders) -> dict[str, Any]:
@@ -88,17 +85,11 @@ def write(
     made_from: dict[str, Any],
     cell_seconds: list[float],
     machine: dict[str, Any] | None = None,
-    *,
-    private: bool = False,
 ) -> None:
-    """Writes the manifest of a finished run whose figures are in place; `machine` describes the machine.
-
-    With `private` the figures are below `runs/`.
-    """
+    """Writes the manifest of a finished run whose figures are in place; `machine` describes the machine."""
     content = {
         "inputs": made_from,
-        "private": private,
-        "figures": _present(job.place, folders, private),
+        "figures": _present(job.place, folders),
         "cell_seconds": cell_seconds,
         "machine": machine or {"hardware": claims.hardware(), "versions": claims.versions()},
     }
@@ -119,16 +110,14 @@ def read(place: str, folders: Folders) -> dict[str, Any]:
 
 
 def latest(place: str, folders: Folders) -> dict[str, Any]:
-    """Returns the manifest of the run that made or confirmed these figures; empty if there is none."""
+    """Returns the manifest of the last run if it is whole and unchanged; else an empty one."""
     old = read(place, folders)
-    return old if old and old["figures"] == _present(place, folders, bool(old.get("private"))) else {}
+    return old if old and old["figures"] == _present(place, folders) else {}
 
 
-def _present(place: str, folders: Folders, stays: bool) -> dict[str, str]:
+def _present(place: str, folders: Folders) -> dict[str, str]:
     """Returns the fingerprints of the existing figures."""
-    if stays:
-        return files.digests(files.tree(private(place, folders)), folders.runs)
-    return files.digests(files.tree(folders.figures / place), folders.figures)
+    return files.digests(files.tree(made(place, folders)), folders.runs)
 
 
 def finished(job: PaperJob, folders: Folders) -> bool:
@@ -137,13 +126,13 @@ def finished(job: PaperJob, folders: Folders) -> bool:
     copy = folders.runs / job.place / job.paper.notebook
     if not old or not copy.exists() or old["inputs"] != inputs(job, folders):
         return False
-    return not job.paper.claims or own(job.place, folders) is not None
+    return not job.paper.claims or ledger(made(job.place, folders)) is not None
 
 
-def own(place: str, folders: Folders) -> claims.Ledger | None:
-    """Returns the ledger of the last run with this place, or None if none can be read."""
+def ledger(folder: Path) -> claims.Ledger | None:
+    """Returns the ledger in a folder, or None if none can be read."""
     try:
-        return claims.read(folders.runs / place / "claims.json")
+        return claims.read(folder / "claims.json")
     except (OSError, ValueError):
         return None
 

@@ -9,27 +9,30 @@ from dmlcore.reproduce.chapters import chapters
 from dmlcore.reproduce.claims import show
 from dmlcore.reproduce.claims.tally import GROUPS
 from dmlcore.reproduce.manifest import Folders
-from dmlcore.reproduce.paper import FULL, Paper
+from dmlcore.reproduce.paper import FULL, SCALES, Paper
 
 
 def ledgers(
     folders: Folders, papers: Mapping[str, Paper], *, local: bool = False
 ) -> tuple[list[claims.Ledger], list[str]]:
-    """Returns all ledgers below the folder of figures, and messages about files that are not valid.
+    """Returns all published ledgers, and messages about files that are not valid.
 
     The order is that of the registry, with quick scale before full scale for each paper. With `local`, the
-    ledger of the last run on this machine replaces a published ledger with other parameters.
+    ledger of the last run on this machine replaces the published one.
     """
     found, faults = [], []
-    for path in ledger_paths(folders.figures):
-        if local:
-            path = manifest.results(path.parent.relative_to(folders.figures).as_posix(), folders) / path.name
+    paths = ledger_paths(folders.figures)
+    if local:
+        places = [path.parent.relative_to(folders.figures).as_posix() for path in paths]
+        places += [manifest.place(key, scale) for key in papers for scale in SCALES]
+        paths = [manifest.results(place, folders) / "claims.json" for place in dict.fromkeys(places)]
+    for path in filter(Path.is_file, paths):
         try:
             found.append(claims.read(path))
         except ValueError as error:
             faults.append(str(error))
-    order = list(papers)
-    found.sort(key=lambda ledger: order.index(ledger.paper) if ledger.paper in papers else len(order))
+    order = {key: number for number, key in enumerate(papers)}
+    found.sort(key=lambda ledger: (order.get(ledger.paper, len(order)), ledger.scale == FULL))
     return found, faults
 
 
@@ -39,22 +42,14 @@ def ledger_paths(figures: Path) -> list[Path]:
 
 
 def write(folders: Folders, papers: Mapping[str, Paper], failed: Iterable[str] = ()) -> Path:
-    """Writes two pages from the contents of the folders, and returns the path of the complete page.
+    """Writes `runs/report.html`, and returns its path: the last runs here, and what is published of the rest.
 
-    `figures/report.html` has nothing about the machine: the same figures and ledgers give the same bytes.
-    `runs/report.html` also has the processor, the versions and the time of the runs on this machine. For runs
-    that have `failed`, named by the place of their results, it says that the previous results are shown.
+    It has the processor, the versions and the time of the runs on this machine. For runs that have `failed`,
+    named by the place of their results, it says that the previous results are shown.
     """
-    _page(folders.figures / "report.html", folders, papers, [], local=False)
-    return _page(folders.runs / "report.html", folders, papers, [*failed], local=True)
-
-
-def _page(
-    path: Path, folders: Folders, papers: Mapping[str, Paper], failed: list[str], *, local: bool
-) -> Path:
     import jinja2
 
-    found, _ = ledgers(folders, papers, local=local)
+    found, _ = ledgers(folders, papers, local=True)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -66,7 +61,8 @@ def _page(
     page = environment.get_template("report.html.jinja").render(
         show=show,
         tallies={source: tallies[group] for source, group in GROUPS.items() if group in tallies},
-        chapters=chapters(found, folders, papers, local=local, failed=failed),
+        chapters=chapters(found, folders, papers, failed=failed),
     )
+    path = folders.runs / "report.html"
     files.write(path, page)
     return path

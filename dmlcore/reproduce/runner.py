@@ -1,11 +1,10 @@
 """Runs notebooks with papermill in a separate folder, and moves the results into place if all succeed.
 
-A notebook is skipped if nothing that it depends on has changed. Files that are equivalent to the published
-ones stay as published (`published.kept`); the run's own ledger is in `runs/`. A run with other parameters
-than the published one stays in `runs/`, with its figures.
+Results are below `runs/`; `publish` copies them to `figures/`. A notebook is skipped if nothing that it
+depends on has changed.
 
 A run may be killed at any moment. Until its last cell it writes only below `runs/*.partial-*`, which the next
-call removes. Then every file is moved into place in one step, and last the manifest, which says that all are
+call removes. Then the results are moved into place, and last the manifest is written, which says that all are
 there. A notebook of full scale saves the finished runs of its comparisons in `runs/*.journal-*`, and
 continues from there.
 """
@@ -17,14 +16,14 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from dmlcore import files
-from dmlcore.reproduce import agreement, claims, manifest, published
+from dmlcore.reproduce import claims, manifest
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.paper import MACHINE
 from dmlcore.reproduce.progress import Display, Outcome
@@ -52,32 +51,22 @@ def disagreements(job: PaperJob, folders: Folders) -> str:
     return f"{notebook}: its parameters cell {' and '.join(faults)}" if faults else ""
 
 
-def run(
-    jobs: Sequence[PaperJob],
-    folders: Folders,
-    display: Display,
-    *,
-    parallel: int = 1,
-    rewrite: bool = False,
-) -> list[Outcome]:
+def run(jobs: Sequence[PaperJob], folders: Folders, display: Display, *, parallel: int = 1) -> list[Outcome]:
     """Runs jobs, `parallel` notebooks at a time, the longest first; returns the outcome of each.
 
-    No file below `folders.figures` is ever half written, and a job that fails changes nothing there. A job
-    that succeeds replaces the files that are not equivalent to the published ones, or all files with
-    `rewrite`. A job with other parameters than the published run changes nothing there without `rewrite`.
+    Results go below `folders.runs`. A job that fails leaves those of earlier runs as they are.
 
     Raises:
         OSError: results cannot be written; all notebooks have been stopped.
-        BlockingIOError: another run uses these folders.
+        BlockingIOError: another run uses this folder.
     """
     with _alone(folders.runs):
         _clean(folders)
         for job in jobs:
-            _check_writable(job, folders)
-            published.keep_aside(job.place, folders)
+            check_writable(folders.runs / job.place)
         pool = ThreadPoolExecutor(parallel)  # no `with`, which would wait for the notebooks after Ctrl-C
         longest_first = sorted(jobs, key=lambda job: -job.paper.quick_seconds)
-        futures = [pool.submit(_attempt, job, folders, display, rewrite) for job in longest_first]
+        futures = [pool.submit(_attempt, job, folders, display) for job in longest_first]
         try:
             for future in as_completed(futures):
                 display.ended(future.result())
@@ -86,6 +75,27 @@ def run(
             pool.shutdown()
             raise
         return [future.result() for future in futures]
+
+
+def publish(jobs: Iterable[PaperJob], folders: Folders) -> None:
+    """Copies the results of finished jobs to `folders.figures`, and removes files of earlier ones there.
+
+    All files of a job are first copied next to their destinations, which may be on another file system, and
+    then moved into place, each in one step, the ledger last. So a full disk changes nothing.
+
+    Raises:
+        OSError: they cannot be written.
+        BlockingIOError: another run uses these folders.
+    """
+    with _alone(folders.runs):
+        for job in jobs:
+            source, target = manifest.made(job.place, folders), folders.figures / job.place
+            names = [path.relative_to(source) for path in files.tree(source)]
+            with ExitStack() as moves:  # moves happen in reverse order
+                for name in sorted(names, key=lambda name: name.name != "claims.json"):
+                    shutil.copyfile(source / name, moves.enter_context(files.aside(target / name)))
+            for path in {*files.tree(target)} - {target / name for name in names}:
+                path.unlink()
 
 
 def _stop(futures: Sequence[Future[Outcome]]) -> None:
@@ -122,18 +132,17 @@ def _clean(folders: Folders) -> None:
             partial.unlink(missing_ok=True)
 
 
-def _check_writable(job: PaperJob, folders: Folders) -> None:
-    """Raises OSError if results cannot be written, so that a failure comes before the notebook starts."""
-    for place in (folders.figures / job.place, folders.runs / job.place):
-        there = next(path for path in (place, *place.parents) if os.path.lexists(path))
-        try:
-            with tempfile.TemporaryFile(dir=there):
-                pass
-        except OSError as error:
-            raise OSError(f"{there}: results cannot be written here ({error.strerror})") from error
+def check_writable(place: Path) -> None:
+    """Raises OSError if results cannot be written, so that a failure comes before a notebook starts."""
+    there = next(path for path in (place, *place.parents) if os.path.lexists(path))
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise OSError(f"{there}: results cannot be written here ({error.strerror})") from error
 
 
-def _attempt(job: PaperJob, folders: Folders, display: Display, rewrite: bool) -> Outcome:
+def _attempt(job: PaperJob, folders: Folders, display: Display) -> Outcome:
     start = time.monotonic()
     made_from = manifest.inputs(job, folders)
     # A new name, because the kernel of a killed run may still write to the old folder for a second.
@@ -143,14 +152,8 @@ def _attempt(job: PaperJob, folders: Folders, display: Display, rewrite: bool) -
         cell_seconds = _execute(job, folders, staging, display, journal)
         machine = _machine(staging)
         _examine(job, staging)
-        private = not job.paper.published or (not rewrite and _differs(job, folders, staging))
-        if private:
-            _stay(job, folders, staging)
-        else:
-            everything = rewrite or published.edited(folders.notebooks / job.paper.notebook)
-            _publish(job, folders, staging, everything)
         _finish(job, folders, staging)
-        manifest.write(job, folders, made_from, cell_seconds, machine, private=private)
+        manifest.write(job, folders, made_from, cell_seconds, machine)
         if journal is not None:
             shutil.rmtree(journal, ignore_errors=True)
     except NotebookFailed as failure:
@@ -239,49 +242,6 @@ def _examine(job: PaperJob, staging: Path) -> None:
         raise NotebookFailed("\n  ".join(faults))
 
 
-def _differs(job: PaperJob, folders: Folders, staging: Path) -> bool:
-    """Returns whether a run has other parameters, or another number of seeds, than the published one."""
-    own, old = staging / "figures" / "claims.json", published.ledger(job.place, folders)
-    return old is not None and own.is_file() and agreement.agreement(old, claims.read(own)) is None
-
-
-def _publish(job: PaperJob, folders: Folders, staging: Path, everything: bool) -> None:
-    """Moves the results into place, each file in one step, and removes files of earlier runs.
-
-    All files are first copied next to their destinations, which may be on another file system. If a file is
-    equivalent to the published one, the published one is restored, unless `everything` is set.
-    """
-    source, target = staging / "figures", folders.figures / job.place
-    made = [path.relative_to(source) for path in files.tree(source)]
-    _keep_ledger(job, folders, staging)
-    if not everything:
-        old = published.copied(job.place, folders, staging / "published")
-        for kept in published.kept(source, old):
-            shutil.copyfile(old / kept, source / kept)
-    with ExitStack() as moves:  # moves happen in reverse order, the ledger's last
-        for name in sorted(made, key=lambda name: name.name != "claims.json"):
-            place = target / name
-            if not place.is_file() or place.read_bytes() != (source / name).read_bytes():
-                shutil.copyfile(source / name, moves.enter_context(files.aside(place)))
-    for path in {*files.tree(target)} - {target / name for name in made}:
-        path.unlink()
-    shutil.rmtree(manifest.private(job.place, folders), ignore_errors=True)
-
-
-def _stay(job: PaperJob, folders: Folders, staging: Path) -> None:
-    """Leaves the results below `runs/`, and the folder of figures unchanged."""
-    place = manifest.private(job.place, folders)
-    _keep_ledger(job, folders, staging)
-    shutil.rmtree(place, ignore_errors=True)
-    os.replace(staging / "figures", place)
-
-
-def _keep_ledger(job: PaperJob, folders: Folders, staging: Path) -> None:
-    (folders.runs / job.place).mkdir(parents=True, exist_ok=True)
-    if (own := staging / "figures" / "claims.json").is_file():
-        files.write(folders.runs / job.place / "claims.json", own.read_text(encoding="utf-8"))
-
-
 def _keep_copy(job: PaperJob, folders: Folders, staging: Path) -> str:
     """Saves the executed cells of a job that failed; returns the line that says where."""
     copy, kept = staging / job.paper.notebook, _failed(job, folders)
@@ -296,5 +256,10 @@ def _failed(job: PaperJob, folders: Folders) -> Path:
 
 
 def _finish(job: PaperJob, folders: Folders, staging: Path) -> None:
+    """Moves the results into place. If that is cut short, no manifest fits them, and the job runs again."""
+    place = manifest.made(job.place, folders)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(place, ignore_errors=True)
+    os.replace(staging / "figures", place)
     os.replace(staging / job.paper.notebook, folders.runs / job.place / job.paper.notebook)
     _failed(job, folders).unlink(missing_ok=True)

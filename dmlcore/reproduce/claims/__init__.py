@@ -12,13 +12,13 @@ and `mixed` otherwise.
 """
 
 from dmlcore.provenance import hardware, versions
-from dmlcore.reproduce.claims.ledger import earlier, parse, read, recheck, write
+from dmlcore.reproduce.claims.ledger import read, recheck, write
 from dmlcore.reproduce.claims.model import ANY, NONE, Claim, Ledger, Part, Result, Source, Verdict
 from dmlcore.reproduce.claims.rules import combine, judge, rule
 from dmlcore.reproduce.claims.show import expectation, frame, markdown, remark, spread, table, tally
 from dmlcore.reproduce.claims.tally import repeats, standing, tallies, told
 
 __all__ = ["ANY", "NONE", "Claim", "Ledger", "Part", "Result", "Source", "Verdict", "combine",
-           "earlier", "expectation", "frame", "hardware", "judge", "markdown", "parse", "read",
-           "recheck", "remark", "repeats", "rule", "spread", "standing", "table", "tallies", "tally", "told",
+           "expectation", "frame", "hardware", "judge", "markdown", "read", "recheck", "remark",
+           "repeats", "rule", "spread", "standing", "table", "tallies", "tally", "told",
            "versions", "write"]  # fmt: skip

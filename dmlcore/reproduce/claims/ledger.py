@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from dmlcore import files
-from dmlcore.reproduce.claims import old
 from dmlcore.reproduce.claims.model import Claim, Ledger, Part, Result
 from dmlcore.reproduce.claims.rules import outcome, summary
 
@@ -30,7 +29,7 @@ def write(path: Path, ledger: Ledger) -> None:
 
 
 def read(path: Path) -> Ledger:
-    """Reads claims.json. A file of the earlier format is judged again by the current rule.
+    """Reads claims.json.
 
     Args:
         path: path of the file.
@@ -45,61 +44,19 @@ def read(path: Path) -> Ledger:
     >>> read(Path("figures/ssp/claims.json")).scale  # doctest: +SKIP
     'quick'
     """
-    return parse(path.read_bytes(), path)
-
-
-def parse(text: bytes, path: Path) -> Ledger:
-    """Reads the content of a claims.json.
-
-    Args:
-        text: the content.
-        path: path of the file, for messages.
-
-    Returns:
-        The ledger.
-
-    Raises:
-        ValueError: the content is not a ledger; the message names its first fault.
-
-    >>> parse(b"[]", Path("claims.json"))
-    Traceback (most recent call last):
-    ValueError: claims.json...
-    """
     try:
-        if (content := _earlier(text)) is not None:
-            return old.upgraded(content)
-        return Ledger.model_validate_json(text)
+        return Ledger.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
         raise ValueError(f"{path}: {where}: {first['msg']}") from None
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(_not_whole(path, error)) from None
-
-
-def earlier(path: Path) -> bool:
-    """Returns whether a claims.json has the earlier format, with another rule and other verdicts.
-
-    Args:
-        path: path of the file.
-
-    Returns:
-        True for the earlier format.
-
-    Raises:
-        OSError: the file cannot be read.
-
-    >>> earlier(Path("figures/ssp/claims.json"))  # doctest: +SKIP
-    False
-    """
-    return _earlier(path.read_bytes()) is not None
 
 
 def recheck(path: Path, declared: Sequence[Claim] | None = None) -> list[str]:
     """Returns the faults of a claims.json: an empty list if everything in it follows from its samples.
 
     It computes medians, spreads and verdicts again, and compares the claims with the declared ones, word for
-    word. A file of the earlier format is checked by the rule of that format, and not against declarations.
+    word.
 
     Args:
         path: path of the file.
@@ -114,13 +71,7 @@ def recheck(path: Path, declared: Sequence[Claim] | None = None) -> list[str]:
     >>> recheck(Path("figures/ssp/claims.json"))  # doctest: +SKIP
     []
     """
-    text = path.read_bytes()
-    results = parse(text, path).claims
-    if (content := _earlier(text)) is not None:
-        try:
-            return [f"{path}: {fault}" for fault in old.faults(content)]
-        except (KeyError, TypeError, AttributeError) as error:  # a field that only the earlier rule reads
-            raise ValueError(_not_whole(path, error)) from None
+    results = read(path).claims
     found = [f"{path}: {fault}" for result in results for fault in _faults(result)]
     if declared is not None:
         stored = {result.id: _declaration(result) for result in results}
@@ -129,19 +80,6 @@ def recheck(path: Path, declared: Sequence[Claim] | None = None) -> list[str]:
                 found.append(f"{path}: {claim.id}: missing, or differs from its declaration")
         found += [f"{path}: {name}: not declared" for name in stored]
     return found
-
-
-def _earlier(text: bytes) -> dict[str, Any] | None:
-    try:
-        content = json.loads(text)
-    except ValueError:
-        return None
-    return content if old.written(content) else None
-
-
-def _not_whole(path: Path, error: Exception) -> str:
-    what = f"lacks {error}" if isinstance(error, KeyError) else f"has a value of a wrong kind ({error})"
-    return f"{path}: a ledger of format 1 that {what}"
 
 
 def _faults(result: Result) -> Iterator[str]:

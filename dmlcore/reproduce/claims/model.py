@@ -10,7 +10,7 @@ from dmlcore import checks
 Verdict = Literal["reproduced", "mixed", "not reproduced", "not run"]
 Source = Literal["abstract", "ours", "theory", "conformance"]
 
-FORMAT: Literal[2] = 2  # of claims.json; `old.py` reads format 1, which has no format number
+FORMAT: Literal[2] = 2  # of claims.json
 ANY, NONE = "any", "none"  # `data` of a claim about every data set, and of one that uses no data set
 
 # JSON has no infinity: the string "inf" stands for it, and null for "not measured" or "no bound".
