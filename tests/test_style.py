@@ -13,6 +13,7 @@ import pytest
 
 import dmlcore as dml
 from dmlcore import files
+from dmlcore.reproduce import kept
 from dmlcore.reproduce.command import TOUR
 from dmlcore.reproduce.papers import PAPERS
 
@@ -99,6 +100,12 @@ def test_names_that_texts_use_are_public(path):
                 break
             assert hasattr(found, name), f"there is no dml.{first}{rest}"
             found = getattr(found, name)
+
+
+def test_no_file_is_large():
+    folders = ("benchmarks", "dmlcore", "docs", "figures", "notebooks", "tests")
+    sizes = {path: path.stat().st_size for name in folders for path in files.tree(ROOT / name)}
+    assert max(sizes.values()) <= kept.MOST_BYTES, max(sizes, key=sizes.get)
 
 
 def test_every_policy_is_public():
