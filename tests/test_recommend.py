@@ -316,7 +316,7 @@ class TestAnswer:
     def test_it_goes_on_with_the_same_trials_however_fast_the_machine_is_now(self, monkeypatch, tmp_path):
         """The first call can afford 12 trials, and is interrupted when it judges; the second one 6."""
         widths = iter([12, 6])
-        monkeypatch.setattr(STUDY, "_affordable", lambda *given: next(widths))
+        monkeypatch.setattr(search, "affordable", lambda *given: next(widths))
         pressed = interrupting(monkeypatch, lambda items, seeds: seeds == {*range(8)})
         with pytest.warns(UserWarning, match="Interrupted"):
             asked(save=tmp_path, trials=None)

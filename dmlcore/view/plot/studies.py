@@ -48,7 +48,7 @@ def _ratios(found: Any, ax: Axes | None) -> Axes:
     ends = reached["ratio_high"].where(np.isfinite(reached["ratio_high"]), reached["ratio"])
     right = max(1.25, float(ends.max()) * 1.1)
     ax = axes(ax, height=1.4 + 0.34 * len(table))
-    ax.axvspan(1 - LEVEL, 1 + LEVEL, color="0.9", zorder=0)
+    ax.axvspan(1 / (1 + LEVEL), 1 + LEVEL, color="0.9", zorder=0)
     for place, (name, row) in enumerate(table.iterrows()):
         if not np.isfinite(row["ratio"]):
             ax.text(right, place, "not reached ", ha="right", va="center", fontsize="small")
