@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -18,15 +19,16 @@ from dmlcore.experiments.comparison import bar
 from dmlcore.experiments.recommendation import reasons
 from dmlcore.experiments.recommendation.axes import AXES, along
 from dmlcore.experiments.study.result import Study
-from dmlcore.experiments.study.search import LENGTHS, halve, magnitudes
-from dmlcore.experiments.study.space import as_space, possible
+from dmlcore.experiments.study.search import LENGTHS, LONGEST, magnitudes
+from dmlcore.experiments.study.space import Trial, as_space, possible
 from dmlcore.experiments.study.spending import Spending
 from dmlcore.experiments.study.study import answer, begin
 from dmlcore.trace.metrics.decision import LOOKS
 from dmlcore.types import Method
 
 ELSEWHERE = "Settings and learning rates were tuned for another cluster"
-MOST = LENGTHS + 1 + LOOKS[2]  # runs of each method on another cluster: to find the target, and to judge
+SEEDS = 4  # with which methods run on another cluster, to find out how long they take
+MOST = LENGTHS + SEEDS + LOOKS[2]  # runs of each method there
 TOLD = ["method", "seconds", "uncertain", "others", "tuned"]  # of each cell, besides its place on the axes
 
 
@@ -140,8 +142,8 @@ class Recommendation(Study):
         if cluster != self.tuned and ELSEWHERE not in notes:
             notes.append(ELSEWHERE)
         search = begin(goal, made, judging, Spending(MOST, None))
-        rates, search.about = magnitudes(search)
-        halve(search, rates, first=1)
+        search.about = magnitudes(search)[1]
+        search.rung("", map(Trial, made), SEEDS, LONGEST * search.about)
         found = answer(search, judging, True, notes)
         if found.interrupted:
             raise KeyboardInterrupt
@@ -161,19 +163,23 @@ class Recommendation(Study):
                 slow episodes of ten tasks that have a tenth of all tasks (1: none).
 
         Returns:
-            A frame with one row per combination: the values of the axes; `method`, the best one; `seconds`,
-            its median time; `uncertain`, whether other methods are not clearly slower; `others`, the names of
-            these; and `tuned`, whether the methods were tuned for this combination. After Ctrl-C, the rows
-            that are finished. A notebook shows it as a table of the best methods.
+            A frame with one row per combination: the values of the axes; `method`, the best one, or "none" if
+            none reaches the target there, of which a warning tells; `seconds`, its median time; `uncertain`,
+            whether other methods are not clearly slower; `others`, the names of these; and `tuned`, whether
+            the methods were tuned for this combination. After Ctrl-C, the rows that are finished. A notebook
+            shows it as a table of the best methods.
 
         Raises:
-            ValueError: there is no axis or more than two, an axis is unknown, or a value is not possible.
+            ValueError: there is no axis or more than two, an axis is unknown, or a value or the budget is not
+                possible.
             KeyboardInterrupt: Ctrl-C was pressed before the first row was finished.
 
         >>> found.over(workers=[4, 8, 16], c=[0.1, 1.0])  # doctest: +SKIP
         """
         if not 1 <= len(axes) <= 2:
             checks.fail("axes", [*axes], f"one or two of {', '.join(map(repr, AXES))}")
+        if budget is not None:
+            checks.real("budget", budget, above=0)
         values = {name: checks.listed(name, each) for name, each in axes.items()}
         cells = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
         clusters = [along(self.goal, cell) for cell in cells]  # before anything is run
@@ -189,10 +195,13 @@ class Recommendation(Study):
                         f"interrupted: the frame has {len(rows)} of {len(cells)} cells", stacklevel=2
                     )
                     break
-                table, others = found.table, reasons.alike_of(found.table)
-                best = {"method": str(table.index[0]), "seconds": float(table["seconds"].iloc[0])}
-                about = {"uncertain": bool(others), "others": ", ".join(others), "tuned": budget is not None}
-                rows.append(cell | best | about)
+                except ValueError as error:
+                    warnings.warn(f"{cell}: {error}", stacklevel=2)
+                    told: Any = "none", math.inf, False, ""
+                else:
+                    table, others = found.table, reasons.alike_of(found.table)
+                    told = str(table.index[0]), table["seconds"].iloc[0], bool(others), ", ".join(others)
+                rows.append(cell | dict(zip(TOLD, (*told, budget is not None), strict=True)))
                 advance(1)
         return Regimes(rows)
 
