@@ -234,8 +234,8 @@ coarse-crossing experiments/comparison.py test_study.py
 - history = histories(*given, eval_every, driver, resolve)[0]
 + history = histories(*given, eval_every, driver)[0]
 neither-is-a-pair experiments/study/judging.py test_study.py
-- np.where(np.isinf(both).all(axis=0), np.nan, both[0] / both[1])
-+ np.where(np.isinf(both).all(axis=0), 1.0, both[0] / both[1])
+- .mask((one == two) & np.isfinite(one), 1.0)
++ .mask(one == two, 1.0)
 labels-shifted data/formats.py test_data.py
 - labels.copy()
 + np.roll(labels, 1)

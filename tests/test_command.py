@@ -1,6 +1,5 @@
 """The command line: what it refuses, in one line and before anything is written, and the other commands."""
 
-import importlib
 import os
 import re
 import subprocess
@@ -13,7 +12,7 @@ import tiny_papers
 
 from dmlcore import files
 from dmlcore.data import datasets
-from dmlcore.experiments.study import judging
+from dmlcore.experiments.study import judging, search
 from dmlcore.experiments.study.goal import Goal
 from dmlcore.reproduce import arithmetic, claims, command, lab
 from dmlcore.reproduce.paper import TUNING_SEEDS, Comparison, declare
@@ -295,8 +294,7 @@ class TestRecommend:
             return original(self, methods, given, *rest, **options)
 
         monkeypatch.setattr(Goal, "runs", runs)
-        answering = importlib.import_module("dmlcore.experiments.study.study")
-        monkeypatch.setattr(answering, "_affordable", lambda *given: 3)
+        monkeypatch.setattr(search, "affordable", lambda *given: 3)
         monkeypatch.setattr(judging, "decide", lambda ratios: decide(ratios)._replace(outcome="undecided"))
         line = f"recommend {tasks} --target loss=30 --methods K-sync,ASP --budget 300 --over workers=2,3"
         problem = ["--problem", "linear_regression(num_samples=64, num_features=3)"]

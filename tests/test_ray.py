@@ -251,6 +251,14 @@ def test_a_comparison_on_ray_is_the_one_in_threads():
         dml.compare(*arguments, **options, executor="dask")
 
 
+def test_a_study_on_ray_is_the_one_in_threads():
+    methods, options = {"BSP": dml.bsp(), "ASP": dml.asp()}, {"budget": 6, "batch_size": 8, "seeds": range(2)}
+    problem = dml.problems.linear_regression(num_samples=64, num_features=3)
+    given = methods, problem, dml.Cluster.from_speeds([1000, 250]), {"loss": 30.0}
+    here, there = (dml.study(*given, **options, executor=where) for where in ("threads", "ray"))
+    assert here.table.equals(there.table)
+
+
 def test_real_clocks_are_not_spread():
     with pytest.raises(
         ValueError, match=r"executor: expected 'threads' .the engine has a real clock., got 'ray'"

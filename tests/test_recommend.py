@@ -316,7 +316,7 @@ class TestAnswer:
     def test_it_goes_on_with_the_same_trials_however_fast_the_machine_is_now(self, monkeypatch, tmp_path):
         """The first call can afford 12 trials, and is interrupted when it judges; the second one 6."""
         widths = iter([12, 6])
-        monkeypatch.setattr(STUDY, "_affordable", lambda *given: next(widths))
+        monkeypatch.setattr(search, "affordable", lambda *given: next(widths))
         pressed = interrupting(monkeypatch, lambda items, seeds: seeds == {*range(8)})
         with pytest.warns(UserWarning, match="Interrupted"):
             asked(save=tmp_path, trials=None)
@@ -474,6 +474,19 @@ class TestWhatIf:
         monkeypatch.setattr(dml.Recommendation, "with_cluster", with_cluster)
         with pytest.warns(UserWarning, match="1 of 3 cells"):
             assert found.over(workers=[2, 3, 4], progress=False)["workers"].tolist() == [2]
+
+    def test_a_cell_in_which_nothing_arrives_loses_no_other(self, monkeypatch, found):
+        monkeypatch.setattr(search, "LENGTHS", 1)
+        monkeypatch.setattr(search, "FIRST_ROUNDS", 1)
+        with pytest.warns(
+            UserWarning, match=r"'workers': 4.*: target: expected a target that a method reaches"
+        ):
+            cells = found.over(workers=[3, 4], progress=False)
+        assert cells["method"].tolist() == [found.table.index[0], "none"]
+        assert "not reached" in cells._repr_html_()
+        cells["c"] = 1.0
+        assert "not reached" in [text.get_text() for text in dml.plot.regimes(cells, "workers", "c").texts]
+        plt.close("all")
 
     def test_methods_that_cannot_run_there_are_left_out(self):
         other = asked(methods={"BSP": {}, "K-sync": {"k": [3]}}).with_cluster(SLOW.resized(2))

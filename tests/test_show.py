@@ -16,7 +16,7 @@ from scipy import stats
 
 import dmlcore as dml
 from dmlcore.engines.spec import RunSpec
-from dmlcore.experiments.recommendation.regimes import Regimes
+from dmlcore.experiments.recommendation.result import Regimes
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.trace import metrics
 from dmlcore.view import show

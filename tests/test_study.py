@@ -208,6 +208,12 @@ class TestSpace:
         it = self.candidate(lambda k: dml.k_sync({1: 1, 2: 2}[k]), k=[1, 2])
         assert [trial.setting for trial in it.beside(Trial("it", (1,), 1.0))] == [(0,)]
 
+    def test_a_value_stays_where_another_knob_does_not_allow_it(self):
+        it = self.candidate(lambda a, b: dml.ssp(a if a * b <= 16 else -1), a=[1, 4], b=[1, 2])
+        near = [trial for here in ((1, 0), (1, 1), (1, 0)) for trial in it.beside(Trial("it", here, 1.0))]
+        assert "a = 16, b = 1" in {it.told(trial) for trial in near}  # 16 and 2 are refused in between
+        assert all(it.method(trial) for trial in near)
+
     @pytest.mark.parametrize(
         ("make", "optimizer", "message"),
         [
@@ -324,6 +330,21 @@ class TestSearch:
             search.improve(found)
             assert max(found.spending.made.values()) <= runs
 
+    @pytest.mark.parametrize("most", [1, 2, 10, 11, 12, 100])
+    def test_few_runs_try_the_likeliest_magnitudes(self, most):
+        found = searching(far)
+        found.candidates = {"none": Candidate("none", dml.space(dml.asp), optax.sgd, GOAL.check)}
+        search.magnitudes(found, most)
+        rates = [trial.rate for trial, _ in found.calls[0][0]]
+        assert len({*rates}) == min(most, 12)
+        assert 4.0**-3 in rates
+
+    def test_longer_first_runs_stay_within_the_runs(self):
+        found = searching(lambda trial, seed: math.inf, runs=20)
+        with pytest.raises(ValueError, match=r"target: expected .*many came to inf.*try a larger budget"):
+            search.magnitudes(found)
+        assert found.spending.made == dict.fromkeys(RATES, 16)  # 1, and three times 5
+
     def test_a_rung_that_is_interrupted_changes_nothing(self):
         whole, cut = searching(far), searching(far, stop=5001)
         search.halve(whole, RATES, 12)
@@ -378,7 +399,8 @@ class TestJudging:
         calls = []
 
         def make(methods, own):
-            calls.append(({*methods}, [*own]))
+            (own,) = {tuple(seeds) for seeds in own.values()}
+            calls.append(({*methods}, own))
             rows = [(name, seed) for name in methods for seed in own]
             frame = pd.DataFrame(
                 {

@@ -114,5 +114,6 @@ def busy_server(
     c = 0.062, rho = 2 0.004857
     """
     checks.check_kind("cluster", cluster, Cluster)
-    seconds = seconds_per_push(cluster, server_load, problem, batch_size)
+    alone = dataclasses.replace(cluster, server=None)
+    seconds = seconds_per_push(alone, server_load, problem, batch_size)
     return cluster.with_server(seconds_per_push=seconds, jitter=jitter)

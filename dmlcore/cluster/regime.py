@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -62,22 +63,19 @@ def regime_of(description: Mapping[str, Any], sizes: Sizes, batch_size: float) -
         sizes: number of parameters and bytes of messages.
         batch_size: mean samples per task.
     """
-    compute, transfers = _seconds(description, sizes, batch_size)
-    service = processor = 0.0
-    if "server" in description:
-        took = ParameterServer.described(description["server"]).seconds(*sizes)
-        transfers = transfers + took["link_in"] + took["link_out"]
-        processor = took["push"] + took["update"] + took["pull"]
-        service = max(processor, took["link_in"], took["link_out"])
+    compute, transfers, took = _seconds(description, sizes, batch_size)
+    processor = took["push"] + took["update"] + took["pull"]
+    service = max(processor, took["link_in"], took["link_out"])
     rates = 1 / (compute + transfers + processor)
     return Regime(float(transfers.mean() / compute.mean()), float(service * rates.sum()))
 
 
 def seconds_per_push(cluster: Any, server_load: float, problem: Any, batch_size: int) -> float:
-    """Returns the seconds per push of a server without a shared link, such that its load is `server_load`.
+    """Returns the seconds per push of the server's processor, alone, such that the load is `server_load`.
 
     The load of a processor that takes s seconds per push is the sum of s / (s + t) over workers, where t is
-    the rest of a worker's cycle in seconds. It grows with s, from 0 to the number of workers.
+    the rest of a worker's cycle in seconds. It grows with s, from 0 to the number of workers. The link of the
+    cluster's server must have a smaller load.
 
     Raises:
         ValueError: an argument is wrong.
@@ -87,16 +85,68 @@ def seconds_per_push(cluster: Any, server_load: float, problem: Any, batch_size:
     server_load = checks.real("server_load", server_load, above=0)
     if server_load >= workers:
         checks.fail("server_load", server_load, f"a number < {workers} (the number of workers)")
-    compute, transfers = _seconds(cluster.describe(), _sizes(problem), batch_size)
+    sizes, server = _sizes(problem), cluster.server or ParameterServer()
+    compute, transfers, _ = _seconds(cluster.describe(), sizes, batch_size)
     cycles = compute + transfers
     low, high = (server_load * end / (workers - server_load) for end in (cycles.min(), cycles.max()))
-    if low == high:
-        return float(low)
 
     def excess(service: float) -> float:
         return float((service / (service + cycles)).sum()) - server_load
 
-    return float(scipy.optimize.brentq(excess, low * (1 - 1e-9), high * (1 + 1e-9), xtol=1e-300, rtol=1e-14))
+    if low < high:
+        ends = low * (1 - 1e-9), high * (1 + 1e-9)
+        low = scipy.optimize.brentq(excess, *ends, xtol=1e-300, rtol=1e-14)
+    part = dataclasses.replace(server, seconds_per_push=1.0).seconds(*sizes)["push"]  # of the largest shard
+    return float(low / part)
+
+
+def with_ratio(cluster: Any, ratio: float, problem: Any, batch_size: int) -> Any:
+    """Returns a cluster whose workers' own links are scaled, so that its communication ratio is `ratio`.
+
+    A cluster whose links take no time gets equal latencies.
+
+    Raises:
+        ValueError: the ratio, c, is less than what the server's link alone makes.
+    """
+    aim = checks.real("c", ratio, low=0)
+
+    def scaled(factor: float) -> Any:
+        down, links = cluster.pull_latency_seconds, cluster.bandwidth_bytes_per_second
+        return dataclasses.replace(
+            cluster,
+            latency_seconds=tuple(each * factor for each in cluster.latency_seconds),
+            pull_latency_seconds=None if down is None else tuple(each * factor for each in down),
+            bandwidth_bytes_per_second=tuple(each / factor if factor else math.inf for each in links),
+        )
+
+    server = regime(scaled(0.0), problem, batch_size).communication_ratio
+    if aim < server:
+        checks.fail("c", ratio, f"a number >= {server:.3g} (from the server's link alone)")
+    own = regime(cluster, problem, batch_size).communication_ratio - server
+    if own == 0:
+        ones = (1.0,) * cluster.num_workers
+        cluster = dataclasses.replace(scaled(0.0), latency_seconds=ones, pull_latency_seconds=None)
+        own = regime(cluster, problem, batch_size).communication_ratio - server
+    return scaled((aim - server) / own)
+
+
+def with_load(cluster: Any, load: float, problem: Any, batch_size: int) -> Any:
+    """Returns a cluster with the seconds per push that make the server's load `load`; its link stays.
+
+    Raises:
+        ValueError: the load, rho, is less than what the server's link alone makes, or too large.
+    """
+    aim, server = checks.real("rho", load, low=0), cluster.server or ParameterServer()
+    server = dataclasses.replace(server, seconds_per_push=0.0, seconds_per_pull=0.0, seconds_per_update=0.0)
+    idle = dataclasses.replace(cluster, server=server if server.takes_time else None)
+    least = regime(idle, problem, batch_size).server_load
+    if math.isclose(aim, least):
+        return idle
+    if aim < least:
+        checks.fail("rho", load, f"a number >= {least:.3g} (from the server's link alone)")
+    with checks.within("rho"):
+        seconds = seconds_per_push(idle, aim, problem, batch_size)
+    return dataclasses.replace(idle, server=dataclasses.replace(server, seconds_per_push=seconds))
 
 
 def _sizes(problem: Any) -> Sizes:
@@ -112,8 +162,8 @@ def _sizes(problem: Any) -> Sizes:
 
 def _seconds(
     description: Mapping[str, Any], sizes: Sizes, batch_size: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns each worker's mean seconds of computing and of both transfers on its own link, shapes (W,)."""
+) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
+    """Returns each worker's mean seconds of computing and of transfers, shapes (W,), and the server's."""
     workers = description["num_workers"]
 
     def each(name: str) -> np.ndarray:
@@ -127,4 +177,8 @@ def _seconds(
         compute[among] *= 1 + episodes["fraction"] * (episodes["slowdown"] - 1)
     down = "pull_latency_seconds" if "pull_latency_seconds" in description else "latency_seconds"
     latency = each("latency_seconds") + each(down)
-    return compute, latency + (sizes.pull_bytes + sizes.push_bytes) / each("bandwidth_bytes_per_second")
+    own = latency + (sizes.pull_bytes + sizes.push_bytes) / each("bandwidth_bytes_per_second")
+    known = "server" in description
+    server = ParameterServer.described(description["server"]) if known else ParameterServer()
+    took = server.seconds(*sizes)
+    return compute, own + took["link_in"] + took["link_out"], took

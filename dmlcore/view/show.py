@@ -26,7 +26,7 @@ from dmlcore.engines.spec import RunSpec
 from dmlcore.experiments.recommendation import Recommendation
 from dmlcore.experiments.recommendation.axes import AXES
 from dmlcore.experiments.recommendation.reasons import alike_of, number
-from dmlcore.experiments.recommendation.regimes import Regimes
+from dmlcore.experiments.recommendation.result import Regimes
 from dmlcore.experiments.runs import Run
 from dmlcore.experiments.study import Study
 from dmlcore.problems.problem import Problem

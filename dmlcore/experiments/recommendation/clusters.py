@@ -21,6 +21,15 @@ from dmlcore.trace.trace import METADATA_KEY
 FEWEST = 20  # finished tasks of every worker that a fit needs
 REAL = "threads", "ray"  # engines with a real clock
 COMPUTING = "The record has only seconds of computing, so links and server are modelled as taking no time"
+NO_BYTES = "The record has no bytes of transfers, so the fitted cluster shows no gain from smaller messages"
+LATENCY = (
+    "The record does not separate latency from bandwidth, so the fitted cluster has latency alone, and "
+    "shows no gain from smaller messages"
+)
+ONE_SIZE = (
+    "All tasks have {} samples, so the fit cannot separate time that does not depend on samples, and smaller "
+    "tasks may take longer than the fitted cluster says"
+)
 
 
 class Fitted(NamedTuple):
@@ -61,15 +70,12 @@ def as_cluster(given: Any) -> Fitted:
     if computing:
         said = [COMPUTING, *(each for each in said if "seem to have waited" not in each)]
     else:
-        said = [*_of_links(trace), *said]
+        said.insert(0, LATENCY if trace.metadata.get("transfer_bytes") else NO_BYTES)
     sizes = trace.tasks["batch_size"].unique().tolist()
-    if len(sizes) == 1:
-        said.append(
-            f"All tasks have {sizes[0]} samples, so the fit cannot separate time that does not depend on "
-            "samples, and smaller tasks may take longer than the fitted cluster says"
-        )
-    real = trace.metadata.get("engine") in REAL
-    return Fitted(cluster, said, sizes[0] if len(sizes) == 1 else None, real)
+    size = sizes[0] if len(sizes) == 1 else None
+    return Fitted(
+        cluster, said + [ONE_SIZE.format(size)] * bool(size), size, trace.metadata["engine"] in REAL
+    )
 
 
 def _trace(given: Any) -> tuple[Trace, bool]:
@@ -78,48 +84,29 @@ def _trace(given: Any) -> tuple[Trace, bool]:
         expected = "a Cluster, a Trace, or measured tasks (a DataFrame, or the path of a CSV or Parquet file)"
         checks.fail("cluster", given, expected)
     frame = tables.read("cluster", given)
-    if not isinstance(given, pd.DataFrame) and _is_trace(Path(given)):
-        return Trace.load(given), False
-    if "seconds" not in frame:
-        if not {"end", "compute_end"} & {*frame}:
-            expected = "worker, samples and seconds, or the columns that dml.Trace.from_tasks reads"
-            checks.fail("cluster, columns", [*map(str, frame)], expected)
-        return Trace.from_tasks(frame), False
-    with checks.within("cluster"):
-        Durations.checked(frame, "error")  # raises with these column names
-    seconds = frame["seconds"].astype(float)
-    end = seconds.groupby(frame["worker"]).cumsum()
-    start = end.groupby(frame["worker"]).shift(fill_value=0.0)
-    tasks = {"worker": frame["worker"], "batch_size": frame["samples"], "start": start, "end": end}
-    return Trace.from_tasks(pd.DataFrame(tasks)), True
-
-
-def _is_trace(path: Path) -> bool:
-    return path.suffix.lower() == ".parquet" and METADATA_KEY in (pq.read_schema(path).metadata or {})
+    path = Path() if isinstance(given, pd.DataFrame) else Path(given)
+    if path.suffix.lower() == ".parquet" and METADATA_KEY in (pq.read_schema(path).metadata or {}):
+        return Trace.load(path), False
+    if "seconds" in frame:
+        with checks.within("cluster"):
+            Durations.checked(frame, "error")  # raises with these column names
+        end = frame["seconds"].astype(float).groupby(frame["worker"]).cumsum()
+        start = end.groupby(frame["worker"]).shift(fill_value=0.0)
+        tasks = {"worker": frame["worker"], "batch_size": frame["samples"], "start": start, "end": end}
+        return Trace.from_tasks(pd.DataFrame(tasks)), True
+    if not {"end", "compute_end"} & {*frame}:
+        expected = "worker, samples and seconds, or the columns that dml.Trace.from_tasks reads"
+        checks.fail("cluster, columns", [*map(str, frame)], expected)
+    return Trace.from_tasks(frame), False
 
 
 def _check_length(trace: Trace) -> None:
-    tasks = trace.tasks
-    whole = tasks[np.isfinite(tasks["push_end"])].groupby("worker").size()
-    whole = whole.reindex(range(trace.num_workers), fill_value=0)
-    if whole.min() >= FEWEST:
+    finished = trace.tasks["worker"][np.isfinite(trace.tasks["push_end"])]
+    whole = np.bincount(finished, minlength=trace.num_workers)
+    worker, least = int(whole.argmin()), int(whole.min())
+    if least >= FEWEST:
         return
-    least = int(whole.idxmin())
-    hint = "a longer record"
-    if whole[least] and trace.end_time > 0:
-        longer = trace.end_time * FEWEST / whole[least]
-        hint = f"a record of about {longer:.2g} s instead of {trace.end_time:.2g} s"
-    found = f"one in which worker {least} finished {whole[least]} tasks"
+    longer = trace.end_time * FEWEST / max(least, 1)
+    hint = f"a record of about {longer:.2g} s instead of {trace.end_time:.2g} s"
+    found = f"one in which worker {worker} finished {least} tasks"
     checks.reject("cluster", found, f"a record with at least {FEWEST} tasks of each worker", hint)
-
-
-def _of_links(trace: Trace) -> list[str]:
-    """Returns sentences on what transfers of a single size do not determine."""
-    if not trace.metadata.get("transfer_bytes"):
-        return [
-            "The record has no bytes of transfers, so the fitted cluster shows no gain from smaller messages"
-        ]
-    return [
-        "The record does not separate latency from bandwidth, so the fitted cluster has latency alone, and "
-        "shows no gain from smaller messages"
-    ]

@@ -50,89 +50,61 @@ def library(scale: Scale) -> dict[str, Space]:
     >>> library(scale)["K-sync"]
     space(k_sync, k=[4, 2, 6, 7, 1])
     """
-    return _wait_for_all(scale) | _wait_for_some(scale) | _wait_for_none(scale)
-
-
-def _wait_for_all(scale: Scale) -> dict[str, Space]:
-    rate, own = scale.together, scale.optimizer
-
-    def quantized(bits: int) -> Method:
-        return Method(policies.bsp(), transport=_coded(bits))
+    P, rate, alone = scale.workers, scale.together, scale.alone
+    between, balanced = (rate * alone) ** 0.5, "equal_finish_time()"
+    parts, rounds = _numbers(P // 2, P // 4, 3 * P // 4, P - 1, 1), _numbers(P, P // 2, 2 * P, P // 4, 4 * P)
+    inner = dict.fromkeys((rate / 2, between, alone))
+    sizes = _numbers(scale.batch_size // 4, scale.batch_size)
+    by_speed = loads.speed_proportional(least=min(LEAST_LOAD, scale.batch_size))
 
     def hps(bits: int) -> Method:
         pipeline = transport.pipelined(_coded(bits), own_steps=scale.own_steps)
-        return Method(policies.bsp(), load="equal_finish_time()", transport=pipeline)
+        return Method(policies.bsp(), load=balanced, transport=pipeline)
 
-    return {
-        "BSP": Space(policies.bsp, {}, rate, own),
-        "balanced BSP": Space(lambda: Method(policies.bsp(), load="equal_finish_time()"), {}, rate, own),
-        "quantized BSP": Space(quantized, _knobs(bits=BITS), rate, own),
-        "H-PS": Space(hps, _knobs(bits=BITS), rate / 2, own),
-        "local SGD": _local(policies.bsp(), 1.0, scale),
-    }
+    def of(make: Callable[..., Policy | Method], rate: float, **knobs: Iterable[Any]) -> Space:
+        return Space(make, {name: tuple(values) for name, values in knobs.items()}, rate, scale.optimizer)
 
+    def local(policy: Policy, rate: float) -> Space:
+        """Returns local steps at rates that suit a mini-batch; the search is over the server's rate."""
 
-def _wait_for_some(scale: Scale) -> dict[str, Space]:
-    P, rate, own = scale.workers, scale.together, scale.optimizer
-    watching = {} if own is not optax.sgd else _told_the_rate(scale)
-    parts, rounds = _numbers(P // 2, P // 4, 3 * P // 4, P - 1, 1), _numbers(P, P // 2, 2 * P, P // 4, 4 * P)
-    between = (rate * scale.alone) ** 0.5
+        def make(steps: int, local_rate: float) -> Method:
+            return Method(policy, local=local_steps(steps, scale.optimizer(local_rate)))
+
+        return of(make, rate, steps=(8, 2, 32, 4, 16), local_rate=inner)._replace(optimizer=optax.sgd)
 
     def deadline(tasks: float) -> Policy:
         return policies.deadline(tasks * scale.task_seconds)
 
-    return {
-        "K-sync": Space(policies.k_sync, _knobs(k=parts), rate, own),
-        "K-batch-sync": Space(policies.k_batch_sync, _knobs(k=rounds), rate, own),
-        "Rennala": Space(policies.rennala, _knobs(s=rounds), rate, own),
-        "deadline": Space(deadline, _knobs(tasks=(1.5, 1.0, 2.5, 4.0)), rate, own),
-        "SSP": Space(policies.ssp, _knobs(staleness=(3, 1, 16, 8, 2, 32)), rate, own),
-        "K-async": Space(policies.k_async, _knobs(k=parts), between, own),
-        "FedBuff": Space(policies.fedbuff, _knobs(k=parts), between, own),
-        **watching,
-    }
-
-
-def _told_the_rate(scale: Scale) -> dict[str, Space]:
-    """Returns the methods that take the learning rate, of plain SGD, as an argument."""
-    rate, sizes = scale.together / 2, _numbers(scale.batch_size // 4, scale.batch_size)
-
     def adaptive_load(learning_rate: float) -> Policy:
         return policies.adaptive_load(learning_rate, sizes)
 
-    return {
-        "DBW": Space(policies.dbw, {}, rate, scale.optimizer),
-        "adaptive load": Space(adaptive_load, {}, rate, scale.optimizer),
+    waiting_for_all = {
+        "BSP": of(policies.bsp, rate),
+        "balanced BSP": of(lambda: Method(policies.bsp(), load=balanced), rate),
+        "quantized BSP": of(lambda bits: Method(policies.bsp(), transport=_coded(bits)), rate, bits=BITS),
+        "H-PS": of(hps, rate / 2, bits=BITS),
+        "local SGD": local(policies.bsp(), 1.0),
     }
-
-
-def _wait_for_none(scale: Scale) -> dict[str, Space]:
-    P, rate, own = scale.workers, scale.alone, scale.optimizer
-    load = loads.speed_proportional(least=min(LEAST_LOAD, scale.batch_size))
-
-    def quantized(bits: int) -> Method:
-        return Method(policies.asp(), transport=_coded(bits))
-
-    return {
-        "ASP": Space(policies.asp, {}, rate, own),
-        "quantized ASP": Space(quantized, _knobs(bits=BITS), rate, own),
-        "DBS-SGD": Space(lambda: Method(policies.asp(), load=load), {}, rate, own),
-        "Ringmaster": Space(policies.ringmaster, _knobs(r=_numbers(P, 2 * P, P // 2, 4 * P)), rate, own),
-        "adaptive sync": Space(
-            policies.adaptive_sync, _knobs(threshold=_numbers(P // 4, 4 * P, P)), rate, own
-        ),
-        "asynchronous local SGD": _local(policies.asp(), P**-0.5, scale),
+    waiting_for_some = {
+        "K-sync": of(policies.k_sync, rate, k=parts),
+        "K-batch-sync": of(policies.k_batch_sync, rate, k=rounds),
+        "Rennala": of(policies.rennala, rate, s=rounds),
+        "deadline": of(deadline, rate, tasks=(1.5, 1.0, 2.5, 4.0)),
+        "SSP": of(policies.ssp, rate, staleness=(3, 1, 16, 8, 2, 32)),
+        "K-async": of(policies.k_async, between, k=parts),
+        "FedBuff": of(policies.fedbuff, between, k=parts),
     }
-
-
-def _local(policy: Policy, rate: float, scale: Scale) -> Space:
-    """Returns local steps with local rates that suit a mini-batch; the search is over the server's rate."""
-
-    def make(steps: int, local_rate: float) -> Method:
-        return Method(policy, local=local_steps(steps, scale.optimizer(local_rate)))
-
-    inner = dict.fromkeys((scale.together / 2, (scale.together * scale.alone) ** 0.5, scale.alone))
-    return Space(make, _knobs(steps=(8, 2, 32, 4, 16), local_rate=inner), rate, optax.sgd)
+    told_the_rate = {"DBW": of(policies.dbw, rate / 2), "adaptive load": of(adaptive_load, rate / 2)}
+    waiting_for_none = {
+        "ASP": of(policies.asp, alone),
+        "quantized ASP": of(lambda bits: Method(policies.asp(), transport=_coded(bits)), alone, bits=BITS),
+        "DBS-SGD": of(lambda: Method(policies.asp(), load=by_speed), alone),
+        "Ringmaster": of(policies.ringmaster, alone, r=_numbers(P, 2 * P, P // 2, 4 * P)),
+        "adaptive sync": of(policies.adaptive_sync, alone, threshold=_numbers(P // 4, 4 * P, P)),
+        "asynchronous local SGD": local(policies.asp(), P**-0.5),
+    }
+    watching = told_the_rate if scale.optimizer is optax.sgd else {}  # they take the rate of plain SGD
+    return waiting_for_all | waiting_for_some | watching | waiting_for_none
 
 
 def _coded(bits: int) -> Transport:
@@ -143,10 +115,6 @@ def _coded(bits: int) -> Transport:
 def _numbers(*values: int) -> list[int]:
     """Returns the different values that are at least 1."""
     return [*dict.fromkeys(value for value in values if value >= 1)]
-
-
-def _knobs(**knobs: Iterable[Any]) -> dict[str, tuple[Any, ...]]:
-    return {name: tuple(values) for name, values in knobs.items()}
 
 
 def chosen(methods: Any, scale: Scale) -> dict[str, Space]:
@@ -166,17 +134,16 @@ def chosen(methods: Any, scale: Scale) -> dict[str, Space]:
     Traceback (most recent call last):
     ValueError: methods['SSP']: expected one of 'staleness', got 'slack'
     """
-    every = library(scale)
+    every, start = library(scale), (scale.together * scale.alone) ** 0.5
     if methods is None:
         return every
     if not isinstance(methods, Mapping):
         return {name: checks.choice("methods", name, every) for name in checks.listed("methods", methods)}
     if not methods:
         checks.fail("methods", methods, "None or at least one method")
-    start = (scale.together * scale.alone) ** 0.5
     return {
         name: _narrowed(name, given, every)
-        if isinstance(given, Mapping) and not isinstance(given, Space)
+        if isinstance(given, Mapping)
         else as_space(name, given)._replace(rate=start)
         for name, given in methods.items()
     }

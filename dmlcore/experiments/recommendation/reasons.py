@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from dmlcore.experiments.study.goal import Goal
+from dmlcore.experiments.study.result import Answer
 from dmlcore.trace import metrics
-from dmlcore.types import Method
 
 BASES = "BSP", "ASP"  # methods that the best one is compared with
 DOING = {
@@ -34,76 +34,48 @@ def regime(goal: Goal) -> str:
     )
 
 
-def shares(goal: Goal, method: Method, seconds: float, seed: int) -> pd.Series:
-    """Returns the mean share of a worker's time for each of its activities."""
-    found = metrics.time_breakdown(goal.timeline(method, seconds=seconds, seed=seed))
-    return found[[f"{kind}_share" for kind in metrics.PHASES]].mean().set_axis([*metrics.PHASES])
-
-
-def why(
-    goal: Goal,
-    table: pd.DataFrame,
-    samples: pd.Series,
-    methods: Mapping[str, Method],
-    seeds: Sequence[int],
-) -> str:
-    """Returns the reason in sentences: the fastest method, the regime, and what makes the difference.
-
-    Args:
-        goal: of the recommendation.
-        table: its table.
-        samples: each method's samples to the target, over those of the first method.
-        methods: by name.
-        seeds: of the first method.
-    """
-    first, best = str(table.index[0]), table.iloc[0]
+def why(answer: Answer) -> str:
+    """Returns the reason in sentences: the fastest method, the regime, and what makes the difference."""
+    goal, table = answer.goal, answer.table()
+    rows: Any = table.to_dict("index")
+    first, best = next(iter(rows.items()))
     workers = f"{goal.cluster.num_workers} worker{'s' * (goal.cluster.num_workers > 1)}"
     about = f"{goal.problem.name} on {workers}, {goal.batch_size} samples a task: {regime(goal)}"
     if not math.isfinite(best["seconds"]):
         return f"{about}. No method reaches {goal} on most of the seeds."
-    known = (
-        f"{best['seconds_low']:.3g} to {number(best['seconds_high'])}, " if best["seconds_low"] > 0 else ""
-    )
-    spread = f"{known}{len(seeds)} seed{'s' * (len(seeds) > 1)}"
+    known = f"{best['seconds_low']:.3g} to {number(best['seconds_high'])}, " * (best["seconds_low"] > 0)
+    spread = f"{known}{best['seeds']} seed{'s' * (best['seeds'] > 1)}"
     told = [f"{about}. The fastest to {goal} is {first}: {best['seconds']:.3g} s in the median ({spread})"]
-    if alike := alike_of(table, "level"):
+    alike, open_ones = alike_of(table, "level"), alike_of(table, "undecided")
+    if alike:
         told.append(f"{in_words(alike)} {'is' if len(alike) == 1 else 'are'} level with it, within 5%")
-    if open_ones := alike_of(table, "undecided"):
+    if open_ones:
         told.append(f"Between it and {in_words(open_ones)} these seeds decide nothing")
     if len(table) > 1 and not alike and not open_ones:
         told.append("All others, as they are tuned here, are slower")
-    told.append(f"With {first} workers {_doing(shares(goal, methods[first], best['seconds'], seeds[0]))}")
+    told.append(f"With {first} workers {_doing(answer, first, best['seconds'])}")
     for name in BASES:
-        if name in table.index and name != first:
-            told.append(_against(goal, table, samples[name], methods, name, seeds[0]))
+        if name in rows and name != first:
+            samples = answer.ratios("samples", first)[name]
+            told.append(_against(rows[name], samples, name, _doing(answer, name, best["seconds"])))
     return ". ".join(told) + "."
+
+
+def _against(row: Mapping[str, Any], samples: float, name: str, does: str) -> str:
+    """Returns why a method takes longer: more samples, or fewer samples/s, and how its workers spend time."""
+    if not math.isfinite(row["seconds"]):
+        return f"{name} does not reach it in the time that it was given; its workers {does}"
+    longer = row["ratio"]
+    return (
+        f"{name} takes {longer:.2f} times as long: it computes {samples:.2f} times as many samples, at "
+        f"{samples / longer:.2f} times the samples per second; its workers {does}"
+    )
 
 
 def alike_of(table: pd.DataFrame, *outcomes: str) -> list[str]:
     """Returns the methods with one of these outcomes; by default those that are not known to be slower."""
     wanted = outcomes or ("level", "undecided")
     return [str(name) for name in table.index if table.loc[name, "outcome"] in wanted]
-
-
-def _against(
-    goal: Goal,
-    table: pd.DataFrame,
-    samples: float,
-    methods: Mapping[str, Method],
-    name: str,
-    seed: int,
-) -> str:
-    """Returns why a method takes longer: more samples, or fewer samples/s, and how its workers spend time."""
-    first: Any = table.iloc[0]
-    other: Any = table.loc[name]
-    does = _doing(shares(goal, methods[name], float(first["seconds"]), seed))
-    if not math.isfinite(other["seconds"]):
-        return f"{name} does not reach it in the time that it was given; its workers {does}"
-    longer = other["ratio"]
-    return (
-        f"{name} takes {longer:.2f} times as long: it computes {samples:.2f} times as many samples, at "
-        f"{samples / longer:.2f} times the samples per second; its workers {does}"
-    )
 
 
 def number(value: float) -> str:
@@ -115,14 +87,12 @@ def number(value: float) -> str:
     return f"{value:.3g}" if math.isfinite(value) else "never"
 
 
-def _doing(share: pd.Series) -> str:
-    """Returns the activities that take at least a twentieth of the time, in words.
-
-    >>> _doing(pd.Series({"compute": 0.6, "wait": 0.38, "pull": 0.02}))
-    'compute 60% of the time and wait for others 38%'
-    """
-    large = share[share >= 0.05]
-    parts = [f"{DOING[str(kind)]} {part:.0%}" for kind, part in large.items()]
+def _doing(answer: Answer, name: str, seconds: float) -> str:
+    """Returns the activities that take at least a twentieth of the time of a method's workers, in words."""
+    seed = int(answer.seconds.columns[0])
+    spent = metrics.time_breakdown(answer.goal.timeline(answer.methods[name], seconds=seconds, seed=seed))
+    shares = {does: spent[f"{kind}_share"].mean() for kind, does in DOING.items()}
+    parts = [f"{does} {share:.0%}" for does, share in shares.items() if share >= 0.05]
     parts[:1] = [f"{parts[0]} of the time"] if parts else ["do nothing that takes time"]
     return in_words(parts)
 

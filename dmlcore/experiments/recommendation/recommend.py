@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import optax
 
 from dmlcore import checks
-from dmlcore.checks import check_seed, several
 from dmlcore.cluster import Cluster
-from dmlcore.experiments.comparison import bar, check_factory
+from dmlcore.experiments.comparison import bar
 from dmlcore.experiments.journal import folder_for
 from dmlcore.experiments.recommendation.clusters import as_cluster
 from dmlcore.experiments.recommendation.library import Scale, chosen
-from dmlcore.experiments.recommendation.result import Recommendation, left_out, recommendation
-from dmlcore.experiments.study.goal import Goal, check_target
-from dmlcore.experiments.study.search import FEWEST, Search, magnitudes
-from dmlcore.experiments.study.space import Candidate, Space
+from dmlcore.experiments.recommendation.result import Recommendation
+from dmlcore.experiments.study.goal import Goal, check_asked
+from dmlcore.experiments.study.search import FEWEST, FIRST, magnitudes, tune
+from dmlcore.experiments.study.space import Candidates, Space, possible
 from dmlcore.experiments.study.spending import Spending
-from dmlcore.experiments.study.study import FIRST, TUNING, answer, candidates, place
+from dmlcore.experiments.study.study import answer, begin, place
 from dmlcore.methods.policies import asp, bsp
 from dmlcore.problems.problem import Problem
-from dmlcore.problems.validation import check_problem
 from dmlcore.trace.metrics.decision import LOOKS
 
 
@@ -87,36 +83,36 @@ def recommend(
     >>> list(found.table.index)
     ['ASP', 'BSP']
     """
-    check_problem(problem)
+    size = 1 if batch_size is None else batch_size
+    metric, value, judging = check_asked(problem, target, optimizer, seeds, size)
     if problem.additive:
         checks.fail("problem", problem, "a problem that is trained by gradients, with a learning rate")
-    judging = several("seeds", seeds, check_seed)
     budget = checks.real("budget", budget, above=0)
-    check_factory(optimizer)
-    metric, value = check_target(target, problem)
-    if batch_size is not None:
-        checks.integer("batch_size", batch_size, low=1)
     if trials is not None:
         checks.integer("trials", trials, low=FEWEST, high=FIRST[-1])
     fitted = as_cluster(cluster)
     size, save = batch_size or fitted.batch_size or 32, folder_for(save)
     goal = Goal(problem, fitted.cluster, metric, value, size, save)
-    seconds, own_steps = task_seconds(goal), not fitted.real
-    scale = Scale(goal.cluster.num_workers, size, seconds, 1.0, 1.0, optimizer, own_steps)
-    made, _ = usable(chosen(methods, scale), goal, optimizer, methods is not None)  # before anything is run
+    tasks = goal.rounds().tasks
+    seconds = float((tasks["push_end"] - tasks["pull_start"]).mean())
+    scale = Scale(goal.cluster.num_workers, size, seconds, 1.0, 1.0, optimizer, not fitted.real)
+
+    def chosen_at(scale: Scale, left_out: list[str]) -> Candidates:
+        strict = methods is not None  # what the caller named must be possible
+        return possible(chosen(methods, scale), optimizer, goal.check, None if strict else left_out)
+
+    made = chosen_at(scale, [])  # before anything is run
     path = place(goal, made, {"seeds": judging, "budget": budget, "trials": trials})
-    spending = Spending(None, budget, path)
+    scouts = {"BSP at first": Space(bsp, {}), "ASP at first": Space(asp, {})}
     with bar(checks.boolean("progress", progress), None) as advance:
-        scouts = candidates({"BSP": Space(bsp, {}), "ASP": Space(asp, {})}, optimizer, goal)
-        seed = next(seed for seed in itertools.count(TUNING) if seed not in judging)
-        rates, reached = magnitudes(Search(goal, scouts, [seed], spending, 0, 0.0, advance))
-        spending.made = Counter({"": sum(spending.made.values())})
-        compiling = spending.once("compiling", lambda: spending.spent / 2)  # of two programs
-        scale = scale._replace(together=rates["BSP"], alone=rates["ASP"])
-        usable_ones, left = usable(chosen(methods, scale), goal, optimizer, methods is not None)
-        options: Any = {"about": reached, "first": trials, "compiling": compiling}
-        options["notes"] = [*fitted.untold, *left]
-        found = answer(goal, usable_ones, judging, spending, advance, **options)
+        spending = Spending(None, budget, path, advance=advance)
+        scouting = begin(goal, possible(scouts, optimizer, goal.check), judging, spending)
+        rates, reached = magnitudes(scouting)
+        together, alone = (rates[name] for name in scouts)
+        notes = [*fitted.untold]
+        made = chosen_at(scale._replace(together=together, alone=alone), notes)
+        search = begin(goal, made, judging, spending, reached)
+        found = answer(search, judging, tune(search, trials), notes)
     if found.interrupted:
         warnings.warn(found.notes[0], stacklevel=2)
 
@@ -125,33 +121,4 @@ def recommend(
         same |= {"seeds": judging, "batch_size": batch_size, "progress": False}
         return recommend(problem, cluster, target, budget=budget, **same)
 
-    return recommendation(found, judging, again, goal.cluster)
-
-
-def task_seconds(goal: Goal) -> float:
-    """Returns the mean seconds of a task of BSP, from its pull to the arrival of its push."""
-    tasks = goal.rounds().tasks
-    return float((tasks["push_end"] - tasks["pull_start"]).mean())
-
-
-def usable(
-    spaces: Mapping[str, Space], goal: Goal, optimizer: Any, all_of_them: bool
-) -> tuple[dict[str, Candidate], list[str]]:
-    """Returns the methods that the problem and the cluster support, and notes on why others are left out.
-
-    Args:
-        spaces: by name.
-        goal: problem and cluster.
-        optimizer: learning rate -> optimizer of methods that bring none.
-        all_of_them: True: raises ValueError if a setting is not supported, because the caller named it.
-    """
-    left, notes = {}, []
-    for name, own in spaces.items():
-        candidate = Candidate(name, own, optimizer, goal.check)
-        if all_of_them:
-            candidate.check()
-        if why := candidate.supported():
-            notes.append(left_out(name, why))
-        else:
-            left[name] = candidate
-    return left, notes
+    return Recommendation({"": found}, judging, tuned=goal.cluster, again=again)

@@ -3,39 +3,56 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import pandas as pd
 
-from dmlcore import checks
+from dmlcore import checks, notebook
 from dmlcore.cluster import Cluster
 from dmlcore.experiments.comparison import bar
 from dmlcore.experiments.recommendation import reasons
 from dmlcore.experiments.recommendation.axes import AXES, along
-from dmlcore.experiments.recommendation.regimes import Regimes
-from dmlcore.experiments.study.goal import Goal
-from dmlcore.experiments.study.judging import judge
-from dmlcore.experiments.study.result import Answer, Study, told_setting
-from dmlcore.experiments.study.search import LONGEST
+from dmlcore.experiments.study.result import Study
+from dmlcore.experiments.study.search import LENGTHS, LONGEST, magnitudes
+from dmlcore.experiments.study.space import Trial, as_space, possible
 from dmlcore.experiments.study.spending import Spending
+from dmlcore.experiments.study.study import answer, begin
 from dmlcore.trace.metrics.decision import LOOKS
 from dmlcore.types import Method
 
 ELSEWHERE = "Settings and learning rates were tuned for another cluster"
-TIMES = 3  # how often runs are made longer until a run reaches the target
+SEEDS = 4  # with which methods run on another cluster, to find out how long they take
+MOST = LENGTHS + SEEDS + LOOKS[2]  # runs of each method there
+TOLD = ["method", "seconds", "uncertain", "others", "tuned"]  # of each cell, besides its place on the axes
 
 
-def _nothing_to_ask(cluster: Cluster, budget: float) -> Recommendation:
-    return checks.fail("budget", budget, "None (the arguments of this recommendation are not known)")
+class Regimes(pd.DataFrame):
+    """A row for each cell, with the columns that `Recommendation.over` names.
+
+    A notebook shows it as a table with the best method of every cell. What is taken out of it is a plain
+    DataFrame.
+
+    >>> frame = Regimes({"workers": [4, 8], "method": ["BSP", "ASP"], "seconds": [2.0, 1.0],
+    ...                  "uncertain": False, "others": "", "tuned": True})
+    >>> "workers = 8" in frame._repr_html_(), type(frame[["method"]]).__name__
+    (True, 'DataFrame')
+    """
+
+    @property
+    def _constructor(self) -> Any:
+        return pd.DataFrame
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self) if {*TOLD} <= {*self} else pd.DataFrame(self).to_html()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Recommendation(Study):
     """A study of methods on one cluster, with the reason, and answers for other clusters.
 
@@ -43,10 +60,9 @@ class Recommendation(Study):
         answers: what was found on the cluster, see `Study`.
         seeds: for judging.
         failed: as for `Study`; empty.
-        why: the reason, in sentences. `recommend` sets it, and what follows.
-        tuned: the cluster for which settings and learning rates were tuned. Default: None, that of `answers`.
+        tuned: the cluster for which settings and learning rates were tuned.
         again: cluster, budget in seconds -> the recommendation for that cluster, with the other arguments
-            unchanged. `recommend` sets it.
+            unchanged.
 
     >>> import dmlcore as dml
     >>> cluster = dml.Cluster.from_speeds([1000, 1000, 250])
@@ -57,10 +73,15 @@ class Recommendation(Study):
     (['ASP', 'BSP'], asp())
     """
 
-    why: str = ""
-    tuned: Cluster | None = None
-    again: Callable[[Cluster, float], Recommendation] = field(default=_nothing_to_ask)
+    tuned: Cluster
+    again: Callable[[Cluster, float], Recommendation]
     _drawn_by: ClassVar[str] = "recommendation"
+
+    @functools.cached_property
+    def why(self) -> str:
+        """The reason, in sentences."""
+        known = f"{self.notes[0]}. " if self.answer.runs is None else ""
+        return known + reasons.why(self.answer)
 
     @property
     def answer(self) -> Any:
@@ -100,8 +121,8 @@ class Recommendation(Study):
             its own one and there are no `seeds`.
 
         Raises:
-            ValueError: `cluster` is not a cluster, none of the methods can run on it, or a seed was used for
-                tuning.
+            ValueError: `cluster` is not a cluster, none of the methods can run on it or reaches the target
+                there, or a seed was used for tuning.
             KeyboardInterrupt: Ctrl-C was pressed.
 
         >>> found.with_cluster(found.cluster.resized(16)).best  # doctest: +SKIP
@@ -114,43 +135,20 @@ class Recommendation(Study):
         if both := self.answer.tuning.intersection(judging):
             expected = f"seeds that did not tune, unlike {', '.join(map(str, sorted(both)))}"
             checks.fail("seeds", judging, expected)
-        methods, notes = {}, [*self.notes]
-        for name, method in self.methods.items():
-            try:
-                goal.check(method)
-                methods[name] = method
-            except ValueError as error:
-                notes.append(left_out(name, error))
-        if not methods:
+        notes, fixed = [*self.notes], {name: as_space(name, each) for name, each in self.methods.items()}
+        made = possible(fixed, None, goal.check, notes)
+        if not made:
             checks.fail("cluster", cluster, f"a cluster on which a method can run ({notes[-1]})")
         if cluster != self.tuned and ELSEWHERE not in notes:
             notes.append(ELSEWHERE)
-        histories = self._judged(goal, methods, judging)
-        told, spent = self.answer.told.loc[[*methods]], dict.fromkeys(methods, 0)
-        measured = goal.measured(histories)
-        answer = Answer(goal, methods, told, measured, histories, self.answer.tuning, spent, notes)
-        return recommendation(answer, judging, self.again, self.tuned)
-
-    def _judged(self, goal: Goal, methods: Mapping[str, Method], seeds: Sequence[int]) -> pd.DataFrame:
-        """Returns histories of methods, in runs that are made longer until one reaches the target."""
-        about = self._about(goal, methods)
-        longest = LONGEST * about
-        histories = pd.DataFrame()
-        for times in range(TIMES):
-
-            def make(some: Mapping[str, Method], own: Sequence[int], seconds: float = longest) -> Any:
-                return goal.runs(some, dict.fromkeys(some, own), seconds, about, min(self.answer.tuning))
-
-            spending = Spending(LOOKS[2], None)
-            found = judge(goal, methods, seeds, make, spending)
-            if found is None or spending.interrupted:
-                raise KeyboardInterrupt
-            histories = found
-            least = float(goal.measured(histories)["seconds"].groupby("method").median().min())
-            if LONGEST * least <= longest or times == TIMES - 1:
-                break
-            longest = LONGEST * (least if math.isfinite(least) else longest)
-        return histories
+        search = begin(goal, made, judging, Spending(MOST, None))
+        search.about = magnitudes(search)[1]
+        search.rung("", map(Trial, made), SEEDS, LONGEST * search.about)
+        found = answer(search, judging, True, notes)
+        if found.interrupted:
+            raise KeyboardInterrupt
+        found = dataclasses.replace(found, told=self.answer.told.loc[[*made]], tuning=self.answer.tuning)
+        return dataclasses.replace(self, answers={"": found}, seeds=judging)
 
     def over(self, *, budget: float | None = None, progress: bool = True, **axes: Any) -> Regimes:
         """Returns the best method for every combination of values of one or two axes; see `dml.plot.regimes`.
@@ -165,19 +163,23 @@ class Recommendation(Study):
                 slow episodes of ten tasks that have a tenth of all tasks (1: none).
 
         Returns:
-            A frame with one row per combination: the values of the axes; `method`, the best one; `seconds`,
-            its median time; `uncertain`, whether other methods are not clearly slower; `others`, the names of
-            these; and `tuned`, whether the methods were tuned for this combination. After Ctrl-C, the rows
-            that are finished. A notebook shows it as a table of the best methods.
+            A frame with one row per combination: the values of the axes; `method`, the best one, or "none" if
+            none reaches the target there, of which a warning tells; `seconds`, its median time; `uncertain`,
+            whether other methods are not clearly slower; `others`, the names of these; and `tuned`, whether
+            the methods were tuned for this combination. After Ctrl-C, the rows that are finished. A notebook
+            shows it as a table of the best methods.
 
         Raises:
-            ValueError: there is no axis or more than two, an axis is unknown, or a value is not possible.
+            ValueError: there is no axis or more than two, an axis is unknown, or a value or the budget is not
+                possible.
             KeyboardInterrupt: Ctrl-C was pressed before the first row was finished.
 
         >>> found.over(workers=[4, 8, 16], c=[0.1, 1.0])  # doctest: +SKIP
         """
         if not 1 <= len(axes) <= 2:
             checks.fail("axes", [*axes], f"one or two of {', '.join(map(repr, AXES))}")
+        if budget is not None:
+            checks.real("budget", budget, above=0)
         values = {name: checks.listed(name, each) for name, each in axes.items()}
         cells = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
         clusters = [along(self.goal, cell) for cell in cells]  # before anything is run
@@ -193,58 +195,15 @@ class Recommendation(Study):
                         f"interrupted: the frame has {len(rows)} of {len(cells)} cells", stacklevel=2
                     )
                     break
-                rows.append(cell | _told(found, budget is not None))
+                except ValueError as error:
+                    warnings.warn(f"{cell}: {error}", stacklevel=2)
+                    told: Any = "none", math.inf, False, ""
+                else:
+                    table, others = found.table, reasons.alike_of(found.table)
+                    told = str(table.index[0]), table["seconds"].iloc[0], bool(others), ", ".join(others)
+                rows.append(cell | dict(zip(TOLD, (*told, budget is not None), strict=True)))
                 advance(1)
         return Regimes(rows)
 
-    def _about(self, goal: Goal, methods: Mapping[str, Method]) -> float:
-        """Estimates the seconds to the target on another cluster, if methods need as many samples there."""
-        table = self.table
-        reached = [name for name in table.index[np.isfinite(table["seconds"])] if name in methods]
-        if not reached:
-            expected = f"a recommendation in which one of {', '.join(methods)} reached the target"
-            checks.reject("cluster", "one in which none did", expected)
-        here, there = (_samples_per_second(each, methods[reached[0]]) for each in (self.goal, goal))
-        return float(table["seconds"][reached[0]]) * here / there
-
     def __repr__(self) -> str:
-        first = self.table.iloc[0]
-        return (
-            f"Recommendation({self.table.index[0]}{told_setting(first)}: "
-            f"{self.goal} in {first['seconds']:.3g} s)"
-        )
-
-
-def _told(found: Recommendation, tuned: bool) -> dict[str, Any]:
-    """Returns the columns of `over` for a recommendation."""
-    table = found.table
-    others = reasons.alike_of(table)
-    about = {"method": str(table.index[0]), "seconds": float(table["seconds"].iloc[0])}
-    return about | {"uncertain": bool(others), "others": ", ".join(others), "tuned": tuned}
-
-
-def left_out(name: str, error: Exception) -> str:
-    """Returns the note on a method that the problem or the cluster does not support."""
-    return f"{name} is left out ({error})"
-
-
-def _samples_per_second(goal: Goal, method: Method) -> float:
-    """Returns the samples per second that a method applies; at least one task in the measured time."""
-    made = goal.timeline(method, seconds=goal.rounds().end_time)
-    return float(max(made.updates["samples"].sum(), goal.batch_size) / made.end_time)
-
-
-def recommendation(
-    answer: Answer,
-    seeds: Sequence[int],
-    again: Callable[[Cluster, float], Recommendation],
-    tuned: Cluster | None,
-) -> Recommendation:
-    """Returns the recommendation for what was found on a cluster, with the reason."""
-    table = answer.table()
-    samples = answer.ratios("samples", str(table.index[0]))
-    ran = [int(seed) for seed in answer.seconds.loc[table.index[0]].dropna().index]
-    why = reasons.why(answer.goal, table, samples, answer.methods, ran)
-    if answer.runs is None:
-        why = f"{answer.notes[0]}. {why}"
-    return Recommendation({"": answer}, seeds, (), why, tuned, again)
+        return f"Recommendation({self.sentences()[0]})"

@@ -16,10 +16,12 @@ from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.engines import simulate
 from dmlcore.engines.job import described
-from dmlcore.experiments.comparison import compare
+from dmlcore.engines.spec import RunSpec
+from dmlcore.experiments.comparison import check_factory, compare
 from dmlcore.experiments.runs import check_until, run_spec, train
 from dmlcore.methods.policies import bsp
 from dmlcore.problems.problem import Problem
+from dmlcore.problems.validation import check_problem
 from dmlcore.trace import Trace
 from dmlcore.training.evaluation import is_accuracy
 from dmlcore.types import Method
@@ -69,20 +71,20 @@ class Goal:
     _grids: dict[Any, int] = field(default_factory=dict, compare=False, repr=False)
 
     @property
-    def below(self) -> bool:
-        """Whether small values of the metric are good."""
-        return not is_accuracy(self.metric)
+    def sign(self) -> int:
+        """1 if small values of the metric are good, else -1."""
+        return -1 if is_accuracy(self.metric) else 1
 
     def __str__(self) -> str:
         return f"{self.metric} {self.target:g}"
 
-    def check(self, method: Method) -> None:
-        """Raises ValueError if the problem or the cluster does not support a method."""
-        run_spec(self.problem, method, self.cluster, updates=1, batch_size=self.batch_size)
+    def check(self, method: Method) -> RunSpec:
+        """Returns what a run of a method is; ValueError if the problem or the cluster does not support it."""
+        return run_spec(self.problem, method, self.cluster, updates=1, batch_size=self.batch_size)
 
     def identity(self, method: Method) -> str:
         """Returns a text that tells a method from others, as the journal does."""
-        spec = run_spec(self.problem, method, self.cluster, updates=1, batch_size=self.batch_size)
+        spec = self.check(method)
         problem = self.problem.with_steps(spec.local, spec.step_size)
         return json.dumps(described(spec, problem, method.optimizer), sort_keys=True)
 
@@ -91,9 +93,8 @@ class Goal:
         options: Any = {"batch_size": self.batch_size, "seed": seed, **stop}
         if method.policy.on_observation is not None:  # its decisions depend on the training
             return train(self.problem, self.cluster, method, None, eval_every=2**20, **options).trace
-        sizes: Any = {"parameter_bytes": self.problem.parameter_bytes}
-        sizes["tensor_sizes"] = self.problem.tensor_sizes
-        return simulate(method, self.cluster, **options, **sizes)
+        options["parameter_bytes"] = self.problem.parameter_bytes
+        return simulate(method, self.cluster, tensor_sizes=self.problem.tensor_sizes, **options)
 
     def rounds(self) -> Trace:
         """Returns the trace of the first rounds of BSP."""
@@ -131,10 +132,11 @@ class Goal:
             seed: of the simulation that counts a method's updates.
             resolve: whether to find the first of all updates that reaches the target, as `compare` does.
         """
-        together: dict[tuple[int, tuple[int, ...]], dict[str, Method]] = {}
         options: Any = {"until": {self.metric: self.target}, "seconds": seconds, "resolve": resolve}
         options |= {"batch_size": self.batch_size, "save": self.save, "executor": self.executor}
+        together: dict[tuple[int, tuple[int, ...]], dict[str, Method]] = {}
         parts: list[pd.DataFrame] = []
+        stopped = False
         try:
             for name, method in methods.items():
                 together.setdefault((self.grid(method, about, seed), tuple(seeds[name])), {})[name] = method
@@ -144,30 +146,30 @@ class Goal:
                 for (every, some), each in together.items():
                     given: Any = each, self.problem, self.cluster, None
                     parts.append(compare(*given, seeds=some, eval_every=every, **options))
-                    if parts[-1].attrs["interrupted"]:
-                        raise KeyboardInterrupt
+                    if stopped := parts[-1].attrs["interrupted"]:
+                        break
         except KeyboardInterrupt:
-            return (pd.concat(parts, ignore_index=True) if parts else None), True
-        return pd.concat(parts, ignore_index=True), False
+            stopped = True
+        return (pd.concat(parts, ignore_index=True) if parts else None), stopped
 
     def measured(self, runs: pd.DataFrame) -> pd.DataFrame:
         """Returns the outcome of each run by method and seed, with the fields of `Outcome` as columns."""
         ended = runs.groupby(["method", "seed"]).nth(-1).set_index(["method", "seed"]).sort_index()
-        sign = 1 if self.below else -1
-        last = (sign * ended[self.metric]).where(np.isfinite(ended[self.metric]), math.inf)
-        reached = last <= sign * self.target  # runs end with the first update that does
+        last = (self.sign * ended[self.metric]).where(np.isfinite(ended[self.metric]), math.inf)
+        reached = last <= self.sign * self.target  # runs end with the first update that does
         columns = {"seconds": "time", "samples": "assigned_samples", "nbytes": "bytes"}
         found = {name: ended[column].where(reached, math.inf) for name, column in columns.items()}
         return pd.DataFrame(found | {"last": last})[[*Outcome._fields]]
 
-    def value(self, last: float) -> float:
-        """Returns the value of the metric for an outcome's `last`."""
-        return last * (1 if self.below else -1)
 
-
-def check_target(target: Any, problem: Problem) -> tuple[str, float]:
-    """Checks a target and returns its metric and value."""
+def check_asked(
+    problem: Any, target: Any, optimizer: Any, seeds: Any, batch_size: Any
+) -> tuple[str, float, list[int]]:
+    """Checks what a study is asked; returns the metric and the value of the target, and the seeds."""
+    check_problem(problem)
     if not isinstance(target, Mapping) or len(target) != 1:
         checks.fail("target", target, "a mapping of one metric to its value, such as {'loss': 0.1}")
     ((metric, value),) = check_until(target, problem, "target").items()
-    return metric, value
+    check_factory(optimizer)
+    checks.integer("batch_size", batch_size, low=1)
+    return metric, value, checks.several("seeds", seeds, checks.check_seed)

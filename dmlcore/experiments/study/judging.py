@@ -12,7 +12,7 @@ from dmlcore.experiments.study.spending import Spending
 from dmlcore.trace.metrics.decision import LOOKS, Ratio, decide
 from dmlcore.types import Method
 
-Runs = Callable[[Mapping[str, Method], Sequence[int]], tuple[pd.DataFrame | None, bool]]
+Runs = Callable[[Mapping[str, Method], Mapping[str, Sequence[int]]], tuple[pd.DataFrame | None, bool]]
 BEST, NEVER = "best", "not reached"  # outcomes besides those of `decide`
 
 
@@ -55,7 +55,7 @@ def first(seconds: pd.DataFrame) -> str:
 def compared(seconds: pd.DataFrame) -> dict[str, Ratio]:
     """Returns the ratio of every method to the best one, which comes first."""
     best = first(seconds)
-    return {name: ratio(seconds, name, best) for name in (best, *(n for n in seconds.index if n != best))}
+    return {name: ratio(seconds, name, best) for name in dict.fromkeys([best, *seconds.index])}
 
 
 def judge(
@@ -67,7 +67,7 @@ def judge(
         goal: what is asked.
         methods: name -> method with its optimizer.
         seeds: for judging.
-        runs: methods, seeds -> histories and whether Ctrl-C was pressed.
+        runs: methods and seeds by name -> histories, and whether Ctrl-C was pressed.
         spending: what it may spend.
 
     Returns:
@@ -77,16 +77,16 @@ def judge(
     left, found, ran = [*methods], None, 0
     for look in looks:
         own = seeds[ran:look]
-        if spending.runs is not None and not ran:  # a small budget has fewer seeds, and decides nothing
-            own = own[: max(1, spending.runs - max(spending.made.values(), default=0))]
-        if ran and not spending.affords(f"look {look}", dict.fromkeys(left, len(own))):
+        if not ran:
+            own = own[: max(1, spending.room())]  # a small budget has fewer seeds, and decides nothing
+        elif not spending.affords(f"look {look}", dict.fromkeys(left, len(own))):
             break
-        made, stopped = runs({name: methods[name] for name in left}, own)
+        made, stopped = runs({name: methods[name] for name in left}, dict.fromkeys(left, own))
         spending.interrupted |= stopped
         if stopped or made is None:
             break
-        spending.made.update(dict.fromkeys(left, len(own)))
-        found = made if found is None else pd.concat([found, made], ignore_index=True)
+        spending.count(dict.fromkeys(left, len(own)))
+        found = pd.concat([found, made], ignore_index=True)
         seconds = goal.measured(found)["seconds"].unstack("seed")
         if np.isinf(seconds.median(axis=1)).all():
             break

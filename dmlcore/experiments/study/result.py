@@ -13,8 +13,8 @@ import pandas as pd
 
 from dmlcore import checks, notebook
 from dmlcore.experiments.study.goal import Goal
-from dmlcore.experiments.study.judging import BEST, NEVER, compared, ratio, ratios
-from dmlcore.trace.metrics.decision import Ratio, decide, interval, told
+from dmlcore.experiments.study.judging import BEST, NEVER, compared, ratios
+from dmlcore.trace.metrics.decision import Ratio, decide, interval
 from dmlcore.types import Method
 
 
@@ -57,21 +57,22 @@ class Answer:
 
     def table(self) -> pd.DataFrame:
         """Returns a row per method, the best first, then by the ratio to it."""
-        seconds, ratios = self.seconds, compared(self.seconds)
-        rows = {}
-        for name, found in ratios.items():
+        seconds, rows = self.seconds, dict[str, dict[str, Any]]()
+        for name, found in compared(seconds).items():
             ran = seconds.loc[name].dropna().to_numpy(float)
             low, high = interval(ran)
-            outcome = BEST if name == next(iter(ratios)) else found.outcome
-            outcome = outcome if np.isfinite(ran).any() else NEVER
+            if not np.isfinite(ran).any():
+                found = found._replace(outcome=NEVER)
+            elif not rows:
+                found = Ratio(1.0, 1.0, 1.0, len(ran), BEST)
             rows[name] = {
                 "seconds": np.median(ran),
                 "seconds_low": max(low, 0.0),
                 "seconds_high": high,
-                "ratio": 1.0 if outcome == BEST else found.median,
-                "ratio_low": 1.0 if outcome == BEST else max(found.low, 0.0),
-                "ratio_high": 1.0 if outcome == BEST else found.high,
-                "outcome": outcome,
+                "ratio": found.median,
+                "ratio_low": max(found.low, 0.0),
+                "ratio_high": found.high,
+                "outcome": found.outcome,
                 "seeds": len(ran),
                 "runs": self.spent[name],
             }
@@ -204,18 +205,14 @@ class Study:
         """
         said = []
         for name, answer in self.answers.items():
-            table, where = answer.table(), f"on {name}, " if self.several else ""
-            best, goal = str(table.index[0]), answer.goal
-            first = table.iloc[0]
-            at = told_setting(first)
-            reached = np.isfinite(first["seconds"])
-            took = f"in {first['seconds']:.3g} s, in the median" if reached else "on some seeds only"
-            said.append(f"{where}{best}{at} reaches {goal} {took}")
-            for other in map(str, table.index[1:]):
-                found = ratio(answer.seconds, other, best)
-                reached = table.loc[other, "outcome"] != NEVER
-                words = told(found) if reached else "the target not reached in four times that time"
-                said.append(f"{where}{other}{told_setting(table.loc[other])}: {words}")
+            where, ratios = f"on {name}, " if self.several else "", compared(answer.seconds)
+            for place, (method, row) in enumerate(answer.table().iterrows()):
+                about = f"{where}{method}{told_setting(row)}"
+                reached = np.isfinite(row["seconds"])
+                took = f"in {row['seconds']:.3g} s, in the median" if reached else "on some seeds only"
+                never = "the target not reached in four times that time"
+                words = never if row["outcome"] == NEVER else str(ratios[str(method)])
+                said.append(f"{about}: {words}" if place else f"{about} reaches {answer.goal} {took}")
         return said
 
     def plot(self, ax: Any = None) -> Any:

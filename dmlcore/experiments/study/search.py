@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import collections
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
-import pandas as pd
 
 from dmlcore import checks
 from dmlcore.experiments.study.goal import Goal, Outcome
-from dmlcore.experiments.study.space import Candidate, Trial
+from dmlcore.experiments.study.space import Candidate, Candidates, Trial
 from dmlcore.experiments.study.spending import Spending
 from dmlcore.methods.policies import bsp
 from dmlcore.types import Method
@@ -31,13 +31,20 @@ FIRST_ROUNDS = 32  # rounds of BSP in the first runs
 LENGTHS = 10  # largest number of times that first runs are made twice as long
 SPREAD = 4.0  # the first rates are at most this factor above or below the rate where the search begins
 SHARE = 3  # smallest number of trials per setting in the first rung
+LEAST = 2  # runs of each method after the longest first runs: a trial, and a seed that judges it
 FEWEST = 3  # trials of the last rung: the best, and a rate on either side of it
 LONGEST = 4.0  # longest run, as a multiple of the best time to the target so far
 RACING, LEADING = 2.0, 1.5  # a method is in the race, or leads, up to this multiple of the best median
 STEPS = 4  # largest number of steps towards better settings and rates
 FARTHEST, CLOSEST = 2.0, 1.1  # new rates are between sqrt(FARTHEST) and CLOSEST times above or below the best
 HALVED = 6  # trials of a leading method that are halved with those of the others
-MORE = 8  # the last rung of these has at most this many times as many seeds as the steps
+MORE = 2, 4, 8  # seeds of the rungs of these, as multiples of those of the steps
+FIRST = [1, 3, *(6 * 2**power for power in range(8))]  # possible numbers of trials in the first rung
+PART = 0.6  # part of a search's budget for the rungs of all methods; the rest is for those that lead
+WHOLE = 1.4  # runs of a search of all methods, over those before the leading ones go on
+CORES = 0.8  # fraction of the cores that runs use on average
+
+Pair = tuple[Trial, int]  # a trial and a seed
 
 
 @dataclass
@@ -51,17 +58,15 @@ class Search:
         spending: what it may spend.
         reserve: runs of each method that the search leaves for judging.
         about: cluster time in which a good run reaches the target; 0: not known yet.
-        advance: called with the number of finished runs.
         found: outcomes by trial and seed.
     """
 
     goal: Goal
-    candidates: Mapping[str, Candidate]
+    candidates: Candidates
     seeds: Sequence[int]
     spending: Spending
     reserve: int
     about: float = 0.0
-    advance: Callable[[int], None] = lambda number: None
     found: dict[Trial, dict[int, Outcome]] = field(default_factory=dict)
 
     def of(self, name: str) -> list[Trial]:
@@ -91,58 +96,74 @@ class Search:
         seconds = self.seconds()
         return [name for name, own in seconds.items() if own <= within * min(seconds.values()) < math.inf]
 
-    def outcomes(
-        self, pairs: Sequence[tuple[Trial, int]], seconds: float
-    ) -> dict[tuple[Trial, int], Outcome]:
+    def outcomes(self, pairs: Sequence[Pair], seconds: float) -> dict[Pair, Outcome]:
         """Makes runs of trials; after Ctrl-C, those that are finished."""
-        seeds: dict[Trial, list[int]] = {}
-        for trial, seed in pairs:
-            seeds.setdefault(trial, []).append(seed)
-        names = {f"{trial.method}, {trial.setting}, {trial.rate!r}": trial for trial in seeds}
+        names = {str(trial): trial for trial, _ in pairs}
         methods = {name: self.candidates[trial.method].method(trial) for name, trial in names.items()}
-        own = {name: seeds[trial] for name, trial in names.items()}
+        seeds = {name: [seed for other, seed in pairs if other == trial] for name, trial in names.items()}
         # A coarse grid, the same for all rates of a method, finds its best one, too, in a third of the time.
-        options: Any = {"about": self.about or seconds, "seed": self.seeds[0], "resolve": False}
-        runs, stopped = self.goal.runs(methods, own, seconds, **options)
+        grid = self.about or seconds, self.seeds[0]
+        runs, stopped = self.goal.runs(methods, seeds, seconds, *grid, resolve=False)
         self.spending.interrupted |= stopped
         if runs is None:
             return {}
-        measured = self.goal.measured(runs)
-        rows = zip(measured.index, measured.itertuples(index=False), strict=True)
-        found = {(names[name], int(seed)): Outcome(*row) for (name, seed), row in rows}
+        rows: Any = self.goal.measured(runs).itertuples()
+        found = {(names[name], int(seed)): Outcome(*row) for (name, seed), *row in rows}
         if any(run.seconds == 0 for run in found.values()):
             expected = "a target that the initial parameters do not reach (with some seed they do)"
             checks.fail("target", {self.goal.metric: self.goal.target}, expected)
-        self.spending.made.update(trial.method for trial, _ in found)
-        self.advance(len(found))
+        self.spending.count(collections.Counter(trial.method for trial, _ in found))
         return found
 
     def rung(self, key: str, trials: Iterable[Trial], count: int, seconds: float) -> bool:
         """Runs trials on the first `count` seeds, as far as they have not run there.
 
+        Args:
+            key: of the decision whether the budget allows it. "": it is the first rung, which is run anyway.
+            trials: of all methods.
+            count: number of seeds.
+            seconds: longest run, in cluster time.
+
         Returns:
             False, and nothing is added, if the budget does not allow it or it was interrupted: to compare a
-            part of them would not be fair.
+            part of them would not be fair. Of the first rung a part is added.
         """
-        lacking = [
-            (trial, seed)
-            for trial in trials
-            for seed in self.seeds[:count]
-            if seed not in self.found.get(trial, ())
-        ]
+        every = ((trial, seed) for trial in trials for seed in self.seeds[:count])
+        lacking = [(trial, seed) for trial, seed in every if seed not in self.found.get(trial, ())]
         wanted = collections.Counter(trial.method for trial, _ in lacking)
-        if not self.spending.affords(key, wanted, self.reserve):
+        if key and not self.spending.affords(key, wanted, self.reserve):
             return False
-        return self.add(lacking, seconds) or not lacking
-
-    def add(self, pairs: Sequence[tuple[Trial, int]], seconds: float, part: bool = False) -> bool:
-        """Adds the outcomes of runs, unless some are missing, or also then; returns whether none is."""
-        made = self.outcomes(pairs, seconds) if pairs else {}
-        whole = len(made) == len(pairs)
-        if whole or part:
+        made = self.outcomes(lacking, seconds) if lacking else {}
+        whole = len(made) == len(lacking)
+        if whole or not key:
             for (trial, seed), outcome in made.items():
                 self.found.setdefault(trial, {})[seed] = outcome
         return whole
+
+
+def tune(search: Search, first: int | None = None) -> bool:
+    """Searches the best settings of all methods.
+
+    Args:
+        search: to which the outcomes are added; if it knows the time of a good run, rates are known, too.
+        first: trials of each method in the first rung. None: as many as the budget allows.
+
+    Returns:
+        Whether the budget was large enough for all of it, and Ctrl-C was not pressed.
+
+    Raises:
+        ValueError: no method reaches the target.
+    """
+    spending = search.spending
+    rates = {name: each.space.rate or 1.0 for name, each in search.candidates.items()}
+    try:
+        if not search.about:
+            rates, search.about = magnitudes(search, max(1, (spending.room() - search.reserve) // 3))
+        halve(search, rates, first or spending.once("first", lambda: affordable(search)))
+        return not spending.interrupted and improve(search)
+    except KeyboardInterrupt:
+        spending.interrupted = True
+        return False
 
 
 def magnitudes(search: Search, most: int = len(MAGNITUDES)) -> tuple[dict[str, float], float]:
@@ -161,36 +182,33 @@ def magnitudes(search: Search, most: int = len(MAGNITUDES)) -> tuple[dict[str, f
         ValueError: the target is reached from the start, or not at all.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
-    goal, rounds, best = search.goal, FIRST_ROUNDS, dict[str, Trial]()
-    unknown = search.candidates
-    own = MAGNITUDES if most >= len(MAGNITUDES) else MAGNITUDES[5 - (most + 1) // 2 :][:most]
+    goal, spending, seed = search.goal, search.spending, search.seeds[0]
+    own = MAGNITUDES if most >= len(MAGNITUDES) else MAGNITUDES[max(0, 5 - (most + 1) // 2) :][:most]
     rates: dict[str, list[Any]] = {
         name: ([each.space.rate] if each.space.rate else own) if each.rated else [None]
-        for name, each in unknown.items()
+        for name, each in search.candidates.items()
     }
     for number in range(LENGTHS):
-        trials = [Trial(name, unknown[name].settings[0], rate) for name in rates for rate in rates[name]]
-        seconds = goal.timeline(Method(bsp()), updates=rounds, seed=search.seeds[0]).end_time
-        made = search.outcomes([(trial, search.seeds[0]) for trial in trials], seconds)
-        if search.spending.interrupted:
+        firsts = {name: search.candidates[name].settings[0] for name in rates}
+        trials = [Trial(name, firsts[name], rate) for name, several in rates.items() for rate in several]
+        seconds = goal.timeline(Method(bsp()), updates=FIRST_ROUNDS * 2**number, seed=seed).end_time
+        made = search.outcomes([(trial, seed) for trial in trials], seconds)
+        if spending.interrupted:
             raise KeyboardInterrupt
-        for name in unknown:
-            ranked = [
-                (run.seconds, run.last, trial) for (trial, _), run in made.items() if trial.method == name
-            ]
-            best[name] = min(ranked, key=lambda each: each[:2])[2]
-        reached = min(run.seconds for run in made.values())
+        best: dict[str, tuple[Trial, Outcome]] = {}
+        for (trial, _), run in sorted(made.items(), key=lambda each: each[1][:2]):
+            best.setdefault(trial.method, (trial, run))
+        reached = min(run.seconds for _, run in best.values())
         if math.isfinite(reached):
             break
-        last = {trial: run.last for (trial, _), run in made.items()}
-        over = search.spending.once(f"length {number}", lambda: search.spending.left() < 0)
-        if over or number == LENGTHS - 1:
-            came = {name: last[trial] for name, trial in best.items()}
-            fail_to_reach(goal, came, seconds, "a longer budget or ")
-        rates = {name: [trial.rate and trial.rate * each for each in AROUND][: 5 if trial.rate else 1]
-                 for name, trial in best.items()}  # fmt: skip
-        rounds *= 2
-    return {name: trial.rate or 1.0 for name, trial in best.items()}, reached
+        rates = {
+            name: [trial.rate * each for each in AROUND] if trial.rate else [None]
+            for name, (trial, _) in best.items()
+        }
+        over = spending.once(f"length {number}", lambda: spending.left() < 0)
+        if over or number == LENGTHS - 1 or spending.room() < max(map(len, rates.values())) + LEAST:
+            fail_to_reach(goal, {name: run.last for name, (_, run) in best.items()}, seconds)
+    return {name: trial.rate or 1.0 for name, (trial, _) in best.items()}, reached
 
 
 def runs_of(first: int) -> int:
@@ -206,6 +224,21 @@ def runs_of(first: int) -> int:
     return total
 
 
+def affordable(search: Search) -> int:
+    """Returns the number of `FIRST` that the budget allows as trials of each method in the first rung."""
+    spending, methods = search.spending, search.candidates.values()
+    cores = max(1.0, CORES * len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0]))
+    per_run = spending.per_run / 2  # so far, half of the time went into compiling
+    per_program = spending.spent / max(sum(map(bool, spending.made.values())), 1)
+    for first in reversed(FIRST):
+        settings = (min(len(each.settings), max(1, first // SHARE)) for each in methods)
+        runs = WHOLE * len(methods) * (runs_of(first) + search.reserve)
+        seconds = (sum(settings) * per_program + runs * per_run) / cores
+        if runs_of(first) <= PART * (spending.room() - search.reserve) and seconds <= spending.left():
+            return first
+    return FEWEST if spending.runs is None else FIRST[0]
+
+
 def first_trials(candidate: Candidate, rate: float, count: int) -> list[Trial]:
     """Returns the trials of the first rung: settings in their order, each with rates over the same range.
 
@@ -214,12 +247,12 @@ def first_trials(candidate: Candidate, rate: float, count: int) -> list[Trial]:
     """
     if not candidate.rated:
         return [Trial(candidate.name, setting) for setting in candidate.settings[:count]]
-    settings, trials = min(len(candidate.settings), max(1, count // SHARE)), []
-    for number in range(settings):
-        rates = count // settings + (number < count % settings)
+    settings, trials = candidate.settings[: max(1, count // SHARE)], []
+    for number, setting in enumerate(settings):
+        rates = count // len(settings) + (number < count % len(settings))
         step = SPREAD ** (2 / (rates - 1)) if rates > 1 else 1.0
         own = [rate * step ** (i - (rates - 1) / 2) for i in range(rates)]
-        trials += [Trial(candidate.name, candidate.settings[number], each) for each in own]
+        trials += [Trial(candidate.name, setting, each) for each in own]
     return trials
 
 
@@ -266,18 +299,13 @@ def halve(search: Search, rates: Mapping[str, float], first: int) -> None:
         rates: where the search for each method's rate begins.
         first: trials of each method in the first rung.
     """
-    width, rung, limit = first, 0, LONGEST * search.about
-    trials = [t for name, each in search.candidates.items() for t in first_trials(each, rates[name], first)]
-    if not search.add([(trial, search.seeds[0]) for trial in trials], limit, part=True):
-        return
-    while width > FEWEST:
-        width, rung = max(FEWEST, width // 2), rung + 1
-        limit = min(limit, search.longest())
-        trials = []
-        for name in search.candidates:
-            trials += next_trials(search.candidates[name], search.of(name), width)
-        if not search.rung(f"rung {rung}", trials, 2**rung, limit):
-            return
+    width, seeds, limit, methods = first, 1, LONGEST * search.about, search.candidates.items()
+    trials = [trial for name, each in methods for trial in first_trials(each, rates[name], first)]
+    key = ""
+    while search.rung(key, trials, seeds, limit) and width > FEWEST:
+        width, seeds, limit = max(FEWEST, width // 2), 2 * seeds, min(limit, search.longest())
+        trials = [trial for name, each in methods for trial in next_trials(each, search.of(name), width)]
+        key = f"rung on {seeds} seeds"
 
 
 def improve(search: Search) -> bool:
@@ -290,20 +318,17 @@ def improve(search: Search) -> bool:
     """
     count = max(map(len, search.found.values()))
     for step in range(STEPS):
-        near = {name: [*_nearby(search, name)] for name in search.leading(RACING)}
-        for most in (8, 4, 2, 1):  # the same number for all, so that many knobs of one do not stop the others
-            some = [trial for each in near.values() for trial in each[:most]]
-            if search.rung(f"step {step}, {most}", some, count, search.longest()):
-                break
-        else:
+        near = [[*_nearby(search, name)] for name in search.leading(RACING)]
+        # The same number for all, so that many knobs of one method do not stop the others.
+        tried = ([trial for each in near for trial in each[:most]] for most in (8, 4, 2, 1))
+        if not any(search.rung(f"step {step}, {len(t)}", t, count, search.longest()) for t in tried):
             return False
     limit = search.longest()
     ranked = [trial for name in search.leading(LEADING) for trial in search.of(name)[:HALVED]]
     trials = [trial for trial in ranked if len(search.found[trial]) == count]
-    for _ in range(int(math.log2(MORE))):
+    for more in MORE:
         trials = sorted(trials, key=search.rank)[: max(2, len(trials) // 2)]
-        count *= 2
-        if not search.rung(f"leading {count}", trials, count, limit):
+        if not search.rung(f"leading, {more}", trials, more * count, limit):
             return False
     return True
 
@@ -317,9 +342,9 @@ def _nearby(search: Search, name: str) -> Iterator[Trial]:
     yield from search.candidates[name].beside(best)
 
 
-def fail_to_reach(goal: Goal, last: Mapping[str, float], seconds: float, more: str = "") -> NoReturn:
+def fail_to_reach(goal: Goal, last: Mapping[str, float], seconds: float) -> NoReturn:
     """Raises ValueError that says how close each method came to the target that none reached."""
-    came = pd.Series(last).sort_values()
-    told = ", ".join(f"{name} came to {goal.value(float(value)):.4g}" for name, value in came.items())
+    came = sorted(last.items(), key=lambda each: each[1])
+    told = ", ".join(f"{name} came to {goal.sign * value:.4g}" for name, value in came)
     expected = f"a target that a method reaches (in {seconds:.3g} s of the cluster's time {told})"
-    checks.fail("target", {goal.metric: goal.target}, expected, f"{more}an easier target" if more else "")
+    checks.fail("target", {goal.metric: goal.target}, expected, "a larger budget or an easier target")

@@ -16,6 +16,7 @@ from dmlcore.types import Method, Policy
 RATE = "learning_rate"  # the parameter of `make` that receives the server's learning rate
 EXPECTED = "a Policy, a Method, a function of the learning rate that returns one, or a dml.space"
 Optimizer = Callable[[float], optax.GradientTransformation]
+Check = Callable[[Method], Any]  # raises ValueError if problem or cluster do not support a method
 
 
 class Space(NamedTuple):
@@ -78,26 +79,20 @@ def space(make: Callable[..., Policy | Method], /, **knobs: Any) -> Space:
     """
     if isinstance(make, Policy | Method) or not callable(make):
         checks.fail("make", make, "a function that returns a Policy or a Method, such as dml.ssp")
-    known = inspect.signature(make).parameters.values()
-    if not any(each.kind is each.VAR_KEYWORD for each in known):
-        for name in knobs:
-            checks.choice("knobs", name, {each.name: each for each in known})
-    values = {name: tuple(_different(checks.listed(name, given))) for name, given in knobs.items()}
-    for name, given in values.items():
-        if not given:
-            checks.fail(name, [*given], "at least one value")
-    for each in known:
+    known = inspect.signature(make).parameters
+    values = {}
+    for name, given in knobs.items():
+        if not any(each.kind is each.VAR_KEYWORD for each in known.values()):
+            checks.choice("knobs", name, known)
+        different = {(type(value), repr(value)): value for value in checks.listed(name, given)}
+        values[name] = tuple(different.values())  # they need not be hashable
+        if not different:
+            checks.fail(name, given, "at least one value")
+    for name, each in known.items():
         needed = each.default is each.empty and each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
-        if needed and each.name not in (*values, RATE):
-            checks.reject(
-                each.name, "none", f"values (it is a parameter of {getattr(make, '__name__', make)})"
-            )
+        if needed and name not in (*values, RATE):
+            checks.reject(name, "none", f"values (it is a parameter of {getattr(make, '__name__', make)})")
     return Space(make, values)
-
-
-def _different(values: Sequence[Any]) -> list[Any]:
-    """Returns the values without repetitions; they need not be hashable."""
-    return [*{(type(value), repr(value)): value for value in values}.values()]
 
 
 class Trial(NamedTuple):
@@ -124,12 +119,11 @@ class Candidate:
         check: raises ValueError if problem or cluster do not support a method.
     """
 
-    def __init__(self, name: str, space: Space, optimizer: Optimizer | None, check: Callable[[Method], Any]):
+    def __init__(self, name: str, space: Space, optimizer: Optimizer | None, check: Check):
         self.name, self.space, self._check = name, space, check
         self._optimizer = space.optimizer or optimizer
-        self._told_rate = RATE in _parameters(space.make) and RATE not in space.knobs
+        self._told_rate = RATE in inspect.signature(space.make).parameters and RATE not in space.knobs
         self.values = {knob: [*values] for knob, values in space.knobs.items()}  # grows at its ends
-        self._refused: set[tuple[str, Any]] = set()
         self.settings = space.settings()
         brought = {self._made(each, space.rate or 1.0).optimizer is not None for each in self.settings}
         if len(brought) > 1:
@@ -138,10 +132,11 @@ class Candidate:
             checks.fail(f"methods[{name!r}]", space, "no learning rate (the problem is additive)")
         self.rated = self._optimizer is not None and (self._told_rate or brought == {False})
 
+    def _knobs(self, setting: Sequence[int]) -> dict[str, Any]:
+        return {knob: self.values[knob][place] for knob, place in zip(self.values, setting, strict=True)}
+
     def _made(self, setting: Sequence[int], rate: float | None) -> Method:
-        knobs = {knob: self.values[knob][place] for knob, place in zip(self.values, setting, strict=True)}
-        if self._told_rate:
-            knobs[RATE] = rate
+        knobs = self._knobs(setting) | ({RATE: rate} if self._told_rate else {})
         argument = f"methods[{self.name!r}]"
         try:
             with checks.within(argument):
@@ -161,29 +156,23 @@ class Candidate:
         own = self._optimizer(trial.rate) if self._optimizer and trial.rate else optax.identity()
         return made._replace(optimizer=own)
 
-    def check(self) -> None:
-        """Raises ValueError unless problem and cluster support every setting."""
-        for setting in self.settings:
-            with checks.within(f"methods[{self.name!r}]"):
-                self._check(self._made(setting, self.space.rate or 1.0))
+    def restrict(self) -> list[Exception]:
+        """Leaves only the settings that problem and cluster support; returns why the others are not."""
+        why = {setting: self._refusal(setting) for setting in self.settings}
+        self.settings = [setting for setting, error in why.items() if error is None]
+        return [error for error in why.values() if error is not None]
 
-    def supported(self) -> ValueError | None:
-        """Leaves only the settings that problem and cluster support; returns the reason if none is left."""
-        left: list[tuple[int, ...]] = []
-        why = None
-        for setting in self.settings:
-            try:
-                self._check(self._made(setting, self.space.rate or 1.0))
-                left.append(setting)
-            except ValueError as error:
-                why = error
-        self.settings = left or self.settings
-        return None if left else why
+    def _refusal(self, setting: tuple[int, ...]) -> Exception | None:
+        try:
+            self._check(self._made(setting, self.space.rate or 1.0))
+        except Exception as error:  # a function may fail in any way at a value that nobody gave
+            return error
+        return None
 
     def told(self, trial: Trial) -> str:
         """Returns the setting of a trial as text."""
-        found = {knob: self.values[knob][at] for knob, at in zip(self.values, trial.setting, strict=True)}
-        return ", ".join(f"{k} = {v:.3g}" if isinstance(v, float) else f"{k} = {v}" for k, v in found.items())
+        found = self._knobs(trial.setting).items()
+        return ", ".join(f"{k} = {v:.3g}" if isinstance(v, float) else f"{k} = {v}" for k, v in found)
 
     def beside(self, trial: Trial) -> Iterator[Trial]:
         """Yields the trials that differ in one knob, whose value is the next smaller or larger one.
@@ -193,42 +182,51 @@ class Candidate:
         for number, knob in enumerate(self.values):
             for place in self._next(knob, trial.setting[number]):
                 other = (*trial.setting[:number], place, *trial.setting[number + 1 :])
-                if other in self.settings or self._allows(knob, place, other):
+                if other not in self.settings and self._refusal(other) is None:
+                    self.settings.append(other)
+                if other in self.settings:
                     yield trial._replace(setting=other)
 
     def _next(self, knob: str, place: int) -> list[int]:
         values = self.values[knob]
-        if not all(isinstance(value, numbers.Real) and not isinstance(value, bool) for value in values):
-            return [near for near in (place - 1, place + 1) if 0 <= near < len(values)]
-        order = sorted(range(len(values)), key=values.__getitem__)
+        grows = all(isinstance(value, numbers.Real) and not isinstance(value, bool) for value in values)
+        order = sorted(range(len(values)), key=values.__getitem__) if grows else [*range(len(values))]
         at = order.index(place)
         near = order[max(at - 1, 0) : at] + order[at + 1 : at + 2]
-        if len(values) > 1 and at in (0, len(order) - 1):
-            end, inner = values[place], values[order[at + 1 if at == 0 else at - 1]]
+        if grows and len(near) == 1:  # at an end
+            end, inner = values[place], values[near[0]]
             beyond = end * end / inner if inner > 0 < end else end
             beyond = type(end)(round(beyond) if isinstance(end, numbers.Integral) else beyond)
-            if beyond not in values and (knob, beyond) not in self._refused:
+            if beyond not in values:
+                near.append(len(values))
                 values.append(beyond)
-                near.append(len(values) - 1)
         return near
 
-    def _allows(self, knob: str, place: int, setting: tuple[int, ...]) -> bool:
-        """Returns whether a new setting is possible; forgets a value that is not."""
-        try:
-            self._check(self._made(setting, self.space.rate or 1.0))
-        except Exception:  # of a function that was never asked about this value
-            if place == len(self.values[knob]) - 1 and place >= len(self.space.knobs[knob]):
-                self._refused.add((knob, self.values[knob].pop()))
-            return False
-        self.settings.append(setting)
-        return True
+
+Candidates = Mapping[str, Candidate]  # by name
 
 
-def _parameters(make: Any) -> Mapping[str, Any]:
-    try:
-        return inspect.signature(make).parameters
-    except (TypeError, ValueError):
-        return {}
+def possible(
+    spaces: Mapping[str, Space], optimizer: Optimizer | None, check: Check, left_out: list[str] | None = None
+) -> Candidates:
+    """Returns the methods of a study that problem and cluster support.
+
+    Args:
+        spaces: by name.
+        optimizer: learning rate -> optimizer of the methods that bring none. None: there is no rate.
+        check: raises ValueError if problem or cluster do not support a method.
+        left_out: receives a note on each method of which no setting is supported. None: all must be.
+    """
+    found = {name: Candidate(name, each, optimizer, check) for name, each in spaces.items()}
+    for name, each in [*found.items()]:
+        why = each.restrict()
+        if why and left_out is None:
+            with checks.within(f"methods[{name!r}]"):
+                raise why[0]
+        elif not each.settings and left_out is not None:
+            left_out.append(f"{name} is left out ({why[-1]})")
+            del found[name]
+    return found
 
 
 def as_space(name: Any, given: Any) -> Space:
@@ -243,10 +241,7 @@ def as_space(name: Any, given: Any) -> Space:
         return given
     if isinstance(given, Policy | Method):
         return Space(lambda: given, {})
-    argument = f"methods[{name!r}]"
-    if not callable(given):
-        checks.fail(argument, given, EXPECTED)
-    own = getattr(given, "__module__", "").startswith("dmlcore.methods.")
-    if own and RATE not in _parameters(given):  # else the rate would be its first knob
-        checks.fail(argument, given, EXPECTED, checks.calling(given))
+    own = getattr(given, "__module__", "").startswith("dmlcore.methods.")  # its first parameter may be a knob
+    if not callable(given) or (own and RATE not in inspect.signature(given).parameters):
+        checks.fail(f"methods[{name!r}]", given, EXPECTED, checks.calling(given))
     return Space(lambda learning_rate: given(learning_rate), {})

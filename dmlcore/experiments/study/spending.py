@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import numbers
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +29,7 @@ class Spending:
         path: file of the decisions, or None.
         made: method -> number of its runs.
         interrupted: whether Ctrl-C was pressed.
+        advance: called with the number of runs that were made.
     """
 
     runs: int | None
@@ -34,17 +37,26 @@ class Spending:
     path: Path | None = None
     made: collections.Counter[str] = field(default_factory=collections.Counter)
     interrupted: bool = False
+    advance: Callable[[int], None] = lambda number: None
     _began: float = field(default_factory=time.monotonic)
     _decided: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Goes on from the decisions of an earlier call; none if there are none, or the file is damaged."""
         if self.path is not None and self.path.is_file():
-            try:
-                self._decided = dict(json.loads(self.path.read_text(encoding="utf-8")))
-                self._began -= float(self._decided.get("spent", 0.0))
-            except (ValueError, TypeError):
-                self._decided = {}
+            with contextlib.suppress(ValueError, TypeError):
+                known = dict(json.loads(self.path.read_text(encoding="utf-8")))
+                self._began -= float(known.get("spent", 0.0))
+                self._decided = known
+
+    def count(self, runs: Mapping[str, int]) -> None:
+        """Adds runs of methods that were made."""
+        self.made.update(runs)
+        self.advance(sum(runs.values()))
+
+    def room(self) -> int:
+        """Returns how many more runs each method may have; a large number if seconds decide."""
+        return sys.maxsize if self.runs is None else self.runs - max(self.made.values(), default=0)
 
     @property
     def spent(self) -> float:
@@ -91,15 +103,11 @@ def check_budget(budget: Any) -> tuple[int | None, float | None]:
     >>> check_budget(100), check_budget("1 min")
     ((100, None), (None, 60.0))
     """
-    expected = "a number of runs of each method, >= 3, or a time such as '30 s' or a timedelta"
     if isinstance(budget, str | timedelta):
-        try:
-            seconds = pd.Timedelta(budget).total_seconds()
-        except ValueError:
-            checks.fail("budget", budget, expected)
-        if not seconds > 0:
-            checks.fail("budget", budget, expected)
-        return None, seconds
-    if isinstance(budget, bool) or not isinstance(budget, numbers.Integral) or budget < 3:
-        checks.fail("budget", budget, expected)
-    return int(budget), None
+        with contextlib.suppress(ValueError):
+            if (seconds := pd.Timedelta(budget).total_seconds()) > 0:
+                return None, seconds
+    elif isinstance(budget, numbers.Integral) and not isinstance(budget, bool) and int(budget) >= 3:
+        return int(budget), None
+    expected = "a number of runs of each method, >= 3, or a time such as '30 s' or a timedelta"
+    return checks.fail("budget", budget, expected)

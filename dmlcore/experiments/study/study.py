@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -16,25 +16,19 @@ import pandas as pd
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
-from dmlcore.experiments.comparison import bar, check_factory
+from dmlcore.experiments.comparison import bar
 from dmlcore.experiments.journal import Journal, folder_for
-from dmlcore.experiments.study import search as searching
-from dmlcore.experiments.study.goal import Goal, Outcome, check_target
+from dmlcore.experiments.study.goal import Goal, Outcome, check_asked
 from dmlcore.experiments.study.judging import judge
 from dmlcore.experiments.study.result import Answer, Study
-from dmlcore.experiments.study.search import LONGEST, Search, halve, improve, magnitudes, runs_of
-from dmlcore.experiments.study.space import Candidate, Space, Trial, as_space
+from dmlcore.experiments.study.search import LONGEST, Search, fail_to_reach, tune
+from dmlcore.experiments.study.space import Candidates, Space, Trial, as_space, possible
 from dmlcore.experiments.study.spending import Spending, check_budget
 from dmlcore.problems.problem import Problem
-from dmlcore.problems.validation import check_problem
 from dmlcore.trace.metrics.decision import LOOKS
 from dmlcore.types import Method, Policy
 
 TUNING = 1000  # the first seed of the search; judging seeds are left out
-FIRST = [1, 3, *(6 * 2**power for power in range(8))]  # possible numbers of trials in the first rung
-PART = 0.6  # part of a search's budget for the rungs of all methods; the rest is for those that lead
-WHOLE = 1.4  # runs of a search of all methods, over those before the leading ones go on
-CORES = 0.8  # fraction of the cores that runs use on average
 CUT = "The budget ended before the leading methods were tuned to the end; a larger one may rank them anew"
 
 
@@ -73,7 +67,7 @@ def study(
         cluster: the cluster to train on; or name -> cluster, for a map.
         target: one metric and the value to reach, such as `{"loss": 0.1}`.
         optimizer: learning rate -> optax optimizer of the server, for methods that bring none.
-        budget: what each method may spend on each cluster: a number of runs, >= 2, about half of them for
+        budget: what each method may spend on each cluster: a number of runs, >= 3, about half of them for
             judging; or seconds of computing on this machine, such as "30 s" or a timedelta, with which every
             machine gives an answer of its own.
         seeds: for judging, S of them; 8 are the fewest that decide anything. The search uses others.
@@ -99,39 +93,33 @@ def study(
 
     Source: `dmlcore.experiments.study.search` for the halving, `metrics.decide` for the rule.
     """
-    check_problem(problem)
-    spaces = named(methods)
-    check_factory(optimizer)
-    metric, value = check_target(target, problem)
-    judging = checks.several("seeds", seeds, checks.check_seed)
-    runs, seconds = check_budget(budget)
-    checks.integer("batch_size", batch_size, low=1)
+    metric, value, judging = check_asked(problem, target, optimizer, seeds, batch_size)
+    spaces, (runs, seconds) = named(methods), check_budget(budget)
     checks.one_of("threads", "ray")("executor", executor)
     several = isinstance(cluster, Mapping)
     clusters: Mapping[str, Cluster] = cluster if isinstance(cluster, Mapping) else {"": cluster}
     if not clusters:
         checks.fail("cluster", cluster, "a Cluster, or a mapping of at least one name to one")
-    goals = {}
+    asked = {}
     for name, each in clusters.items():
         if not isinstance(name, str):
             checks.fail("cluster", name, "a string as the name of each cluster")
         checks.check_kind(f"cluster[{name!r}]" if several else "cluster", each, Cluster)
-        goals[name] = Goal(problem, each, metric, value, batch_size, folder_for(save), executor)
-    own = None if problem.additive else optimizer
-    made = {name: candidates(spaces, own, goal) for name, goal in goals.items()}
-    for one in itertools.chain.from_iterable(group.values() for group in made.values()):
-        one.check()  # before anything is run
+        goal = Goal(problem, each, metric, value, batch_size, folder_for(save), executor)
+        own = None if problem.additive else optimizer
+        asked[name] = goal, possible(spaces, own, goal.check)
     answers, failed = {}, {}
     with bar(checks.boolean("progress", progress), None) as advance:
-        for name, goal in goals.items():
-            path = place(goal, made[name], {"budget": str(budget), "seeds": judging})
-            spending = Spending(runs, seconds and seconds * len(spaces), None if runs else path)
+        for name, (goal, made) in asked.items():
+            path = place(goal, made, {"budget": str(budget), "seeds": judging})
+            total = None if seconds is None else seconds * len(spaces)
+            spending = Spending(runs, total, None if runs else path, advance=advance)
             try:
-                answers[name] = answer(goal, made[name], judging, spending, advance)
+                search = begin(goal, made, judging, spending)
+                answers[name] = answer(search, judging, tune(search))
             except KeyboardInterrupt:
                 if not answers:
                     raise
-                break
             except ValueError as error:
                 if not several:
                     raise
@@ -140,10 +128,9 @@ def study(
                 break
     if not answers:
         raise ValueError("; ".join(f"on {name}, {error}" for name, error in failed.items()))
-    notes = [f"{name} is left out ({error})" for name, error in failed.items()]
-    found = Study(answers, judging, notes)
-    if len(answers) + len(failed) < len(goals) or found.interrupted:
-        known = f"; the study knows {len(answers)} of {len(goals)} clusters" if several else ""
+    found = Study(answers, judging, [f"{name} is left out ({error})" for name, error in failed.items()])
+    if len(answers) + len(failed) < len(asked) or found.interrupted:
+        known = f"; the study knows {len(answers)} of {len(asked)} clusters" if several else ""
         warnings.warn(f"interrupted: the answer is that of the runs that are finished{known}", stacklevel=2)
     return found
 
@@ -164,18 +151,12 @@ def named(methods: Any) -> dict[str, Space]:
     if not pairs:
         checks.fail("methods", methods, "a mapping of at least one name to a method, or a list of methods")
     names = [name for name, _ in pairs]
-    for name in names:
-        if names.count(name) > 1:
-            checks.fail("methods", name, "a different name for each method")
+    if twice := [name for name in names if names.count(name) > 1]:
+        checks.fail("methods", twice[0], "a different name for each method")
     return {name: as_space(name, given) for name, given in pairs}
 
 
-def candidates(spaces: Mapping[str, Space], optimizer: Any, goal: Goal) -> dict[str, Candidate]:
-    """Returns the methods of a study; `optimizer` is None for a problem without a learning rate."""
-    return {name: Candidate(name, each, optimizer, goal.check) for name, each in spaces.items()}
-
-
-def place(goal: Goal, candidates: Mapping[str, Candidate], about: Mapping[str, Any]) -> Path | None:
+def place(goal: Goal, candidates: Candidates, about: Mapping[str, Any]) -> Path | None:
     """Returns the path of a call's decisions; None if the call does not save its runs.
 
     Raises:
@@ -183,128 +164,77 @@ def place(goal: Goal, candidates: Mapping[str, Candidate], about: Mapping[str, A
     """
     if goal.save is None:
         return None
-    known: dict[str, Any] = {name: str(value) for name, value in about.items()} | {"target": str(goal)}
-    for name, each in candidates.items():
-        told = [goal.identity(each.method(Trial(name, setting, 0.1))) for setting in each.settings]
-        if len({*told}) < len(told):
+    made = {
+        name: [goal.identity(each.method(Trial(name, setting, 0.1))) for setting in each.settings]
+        for name, each in candidates.items()
+    }
+    for name, own in made.items():
+        if len({*own}) < len(own):
             expected = "policies, loads and transports whose names say their settings (with save=)"
-            checks.fail(f"methods[{name!r}]", each.space, expected)
-        known[f"method {name}"] = told
-    return Journal(goal.save, {"call": "study"}).path(known).with_suffix(".json")
+            checks.fail(f"methods[{name!r}]", candidates[name].space, expected)
+    about = {name: str(value) for name, value in about.items()} | {"target": str(goal), "methods": made}
+    return Journal(goal.save, {"call": "study"}).path(about).with_suffix(".json")
 
 
-def answer(
-    goal: Goal,
-    candidates: Mapping[str, Candidate],
-    judging: Sequence[int],
-    spending: Spending,
-    advance: Callable[[int], None],
-    *,
-    about: float = 0.0,
-    first: int | None = None,
-    compiling: float | None = None,
-    notes: Sequence[str] = (),
-) -> Answer:
-    """Searches the best settings of all methods for one goal, and judges them.
+def begin(
+    goal: Goal, candidates: Candidates, judging: Sequence[int], spending: Spending, about: float = 0.0
+) -> Search:
+    """Returns a search on seeds that do not judge, which leaves runs for judging.
 
     Args:
         goal: what is asked.
         candidates: the methods by name.
         judging: seeds of the comparison.
         spending: what may be spent.
-        advance: called with the number of finished runs.
         about: cluster time in which a good run reaches the target. 0: not known.
-        first: trials of each method in the first rung. None: as many as the budget allows.
-        compiling: seconds to compile a program. None: not known.
+    """
+    tuning = [*itertools.islice((seed for seed in itertools.count(TUNING) if seed not in judging), 2**12)]
+    spending.made.update(dict.fromkeys(candidates, 0))
+    further = spending.runs is not None and len(candidates) > 1  # a single method needs no further seeds
+    most = len(judging) if further else min(LOOKS[0], len(judging))
+    return Search(goal, candidates, tuning, spending, max(1, min(most, spending.room() // 2)), about)
+
+
+def answer(search: Search, judging: Sequence[int], whole: bool, notes: Sequence[str] = ()) -> Answer:
+    """Judges the best settings that a search has found; after Ctrl-C, tells what they are.
+
+    Args:
+        search: its trials, and what may be spent.
+        judging: seeds of the comparison.
+        whole: whether the budget was large enough for the search.
         notes: of the answer.
 
     Raises:
         ValueError: no method reaches the target.
         KeyboardInterrupt: Ctrl-C was pressed before any run was finished.
     """
-    tuning = [*itertools.islice((seed for seed in itertools.count(TUNING) if seed not in judging), 2**12)]
-    spending.made.update(dict.fromkeys(candidates, 0))
-    judged = min(LOOKS[0], len(judging))
-    runs = spending.runs
-    reserve = judged
-    if runs is not None:  # about half of them; to tell a single method apart no further seeds are run
-        reserve = max(1, min(runs // 2, judged if len(candidates) == 1 else len(judging)))
-    search = Search(goal, candidates, tuning, spending, reserve, about, advance)
-    rates = {name: each.space.rate or 1.0 for name, each in candidates.items()}
-    whole = False
-    try:
-        if not about:
-            most = len(searching.MAGNITUDES) if runs is None else max(1, (runs - reserve) // 3)
-            found, search.about = magnitudes(search, most)
-            rates |= found
-        first = first or spending.once("first", lambda: _affordable(search, judged, compiling))
-        halve(search, rates, first)
-        whole = not spending.interrupted and improve(search)
-    except KeyboardInterrupt:
-        spending.interrupted = True
-    best = search.best()
+    goal, spending, candidates, best = search.goal, search.spending, search.candidates, search.best()
     if not best:
         raise KeyboardInterrupt
     methods = {name: candidates[name].method(trial) for name, trial in best.items()}
-    told = pd.DataFrame(
-        {
-            "setting": {name: candidates[name].told(trial) for name, trial in best.items()},
-            "learning_rate": {name: trial.rate for name, trial in best.items()},
-        }
-    ).astype({"learning_rate": float})
-    seeds = set.intersection(*({*search.found[trial]} for trial in best.values()))
-    rows = {(name, seed): search.found[trial][seed] for name, trial in best.items() for seed in sorted(seeds)}
-    index = pd.MultiIndex.from_tuples(rows, names=["method", "seed"])
-    measured, histories = pd.DataFrame([*rows.values()], index, columns=Outcome._fields), None
+    settings = {name: (candidates[name].told(trial), trial.rate) for name, trial in best.items()}
+    told = pd.DataFrame(settings, index=["setting", "learning_rate"]).T.astype({"learning_rate": float})
+    histories = None
     if not spending.interrupted:
         least = min(search.seconds().values())
         if math.isinf(least):
-            last = measured["last"].groupby("method").median()
-            searching.fail_to_reach(
-                goal, {str(name): float(value) for name, value in last.items()}, LONGEST * search.about
-            )
-
-        def make(some: Mapping[str, Method], own: Sequence[int]) -> Any:
-            made = goal.runs(some, dict.fromkeys(some, own), LONGEST * least, search.about, tuning[0])
-            advance(len(some) * len(own))
-            return made
-
-        histories = judge(goal, methods, judging, make, spending)
+            last = {name: search.rank(trial)[2] for name, trial in best.items()}
+            fail_to_reach(goal, last, LONGEST * search.about)
+        until: Any = {"seconds": LONGEST * least, "about": search.about, "seed": search.seeds[0]}
+        histories = judge(goal, methods, judging, functools.partial(goal.runs, **until), spending)
     if histories is not None:
-        measured = goal.measured(histories)
-    said = [*notes]
-    if not whole and not spending.interrupted:
-        said.append(CUT)
+        measured, known = goal.measured(histories), "more seeds could tell more methods apart"
+    else:  # the runs of the search on common seeds
+        seeds = sorted(set.intersection(*({*search.found[trial]} for trial in best.values())))
+        rows = {(name, seed): search.found[best[name]][seed] for name in best for seed in seeds}
+        measured = pd.DataFrame(rows, index=Outcome._fields).T.rename_axis(["method", "seed"])
+        known = f"the times are those of {len(seeds)} of the seeds that tuned, not of the judging seeds"
     if spending.interrupted:
-        said.insert(0, _interrupted(measured, histories is None))
-        if unknown := [name for name in candidates if name not in best]:
-            said.insert(1, f"Not run before the interrupt: {', '.join(unknown)}")
+        unknown = ", ".join(name for name in candidates if name not in best)
+        lacking = [f"Not run before the interrupt: {unknown}"] if unknown else []
+        notes = [f"Interrupted: {known}", *lacking, *notes]
+    elif not whole:
+        notes = [*notes, CUT]
     used = frozenset(seed for outcomes in search.found.values() for seed in outcomes)
     spent = {name: spending.made[name] for name in best}
-    return Answer(goal, methods, told, measured, histories, used, spent, said, spending.interrupted)
-
-
-def _interrupted(measured: pd.DataFrame, before_judging: bool) -> str:
-    if not before_judging:
-        return "Interrupted: more seeds could tell more methods apart"
-    count = measured.index.get_level_values("seed").nunique()
-    return f"Interrupted: the times are those of {count} of the seeds that tuned, not of the judging seeds"
-
-
-def _affordable(search: Search, judged: int, compiling: float | None) -> int:
-    """Returns the number of `FIRST` that the budget allows as trials of each method in the first rung."""
-    spending, methods = search.spending, search.candidates
-    cores = max(1.0, CORES * len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0]))
-    per_run = spending.per_run / 2  # so far, half of the time went into compiling
-    compiling = spending.spent / max(len(spending.made), 1) if compiling is None else compiling
-    for first in reversed(FIRST):
-        if spending.runs is not None:
-            left = spending.runs - search.reserve - max(spending.made.values())
-            if runs_of(first) <= PART * left:
-                return first
-        else:
-            tried = (min(len(each.settings), max(1, first // searching.SHARE)) for each in methods.values())
-            runs = WHOLE * len(methods) * (runs_of(first) + judged)
-            if (sum(tried) * compiling + runs * per_run) / cores <= spending.left():
-                return first
-    return FIRST[0] if spending.runs is not None else searching.FEWEST
+    return Answer(goal, methods, told, measured, histories, used, spent, notes, spending.interrupted)

@@ -42,7 +42,7 @@ PAGES = {
             "tune",
             "recommend",
             "Recommendation",
-            "experiments.recommendation.regimes.Regimes",
+            "experiments.recommendation.result.Regimes",
         ),
     ),
     "methods": Page(

@@ -41,7 +41,15 @@ class Ratio(NamedTuple):
     unpaired: int = 0
 
     def __str__(self) -> str:
-        return told(self)
+        lost = f", and {self.unpaired} on which neither reached the target" if self.unpaired else ""
+        seeds = f"{self.seeds} seed{'s' * (self.seeds != 1)}{lost}"
+        if self.outcome in ("holds", "fails"):
+            between = f"between {self.low:.3g} and {self.high:.3g}"
+            return f"{self.outcome}: {self.median:.3g} ({between}; {seeds})"
+        known = _between(self.low, self.high)
+        if self.outcome == "undecided":
+            return f"undecided: {known} ({seeds})"
+        return f"{'level' if self.outcome == 'level' else times(self.median)} ({known}; {seeds})"
 
 
 @checked(
@@ -103,23 +111,6 @@ def interval(values: np.ndarray) -> tuple[float, float]:
     return float(found.low), float(found.high)
 
 
-def told(ratio: Ratio) -> str:
-    """Returns a ratio in words."""
-    if ratio.outcome in ("holds", "fails"):
-        between = f"{ratio.median:.3g} (between {ratio.low:.3g} and {ratio.high:.3g}"
-        return f"{ratio.outcome}: {between}; {seeds(ratio)})"
-    known = _between(ratio.low, ratio.high)
-    if ratio.outcome == "undecided":
-        return f"undecided: {known} ({seeds(ratio)})"
-    return f"{'level' if ratio.outcome == 'level' else times(ratio.median)} ({known}; {seeds(ratio)})"
-
-
-def seeds(ratio: Ratio) -> str:
-    """Returns the number of seeds in words."""
-    lost = f", and {ratio.unpaired} on which neither reached the target" if ratio.unpaired else ""
-    return f"{ratio.seeds} seed{'s' * (ratio.seeds != 1)}{lost}"
-
-
 def times(ratio: float) -> str:
     """Returns how much slower or faster a ratio of times is, in words.
 
@@ -141,10 +132,8 @@ def _between(low: float, high: float) -> str:
         return f"fewer than {LOOKS[0]} seeds decide nothing"
     if low == high:
         return times(low)
-    first, last = times(low), times(high)
+    first, last = map(times, (high, low) if high < 1 else (low, high))
     for word in (" slower", " faster", " times as long", " times as fast"):
-        if first.endswith(word) and last.endswith(word):
+        if last.endswith(word):
             first = first.removesuffix(word)
-            if low > high or word in (" faster", " times as fast"):
-                first, last = last.removesuffix(word), first + word
     return f"between {first} and {last}"

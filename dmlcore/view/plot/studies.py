@@ -48,7 +48,7 @@ def _ratios(found: Any, ax: Axes | None) -> Axes:
     ends = reached["ratio_high"].where(np.isfinite(reached["ratio_high"]), reached["ratio"])
     right = max(1.25, float(ends.max()) * 1.1)
     ax = axes(ax, height=1.4 + 0.34 * len(table))
-    ax.axvspan(1 - LEVEL, 1 + LEVEL, color="0.9", zorder=0)
+    ax.axvspan(1 / (1 + LEVEL), 1 + LEVEL, color="0.9", zorder=0)
     for place, (name, row) in enumerate(table.iterrows()):
         if not np.isfinite(row["ratio"]):
             ax.text(right, place, "not reached ", ha="right", va="center", fontsize="small")
@@ -198,8 +198,8 @@ def regimes(frame: pd.DataFrame, x: str, y: str, *, ax: Axes | None = None) -> A
         pair = frame.loc[frame.duplicated([x, y]), [x, y]].iloc[0].tolist()
         checks.reject("frame", f"several for {pair}", f"one row for each pair of {x} and {y}")
     xs, ys = sorted(frame[x].unique()), sorted(frame[y].unique())
-    names = [*dict.fromkeys(frame["method"])]
-    colors = palette(names)
+    names = [*dict.fromkeys(frame["method"][frame["method"] != "none"])]
+    colors = palette(names) | {"none": "white"}
     if ax is None:
         ax = plt.subplots(figsize=(max(6.4, 2.2 + 1.7 * len(xs)), 2.2 + 0.9 * len(ys)))[1]
     for row in frame.to_dict("records"):
@@ -216,8 +216,8 @@ def regimes(frame: pd.DataFrame, x: str, y: str, *, ax: Axes | None = None) -> A
     ax.set_xlabel(AXES.get(x, label(x)))
     ax.set_ylabel(AXES.get(y, label(y)))
     count, open_cells = len(names), int(frame["uncertain"].sum())
-    least = f"{count} methods have the least median" if count > 1 else f"{names[0]} has the least median"
-    told = [f"{least} somewhere" if count > 1 else f"{least} everywhere"]
+    everywhere = f"{names[0] if names else 'no method'} has the least median everywhere"
+    told = [f"{count} methods have the least median somewhere" if count > 1 else everywhere]
     if open_cells:
         told.append(f"hatched, {open_cells} of {len(frame)}: others are level with it")
     if not frame["tuned"].all():
