@@ -218,7 +218,7 @@ largest-rise reproduce/papers/ssp_measures.py test_ssp_claims.py
 another-seed experiments/journal.py test_journal.py
 - {**self._about, **run}
 + {**self._about, **run, "seed": 0}
-worst-rate trace/metrics/comparison.py test_tuning.py test_metrics.py
+worst-rate trace/metrics/comparison.py test_metrics.py
 - drop_duplicates("method")
 + drop_duplicates("method", keep="last")
 slowest-trial experiments/study/search.py test_study.py
