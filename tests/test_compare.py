@@ -169,11 +169,9 @@ def test_conclusions_name_what_is_not_told_apart_and_what_was_not_reached():
     slow = one.assign(outcome=["best", "slower", tables.ALONE], **{tables.RATIO: [1.0, 1.1, 0.2]})
     assert not [each for each in tables.conclusions(slow) if each.startswith("Never slower")]
     two = pd.concat([one, one.assign(regime="uneven")])
-    assert tables.headline(two) == "ASP is the fastest on all 2 clusters (first)"
+    assert tables.headline(two) == "ASP is the best on all 2 clusters (first)"
     differs = tables.headline(pd.concat([one, slow.assign(regime="uneven")]))
-    assert differs.endswith(
-        "depends on the cluster: 2 methods\nare the fastest on one of the 2 clusters (first)"
-    )
+    assert differs.endswith("each of 2 methods\nis the best on one or more of the 2 clusters (first)")
     never = one.assign(outcome=["best", "not reached", tables.ALONE], seconds=[1.0, np.inf, np.inf])
     assert " inf" not in " ".join(tables.conclusions(never)).replace("infinity", "")
     assert tables.fastest(one.assign(outcome="not reached")).endswith("no method reaches the target.")

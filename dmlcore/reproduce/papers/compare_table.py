@@ -110,10 +110,10 @@ def headline(table: pd.DataFrame) -> str:
     problem = table["problem"].iloc[0]
     best = table.loc[(table["problem"] == problem) & (table["outcome"] == BEST), "method"]
     if best.nunique() == 1:
-        return f"{best.iloc[0]} is the fastest on all {len(best)} clusters ({problem})"
+        return f"{best.iloc[0]} is the best on all {len(best)} clusters ({problem})"
     return (
-        f"Which method is the fastest depends on the cluster: {best.nunique()} methods\n"
-        f"are the fastest on one of the {len(best)} clusters ({problem})"
+        f"Which method is the fastest depends on the cluster: each of {best.nunique()} methods\n"
+        f"is the best on one or more of the {len(best)} clusters ({problem})"
     )
 
 
