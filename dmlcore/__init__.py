@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,17 @@ _HOME = {
 }
 
 __all__ = [*_HOME]
+_REPLACED = {"tune": "dml.study, which finds the best settings and learning rate of each method"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'dmlcore' has no attribute {name!r}")
+        use = f": use {_REPLACED[name]}" if name in _REPLACED else ""
+        # For an AttributeError, `from dmlcore import` would have its own words.
+        importing = use and sys._getframe(1).f_code.co_name == "_handle_fromlist"
+        raise (ImportError if importing else AttributeError)(
+            f"module 'dmlcore' has no attribute {name!r}{use}"
+        )
     found = vars(importlib.import_module(_HOME[name]))
     value = found[name] if name in found else importlib.import_module(f"{_HOME[name]}.{name}")
     globals()[name] = value

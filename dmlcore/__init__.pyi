@@ -10,7 +10,6 @@ from dmlcore.experiments.recommendation import recommend as recommend
 from dmlcore.experiments.study import Space as Space, Study as Study, space as space, study as study
 from dmlcore.experiments.runs import Run as Run, replay as replay
 from dmlcore.experiments.runs import replay_lanes as replay_lanes, train as train
-from dmlcore.experiments.tuning import tune as tune
 from dmlcore.methods import aggregate as aggregate, codecs as codecs, loads as loads
 from dmlcore.methods import policies as policies, transport as transport
 from dmlcore.methods.local import local_steps as local_steps

@@ -128,8 +128,6 @@ SPECIAL = {
     "policy": [lambda: train(policy=dml.asp), lambda: train(policy=None)],
     "engine none, record": [lambda: train(engine=Engine("none", record=lambda job: None))],
     "asp(), observe_every": [lambda: train(policy=dml.asp()._replace(observe_every=0))],
-    "start": [lambda: dml.tune({"A": dml.asp()}, dml.problems.digits_mlp(), CLUSTER, optax.sgd, "loss", 1.0,
-                               start=math.inf, updates=2)],
     "workers": [lambda: dml.explore(dml.problems.digits_mlp(), workers=[0, 0])],
     "path": [lambda: dml.Trace.load(None), lambda: dml.Trace.load(""), lambda: TRACE.save(None),
              lambda: perfetto.write(TRACE, None)],
@@ -143,6 +141,15 @@ SPECIAL = {
     "samples": [lambda: metrics.interval([]), lambda: metrics.interval(["1"])],
     "rates": [lambda: metrics.walk(TRACE, print, [0.0], "abc")],
 }  # fmt: skip
+
+
+def test_a_function_that_was_replaced_says_by_what():
+    with pytest.raises(AttributeError, match=r"no attribute 'tune': use dml\.study"):
+        dml.tune  # noqa: B018
+    with pytest.raises(ImportError, match=r"no attribute 'tune': use dml\.study"):
+        from dmlcore import tune  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'tunes'"):
+        from dmlcore import tunes  # noqa: F401
 
 
 @pytest.mark.parametrize("name", SPECIAL)

@@ -16,7 +16,7 @@ from killing import kill_after
 import dmlcore as dml
 from dmlcore import files
 from dmlcore.engines.job import described
-from dmlcore.experiments import comparison, tuning
+from dmlcore.experiments import comparison
 from dmlcore.experiments.journal import Journal
 from dmlcore.types import Aggregate
 
@@ -70,20 +70,6 @@ def test_the_environment_names_a_folder(tmp_path, made, monkeypatch):
     assert len(made) == 6
     with pytest.raises(ValueError, match=r"save: expected a folder.*, got ''"):
         swept(**one, save="")
-
-
-def test_tune_and_compare_keep_their_runs(tmp_path, made):
-    problem = plane()
-    tuned = {"start": 0.1, "seeds": [0], "updates": 40, "save": tmp_path}
-    one = dml.tune({"BSP": dml.bsp()}, problem, EXPONENTIAL, optax.sgd, "loss", 6.0, **tuned)
-    count = len(made)
-    assert count >= 3
-    two = dml.tune({"BSP": dml.bsp()}, problem, EXPONENTIAL, optax.sgd, "loss", 6.0, **tuned)
-    assert one.equals(two)
-    assert one.attrs["finished"] == [count, count]
-    options = {"seeds": [0], "updates": 40, "save": tmp_path}
-    dml.compare({"BSP": dml.bsp()}, problem, EXPONENTIAL, optax.sgd(0.1), **options)
-    assert len(made) == count  # it is a run of the search
 
 
 OTHERS = {
@@ -213,23 +199,6 @@ def test_an_interrupt_leaves_what_is_finished(tmp_path, monkeypatch):
     assert 2 <= finished < asked == 8
     assert part.groupby(["method", "learning_rate", "seed"]).ngroups == finished
     assert swept(methods, save=tmp_path).equals(swept(methods))
-
-
-def test_an_interrupted_search_keeps_its_rounds(monkeypatch):
-    sweep, count = tuning.sweep, []
-
-    def interrupted(*given, **options):
-        count.append(given)
-        if len(count) == 2:
-            raise KeyboardInterrupt
-        return sweep(*given, **options)
-
-    monkeypatch.setattr(tuning, "sweep", interrupted)
-    given = {"BSP": dml.bsp()}, dml.problems.digits_mlp(8), EXPONENTIAL, optax.sgd, "loss", 0.5
-    with pytest.warns(UserWarning, match="interrupted: the frame has what was finished before"):
-        part = dml.tune(*given, start=1e-3, seeds=[0], updates=20)
-    assert part.attrs["finished"] == [3, 3]
-    assert part["learning_rate"].nunique() == 3
 
 
 SCRIPT = """

@@ -269,7 +269,7 @@ def test_everything_that_trains_checks_first():
     calls = [
         lambda: dml.compare({"A": dml.asp()}, wrong, CLUSTER, sgd, updates=1),
         lambda: dml.sweep({"A": dml.asp()}, wrong, CLUSTER, optax.sgd, [0.1], updates=1),
-        lambda: dml.tune({"A": dml.asp()}, wrong, CLUSTER, optax.sgd, "loss", 1.0, start=0.1, updates=1),
+        lambda: dml.study({"A": dml.asp()}, wrong, CLUSTER, {"loss": 1.0}, budget=3),
         lambda: dml.replay(trace, wrong, sgd),
         lambda: dml.replay_lanes([trace], wrong, [sgd]),
         lambda: dml.train(wrong, CLUSTER, dml.asp(), sgd, updates=1, engine="threads"),

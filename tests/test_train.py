@@ -345,9 +345,6 @@ WRONG = {
     "seeds - in a list": lambda p: compared(p, seeds=[[0]]),
     "methods - a name that is none": lambda p: compared(p, methods={1: dml.bsp()}),
     "methods - a name that is none, of a sweep": lambda p: swept(p, methods={1: dml.bsp()}),
-    "methods - a name that is none, to tune": lambda p: dml.tune(
-        {1: dml.bsp()}, p, EXPONENTIAL, optax.sgd, "loss", 1.0, start=0.1, updates=1
-    ),
     "methods['B'], k": lambda p: compared(p, methods={"A": dml.bsp(), "B": dml.k_sync(5)}),
     "methods['B'], k - of a sweep": lambda p: swept(p, methods={"A": dml.bsp(), "B": dml.k_sync(5)}),
     "methods['B'], load": lambda p: compared(

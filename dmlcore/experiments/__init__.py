@@ -1,1 +1,1 @@
-"""Experiments: runs, comparisons of methods, tuning."""
+"""Experiments: runs, comparisons and studies of methods."""

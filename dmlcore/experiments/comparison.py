@@ -210,7 +210,7 @@ def check_mapping(methods: Any) -> None:
 
 
 def check_given(function: Any, methods: Any, problem: Any, seeds: Any, options: dict[str, Any]) -> list[int]:
-    """Checks the arguments that `compare`, `sweep` and `tune` share, and returns the seeds."""
+    """Checks the arguments that `compare` and `sweep` share, and returns the seeds."""
     check_problem(problem)
     seeds = several("seeds", seeds, check_seed)
     check_mapping(methods)

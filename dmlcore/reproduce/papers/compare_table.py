@@ -1,53 +1,68 @@
-"""The table of notebooks/06_compare.ipynb: the marks of methods, and its conclusions in sentences."""
+"""The table of notebooks/06_compare.ipynb: what its studies found, and its conclusions in sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dmlcore.experiments.recommendation.reasons import in_words
+from dmlcore.experiments.study.judging import BEST, NEVER, compared
 
 RATIO = "relative to BSP"  # median of the seeds' ratios of times to the target
-OTHER = "another optimizer"  # group of rows without marks, because their optimizer differs from the others
-FEW = 4  # largest number of tied methods that are named
+OTHER = "another optimizer"  # group of rows that are not compared, because their optimizer is another one
+ALONE = "not compared"  # their outcome
+FRONT = BEST, "level", "undecided"  # outcomes of the best method, and of those not told apart from it
+FEW = 4  # largest number of such methods that are named
 
 
-def marks(seconds: pd.DataFrame) -> pd.Series:
-    """Marks the methods as "beaten", "tied" or "best".
-
-    A method is "beaten" if the slowest seed of another method is faster than its own fastest seed, so that
-    their ranges over the seeds do not overlap, or if its median does not reach the target. If only one method
-    is not beaten, it is the "best"; if several are not, they are "tied".
+def times(answers: Sequence[Any]) -> pd.DataFrame:
+    """Returns the seconds to the target, by method and seed, of studies of one problem on one cluster.
 
     Args:
-        seconds: to the target, by method (rows) and seed; inf if it was not reached.
-
-    Returns:
-        The mark of each method.
-
-    >>> frame = pd.DataFrame({0: [1.0, 2.0, 5.0], 1: [1.5, 1.4, 6.0]}, index=["A", "B", "C"])
-    >>> marks(frame).to_dict(), marks(frame.drop("B")).to_dict()
-    ({'A': 'tied', 'B': 'tied', 'C': 'beaten'}, {'A': 'best', 'C': 'beaten'})
+        answers: of the studies on the cluster; each has other methods.
     """
-    least, most = seconds.min(axis=1), seconds.max(axis=1)
-    left = (least <= most.min()) & np.isfinite(seconds.median(axis=1))
-    found = np.where(left, "tied" if left.sum() > 1 else "best", "beaten")
-    return pd.Series(found, seconds.index, name="mark")
+    return pd.concat([answer.seconds for answer in answers])
 
 
-def rows(seconds: pd.DataFrame, groups: Sequence[str]) -> pd.DataFrame:
-    """Returns one column of the table: by method, its group, seconds, ratio to BSP and mark.
+def rows(answers: Sequence[Any], groups: Mapping[str, str]) -> pd.DataFrame:
+    """Returns one column of the table: by method, its best setting, its time, and how it compares.
+
+    The ratio to BSP is that of the times on the same seed, in the median. A run that does not reach the
+    target counts with its whole length, so that the ratio is a lower bound if `seconds` is inf.
 
     Args:
-        seconds: to the target, by method and seed, with a row BSP.
-        groups: the group of each method, in the order of the rows.
+        answers: as for `times`.
+        groups: method -> its group, in the order of the rows; with BSP.
     """
-    middle = seconds.median(axis=1)
-    table = pd.DataFrame({"group": groups, "seconds": middle}, seconds.index)
-    table["least"], table["most"] = seconds.min(axis=1), seconds.max(axis=1)
+    seconds = times(answers).loc[[*groups]]
+    ended = pd.concat([answer.runs for answer in answers]).groupby(["method", "seed"])["time"].max()
+    lasted = seconds.where(np.isfinite(seconds), ended.unstack("seed"))
+    table = pd.concat([answer.told for answer in answers]).loc[[*groups]].assign(group=pd.Series(groups))
+    table["seconds"], table["least"], table["most"] = (
+        seconds.median(axis=1),
+        seconds.min(axis=1),
+        seconds.max(axis=1),
+    )
     table["reached"] = np.isfinite(seconds).sum(axis=1)
-    table[RATIO] = (seconds / seconds.loc["BSP"]).fillna(np.inf).median(axis=1)
-    return table.join(marks(seconds[table["group"] != OTHER])).fillna({"mark": "not compared"})
+    table[RATIO] = (lasted / lasted.loc["BSP"]).median(axis=1)
+    return table.assign(outcome=outcomes(seconds[table["group"] != OTHER])).fillna({"outcome": ALONE})
+
+
+def outcomes(seconds: pd.DataFrame) -> pd.Series:
+    """Returns how every method compares with the best one, by `metrics.decide`; the best comes first.
+
+    Args:
+        seconds: to the target, by method and seed; inf if it was not reached.
+
+    >>> frame = pd.DataFrame([[2.0, 2.2] * 4, [1.0, 2.1] * 4, [np.inf] * 8], ["BSP", "ASP", "SSP"])
+    >>> outcomes(frame).to_dict()
+    {'ASP': 'best', 'BSP': 'slower', 'SSP': 'not reached'}
+    """
+    found = {name: ratio.outcome for name, ratio in compared(seconds).items()}
+    found[next(iter(found))] = BEST
+    never = np.isinf(seconds).all(axis=1)
+    return pd.Series({name: NEVER if never[name] else outcome for name, outcome in found.items()})
 
 
 def amount(ratio: float) -> str:
@@ -59,35 +74,46 @@ def amount(ratio: float) -> str:
     return f"{ratio:.2g}" if np.isfinite(ratio) else "infinity (the target is not reached)"
 
 
+def relative(row: Any) -> str:
+    """Returns a row's ratio to BSP as text, with a ">" if the method did not reach the target.
+
+    >>> relative({RATIO: 1.25, "seconds": np.inf})
+    '>1.25'
+    """
+    return f"{'>' if np.isinf(row['seconds']) else ''}{row[RATIO]:.2f}"
+
+
 def fastest(column: pd.DataFrame) -> str:
     """Returns a sentence that says which methods are fastest in one column of the table."""
     about = column.iloc[0]
     numbers = f"straggling {about['straggling']:.2g}, c = {about['c']:.2g}, ρ = {about['rho']:.2g}"
     where = f"**{about['regime']}** ({numbers})"
-    marked = column[column["mark"].isin(["best", "tied"])].sort_values(RATIO)
-    if marked.empty:
-        return f"{where}: no method reaches the target on most seeds."
-    low, high = marked[RATIO].iloc[0], marked[RATIO].iloc[-1]
-    if len(marked) == 1:
-        first = marked["method"].iloc[0]
-        return f"{where}: {first} is the fastest on every seed, in {low:.2g} of BSP's time."
-    names = in_words([*marked["method"]])
-    if len(marked) > FEW:
-        with_bsp = "with BSP among them" if "BSP" in set(marked["method"]) else "but not BSP"
-        names = f"{len(marked)} methods ({', '.join(marked['method'].iloc[:FEW])} and others), {with_bsp},"
-    return f"{where}: {names} tie (their seeds overlap); they take {low:.2g} to {high:.2g} of BSP's time."
+    front = column[column["outcome"].isin(FRONT)].sort_values(RATIO)
+    if front.empty:
+        return f"{where}: no method reaches the target."
+    best = str(front.loc[front["outcome"] == BEST, "method"].iloc[0])
+    share = amount(front.loc[front["outcome"] == BEST, RATIO].iloc[0])
+    if len(front) == 1:
+        return f"{where}: {best} is faster than all others, in {share} of BSP's time."
+    others = [name for name in front["method"] if name != best]
+    names, low, high = in_words(others), amount(front[RATIO].iloc[0]), amount(front[RATIO].iloc[-1])
+    if len(others) > FEW:
+        with_bsp = "with BSP among them" if "BSP" in others else "but not BSP"
+        names = f"{len(others)} methods ({', '.join(others[:FEW])} and others), {with_bsp},"
+    verb = "is" if len(others) == 1 else "are"
+    apart = f"{names} {verb} not told apart from it; they take {low} to {high} of BSP's time"
+    return f"{where}: {best} is the fastest in the median, and {apart}."
 
 
 def headline(table: pd.DataFrame) -> str:
-    """Returns the title of the picture: how many methods are first on some cluster, by medians."""
+    """Returns the title of the picture: how many methods are the best on some cluster."""
     problem = table["problem"].iloc[0]
-    own = table[(table["problem"] == problem) & (table["group"] != OTHER)]
-    first = own.sort_values(RATIO).groupby("regime").head(1)["method"]
-    if first.nunique() == 1:
-        return f"{first.iloc[0]} has the least median time on all {len(first)} clusters ({problem})"
+    best = table.loc[(table["problem"] == problem) & (table["outcome"] == BEST), "method"]
+    if best.nunique() == 1:
+        return f"{best.iloc[0]} is the best on all {len(best)} clusters ({problem})"
     return (
-        f"Which method is the fastest depends on the cluster: {first.nunique()} methods have\n"
-        f"the least median time on the {len(first)} clusters ({problem})"
+        f"Which method is the fastest depends on the cluster: each of {best.nunique()} methods\n"
+        f"is the best on one or more of the {len(best)} clusters ({problem})"
     )
 
 
@@ -139,7 +165,7 @@ def conclusions(table: pd.DataFrame) -> list[str]:
     if len(spans):
         each = [f"{name} takes {amount(low)} to {amount(high)}" for name, low, high in spans.itertuples()]
         found.append(
-            f"{in_words(each)} of BSP's time. They are not marked, because their optimizer is "
+            f"{in_words(each)} of BSP's time. They are not ranked, because their optimizer is "
             "another one, so the gain is not due to the policy alone."
         )
     if names := never_slower(table):
@@ -156,8 +182,9 @@ def elsewhere(own: pd.DataFrame, other: pd.DataFrame, problem: str) -> str:
         there = own[(own["regime"] == regime) & own["method"].isin(column["method"])]
         there = there[there["group"] != OTHER]
         name = there.sort_values(RATIO)["method"].iloc[0]
-        value = column.set_index("method")[RATIO][name]
-        share = f"takes {value:.2g} of BSP's time" if np.isfinite(value) else "does not reach the target"
+        row = column.set_index("method").loc[name]
+        reached = np.isfinite(row["seconds"])
+        share = f"takes {amount(row[RATIO])} of BSP's time" if reached else "does not reach the target"
         parts.append(f"{name}, which is first on {own['problem'].iloc[0]} with {regime}, {share}")
     worst = behind(other)
     return (

@@ -39,7 +39,6 @@ PAGES = {
             "space",
             "Study",
             "Space",
-            "tune",
             "recommend",
             "Recommendation",
             "experiments.recommendation.result.Regimes",
