@@ -19,7 +19,7 @@ CODE = [
     for cell in json.loads(TEXT)["cells"]
     if cell["cell_type"] == "code"
 ]
-SHORT = {"seeds": 1, "seconds": 0.5, "updates": 40}
+SHORT = {"seeds": 1, "updates": 40}
 
 
 def test_every_cell_runs_but_the_slow_ones(tmp_path, monkeypatch):
