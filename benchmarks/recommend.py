@@ -27,6 +27,7 @@ import optax
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import dmlcore as dml
 from dmlcore.cluster import presets
+from dmlcore.cluster.regime import with_ratio
 from dmlcore.experiments.study.search import runs_of
 
 RULE = 20261127  # seed of the draws; the search was developed on those of 20261125 and 20261126
@@ -62,13 +63,9 @@ def drawn(number, rule=RULE):
         cluster = cluster.with_stragglers(slowdown, fraction=fraction, mean_tasks=int(rng.integers(2, 20)))
     ratio = 0.02 * 200 ** rng.uniform()  # c, 0.02 to 4
     if rng.uniform() < 0.5:  # by bandwidth, where fewer bytes help; else by latency
-        unit = dataclasses.replace(cluster, latency_seconds=(0.0,) * workers)
-        unit = dataclasses.replace(unit, bandwidth_bytes_per_second=(1e6,) * workers)
-        factor = ratio / unit.regime(problem).communication_ratio
-        cluster = dataclasses.replace(unit, bandwidth_bytes_per_second=(1e6 / factor,) * workers)
-    else:
-        factor = ratio / cluster.regime(problem).communication_ratio
-        cluster = dataclasses.replace(cluster, latency_seconds=(0.001 * factor,) * workers)
+        cluster = dataclasses.replace(cluster, latency_seconds=(0.0,) * workers)
+        cluster = dataclasses.replace(cluster, bandwidth_bytes_per_second=(1e6,) * workers)
+    cluster = with_ratio(cluster, ratio, problem, 32)
     if rng.uniform() < 0.3:
         cluster = presets.busy_server(cluster, 0.2 * 20 ** rng.uniform(), problem)
     return cluster

@@ -112,6 +112,8 @@ class Trial(NamedTuple):
 class Candidate:
     """A method of a study: makes the methods of trials, and knows which trials are next to one.
 
+    Its `settings` are those that problem and cluster support; `why` has the errors of the others.
+
     Args:
         name: of the method.
         space: what is searched.
@@ -124,13 +126,15 @@ class Candidate:
         self._optimizer = space.optimizer or optimizer
         self._told_rate = RATE in inspect.signature(space.make).parameters and RATE not in space.knobs
         self.values = {knob: [*values] for knob, values in space.knobs.items()}  # grows at its ends
-        self.settings = space.settings()
-        brought = {self._made(each, space.rate or 1.0).optimizer is not None for each in self.settings}
+        brought = {self._made(each, space.rate or 1.0).optimizer is not None for each in space.settings()}
         if len(brought) > 1:
             checks.fail(f"methods[{name!r}]", space, "an optimizer of its own in all settings or in none")
         if self._told_rate and self._optimizer is None:
             checks.fail(f"methods[{name!r}]", space, "no learning rate (the problem is additive)")
         self.rated = self._optimizer is not None and (self._told_rate or brought == {False})
+        why = {setting: self._refusal(setting) for setting in space.settings()}
+        self.settings = [setting for setting, error in why.items() if error is None]
+        self.why = [error for error in why.values() if error is not None]
 
     def _knobs(self, setting: Sequence[int]) -> dict[str, Any]:
         return {knob: self.values[knob][place] for knob, place in zip(self.values, setting, strict=True)}
@@ -155,12 +159,6 @@ class Candidate:
             return made
         own = self._optimizer(trial.rate) if self._optimizer and trial.rate else optax.identity()
         return made._replace(optimizer=own)
-
-    def restrict(self) -> list[Exception]:
-        """Leaves only the settings that problem and cluster support; returns why the others are not."""
-        why = {setting: self._refusal(setting) for setting in self.settings}
-        self.settings = [setting for setting, error in why.items() if error is None]
-        return [error for error in why.values() if error is not None]
 
     def _refusal(self, setting: tuple[int, ...]) -> Exception | None:
         try:
@@ -219,12 +217,11 @@ def possible(
     """
     found = {name: Candidate(name, each, optimizer, check) for name, each in spaces.items()}
     for name, each in [*found.items()]:
-        why = each.restrict()
-        if why and left_out is None:
+        if each.why and left_out is None:
             with checks.within(f"methods[{name!r}]"):
-                raise why[0]
+                raise each.why[0]
         elif not each.settings and left_out is not None:
-            left_out.append(f"{name} is left out ({why[-1]})")
+            left_out.append(f"{name} is left out ({each.why[-1]})")
             del found[name]
     return found
 

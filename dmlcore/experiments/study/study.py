@@ -106,13 +106,12 @@ def study(
             checks.fail("cluster", name, "a string as the name of each cluster")
         checks.check_kind(f"cluster[{name!r}]" if several else "cluster", each, Cluster)
         goal = Goal(problem, each, metric, value, batch_size, folder_for(save), executor)
-        own = None if problem.additive else optimizer
-        asked[name] = goal, possible(spaces, own, goal.check)
+        asked[name] = goal, possible(spaces, None if problem.additive else optimizer, goal.check)
     answers, failed = {}, {}
     with bar(checks.boolean("progress", progress), None) as advance:
         for name, (goal, made) in asked.items():
             path = place(goal, made, {"budget": str(budget), "seeds": judging})
-            total = None if seconds is None else seconds * len(spaces)
+            total = seconds and seconds * len(spaces)
             spending = Spending(runs, total, None if runs else path, advance=advance)
             try:
                 search = begin(goal, made, judging, spending)
@@ -120,6 +119,7 @@ def study(
             except KeyboardInterrupt:
                 if not answers:
                     raise
+                break
             except ValueError as error:
                 if not several:
                     raise
