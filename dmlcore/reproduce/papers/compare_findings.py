@@ -82,9 +82,8 @@ FINDINGS = {
     "W4": (
         "The advice does not hold here: seeds disagree on SSP with the smallest s and ASP. SSP saves "
         "reads, but its pushes are staler and load the server as much as the saved reads would. Notebook "
-        "01 maps where SSP overtakes ASP: at a load of about 1 if pushes are cheap, and at about 3.4 if "
-        "a push costs as much as a pull, as it does here (S9-dear of notebook 01, at full scale, on 16 "
-        "workers with more jitter and at a small s). The load of this cluster, 4, is close to that."
+        "01 maps where SSP overtakes ASP: at a load of about 1 if pushes are cheap, and at about 3.4 "
+        "(S9-dear, on 16 workers) if a push costs as much as a pull, as it does here, at a load of 4."
     ),
     "W5": (
         "The advice holds where speeds are uneven. On even machines adaptive load is ahead on all seeds "
