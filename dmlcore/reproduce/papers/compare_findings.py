@@ -86,7 +86,7 @@ FINDINGS = {
         "(S9-dear, on 16 workers) if a push costs as much as a pull, as it does here, at a load of 4."
     ),
     "W5": (
-        "The advice holds where speeds are uneven. On even machines adaptive load is ahead on all seeds "
+        "The advice holds where speeds are uneven; on even machines adaptive load is ahead on all seeds "
         "but one, and with slow episodes K-sync with a quarter of the workers is ahead on most. "
         "Where messages take the time, adaptive load loses by its small early updates, and a fixed k "
         "with whole mini-batches is faster. On slow links this is overstated: adaptive load was far "
