@@ -1,6 +1,4 @@
-"""Settings in which claims of `papers/adaptive_sync.py` come out the other way, and how methods are tuned."""
-
-import itertools
+"""Settings in which claims of `papers/adaptive_sync.py` come out the other way; its places and methods."""
 
 import numpy as np
 import optax
@@ -9,9 +7,8 @@ from opposing import Opposition
 
 import dmlcore as dml
 from dmlcore.reproduce.papers import adaptive_sync as paper
-from dmlcore.reproduce.papers.adaptive_sync_map import OURS, cluster_of, family
+from dmlcore.reproduce.papers.adaptive_sync_map import OURS, cluster_of, single, spaces
 from dmlcore.reproduce.papers.adaptive_sync_places import ATLAS, COMMUNICATION, PLACES, TROUBLED, Place
-from dmlcore.reproduce.papers.adaptive_sync_tuning import Goal, ranked, tuned
 
 DIGITS = dml.problems.digits_mlp()
 EVEN, BUSY = Place(1, 0.0, "cheap"), Place(4, 0.0, "server load 4")
@@ -31,9 +28,8 @@ def lead(place, threshold, rate, rival, rival_rate):
         "mine": dml.Method(dml.adaptive_sync(threshold), optimizer=optax.sgd(rate)),
         "rival": dml.Method(rival, optimizer=optax.sgd(rival_rate)),
     }
-    runs = dml.compare(
-        methods, DIGITS, cluster_of(place, DIGITS), None, seeds=[100], samples=20_000, until={"loss": 0.5}
-    )
+    options = {"samples": 20_000, "until": {"loss": 0.5}, "resolve": True}
+    runs = dml.compare(methods, DIGITS, cluster_of(place, DIGITS), None, seeds=[100], **options)
     return dml.metrics.speedup(dml.metrics.time_to(runs, "loss", 0.5), "rival")["mine", 100]
 
 
@@ -99,34 +95,17 @@ def test_places_are_on_the_map():
 
 @pytest.mark.parametrize("name", [OURS, *paper.RIVALS])
 def test_every_value_of_a_knob_is_a_policy_of_its_own(name):
-    made = family(name, 8, 100, values=5)
-    assert len({policy.name for policy in made.policies.values()}) == (1 if name in ("BSP", "ASP") else 5)
-    assert {*made.policies} == {*made.rates}
+    many = spaces([name], 8, 100, 0.1, values=5)[name]
+    alone = single(name, many)
+    made = {
+        each.make(**{knob: value for knob, (value,) in each.knobs.items()}).name for each in alone.values()
+    }
+    assert len(made) == len(alone) == (1 if name in ("BSP", "ASP") else 5)
+    assert {each.rate for each in alone.values()} == {many.rate}
 
 
-@pytest.mark.parametrize(("name", "start", "budget"), [("ASP", 0.1, 8), ("ASP", 0.01, 8), ("SSP", 0.1, 12)])
-def test_a_budget_is_spent_and_the_best_rate_is_interior(name, start, budget):
-    """Begun ten times too low, the rates go on until the best one has a worse one on either side."""
-    goal = Goal("loss", 1.0)
-    options = {"start": start, "budget": budget, "seeds": [100], "samples": 6_000}
-    found = tuned(family(name, 8, 23), DIGITS, cluster_of(EVEN, DIGITS), goal, **options)
-    assert len(found.settings) == budget
-    assert found.interior
-    assert found.time == found.settings["time"].min()
-    for label in found.policies:
-        other = found.at(label)
-        assert other.time == found.by_knob[label] >= found.time
-        assert other.policy is found.policies[label]
-    rates = found.settings.loc[found.settings["method"] == found.label, "learning_rate"]
-    assert not found._replace(rate=float(rates.max())).interior
-
-
-def test_settings_that_never_arrive_are_ranked_by_how_far_they_get():
-    runs = dml.sweep(
-        {"ASP": dml.asp()}, DIGITS, cluster_of(EVEN, DIGITS), optax.sgd, [0.001, 0.01], seeds=[0], updates=50
-    )
-    for goal in (Goal("loss", 0.0), Goal("accuracy", 1.0)):
-        settings = ranked(runs, goal)
-        assert np.isinf(settings["time"]).all()
-        assert settings["learning_rate"].tolist() == [0.01, 0.001]
-        assert all(low <= high for low, high in itertools.pairwise(settings["last"]))
+def test_a_study_tunes_the_threshold():
+    """The first threshold, a small one, is not the best where pushes and updates cost the server nothing."""
+    given = spaces([OURS], 8, 80, 0.15, values=2), DIGITS, cluster_of(TROUBLED[0], DIGITS), {"loss": 0.8}
+    found = dml.study(*given, budget=24, seeds=[0])
+    assert int(found.table["setting"][OURS].removeprefix("threshold = ")) >= 32

@@ -188,7 +188,7 @@ def ahead(cluster):
         "BSP": METHODS["BSP"]._replace(optimizer=optax.sgd(0.8)),
         "DBS-SGD": METHODS["DBS-SGD"]._replace(optimizer=optax.sgd(0.1)),
     }
-    options = {"seeds": SEEDS, "seconds": 10.0, "until": {"loss": 0.25}}
+    options = {"seeds": SEEDS, "seconds": 10.0, "until": {"loss": 0.25}, "resolve": True}
     return measures.ahead_of_bsp(dml.compare(methods, digits("common"), cluster, None, **options))
 
 

@@ -8,15 +8,15 @@ smallest one that the paper reports. "Less time" and "less time by that much" ar
 come from one measurement, which counts once. "Faster" requires 2%, because adaptive sync with a threshold so
 large that its rules never act is ASP, to the last bit.
 
-Every method has the same budget of settings: its knob and the learning rate are tuned together, on seeds that
-judge nothing (`adaptive_sync_tuning`). Every range was declared before the run that judges it. The
-exploration before, on seeds from 100 on, had about 60 clusters with server loads of 0 to 4 and without a
-load, with none, half or nine tenths of the server's work per update, and different rates, thresholds from -1
-to 64, s from 0 to 64, 8 and 32 workers, momentum, and `behind` of 1 to 16. It had two results. With cheap
-communication the best threshold is so large that the rules hardly act, so that adaptive sync is about as fast
-as ASP, and several times as fast as BSP. With a server so busy that ASP and BSP are about equally fast, a
-small threshold is the best, and is ahead of both by 0% to 30% in the median of ten seeds. The clusters of the
-map are those that the abstract names, with cheap and with dear communication.
+`dml.study` gives every method the same budget of runs: it searches the knob and the learning rate together,
+on seeds that judge nothing, and judges the best setting on others. Every range was declared before the run
+that judges it. The exploration before, on seeds from 100 on, had about 60 clusters with server loads of 0 to
+4 and without a load, with none, half or nine tenths of the server's work per update, and different rates,
+thresholds from -1 to 64, s from 0 to 64, 8 and 32 workers, momentum, and `behind` of 1 to 16. It had two
+results. With cheap communication the best threshold is so large that the rules hardly act, so that adaptive
+sync is about as fast as ASP, and several times as fast as BSP. With a server so busy that ASP and BSP are
+about equally fast, a small threshold is the best, and is ahead of both by 0% to 30% in the median of ten
+seeds. The clusters of the map are those that the abstract names, with cheap and with dear communication.
 
 An earlier version of this notebook had a server that takes no time, default thresholds for the rivals and for
 adaptive sync, and tuning on seeds that also judged.
@@ -30,6 +30,13 @@ The following was changed after results had been seen, each before the run that 
 - A1-faster has the samples of A1, and A1-data-faster those of A1-data: neither is counted again.
 - The rival of A2-data, which has no result yet, is the least accurate one on a tuning seed, as its metric
   says; it was the one with the largest loss there.
+- `dml.study` tunes and judges. The fastest rival of A1-fastest and A1-best is the first one of its table,
+  which the judging seeds decide, and no longer the fastest one on the tuning seeds; this favours the rivals.
+  A run reaches its target with the first of all its updates that does. Eight seeds judge on all clusters,
+  where ten judged on two and five on four. After a first run of the study the values of a knob are tried in
+  another order, because SSP had not been tried at its largest bound. In a second one the budget was smaller
+  and the target was a loss of 0.5; it was given up, because BSP was badly tuned, which favoured adaptive
+  sync.
 
 `tests/test_adaptive_sync_claims.py` tries settings in which each claim comes out the other way:
 
@@ -64,7 +71,7 @@ ON_DATA = tuple(f"{data}, {rival}" for data in DATA for rival in MAIN)
 class AdaptiveSyncParameters(Parameters):
     """Parameters of notebooks/02_adaptive_sync.ipynb; `workers` is P."""
 
-    seeds: int = Field(10, ge=2)
+    seeds: int = Field(8, ge=2)
     workers: int = Field(8, ge=4, multiple_of=4)
     epochs: float = Field(5.0, gt=0)  # epochs of MNIST and of CIFAR-10 at full scale
 
@@ -91,11 +98,11 @@ CLAIMS = {
     ),
     "A1-fastest": ours(
         "With both troubles and dear communication it takes at least 9.61% less time than the fastest rival",
-        f"{TIME} that is the fastest on the tuning seeds; {TUNED}",
+        f"{TIME} that the study ranks first; {TUNED}",
     ),
     "A1-best": ours(
         "On every kind of cluster it is faster than the fastest of BSP, ASP and SSP",
-        f"time to the target loss: the rival that is fastest on the tuning seeds / adaptive sync; {TUNED}",
+        f"time to the target loss: the rival that the study ranks first / adaptive sync; {TUNED}",
         expected=(FASTER, None),
         parts=tuple(map(str, PLACES)),
     ),
@@ -199,8 +206,7 @@ PAPER = Paper(
         "speeds, slow episodes and expensive communication, each at its own best settings, and all at "
         "one learning rate.",
         "parts.png": "Time of adaptive sync with one of its rules changed over its time without the "
-        "change, on the two tuning seeds; and time of ASP with the same mean weight per push, on the "
-        "ten judging seeds.",
+        "change; and time of ASP with the same mean weight per push.",
     },
     full_figures={
         "load.png": "Time of BSP, ASP and SSP over that of adaptive sync against the server load, for "
@@ -213,8 +219,8 @@ PAPER = Paper(
             "Convergence time beside that of other strategies",
             "map.png, rivals.png, A1",
             "differs",
-            "with expensive communication the saving is in the paper's range for five of six rivals, in the "
-            "median; the fastest rival is level or ahead on every cluster",
+            "with expensive communication and both troubles the saving is in the paper's range for all six "
+            "rivals, in the median; on the five other clusters the fastest rival is level or ahead",
         ),
         Comparison(
             "Accuracy beside that of other strategies",
@@ -224,5 +230,5 @@ PAPER = Paper(
         ),
     ),
     data={"full": ("mnist", "cifar10")},
-    quick_seconds=60,
+    quick_seconds=100,
 )

@@ -1,19 +1,29 @@
 """The clusters and methods of notebooks/02_adaptive_sync.ipynb, with the settings to try."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import itertools
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy
 
 from dmlcore.cluster import Cluster
 from dmlcore.cluster.regime import seconds_per_push
+from dmlcore.experiments.study import Space, space
 from dmlcore.methods import policies
 from dmlcore.reproduce.papers.adaptive_sync_places import COMMUNICATION, Place
-from dmlcore.types import Policy
 
 BATCH_SIZE = 32  # samples per task
 OURS = "adaptive sync"
+
+# Values to try for the knob of each method, the most important ones first.
+THRESHOLDS = (1 / 4, 4, 1, 2, 1 / 8)  # adaptive sync: S / P
+BOUNDS = (1, 32, 8, 16, 64)  # SSP: s in clocks
+UPPER = (6, 24, 12, 48, 4)  # DSSP: upper bound in clocks; the lower bound is 3
+SHARES = (16, 4, 2, 8, 32)  # Sync-Switch: length of the run / length of its synchronous part
+PUSHES = (3, 12, 6, 24, 48)  # A2S: pushes of a worker between two comparisons
+MEANS = ("BSP", "Sync-Switch")  # an update is the mean of P gradients, for which the rate is P times as large
 
 
 def cluster_of(place: Place, problem: Any, workers: int = 8) -> Cluster:
@@ -45,51 +55,46 @@ def cluster_of(place: Place, problem: Any, workers: int = 8) -> Cluster:
     return cluster.with_server(seconds_per_push=pushing, seconds_per_update=updating)
 
 
-class Family(NamedTuple):
-    """A method with each value of its main argument (knob): policies by label, and initial learning rates.
+def spaces(names: Iterable[str], workers: int, clocks: int, rate: float, values: int = 3) -> dict[str, Space]:
+    """Returns methods of the comparison, each with the values to try for its knob.
 
-    Rates are multiples of the initial rate of ASP.
+    Args:
+        names: of the methods.
+        workers: P, the number of workers.
+        clocks: clocks of a worker in a run.
+        rate: learning rate at which the search of ASP begins; the other methods have multiples of it.
+        values: number of values of each knob, at most 5.
+
+    >>> spaces(["SSP"], 8, 100, 0.1)["SSP"].knobs
+    {'staleness': (1, 32, 8)}
     """
+    thresholds = [round(share * workers) for share in THRESHOLDS[:values]]
+    rounds = [max(1, clocks // share) for share in SHARES[:values]]
+    made = {
+        OURS: space(policies.adaptive_sync, threshold=thresholds),
+        "BSP": space(policies.bsp),
+        "ASP": space(policies.asp),
+        "SSP": space(partial(policies.ssp, weight=1.0), staleness=BOUNDS[:values]),
+        "DSSP": space(partial(policies.dssp, 3, weight=1.0), upper=UPPER[:values]),
+        "Sync-Switch": space(partial(policies.sync_switch, weight=None), rounds=rounds),
+        "A2S": space(policies.a2s, epoch=PUSHES[:values]),
+    }
+    return {name: made[name]._replace(rate=rate * (workers if name in MEANS else 1)) for name in names}
 
-    policies: Mapping[str, Policy]
-    rates: Mapping[str, float]
 
-
-# Values to try for the knob of each method, the most important ones first.
-THRESHOLDS = {1 / 4: 3.0, 1: 2.0, 4: 1.0, 2: 1.0, 1 / 8: 3.0}  # adaptive sync: S / P -> initial rate
-BOUNDS = (1, 8, 32, 16, 64)  # SSP: s in clocks
-UPPER = (6, 12, 24, 48, 4)  # DSSP: upper bound in clocks; the lower bound is 3
-SHARES = (16, 4, 2, 8, 32)  # Sync-Switch: length of the run / length of its synchronous part
-PUSHES = (3, 6, 12, 24, 48)  # A2S: pushes of a worker between two comparisons
-
-
-def family(name: str, workers: int, clocks: int, values: int = 3) -> Family:
-    """Returns a method of the comparison with the values to try for its knob.
+def single(name: str, many: Space) -> dict[str, Space]:
+    """Returns each setting of a method's knobs as a method of its own, of which only the rate is searched.
 
     Args:
         name: of the method.
-        workers: P, the number of workers.
-        clocks: clocks of a worker in a run.
-        values: number of values of the knob, at most 5.
+        many: the method with all its settings.
 
-    >>> [*family("SSP", 8, 100).policies], family("BSP", 8, 100).rates
-    (['SSP, s = 1', 'SSP, s = 8', 'SSP, s = 32'], {'BSP': 8.0})
+    >>> [*single("SSP", spaces(["SSP"], 8, 100, 0.1)["SSP"])]
+    ['SSP, staleness = 1', 'SSP, staleness = 32', 'SSP, staleness = 8']
     """
-    made: dict[str, Policy]
-    if name == OURS:
-        thresholds = {round(share * workers): rate for share, rate in THRESHOLDS.items()}
-        made = {f"{name}, S = {each}": policies.adaptive_sync(each) for each in [*thresholds][:values]}
-        return Family(made, dict(zip(made, thresholds.values(), strict=False)))
-    if name == "SSP":
-        made = {f"{name}, s = {s}": policies.ssp(s, weight=1.0) for s in BOUNDS[:values]}
-    elif name == "DSSP":
-        made = {f"{name}, 3 to {upper}": policies.dssp(3, upper, weight=1.0) for upper in UPPER[:values]}
-    elif name == "Sync-Switch":
-        rounds = {f"{name}, 1/{share}": max(1, clocks // share) for share in SHARES[:values]}
-        made = {label: policies.sync_switch(number, weight=None) for label, number in rounds.items()}
-    elif name == "A2S":
-        made = {f"{name}, every {pushes}": policies.a2s(pushes) for pushes in PUSHES[:values]}
-    else:
-        made = {name: {"BSP": policies.bsp, "ASP": policies.asp}[name]()}
-    means = name in ("BSP", "Sync-Switch")  # an update is the mean of P gradients
-    return Family(made, dict.fromkeys(made, float(workers) if means else 1.0))
+    made = {}
+    for values in itertools.product(*many.knobs.values()):
+        setting = dict(zip(many.knobs, values, strict=True))
+        label = ", ".join([name, *(f"{knob} = {value}" for knob, value in setting.items())])
+        made[label] = many._replace(knobs={knob: (value,) for knob, value in setting.items()})
+    return made

@@ -262,20 +262,20 @@ def map_ratios(atlas: pd.DataFrame) -> pd.DataFrame:
     """Returns the values of the map, by setting, ratio of speeds and seed.
 
     Args:
-        atlas: runs of ASGD and DBS-SGD, and possibly of BSP, with the columns `setting`, `ratio` and `at`:
-            "own" for runs at a method's own best learning rate, "shared" for ASGD at that of DBS-SGD.
+        atlas: runs of ASGD and DBS-SGD with the columns `setting`, `ratio` and `at`: "own" for runs at a
+            method's own best learning rate, "shared" for ASGD at that of DBS-SGD, and possibly "target" for
+            runs of BSP and DBS-SGD at their own rates that end at the target.
 
     Returns:
-        A frame with `shared` and `own`, the final loss of DBS-SGD over that of ASGD, and, if BSP has runs,
-        `time`, as `ahead_of_bsp` returns it.
+        A frame with `shared` and `own`, the final loss of DBS-SGD over that of ASGD, and, if runs end at the
+        target, `time`, as `ahead_of_bsp` returns it.
     """
     keys = ["setting", "ratio", "at", "method", "seed"]
     ends = atlas.groupby(keys)["loss"].last().fillna(np.inf).unstack("method")
     mine = ends["DBS-SGD"].xs("own", level="at")
     found = {at: mine / ends["ASGD"].xs(at, level="at") for at in ("shared", "own")}
-    if "BSP" in ends:
-        owns = atlas[atlas["at"] == "own"].groupby(["setting", "ratio"])
-        times = {key: ahead_of_bsp(part) for key, part in owns}
+    arriving = atlas[atlas["at"] == "target"].groupby(["setting", "ratio"])
+    if times := {key: ahead_of_bsp(part) for key, part in arriving}:
         found["time"] = pd.concat(times, names=["setting", "ratio"])
     return pd.DataFrame(found)
 
