@@ -123,8 +123,8 @@ FINDINGS = {
     ),
     "S9-crossover": (
         "In the medians SSP overtakes ASP at a load of 1.7 (quick scale) or 1.0 (full scale) on digits, and "
-        "at 1.8 or 2.1 on matrix factorization. At quick scale one seed of ten is within a factor of 1.5 of "
-        "saturation. ASP is ahead on a free server, so the queue must first slow it down by that factor. On "
+        "at 1.8 or 2.1 on matrix factorization: ASP is ahead on a free server, so the queue must first slow "
+        "it down by that factor. At quick scale one seed of ten is within a factor of 1.5 of saturation. On "
         "two seeds of matrix factorization the crossover is below 0.2, because ASP does not reach the target "
         "at a load of 0.6 with the learning rate that was found there on the tuning seeds."
     ),
