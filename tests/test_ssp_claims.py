@@ -18,41 +18,44 @@ from dmlcore.reproduce.papers import ssp as paper
 from dmlcore.reproduce.papers import ssp_crossover as crossing
 from dmlcore.reproduce.papers import ssp_measures as measures
 from dmlcore.reproduce.papers.ssp_map import CHEAP, EQUAL, PUSHES
-from dmlcore.reproduce.papers.ssp_study import Experiment, study, transient
+from dmlcore.reproduce.papers.ssp_study import Experiment, transient
 
-SEEDS, TUNING = range(2), [1000]
+SEEDS, SEARCH = range(2), 8  # search: runs of each method
 EXPONENTIAL = dml.Cluster.uniform(4, jitter=stats.expon())
 EVEN = dml.Cluster.uniform(4)
 opposes = Opposition()
 
 
-def leads(each, clusters, rival, **options):
+def leads(each, clusters, rival):
     """SSP's lead over a rival on each cluster by seed, at the best s and rates of other seeds."""
-    return tuple(
-        study(each, cluster, SEEDS, tuning=TUNING, **options).lead(each.target, rival) for cluster in clusters
-    )
+    found = each.study({str(place): cluster for place, cluster in enumerate(clusters)}, SEEDS, SEARCH)
+    return tuple(found.samples(rival, "SSP", place).tolist() for place in found.answers)
 
 
 @opposes.judged(paper, "S2-BSP")
 def test_ssp_leads_bsp_only_where_some_are_late():
     """Equal workers do not wait for each other under BSP either, and SSP's reads are older."""
-    digits = Experiment(dml.problems.digits_mlp(), optax.sgd, [0.25, 0.5], 0.5, 12.0, bounds=(1, 3))
+    digits = Experiment(dml.problems.digits_mlp(), 0.5, [3, 1], rate=0.35)
     return {"S2-BSP": leads(digits, (transient(4), EVEN), "BSP")}
 
 
 @opposes.judged(paper, "S2-ASP")
 def test_the_server_decides_between_ssp_and_asp():
     factors = dml.problems.matrix_factorization()
-    each = Experiment(factors, optax.sgd, [16.0], 0.2, 90.0, bounds=(8, 16))
+    each = Experiment(factors, 0.2, [8, 16], rate=16.0)
     servers = [crossing.busy(16, load, PUSHES[CHEAP], factors) for load in (4.0, 0.0)]
     return {"S2-ASP": leads(each, servers, "ASP")}
 
 
+def features(bounds):
+    """Lasso with fewer features than at full scale. A task takes as long with four samples as with 32."""
+    problem = dml.problems.lasso(num_features=320)
+    return Experiment(problem, 1.001 * problem.optimum, bounds, batch_size=4)
+
+
 @opposes.judged(paper, "S2-BSP-data", "S2-ASP-data")
 def test_the_same_holds_of_updates_that_are_added():
-    """Lasso, with fewer features than at full scale. A task takes as long with four samples as with 32."""
-    problem = dml.problems.lasso(num_features=320)
-    each = Experiment(problem, optax.scale, [1.0], 1.001 * problem.optimum, 60.0, 4, (1, 3, 8))
+    each = features([3, 8, 1])
     free = each.cluster(8)
     loaded = free.with_server(seconds_per_push=0.002, seconds_per_pull=0.018)
     pushed = free.with_server(seconds_per_push=0.05)  # pulls are free
@@ -65,64 +68,60 @@ def test_the_same_holds_of_updates_that_are_added():
 @opposes.judged(paper, "S2-clock-BSP", "S2-clock-ASP")
 def test_a_pass_over_own_data_can_be_a_clock_for_which_ssp_is_faster_or_slower():
     own = dml.problems.matrix_factorization().sharded(dml.shards.iid(4))
-    each = Experiment(own, optax.sgd, [4.0], 0.3, 200.0, bounds=(1, 3))
-    local = dml.local_steps(10, optax.sgd(2.0))
+    each = Experiment(own, 0.8, [3, 1], rate=4.0, local=dml.local_steps(10, optax.sgd(2.0)))
     rare = EVEN.with_stragglers(10, fraction=0.1, mean_tasks=1)
     loaded = transient(4, 0.0).with_server(seconds_per_push=0.02, seconds_per_pull=0.4)
-    return {
-        "S2-clock-BSP": leads(each, (rare, EVEN), "BSP", local=local),
-        "S2-clock-ASP": leads(each, (loaded, transient(4)), "ASP", local=local),
-    }
+    found = each.study({"rare": rare, "loaded": loaded, "even": EVEN}, SEEDS, 12)
+    bsp, asp = (
+        [found.samples(rival, "SSP", cluster).tolist() for cluster in (slow, "even")]
+        for rival, slow in (("BSP", "rare"), ("ASP", "loaded"))
+    )
+    return {"S2-clock-BSP": bsp, "S2-clock-ASP": asp}
 
 
 @functools.cache
-def at_load(load, push):
-    """A study on digits, with steps so small that staleness costs little."""
-    digits = dml.problems.digits_mlp()
-    each = Experiment(digits, optax.sgd, [0.05, 0.1], 1.0, 60.0, bounds=(8,))
-    return study(each, crossing.busy(8, load, push, digits), SEEDS, tuning=TUNING)
-
-
-def sweep(push):
-    """A study per load of the server."""
-    return {load: at_load(load, push) for load in SWEEP}
+def at_loads(push, *loads):
+    """A study on digits on servers of these loads, with steps so small that staleness costs little."""
+    digits, policies = dml.problems.digits_mlp(), {"BSP": dml.bsp(), "SSP": dml.ssp(8)}
+    policies["ASP"] = dml.asp(weight=None)
+    methods = {name: dml.Method(policy, optimizer=optax.sgd(0.05)) for name, policy in policies.items()}
+    servers = {f"{load:g}": crossing.busy(8, load, push, digits) for load in loads}
+    return dml.study(methods, digits, servers, {"loss": 1.0}, budget=6, seeds=SEEDS)
 
 
 @pytest.mark.full  # the functions that find where SSP overtakes are tested below on given leads
 @opposes.judged(paper, "S9-crossover", "S9-theory", "S9-dear", "S9-saturated-ASP")
 def test_ssp_overtakes_asp_only_where_its_cached_reads_relieve_the_server():
     """Where pulls cost the server nothing, no cached read saves any of its time."""
-    cheap, costly, useless = (sweep(push) for push in (PUSHES[CHEAP], PUSHES[EQUAL], 1.0))
-    loads = [crossing.crossovers(cells, 1.0) for cells in (cheap, useless)]
-    theory = crossing.predicted(cheap[0.0], 1.0, 8)
+    cheap, costly, useless = (at_loads(push, *SWEEP) for push in (PUSHES[CHEAP], PUSHES[EQUAL], 1.0))
+    loads = [crossing.crossovers(found) for found in (cheap, useless)]
+    theory = crossing.predicted(cheap.samples("SSP", "ASP", "0").median(), 8)
     return {
         "S9-crossover": loads,
         "S9-theory": [crossing.relative(each, theory) for each in loads],
-        "S9-dear": [crossing.crossovers(costly, 1.0), loads[1]],
-        "S9-saturated-ASP": [cells[4.0].lead(1.0, "ASP") for cells in (cheap, useless)],
+        "S9-dear": [crossing.crossovers(costly), loads[1]],
+        "S9-saturated-ASP": [found.samples("ASP", "SSP", "4").tolist() for found in (cheap, useless)],
     }
 
 
 @opposes.judged(paper, "S9-saturated-BSP")
 def test_equal_workers_gain_nothing_over_bsp_on_a_server_that_only_pushes_load():
-    digits = dml.problems.digits_mlp()
-    each = Experiment(digits, optax.sgd, [1.0], 0.3, 60.0, bounds=(16,))
+    digits = Experiment(dml.problems.digits_mlp(), 0.3, [16], rate=1.0)
     service = dml.presets.busy_server(dml.Cluster.uniform(16), 4.0).server.seconds_per_push
     even = dml.Cluster.uniform(16).with_server(seconds_per_push=service)
-    return {
-        "S9-saturated-BSP": [at_load(4.0, PUSHES[CHEAP]).lead(1.0, "BSP"), *leads(each, [even], "BSP")],
-    }
+    held = at_loads(PUSHES[CHEAP], 4.0).samples("BSP", "SSP", "4").tolist()
+    return {"S9-saturated-BSP": [held, *leads(digits, [even], "BSP")]}
 
 
 @opposes.judged(paper, "S8")
 def test_the_lead_grows_with_the_workers_where_stragglers_are_rare():
     """Of two workers seldom one is slow, and of 16 often; a server that 16 saturate bounds all methods."""
-    problem = dml.problems.lasso(num_features=320)
-    each = Experiment(problem, optax.scale, [1.0], 1.001 * problem.optimum, 60.0, 4, (1, 3, 8))
+    each = features([3, 8, 1])
 
     def growth(cluster):
-        most, least = (study(each, cluster(number), SEEDS, tuning=TUNING) for number in (16, 2))
-        return measures.growth(most, least, each.target)
+        return measures.growth(
+            each.study({str(crowd): cluster(crowd) for crowd in (2, 16)}, SEEDS, SEARCH), "16", "2"
+        )
 
     def rare(number):
         return dml.Cluster.uniform(number, 125.0).with_stragglers(10, fraction=0.02, mean_tasks=1)

@@ -8,7 +8,8 @@ from scipy import optimize
 
 import dmlcore as dml
 from dmlcore.cluster.regime import seconds_per_push
-from dmlcore.reproduce.papers.ssp_study import SHARE, SLOWER, Study, transient
+from dmlcore.experiments.study import Study
+from dmlcore.reproduce.papers.ssp_study import SHARE, SLOWER, transient
 
 LEAST = 1.05  # smallest ratio of times at which SSP counts as ahead of ASP
 CYCLE = 0.032 * (1 + SHARE * (SLOWER - 1))  # mean seconds of a task, including slow episodes
@@ -58,31 +59,31 @@ def overtakes(leads: Mapping[float, float], least: float = LEAST) -> float | Non
     return a * (b / a) ** share if a else b * share
 
 
-def leads_by_load(cells: Mapping[float, Study], target: float) -> pd.DataFrame:
-    """Returns time of ASP / time of SSP with the best s, by load and seed, from a study per load."""
-    return pd.DataFrame([cells[load].lead(target, "ASP") for load in cells], index=[*cells])
+def leads_by_load(found: Study) -> pd.DataFrame:
+    """Returns time of ASP / time of SSP, by load and seed, from a study on a cluster per load."""
+    return pd.DataFrame({float(load): found.samples("ASP", "SSP", load) for load in found.answers}).T
 
 
-def crossovers(cells: Mapping[float, Study], target: float) -> list[float | None]:
-    """Returns the load at which SSP overtakes ASP, for each seed of the comparison."""
-    table = leads_by_load(cells, target)
-    return [overtakes(dict(zip(cells, table[seed], strict=True))) for seed in table]
+def crossovers(found: Study) -> list[float | None]:
+    """Returns the load at which SSP overtakes ASP, for each seed of a study on a cluster per load."""
+    return [overtakes(leads) for leads in leads_by_load(found).to_dict().values()]
 
 
-def predicted(free: Study, target: float, num_workers: int) -> float:
+def predicted(lead: float, num_workers: int) -> float:
     """Predicts the load at which queueing slows ASP by its lead on the free server plus 5%.
 
-    Mean-value analysis gives the slow-down, and the medians of the tuning seeds give the lead. The prediction
-    assumes that only ASP queues and that SSP keeps its clocks per second of the free server, so it is for
-    pushes that cost the server little.
+    Mean-value analysis gives the slow-down. The prediction assumes that only ASP queues and that SSP keeps
+    its clocks per second of the free server, so it is for pushes that cost the server little.
+
+    Args:
+        lead: time of SSP / time of ASP on the free server.
+        num_workers: number of workers.
     """
-    times = free.median_times(target)
-    needed = LEAST * times[free.ssp] / times["ASP"]
 
     def excess(load: float) -> float:
         service = load * CYCLE / (num_workers - load)
         rate = dml.theory.queueing.mean_value_analysis(num_workers, service, CYCLE)[-1]
-        return num_workers / CYCLE / rate - needed
+        return num_workers / CYCLE / rate - LEAST * lead
 
     return optimize.brentq(excess, 1e-3, num_workers - 1e-3)
 

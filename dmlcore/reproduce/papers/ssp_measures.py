@@ -9,7 +9,7 @@ import pandas as pd
 from scipy import optimize
 
 import dmlcore as dml
-from dmlcore.reproduce.papers.ssp_study import Study
+from dmlcore.experiments.study import Study
 
 BOUNDS = (0, 1, 3, 8)  # s of timelines, in clocks
 DIAMETER, LIPSCHITZ = math.sqrt(2), 1.0  # F and L of theorem 1, for distances to points of the unit ball
@@ -66,11 +66,9 @@ def lag(trace: dml.Trace) -> float:
     return -np.average(counts.index, weights=counts)
 
 
-def growth(many: Study, few: Study, target: float, rival: str = "BSP") -> list[float]:
-    """Returns SSP's lead over a rival with many workers / its lead with few, by seed; NaN if undefined."""
-    more, less = (np.array(each.lead(target, rival)) for each in (many, few))
-    with np.errstate(all="ignore"):
-        return (more / less).tolist()
+def growth(found: Study, many: str, few: str) -> list[float]:
+    """Returns SSP's lead over BSP on the cluster `many` / its lead on `few`, by seed; NaN if undefined."""
+    return (found.samples("BSP", "SSP", many) / found.samples("BSP", "SSP", few)).tolist()
 
 
 def cosine(params: Any, truth: np.ndarray) -> float:
