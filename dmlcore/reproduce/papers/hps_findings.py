@@ -58,25 +58,25 @@ FINDINGS = {
         "saves."
     ),
     "H1-SSP": (
-        "The paper says that H-PS is faster. It is so from c = 2 on, on every seed and for both readings, "
-        "and with own steps also at c = 1. At c = 0.5 SSP is faster on every seed, in the median 1.1 times "
-        "(own steps) and 1.6 times (late by one), because its workers neither wait for a slow episode of "
-        "another worker nor pull at every clock. At c = 0.25 the study chose s = 2 for SSP; with own steps "
-        "seeds disagree there."
+        "The paper says that H-PS is faster, and it is so from c = 2 on, on every seed and for both "
+        "readings, and with own steps also at c = 1. At c = 0.5 SSP is faster on every seed, in the median "
+        "1.1 times (own steps) and 1.6 times (late by one), because its workers neither wait for a slow "
+        "episode of another worker nor pull at every clock. At c = 0.25, where the study chose s = 2 for "
+        "SSP, seeds disagree with own steps."
     ),
     "H1-ASP": (
-        "The paper says that H-PS is faster. On every seed it is so from c = 2 on with both readings, and "
-        "at c = 1 with own steps. Late by one at c = 1 it is so on four seeds of five, and with own steps "
-        "at c = 0.5 on three. Late by one ASP is faster at c = 0.25 and 0.5, and with own steps at c = "
-        "0.25 on four seeds of five, because transfers cost it little there."
+        "The paper says that H-PS is faster, and on every seed it is so from c = 2 on with both readings, "
+        "and at c = 1 with own steps. Late by one at c = 1 it is so on four seeds of five, and with own "
+        "steps at c = 0.5 on three. Late by one ASP is faster at c = 0.25 and 0.5, and with own steps at c "
+        "= 0.25 on four seeds of five, because transfers cost it little there."
     ),
     "H1-size": (
         "The paper reports 1.4 to 3.5 times and names no cluster, so the claim asks for this range at only "
-        "one of six ratios c. With own steps every rival is within the range at c = 2, on every seed; late "
-        "by one at c = 4 on four seeds of five, and on the fifth at c = 2. This is close: with 18 runs of "
-        "each method instead of 20, own steps had it on three seeds. Up to c = 0.5 SSP or ASP is faster "
-        "than H-PS, and at c = 8 H-PS is 4 to 6 times as fast in the medians: the range depends on the "
-        "links."
+        "one of six ratios c. With own steps every rival is within the range at c = 2, on every seed, and "
+        "late by one at c = 4 on four seeds of five, and on the fifth at c = 2; this is close, because "
+        "with 18 runs of each method instead of 20, own steps had it on three seeds. Up to c = 0.5 SSP or "
+        "ASP is faster than H-PS, and at c = 8 H-PS is 4 to 6 times as fast in the medians: the range "
+        "depends on the links."
     ),
     "H1-server": (
         "On a link that all workers share, H-PS is faster if the link is saturated, at loads of 1.4 and "
