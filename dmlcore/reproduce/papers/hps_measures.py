@@ -78,45 +78,6 @@ def retimed(run: pd.DataFrame, ends: npt.ArrayLike) -> pd.DataFrame:
     return run.assign(time=times[run["update"].to_numpy()])
 
 
-def carried(runs: pd.DataFrame, push_seconds: float, workers: int) -> pd.DataFrame:
-    """Returns histories with times that are not shorter than the links need for the pushes.
-
-    In the simulator the pushes of a worker with a cached copy (SSP) overlap on its link, as if the link could
-    transfer all of them at the same time. A link that is always busy takes `push_seconds` per push, so an
-    earlier time is moved to that. The additional staleness is not taken into account, which favours SSP.
-
-    Args:
-        runs: a frame of `compare`, with the column `uplinks`, the pushes of all workers so far.
-        push_seconds: seconds of a push on its link.
-        workers: W, the number of workers, which push about equally often.
-
-    >>> runs = pd.DataFrame({"time": [0.0, 2.0, 3.0], "uplinks": [0, 8, 8]})
-    >>> carried(runs, 0.5, workers=2)["time"].tolist(), carried(runs, 1.0, workers=2)["time"].tolist()
-    ([0.0, 2.0, 3.0], [0.0, 4.0, 4.0])
-    """
-    return runs.assign(time=np.maximum(runs["time"], runs["uplinks"] / workers * push_seconds))
-
-
-def best_setting(times: pd.Series) -> tuple[str, float]:
-    """Returns the fastest method and learning rate among those that reach the target on the most seeds.
-
-    The fastest one has the smallest median over seeds. A setting that misses the target on a seed is chosen
-    only if no setting reaches it on all seeds.
-
-    Args:
-        times: seconds by method, learning rate and seed, as `metrics.time_to` returns them.
-
-    >>> index = pd.MultiIndex.from_product([["SSP 2"], [0.1, 0.2], [0, 1, 2]],
-    ...                                    names=["method", "learning_rate", "seed"])
-    >>> best_setting(pd.Series([3.0, 3.5, 4.0, 2.0, 2.0, math.inf], index))
-    ('SSP 2', 0.1)
-    """
-    each = times.groupby(["method", "learning_rate"])
-    table = pd.DataFrame({"missed": each.agg(lambda found: np.isinf(found).sum()), "median": each.median()})
-    name, rate = table.sort_values(["missed", "median"], kind="stable").index[0]
-    return str(name), float(rate)
-
-
 def spread(trace: Trace) -> pd.Series:
     """Returns the spread of finish times of each round, last minus first, in per cent of its computing time.
 
