@@ -169,7 +169,7 @@ def tune(search: Search, first: int | None = None) -> bool:
 def magnitudes(search: Search, most: int = len(MAGNITUDES)) -> tuple[dict[str, float], float]:
     """Tries rates of all magnitudes with each first setting, in runs twice as long until one arrives.
 
-    A method whose search begins at a known rate tries that one.
+    A method whose search begins at a known rate tries that one only.
 
     Args:
         search: has no outcomes yet.
@@ -185,7 +185,7 @@ def magnitudes(search: Search, most: int = len(MAGNITUDES)) -> tuple[dict[str, f
     goal, spending, seed = search.goal, search.spending, search.seeds[0]
     own = MAGNITUDES if most >= len(MAGNITUDES) else MAGNITUDES[max(0, 5 - (most + 1) // 2) :][:most]
     rates: dict[str, list[Any]] = {
-        name: ([each.space.rate] if each.space.rate else own) if each.rated else [None]
+        name: own if each.rated and not each.space.rate else [each.space.rate if each.rated else None]
         for name, each in search.candidates.items()
     }
     for number in range(LENGTHS):
@@ -201,10 +201,9 @@ def magnitudes(search: Search, most: int = len(MAGNITUDES)) -> tuple[dict[str, f
         reached = min(run.seconds for _, run in best.values())
         if math.isfinite(reached):
             break
-        rates = {
-            name: [trial.rate * each for each in AROUND] if trial.rate else [None]
-            for name, (trial, _) in best.items()
-        }
+        for name, (trial, _) in best.items():
+            if trial.rate and not search.candidates[name].space.rate:
+                rates[name] = [trial.rate * each for each in AROUND]
         over = spending.once(f"length {number}", lambda: spending.left() < 0)
         if over or number == LENGTHS - 1 or spending.room() < max(map(len, rates.values())) + LEAST:
             fail_to_reach(goal, {name: run.last for name, (_, run) in best.items()}, seconds)
