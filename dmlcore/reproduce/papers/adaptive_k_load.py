@@ -14,14 +14,17 @@ The following was changed after results had been seen, because a review found fa
   infinite cost. This can only be worse for the scheme.
 - K1-priced is also measured on digits. There the scheme that does not see the loss had failed, and no claim
   said so.
-- K1-own no longer counts runs of K1 again: a cell in which both have the same best rate is left out.
 - The metric of K3 says that "slight increase" means at most a tenth, which is our number. The cells in which
   all three statements hold are counted with downlinks, as K3 is judged.
 - The settings of the rivals again include k = 5 and (5, 16), which had been removed before the last run, and
   further settings beyond those that had won. The settings beyond AdaSync's, and on digits beyond Pflug's and
   those of (k, b), were added after a first run of all this, and changed no number.
 
-If only one seed tuned a claim, the claim says so.
+Later a search by hand gave way to `dml.study`, and a time to the target became that of the first update that
+meets it. The error bound is about a fixed rate, so in the map both schedules now run at 0.0125 in every cell,
+which the search had found best for adaptive k in six of nine; in the other three it was twice as large. So
+K1-own is measured in both of its cells. All methods that watch their training look at it every 20 updates, as
+some did before. All this was fixed before the first run of the studies; no range was changed.
 
 `tests/test_adaptive_k_load.py` tries settings in which each claim comes out the other way:
 
@@ -86,12 +89,12 @@ AGAINST = labels(["exponential"], RIVALS[-2:]) + labels(["shifted"], RIVALS)
 FASTER = "time to the target error"
 COMPUTED = "samples assigned until the target error"
 RECEIVED = "gradients received until the target error"
-ORACLES = "linear regression, both at the best learning rate of adaptive k"
+ORACLES = "linear regression, both at one learning rate"
 ONLINE = "linear regression, ratio 1, each at its best rate and setting"
 CUT = (
     "a rival that does not get there counts with what it spent until its time limit; 0x: the scheme does not"
 )
-ONE_SEED = "each at its best by one tuning seed"
+OTHERS = "each at its best settings from other seeds"
 SEES = "it sees the loss of all data free of charge and is told the law"
 
 CLAIMS = {
@@ -133,8 +136,7 @@ CLAIMS = {
     ),
     "K1-own": ours(
         "It is faster with each at its own best learning rate, too",
-        f"{FASTER}: adaptive k (oracle) / joint (oracle), linear regression, each at its best learning rate, "
-        "in cells where these differ",
+        f"{FASTER}: adaptive k (oracle) / joint (oracle), linear regression, each at its best learning rate",
         parts=OWN,
     ),
     "K2": abstract(
@@ -185,24 +187,24 @@ CLAIMS = {
     ),
     "K1-spread": ours(
         f"It is faster than the best fixed (k, b) however far curvatures spread ({SEES})",
-        f"{FASTER}: best fixed (k, b) / joint (online), by largest over least curvature, {ONE_SEED}; {CUT}",
+        f"{FASTER}: best fixed (k, b) / joint (online), by largest over least curvature, {OTHERS}; {CUT}",
         parts=tuple(f"curvatures 1 to {spread}" for spread in SPREADS),
     ),
     "K1-digits": ours(
         f"It is faster on a problem whose constants are not known ({SEES})",
-        f"time to the target loss: rival / joint (online), logistic regression, {ONE_SEED}; {CUT}",
+        f"time to the target loss: rival / joint (online), logistic regression, {OTHERS}; {CUT}",
         parts=ONLINE_RIVALS,
         data="digits",
     ),
     "K1-images": ours(
         f"It is faster on networks ({SEES})",
-        f"time to the target loss: rival / joint (online), {ONE_SEED}; {CUT}",
+        f"time to the target loss: rival / joint (online), {OTHERS}; {CUT}",
         parts=labels(IMAGES, ONLINE_RIVALS),
         data="MNIST, CIFAR-10",
     ),
     "K2-images": ours(
         f"It takes less computation on networks ({SEES})",
-        f"samples assigned until the target loss: joint (online) / rival, {ONE_SEED}; {CUT}",
+        f"samples assigned until the target loss: joint (online) / rival, {OTHERS}; {CUT}",
         expected=(None, 1),
         parts=labels(IMAGES, ONLINE_RIVALS),
         data="MNIST, CIFAR-10",
@@ -232,7 +234,7 @@ PAPER = Paper(
         "few samples it falls more slowly than the bound says, or not at all, because the noise grows "
         "with the error.",
         "error.png": "Excess loss against time and against samples assigned, for all methods at their "
-        "best settings, with shifted times. The curve of Pflug's rule hides that of a fixed k.",
+        "best settings, with shifted times.",
         "schedule.png": "k, and the samples of a task, over time, for all methods at their best settings.",
         "limits.png": "Left: time of the best fixed (k, b) over that of the online scheme, against the "
         "spread of the curvatures. Right: samples in an update of both.",

@@ -1,8 +1,7 @@
 """Measurements of notebooks/03_adaptive_k_load.ipynb: the paper's algorithm, fitted constants, costs."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -145,34 +144,6 @@ def bounded(cost: pd.DataFrame, runs: pd.DataFrame, method: str) -> pd.DataFrame
     cut = found.index[~np.isfinite(found["time"]) & found.index.get_level_values("seed").isin(there)]
     found.loc[cut, [*COSTS]] = last.loc[cut].astype(float)
     return found
-
-
-def best_settings(runs: pd.DataFrame, families: Mapping[str, Sequence[str]], goal: float) -> pd.DataFrame:
-    """Returns the setting and the rate of each family with the smallest median time to a loss.
-
-    Args:
-        runs: a frame of `dml.tune`, with all settings of all families.
-        families: name of the family -> names of the methods that are its settings.
-        goal: the loss. If no setting reaches it, the one with the smallest final loss is chosen.
-
-    Returns:
-        Columns `setting` and `learning_rate`, by family.
-
-    >>> runs = pd.DataFrame({"method": ["a"] * 2 + ["b"] * 2, "seed": 0, "learning_rate": 0.1,
-    ...                      "time": [0, 1, 0, 2], "loss": [3, 1, 3, 1]})
-    >>> best_settings(runs, {"both": ["a", "b"]}, 1.0).loc["both"].to_dict()
-    {'setting': 'a', 'learning_rate': 0.1}
-    """
-    rates = metrics.best_learning_rate(runs, "loss", goal)
-    own = runs[runs["learning_rate"] == runs["method"].map(rates)]
-    times = metrics.time_to(own, "loss", goal).groupby("method").median()
-    ends = own.groupby(["method", "seed"])["loss"].last().fillna(np.inf).groupby("method").median()
-    ranks = pd.DataFrame({"time": times, "loss": ends}).sort_values(["time", "loss"]).index
-    rows: dict[str, Any] = {}
-    for family, settings in families.items():
-        setting = next(name for name in ranks if name in settings)
-        rows[family] = {"setting": setting, "learning_rate": float(rates[setting])}
-    return pd.DataFrame(rows).T.astype({"learning_rate": float})
 
 
 def ratios(cost: pd.DataFrame, one: str, other: str, column: str) -> list[float]:
