@@ -80,26 +80,26 @@ FINDINGS = {
         "saturated instead, which fewer bytes relieve."
     ),
     "W4": (
-        "The advice does not hold here: seeds disagree on SSP with the smallest s and ASP. SSP saves "
-        "reads, but its pushes are staler and load the server as much as the saved reads would. Notebook "
-        "01 maps where SSP overtakes ASP: at a load of about 1 if pushes are cheap, and at about 3.4 if "
-        "a push costs as much as a pull, as it does here (S9-dear of notebook 01, at full scale, on 16 "
-        "workers with more jitter and at a small s). The load of this cluster, 4, is close to that."
+        "The advice does not hold here: seeds disagree on SSP with the smallest s and ASP, because SSP "
+        "saves reads, but its pushes are staler and load the server as much as the saved reads would. "
+        "Notebook 01 maps where SSP overtakes ASP: at a load of about 1 if pushes are cheap, and at about "
+        "3.4 if a push costs as much as a pull, as it does here (S9-dear of notebook 01, at full scale, on "
+        "16 workers with more jitter and at a small s). The load of this cluster, 4, is close to that."
     ),
     "W5": (
-        "The advice holds where speeds are uneven. On even machines adaptive load is ahead on all seeds "
-        "but one, and with slow episodes K-sync with a quarter of the workers is ahead on most. "
-        "Where messages take the time, adaptive load loses by its small early updates, and a fixed k "
-        "with whole mini-batches is faster. On slow links this is overstated: adaptive load was far "
-        "behind the best method there, so the study left it after few rates, and an earlier search found "
-        "it faster at twice the rate, though still slower than K-sync."
+        "The advice holds where speeds are uneven; on even machines and with slow episodes seeds disagree "
+        "on adaptive load and K-sync with a quarter of the workers. Where messages take the time, adaptive "
+        "load loses by its small early updates, and a fixed k with whole mini-batches is faster. On slow "
+        "links this is overstated: adaptive load was far behind the best method, so the study left it "
+        "after few rates, and an earlier search found it faster at twice the rate, though slower than "
+        "K-sync."
     ),
     "W6": (
-        "Quantization on slow links and asynchronous local SGD on the saturated server, which tuning "
-        "found the fastest on digits of the methods that run on both problems, are faster than BSP on "
-        "matrix factorization on every seed. With slow episodes adaptive load, the choice on digits, is "
-        "slower than BSP there on every seed, and on some it does not reach the target in four times "
-        "the best time. K-sync, which is not told apart from it on digits, is the best there, but only "
-        "because k is tuned again: it is 6 there and 2 on digits."
+        "Quantization on slow links and asynchronous local SGD on the saturated server, the fastest on "
+        "digits of the methods that run on both problems, are faster than BSP on matrix factorization on "
+        "every seed. With slow episodes adaptive load, the choice on digits, is slower than BSP there on "
+        "every seed, and on some it does not reach the target in time. K-sync, which is not told apart "
+        "from it on digits, is the best there, but only because k is tuned again: it is 6 there and 2 on "
+        "digits."
     ),
 }
