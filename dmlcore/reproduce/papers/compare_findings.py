@@ -23,7 +23,7 @@ SUMMARY = Summary(
             "W3: where links or the server are the bottleneck, sending less beats every rule on which "
             "workers to wait for",
             "Yes. On slow links (c = 4) H-PS takes 0.34 of BSP's time, asynchronous local SGD 0.38 and "
-            "quantization 0.44. On a server that is saturated by messages (load 4) asynchronous local "
+            "quantization 0.47. On a server that is saturated by messages (load 4) asynchronous local "
             "SGD takes 0.20 and local SGD 0.27.",
             "Fewer bytes relieve a link. Fewer messages relieve a server that takes time for each message.",
         ),
@@ -49,7 +49,7 @@ SUMMARY = Summary(
             "digits and 6 on matrix factorization.",
         ),
     ),
-    choice="Slow links: BSP with 8 bits, which is never slower than BSP here, or H-PS, which was not "
+    choice="Slow links: BSP with 8 bits, at most 6% slower than BSP elsewhere, or H-PS, which was not "
     "tried on matrix factorization. A server that is saturated by messages: asynchronous local "
     "SGD, or local SGD if all workers must stay in step. Workers that are slow or have slow "
     "episodes, and equal machines: K-sync with a tuned k, which is fast on both problems. Try another "
