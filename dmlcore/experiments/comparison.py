@@ -353,13 +353,13 @@ def _make(
             groups.setdefault(id(spec), []).append(number)
         if len(groups) < (os.cpu_count() or 1):
             groups = {number: [number] for number in range(len(items))}
-        numbers = [*groups.values()]
+        together = [*groups.values()]
 
         def told(place: int, of_group: list[list[pd.DataFrame]]) -> None:
-            for number, of_run in zip(numbers[place], of_group, strict=True):
+            for number, of_run in zip(together[place], of_group, strict=True):
                 finished(number, of_run)
 
-        _in_threads(functools.partial(_together, work), [[items[n] for n in own] for own in numbers], told)
+        _in_threads(functools.partial(_together, work), [[items[n] for n in own] for own in together], told)
 
 
 def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
