@@ -13,6 +13,7 @@ from engine_runs import plane
 from scipy import stats
 
 import dmlcore as dml
+from dmlcore.experiments import comparison
 from dmlcore.experiments.runs import histories
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.trace import Trace
@@ -129,6 +130,21 @@ def test_a_sweep_is_train_for_every_kind_of_method(problem, kind, stops):
         own = rows.drop(columns=["method", "learning_rate", "seed"]).reset_index(drop=True)
         assert own.equals(alone.pop((rate, seed))), (rate, seed)
     assert not alone
+
+
+def test_methods_that_differ_in_their_optimizer_share_timelines(problem, monkeypatch):
+    """Of different kinds, too; the runs are those that each method has alone."""
+    made, make = [], comparison.timeline
+    monkeypatch.setattr(comparison, "timeline", lambda *given: made.append(1) or make(*given))
+    policy, options = dml.ssp(2), {"seeds": [0, 1], "updates": 20, "eval_every": 5}
+    optimizers = {"one": optax.sgd(0.1), "two": optax.sgd(0.3), "three": optax.adam(1e-3)}
+    methods = {name: dml.Method(policy, optimizer=each) for name, each in optimizers.items()}
+    other = {"other": dml.Method(dml.asp(), optimizer=optax.sgd(0.1))}
+    runs = dml.compare(methods | other, problem, MIXED, None, **options)
+    assert len(made) == 4
+    for name, method in methods.items():
+        alone = dml.compare({name: method}, problem, MIXED, None, **options)
+        assert runs[runs["method"] == name].reset_index(drop=True).equals(alone)
 
 
 def test_sweep_shares_timelines(problem):

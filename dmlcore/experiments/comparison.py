@@ -247,6 +247,7 @@ def _run_all(
     if how.executor == "ray" and engine.record is not None:
         checks.fail("executor", how.executor, "'threads' (the engine has a real clock)")
     each, specs = {}, {}
+    alike: dict[tuple[int, ...], RunSpec] = {}  # of methods that differ in their optimizer only
     for name, given in methods.items():
         each[name] = method = Method(given) if isinstance(given, Policy) else given
         # Messages name the method for its own options, and not for the options of all methods.
@@ -254,10 +255,15 @@ def _run_all(
         with checks.within(f"methods[{name!r}]", shared):
             if method.optimizer is not None:
                 check_optimizer(method.optimizer, problem)
-            specs[name] = run_spec(problem, method, cluster, **options)
+            parts = tuple(map(id, method._replace(optimizer=None)))
+            specs[name] = alike.get(parts) or run_spec(problem, method, cluster, **options)
+            alike[parts] = specs[name]
     # Methods in turn, so that runs in parallel threads compile different loops.
     runs = [(name, seed) for seed in seeds for name in each]
-    items = [(dataclasses.replace(specs[name], seed=seed), each[name].optimizer) for name, seed in runs]
+    seeded = {
+        (id(spec), seed): dataclasses.replace(spec, seed=seed) for spec in specs.values() for seed in seeds
+    }
+    items = [(seeded[id(specs[name]), seed], each[name].optimizer) for name, seed in runs]
     work = work._replace(engine=engine)
     folder = folder_for(how.save)
     if folder is not None:
@@ -342,18 +348,35 @@ def _make(
                 for number, of_run in zip(numbers, made, strict=True):
                     finished(number, of_run)
     else:
-        _in_threads(functools.partial(_histories, work), items, finished)
+        groups: dict[int, list[int]] = {}  # runs that differ in their optimizer only
+        for number, (spec, _) in enumerate(items):
+            groups.setdefault(id(spec), []).append(number)
+        if len(groups) < (os.cpu_count() or 1):
+            groups = {number: [number] for number in range(len(items))}
+        together = [*groups.values()]
+
+        def told(place: int, of_group: list[list[pd.DataFrame]]) -> None:
+            for number, of_run in zip(together[place], of_group, strict=True):
+                finished(number, of_run)
+
+        _in_threads(functools.partial(_together, work), [[items[n] for n in own] for own in together], told)
 
 
 def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
-    """Returns the histories of a run, one per optimizer; they share the timeline if they can."""
-    (spec, own), (problem, optimizers, engine, until, eval_every, resolve, journal) = item, work
+    """Returns the histories of a run, one per optimizer."""
+    return _together(work, [item])[0]
+
+
+def _together(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]:
+    """Returns the histories of runs that differ in their optimizer only; with one timeline if they can."""
+    (spec, _), (problem, optimizers, engine, until, eval_every, resolve, journal) = items[0], work
     problem = problem.with_steps(spec.local, spec.step_size)
-    distinct = [own] if own else [*optimizers.values()]
     made_first = _timeline_first(engine, spec)
     trace: Trace | None = None
-    driver, found = Repeated(with_aggregate(Replay, spec.aggregate)), []
-    for optimizer in distinct:
+    driver = Repeated(with_aggregate(Replay, spec.aggregate))
+
+    def history_of(optimizer: Any) -> pd.DataFrame:
+        nonlocal trace
         known = {} if journal is None else described(spec, problem, optimizer)
         history = None if journal is None else journal.load(known)
         if history is None:
@@ -369,8 +392,15 @@ def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
                     history = resolved_history(ran, problem, optimizer, until, replay)
             if journal is not None:
                 journal.save(known, history)
-        found.append(history)
-    return found * len(optimizers) if own else found
+        return history
+
+    found: list[list[pd.DataFrame]] = []
+    for _, own in items:
+        if own:
+            found.append([history_of(own)] * len(optimizers))
+        else:
+            found.append([history_of(each) for each in optimizers.values()])
+    return found
 
 
 def _timeline_first(engine: Engine, spec: RunSpec) -> bool:

@@ -126,6 +126,7 @@ class Candidate:
         self._optimizer = space.optimizer or optimizer
         self._told_rate = RATE in inspect.signature(space.make).parameters and RATE not in space.knobs
         self.values = {knob: [*values] for knob, values in space.knobs.items()}  # grows at its ends
+        self._known: dict[Any, Method] = {}  # the same parts at all rates, so that runs share timelines
         brought = {self._made(each, space.rate or 1.0).optimizer is not None for each in space.settings()}
         if len(brought) > 1:
             checks.fail(f"methods[{name!r}]", space, "an optimizer of its own in all settings or in none")
@@ -140,6 +141,9 @@ class Candidate:
         return {knob: self.values[knob][place] for knob, place in zip(self.values, setting, strict=True)}
 
     def _made(self, setting: Sequence[int], rate: float | None) -> Method:
+        key = *setting, rate if self._told_rate else None
+        if key in self._known:
+            return self._known[key]
         knobs = self._knobs(setting) | ({RATE: rate} if self._told_rate else {})
         argument = f"methods[{self.name!r}]"
         try:
@@ -150,7 +154,8 @@ class Candidate:
             raise ValueError(checks.message(argument, given, EXPECTED)) from error
         if not isinstance(made, Policy | Method):
             checks.fail(argument, made, f"{EXPECTED} that returns one of them")
-        return made if isinstance(made, Method) else Method(made)
+        self._known[key] = made if isinstance(made, Method) else Method(made)
+        return self._known[key]
 
     def method(self, trial: Trial) -> Method:
         """Returns the method of a trial, with an optimizer."""

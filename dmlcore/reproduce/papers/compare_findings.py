@@ -23,7 +23,7 @@ SUMMARY = Summary(
             "W3: where links or the server are the bottleneck, sending less beats every rule on which "
             "workers to wait for",
             "Yes. On slow links (c = 4) H-PS takes 0.34 of BSP's time, asynchronous local SGD 0.38 and "
-            "quantization 0.44. On a server that is saturated by messages (load 4) asynchronous local "
+            "quantization 0.47. On a server that is saturated by messages (load 4) asynchronous local "
             "SGD takes 0.20 and local SGD 0.27.",
             "Fewer bytes relieve a link. Fewer messages relieve a server that takes time for each message.",
         ),
@@ -49,7 +49,7 @@ SUMMARY = Summary(
             "digits and 6 on matrix factorization.",
         ),
     ),
-    choice="Slow links: BSP with 8 bits, which is never slower than BSP here, or H-PS, which was not "
+    choice="Slow links: BSP with 8 bits, at most 6% slower than BSP elsewhere, or H-PS, which was not "
     "tried on matrix factorization. A server that is saturated by messages: asynchronous local "
     "SGD, or local SGD if all workers must stay in step. Workers that are slow or have slow "
     "episodes, and equal machines: K-sync with a tuned k, which is fast on both problems. Try another "
@@ -80,25 +80,26 @@ FINDINGS = {
         "saturated instead, which fewer bytes relieve."
     ),
     "W4": (
-        "The advice does not hold here: seeds disagree on SSP with the smallest s and ASP. SSP saves "
-        "reads, but its pushes are staler and load the server as much as the saved reads would. Notebook "
-        "01 maps where SSP overtakes ASP: at a load of about 1 if pushes are cheap, and at about 3.4 "
-        "(S9-dear, on 16 workers) if a push costs as much as a pull, as it does here, at a load of 4."
+        "The advice does not hold here: seeds disagree on SSP with the smallest s and ASP, because SSP "
+        "saves reads, but its pushes are staler and load the server as much as the saved reads would. "
+        "Notebook 01 maps where SSP overtakes ASP: at a load of about 1 if pushes are cheap, and at about "
+        "3.4 if a push costs as much as a pull, as it does here (S9-dear of notebook 01, at full scale, on "
+        "16 workers with more jitter and at a small s). The load of this cluster, 4, is close to that."
     ),
     "W5": (
-        "The advice holds where speeds are uneven; on even machines adaptive load is ahead on all seeds "
-        "but one, and with slow episodes K-sync with a quarter of the workers is ahead on most. "
-        "Where messages take the time, adaptive load loses by its small early updates, and a fixed k "
-        "with whole mini-batches is faster. On slow links this is overstated: adaptive load was far "
-        "behind the best method there, so the study left it after few rates, and an earlier search found "
-        "it faster at twice the rate, though still slower than K-sync."
+        "The advice holds where speeds are uneven; on even machines and with slow episodes seeds disagree "
+        "on adaptive load and K-sync with a quarter of the workers. Where messages take the time, adaptive "
+        "load loses by its small early updates, and a fixed k with whole mini-batches is faster. On slow "
+        "links this is overstated: adaptive load was far behind the best method, so the study left it "
+        "after few rates, and an earlier search found it faster at twice the rate, though slower than "
+        "K-sync."
     ),
     "W6": (
-        "Quantization on slow links and asynchronous local SGD on the saturated server, which tuning "
-        "found the fastest on digits of the methods that run on both problems, are faster than BSP on "
-        "matrix factorization on every seed. With slow episodes adaptive load, the choice on digits, is "
-        "slower than BSP there on every seed, and on some it does not reach the target in four times "
-        "the best time. K-sync, which is not told apart from it on digits, is the best there, but only "
-        "because k is tuned again: it is 6 there and 2 on digits."
+        "Quantization on slow links and asynchronous local SGD on the saturated server, the fastest on "
+        "digits of the methods that run on both problems, are faster than BSP on matrix factorization on "
+        "every seed. With slow episodes adaptive load, the choice on digits, is slower than BSP there on "
+        "every seed, and on some it does not reach the target in time. K-sync, which is not told apart "
+        "from it on digits, is the best there, but only because k is tuned again: it is 6 there and 2 on "
+        "digits."
     ),
 }

@@ -61,7 +61,7 @@ def outcomes(seconds: pd.DataFrame) -> pd.Series:
     """
     found = {name: ratio.outcome for name, ratio in compared(seconds).items()}
     found[next(iter(found))] = BEST
-    never = np.isinf(seconds).all(axis=1)
+    never = (seconds == np.inf).all(axis=1)
     return pd.Series({name: NEVER if never[name] else outcome for name, outcome in found.items()})
 
 
