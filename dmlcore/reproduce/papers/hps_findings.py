@@ -11,8 +11,8 @@ SUMMARY = Summary(
             "0.25 to 8, and than SSP and ASP from c = 1 on. With updates that are late by one it is faster "
             "than all of them from c = 2 on. In the medians all rivals lie within 1.4 to 3.5 times at c = 2 "
             "(own steps) or c = 4 (late by one); at c = 8 H-PS is about 6 times as fast with own steps. "
-            "On a link that all workers share it is faster at server loads of 1.4 and 2.7, and slower than SSP and ASP at "
-            "0.39.",
+            "On a link that all workers share it is faster at server loads of 1.4 and 2.7, and slower than "
+            "SSP and ASP at 0.39.",
             "Quantization shortens transfers up to eight times, and the pipeline hides them behind "
             "computing. If transfers cost little, SSP and ASP gain more, because their workers do not "
             "wait.",
