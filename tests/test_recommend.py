@@ -47,7 +47,8 @@ def interrupting(monkeypatch, when):
 
     def in_threads(function, items, finished):
         original(function, items, finished)
-        if not pressed and when(items, {spec.seed for spec, _ in items}):
+        each = [item for group in items for item in group]  # those of a group share a timeline
+        if not pressed and when(each, {spec.seed for spec, _ in each}):
             pressed.append(1)
             raise KeyboardInterrupt
 

@@ -77,7 +77,7 @@ def recheck(path: Path, declared: Sequence[Claim] | None = None) -> list[str]:
         stored = {result.id: _declaration(result) for result in results}
         for claim in declared:
             if stored.pop(claim.id, None) != _declaration(claim):
-                found.append(f"{path}: {claim.id}: missing, or differs from its declaration")
+                found.append(f"{path}: {claim.id}: missing, or differs from its declaration of today")
         found += [f"{path}: {name}: not declared" for name in stored]
     return found
 

@@ -70,9 +70,15 @@ def _card(claim: claims.Claim, ledgers: Iterable[claims.Ledger], again: Mapping[
     notes = [claim.metric, *([f"about {claim.data}"] if claim.data not in (claims.ANY, claims.NONE) else [])]
     if claim.id in again:
         notes.append(f"the same runs as {again[claim.id]}, counted once")
+    earlier = [
+        f"*At {scale} scale, run before this was changed:* {escaped(result.metric)}"
+        for scale, result in found
+        if result.metric != claim.metric
+    ]
     parts = [
         f"({anchor(claim.id)})=\n**{escaped(claim.id)}.** {escaped(claim.statement)}.",
         f"*Measured:* {escaped('; '.join(notes))}",
+        *earlier,
         table(["scale", *NUMBERS], [_row(_scale(scale, result), result) for scale, result in found]),
         _settings(found),
         f"*Finding:* {claim.finding}" if claim.finding else "",
