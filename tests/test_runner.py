@@ -435,7 +435,7 @@ def test_one_run_at_a_time(root, capsys):
     first.communicate()
 
 
-def wait(condition, seconds=60):
+def wait(condition, seconds=600):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"

@@ -76,7 +76,7 @@ class Goal:
         return -1 if is_accuracy(self.metric) else 1
 
     def __str__(self) -> str:
-        return f"{self.metric} {self.target:g}"
+        return f"{self.metric} {self.target:.4g}"
 
     def check(self, method: Method) -> RunSpec:
         """Returns what a run of a method is; ValueError if the problem or the cluster does not support it."""

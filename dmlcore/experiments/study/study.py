@@ -172,8 +172,9 @@ def place(goal: Goal, candidates: Candidates, about: Mapping[str, Any]) -> Path 
         if len({*own}) < len(own):
             expected = "policies, loads and transports whose names say their settings (with save=)"
             checks.fail(f"methods[{name!r}]", candidates[name].space, expected)
-    about = {name: str(value) for name, value in about.items()} | {"target": str(goal), "methods": made}
-    return Journal(goal.save, {"call": "study"}).path(about).with_suffix(".json")
+    call: dict[str, Any] = {"target": {goal.metric: goal.target}, "methods": made}
+    call |= {name: str(value) for name, value in about.items()}
+    return Journal(goal.save, {"call": "study"}).path(call).with_suffix(".json")
 
 
 def begin(

@@ -162,7 +162,7 @@ def _headline(table: pd.DataFrame) -> str:
     known = [
         f"{counts[word]} {word}" for word in ("level", "undecided", "slower", "not reached") if word in counts
     ]
-    return f"{told};\n{', '.join(known)}" if known else told
+    return f"{told};\nothers: {', '.join(known)}" if known else told
 
 
 @styled
