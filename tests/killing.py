@@ -7,7 +7,7 @@ import time
 def kill_after(process, folder, runs):
     """Kills a program with SIGKILL when it has kept so many finished runs in a folder."""
     try:
-        limit = time.monotonic() + 120
+        limit = time.monotonic() + 600
         while not folder.exists() or len([*folder.glob("[!.]*.parquet")]) < runs:
             assert process.poll() is None
             assert time.monotonic() < limit
