@@ -30,7 +30,6 @@ SCALES = get_args(Scale)
 MOST = checks.MAX_WORKERS  # largest value of a parameter that is a whole number
 MACHINE = "machine.json"  # next to claims.json in the output folder: the machine of the run
 TUNING_SEEDS = range(1000, 1003)  # for choosing rates and settings; claims are not judged on these seeds
-FAIR = "The same, each method at its own best learning rate of one grid"  # a statement of several papers
 
 
 class Parameters(BaseModel):

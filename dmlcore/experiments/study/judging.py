@@ -28,7 +28,7 @@ def ratios(seconds: pd.DataFrame, name: str, other: str) -> pd.Series:
         1 if both times are equal, inf or 0 if one is inf, and NaN if both are.
     """
     ran = seconds.loc[[name, other]].dropna(axis="columns")
-    one, two = ran.iloc[0], ran.iloc[0 if name == other else 1]
+    one, two = ran.iloc[0], ran.iloc[1]
     return (one / two).mask((one == two) & np.isfinite(one), 1.0)
 
 
