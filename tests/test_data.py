@@ -235,6 +235,20 @@ def test_digits_split_is_fixed_and_complete():
     assert np.bincount(first.test_labels).min() >= 34
 
 
+@pytest.mark.parametrize("damage", [lambda content: content[: len(content) // 2], lambda content: b""])
+def test_digits_are_kept_and_made_anew_where_the_file_is_damaged(damage, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "cache", lambda: tmp_path)
+    made = data.digits()
+    (kept,) = tmp_path.iterdir()
+    whole = kept.read_bytes()
+    for content in (whole, damage(whole)):
+        kept.write_bytes(content)
+        for one, other in zip(made, data.digits(), strict=True):
+            np.testing.assert_array_equal(one, other)
+            assert one.dtype == other.dtype
+    assert len(kept.read_bytes()) == len(whole)
+
+
 @needs("mnist")
 def test_mnist():
     found = data.mnist()

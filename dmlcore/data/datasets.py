@@ -4,11 +4,12 @@ The functions that read files raise ValueError if a file is damaged, and Connect
 and the download fails.
 """
 
+import contextlib
 from typing import NamedTuple
 
 import numpy as np
 
-from dmlcore import checks
+from dmlcore import checks, files
 
 from .fetch import DataFiles, fetch
 from .formats import parse_cifar, read_idx, read_ratings
@@ -91,13 +92,19 @@ def digits() -> Labelled:
 
     Reference: Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998.
     """
-    # Imported here because scikit-learn takes seconds to import and nothing else in this file needs it.
+    # They are kept, since scikit-learn takes as long to import as a short run; a damaged file is made anew.
+    path = files.cache() / "digits.npz"
+    with contextlib.suppress(Exception), np.load(path) as kept:
+        return Labelled(**kept)
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
     inputs, labels = load_digits(return_X_y=True)
     split = train_test_split(inputs / 16, labels, test_size=360, random_state=0, stratify=labels)
-    return Labelled(split[0], split[2], split[1], split[3])
+    found = Labelled(split[0], split[2], split[1], split[3])
+    with contextlib.suppress(OSError), files.aside(path) as partial, partial.open("wb") as file:
+        np.savez(file, **found._asdict())
+    return found
 
 
 def mnist() -> Labelled:
