@@ -72,6 +72,7 @@ def test_a_round_has_the_k_and_batch_size_of_when_it_began():
     assert twice.updates["samples"].tolist() == [32]
 
 
+@pytest.mark.full  # test_compiled_equals_reference has rows of several shapes
 def test_rows_of_a_long_schedule_have_shapes_of_their_own():
     """So that a phase of few samples does not cost what one of many does; the parameters stay the same."""
     from dmlcore.training.program import compile_trace
@@ -285,7 +286,7 @@ def test_online_needs_fewer_samples_and_less_time_than_waiting_for_all(source):
     problem = dml.problems.linear_regression(num_features=20, standardize=True)
     cluster = dml.Cluster.from_response(10, LAWS["exponential"])
     methods = {"online": dml.adaptive_load(0.05, [4, 16, 40], estimate_from=source), "all": dml.bsp()}
-    options = {"seeds": range(2), "seconds": 600.0, "batch_size": 40, "eval_every": 5}
+    options = {"seeds": range(2), "seconds": 600.0, "batch_size": 40, "eval_every": 1}
     runs = dml.compare(methods, problem, cluster, optax.sgd(0.05), **options)
     for column in ("time", "assigned_samples"):
         needed = metrics.time_to(runs, "loss", problem.optimum + 0.05, column=column)

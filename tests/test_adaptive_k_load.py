@@ -89,7 +89,7 @@ def costs(rival, depth, law="shifted", ratio=1.0, rate=RATE, **options):
     goal, cluster = PROBLEM.optimum + depth * FIRST, dml.Cluster.from_response(WORKERS, response(law, ratio))
     runs = dml.compare(
         {"joint": scheme, "rival": rival}, PROBLEM, cluster, optax.sgd(rate), seeds=[100], seconds=900.0,
-        batch_size=FULL, until={"loss": goal}, eval_every=5,
+        batch_size=FULL, until={"loss": goal}, eval_every=5, resolve=True,
     )  # fmt: skip
     return measures.bounded(measures.spent(runs, goal), runs, "joint")
 

@@ -138,7 +138,6 @@ SPECIAL = {
     "traces": [lambda: plot.staleness({}), lambda: plot.time_breakdown(None)],
     "times": [lambda: metrics.speedup(None, "BSP")],
     "y": [lambda: metrics.crossing([1, 2], [1], 0.5)],
-    "samples": [lambda: metrics.interval([]), lambda: metrics.interval(["1"])],
     "rates": [lambda: metrics.walk(TRACE, print, [0.0], "abc")],
 }  # fmt: skip
 

@@ -76,7 +76,7 @@ def updates_to(method, rate, target=0.5, updates=200):
 
 def seconds_to(method, rates, cluster, target=0.5):
     """Seconds to the target loss at the best of these rates, on seed 100."""
-    options = {"seeds": [100], "samples": 25_600, "until": {"loss": target}}
+    options = {"seeds": [100], "samples": 25_600, "until": {"loss": target}, "resolve": True}
     runs = dml.sweep({"it": method}, PROBLEM, cluster, optax.sgd, rates, **options)
     return dml.metrics.time_to(runs, "loss", target).min()
 

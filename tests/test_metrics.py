@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import numpy as np
@@ -319,6 +320,20 @@ class TestComparison:
         with pytest.raises(ValueError, match="target"):
             metrics.time_to(runs_of(BSP=[0]), "loss", NAN)
 
+    @pytest.mark.parametrize(("updates", "apart"), [(1, None), (2, "40%")])
+    def test_time_to_warns_where_other_updates_may_have_been_earlier(self, updates, apart):
+        times = [0.0, 3.0, 5.0, 7.0]
+        rows = {"update": np.arange(4) * updates, "time": times, "loss": [1.0, 0.75, 0.25, 0.0]}
+        runs = pd.DataFrame({"method": "BSP", "seed": 0} | rows)
+        assert metrics.time_to(runs, "loss", 1.0).item() == 0
+        assert metrics.time_to(runs, "loss", -1.0).item() == math.inf
+        with pytest.warns(UserWarning, match=f"up to {apart}") if apart else contextlib.nullcontext():
+            assert metrics.time_to(runs, "loss", 0.25).item() == 5
+        late = runs.assign(time=runs["time"] + 100)
+        assert metrics.time_to(late, "loss", 0.25).item() == 105
+        with pytest.warns(UserWarning, match="up to 50%") if apart else contextlib.nullcontext():
+            assert metrics.time_to(runs, "loss", 0.5).item() == 4
+
     def test_speedup_pairs_seeds(self):
         index = pd.MultiIndex.from_product([["BSP", "SSP"], range(4)], names=["method", "seed"])
         times = pd.Series([8.0, 9.0, math.inf, math.inf, 2.0, math.inf, 3.0, math.inf], index)
@@ -346,36 +361,3 @@ class TestComparison:
         assert metrics.speedup(metrics.time_to(kept, "loss", 0.5), "SSP")["BSP"].to_list() == [1.0, 1.0]
         with pytest.raises(ValueError, match="learning_rate"):
             metrics.fair(grid[0.1], "loss", 0.5)
-
-
-class TestInterval:
-    def test_it_covers_the_median_as_often_as_it_says(self):
-        rng = np.random.default_rng(0)
-        hits = [
-            low <= 0 <= high for _, low, high in (metrics.interval(rng.normal(size=25)) for _ in range(150))
-        ]
-        assert 0.88 <= np.mean(hits) <= 1.0
-
-    @settings(max_examples=25)
-    @given(st.lists(st.floats(-1e6, 1e6) | st.just(math.inf), min_size=1, max_size=12))
-    def test_it_holds_the_median_and_stays_within_the_samples(self, samples):
-        median, low, high = metrics.interval(samples)
-        assert min(samples) <= low <= median <= high <= max(samples)
-        assert metrics.interval(samples) == (median, low, high)
-
-    def test_rounding_neither_leaves_the_samples_nor_looks_like_infinity(self):
-        for samples in ([0.0, -999999.9999999999], [0.1, 0.3, 0.7, 0.1 + 0.2]):
-            _, low, high = metrics.interval(samples)
-            assert min(samples) <= low <= high <= max(samples)
-
-    def test_degenerate_samples(self):
-        assert metrics.interval([2.0]) == (2, 2, 2)
-        assert metrics.interval([math.inf] * 3) == (math.inf,) * 3
-        assert metrics.interval([1.0, 1.0, 1.0, math.inf])[:2] == (1, 1)
-
-    @pytest.mark.parametrize(
-        ("samples", "confidence"), [([], 0.95), ([NAN], 0.95), ([-math.inf], 0.95), ([1.0], 1), ([1.0], 0)]
-    )
-    def test_wrong_input(self, samples, confidence):
-        with pytest.raises(ValueError, match="got"):
-            metrics.interval(samples, confidence)

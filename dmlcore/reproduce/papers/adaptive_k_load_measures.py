@@ -106,8 +106,8 @@ def spent(runs: pd.DataFrame, goal: float) -> pd.DataFrame:
     The columns are the names in `COSTS`, and the means until then of `k`, gradients per update, and of `b`,
     samples per gradient.
 
-    >>> runs = pd.DataFrame({"method": "x", "seed": 0, "loss": [2.0, 0.0], "update": [0, 4], "time": [0, 8.0],
-    ...     "samples": [0, 80], "assigned_samples": [0, 100], "uplinks": [0, 8], "downlinks": [0, 20]})
+    >>> runs = pd.DataFrame({"method": "x", "seed": 0, "loss": [2.0, 0.0], "update": [3, 4], "time": [7.0, 8],
+    ...     "samples": [60, 80], "assigned_samples": [75, 100], "uplinks": [6, 8], "downlinks": [15, 20]})
     >>> spent(runs, 0.0).iloc[0].to_dict()
     {'time': 8.0, 'computation': 100.0, 'uplinks': 8.0, 'downlinks': 20.0, 'k': 2.0, 'b': 10.0}
     """

@@ -6,11 +6,9 @@ read (`consistency`), what stale reads cost on a convex problem (`regret`), whic
 """
 
 from dmlcore.trace.accounts import accounts as accounts
-from dmlcore.trace.metrics.comparison import Interval as Interval
 from dmlcore.trace.metrics.comparison import best_learning_rate as best_learning_rate
 from dmlcore.trace.metrics.comparison import crossing as crossing
 from dmlcore.trace.metrics.comparison import fair as fair
-from dmlcore.trace.metrics.comparison import interval as interval
 from dmlcore.trace.metrics.comparison import speedup as speedup
 from dmlcore.trace.metrics.comparison import time_to as time_to
 from dmlcore.trace.metrics.consistency import clock_gap as clock_gap

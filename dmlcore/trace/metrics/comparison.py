@@ -1,74 +1,18 @@
-"""Comparison of methods: time to a target, paired speedups, fair learning rates, intervals over seeds."""
+"""Comparison of methods: time to a target, paired speedups, fair learning rates."""
 
+import warnings
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import scipy
 
 from dmlcore import checks, tables
 from dmlcore.calls import checked
+from dmlcore.trace.metrics.decision import LEVEL
 
 IDS = ("method", "seed", "learning_rate")  # the columns of a `compare` frame that identify a run
-
-
-class Interval(NamedTuple):
-    """A median and its bootstrap interval, in the unit of the samples.
-
-    Args:
-        median: median of the samples.
-        low: lower end of the interval.
-        high: upper end of the interval.
-
-    >>> Interval(2.0, 1.0, 3.0).high
-    3.0
-    """
-
-    median: float
-    low: float
-    high: float
-
-
-@checked(confidence=partial(checks.real, above=0, below=1), seed=checks.check_seed)
-def interval(samples: npt.ArrayLike, confidence: float = 0.95, seed: int = 0) -> Interval:
-    """Returns the median of the samples and its percentile bootstrap interval.
-
-    Args:
-        samples: one value per seed, shape (S,), in any unit; `inf` stands for "never reached" and counts as
-            larger than any number.
-        confidence: coverage, between 0 and 1.
-        seed: seed of the resampling, so that the same samples give the same interval.
-
-    Returns:
-        `(median, low, high)` in the unit of the samples; the three are equal if all samples are equal.
-
-    Raises:
-        ValueError: there are no samples, a sample is NaN or -inf, or `confidence` is not in (0, 1).
-
-    >>> interval([1.0, 2.0, 3.0])
-    Interval(median=2.0, low=1.0, high=3.0)
-    >>> interval([1.0, 2.0, 3.0, 4.0, float("inf")]).high
-    inf
-
-    Source: Efron 1979, by `scipy.stats.bootstrap`.
-    """
-    values = checks.array("samples", samples)
-    if not values.size or (values == -np.inf).any():
-        checks.fail("samples", values.tolist(), "one or more numbers > -inf, without NaN")
-    median = float(np.median(values))
-    if (values == values[0]).all():
-        return Interval(median, median, median)
-    # Quantiles interpolate, and inf - inf is NaN, so a huge number replaces inf for the resampling. A huge
-    # result contained an inf; other results are clipped to the samples, which rounding may exceed by an ulp.
-    finite = values[np.isfinite(values)]
-    huge = np.where(np.isinf(values), 1e150, values)
-    with np.errstate(over="ignore"):
-        options: Any = {"confidence_level": confidence, "rng": np.random.default_rng(seed)}
-        found = scipy.stats.bootstrap((huge,), np.median, method="percentile", **options).confidence_interval
-    low, high = (np.inf if edge > 1e100 else float(edge.clip(finite.min(), finite.max())) for edge in found)
-    return Interval(median, low, high)
 
 
 @checked(
@@ -124,6 +68,10 @@ def time_to(
 ) -> pd.Series:
     """Returns when each run first reached a target.
 
+    It warns if a run had other updates between the evaluations around its target, and they are more than 5%
+    of the result apart. A noisy method may have reached the target much earlier than such a result says;
+    `compare` with `until` and `resolve` finds the first of all updates that did.
+
     Args:
         runs: the frame that `compare` returns. For the history of a single run see `crossing`.
         metric: the column to watch, such as `loss`.
@@ -145,8 +93,26 @@ def time_to(
     {('BSP', 0): 3.0, ('BSP', 1): inf}
     """
     goal, below = checks.real("target", target), checks.boolean("below", below)
-    groups = _runs(runs, metric=metric, column=column)[[column, metric]]
-    found = groups.apply(lambda run: crossing(run[column], run[metric], goal, below))
+    groups, coarse = _runs(runs, metric=metric, column=column), [0.0]
+
+    def reached(run: pd.DataFrame) -> float:
+        found = crossing(run[column], run[metric], goal, below)
+        if "update" in run and 0 < found < np.inf:
+            last = int(np.searchsorted(run[column], found))
+            around = run.iloc[max(last - 1, 0) : last + 1]
+            if np.ptp(around["update"]) > 1:
+                coarse.append(float(np.ptp(around[column]) / found))
+        return found
+
+    found = groups[[*dict.fromkeys((column, metric, *runs.columns.intersection(["update"])))]].apply(reached)
+    if max(coarse) > LEVEL:
+        known = f"{max(coarse):.0%} of the result apart"
+        finer = f"compare with until={{{metric!r}: {goal:g}}} and resolve=True, which finds the first update"
+        warnings.warn(
+            f"runs reach {metric} {goal:g} between evaluations that are up to {known}: evaluate more often, "
+            f"or {finer} that reaches it",
+            stacklevel=2,
+        )
     return found.rename(f"{column}_to_{metric}")
 
 
