@@ -6,13 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 from dmlcore.reproduce import claims
 
 Samples = Sequence[float]
 
 
 class Opposition:
-    """The claims of a paper for which such a test was declared."""
+    """The claims of a paper for which such a test was declared.
+
+    They are about papers, no part of the package hangs on them alone, and they train for long: by default a
+    file's tests of this kind take turns.
+    """
 
     def __init__(self) -> None:
         self.tried: set[str] = set()
@@ -20,7 +26,7 @@ class Opposition:
     def __call__(self, *names: str) -> Callable[[Any], Any]:
         """Decorates a test that computes such a setting for these claims, and judges it by itself."""
         self.tried.update(names)
-        return lambda test: test
+        return pytest.mark.opposing
 
     def judged(self, paper: ModuleType, *names: str) -> Callable[[Any], Any]:
         """Decorates a test that returns, by claim, samples on a setting where it holds, and on one where not.
@@ -43,7 +49,7 @@ class Opposition:
                     ]
                     assert verdicts == ["reproduced", "not reproduced"], (name, claim.expected, settings)
 
-            return wrapped
+            return pytest.mark.opposing(wrapped)
 
         return decorate
 

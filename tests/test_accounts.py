@@ -27,6 +27,16 @@ def test_accounts_of_k_sync():
     assert found["bytes"].tolist() == (7000 * rounds).tolist()
 
 
+def test_bytes_of_pushes_and_pulls_differ():
+    transport = "coded(push=one_bit())"
+    trace = dml.simulate(dml.k_sync(1), EXPONENTIAL, updates=30, parameter_bytes=4000, transport=transport)
+    pull, push = trace.metadata["transfer_bytes"]
+    last = metrics.accounts(trace).iloc[-1]
+    assert 10 * push < pull == 4000
+    assert 2 * last["uplinks"] < last["downlinks"], "most tasks are cancelled"
+    assert last["bytes"] == push * last["uplinks"] + pull * last["downlinks"]
+
+
 @pytest.mark.parametrize("name", ALL_POLICIES)
 def test_accounts_end_with_all_that_was_begun(name):
     trace = simulate(ALL_POLICIES[name](), MIXED, updates=60, seed=0)

@@ -117,7 +117,9 @@ def test_lanes_and_saved_traces(tmp_path):
 
 def test_a_method_brings_its_own():
     method = dml.Method(dml.asp(), compensation=STRENGTH)
-    assert same_bits(train(method, compensation=0.0).params, train(dml.asp()).params)
+    assert same_bits(train(method, compensation=0.0).params, train(dml.asp(), compensation=STRENGTH).params)
+    none = dml.Method(dml.asp(), compensation=0.0)
+    assert same_bits(train(none, compensation=STRENGTH).params, train(dml.asp(), compensation=0.0).params)
 
 
 def test_wrong_arguments():

@@ -40,17 +40,18 @@ def train(policy, cluster=MIXED, optimizer=None, problem=None, **options):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_asp_with_one_worker_is_plain_sgd(optimizer):
+@pytest.mark.parametrize("size", [32, 20])  # tasks of 20 samples are filled up to 32, which do not count
+def test_asp_with_one_worker_is_plain_sgd(optimizer, size):
     """In 64 bits: in a loop written by hand, XLA fuses a gradient with what surrounds it."""
     with jax.enable_x64(True):
         problem, optimizer = plane("float64"), OPTIMIZERS[optimizer]()
-        run = train(dml.asp(), dml.Cluster.uniform(1), optimizer, problem)
+        run = train(dml.asp(), dml.Cluster.uniform(1), optimizer, problem, batch_size=size)
         params = problem.init(run_key(4, INIT))
         state = optimizer.init(params)
 
         @jax.jit
         def step(params, state, clock):
-            indices = task_indices(run_key(4, BATCHES), 0, clock, 32, problem.num_samples)
+            indices = task_indices(run_key(4, BATCHES), 0, clock, size, problem.num_samples)
             batch = jax.tree.map(lambda column: jnp.asarray(column)[indices], problem.data)
             gradient = jax.grad(lambda p: problem.losses(p, batch).mean())(params)
             updates, state = optimizer.update(gradient, state, params)

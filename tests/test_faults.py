@@ -150,6 +150,13 @@ def test_what_a_fault_costs_to_the_millisecond(what):
     assert took == pytest.approx(seconds, abs=1e-9)
 
 
+def test_a_push_that_is_lost_twice_is_late_twice():
+    lost = LostPush(3, 4, 0.25), LostPush(3, 4, 0.5)
+    assert Faults(lost).deliveries(3, 4) == [0.75]
+    late = dml.simulate(dml.bsp(), LOCK_STEP.with_faults(*lost), updates=10).end_time
+    assert late - PLAIN == pytest.approx(0.75, abs=1e-9)
+
+
 def test_a_hang_costs_a_worker_with_a_kept_copy_its_length():
     """Tasks that were computed before it keep their times, although their pushes are still on their way."""
     cluster = dml.Cluster.uniform(1, samples_per_second=32, latency=10.0)

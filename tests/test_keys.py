@@ -45,6 +45,7 @@ ENGINES = ["simulate", "devices", dml.engines.threads(0.05)]
 DIAGONAL = [*zip(POLICIES, ENGINES, ["equal", "speed_proportional", "speed_proportional"], strict=True)]
 
 
+@pytest.mark.full  # test_bits has a network with random keys
 @pytest.mark.parametrize(
     ("policy", "engine", "load"),
     [

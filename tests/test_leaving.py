@@ -17,6 +17,16 @@ from dmlcore.methods.policies import ALL_POLICIES
 WORKERS = 4
 
 
+@pytest.mark.parametrize("policy", [dml.ssp(1), dml.essp(1), dml.dssp(1, 1)], ids=str)
+def test_a_push_that_is_held_while_its_worker_leaves_counts_as_one_of_a_mean(policy):
+    """Workers 0 and 1 wait for worker 2, and 0 leaves: an update has three pushes, but two are present."""
+    cluster = dml.Cluster.from_speeds([3200, 1600, 320]).with_faults(dml.faults.Crash(0, 0.06))
+    tasks = dml.simulate(policy, cluster, updates=4).tasks
+    weights = tasks[tasks["update"] == 2]["weight"]
+    assert weights.tolist() == pytest.approx([1 / 3] * 3)
+    assert tasks[tasks["update"] == 3]["weight"].tolist() == pytest.approx([1 / 2] * 2)
+
+
 class Exploration:
     """Keeps a server's book by hand: any task may arrive next, anybody may leave or come back."""
 

@@ -144,6 +144,7 @@ def test_a_comparison_of_methods():
     assert last["loss"]["DiLoCo"] == alone.history["loss"].iloc[-1]
 
 
+@pytest.mark.full  # test_shards.py and test_compiled_equals_reference
 def test_shards():
     problem = PLANE.sharded(dml.shards.dirichlet(4, 0.1))
     with jax.enable_x64(True):
@@ -235,6 +236,7 @@ def noisy(params, batch, keys):
     return PLANE.losses(params, batch | {"x": batch["x"] * kept})
 
 
+@pytest.mark.full  # test_keys and test_compiled_equals_reference
 def test_losses_with_keys():
     """Every sample of a task has a key of its own, whichever step it is in; threads have replay's bits."""
     problem = dataclasses.replace(PLANE, name="noisy", losses=noisy)

@@ -396,6 +396,7 @@ def test_our_own_problems_are_sound(name):
     check_problem(dml.problems.PROBLEMS[name]())
 
 
+@pytest.mark.full  # test_sound
 @pytest.mark.parametrize(
     ("network", "shape"),
     [

@@ -45,6 +45,7 @@ def test_a_recorded_run_replays_to_its_parameters(policy):
     check_replay(run, problem, optax.sgd(0.1))
 
 
+@pytest.mark.full  # test_bits has every dtype
 @pytest.mark.parametrize("policy", RECORDED, ids=str)
 def test_a_recorded_run_replays_in_float64(policy):
     with jax.enable_x64(True):
@@ -58,6 +59,7 @@ def test_a_state_of_an_optimizer_travels(ray_cluster):
     check_replay(run, problem, optimizer)
 
 
+@pytest.mark.full  # test_aggregate has the other engines, with the same server
 @pytest.mark.parametrize(
     ("policy", "aggregate"),
     [(dml.fedbuff(3), "median()"), pytest.param(dml.ssp(2), "clipped(0.5)", marks=pytest.mark.full)],
@@ -69,6 +71,7 @@ def test_aggregates(policy, aggregate):
     check_replay(run, problem, optax.sgd(0.1))
 
 
+@pytest.mark.full  # test_additive has the other engines, with the same workers
 def test_additive_updates(ray_cluster):
     """Counts are whole, and the trace replays to the same bits; a process is killed on the way."""
     problem, adding = wheels(), optax.identity()

@@ -132,6 +132,12 @@ def test_the_lead_grows_with_the_workers_where_stragglers_are_rare():
     return {"S8": (growth(rare), growth(shared))}
 
 
+def test_the_smallest_rise_of_the_computing_share_counts(monkeypatch):
+    monkeypatch.setattr(dml.metrics, "time_breakdown", lambda share: {"compute_share": np.array([share])})
+    rises = measures.computing_rise({"s = 0": [0.2, 0.1], "s = 1": [0.5, 0.2], "s = 3": [0.4, 0.4]})
+    assert rises == pytest.approx([-0.1, 0.1])
+
+
 @opposes.judged(paper, "S3")
 def test_a_persistent_straggler_leaves_no_rise_of_the_computing_share():
     """Whatever s is, three of four workers are idle two thirds of the time in the long run."""
@@ -230,8 +236,11 @@ def test_asynchronous_workers_break_the_window():
     ],
 )
 def test_settings_that_do_not_decide_are_refused(found):
+    def setting():
+        return found
+
     with pytest.raises(AssertionError):
-        Opposition().judged(paper, "S3")(lambda: found)()
+        Opposition().judged(paper, "S3")(setting)()
 
 
 def test_every_claim_says_what_would_show_the_opposite():

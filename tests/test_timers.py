@@ -102,6 +102,7 @@ def test_every_second_on_threads():
     check_replay(run, problem, SGD)
 
 
+@pytest.mark.full  # other engines keep the same timers, and test_conformance runs deadlines on Ray
 @pytest.mark.parametrize("scale", [pytest.param(0.1, id="on-ray-actors")])  # run with the other tests of Ray
 def test_every_second_on_ray(scale, ray_cluster):
     """The server process keeps the timers; the trace says when each fired, and after how many pushes."""

@@ -112,6 +112,7 @@ def test_it_sees_own_steps_in_a_pipeline(transport):
     check_seen(dml.asp(), optimizer=optax.adam(0.01), transport=f"pipelined({transport}, own_steps=True)")
 
 
+@pytest.mark.full  # test_it_sees_what_codecs_make_of_its_training
 @pytest.mark.parametrize("policy", WATCHING)
 def test_it_may_decide_by_what_codecs_make_of_its_training(policy):
     """Its trace replays to the same bits; with coarser values it may decide otherwise."""
