@@ -197,8 +197,8 @@ target-late trace/metrics/comparison.py test_metrics.py
 - float(xs[i - 1] + (ys
 + float(xs[i] + (ys
 unseen-gap trace/metrics/comparison.py test_metrics.py
-- np.ptp(around["update"]) > 1
-+ np.ptp(around["update"]) > 2
+- last + 1]) > 1:
++ last + 1]) > 2:
 episode-length trace/calibration/episodes.py test_calibration.py
 - 1 / ((1 - together) * (1 - fraction))
 + 1 / (1 - together)

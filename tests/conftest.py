@@ -120,10 +120,10 @@ def selected(items):
 
 
 def not_in_turn(items):
-    """Yields the tests of opposing settings but one in `SHARE` of each file; see `opposing.Opposition`."""
+    """Yields the tests of opposing settings, except one in `SHARE` of each file; see `Opposition`."""
     functions = collections.defaultdict(lambda: collections.defaultdict(list))
     for item in items:
-        if item.get_closest_marker("opposing"):
+        if item.get_closest_marker("opposing") and not item.get_closest_marker("full"):
             functions[item.path][item.originalname].append(item)
     for path, own in functions.items():
         turn = zlib.crc32(path.name.encode()) % min(SHARE, len(own))

@@ -16,8 +16,8 @@ Samples = Sequence[float]
 class Opposition:
     """The claims of a paper for which such a test was declared.
 
-    They are about papers, no part of the package hangs on them alone, and they train for long: by default a
-    file's tests of this kind take turns.
+    They test claims about papers, no part of the package depends on them alone, and they train for long. By
+    default one in five of each file is run.
     """
 
     def __init__(self) -> None:

@@ -72,7 +72,6 @@ def test_a_round_has_the_k_and_batch_size_of_when_it_began():
     assert twice.updates["samples"].tolist() == [32]
 
 
-@pytest.mark.full  # test_compiled_equals_reference has rows of several shapes
 def test_rows_of_a_long_schedule_have_shapes_of_their_own():
     """So that a phase of few samples does not cost what one of many does; the parameters stay the same."""
     from dmlcore.training.program import compile_trace
@@ -279,7 +278,7 @@ def test_a_small_grid_is_walked_step_by_step():
         assert (state.k, state.batch_size) == wanted
 
 
-@pytest.mark.full  # test_adaptive_k_load compares it with other rivals
+@pytest.mark.full  # test_adaptive_k_load has such comparisons, every fifth by default
 @pytest.mark.parametrize("source", ["loss", "gradients"])
 def test_online_needs_fewer_samples_and_less_time_than_waiting_for_all(source):
     """Against waiting for all at full load, on the group's data: to the same excess loss."""

@@ -100,10 +100,7 @@ def result(folder):
 
 @pytest.mark.parametrize(
     ("policy", "engine"),
-    [
-        pytest.param("k_batch_async(3)", "devices()", marks=pytest.mark.full),
-        ("bsp()", "threads(time_scale=0.05)"),
-    ],
+    [("k_batch_async(3)", "devices()"), ("bsp()", "threads(time_scale=0.05)")],
 )
 def test_a_killed_run_goes_on_to_the_same_parameters(policy, engine, environment, tmp_path, monkeypatch):
     """To the same bits on a virtual clock; on a real one BSP's parameters depend on rounding alone."""

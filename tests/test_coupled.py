@@ -71,7 +71,7 @@ def test_nothing_is_fused():
     assert relative_error(fused.params, by_hand(trace)) < 1e-5
 
 
-@pytest.mark.full  # test_bits has a coupled network
+@pytest.mark.full  # test_bits has a coupled network on threads; test_devices has the other engine
 @pytest.mark.parametrize("engine", ["devices", dml.engines.threads(0.02)], ids=str)
 @pytest.mark.parametrize("policy", [dml.bsp(), dml.ssp(2)], ids=str)
 def test_every_engine_gives_the_bits_of_its_replay(policy, engine):

@@ -40,7 +40,7 @@ def train(policy, cluster=MIXED, optimizer=None, problem=None, **options):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("size", [32, 20])  # tasks of 20 samples are filled up to 32, which do not count
+@pytest.mark.parametrize("size", [32, 20])  # tasks of 20 samples are padded to 32; the padding does not count
 def test_asp_with_one_worker_is_plain_sgd(optimizer, size):
     """In 64 bits: in a loop written by hand, XLA fuses a gradient with what surrounds it."""
     with jax.enable_x64(True):

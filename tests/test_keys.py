@@ -41,17 +41,12 @@ def train(policy, problem=None, **options):
 
 POLICIES = [dml.bsp(), dml.ssp(2), dml.k_batch_async(2)]
 ENGINES = ["simulate", "devices", dml.engines.threads(0.05)]
-# By default each policy, engine and load once.
-DIAGONAL = [*zip(POLICIES, ENGINES, ["equal", "speed_proportional", "speed_proportional"], strict=True)]
 
 
-@pytest.mark.full  # test_bits has a network with random keys
+@pytest.mark.full  # test_bits has a network with random keys on threads; test_devices has the other engine
 @pytest.mark.parametrize(
     ("policy", "engine", "load"),
-    [
-        pytest.param(*case, marks=[pytest.mark.full] * (case not in DIAGONAL))
-        for case in itertools.product(POLICIES, ENGINES, ["equal", "speed_proportional"])
-    ],
+    [*itertools.product(POLICIES, ENGINES, ["equal", "speed_proportional"])],
     ids=str,
 )
 def test_every_engine_gives_the_bits_of_its_replay(policy, load, engine):

@@ -122,7 +122,7 @@ def test_loss_is_that_of_the_estimates(small):
     assert float(found["perplexity"]) == pytest.approx(math.exp(total / sum(LENGTHS)), rel=1e-5)
 
 
-@pytest.mark.full  # test_counts_are_whole_after_any_schedule
+@pytest.mark.full  # test_one_worker_is_a_plain_sweep and test_counts_are_whole_after_any_schedule
 @pytest.mark.parametrize("policy", [dml.ssp(0), dml.ssp(3), dml.asp()], ids=str)
 def test_bars_are_found(policy):
     corpus = bars(num_documents=300)

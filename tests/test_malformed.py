@@ -396,7 +396,6 @@ def test_our_own_problems_are_sound(name):
     check_problem(dml.problems.PROBLEMS[name]())
 
 
-@pytest.mark.full  # test_sound
 @pytest.mark.parametrize(
     ("network", "shape"),
     [

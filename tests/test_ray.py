@@ -62,7 +62,7 @@ def test_a_state_of_an_optimizer_travels(ray_cluster):
 @pytest.mark.full  # test_aggregate has the other engines, with the same server
 @pytest.mark.parametrize(
     ("policy", "aggregate"),
-    [(dml.fedbuff(3), "median()"), pytest.param(dml.ssp(2), "clipped(0.5)", marks=pytest.mark.full)],
+    [(dml.fedbuff(3), "median()"), (dml.ssp(2), "clipped(0.5)")],
     ids=str,
 )
 def test_aggregates(policy, aggregate):

@@ -81,7 +81,7 @@ def test_a_new_problem():
     assert losses == pytest.approx(np.full(5, np.log(3)))
 
 
-@pytest.mark.full  # test_local_steps, test_shards and test_a_new_problem try its parts
+@pytest.mark.full  # its transformer compiles for half a minute; other recipes and pages use the same calls
 def test_a_model_of_your_own(tmp_path, monkeypatch, capsys):
     title = "A model of your own, non-IID shards, DiLoCo against ASP"
     monkeypatch.chdir(tmp_path)
@@ -103,7 +103,6 @@ def test_a_model_of_your_own(tmp_path, monkeypatch, capsys):
     assert (4 * taken["bytes"]["DiLoCo"] < taken["bytes"]["ASP"]).all(), "it sends once in 16 steps"
 
 
-@pytest.mark.full  # test_keys trains with random keys
 def test_dropout():
     make = run("Dropout, augmentation, batch statistics")["digits_with_dropout"]
     cluster, sgd = dml.Cluster.uniform(4), optax.sgd(0.2)
@@ -116,7 +115,6 @@ def test_dropout():
     assert some["accuracy"].iloc[-1] > 0.85
 
 
-@pytest.mark.full  # test_coupled trains on whole batches
 def test_batch_statistics():
     """A gradient step of rate 1 is the update of flax, and running statistics come to those of the data."""
     import jax

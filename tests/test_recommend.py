@@ -503,7 +503,7 @@ class TestWhatIf:
             assert row["method"] == cell.table.index[0]
             assert row["uncertain"] == bool(reasons.alike_of(cell.table)) == bool(row["others"])
 
-    @pytest.mark.full  # test_a_map_names_the_best_of_each_cell
+    @pytest.mark.full  # test_what_was_said_and_asked_stays tunes a cell anew
     def test_a_map_can_be_tuned_anew(self, found):
         frame = found.over(slowdown=[1], budget=1e6)
         again = asked(cluster=axes.along(Goal(PROBLEM, SLOW, "loss", 30.0, 8), {"slowdown": 1}))

@@ -86,13 +86,11 @@ def collected(request):
     return names_of(process.stdout)
 
 
-@pytest.mark.full  # it collects all tests twice, and the selection seldom changes
 def test_every_policy_is_run_on_the_virtual_clock_and_every_kind_on_every_engine(collected):
     rows = {tuple(case.split("-")[:2]) for case in collected["conformance"] if case.count("-") == 2}
     assert rows == {*itertools.product(ALL_POLICIES, ["simulate"]), *itertools.product(KINDS, ENGINES)}
 
 
-@pytest.mark.full  # it collects all tests twice, and the selection seldom changes
 @pytest.mark.parametrize("file", EVERY)
 def test_every_name_is_there(collected, file):
     words = {word for case in collected[file] for word in [*case.split("-"), *re.findall(r"\w+", case)]}

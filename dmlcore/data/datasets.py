@@ -1,10 +1,11 @@
 """The data sets: each is a function without arguments that returns arrays.
 
-The functions that read files raise ValueError if a file is damaged, and ConnectionError if a file is missing
-and the download fails.
+The functions that read downloaded files raise ValueError if a file is damaged, and ConnectionError if a file
+is missing and the download fails.
 """
 
 import contextlib
+from importlib.metadata import version
 from typing import NamedTuple
 
 import numpy as np
@@ -92,8 +93,9 @@ def digits() -> Labelled:
 
     Reference: Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998.
     """
-    # They are kept, since scikit-learn takes as long to import as a short run; a damaged file is made anew.
-    path = files.cache() / "digits.npz"
+    # The arrays are kept in the cache, because importing scikit-learn takes as long as a short run. A damaged
+    # file is made anew.
+    path = files.cache() / f"digits-{version('scikit-learn')}.npz"
     with contextlib.suppress(Exception), np.load(path) as kept:
         return Labelled(**kept)
     from sklearn.datasets import load_digits

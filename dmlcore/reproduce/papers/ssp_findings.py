@@ -131,7 +131,7 @@ FINDINGS = {
     ),
     "S9-theory": (
         "In the medians the crossover is at 1.5 times (quick scale) or 1.6 times (full scale) the predicted "
-        "load on matrix factorization, and at 0.78 or 0.59 times on digits. At quick scale seven seeds of "
+        "load on matrix factorization, and at 0.76 or 0.59 times on digits. At quick scale seven seeds of "
         "ten are within a factor of 1.5 of the theory. The prediction uses ASP's lead on a free server as "
         "measured on three tuning seeds; on the seeds that judge, that lead is larger on matrix "
         "factorization."

@@ -75,6 +75,7 @@ class Experiment(NamedTuple):
             seeds=TUNING_SEEDS,
             seconds=seconds,
             until={"loss": self.target},
+            resolve=True,
             batch_size=self.batch_size,
         )
         return dml.metrics.fair(runs, "loss", self.target)

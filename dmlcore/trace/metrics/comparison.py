@@ -43,13 +43,18 @@ def crossing(x: npt.ArrayLike, y: npt.ArrayLike, target: float, below: bool = Tr
     xs, ys = np.asarray(x), np.asarray(y)
     if len(xs) != len(ys):
         checks.reject("y", f"{len(ys)}", f"as many values as x has, {len(xs)}")
-    hit = np.flatnonzero(ys <= target if below else ys >= target)
-    if not hit.size:
+    i = _first(ys, target, below)
+    if i is None:
         return float("inf")
-    i = hit[0]
     if i == 0 or not np.isfinite(ys[i - 1 : i + 1]).all():
         return float(xs[i])
     return float(xs[i - 1] + (ys[i - 1] - target) / (ys[i - 1] - ys[i]) * (xs[i] - xs[i - 1]))
+
+
+def _first(values: np.ndarray, target: float, below: bool) -> int | None:
+    """Returns the place of the first value that reaches a target."""
+    hit = np.flatnonzero(values <= target if below else values >= target)
+    return int(hit[0]) if hit.size else None
 
 
 def _runs(runs: pd.DataFrame, **columns: str) -> Any:
@@ -68,8 +73,8 @@ def time_to(
 ) -> pd.Series:
     """Returns when each run first reached a target.
 
-    It warns if a run had other updates between the evaluations around its target, and they are more than 5%
-    of the result apart. A noisy method may have reached the target much earlier than such a result says;
+    It warns if the two evaluations around a run's target are more than 5% of the result apart, and other
+    updates lie between them. A noisy method may have reached the target much earlier than such a result says;
     `compare` with `until` and `resolve` finds the first of all updates that did.
 
     Args:
@@ -92,28 +97,35 @@ def time_to(
     >>> time_to(runs, "loss", 1.0).to_dict()
     {('BSP', 0): 3.0, ('BSP', 1): inf}
     """
-    goal, below = checks.real("target", target), checks.boolean("below", below)
-    groups, coarse = _runs(runs, metric=metric, column=column), [0.0]
-
-    def reached(run: pd.DataFrame) -> float:
-        found = crossing(run[column], run[metric], goal, below)
-        if "update" in run and 0 < found < np.inf:
-            last = int(np.searchsorted(run[column], found))
-            around = run.iloc[max(last - 1, 0) : last + 1]
-            if np.ptp(around["update"]) > 1:
-                coarse.append(float(np.ptp(around[column]) / found))
-        return found
-
-    found = groups[[*dict.fromkeys((column, metric, *runs.columns.intersection(["update"])))]].apply(reached)
-    if max(coarse) > LEVEL:
-        known = f"{max(coarse):.0%} of the result apart"
-        finer = f"compare with until={{{metric!r}: {goal:g}}} and resolve=True, which finds the first update"
+    found, gap = _times(runs, metric, target, column, below)
+    if gap > LEVEL:
+        finer = (
+            f"compare with until={{{metric!r}: {target!r}}} and resolve=True, which finds the first update"
+        )
         warnings.warn(
-            f"runs reach {metric} {goal:g} between evaluations that are up to {known}: evaluate more often, "
-            f"or {finer} that reaches it",
+            f"runs reach {metric} {target:g} between evaluations that are up to {gap:.0%} of the result "
+            f"apart: evaluate more often, or {finer} that reaches it",
             stacklevel=2,
         )
-    return found.rename(f"{column}_to_{metric}")
+    return found
+
+
+def _times(
+    runs: pd.DataFrame, metric: str, target: float, column: str, below: bool
+) -> tuple[pd.Series, float]:
+    """Returns the result of `time_to`, and the largest gap around a target with further updates, relative."""
+    goal, below = checks.real("target", target), checks.boolean("below", below)
+    groups, gaps = _runs(runs, metric=metric, column=column), [0.0]
+
+    def reached(run: pd.DataFrame) -> float:
+        last = _first(run[metric].to_numpy(), goal, below)
+        found = crossing(run[column], run[metric], goal, below)
+        if last and found > 0 and "update" in run and np.diff(run["update"].iloc[last - 1 : last + 1]) > 1:
+            gaps.append(float(np.diff(run[column].iloc[last - 1 : last + 1])[0] / found))
+        return found
+
+    kept = [*dict.fromkeys((column, metric, *runs.columns.intersection(["update"])))]
+    return groups[kept].apply(reached).rename(f"{column}_to_{metric}"), max(gaps)
 
 
 def speedup(times: pd.Series, baseline: str) -> pd.Series:
@@ -182,7 +194,7 @@ def best_learning_rate(
     below = checks.boolean("below", below)
     last = _runs(runs, metric=metric)[metric].agg(lambda values: values.iloc[-1])
     last = (last if below else -last).fillna(np.inf)  # a run that diverged is the worst of all
-    times = time_to(runs, metric, target, column=column, below=below)
+    times, _ = _times(runs, metric, target, column, below)  # a coarse grid, too, finds a method's best rate
     table = pd.DataFrame({"time": times, "last": last})
     median = table.groupby(["method", "learning_rate"], sort=False).median().reset_index()
     ranked = median.sort_values(["time", "last", "learning_rate"])
