@@ -1,4 +1,4 @@
-"""Lanes side by side against one lane, wavefronts against row by row, and unrolled steps: for an accelerator.
+"""Lanes side by side against one lane, and unrolled steps: for an accelerator.
 
 .venv/bin/python benchmarks/accelerator.py
 .venv/bin/python benchmarks/accelerator.py --problems digits --lanes 1 8 --updates 200
@@ -27,9 +27,7 @@ from timing import console, quartiles, race, reported, show_race, spread
 import dmlcore as dml
 from dmlcore.reproduce.papers.beyond_language import language
 from dmlcore.training import replay
-from dmlcore.training.program import compile_trace
 from dmlcore.training.replay import Replay
-from dmlcore.training.wavefront import rest_of_wave
 
 PROBLEMS = {
     "digits": ("digits MLP", dml.problems.digits_mlp),
@@ -146,20 +144,6 @@ def drivers_against_each_other(title, drivers, updates, repeats, unit, each=1):
     show_race(title, race(contenders, repeats, prepared=True), each * updates, unit, next(iter(drivers)))
 
 
-def against_rows(name, problem, workers, updates, repeats):
-    trace, optimizers = trace_of(workers, updates), [optax.sgd(0.1)]
-    rest, width = rest_of_wave(compile_trace(trace, fuse=False, slots=True), once=False)
-    length = updates / max(1, int((rest == 1).sum()))
-    title = (
-        f"asp(), {workers} workers, {name}: wavefronts of {length:.1f} tasks on average, in parts of {width}"
-    )
-    drivers = {
-        "row by row": (Replay([trace], problem, optimizers), optimizers),
-        "in wavefronts": (Replay([trace], problem, optimizers, wavefront=True), optimizers),
-    }
-    drivers_against_each_other(title, drivers, updates, repeats, "updates")
-
-
 def unrolled(name, problem, lanes, updates, repeats):
     traces, optimizers = grid(lanes, updates)
     drivers = {
@@ -188,9 +172,6 @@ def main(given):
         problem = make()
         updates = updates_within(problem, given.updates, given.repeats, given.budget)
         against_lanes(name, problem, given.lanes, updates, given.repeats, given.budget)
-        for workers in (8, 64):
-            # one contender may take twice as long as the other
-            against_rows(name, problem, workers, max(64, updates // 2), given.repeats)
         if key == "digits":
             for lanes in [each for each in given.lanes if each <= 32][:2]:
                 unrolled(name, problem, lanes, max(LEAST_UPDATES, updates // lanes), given.repeats)

@@ -1,4 +1,4 @@
-"""Lanes in one compiled loop: marks of their own, targets, shared traces, slots in place; and wavefronts."""
+"""Lanes in one compiled loop: marks of their own, targets, shared traces, slots in place."""
 
 import re
 
@@ -241,52 +241,6 @@ def test_lanes_at_once_are_bounded_and_kept(monkeypatch, tmp_path):
     assert old.equals(first.sort_values(["learning_rate", "seed", "update"], ignore_index=True))
 
 
-WAVES = {
-    "asp": dml.asp(),
-    "ssp": dml.ssp(2),
-    "rounds": dml.bsp(),
-    "of several": dml.k_batch_async(3),
-}
-
-
-@pytest.mark.parametrize("policy", WAVES)
-def test_wavefronts_are_the_rows_one_by_one(policy):
-    """Up to rounding, also where marks and windows cut them, and where tasks differ in size."""
-    load = dml.loads.equal() if policy == "rounds" else None
-    trace = dml.simulate(WAVES[policy], MIXED, updates=60, load=load)
-    make = optax.sgd(0.1, momentum=0.5)
-    one, two = Replay([trace], PROBLEM, [make], fuse=False), Replay([trace], PROBLEM, [make], wavefront=True)
-    marks = [[0, 3, 29, 60]]
-    for before, after in zip(*(each.looks(marks, {}, ahead=True) for each in (one, two)), strict=True):
-        close(before, after, rtol=1e-4)
-    close(one.params(), two.params())
-
-
-def test_wavefronts_of_additive_updates_and_codecs():
-    add, problem = optax.identity(), wheels()
-    trace = dml.train(problem, MIXED, dml.asp(), add, updates=60, batch_size=2).trace
-    for options in ({}, {"wavefront": True}):
-        driver = Replay([trace], problem, [add], **options)
-        driver.advance(60)
-        close(driver.params(), dml.replay(trace, problem, add).params)
-
-
-@pytest.mark.parametrize(
-    "coded",
-    [
-        pytest.param("coded(pull=difference(affine(bits=12)))", marks=pytest.mark.full),
-        "coded(pull=affine(bits=8), push=error_feedback(one_bit()))",
-    ],
-)
-def test_wavefronts_of_codecs(coded):
-    """A worker takes what it received, and not what was sent."""
-    problem = dml.problems.linear_regression(20, standardize=True)
-    trace = dml.train(problem, MIXED, dml.asp(), optax.sgd(0.05), updates=60, transport=coded).trace
-    driver = Replay([trace], problem, [optax.sgd(0.05)], wavefront=True)
-    driver.advance(60)
-    close(driver.params(), dml.replay(trace, problem, optax.sgd(0.05)).params)
-
-
 def test_rates_share_a_trace_whose_rounds_change():
     """Its rows are in stretches of several widths, which lanes of several traces do not have."""
     trace = dml.simulate(dml.k_sync_schedule([(0.0, 1), (0.5, 4)]), EXPONENTIAL, updates=60)
@@ -302,9 +256,3 @@ def test_an_aggregate_leaves_traces_shared(monkeypatch):
     given, optimizers = lanes_of(traces_of(dml.k_sync(3), 2, updates=4), [0.1, 0.2, 0.3])
     dml.replay_lanes(given, PROBLEM, optimizers, aggregate="median")
     assert held == [(2, 3)]
-
-
-def test_wavefronts_are_of_one_run():
-    traces = traces_of(dml.asp(), 2, updates=5)
-    with pytest.raises(ValueError, match=r"wavefront: expected False .for 2 runs side by side., got True"):
-        Replay(traces, PROBLEM, [optax.sgd(0.1)] * 2, wavefront=True)

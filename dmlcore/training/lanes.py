@@ -69,9 +69,9 @@ def _stacked(leaves: Sequence[Any]) -> jax.Array:
     return jnp.array(np.stack([np.asarray(leaf) for leaf in leaves]))
 
 
-def programs_of(traces: Sequence[Trace], fuse: bool, slots: bool, weighed: bool) -> list[Program]:
+def programs_of(traces: Sequence[Trace], fuse: bool, weighed: bool) -> list[Program]:
     """Returns the programs of traces, with rows of one shape, and with slots if one of them needs slots."""
-    programs = [compile_trace(trace, fuse=fuse, slots=slots, weighed=weighed) for trace in traces]
+    programs = [compile_trace(trace, fuse=fuse, weighed=weighed) for trace in traces]
     alike = len({p.rows.worker.shape[1] for p in programs}) == 1
     fuse &= alike and (len(traces) == 1 or all(len(p.stretches) == 1 for p in programs))
     slots = any(p.num_slots for p in programs)

@@ -17,7 +17,6 @@ from dmlcore.training.contribution import Contribution
 from dmlcore.training.evaluation import metrics, reached
 from dmlcore.training.program import Rows
 from dmlcore.training.step import Info, Inputs, Plan, State, at, step, step_if
-from dmlcore.training.wavefront import advance_in_waves
 
 TRACES, OPTIMIZERS = "traces", "optimizers"  # axes of lanes
 
@@ -27,7 +26,6 @@ class Course(NamedTuple):
 
     axes: tuple[str, ...] = ()  # axes of lanes, outermost first: TRACES, OPTIMIZERS, both; (): one lane
     unroll: int = 1  # steps per iteration of the loop
-    wave: int = 0  # largest number of rows whose contributions are computed at once; 0: one row at a time
     judged: int = 1  # number of lanes evaluated at once
 
 
@@ -74,9 +72,7 @@ def repeat(unroll: int, first: Any, end: Any, turn: Callable[[Any, Any], Any], c
 
 
 @compiled(static_argnames=("plan", "course"), donate_argnames=("state",))
-def advance_to_marks(
-    plan, course, inputs, state, over, rows, first, ends, looks, count, eval_data, until, waves=()
-):
+def advance_to_marks(plan, course, inputs, state, over, rows, first, ends, looks, count, eval_data, until):
     """Processes rows up to each of `count` marks, and evaluates the parameters at the marks.
 
     A lane stops when a metric reaches its target in `until`, see `limits`; the loop ends when all lanes have
@@ -95,7 +91,6 @@ def advance_to_marks(
         count: number of marks, at most M.
         eval_data: of the problem.
         until: metric -> target.
-        waves: number of rows from each row to the end of its wavefront, (R,), if the course has waves.
 
     Returns:
         The new state; every metric at each mark, (M,) each; the number of marks until the lane stopped; and
@@ -105,8 +100,6 @@ def advance_to_marks(
     look = functools.partial(evaluated, plan.contribution, course, eval_data)
 
     def work_off(state: State, over: Any, row: Any, end: Any) -> State:
-        if course.wave:
-            return advance_in_waves(plan, course.wave, inputs, rows, waves, state, row, end)
         if course.axes:
             return lanes_to(plan, course, inputs, rows, state, over, row, end)
         turn = lambda i, state: step(plan, inputs, state, at(rows, i))[0]  # noqa: E731

@@ -30,7 +30,6 @@ from dmlcore.training.loop import steps
 from dmlcore.training.program import Rows, compile_trace, cut, power_of_two, wavefronts
 from dmlcore.training.step import Inputs, Plan, State, at, begin, weighed
 from dmlcore.training.turns import whole
-from dmlcore.training.wavefront import contributed
 from dmlcore.types import Aggregate
 
 WORKERS = "workers"  # the axis of the mesh
@@ -84,6 +83,17 @@ def contributions(
     return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=out, check_vma=False)(
         views, kept, source, tasks, data
     )
+
+
+def contributed(kind: Contribution, code: Coding | None, kept: Any, row: Rows, view: Any, data: Any) -> Any:
+    """Returns the contribution of a row with one task, as `Contribution.of`, for a view as it was sent.
+
+    `kept` has the memory of the codecs and the local state of the workers.
+    """
+    memory, local = kept
+    who = row.worker[0], row.clock[0]
+    view, _ = coding.received(code, coding.of(memory, who[0]), *who, view)
+    return kind.of(view, local, row, data)
 
 
 @functools.partial(jax.jit, static_argnames=("plan", "mesh"), donate_argnames=("state",))

@@ -26,10 +26,9 @@ from dmlcore.training.evaluation import device_data, limits
 from dmlcore.training.kinds import contribution_of
 from dmlcore.training.lanes import Grid, judged_at_once, programs_of
 from dmlcore.training.loop import TRACES, Course, advance_to_marks
-from dmlcore.training.program import cut, pad, power_of_two
+from dmlcore.training.program import cut, power_of_two
 from dmlcore.training.step import Inputs, Plan, begin
 from dmlcore.training.turns import whole
-from dmlcore.training.wavefront import rest_of_wave
 from dmlcore.types import Aggregate
 
 MARKS = 64  # largest number of marks in one call of the loop
@@ -48,8 +47,8 @@ class Replay(Driver):
     """Trains one or more runs (lanes) along their traces; several lanes run side by side under `vmap`.
 
     Guarantees: the parameters of one run are those that real workers and a server would compute, bit for bit,
-    unless `fuse` turns an update into one gradient. The parameters of several lanes, and of a run in
-    wavefronts, are the same up to rounding.
+    unless `fuse` turns an update into one gradient. The parameters of several lanes are the same up to
+    rounding.
 
     Args:
         traces: one per lane; clusters and policies may differ. Successive lanes with the same trace share the
@@ -59,8 +58,6 @@ class Replay(Driver):
             as a learning rate or a threshold.
         fuse: whether the tasks of an update become one gradient if they all read the same version.
         aggregate: how the pushes of one update are combined. Default: the aggregate of each trace.
-        wavefront: whether to compute the gradients of independent tasks as a batch, for an accelerator that
-            one gradient leaves idle; only for one lane.
         unroll: steps per iteration of the compiled loop. Default: 1 on a CPU, more on an accelerator.
     """
 
@@ -71,12 +68,9 @@ class Replay(Driver):
         optimizers: Sequence[optax.GradientTransformation],
         fuse: bool = True,
         aggregate: Aggregate | None = None,
-        wavefront: bool = False,
         unroll: int | None = None,
     ):
         self.problem, self.lanes, self._grid = problem, len(traces), Grid(traces)
-        if wavefront and self.lanes > 1:
-            checks.fail("wavefront", wavefront, f"False (for {self.lanes} runs side by side)")
         traces = self._grid.traces
         codings = [coding.coding_of(trace) for trace in traces]
         if any(each != codings[0] for each in codings):
@@ -89,8 +83,8 @@ class Replay(Driver):
         aggregates = [aggregate_of(trace, aggregate) for trace in traces]
         self._check_aggregates(aggregates)
         plain = aggregates[0].plain
-        fuse = fuse and contribution.fuses and codings[0] is None and plain and not wavefront
-        self._programs = programs = programs_of(traces, fuse, slots=wavefront, weighed=plain)
+        fuse = fuse and contribution.fuses and codings[0] is None and plain
+        self._programs = programs = programs_of(traces, fuse, weighed=plain)
         in_step = all(np.array_equal(p.first_row, programs[0].first_row) for p in programs)
         self._stretches = [stretch.start for stretch in programs[0].stretches]
         reads_newest = not any(p.num_slots for p in programs)
@@ -122,14 +116,9 @@ class Replay(Driver):
             )
             for t, own in zip(traces, aggregates, strict=True)
         ]
-        self._rest, wave = np.zeros(0, int), 0  # rows from each row to the end of its wavefront
-        if wavefront:
-            once = coding.remembers(codings[0]) or contribution.keeps
-            self._rest, wave = rest_of_wave(programs[0], once)
         judged = judged_at_once(problem.eval_data) if self.lanes > 1 else 1
-        self._course = Course(self._grid.axes, unroll or unrolled(), wave, judged)
+        self._course = Course(self._grid.axes, unroll or unrolled(), judged)
         self._rows: Any = None  # the next `_size` rows of every trace, with their samples
-        self._waves: Any = ()  # the entries of `_rest` for these rows
         self._drawn = [-1] * len(traces)
         self._start(optimizers)
 
@@ -232,7 +221,6 @@ class Replay(Driver):
                 max(map(len, ends)),
                 eval_data,
                 goals,
-                self._waves,
             )
             found.append(AtMarks(columns, looks, number))
             self._row = [own[-1] for own in ends]
@@ -269,8 +257,8 @@ class Replay(Driver):
             np.concatenate([getattr(p.rows, name)[span, : self._width].ravel() for p in self._programs])
             for name in ("batch_size", "weight")
         )
-        single, batched = self._width == 1, self.lanes > 1 or self._course.wave > 0
-        kind = sized(self._plan.contribution, sizes, single, samples, batched)
+        single = self._width == 1
+        kind = sized(self._plan.contribution, sizes, single, samples, self.lanes > 1)
         weighs = kind.weighs and single and (self._plan.accumulates or bool((weights != 1).any()))
         self._plan = self._plan._replace(contribution=kind, weighs=weighs)
         self._size = power_of_two(max(1, MANY_TASKS // (self._width * kind.num_gradients)))
@@ -290,8 +278,6 @@ class Replay(Driver):
         call = draw_lanes if TRACES in self._course.axes else draw_one
         samples = call(self.problem.num_samples, self._plan.contribution.widths[-1], self._source, *tasks)
         self._rows = jax.device_put(rows)._replace(samples=samples)
-        if self._course.wave:
-            self._waves = jax.device_put(pad(self._rest[spans[0]], size, np.int32, 1))
         self._drawn = self._row
 
     def restore(self, update: int, state: Any) -> None:
