@@ -385,7 +385,7 @@ class TestSpending:
         path.write_text("{")
         assert Spending(None, 60.0, path).once("first", lambda: 6) == 6
 
-    @pytest.mark.parametrize("budget", [0, 2, -5, True, 2.5, "soon", "0 s", None, timedelta(0)])
+    @pytest.mark.parametrize("budget", [0, 2, -5, True, 2.5, "soon", "2", "0 s", None, timedelta(0)])
     def test_what_is_no_budget_is_refused(self, budget):
         with pytest.raises(ValueError, match="budget: expected a number of runs of each method, >= 3"):
             asked(budget=budget)
@@ -616,7 +616,7 @@ class TestStudy:
     def test_what_is_known_is_said(self, found):
         text = repr(found)
         assert "ASP (learning rate" in text
-        assert "times as long" in text or "never at the target" in text
+        assert "times as long" in text or "not at the target in time" in text
         shown = found._repr_html_()
         assert "data:image" in shown
         for name in found.table.index:
@@ -669,6 +669,18 @@ class TestStudy:
 
     def test_arguments_are_those_that_are_documented(self):
         assert [*inspect.signature(dml.study).parameters][:4] == ["methods", "problem", "cluster", "target"]
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        ([2.5] * 4 + [math.inf] * 12, "not at the target in time (at least 2.5 times as long; 16 seeds)"),
+        ([1.94] * 6 + [3.0] * 6 + [math.inf] * 4, "3 times as long (at least 94% slower; 16 seeds)"),
+        ([0.9] * 4 + [math.inf] * 4, "undecided: between 10% faster and not at the target in time (8 seeds)"),
+    ],
+)
+def test_a_target_that_is_not_reached_on_every_seed_in_words(times, words):
+    assert words in str(dml.metrics.decide(times))
 
 
 @pytest.mark.parametrize("spread", [0.1, 0.5])

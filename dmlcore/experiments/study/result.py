@@ -55,6 +55,13 @@ class Answer:
         with np.errstate(invalid="ignore"):
             return values.div(values.loc[baseline]).median(axis=1)
 
+    def unreached(self) -> list[str]:
+        """Returns a sentence on the methods whose settings were all too slow, if there are some."""
+        late = np.isinf(self.seconds.median(axis=1))
+        names = ", ".join(map(str, late.index[late]))
+        told = f"No setting tried of {names} reaches the target in four times the best time; others may"
+        return [told] if self.runs is not None and 0 < late.sum() < len(late) else []
+
     def table(self) -> pd.DataFrame:
         """Returns a row per method, the best first, then by the ratio to it."""
         seconds, rows = self.seconds, dict[str, dict[str, Any]]()
@@ -143,7 +150,7 @@ class Study:
     @property
     def notes(self) -> list[str]:
         """Sentences on what limits the answer."""
-        notes = (note for each in self.answers.values() for note in each.notes)
+        notes = (note for each in self.answers.values() for note in [*each.unreached(), *each.notes])
         return [*self.failed, *dict.fromkeys(notes)]
 
     @property
@@ -236,7 +243,7 @@ class Study:
         return notebook.html(self)
 
     def __repr__(self) -> str:
-        return "\n".join(sentence[:1].upper() + sentence[1:] for sentence in [*self.sentences(), *self.notes])
+        return "\n".join([*self.sentences(), *self.notes])
 
 
 def told_setting(row: Any) -> str:

@@ -105,7 +105,7 @@ def check_budget(budget: Any) -> tuple[int | None, float | None]:
     """
     if isinstance(budget, str | timedelta):
         with contextlib.suppress(ValueError):
-            if (seconds := pd.Timedelta(budget).total_seconds()) > 0:
+            if not str(budget).strip().isdecimal() and (seconds := pd.Timedelta(budget).total_seconds()) > 0:
                 return None, seconds
     elif isinstance(budget, numbers.Integral) and not isinstance(budget, bool) and int(budget) >= 3:
         return int(budget), None

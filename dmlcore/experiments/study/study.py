@@ -48,10 +48,10 @@ def study(
 ) -> Study:
     """Finds out which method reaches a target first, each at its best settings, and how sure that is.
 
-    The search gives every method the same number of runs, over its knobs and its learning rate, by successive
-    halving: each rung has half as many trials on twice as many seeds, and ranges grow while their ends win.
-    Methods within twice the best median then go on in steps, and those within 1.5 times are halved together.
-    No run lasts longer than four times the best.
+    The search first gives every method the same number of runs, over its knobs and its learning rate, by
+    successive halving: each rung has half as many trials on twice as many seeds, and ranges grow while their
+    ends win. Only methods within twice the best median then go on in steps, and those within 1.5 times are
+    halved together. No run lasts longer than four times the best.
 
     Then the best setting of each method is judged, on other seeds, the same for all: on 8, and then on 16,
     32, 64 and 128 those that `metrics.decide` does not tell apart from the best one, while the budget lasts.
@@ -67,9 +67,9 @@ def study(
         cluster: the cluster to train on; or name -> cluster, for a map.
         target: one metric and the value to reach, such as `{"loss": 0.1}`.
         optimizer: learning rate -> optax optimizer of the server, for methods that bring none.
-        budget: what each method may spend on each cluster: a number of runs, >= 3, about half of them for
-            judging; or seconds of computing on this machine, such as "30 s" or a timedelta, with which every
-            machine gives an answer of its own.
+        budget: the most that each method may spend on each cluster: a number of runs, >= 3, about half of
+            them for judging; or seconds of computing on this machine, such as "30 s" or a timedelta, with
+            which every machine gives an answer of its own.
         seeds: for judging, S of them; 8 are the fewest that decide anything. The search uses others.
         batch_size: samples per task.
         save: folder for finished runs, as for `compare`; the same call goes on from it.

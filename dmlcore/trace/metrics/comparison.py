@@ -85,9 +85,9 @@ def time_to(
         below: whether smaller values of `metric` are better.
 
     Returns:
-        One value per run in the unit of `column`, interpolated between evaluations; inf if the run never
-        reached the target. The index has those of `method, seed, learning_rate` that are columns of the
-        frame.
+        One value per run in the unit of `column`, interpolated between evaluations; inf if the run did not
+        reach the target before it ended, possibly at an easier target of `until`. The index has those of
+        `method, seed, learning_rate` that are columns of the frame.
 
     Raises:
         ValueError: the frame lacks a column, or has none of `method, seed, learning_rate`.
@@ -104,7 +104,7 @@ def time_to(
         )
         warnings.warn(
             f"runs reach {metric} {target:g} between evaluations that are up to {gap:.0%} of the result "
-            f"apart: evaluate more often, or {finer} that reaches it",
+            f"apart: evaluate more often (eval_every=), or {finer} that reaches it",
             stacklevel=2,
         )
     return found

@@ -114,11 +114,13 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 def times(ratio: float) -> str:
     """Returns how much slower or faster a ratio of times is, in words.
 
-    >>> times(1.07), times(0.9), times(2.5), times(0.25), times(math.inf), times(1.0)
-    ('7% slower', '10% faster', '2.5 times as long', '4 times as fast', 'never at the target', 'as fast')
+    >>> [times(ratio) for ratio in (1.07, 0.9, 2.5, 0.25, 1.0)]
+    ['7% slower', '10% faster', '2.5 times as long', '4 times as fast', 'as fast']
+    >>> times(math.inf)
+    'not at the target in time'
     """
     if math.isinf(ratio):
-        return "never at the target"
+        return "not at the target in time"
     if ratio <= 0:
         return "alone at the target"
     if 0.5 < ratio < 2:
@@ -132,6 +134,8 @@ def _between(low: float, high: float) -> str:
         return f"fewer than {LOOKS[0]} seeds decide nothing"
     if low == high:
         return times(low)
+    if high == math.inf and low > 1:
+        return f"at least {times(low)}"
     first, last = map(times, (high, low) if high < 1 else (low, high))
     for word in (" slower", " faster", " times as long", " times as fast"):
         if last.endswith(word):
