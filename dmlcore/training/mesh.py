@@ -69,8 +69,12 @@ def contributions(
         return jax.tree.map(lambda leaf: jax.lax.psum(leaf, WORKERS)[None], pushed), ()
 
     def each(views: Any, kept: Any, source: Any, tasks: Rows, data: Any) -> Any:
+        memory, local = kept
+
         def one(row: Rows) -> Any:
-            return contributed(kind, code, kept, row, at(views, row.read), data)
+            who = row.worker[0], row.clock[0]
+            view, _ = coding.received(code, coding.of(memory, who[0]), *who, at(views, row.read))
+            return kind.of(view, local, row, data)
 
         # Not `vmap`, so that the arithmetic of a task does not depend on the other tasks of its device.
         own = sampled(source, tasks)
@@ -83,17 +87,6 @@ def contributions(
     return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=out, check_vma=False)(
         views, kept, source, tasks, data
     )
-
-
-def contributed(kind: Contribution, code: Coding | None, kept: Any, row: Rows, view: Any, data: Any) -> Any:
-    """Returns the contribution of a row with one task, as `Contribution.of`, for a view as it was sent.
-
-    `kept` has the memory of the codecs and the local state of the workers.
-    """
-    memory, local = kept
-    who = row.worker[0], row.clock[0]
-    view, _ = coding.received(code, coding.of(memory, who[0]), *who, view)
-    return kind.of(view, local, row, data)
 
 
 @functools.partial(jax.jit, static_argnames=("plan", "mesh"), donate_argnames=("state",))

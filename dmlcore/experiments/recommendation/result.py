@@ -135,10 +135,8 @@ class Recommendation(Study):
         if both := self.answer.tuning.intersection(judging):
             expected = f"seeds that did not tune, unlike {', '.join(map(str, sorted(both)))}"
             checks.fail("seeds", judging, expected)
-        notes, fixed = (
-            [*self.answer.notes],
-            {name: as_space(name, each) for name, each in self.methods.items()},
-        )
+        notes = [*self.answer.notes]
+        fixed = {name: as_space(name, each) for name, each in self.methods.items()}
         made = possible(fixed, None, goal.check, notes)
         if not made:
             checks.fail("cluster", cluster, f"a cluster on which a method can run ({notes[-1]})")
