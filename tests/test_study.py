@@ -495,6 +495,18 @@ class TestStudy:
         longest = max(ran, key=len)
         assert all(seeds == longest[: len(seeds)] for seeds in ran)
 
+    def test_all_seeds_judge_all_methods_and_do_not_change_the_search(self):
+        few, many = (asked(seeds=range(n), all_seeds=True, budget=24 + n) for n in (4, 20))
+        assert many.runs.groupby("method")["seed"].nunique().tolist() == [20] * len(METHODS)
+        assert many.versus("BSP", "ASP").outcome == "slower"  # which the first eight seeds decide
+        pd.testing.assert_frame_equal(few.answers[""].told, many.answers[""].told)
+        first = few.samples("BSP", "ASP")
+        pd.testing.assert_series_equal(many.samples("BSP", "ASP")[first.index], first)
+        with pytest.raises(ValueError, match="budget: expected more runs than the 20 seeds"):
+            asked(seeds=range(20), all_seeds=True, budget=20)
+        with pytest.raises(ValueError, match="budget: expected more runs"):
+            asked(all_seeds=True, budget="1 min")
+
     def test_the_same_runs_give_the_same_answer_on_every_machine(self, found, monkeypatch):
         monkeypatch.setattr(spending.time, "monotonic", lambda: 1e6 * np.random.default_rng().uniform())
         pd.testing.assert_frame_equal(asked().table, found.table)

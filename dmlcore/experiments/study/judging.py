@@ -59,7 +59,12 @@ def compared(seconds: pd.DataFrame) -> dict[str, Ratio]:
 
 
 def judge(
-    goal: Goal, methods: Mapping[str, Method], seeds: Sequence[int], runs: Runs, spending: Spending
+    goal: Goal,
+    methods: Mapping[str, Method],
+    seeds: Sequence[int],
+    runs: Runs,
+    spending: Spending,
+    looks: Sequence[int] = LOOKS,
 ) -> pd.DataFrame | None:
     """Runs all methods on the first seeds, and on more those that are not told apart from the best one.
 
@@ -69,11 +74,13 @@ def judge(
         seeds: for judging.
         runs: methods and seeds by name -> histories, and whether Ctrl-C was pressed.
         spending: what it may spend.
+        looks: numbers of seeds after which a method that is told apart from the best one gets no more.
 
     Returns:
         The histories; None if Ctrl-C was pressed before all methods had run.
     """
-    looks = [look for look in LOOKS if look < len(seeds)] + [min(len(seeds), LOOKS[-1])]
+    most = min([len(seeds), *looks[-1:]])
+    looks = [*(look for look in looks if look < most), most]
     left, found, ran = [*methods], None, 0
     for look in looks:
         own = seeds[ran:look]

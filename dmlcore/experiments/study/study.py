@@ -41,6 +41,7 @@ def study(
     optimizer: Callable[[float], optax.GradientTransformation] = optax.sgd,
     budget: int | str | timedelta = 200,
     seeds: Iterable[int] = range(LOOKS[-1]),
+    all_seeds: bool = False,
     batch_size: int = 32,
     save: Any = None,
     executor: str = "threads",
@@ -71,6 +72,8 @@ def study(
             them for judging; or seconds of computing on this machine, such as "30 s" or a timedelta, with
             which every machine gives an answer of its own.
         seeds: for judging, S of them; 8 are the fewest that decide anything. The search uses others.
+        all_seeds: whether all methods are judged on all seeds, also those that are told apart before. The
+            search then has the budget's runs less S, so that its answer does not depend on S.
         batch_size: samples per task.
         save: folder for finished runs, as for `compare`; the same call goes on from it.
         executor: "threads" or "ray", as for `compare`.
@@ -95,6 +98,8 @@ def study(
     """
     metric, value, judging = check_asked(problem, target, optimizer, seeds, batch_size)
     spaces, (runs, seconds) = named(methods), check_budget(budget)
+    if checks.boolean("all_seeds", all_seeds) and not (runs and runs > len(judging)):
+        checks.fail("budget", budget, f"more runs than the {len(judging)} seeds (with all_seeds=True)")
     checks.one_of("threads", "ray")("executor", executor)
     several = isinstance(cluster, Mapping)
     clusters: Mapping[str, Cluster] = cluster if isinstance(cluster, Mapping) else {"": cluster}
@@ -110,12 +115,12 @@ def study(
     answers, failed = {}, {}
     with bar(checks.boolean("progress", progress), None) as advance:
         for name, (goal, made) in asked.items():
-            path = place(goal, made, {"budget": str(budget), "seeds": judging})
+            path = place(goal, made, {"budget": str(budget), "seeds": judging, "all": all_seeds})
             total = seconds and seconds * len(spaces)
             spending = Spending(runs, total, None if runs else path, advance=advance)
             try:
-                search = begin(goal, made, judging, spending)
-                answers[name] = answer(search, judging, tune(search))
+                search = begin(goal, made, judging, spending, all_seeds=all_seeds)
+                answers[name] = answer(search, judging, tune(search), all_seeds=all_seeds)
             except KeyboardInterrupt:
                 if not answers:
                     raise
@@ -178,7 +183,13 @@ def place(goal: Goal, candidates: Candidates, about: Mapping[str, Any]) -> Path 
 
 
 def begin(
-    goal: Goal, candidates: Candidates, judging: Sequence[int], spending: Spending, about: float = 0.0
+    goal: Goal,
+    candidates: Candidates,
+    judging: Sequence[int],
+    spending: Spending,
+    about: float = 0.0,
+    *,
+    all_seeds: bool = False,
 ) -> Search:
     """Returns a search on seeds that do not judge, which leaves runs for judging.
 
@@ -188,15 +199,24 @@ def begin(
         judging: seeds of the comparison.
         spending: what may be spent.
         about: cluster time in which a good run reaches the target. 0: not known.
+        all_seeds: whether every method will be judged on all of them.
     """
     tuning = [*itertools.islice((seed for seed in itertools.count(TUNING) if seed not in judging), 2**12)]
     spending.made.update(dict.fromkeys(candidates, 0))
     further = spending.runs is not None and len(candidates) > 1  # a single method needs no further seeds
     most = len(judging) if further else min(LOOKS[0], len(judging))
-    return Search(goal, candidates, tuning, spending, max(1, min(most, spending.room() // 2)), about)
+    reserve = len(judging) if all_seeds else max(1, min(most, spending.room() // 2))
+    return Search(goal, candidates, tuning, spending, reserve, about)
 
 
-def answer(search: Search, judging: Sequence[int], whole: bool, notes: Sequence[str] = ()) -> Answer:
+def answer(
+    search: Search,
+    judging: Sequence[int],
+    whole: bool,
+    notes: Sequence[str] = (),
+    *,
+    all_seeds: bool = False,
+) -> Answer:
     """Judges the best settings that a search has found; after Ctrl-C, tells what they are.
 
     Args:
@@ -204,6 +224,7 @@ def answer(search: Search, judging: Sequence[int], whole: bool, notes: Sequence[
         judging: seeds of the comparison.
         whole: whether the budget was large enough for the search.
         notes: of the answer.
+        all_seeds: whether every method is judged on all seeds.
 
     Raises:
         ValueError: no method reaches the target.
@@ -222,7 +243,8 @@ def answer(search: Search, judging: Sequence[int], whole: bool, notes: Sequence[
             last = {name: search.rank(trial)[2] for name, trial in best.items()}
             fail_to_reach(goal, last, LONGEST * search.about)
         until: Any = {"seconds": LONGEST * least, "about": search.about, "seed": search.seeds[0]}
-        histories = judge(goal, methods, judging, functools.partial(goal.runs, **until), spending)
+        looks = () if all_seeds else LOOKS
+        histories = judge(goal, methods, judging, functools.partial(goal.runs, **until), spending, looks)
     if histories is not None:
         measured, known = goal.measured(histories), "more seeds could tell more methods apart"
     else:  # the runs of the search on common seeds

@@ -53,7 +53,8 @@ class Experiment(NamedTuple):
 
     def study(self, cluster: Any, judging: Sequence[int], search: int) -> Study:
         """Returns which method reaches the target first, on one or several clusters, after so many runs."""
-        options: Any = {"budget": search + len(judging), "seeds": judging, "batch_size": self.batch_size}
+        options: Any = {"budget": search + len(judging), "seeds": judging, "all_seeds": True}
+        options |= {"batch_size": self.batch_size}
         return dml.study(self.methods(), self.problem, cluster, {"loss": self.target}, **options)
 
     def at_each_s(self, found: Study, cluster: str = "") -> pd.DataFrame:
