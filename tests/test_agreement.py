@@ -28,42 +28,60 @@ def test_same_is_a_relative_difference(number, share):
     assert not same(number, None)
 
 
-def ledger(first=(1.5, 2.5), second=(0.5, None), **fields):
-    words = {"paper": "p", "statement": "so", "source": "ours", "data": "none", "metric": "m"}
+FIRST = (1.5, 2.5, *[1.5] * 6)
+
+
+def ledger(first=FIRST, second=(0.5, None), **fields):
+    words = {"paper": "p", "statement": "so", "source": "ours", "data": "none", "metric": "m", "regime": "r"}
     one = claims.Claim(id="p-1", expected=(1, None), **words)
     two = claims.Claim(id="p-2", expected=(1, None), parts=("A", "B"), **words)
     results = (claims.judge(one, first), claims.judge(two, {"A": second, "B": [math.inf, 3.0]}))
-    run = {"paper": "p", "command": "c", "scale": "quick", "seeds": 2, "tuned_on": None, "parameters": {}}
-    return claims.Ledger(**run | {"claims": results} | fields)
+    run = {
+        "command": "c",
+        "scale": "quick",
+        "seeds": 8,
+        "tuned_on": None,
+        "parameters": {"seeds": len(first)},
+    }
+    return claims.Ledger(paper="p", runs=(claims.Made(**run | fields),), claims=results)
 
 
 def test_a_run_that_agrees():
-    found = agreement(ledger(), ledger((1.50001, 2.50001), (0.500001, None)))
-    assert str(found) == "6 of 6 published numbers, 2 of 2 verdicts"
+    found = agreement(ledger(), ledger((1.50001, *FIRST[1:]), (0.500001, None)))
+    told = "10 of 12 numbers equal, 2 equal up to rounding, none different; outcomes that change: none of 3"
+    assert str(found) == told
     assert not found.differences
 
 
-def test_what_differs_is_named():
-    found = agreement(ledger(), ledger((1.5, 0.5), (None, None)))
-    assert str(found) == "4 of 6 published numbers, 1 of 2 verdicts"
+def test_fewer_seeds_are_compared_with_the_first_ones():
+    assert str(agreement(ledger(), ledger(FIRST[:3]))).startswith("7 of 7 numbers equal")
+    found = agreement(ledger(), ledger((1.5, 0.5, 1.5)))
+    assert str(found).endswith("1 different; outcomes that change: 1 of 3")
     assert [str(each) for each in found.differences] == [
+        "p p-1: published holds, here undecided",  # with the other published seeds
         "p p-1, seed 1: published 2.5, here 0.5",
-        "p p-2, A, seed 0: published 0.5, here nothing",
-        "p p-1: published reproduced, here mixed",
     ]
+    none = agreement(ledger(), ledger((1.5, 1.6)))
+    assert str(none).endswith("1 different; outcomes that change: none of 3")
+
+
+def test_sums():
+    found = agreement(ledger(), ledger((1.5, 0.5)))
     twice = total([found, agreement(ledger(), ledger())])
-    assert str(twice) == "10 of 12 published numbers, 3 of 4 verdicts"
+    told = "17 of 18 numbers equal, 0 equal up to rounding, 1 different; outcomes that change: 1 of 6"
+    assert str(twice) == told
     assert twice.differences == found.differences
 
 
-def test_what_is_missing_is_told_and_what_is_new_is_not_counted():
-    less = ledger(claims=ledger().claims[:1])
-    found = agreement(ledger(), less)
-    assert str(found) == "2 of 6 published numbers, 1 of 2 verdicts"
-    assert str(found.differences[0]) == "p p-2, A, seed 0: published 0.5, here missing"
-    assert str(agreement(less, ledger())) == "2 of 2 published numbers, 1 of 1 verdicts"
+def test_a_number_that_is_lost_is_told_and_a_claim_that_is_new_is_not_counted():
+    found = agreement(ledger(second=(0.5, 0.7)), ledger(second=(0.5, None)))
+    assert str(found.differences[0]) == "p p-2, A, seed 1: published 0.7, here nothing"
+    less = ledger().model_copy(update={"claims": ledger().claims[:1]})
+    for published, here in ((ledger(), less), (less, ledger())):
+        assert str(agreement(published, here)).startswith("8 of 8 numbers equal")
 
 
-@pytest.mark.parametrize("other", [{"scale": "full"}, {"seeds": 3}, {"parameters": {"workers": 4}}])
-def test_other_parameters_are_not_compared(other):
+@pytest.mark.parametrize("other", [{"scale": "full"}, {"parameters": {"seeds": 8, "workers": 4}}])
+def test_other_runs_are_not_compared(other):
     assert agreement(ledger(), ledger(**other)) is None
+    assert agreement(ledger(), ledger(parameters={"seeds": 3})) is not None

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dmlcore.reproduce import claims
 from dmlcore.reproduce.claims import show
+from dmlcore.trace.metrics import decide
 
 ANY = st.one_of(st.none(), st.just(math.inf), st.just(math.nan), st.floats(-1e6, 1e6))
 
@@ -21,36 +22,42 @@ def claim(expected=(1.0, None), **fields):
         "source": "ours",
         "data": "none",
         "metric": "time of B / time of A",
+        "regime": "two clusters; ours",
         "unit": "x",
     }
     return claims.Claim(expected=expected, **words | fields)
 
 
-def ledger(*results):
-    run = {"command": "python3 paper_repro.py p", "scale": "quick", "seeds": 3, "parameters": {"seeds": 3}}
-    return claims.Ledger(paper="p", **run, tuned_on=(1000,), claims=results)
+def run(**fields):
+    given = {"command": "python3 paper_repro.py p", "scale": "quick", "seeds": 8, "tuned_on": (1000,)}
+    return claims.Made(**given | {"parameters": {"seeds": 8, "workers": 4}} | fields)
+
+
+def ledger(*results, **fields):
+    return claims.Ledger(paper="p", runs=(run(**fields),), claims=results)
+
+
+MOST = [1.1] * 7  # seven seeds
 
 
 @pytest.mark.parametrize(
     ("samples", "expected", "verdict"),
     [
-        ([1.2, 1.3, 1.4], (1.0, None), "reproduced"),
-        ([0.7, 0.8, 0.9], (1.0, None), "not reproduced"),
-        ([0.9, 1.1, 1.2], (1.0, None), "mixed"),
-        ([0.9, 0.9, 0.9, 0.9, 1.0], (1.0, None), "mixed"),
-        ([2.0, 1.0], (1.0, 2.0), "reproduced"),
-        ([2.0], (1.0, 2.0), "mixed"),
-        ([2.1], (1.0, 2.0), "not reproduced"),
-        ([2.0, 2.0, 2.0], (None, 1.9), "not reproduced"),
-        ([math.inf] * 3, (1.0, None), "reproduced"),
-        ([math.inf] * 3, (1.0, 9.0), "not reproduced"),
-        ([1.1, math.inf, math.inf], (1.0, None), "reproduced"),
-        ([1.1, math.inf, math.inf], (1.0, 9.0), "mixed"),
+        ([1.2, *MOST], (1.0, None), "reproduced"),
+        ([0.9] * 8, (1.0, None), "not reproduced"),
+        ([0.9, *MOST], (1.0, None), "undecided"),
+        ([0.9, *MOST, *MOST, *MOST], (1.0, None), "reproduced"),  # of 22 the fifth from either end
+        ([1.0] * 8, (1.0, 2.0), "reproduced"),
+        (MOST, (1.0, 2.0), "undecided"),
+        ([2.1] * 7, (1.0, 2.0), "undecided"),
+        ([2.0] * 8, (None, 1.9), "not reproduced"),
+        ([math.inf] * 8, (1.0, None), "reproduced"),
+        ([math.inf] * 8, (1.0, 9.0), "not reproduced"),
+        ([math.inf, *MOST], (1.0, None), "reproduced"),
+        ([math.inf, *MOST], (1.0, 9.0), "undecided"),
         ([None, math.nan], (1.0, None), "not run"),
-        ([math.nan, math.nan, 2.0], (1.0, None), "mixed"),
-        ([2.0, None, 2.0], (1.0, None), "mixed"),
-        ([0.5, 2.0, 3.0], (1.0, 1.5), "not reproduced"),
-        ([0.5, None, 0.5], (1.0, None), "not reproduced"),
+        ([None, 1.2, *MOST], (1.0, None), "reproduced"),
+        ([None, *MOST], (1.0, None), "undecided"),
         ([], (1.0, None), "not run"),
         (None, (1.0, None), "not run"),
     ],
@@ -59,26 +66,37 @@ def test_verdict(samples, expected, verdict):
     assert claims.judge(claim(expected), samples).verdict == verdict
 
 
-def test_one_sample_is_enough_where_no_seed_matters():
-    formula = claim(source="theory", deterministic=True)
-    verdicts = [claims.judge(formula, samples).verdict for samples in ([1.2], [0.8], [1.2, None], [])]
-    assert verdicts == ["reproduced", "not reproduced", "mixed", "not run"]
+def test_a_guarantee_holds_on_every_seed_or_fails():
+    formula = claim(source="theory", always=True)
+    for samples, verdict in (
+        ([1.2], "reproduced"),
+        ([0.8], "not reproduced"),
+        ([0.9] + [1.1] * 31, "not reproduced"),
+        ([1.2, None], "reproduced"),
+        ([], "not run"),
+    ):
+        result = claims.judge(formula, samples)
+        assert result.verdict == verdict
+        assert not samples or result.parts[0].interval == (
+            min(x for x in samples if x),
+            max(x for x in samples if x),
+        )
     for source in ("abstract", "ours"):
-        with pytest.raises(
-            ValueError, match=r"deterministic: expected False .for a claim with source.*, got True"
-        ):
-            claim(source=source, deterministic=True)
+        with pytest.raises(ValueError, match=r"always: expected False .for a claim with source.*, got True"):
+            claim(source=source, always=True)
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1), st.floats(-1e6, 1e6))
-def test_the_verdict_counts_seeds(samples, low):
-    """Every, some, none: by the definition, and the spread holds every sample and the median."""
-    result = claims.judge(claim((low, None)), samples)
-    kept = [value >= low for value in result.samples]
-    assert (result.verdict == "reproduced") == (all(kept) and len(kept) > 1)
-    assert (result.verdict == "not reproduced") == (not any(kept))
-    assert result.spread == (min(result.samples), max(result.samples))
-    assert result.spread[0] <= result.measured <= result.spread[1]
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.floats(-1e6, 1e6))
+def test_the_outcome_is_that_of_the_rule(samples, low):
+    """That of `decide`, on the samples as the file has them; the interval holds the median."""
+    (part,) = claims.judge(claim((low, None)), samples).parts
+    found = decide(part.samples, low=low)
+    assert part.outcome == found.outcome
+    assert (part.interval is None) == (len(samples) < 8)
+    if part.interval:
+        assert part.interval[0] <= part.measured <= part.interval[1]
+        assert (part.outcome == "holds") == (part.interval[0] >= low)
+        assert (part.outcome == "fails") == (part.interval[1] < low)
 
 
 @pytest.mark.parametrize(
@@ -87,39 +105,40 @@ def test_the_verdict_counts_seeds(samples, low):
         ("any", "digits", "reproduced"),
         ("digits", "digits", "reproduced"),
         ("MNIST", "digits", "not run"),
+        ("MNIST, digits", "digits", "reproduced"),
+        ("MNIST, CIFAR-10, digits", "digits, MNIST", "reproduced"),
         ("none", None, "reproduced"),
     ],
 )
-@pytest.mark.parametrize("parts", [(), ("MF",)])
+@pytest.mark.parametrize("parts", [("",), ("MF",)])
 def test_other_data_stand_in_for_nothing(tmp_path, about, measured_on, verdict, parts):
-    """Samples are kept with what they were measured on, and judged where the claim is about these data."""
-    samples = {"MF": [1.2, 1.3]} if parts else [1.2, 1.3]
+    """A claim about other data than the samples was not run."""
+    samples = {"MF": [1.2] * 8} if parts == ("MF",) else [1.2] * 8
     declared = claim(data=about, parts=parts)
     result = claims.judge(declared, samples, measured_on)
     assert result.verdict == verdict
-    assert result.measured_on == (measured_on or "none")
-    assert (result.parts or [result])[0].samples == (1.2, 1.3)
-    assert claims.remark(result) == ("measured on digits, not on MNIST" if verdict == "not run" else "")
+    assert result.measured_on == ("" if verdict == "not run" else measured_on or "")
+    assert result.parts[0].samples == (() if verdict == "not run" else (1.2,) * 8)
     claims.write(tmp_path / "claims.json", ledger(result))
     assert claims.recheck(tmp_path / "claims.json", [declared]) == []
 
 
-def test_what_parts_were_measured_on_is_what_was_run(tmp_path):
-    """A data set that was missing is not named, and one that the claim is not about leaves it not run."""
+def test_what_settings_were_measured_on_is_what_was_run(tmp_path):
+    """A data set that was missing is not named; samples that the claim is not about are left out."""
     declared = claim(data="MovieLens, MNIST, a corpus", parts=("MF", "LDA", "images"))
     data = {"MF": "MovieLens", "LDA": "a corpus", "images": "MNIST"}
-    samples = {"MF": [1.2, 1.3], "LDA": [1.2, 1.3], "images": [1.2, 1.3]}
+    samples = dict.fromkeys(data, [1.2] * 8)
     result = claims.judge(declared, samples, data)
     assert (result.measured_on, result.verdict) == ("MovieLens, a corpus, MNIST", "reproduced")
     for missing in ({}, {"LDA": []}, {"LDA": [None, None]}):
         result = claims.judge(declared, {"MF": samples["MF"], "images": samples["images"]} | missing, data)
-        assert (result.measured_on, result.verdict) == ("MovieLens, MNIST", "mixed")
-        assert claims.remark(result) == "2 of 3 parts run"
+        assert (result.measured_on, result.verdict) == ("MovieLens, MNIST", "in part")
+        assert claims.counted(result) == "holds in 2 of 3 settings, not run in 1"
         claims.write(tmp_path / "claims.json", ledger(result))
         assert claims.recheck(tmp_path / "claims.json", [declared]) == []
     result = claims.judge(declared, samples, data | {"images": "digits"})
-    assert (result.measured_on, result.verdict) == ("MovieLens, a corpus, digits", "not run")
-    assert claims.judge(declared, {}, data).measured_on is None
+    assert (result.measured_on, result.parts[2].outcome) == ("MovieLens, a corpus", "not run")
+    assert claims.judge(declared, {}, data).measured_on == ""
     with pytest.raises(ValueError, match=r"part of p-1 in the data: expected .*, got 'mf'"):
         claims.judge(declared, samples, {"mf": "MovieLens"})
     with pytest.raises(ValueError, match=r"data of p-1, LDA: expected the name.*, got None"):
@@ -131,16 +150,14 @@ def test_what_parts_were_measured_on_is_what_was_run(tmp_path):
 def test_data_must_be_named():
     with pytest.raises(ValueError, match=r"data of p-1: expected the name of the data set.*, got None"):
         claims.judge(claim(data="any"), [1.0])
-    assert claims.judge(claim(data="any"), []).measured_on is None
+    assert claims.judge(claim(data="any"), []).verdict == "not run"
 
 
 @settings(max_examples=25)
-@given(st.lists(ANY, max_size=7))
+@given(st.lists(ANY, max_size=12))
 def test_any_samples_survive_the_file(tmp_path_factory, samples):
     path = tmp_path_factory.mktemp("ledger") / "claims.json"
     result = claims.judge(claim((1.0, 5.0)), samples)
-    if result.spread:
-        assert result.spread[0] <= result.measured <= result.spread[1]
     claims.write(path, ledger(result))
     json.loads(path.read_text(), parse_constant=pytest.fail)  # strict JSON has no NaN and no Infinity
     assert claims.read(path).claims == (result,)
@@ -151,79 +168,97 @@ def test_any_samples_survive_the_file(tmp_path_factory, samples):
     assert list(path.parent.iterdir()) == [path]
 
 
-VERDICTS = st.sampled_from(["reproduced", "mixed", "not reproduced", "not run"])
+OUTCOMES = st.sampled_from(["holds", "fails", "undecided", "not run"])
 
 
-@given(st.lists(VERDICTS, min_size=1))
-def test_parts_combine(verdicts):
-    whole = claims.combine(verdicts)
-    run = [verdict for verdict in verdicts if verdict != "not run"]
-    assert (whole == "not run") == (not run)
-    assert (whole == "reproduced") == (run == verdicts and set(run) == {"reproduced"})
-    assert (whole == "not reproduced") == (bool(run) and not {"reproduced", "mixed"} & set(run))
+@given(st.lists(OUTCOMES, min_size=1))
+def test_settings_combine(outcomes):
+    """The words of a claim: in all settings of its regime, in some, in none."""
+    whole, there = claims.combine(outcomes), {*outcomes}
+    assert (whole == "reproduced") == (there == {"holds"})
+    assert (whole == "in part") == ("holds" in there and there != {"holds"})
+    assert (whole == "not reproduced") == ("fails" in there and "holds" not in there)
+    assert (whole == "undecided") == ("undecided" in there and not there & {"holds", "fails"})
+    assert (whole == "not run") == (there == {"not run"})
 
 
 def test_a_claim_shows_in_how_many_settings_it_holds():
     several = claim(parts=("MF", "LDA", "Lasso"))
-    result = claims.judge(several, {"MF": [2.0, 2.0], "LDA": [1.5, 1.7]})
-    assert [part.verdict for part in result.parts] == ["reproduced", "reproduced", "not run"]
-    assert (result.measured, result.spread, result.verdict) == (None, (1.6, 2.0), "mixed")
-    assert show.measured(result) == "2 of 3 settings"
-    result = claims.judge(several, {"MF": [2.0] * 2, "LDA": [0.5] * 2, "Lasso": [math.inf] * 2})
-    assert (result.spread, show.measured(result)) == ((0.5, math.inf), "2 of 3 settings")
-    assert claims.remark(result) == ""
-    result = claims.judge(several, {"MF": [0.5, 0.6], "LDA": [0.7, 0.8]})
-    assert show.verdict(result) == "not reproduced (2 of 3 parts run)"
-    result = claims.judge(several, {"MF": [2.0, 2.0]})
-    assert show.verdict(result) == "mixed (1 of 3 parts run)"
-    assert (claims.judge(several, {}).verdict, show.measured(claims.judge(several, {}))) == ("not run", "-")
+    result = claims.judge(several, {"MF": [2.0] * 8, "LDA": [1.5, 1.7] * 4})
+    assert [part.outcome for part in result.parts] == ["holds", "holds", "not run"]
+    assert show.measured(result) == "1.6 to 2x"
+    assert show.verdict(result) == "in part (holds in 2 of 3 settings, not run in 1)"
+    result = claims.judge(several, {"MF": [2.0] * 8, "LDA": [0.5] * 8, "Lasso": [math.inf] * 8})
+    assert show.measured(result) == "0.5 to ∞x"
+    assert show.verdict(result) == "in part (holds in 2 of 3 settings, fails in 1)"
+    result = claims.judge(several, {"MF": [0.5] * 8, "LDA": [0.7, 1.8] * 4})
+    assert show.verdict(result) == "not reproduced (fails in 1 of 3 settings, undecided in 1, not run in 1)"
+    result = claims.judge(several, {})
+    assert (show.verdict(result), show.measured(result)) == ("not run (not run in 3 of 3 settings)", "-")
+    assert show.verdict(claims.judge(claim(), [1.2] * 8)) == "reproduced"
 
 
 @pytest.mark.parametrize(
-    ("samples", "remark"),
+    ("samples", "known"),
     [
-        ([1.2, 1.3], ""),
-        ([0.5, 1.3, 1.4], "2 of 3 seeds"),
-        ([1.2], "one seed"),
-        ([1.2, None, 1.3], "2 of 3 seeds measured"),
-        ([0.5], ""),
+        ([1.2, 1.3, *MOST], "1.1 to 1.3x, 9 seeds"),
+        ([1.2, None], "1 seed"),
+        ([0.5, 1.5, 1.5], "3 seeds"),
         ([], ""),
     ],
 )
-def test_a_mixed_verdict_says_why(samples, remark):
-    assert claims.remark(claims.judge(claim(), samples)) == remark
-    result = claims.judge(claim(parts=("MF",)), {"MF": samples})
-    assert claims.remark(result, result.parts[0]) == remark
+def test_how_well_a_median_is_known(samples, known):
+    assert show.known(claims.judge(claim(), samples)) == known
+    result = claims.judge(claim(parts=("MF", "LDA")), {"MF": samples})
+    assert (show.known(result), show.known(result, result.parts[0])) == ("", known)
+    assert show.known(claims.judge(claim(source="theory", always=True), [1.2, 1.4])) == "1.2 to 1.4x"
 
 
 def test_tallies_are_by_source_and_count_an_experiment_once():
     made = [
-        claims.judge(claim(id="a", source="ours"), [1.2, 1.3]),
-        claims.judge(claim(id="b", source="abstract"), [0.2, 1.3]),
-        claims.judge(claim(id="c", source="abstract"), [0.2, 0.3]),
-        claims.judge(claim(id="d", source="ours", metric="the same, tuned"), [0.2, 0.3]),
+        claims.judge(claim(id="a", source="ours"), [1.2] * 8),
+        claims.judge(claim(id="b", source="abstract"), [0.2, *MOST]),
+        claims.judge(claim(id="c", source="abstract"), [0.2] * 8),
+        claims.judge(claim(id="d", source="ours", metric="the same, tuned"), [0.2] * 8),
         claims.judge(claim(id="e", source="ours"), []),
         claims.judge(claim(id="f", source="ours"), []),
-        claims.judge(claim(id="g", source="theory", deterministic=True), [2.0]),
+        claims.judge(claim(id="g", source="theory", always=True), [2.0]),
     ]
     assert claims.repeats(made) == {"d": "c"}
     assert claims.told(made) == [
-        "2 from the papers' abstracts: 1 mixed, 1 not reproduced",
+        "2 from the papers' abstracts: 1 not reproduced, 1 undecided",
         "3 our own: 1 reproduced, 2 not run",
         "1 against theory: 1 reproduced",
+        "6 settings: holds in 2, fails in 1, undecided in 1, not run in 2",
     ]
 
 
-def test_one_verdict_per_claim_whatever_the_scale():
-    quick = ledger(*(claims.judge(claim(id=name), [1.2, 1.3]) for name in "abc"))
-    some = [claims.judge(claim(id="a"), [0.2, 0.3]), claims.judge(claim(id="b"), [])]
-    full = quick.model_copy(update={"scale": "full", "claims": tuple(some)})
-    other = quick.model_copy(update={"paper": "q", "claims": quick.claims[:1]})
-    for ledgers in ([quick, full, other], [full, quick, other]):
-        found = claims.standing(ledgers)
-        assert [result.id for result in found] == ["a", "b", "c", "a"]
-        verdicts = ["not reproduced", "reproduced", "reproduced", "reproduced"]
-        assert [result.verdict for result in found] == verdicts
+def merged(first, second, **options):
+    """The ledger of two runs of a claim with the settings A and B, as (verdict, samples of A, of B, runs)."""
+    declared = claim(parts=("A", "B"))
+    old, new = (ledger(claims.judge(declared, samples), **about) for samples, about in (first, second))
+    found = claims.merge(old, new, **options)
+    (result,) = found.claims
+    return result.verdict, *(part.samples[:1] for part in result.parts), [each.scale for each in found.runs]
+
+
+def test_a_ledger_keeps_what_a_new_run_does_not_measure_better():
+    full, more = {"scale": "full"}, {"parameters": {"seeds": 8, "workers": 5}}
+    a, b, few = {"A": [1.2] * 8}, {"B": [1.3] * 8}, {"A": [1.4] * 7, "B": [1.4] * 8}
+    assert merged((a, full), (b, {})) == ("reproduced", (1.2,), (1.3,), ["full", "quick"])
+    assert merged((a, full), (few, {})) == ("reproduced", (1.2,), (1.4,), ["full", "quick"])
+    assert merged((a, {}), (few, {})) == ("reproduced", (1.2,), (1.4,), ["quick"])  # they are alike
+    assert merged((a, {}), (few, more))[1] == (1.4,)  # of other parameters
+    assert merged((a, {}), ({"A": [1.5] * 8}, {}))[1] == (1.5,)
+    assert merged((a, {}), ({"A": [1.5] * 8}, {}), again=False)[1] == (1.2,)
+    assert merged((a, {}), ({"A": [1.5] * 9}, {}), again=False)[1] == (1.5,)
+
+
+def test_what_is_declared_otherwise_is_not_kept():
+    old = ledger(claims.judge(claim(), [1.2] * 8))
+    new = ledger(claims.judge(claim((1.1, None)), []))
+    assert claims.merge(old, new).claims[0].verdict == "not run"
+    assert claims.merge(None, new) == new.model_copy(update={"runs": ()})
 
 
 def test_a_claim_that_declares_so_repeats_one_with_another_range(tmp_path):
@@ -278,38 +313,34 @@ def test_wrong_range(expected):
 @pytest.mark.parametrize(
     ("edit", "fault"),
     [
-        (lambda row: row.update(verdict="mixed"), "verdict is 'mixed', but its samples give 'reproduced'"),
-        (lambda row: row.update(expected=[9.0, None]), "its samples give 'not reproduced'"),
-        (lambda row: row.update(expected=[0.5, None]), "p-1: missing, or differs from its declaration"),
-        (lambda row: row.update(measured=3.0), "p-1: measured is 3.0, but its samples give 1.3"),
         (
-            lambda row: row.update(spread=[0.5, 0.9], verdict="not reproduced"),
-            "p-1: spread is (0.5, 0.9), but its samples give (1.2, 1.4)",
+            lambda row: row.update(verdict="in part"),
+            "verdict is 'in part', but its settings give 'reproduced'",
         ),
-        (lambda row: row.update(samples=[]), "p-1: verdict is 'reproduced', but its samples give 'not run'"),
-        (lambda row: row.update(samples=[None] * 3), "its samples give 'not run'"),
-        (lambda row: row.update(samples=[1.2, 1.3, None, 1.4]), "its samples give 'mixed'"),
-        (lambda row: row.update(data="MNIST", measured_on="digits"), "its samples give 'not run'"),
+        (lambda row: row.update(expected=[9.0, None]), "outcome is 'holds', but its samples give 'fails'"),
+        (lambda row: row.update(expected=[0.5, None]), "p-1: missing, or differs from its declaration"),
+        (lambda row: row.update(regime="everywhere"), "p-1: missing, or differs from its declaration"),
+        (lambda row: row["parts"][0].update(measured=3.0), "measured is 3.0, but its samples give 1.3"),
+        (lambda row: row["parts"][0].update(outcome="undecided"), "p-1: outcome is 'undecided', but"),
+        (lambda row: row["parts"][0].update(interval=[1.0, 1.1]), "interval is (1.0, 1.1), but its samples"),
+        (lambda row: row["parts"][0].update(samples=[]), "but its samples give 'not run'"),
+        (
+            lambda row: row["parts"][0]["samples"].pop(),
+            "outcome is 'holds', but its samples give 'undecided'",
+        ),
+        (lambda row: row["parts"][0]["samples"].__setitem__(3, 1.3001), "digest is"),
         (lambda row: row.update(source="abstract"), "p-1: missing, or differs from its declaration"),
         (lambda row: row.update(id="p-2"), "p-2: not declared"),
     ],
 )
 def test_recheck_finds_what_was_edited(tmp_path, edit, fault):
     path = tmp_path / "claims.json"
-    claims.write(path, ledger(claims.judge(claim(), [1.2, 1.3, 1.4])))
+    claims.write(path, ledger(claims.judge(claim(), [1.2, 1.3, 1.3, 1.3, 1.3, 1.3, 1.3, 1.4])))
+    assert claims.recheck(path, [claim()]) == []
     stored = json.loads(path.read_text())
     edit(stored["claims"][0])
     path.write_text(json.dumps(stored))
     assert any(fault in line for line in claims.recheck(path, [claim()]))
-
-
-def test_recheck_finds_an_edited_summary(tmp_path):
-    path = tmp_path / "claims.json"
-    claims.write(path, ledger(claims.judge(claim(parts=("MF", "LDA")), {"MF": [2.0], "LDA": [1.5]})))
-    text = path.read_text().replace("\n        1.5,\n        2.0\n", "\n        1.6,\n        2.0\n", 1)
-    assert text != path.read_text()
-    path.write_text(text)
-    assert "its parts give" in claims.recheck(path)[0]
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"paper": NaN}', "[1]", '{"versions": {}, "claims": 1}'])
@@ -320,18 +351,25 @@ def test_a_file_that_is_no_ledger(tmp_path, text):
         claims.read(path)
 
 
+def test_a_setting_names_a_run_that_is_there():
+    made = ledger(claims.judge(claim(), [1.2] * 8))
+    with pytest.raises(ValueError, match=r"run of p-1: expected below 0, got 0"):
+        claims.Ledger(paper="p", runs=(), claims=made.claims)
+
+
 def test_shown_to_people():
-    result = claims.judge(claim(parts=("MF", "LDA")), {"MF": [2.0, math.inf], "LDA": [1.5, 0.5]})
+    several = claim(parts=("MF", "LDA"))
+    result = claims.judge(several, {"MF": [2.0, math.inf] * 4, "LDA": [1.5, *[0.5] * 7]})
     frame = claims.frame([result], {"p-1": "The paper says so."})
-    assert frame.loc[("p-1", ""), "verdict"] == "mixed"
+    assert frame.loc[("p-1", ""), "verdict"] == "in part (holds in 1 of 2 settings, undecided in 1)"
     assert frame.loc[("p-1", ""), "finding"] == "The paper says so."
-    assert frame.loc[("p-1", "MF"), "spread"] == "2 to ∞x"
-    assert frame.loc[("p-1", ""), "spread"] == "medians 1 to ∞x"
-    assert frame.loc[("p-1", "LDA"), "verdict"] == "mixed (1 of 2 seeds)"
+    assert frame.loc[("p-1", "MF"), "interval"] == "2 to ∞x, 8 seeds"
+    assert frame.loc[("p-1", ""), "measured"] == "0.5 to ∞x"
+    assert frame.loc[("p-1", "LDA"), "verdict"] == "undecided"
     assert claims.table([result]).row_count == 3
-    several = [result, claims.judge(claim(), [2.0, 3.0]), claims.judge(claim(), [])]
+    several = [result, claims.judge(claim(), [2.0, *[3.0] * 7]), claims.judge(claim(), [])]
     lines = claims.markdown(several).splitlines()
     stated = "| p-1 | A is faster than B | >= 1x"
-    assert lines[2] == f"{stated} | 1 of 2 settings (medians 1 to ∞x) | mixed |"
-    assert lines[3] == f"{stated} | 2.5x (2 to 3x) | reproduced |"
+    assert lines[2] == f"{stated} | 0.5 to ∞x | in part (holds in 1 of 2 settings, undecided in 1) |"
+    assert lines[3] == f"{stated} | 3x (2 to 3x, 8 seeds) | reproduced |"
     assert lines[4] == f"{stated} | - | not run |"

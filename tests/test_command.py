@@ -121,7 +121,7 @@ def test_data_are_declared_by_known_names():
 
 def judged(root):
     parameters = tiny_papers.Tiny(output=str(root / "figures/swift"))
-    tiny_papers.PAPERS["swift"].conclude({"swift-1": [1.5, 2.5, 3.5]}, parameters, data="toys")
+    tiny_papers.PAPERS["swift"].conclude({"swift-1": [1.5] * 8}, parameters, data="toys")
     return root / "figures/swift/claims.json"
 
 
@@ -129,9 +129,9 @@ def test_check(tmp_path, capsys):
     ledger = judged(tmp_path)
     assert command.main(["check"], root=tmp_path, papers=tiny_papers.PAPERS) == 0
     assert capsys.readouterr().out == "1 files checked, no disagreements\n"
-    ledger.write_text(ledger.read_text().replace('"reproduced"', '"mixed"'))
+    ledger.write_text(ledger.read_text().replace('"reproduced"', '"in part"'))
     assert command.main(["check"], root=tmp_path, papers=tiny_papers.PAPERS) == 1
-    assert "swift-1: verdict is 'mixed', but its samples give 'reproduced'" in capsys.readouterr().err
+    assert "swift-1: verdict is 'in part', but its settings give 'reproduced'" in capsys.readouterr().err
     ledger.write_text("{")
     assert command.main(["check"], root=tmp_path, papers=tiny_papers.PAPERS) == 1
 
@@ -149,10 +149,10 @@ def test_an_unknown_claim_is_refused(tmp_path):
     [
         ({"data": {"swift-2": "toys"}}, "claim: expected one of 'swift-1', got 'swift-2'; try 'swift-1'"),
         ({"data": {}}, "data of swift-1: expected the name of the data set of the measurement, got None"),
-        ({}, "data of swift-1: expected the name of the data set of the measurement, got ''"),
+        ({}, "data of swift-1: expected the name of the data set of the measurement, got None"),
         (
             {"data": "toys", "tuned_on": [2, 1000]},
-            "tuned_on: expected seeds that do not judge, unlike 0 to 2, got [2]",
+            "tuned_on: expected seeds that do not judge, unlike 0 to 7, got [2]",
         ),
     ],
 )
@@ -172,7 +172,7 @@ def test_the_last_cell_shows_findings_whole_and_keeps_the_tuning_seeds(tmp_path)
     shown = paper.conclude({"swift-1": [1.5, 2.5, 3.5]}, parameters, **given)
     assert finding in shown.to_html()
     ledger = claims.read(tmp_path / "claims.json")
-    assert (ledger.tuned_on, ledger.claims[0].measured_on) == ((1000, 1001, 1002), "toys")
+    assert (ledger.runs[0].tuned_on, ledger.claims[0].measured_on) == ((1000, 1001, 1002), "toys")
     assert finding not in (tmp_path / "claims.json").read_text()  # so that it can be mended without a run
 
 

@@ -71,7 +71,8 @@ def whole(key, *more):
 
 
 def test_a_run_and_its_resume(root, call):
-    code, output = call("swift", "plain", "--seeds", "2", "-p", "staleness=5")
+    words = "swift", "plain", "--seeds", "9", "-p", "staleness=5"
+    code, output = call(*words)
     assert code == 0, output
     assert made(root) == whole("swift", "claims.json") | whole("plain", "kernel.txt")
     assert (root / "runs/plain/figures/kernel.txt").read_text() == sys.executable
@@ -79,16 +80,15 @@ def test_a_run_and_its_resume(root, call):
     assert "reproduced" in output
 
     ledger = claims.read(root / OWN)
-    assert ledger.command == "python3 paper_repro.py swift --scale quick --seeds 2 -p staleness=5"
-    assert ledger.claims[0].samples == (1.5, 2.5)
+    assert ledger.runs[0].command == "python3 paper_repro.py swift --scale quick --seeds 9 -p staleness=5"
+    assert ledger.claims[0].parts[0].samples == tuple(1.5 + seed for seed in range(9))
     assert str(root) not in (root / OWN).read_text()
-    machine = json.loads((root / "runs/swift/manifest.json").read_text())["machine"]
-    assert machine["versions"] == claims.versions()
-    assert machine["hardware"]["cpu"] == claims.hardware()["cpu"]
-    assert machine["hardware"]["cpu"] in (root / "runs/report.html").read_text()
+    assert ledger.runs[0].versions == claims.versions()
+    assert ledger.runs[0].hardware["cpu"] == claims.hardware()["cpu"]
+    assert ledger.runs[0].hardware["cpu"] in (root / "runs/report.html").read_text()
 
     before = files.digests(files.tree(root), root)
-    code, output = call("swift", "plain", "--seeds", "2", "-p", "staleness=5")
+    code, output = call(*words)
     assert code == 0
     assert output.count("skipped") == 2
     assert files.digests(files.tree(root), root) == before  # the report too: same files, same bytes
@@ -112,38 +112,70 @@ def quick(monkeypatch):
 
 
 def test_a_run_is_compared_with_what_is_published_and_changes_nothing_of_it(root, call, quick):
-    """Numbers by the rule of `agreement.same`."""
+    """Numbers by the rule of `agreement.same`; the words are those of the published ledger."""
     call("swift", "--publish")
     assert made(root) == whole("swift", "claims.json") | {PUBLISHED, "figures/swift/curve.svg"}
-    same = (root / PUBLISHED).read_text().replace("1.5", "1.50001").replace("3.5", "3.49999")
-    other = same.replace("2.5", "0.5").replace('"reproduced"', '"mixed"')
-    for text in (same, other):
-        (root / PUBLISHED).write_text(text)
+    (part,) = claims.read(root / PUBLISHED).claims[0].parts
+    for samples, told in (
+        (
+            [1.5, 2.5, 3.49999],
+            "7 of 8 numbers equal, 1 equal up to rounding, none different; outcomes that change: none",
+        ),
+        (
+            [1.5, 0.5, 3.5],
+            "7 of 8 numbers equal, 0 equal up to rounding, 1 different; outcomes that change: 1 of 1",
+        ),
+    ):
+        result = claims.judge(tiny_papers.CLAIM, [*samples, *part.samples[3:]], "toys")
+        ledger = claims.read(root / PUBLISHED).model_copy(update={"claims": (result,)})
+        claims.write(root / PUBLISHED, ledger)
+        text = (root / PUBLISHED).read_text()
         for words in ((), (), ("--force",)):
             code, output = call("swift", *words)
             assert (code, "skipped" in output) == (0, not words)
-            told = "3 of 3 published numbers, 1 of 1" if text is same else "2 of 3 published numbers, 0 of 1"
-            assert f"your machine reproduces {told} verdicts" in output
+            assert f"compared with the published ledgers: {told}" in " ".join(output.split())
+            assert f"1 our own: 1 {result.verdict}" in output
             assert (root / PUBLISHED).read_text() == text
-            assert claims.read(root / OWN).claims[0].samples == (1.5, 2.5, 3.5)
     assert "\n  swift swift-1, seed 1: published 0.5, here 2.5\n" in output
-    assert "\n  swift swift-1: published mixed, here reproduced\n" in output
+    assert "\n  swift swift-1: published undecided, here holds\n" in output
 
 
-def test_what_is_published_is_the_last_run(root, call, quick):
-    """Also one that is skipped, and one with other parameters; files of earlier ones go."""
-    call("swift", "--seeds", "2")
+def test_a_run_on_fewer_seeds_has_no_words_of_its_own(root, call, quick):
+    call("swift", "--publish")
+    _, output = call("swift", "--seeds", "3")
+    told = "3 of 3 numbers equal, 0 equal up to rounding, none different; outcomes that change: none of 1"
+    assert f"compared with the published ledgers: {told}" in " ".join(output.split())
+    assert "1 our own: 1 reproduced" in output
+
+
+def test_what_is_published_is_the_last_run(root, call, quick, capsys):
+    """Also one that is skipped, and one with other parameters, but none on fewer seeds; earlier files go."""
+    call("swift")
     assert not (root / "figures").exists()
     (root / "figures/swift").mkdir(parents=True)
     (root / "figures/swift/extra.svg").write_text("of another run")
-    _, output = call("swift", "--seeds", "2", "--publish")
+    _, output = call("swift", "--publish")
     assert "skipped" in output
     assert {path.name for path in (root / "figures/swift").iterdir()} == {"claims.json", "curve.svg"}
     assert (root / PUBLISHED).read_bytes() == (root / OWN).read_bytes()
-    _, output = call("swift")
-    assert "swift: its parameters differ from those of the published results" in output
-    assert claims.read(root / PUBLISHED).seeds == 2
-    assert claims.read(root / OWN).command in (root / "runs/report.html").read_text()
+    _, output = call("swift", "-p", "staleness=3")
+    told = "swift: nothing was published with these parameters, so its own outcomes are shown"
+    assert told in " ".join(output.split())
+    assert claims.read(root / OWN).runs[0].command in (root / "runs/report.html").read_text()
+    few = ["swift", "--seeds", "2", "--publish"]
+    assert main(few, root=root, papers=tiny_papers.PAPERS) == 2
+    assert "seeds (swift): expected at least 8 with --publish, as published, got 2" in capsys.readouterr().err
+    call("swift", "--seeds", "9", "--publish")
+    assert claims.read(root / PUBLISHED).runs[0].seeds == 9
+
+
+def test_runs_of_both_scales_are_one_ledger(root, call, quick):
+    call("swift", "--publish")
+    call("swift", "--scale", "full", "--seeds", "9", "--publish")
+    assert made(root) >= {PUBLISHED, "figures/swift/curve.svg", "figures/full/swift/curve.svg"}
+    assert "figures/full/swift/claims.json" not in made(root)
+    (run,) = claims.read(root / PUBLISHED).runs
+    assert (run.scale, run.seeds) == ("full", 9)
 
 
 def test_a_notebook_that_publishes_nothing_leaves_figures_alone(root, call, quick, monkeypatch):
@@ -158,7 +190,7 @@ def test_where_nothing_is_published_there_is_nothing_to_compare_with(root, call,
     for scale in ("quick", "full", "quick"):
         _, output = call("swift", "--scale", scale)
         assert "there are no published results to compare with" in output
-        assert "your machine" not in output
+        assert "compared with" not in output
 
 
 @pytest.mark.parametrize(
@@ -382,10 +414,10 @@ def test_a_full_disk_leaves_what_was_published(root, call, quick, monkeypatch, c
 
     monkeypatch.setattr(shutil, "copyfile", copyfile)
     before = files.digests(files.tree(root / "figures/swift"), root)
-    assert main(["swift", "--seeds", "2", "--publish"], root=root, papers=tiny_papers.PAPERS) == 1
+    assert main(["swift", "--seeds", "9", "--publish"], root=root, papers=tiny_papers.PAPERS) == 1
     assert "paper_repro.py: [Errno 28] No space left on device" in capsys.readouterr().err
     assert files.digests(files.tree(root / "figures/swift"), root) == before
-    assert claims.read(root / OWN).seeds == 2
+    assert claims.read(root / OWN).runs[0].seeds == 9
 
 
 @pytest.mark.parametrize("target", [None, "nowhere"])

@@ -9,7 +9,9 @@ import re
 import shutil
 import types
 import warnings
+from collections import Counter
 from pathlib import Path
+from typing import get_args
 from urllib.parse import unquote, urlsplit
 
 import nbformat
@@ -26,7 +28,7 @@ from dmlcore.reproduce.site import command, notebooks, reference, source, texts
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r'<(\w+)\b[^>]*?\s(?:href|src|srcset|data|poster)="([^"]*)"')
-LEDGERS = sorted(ROOT.glob("figures/**/claims.json"))
+LEDGERS = sorted(ROOT.glob("figures/*/claims.json"))
 
 
 @pytest.fixture(scope="module")
@@ -119,12 +121,13 @@ def test_claims_are_those_of_the_ledger(pages, path):
     for result in ledger.claims:
         told = bare(words(cards[texts.anchor(result.id)]))
         expected = show.expectation(result.expected, result.unit)
-        row = [expected, show.measured(result), show.spread_of(result), show.verdict(result)]
-        for text in (result.id, result.statement, result.metric, "".join(row), findings[result.id]):
+        row = [expected, show.measured(result), show.known(result), show.verdict(result)]
+        finding = findings.get(result.id, "")
+        for text in (result.id, result.statement, result.metric, result.regime, "".join(row), finding):
             assert bare(text) in told, f"{result.id}: {text}"
-        for part in result.parts:
-            row = [part.label, f"({ledger.scale})", expected, show.measured(result, part)]
-            assert bare("".join([*row, show.spread_of(result, part), show.verdict(result, part)])) in told
+        for part in result.parts if len(result.parts) > 1 else ():
+            row = [part.label, expected, show.measured(result, part), show.known(result, part), part.outcome]
+            assert bare("".join(row)) in told
     order = [
         [*cards].index(texts.anchor(result.id)) for result in ledger.claims if result.source == "abstract"
     ]
@@ -149,9 +152,9 @@ def test_pictures_and_summary_are_those_of_the_paper(pages, key):
 def test_verdicts_of_all_papers(pages):
     (page,) = [page for path, page in pages.items() if path.as_posix().endswith("build/site/index.html")]
     told = words(page)
-    standing = claims.standing(claims.read(path) for path in LEDGERS if path.parent.name == "ssp")
-    counts = [result.verdict for result in standing if result.source == "abstract"]
-    assert f"{counts.count('reproduced')} reproduced, {counts.count('mixed')} mixed" in told
+    (path,) = [path for path in LEDGERS if path.parent.name == "ssp"]
+    counts = Counter(each.verdict for each in claims.read(path).claims if each.source == "abstract")
+    assert ", ".join(f"{counts[name]} {name}" for name in get_args(claims.Verdict) if counts[name]) in told
 
 
 def test_notebooks_that_were_not_run_say_so(pages):

@@ -15,7 +15,7 @@ from dmlcore.reproduce.papers import Paper, Parameters
 
 
 class Tiny(Parameters):
-    seeds: int = Field(3, ge=1)
+    seeds: int = Field(8, ge=1)
     staleness: int = Field(2, ge=0)
 
 
@@ -40,6 +40,7 @@ CLAIM = claims.Claim(
     data="any",
     metric="speed",
     expected=(1, None),
+    regime="toys",
     unit="x",
 )
 PAPERS = {
@@ -104,7 +105,7 @@ Path(output, "curve.svg").write_text(f'<svg xmlns="http://www.w3.org/2000/svg"><
 
 
 def write_notebooks(
-    root: Path, parameters: str = 'scale = "quick"\nseeds = 3\nstaleness = 2\noutput = ""'
+    root: Path, parameters: str = 'scale = "quick"\nseeds = 8\nstaleness = 2\noutput = ""'
 ) -> None:
     import nbformat  # slow, and only needed here
     from nbformat import v4

@@ -1,13 +1,14 @@
-"""The rule that decides whether a run gives the published numbers."""
+"""How a run agrees with the published ledger: which numbers are equal, and whether any outcome changes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from dmlcore.reproduce.claims import Ledger
+from dmlcore.reproduce.claims import Ledger, outcome
+from dmlcore.reproduce.claims.ledger import declaration
 
-RELATIVE = 1e-4  # two numbers are the same if they differ by at most this fraction of the larger one
+RELATIVE = 1e-4  # numbers are equal up to rounding if they differ by at most this fraction of the larger one
 
 
 def same(one: float | None, other: float | None) -> bool:
@@ -22,9 +23,9 @@ def same(one: float | None, other: float | None) -> bool:
 
 
 class Difference(NamedTuple):
-    """One published number or verdict that a run does not reproduce."""
+    """A published number, or an outcome, that a run changes."""
 
-    where: str  # paper, claim, label of the part, seed
+    where: str  # paper, claim, label of the setting, and seed
     published: str
     here: str
 
@@ -33,70 +34,72 @@ class Difference(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """How many of the published numbers and verdicts a run reproduces."""
+    """How many of the published numbers a run repeats, and how many outcomes it leaves as they are."""
 
-    numbers: int  # published samples, one per claim, part and seed
-    same_numbers: int
-    verdicts: int  # published verdicts, one per claim
-    same_verdicts: int
-    differences: tuple[Difference, ...]
+    numbers: int  # published samples of the seeds and settings that were run
+    equal: int
+    rounded: int  # further ones that are equal up to rounding
+    settings: int
+    unchanged: int  # settings whose outcome is the same with the numbers of this run in place of those seeds
+    differences: tuple[Difference, ...]  # of outcomes first
 
     def __str__(self) -> str:
+        differ = self.numbers - self.equal - self.rounded
+        changed = self.settings - self.unchanged
         return (
-            f"{self.same_numbers} of {self.numbers} published numbers, "
-            f"{self.same_verdicts} of {self.verdicts} verdicts"
+            f"{self.equal} of {self.numbers} numbers equal, {self.rounded} equal up to rounding, "
+            f"{differ or 'none'} different; outcomes that change: {changed or 'none'} of {self.settings}"
         )
 
 
 def agreement(published: Ledger, here: Ledger) -> Agreement | None:
-    """Returns how a run agrees with the published one, or None if its scale, seeds or parameters differ.
+    """Returns how a run agrees with the published ledger, or None if it measured nothing that is published.
 
-    Every published sample is looked up by claim, part and seed, and compared by `same`. Claims that only the
-    new run has are not counted.
+    Samples are compared by claim, setting and seed, where the published ones were made at the same scale with
+    the same parameters. The run may have fewer seeds, and settings.
     """
-    if _run(published) != _run(here):
+    known = {result.id: result for result in published.claims}
+    numbers = equal = near = settings = 0
+    wrong, changed = [], []
+    for result in here.claims:
+        old = known.get(result.id)
+        if old is None or declaration(old) != declaration(result):
+            continue
+        for before, part in zip(old.parts, result.parts, strict=True):
+            if "not run" in (before.outcome, part.outcome):
+                continue
+            made, making = published.runs[before.run], here.runs[part.run]
+            if (made.scale, made.asked) != (making.scale, making.asked):
+                continue
+            where = ", ".join(filter(None, (f"{here.paper} {result.id}", part.label)))
+            pairs = [*zip(before.samples, part.samples, strict=False)]
+            settings, numbers = settings + 1, numbers + len(pairs)
+            for seed, (a, b) in enumerate(pairs):
+                if a == b:
+                    equal += 1
+                elif same(a, b):
+                    near += 1
+                else:
+                    wrong.append(Difference(f"{where}, seed {seed}", _shown(a), _shown(b)))
+            put = [*part.samples[: len(pairs)], *before.samples[len(pairs) :]]
+            if (now := outcome(put, result)["outcome"]) != before.outcome:
+                changed.append(Difference(where, before.outcome, now))
+    if not settings:
         return None
-    numbers, made = dict(_samples(published)), dict(_samples(here))
-    wrong = [
-        Difference(where, _shown(value), _shown(made[where]) if where in made else "missing")
-        for where, value in numbers.items()
-        if where not in made or not same(value, made[where])
-    ]
-    verdicts, judged = (
-        {f"{ledger.paper} {result.id}": str(result.verdict) for result in ledger.claims}
-        for ledger in (published, here)
-    )
-    other = [
-        Difference(where, verdict, judged.get(where, "missing"))
-        for where, verdict in verdicts.items()
-        if judged.get(where) != verdict
-    ]
-    counts = (len(numbers), len(numbers) - len(wrong), len(verdicts), len(verdicts) - len(other))
-    return Agreement(*counts, (*wrong, *other))
+    return Agreement(numbers, equal, near, settings, settings - len(changed), (*changed, *wrong))
 
 
 def total(agreements: Iterable[Agreement]) -> Agreement:
     """Returns the sum over papers."""
-    found = list(agreements)
+    found = [*agreements]
     return Agreement(
         sum(each.numbers for each in found),
-        sum(each.same_numbers for each in found),
-        sum(each.verdicts for each in found),
-        sum(each.same_verdicts for each in found),
+        sum(each.equal for each in found),
+        sum(each.rounded for each in found),
+        sum(each.settings for each in found),
+        sum(each.unchanged for each in found),
         tuple(difference for each in found for difference in each.differences),
     )
-
-
-def _run(ledger: Ledger) -> tuple[Any, ...]:
-    return ledger.paper, ledger.scale, ledger.seeds, ledger.parameters
-
-
-def _samples(ledger: Ledger) -> Iterator[tuple[str, float | None]]:
-    for result in ledger.claims:
-        for label, samples in [("", result.samples), *((part.label, part.samples) for part in result.parts)]:
-            named = ", ".join(filter(None, (f"{ledger.paper} {result.id}", label)))
-            for seed, value in enumerate(samples):
-                yield f"{named}, seed {seed}", value
 
 
 def _shown(value: float | None) -> str:

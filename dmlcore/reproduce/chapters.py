@@ -1,4 +1,4 @@
-"""What the report says of each paper: a claim and a picture have one place, with both scales side by side."""
+"""What the report says of each paper: each claim and each picture has one place."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dmlcore import files
 from dmlcore.reproduce import claims, manifest
-from dmlcore.reproduce.claims import Ledger, Part, Result, Source
+from dmlcore.reproduce.claims import Ledger, Made, Result, Source
 from dmlcore.reproduce.manifest import Folders
-from dmlcore.reproduce.paper import FULL, Paper
+from dmlcore.reproduce.paper import FULL, SCALES, Paper
 from dmlcore.reproduce.progress import seconds
 from dmlcore.reproduce.summary import Summary
 
@@ -28,32 +28,20 @@ TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 
 
 class Run(NamedTuple):
-    """A run whose results are shown."""
+    """A run that has measured some of the settings."""
 
-    ledger: Ledger
-    place: str  # of its results
-    name: str  # of its scale
+    made: Made
+    settings: int  # how many
     seconds: str  # how long it takes, in words
-    machine: Mapping[str, Any] | None  # on which it was made, where that is told
 
 
 class Stated(NamedTuple):
-    """A claim with its results."""
+    """A claim with its result."""
 
     anchor: str
-    result: Result  # at full scale where it was run there, else at quick scale
-    results: Sequence[tuple[str, Result]]  # by name of the scale
+    result: Result
     finding: str
     repeats: str  # id of the earlier claim that has the same runs, or nothing
-
-    @property
-    def settings(self) -> list[tuple[str, list[tuple[str, Result, Part | None]]]]:
-        """The parts by label, each as (name of the scale, result, part or None where that scale lacks it)."""
-        parts = [{part.label: part for part in result.parts} for _, result in self.results]
-        return [
-            (label, [(*found, own.get(label)) for found, own in zip(self.results, parts, strict=True)])
-            for label in dict.fromkeys(label for own in parts for label in own)
-        ]
 
 
 class Group(NamedTuple):
@@ -111,7 +99,7 @@ class Chapter:
     comparisons: Sequence[Compared]
     pictures: Sequence[Picture]
     runs: Sequence[Run]
-    failed: Sequence[str]  # names of the scales whose newest run failed
+    failed: Sequence[str]  # scales whose newest run failed
 
 
 def chapters(
@@ -120,26 +108,21 @@ def chapters(
     papers: Mapping[str, Paper],
     failed: Iterable[str] = (),
 ) -> list[Chapter]:
-    """Returns a chapter for each paper that has a ledger.
+    """Returns a chapter for each ledger.
 
     Args:
-        ledgers: of both scales, in the order of the papers.
+        ledgers: one for each paper, in the order of the papers.
         folders: where their figures are, those of the last runs here before published ones.
         papers: the registry.
         failed: places whose newest run failed.
     """
-    by_paper: dict[str, list[Ledger]] = {}
-    for ledger in ledgers:
-        by_paper.setdefault(ledger.paper, []).append(ledger)
-    return [_chapter(key, found, folders, papers.get(key), {*failed}) for key, found in by_paper.items()]
+    return [_chapter(ledger, folders, papers.get(ledger.paper), {*failed}) for ledger in ledgers]
 
 
-def _chapter(
-    key: str, ledgers: list[Ledger], folders: Folders, paper: Paper | None, failed: set[str]
-) -> Chapter:
-    runs = [_run(ledger, folders, paper) for ledger in ledgers]
-    stated = _stated(key, runs, paper.findings if paper else {})
-    pictures = _pictures(key, runs, folders, paper)
+def _chapter(ledger: Ledger, folders: Folders, paper: Paper | None, failed: set[str]) -> Chapter:
+    key = ledger.paper
+    stated = _stated(ledger, paper.findings if paper else {})
+    pictures = _pictures(key, folders, paper)
     known = [each.result.id for each in stated] + [*pictures]
     return Chapter(
         key,
@@ -152,35 +135,28 @@ def _chapter(
             for each in (paper.comparisons if paper else ())
         ],
         pictures=[*pictures.values()],
-        runs=runs,
-        failed=[run.name for run in runs if run.place in failed],
+        runs=[_run(place, ledger, folders, paper) for place in range(len(ledger.runs))],
+        failed=[scale for scale in SCALES if manifest.place(key, scale) in failed],
     )
 
 
-def _run(ledger: Ledger, folders: Folders, paper: Paper | None) -> Run:
-    place = manifest.place(ledger.paper, ledger.scale)
-    told, machine = "not recorded", None
-    if paper and ledger.scale == "quick":
-        told = f"about {seconds(paper.quick_seconds)} on two CPU cores"
-    if made := manifest.latest(place, folders):
-        told, machine = seconds(sum(made["cell_seconds"])), made.get("machine")
-    return Run(
-        ledger, place, f"{ledger.scale} scale" if ledger.scale else "scale not recorded", told, machine
-    )
+def _run(place: int, ledger: Ledger, folders: Folders, paper: Paper | None) -> Run:
+    made, told = ledger.runs[place], "not recorded"
+    if paper and made.scale == "quick":
+        seeds = paper.parameters.defaults()["seeds"]
+        told = f"about {seconds(paper.quick_seconds)} on two CPU cores with {seeds} seeds"
+    last = manifest.latest(manifest.place(ledger.paper, made.scale), folders)
+    if last and last["inputs"]["parameters"] == made.parameters:
+        told = seconds(sum(last["cell_seconds"]))
+    parts = [part for result in ledger.claims for part in result.parts]
+    return Run(made, sum(part.run == place and part.outcome != "not run" for part in parts), told)
 
 
-def _stated(key: str, runs: Sequence[Run], findings: Mapping[str, str]) -> list[Stated]:
-    standing = claims.standing(run.ledger for run in runs)
-    repeats = claims.repeats(standing)
-    results: dict[str, list[tuple[str, Result]]] = {result.id: [] for result in standing}
-    for run in runs:
-        for result in run.ledger.claims:
-            results[result.id].append((run.name, result))
+def _stated(ledger: Ledger, findings: Mapping[str, str]) -> list[Stated]:
+    again = claims.repeats(ledger.claims)
     return [
-        Stated(
-            f"{key}-{each.id}", each, results[each.id], findings.get(each.id, ""), repeats.get(each.id, "")
-        )
-        for each in standing
+        Stated(f"{ledger.paper}-{each.id}", each, findings.get(each.id, ""), again.get(each.id, ""))
+        for each in ledger.claims
     ]
 
 
@@ -197,14 +173,14 @@ def _links(key: str, text: str, known: Sequence[str]) -> list[tuple[str, str]]:
     return [(word, f"{key}-{word}" if word in known else "") for word in text.split(", ")]
 
 
-def _pictures(key: str, runs: Sequence[Run], folders: Folders, paper: Paper | None) -> dict[str, Picture]:
+def _pictures(key: str, folders: Folders, paper: Paper | None) -> dict[str, Picture]:
     """Returns the figures by file name, in the order of their captions."""
     captions = paper.captions(FULL) if paper else {}
     shots: dict[str, list[Shot]] = {name: [] for name in captions}
-    for run in runs:
-        for path in files.tree(manifest.results(run.place, folders)):
+    for scale in SCALES:
+        for path in files.tree(manifest.results(manifest.place(key, scale), folders)):
             if path.suffix in TYPES:
-                shots.setdefault(path.name, []).insert(0, _shot(path, run.name))
+                shots.setdefault(path.name, []).insert(0, _shot(path, f"{scale} scale"))
     return {
         name: Picture(f"{key}-{name}", captions.get(name, Path(name).stem), each)
         for name, each in shots.items()

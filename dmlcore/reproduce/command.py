@@ -25,7 +25,7 @@ NAME = "paper_repro.py"
 OTHERS = """\
 other commands:
   list                      papers, their parameters, claims and run times
-  check                     check that each claims.json in figures/ follows from its samples
+  check                     check that the outcomes in each figures/*/claims.json follow from its samples
   recommend RECORD --target METRIC=VALUE
                             recommend a method for a cluster, from a recorded trace or a table of task
                             times (see `recommend --help`)
@@ -157,6 +157,11 @@ def reproduce(
     published = [job for job in jobs if given.publish and job.paper.published]
     for job in published:
         runner.check_writable(folders.figures / job.place)
+        known = manifest.ledger(folders.figures / job.key)
+        for made in known.runs if known else ():
+            if made.scale == job.parameters.scale and made.seeds > job.parameters.seeds:
+                expected = f"at least {made.seeds} with --publish, as published"
+                raise UsageError(checks.message(f"seeds ({job.key})", str(job.parameters.seeds), expected))
     for job in todo:
         obtain(job)
     with Display(console) as display:
@@ -166,13 +171,12 @@ def reproduce(
         outcomes = runner.run(todo, folders, display, parallel=given.jobs)
     ledgers, faults = report.ledgers(folders, papers, local=True)
     failed = [outcome.key for outcome in outcomes if outcome.status == "failed"]
-    asked = {job.place for job in jobs if job.key not in failed}
-    shown = [ledger for ledger in ledgers if manifest.place(ledger.paper, ledger.scale) in asked]
-    if results := [result for ledger in shown for result in ledger.claims]:
+    asked = {job.key: job.place for job in jobs if job.key not in failed}
+    if results := [result for ledger in ledgers if ledger.paper in asked for result in ledger.claims]:
         console.print(claims.table(results))
         for line in claims.told(results):
             console.print(line, highlight=False)
-        compare(console, sorted(asked), folders)
+        compare(console, asked, folders)
     runner.publish([job for job in published if job.key not in failed], folders)
     if ledgers:
         path = report.write(folders, papers, [job.place for job in jobs if job.key in failed])
@@ -185,26 +189,23 @@ def reproduce(
     return int(bool(faults or failed))
 
 
-def compare(console: Console, places: Iterable[str], folders: Folders) -> None:
-    """Prints how many published numbers and verdicts the runs reproduce, and lists those that differ."""
+def compare(console: Console, places: Mapping[str, str], folders: Folders) -> None:
+    """Prints how runs agree with the published ledgers: papers and the places of their results."""
     found = []
-    for place in places:
-        own = manifest.ledger(manifest.made(place, folders))
+    for key, place in sorted(places.items()):
+        own, old = manifest.ledger(manifest.made(place, folders)), manifest.ledger(folders.figures / key)
         if own is None:
             continue
-        old = manifest.ledger(folders.figures / place)
         if old is None:
             console.print(f"{place}: there are no published results to compare with", highlight=False)
-            continue
-        agrees = agreement.agreement(old, own)
-        if agrees is None:
-            told = f"{place}: its parameters differ from those of the published results"
+        elif (agrees := agreement.agreement(old, own)) is None:
+            told = f"{place}: nothing was published with these parameters, so its own outcomes are shown"
             console.print(told, highlight=False, soft_wrap=True)
         else:
             found.append(agrees)
     if found:
         whole = agreement.total(found)
-        console.print(f"your machine reproduces {whole}", highlight=False)
+        console.print(f"compared with the published ledgers: {whole}", highlight=False)
         for difference in whole.differences:
             console.print(f"  {difference}", markup=False, highlight=False, soft_wrap=True)
 

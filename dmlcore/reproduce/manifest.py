@@ -84,14 +84,12 @@ def write(
     folders: Folders,
     made_from: dict[str, Any],
     cell_seconds: list[float],
-    machine: dict[str, Any] | None = None,
 ) -> None:
-    """Writes the manifest of a finished run whose figures are in place; `machine` describes the machine."""
+    """Writes the manifest of a finished run whose figures are in place."""
     content = {
         "inputs": made_from,
         "figures": _present(job.place, folders),
         "cell_seconds": cell_seconds,
-        "machine": machine or {"hardware": claims.hardware(), "versions": claims.versions()},
     }
     files.write(path(job.place, folders), json.dumps(content, indent=2) + "\n")
 

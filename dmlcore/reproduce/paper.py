@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from dmlcore import checks, files
+from dmlcore import checks
 from dmlcore.reproduce import claims, kept
 from dmlcore.reproduce.summary import Summary
 
@@ -28,7 +27,6 @@ Scale = Literal["quick", "full"]
 FULL = "full"  # also the name of the folder with the results of that scale
 SCALES = get_args(Scale)
 MOST = checks.MAX_WORKERS  # largest value of a parameter that is a whole number
-MACHINE = "machine.json"  # next to claims.json in the output folder: the machine of the run
 TUNING_SEEDS = range(1000, 1003)  # for choosing rates and settings; claims are not judged on these seeds
 
 
@@ -171,15 +169,13 @@ class Paper:
     ) -> Styler:
         """Judges all claims, writes claims.json to the output folder and returns a table of the results.
 
-        It also writes machine.json, with the processor and the versions.
-
         Args:
             samples: id of the claim -> one number per seed, S numbers; for a claim with parts, id -> label ->
                 S numbers. A claim that is missing was not run.
             parameters: of this run.
             data: the data set that the samples come from; or id of the claim -> data set; or id -> label of
-                the part -> data set, and then the ledger names the data sets of the parts that were run. A
-                claim about another data set counts as not run. Claims with `data="none"` need no data set.
+                the part -> data set. A claim about another data set counts as not run. Claims with
+                `data="none"` need no data set.
             tuned_on: the seeds on which learning rates and settings were chosen, such as `TUNING_SEEDS`; they
                 must differ from the seeds of the samples. Default: None, not recorded.
 
@@ -200,18 +196,17 @@ class Paper:
             claims.judge(claim, samples.get(name), data.get(name) if isinstance(data, Mapping) else data)
             for name, claim in declared.items()
         )
-        ledger = claims.Ledger(
-            paper=self.key,
+        made = claims.Made(
             command=self.command(parameters),
             scale=parameters.scale,
             seeds=parameters.seeds,
             tuned_on=None if tuned_on is None else tuple(tuned_on),
             parameters=parameters.model_dump(mode="json"),
-            claims=results,
+            hardware=claims.hardware(),
+            versions=claims.versions(),
         )
+        ledger = claims.Ledger(paper=self.key, runs=(made,), claims=results)
         claims.write(Path(parameters.output) / "claims.json", ledger)
-        machine = json.dumps({"hardware": claims.hardware(), "versions": claims.versions()}, indent=2)
-        files.write(Path(parameters.output) / MACHINE, machine + "\n")
         shown = claims.frame(results, self.findings).style  # a Styler does not truncate texts
         return shown.set_table_styles([{"selector": "td, th", "props": "text-align: left"}])
 
@@ -235,6 +230,7 @@ def declare(
     paper: str,
     table: Mapping[str, dict[str, Any]],
     findings: Mapping[str, str] | None = None,
+    regimes: Mapping[str, str] | None = None,
     **defaults: Any,
 ) -> tuple[claims.Claim, ...]:
     """Returns the claims of a paper.
@@ -244,6 +240,8 @@ def declare(
         table: id of the claim -> its fields, as `abstract` and `ours` return them.
         findings: id of the claim -> its finding. It is a separate argument because findings are written after
             the run. Default: None.
+        regimes: how ids begin -> the regime of these claims; of several the longest counts. Default: None,
+            claims declare their own.
         **defaults: fields that most claims share.
 
     Returns:
@@ -253,13 +251,16 @@ def declare(
         ValueError: a field is missing, unknown or not valid.
 
     >>> table = {"E1": ours("Workers never wait under ASP", "least share of the time computing")}
-    >>> [claim.expected for claim in declare("example", table, expected=(0.99, 1), data="none")]
+    >>> [claim.expected for claim in declare("example", table, expected=(0.99, 1), data="none", regime="any")]
     [(0.99, 1.0)]
     """
     found = findings or {}
     for name in found:
         checks.choice("claim with a finding", name, table)
-    return tuple(
-        claims.Claim(**{"id": name, "paper": paper, "finding": found.get(name, "")} | defaults | table[name])
-        for name in table
-    )
+    made = []
+    for name, own in table.items():
+        begun = [begin for begin in regimes or () if name.startswith(begin)]
+        regime = {"regime": (regimes or {})[max(begun, key=len)]} if begun else {}
+        fields = {"id": name, "paper": paper, "finding": found.get(name, ""), **regime}
+        made.append(claims.Claim(**fields | defaults | own))
+    return tuple(made)

@@ -9,36 +9,38 @@ from dmlcore.reproduce.chapters import chapters
 from dmlcore.reproduce.claims import show
 from dmlcore.reproduce.claims.tally import GROUPS
 from dmlcore.reproduce.manifest import Folders
-from dmlcore.reproduce.paper import FULL, SCALES, Paper
+from dmlcore.reproduce.paper import SCALES, Paper
 
 
 def ledgers(
     folders: Folders, papers: Mapping[str, Paper], *, local: bool = False
 ) -> tuple[list[claims.Ledger], list[str]]:
-    """Returns all published ledgers, and messages about files that are not valid.
+    """Returns the ledgers in the order of the papers, and messages about files that are not valid.
 
-    The order is that of the registry, with quick scale before full scale for each paper. With `local`, the
-    ledger of the last run on this machine replaces the published one.
+    They are the published ones. With `local`, what the last runs on this machine have measured at other
+    parameters, or on more seeds, replaces what is published.
     """
-    found, faults = [], []
+    found: dict[str, claims.Ledger] = {}
+    faults = []
     paths = ledger_paths(folders.figures)
     if local:
-        places = [path.parent.relative_to(folders.figures).as_posix() for path in paths]
-        places += [manifest.place(key, scale) for key in papers for scale in SCALES]
-        paths = [manifest.results(place, folders) / "claims.json" for place in dict.fromkeys(places)]
+        places = [manifest.place(key, scale) for key in papers for scale in SCALES]
+        made = [manifest.made(place, folders) for place in places if manifest.latest(place, folders)]
+        paths += [folder / "claims.json" for folder in made]
     for path in filter(Path.is_file, paths):
         try:
-            found.append(claims.read(path))
+            ledger = claims.read(path)
         except ValueError as error:
             faults.append(str(error))
+        else:
+            found[ledger.paper] = claims.merge(found.get(ledger.paper), ledger, again=False)
     order = {key: number for number, key in enumerate(papers)}
-    found.sort(key=lambda ledger: (order.get(ledger.paper, len(order)), ledger.scale == FULL))
-    return found, faults
+    return sorted(found.values(), key=lambda ledger: order.get(ledger.paper, len(order))), faults
 
 
 def ledger_paths(figures: Path) -> list[Path]:
-    """Returns the paths of every claims.json of both scales, full scale last."""
-    return [*sorted(figures.glob("*/claims.json")), *sorted(figures.glob(f"{FULL}/*/claims.json"))]
+    """Returns the paths of all published ledgers, one for each paper."""
+    return sorted(figures.glob("*/claims.json"))
 
 
 def write(folders: Folders, papers: Mapping[str, Paper], failed: Iterable[str] = ()) -> Path:
@@ -57,10 +59,12 @@ def write(folders: Folders, papers: Mapping[str, Paper], failed: Iterable[str] =
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    tallies = {tally.group: tally for tally in claims.tallies(claims.standing(found))}
+    every = [result for ledger in found for result in ledger.claims]
+    tallies = {tally.group: tally for tally in claims.tallies(every)}
     page = environment.get_template("report.html.jinja").render(
         show=show,
         tallies={source: tallies[group] for source, group in GROUPS.items() if group in tallies},
+        settings=claims.settings(every),
         chapters=chapters(found, folders, papers, failed=failed),
     )
     path = folders.runs / "report.html"

@@ -25,8 +25,9 @@ from typing import Any
 from dmlcore import files
 from dmlcore.reproduce import claims, manifest
 from dmlcore.reproduce.manifest import Folders, PaperJob
-from dmlcore.reproduce.paper import MACHINE
 from dmlcore.reproduce.progress import Display, Outcome
+
+LEDGER = "claims.json"
 
 
 class NotebookFailed(Exception):
@@ -80,8 +81,9 @@ def run(jobs: Sequence[PaperJob], folders: Folders, display: Display, *, paralle
 def publish(jobs: Iterable[PaperJob], folders: Folders) -> None:
     """Copies the results of finished jobs to `folders.figures`, and removes files of earlier ones there.
 
-    All files of a job are first copied next to their destinations, which may be on another file system, and
-    then moved into place, each in one step, the ledger last. So a full disk changes nothing.
+    The ledger of a job is merged with the one that its paper has. All files of a job are first written next
+    to their destinations, which may be on another file system, and then moved into place, each in one step,
+    the ledger last. So a full disk changes nothing.
 
     Raises:
         OSError: they cannot be written.
@@ -90,11 +92,15 @@ def publish(jobs: Iterable[PaperJob], folders: Folders) -> None:
     with _alone(folders.runs):
         for job in jobs:
             source, target = manifest.made(job.place, folders), folders.figures / job.place
-            names = [path.relative_to(source) for path in files.tree(source)]
+            names = [path.relative_to(source) for path in files.tree(source) if path.name != LEDGER]
             with ExitStack() as moves:  # moves happen in reverse order
-                for name in sorted(names, key=lambda name: name.name != "claims.json"):
+                if (made := manifest.ledger(source)) is not None:
+                    whole = folders.figures / job.key / LEDGER
+                    merged = claims.merge(manifest.ledger(whole.parent), made)
+                    claims.write(moves.enter_context(files.aside(whole)), merged)
+                for name in names:
                     shutil.copyfile(source / name, moves.enter_context(files.aside(target / name)))
-            for path in {*files.tree(target)} - {target / name for name in names}:
+            for path in {*files.tree(target)} - {target / name for name in [*names, Path(LEDGER)]}:
                 path.unlink()
 
 
@@ -150,10 +156,9 @@ def _attempt(job: PaperJob, folders: Folders, display: Display) -> Outcome:
     journal = _journal(job, folders, made_from)
     try:
         cell_seconds = _execute(job, folders, staging, display, journal)
-        machine = _machine(staging)
         _examine(job, staging)
         _finish(job, folders, staging)
-        manifest.write(job, folders, made_from, cell_seconds, machine)
+        manifest.write(job, folders, made_from, cell_seconds)
         if journal is not None:
             shutil.rmtree(journal, ignore_errors=True)
     except NotebookFailed as failure:
@@ -219,23 +224,13 @@ def _code(notebook: Any) -> list[Any]:
     return [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
 
 
-def _machine(staging: Path) -> dict[str, Any] | None:
-    """Removes and returns the description of the machine, which belongs to the run and not to its figures."""
-    path = staging / "figures" / MACHINE
-    if not path.is_file():
-        return None
-    told = json.loads(path.read_bytes())
-    path.unlink()
-    return told
-
-
 def _examine(job: PaperJob, staging: Path) -> None:
     """Checks that a notebook has written the files and claims that its paper declares."""
     figures = staging / "figures"
     missing = [name for name in job.paper.captions(job.parameters.scale) if not (figures / name).is_file()]
-    ledger = figures / "claims.json"
+    ledger = figures / LEDGER
     if job.paper.claims and not ledger.is_file():
-        missing.append("claims.json")
+        missing.append(LEDGER)
     if missing:
         raise NotebookFailed(f"the notebook did not write {', '.join(missing)}")
     if job.paper.claims and (faults := claims.recheck(ledger, job.paper.claims)):

@@ -1,24 +1,25 @@
-"""The claims ledger: claims of papers, declared before the run, and verdicts that follow from a rule.
+"""The claims ledger: claims of papers, declared before the run, and outcomes that follow from a rule.
 
-A claim names a metric, the data that it is about, and the range that the metric must be in. Runs with several
-seeds give samples. The verdict is `reproduced` if all of them are in the range, `not reproduced` if none is,
-and `mixed` otherwise.
+A claim names a metric, the range that the metric must be in, and its regime: the settings in which it must be
+there. Runs with several seeds give samples. In each setting the claim `holds`, `fails` or is `undecided`, by
+the interval of the samples' median (`metrics.decide`). The verdict is `reproduced` if it holds in all
+settings, `in part` if in some, `not reproduced` if it fails in some and holds in none, and else `undecided`.
 
 >>> claim = Claim(id="ssp-1", paper="ssp", statement="SSP is faster than BSP", source="abstract", data="any",
-...               metric="time of BSP / time of SSP", expected=(1, None), unit="x")
->>> result = judge(claim, [1.3, 1.5, 1.4], measured_on="digits")
->>> result.measured, result.spread, result.verdict
-(1.4, (1.3, 1.5), 'reproduced')
+...               metric="time of BSP / time of SSP", expected=(1, None), unit="x", regime="slow episodes")
+>>> result = judge(claim, [1.3, 1.5, 1.4, 1.2, 1.4, 1.1, 1.3, 1.6], measured_on="digits")
+>>> result.verdict, result.parts[0].measured, result.parts[0].interval
+('reproduced', 1.35, (1.1, 1.6))
 """
 
 from dmlcore.provenance import hardware, versions
-from dmlcore.reproduce.claims.ledger import read, recheck, write
-from dmlcore.reproduce.claims.model import ANY, NONE, Claim, Ledger, Part, Result, Source, Verdict
-from dmlcore.reproduce.claims.rules import combine, judge, rule
-from dmlcore.reproduce.claims.show import expectation, frame, markdown, remark, spread, table, tally
-from dmlcore.reproduce.claims.tally import repeats, standing, tallies, told
+from dmlcore.reproduce.claims.ledger import merge, read, recheck, write
+from dmlcore.reproduce.claims.model import ANY, NONE, Claim, Ledger, Made, Part, Result, Source, Verdict
+from dmlcore.reproduce.claims.rules import combine, judge, outcome
+from dmlcore.reproduce.claims.show import counted, expectation, frame, interval, markdown, table, tally
+from dmlcore.reproduce.claims.tally import repeats, settings, tallies, told
 
-__all__ = ["ANY", "NONE", "Claim", "Ledger", "Part", "Result", "Source", "Verdict", "combine",
-           "expectation", "frame", "hardware", "judge", "markdown", "read", "recheck", "remark",
-           "repeats", "rule", "spread", "standing", "table", "tallies", "tally", "told",
-           "versions", "write"]  # fmt: skip
+__all__ = ["ANY", "NONE", "Claim", "Ledger", "Made", "Part", "Result", "Source", "Verdict", "combine",
+           "counted", "expectation", "frame", "hardware", "interval", "judge", "markdown",
+           "merge", "outcome", "read", "recheck", "repeats", "settings", "table", "tallies", "tally",
+           "told", "versions", "write"]  # fmt: skip

@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
-from dmlcore.reproduce.claims import markdown, read, standing, tally
+from dmlcore.reproduce.claims import markdown, read, tally
 
 if __name__ == "__main__":
     ledgers = [read(Path(name)) for name in sys.argv[1:]]
     for ledger in ledgers:
         sys.stdout.write(f"{markdown(ledger.claims)}\n")
-    sys.stdout.write(tally(standing(ledgers)))
+    sys.stdout.write(tally([result for ledger in ledgers for result in ledger.claims]))

@@ -7,10 +7,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from dmlcore import checks
 
-Verdict = Literal["reproduced", "mixed", "not reproduced", "not run"]
+Outcome = Literal["holds", "fails", "undecided", "not run"]  # of a claim in one setting
+Verdict = Literal["reproduced", "in part", "not reproduced", "undecided", "not run"]  # on a claim
 Source = Literal["abstract", "ours", "theory", "conformance"]
 
-FORMAT: Literal[2] = 2  # of claims.json
+FORMAT: Literal[3] = 3  # of claims.json
 ANY, NONE = "any", "none"  # `data` of a claim about every data set, and of one that uses no data set
 
 # JSON has no infinity: the string "inf" stands for it, and null for "not measured" or "no bound".
@@ -38,8 +39,9 @@ class _Stated(_Strict):
     data: Text  # the data set that the claim is about; or ANY; or NONE for timelines and formulas
     metric: Text  # the measured quantity, in words
     expected: Range  # (low, high), both ends included; None: no bound at that end
+    regime: Text  # in which settings it must hold, in words, and who says so
     unit: str = ""  # of the metric, such as `s` or `x`
-    deterministic: bool = False  # the number does not depend on the seed, so that one sample is enough
+    always: bool = False  # every sample must be in the range: a guarantee, or a number without chance
 
     # id of an earlier claim: if the samples of both are the same, this claim is not counted again. A ledger
     # has this field only if the claim declares it.
@@ -53,9 +55,9 @@ class _Stated(_Strict):
         return self
 
     @model_validator(mode="after")
-    def _needs_seeds(self) -> Self:
-        if self.deterministic and self.source not in ("theory", "conformance"):
-            checks.fail("deterministic", True, f"False (for a claim with source {self.source!r})")
+    def _chance(self) -> Self:
+        if self.always and self.source not in ("theory", "conformance"):
+            checks.fail("always", True, f"False (for a claim with source {self.source!r})")
         return self
 
 
@@ -72,10 +74,12 @@ class Claim(_Stated):
         data: the data set that the claim is about; "any"; or "none" for timelines and formulas.
         metric: the measured quantity, in words.
         expected: (low, high), the range of the metric, both ends included. None: no bound at that end.
+        regime: in which settings it must hold, in words, and who says so: the paper, or we.
         unit: of the metric, such as "s" or "x".
-        deterministic: True: the number does not depend on the seed, so that one sample is enough.
+        always: True: it holds only if every sample is in the range, and one sample is enough, because it is a
+            guarantee, or a number that does not depend on the seed. Default: False, the median decides.
         repeats: id of an earlier claim that is not counted twice if both have the same samples. Default: "".
-        parts: labels of the settings in which the claim must hold. Default: (), one setting.
+        parts: labels of the settings of the regime. Default: ("",), a single one.
         finding: one to three sentences: what the paper says, what was measured, and why they agree or
             differ. Empty until there is a result.
 
@@ -83,100 +87,132 @@ class Claim(_Stated):
         ValueError: a field is missing, unknown or not valid.
 
     >>> Claim(id="ssp-1", paper="ssp", statement="SSP is faster than BSP", source="abstract", data="any",
-    ...       metric="time of BSP / time of SSP", expected=(1.0, None), unit="x").expected
+    ...       metric="time of BSP / time of SSP", expected=(1.0, None), regime="slow episodes").expected
     (1.0, None)
     """
 
-    parts: tuple[Text, ...] = ()
+    parts: Annotated[tuple[str, ...], Field(min_length=1)] = ("",)
     finding: str = ""  # not part of the ledger, so that a better sentence needs no new run
 
 
-class _Labelled(_Strict):
-    label: Text
-
-
-class _Measured(_Strict):
-    measured: Number | None  # median over the seeds; None for a claim with parts
-    spread: tuple[Number, Number] | None  # range over the seeds; for a claim with parts, of their medians
-    verdict: Verdict
-    samples: tuple[Number | None, ...] = ()
-
-
-class Part(_Measured, _Labelled):
-    """The outcome of one labelled part of a claim.
+class Part(_Strict):
+    """The outcome of a claim in one setting.
 
     Args:
-        label: of the part.
+        label: of the setting; "" if the claim has only one.
+        outcome: by `rules.outcome`.
         measured: median over the S seeds. None: not measured.
-        spread: smallest and largest value over the seeds. None: not measured.
-        verdict: by `rule`.
-        samples: one sample per seed, S numbers in the unit of the metric; None: the seed was not measured.
+        interval: of that median, by which it was decided; of a claim that must always hold, the smallest and
+            the largest sample. None: too few seeds, or not measured.
+        samples: one sample per seed, S numbers in the unit of the metric; None: no number on that seed.
+        data: the data set that the samples come from. None: not measured.
+        run: which run of the ledger has measured it.
 
     Raises:
         ValueError: a field is missing, unknown or not valid.
 
-    >>> Part(label="digits", measured=1.3, spread=(1.2, 1.4), verdict="reproduced", samples=(1.2, 1.4)).label
-    'digits'
+    >>> Part(label="digits", outcome="undecided", measured=1.3, interval=None, samples=(1.2, 1.4)).run
+    0
     """
 
+    label: str
+    outcome: Outcome
+    measured: Number | None
+    interval: tuple[Number, Number] | None
+    samples: tuple[Number | None, ...] = ()
+    data: Text | None = None
+    run: int = 0
 
-class Result(_Measured, _Stated):
-    """A claim with its outcome: one row of the ledger.
+
+class Result(_Stated):
+    """A claim with its outcomes: one row of the ledger.
 
     Args:
-        id, paper, statement, source, data, metric, expected, unit, deterministic, repeats: as for `Claim`.
-        measured: median over the S seeds. None: not measured, or a claim with parts.
-        spread: smallest and largest value over the seeds, or, for a claim with parts, of their medians. None:
-            not measured.
-        verdict: by `rule`, or, for a claim with parts, by `combine`.
-        samples: one sample per seed, S numbers in the unit of the metric. Empty for a claim with parts, which
-            hold the samples.
-        measured_on: the data that the samples come from. None: there are no samples.
-        parts: the outcomes of the parts. Default: (), no parts.
+        id, paper, statement, source, data, metric, expected, regime, unit, always, repeats: as for `Claim`.
+        verdict: by `rules.combine`.
+        parts: one per setting.
 
     Raises:
         ValueError: a field is missing, unknown or not valid.
 
     >>> from dmlcore.reproduce.claims import judge
     >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
-    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
-    >>> result = judge(claim, [1.0, 0.9])
-    >>> isinstance(result, Result), result.samples
-    (True, (1.0, 0.9))
+    ...               metric="smallest share of time spent computing", expected=(0.99, 1), regime="any")
+    >>> result = judge(claim, [1.0] * 8)
+    >>> result.verdict, result.parts[0].measured
+    ('reproduced', 1.0)
     """
 
-    measured_on: Text | None
-    parts: tuple[Part, ...] = ()
+    verdict: Verdict
+    parts: Annotated[tuple[Part, ...], Field(min_length=1)]
+
+    @property
+    def measured_on(self) -> str:
+        """The data sets of the samples, each once; empty if there are none or no data are used."""
+        return ", ".join(dict.fromkeys(part.data for part in self.parts if part.data not in (None, NONE)))
 
 
-class Ledger(_Strict):
-    """All claims of one paper and the run that gave them: the contents of claims.json.
-
-    It contains nothing about the machine, so that the same outcome gives the same file everywhere.
+class Made(_Strict):
+    """The run that has measured some settings of a ledger.
 
     Args:
-        format: of the file.
-        paper: key of the paper.
-        command: the command line that makes this file again.
-        scale: "quick" or "full". None: not recorded.
-        seeds: S, the number of seeds 0, 1, ... of the runs. None: not recorded.
+        command: the command line that makes it again.
+        scale: "quick" or "full".
+        seeds: S, the number of seeds 0, 1, ... of the run.
         tuned_on: the seeds on which learning rates and settings were chosen. None: not recorded.
         parameters: of the notebook, without the output folder.
-        claims: the results, in the order in which the claims are declared.
+        hardware: of the machine. Default: {}, not recorded.
+        versions: of Python and of the packages. Default: {}, not recorded.
 
     Raises:
         ValueError: a field is missing, unknown or not valid.
 
-    >>> Ledger(paper="e", command="python3 paper_repro.py e", scale="quick", seeds=2, tuned_on=None,
-    ...        parameters={}, claims=()).scale
+    >>> Made(command="python3 paper_repro.py e", scale="quick", seeds=2, tuned_on=None, parameters={}).scale
     'quick'
     """
 
-    format: Literal[2] = FORMAT
-    paper: Text
     command: Text
-    scale: str | None
-    seeds: int | None
+    scale: Text
+    seeds: int
     tuned_on: tuple[int, ...] | None
     parameters: dict[str, Any]
+    hardware: dict[str, Any] = {}
+    versions: dict[str, str] = {}
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What is measured: the parameters, without the number of seeds."""
+        return {name: value for name, value in self.parameters.items() if name != "seeds"}
+
+
+class Ledger(_Strict):
+    """All claims of one paper and the runs that gave their outcomes: the contents of claims.json.
+
+    Args:
+        format: of the file.
+        paper: key of the paper.
+        runs: which have measured the settings; these name them by their place in this list.
+        claims: the results, in the order in which the claims are declared.
+        digest: of all of the above, by `ledger.digest`. Default: "", not written yet.
+
+    Raises:
+        ValueError: a field is missing, unknown or not valid, or a setting names a run that is not listed.
+
+    >>> Ledger(paper="e", runs=(), claims=()).paper
+    'e'
+    """
+
+    format: Literal[3] = FORMAT
+    paper: Text
+    runs: tuple[Made, ...]
     claims: tuple[Result, ...]
+    digest: str = ""
+
+    @model_validator(mode="after")
+    def _known_runs(self) -> Self:
+        for result in self.claims:
+            for part in result.parts:
+                if part.outcome != "not run" and not 0 <= part.run < len(self.runs):
+                    name = ", ".join(filter(None, (f"run of {result.id}", part.label)))
+                    checks.fail(name, part.run, f"below {len(self.runs)}")
+        return self

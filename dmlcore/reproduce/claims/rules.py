@@ -1,98 +1,86 @@
-"""The rule that turns numbers into verdicts; no verdict is chosen by hand."""
+"""The rule that turns numbers into outcomes; no verdict is chosen by hand."""
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence, Sized
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmlcore import checks
-from dmlcore.reproduce.claims.model import ANY, NONE, Claim, Part, Range, Result, Verdict
+from dmlcore.reproduce.claims.model import ANY, NONE, Claim, Part, Result, Verdict
 
-SEPARATOR = ", "  # between the data sets of a claim
+SEPARATOR = ", "  # between the data sets that a claim is about
 Samples = Sequence[float | None] | None
 
 
-def rule(samples: Sequence[float | None], expected: Range, *, deterministic: bool = False) -> Verdict:
-    """Returns the verdict on samples: "reproduced" if all are in the expected range, or another one.
+def outcome(samples: Sequence[float | None], claim: Claim | Result) -> dict[str, Any]:
+    """Returns the fields of a setting that follow from its samples: median, interval and outcome.
 
-    It is "not reproduced" if no measured sample is in the range, "not run" if no seed was measured, and
-    "mixed" otherwise. "reproduced" requires that every seed was measured, and at least two seeds, or one if
-    the number is `deterministic`.
+    The claim holds if the interval of the samples' median, by `metrics.decide`, is in the expected range, and
+    fails if it is outside. Otherwise it is undecided, as always with fewer than eight seeds. A claim that
+    must hold always holds if every sample is in the range, and else fails.
 
     Args:
-        samples: one sample per seed, S numbers in the unit of the metric. None: the seed was not measured.
-        expected: (low, high), both ends included. None: no bound at that end.
-        deterministic: whether one sample is enough, because the number does not depend on the seed.
+        samples: one per seed, S numbers in the unit of the metric. None: there is no number on that seed.
+        claim: whose range is expected.
 
     Returns:
-        The verdict.
+        `measured`, `interval` and `outcome`.
 
     Raises:
         TypeError: a sample is neither a number nor None.
 
-    >>> rule([1.2, 1.4], (1.0, None)), rule([0.9, 1.4], (1.0, None)), rule([0.7, 0.9], (1.0, None))
-    ('reproduced', 'mixed', 'not reproduced')
-    >>> rule([1.2], (1.0, None)), rule([1.2, None], (1.0, None)), rule([None], (1.0, None))
-    ('mixed', 'mixed', 'not run')
+    >>> claim = Claim(id="e-1", paper="e", statement="A is faster", source="ours", data="none", regime="any",
+    ...               metric="time of B / time of A", expected=(1.0, None))
+    >>> outcome([1.2] * 7 + [1.4], claim)
+    {'measured': 1.2, 'interval': (1.2, 1.4), 'outcome': 'holds'}
+    >>> [outcome(samples, claim)["outcome"] for samples in ([1.2] * 7, [0.9] * 8, [0.9] + [1.2] * 7, [None])]
+    ['undecided', 'fails', 'undecided', 'not run']
     """
+    from dmlcore.trace.metrics.decision import LOOKS, decide  # slow to import; a command line may not need it
+
     values = [value for value in samples if value is not None]
     if not values:
-        return "not run"
-    inside = within(values, expected)
-    if not inside:
-        return "not reproduced"
-    enough = len(samples) > 1 or deterministic
-    return "reproduced" if enough and inside == len(samples) else "mixed"
+        return {"measured": None, "interval": None, "outcome": "not run"}
+    low, high = claim.expected
+    if claim.always:
+        ends = min(values), max(values)
+        inside = (low is None or low <= ends[0]) and (high is None or ends[1] <= high)
+        said = "holds" if inside else "fails"
+    else:
+        found = decide(values, low, high)
+        ends, said = (found.low, found.high), found.outcome
+    known = claim.always or len(values) >= LOOKS[0]
+    interval = (rounded(ends[0]), rounded(ends[1])) if known else None
+    return {"measured": rounded(statistics.median(values)), "interval": interval, "outcome": said}
 
 
-def within(samples: Sequence[float | None], expected: Range) -> int:
-    """Returns the number of samples in the expected range; None, a seed not measured, does not count."""
-    low, high = expected
-    least, most = (-math.inf if low is None else low), (math.inf if high is None else high)
-    return sum(value is not None and least <= value <= most for value in samples)
+def combine(outcomes: Sequence[str]) -> Verdict:
+    """Combines the outcomes in the settings of a claim's regime into the verdict on the claim.
 
-
-def combine(verdicts: Sequence[Verdict]) -> Verdict:
-    """Combines the verdicts on the parts of a claim into the verdict on the claim.
-
-    It is "reproduced" if every part is; "not run" if no part was run; "not reproduced" if every part that was
-    run is "not reproduced"; and "mixed" otherwise.
+    It is "reproduced" if the claim holds in every setting, and "in part" if it holds in some. If it holds in
+    none, it is "not reproduced" if it fails in some, "not run" if no setting was run, and else "undecided".
 
     Args:
-        verdicts: one per part.
+        outcomes: one per setting.
 
     Returns:
         The verdict on the claim.
 
     Raises:
-        TypeError: `verdicts` is not a sequence.
+        TypeError: `outcomes` is not a sequence.
 
-    >>> combine(["reproduced", "reproduced"]), combine(["reproduced", "not run"])
-    ('reproduced', 'mixed')
-    >>> combine(["not reproduced", "not run"]), combine(["not reproduced", "mixed"])
-    ('not reproduced', 'mixed')
+    >>> combine(["holds", "holds"]), combine(["holds", "fails"]), combine(["holds", "not run"])
+    ('reproduced', 'in part', 'in part')
+    >>> combine(["fails", "undecided"]), combine(["undecided", "not run"]), combine(["not run"])
+    ('not reproduced', 'undecided', 'not run')
     """
-    found = {*verdicts} - {"not run"}
-    if not found:
-        return "not run"
-    if found == {"not reproduced"}:
+    counts = Counter(outcomes)
+    if counts["holds"]:
+        return "reproduced" if counts["holds"] == len(outcomes) else "in part"
+    if counts["fails"]:
         return "not reproduced"
-    return "reproduced" if {*verdicts} == {"reproduced"} else "mixed"
-
-
-def comparable(claim: Claim | Result, measured_on: str | None) -> bool:
-    """Returns whether samples from these data are about the data of the claim.
-
-    A claim with parts may name several data sets, separated by commas; every data set of the samples must be
-    one of them.
-    """
-    if claim.data in (ANY, NONE, measured_on):
-        return True
-    return bool(claim.parts and measured_on) and {*_names(measured_on)} <= {*_names(claim.data)}
-
-
-def _names(data: str | None) -> list[str]:
-    return (data or "").split(SEPARATOR)
+    return "undecided" if counts["undecided"] else "not run"
 
 
 def judge(
@@ -100,24 +88,20 @@ def judge(
     samples: Samples | Mapping[str, Samples],
     measured_on: str | Mapping[str, str] | None = None,
 ) -> Result:
-    """Returns the outcome of a claim from one sample per seed.
+    """Returns the outcomes of a claim from one sample per seed and setting.
 
-    Guarantees: the same samples give the same result, with six significant digits. `measured` is the median
-    of the samples, `spread` their smallest and largest value. If the samples come from other data than those
-    of the claim, the result has the samples and the verdict "not run".
+    Guarantees: the same samples give the same result, with six significant digits. Samples that come from
+    other data than those of the claim are left out: the claim was not run there.
 
     `inf` is the largest measurement: a target that is never reached takes `inf` seconds. None and NaN mean
-    that a seed was not measured. A ratio of two infinities is NaN, so decide beforehand what it stands for.
-
-    A claim with parts has the verdict that `combine` returns, and the spread of the medians of its parts.
+    that there is no number on a seed. A ratio of two infinities is NaN.
 
     Args:
         claim: the claim, declared before the run.
-        samples: one number per seed, S numbers; for a claim with parts, label -> S numbers. Parts that are
-            missing were not run.
-        measured_on: the data set that the samples come from, to compare with `claim.data`. For a claim with
-            parts it may be label -> data set; the result then names only the data sets of parts with samples.
-            Default: None, for a claim whose data are "none".
+        samples: one number per seed, S numbers; for a claim with several settings, label -> S numbers.
+            Settings that are missing were not run.
+        measured_on: the data set that the samples come from, to compare with `claim.data`; or label -> data
+            set. Default: None, for a claim whose data are "none".
 
     Returns:
         The result.
@@ -126,82 +110,45 @@ def judge(
         ValueError: the claim does not declare a label, a sample is not a number, or `measured_on` is missing.
 
     >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
-    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
-    >>> result = judge(claim, [1.0, 0.98, 1.0])
-    >>> result.measured, result.spread, result.verdict
-    (1.0, (0.98, 1.0), 'mixed')
+    ...               metric="smallest share of time spent computing", expected=(0.99, 1), regime="any")
+    >>> judge(claim, [1.0, 0.98, 1.0]).verdict, judge(claim, [1.0] * 8).verdict
+    ('undecided', 'reproduced')
     """
-    stated = claim.model_dump(exclude={"parts", "finding"})
-    if not claim.parts:
+    single = claim.parts == ("",)
+    if single:
         if isinstance(measured_on, Mapping):
             checks.fail(f"data of {claim.id}", measured_on, "one name (this claim declares no parts)")
         if isinstance(samples, Mapping):
             checks.fail(f"samples of {claim.id}", list(samples), "a sequence (this claim declares no parts)")
-        source = _source(claim, samples, measured_on)
-        return Result(**stated, measured_on=source, **_measured(claim, samples, source))
-    samples = {} if samples is None else samples
-    if not isinstance(samples, Mapping) or set(samples) - set(claim.parts):
-        given = list(samples) if isinstance(samples, Mapping) else samples
+    by_label: Any = {"": samples} if single else {} if samples is None else samples
+    if not isinstance(by_label, Mapping) or set(by_label) - set(claim.parts):
+        given = list(by_label) if isinstance(by_label, Mapping) else by_label
         checks.fail(f"samples of {claim.id}", given, f"a mapping with the labels {list(claim.parts)}")
     if isinstance(measured_on, Mapping):
-        measured_on = _measured_on(claim, samples, measured_on)
-    source = _source(claim, samples, measured_on)
-    parts = tuple(Part(label=label, **_measured(claim, samples.get(label), source)) for label in claim.parts)
-    return Result(**stated, measured_on=source, **summary(parts), parts=parts)
+        for label in measured_on:
+            checks.choice(f"part of {claim.id} in the data", label, dict.fromkeys(claim.parts))
+    else:
+        measured_on = dict.fromkeys(claim.parts, measured_on or "")
+    parts = tuple(_part(claim, label, by_label.get(label), measured_on) for label in claim.parts)
+    stated = claim.model_dump(exclude={"parts", "finding"})
+    return Result(**stated, verdict=combine([part.outcome for part in parts]), parts=parts)
 
 
-def summary(parts: Sequence[Part]) -> dict[str, Any]:
-    """Returns the outcome of a claim from its parts: the spread of their medians, the combined verdict."""
-    medians = [part.measured for part in parts if part.measured is not None]
-    spread = (min(medians), max(medians)) if medians else None
-    return {"measured": None, "spread": spread, "verdict": combine([part.verdict for part in parts])}
-
-
-def outcome(
-    samples: Sequence[float | None], claim: Claim | Result, measured_on: str | None
-) -> dict[str, Any]:
-    """Returns the fields of a ledger that follow from the samples of a claim, or of one of its parts."""
-    values = [value for value in samples if value is not None]
-    if not values:
-        return {"measured": None, "spread": None, "verdict": "not run"}
-    verdict = rule(samples, claim.expected, deterministic=claim.deterministic)
-    return {
-        "measured": rounded(statistics.median(values)),
-        "spread": (min(values), max(values)),
-        "verdict": verdict if comparable(claim, measured_on) else "not run",
-    }
-
-
-def _measured_on(claim: Claim, samples: Mapping[str, Samples], data: Mapping[str, str]) -> str:
-    """Returns the data sets of the parts that have samples, each once, in the order of the parts."""
-    for label in data:
-        checks.choice(f"part of {claim.id} in the data", label, dict.fromkeys(claim.parts))
-    found = []
-    for label in claim.parts:
-        given = samples.get(label)
-        if given is None or not any(_sample(claim, value) is not None for value in given):
-            continue
-        if not data.get(label):
-            named = f"data of {claim.id}, {label}"
-            checks.fail(named, data.get(label), "the name of the data set of the measurement")
-        found += _names(data[label])
-    return SEPARATOR.join(dict.fromkeys(found))
-
-
-def _source(claim: Claim, samples: Sized | None, measured_on: str | None) -> str | None:
-    """Returns the data of the samples; None without samples, NONE if the claim uses no data set."""
-    if samples is None or not len(samples):
-        return None
-    if claim.data == NONE:
-        return NONE
-    if not measured_on:
-        checks.fail(f"data of {claim.id}", measured_on, "the name of the data set of the measurement")
-    return measured_on
-
-
-def _measured(claim: Claim, samples: Samples, measured_on: str | None) -> dict[str, Any]:
+def _part(claim: Claim, label: str, samples: Samples, measured_on: Mapping[str, str]) -> Part:
     kept = tuple(_sample(claim, value) for value in (() if samples is None else samples))
-    return {"samples": kept, **outcome(kept, claim, measured_on)}
+    data = NONE if claim.data == NONE else measured_on.get(label)
+    if all(value is None for value in kept):
+        kept, data = (), None
+    elif not data:
+        named = ", ".join(filter(None, (f"data of {claim.id}", label)))
+        checks.fail(named, data or None, "the name of the data set of the measurement")
+    elif claim.data not in (ANY, NONE, data) and not _names(data) <= _names(claim.data):
+        kept, data = (), None
+    return Part(label=label, samples=kept, data=data, **outcome(kept, claim))
+
+
+def _names(data: str) -> set[str]:
+    return {*data.split(SEPARATOR)}
 
 
 def _sample(claim: Claim, value: Any) -> float | None:

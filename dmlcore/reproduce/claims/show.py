@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from dmlcore.reproduce.claims.model import Part, Range, Result
-from dmlcore.reproduce.claims.rules import comparable, within
+from dmlcore.reproduce.claims.model import Outcome, Part, Range, Result
 from dmlcore.reproduce.claims.tally import told
 from dmlcore.reproduce.markdown import table as written
 
@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-COLORS = {"reproduced": "green", "mixed": "yellow", "not reproduced": "red", "not run": "dim"}
+COLORS = {
+    "reproduced": "green",
+    "in part": "yellow",
+    "not reproduced": "red",
+    "undecided": "blue",
+    "not run": "dim",
+}
+COLORS |= {"holds": "green", "fails": "red"}
 
 
 def number(value: float | None, unit: str = "") -> str:
@@ -53,11 +60,11 @@ def expectation(expected: Range, unit: str = "") -> str:
     return f"<= {number(high, unit)}" if low is None else f"{number(low)} to {number(high, unit)}"
 
 
-def spread(ends: tuple[float, float] | None, unit: str = "") -> str:
-    """Returns a range of measurements as text.
+def interval(ends: tuple[float, float] | None, unit: str = "") -> str:
+    """Returns an interval, or a range, as text.
 
     Args:
-        ends: smallest and largest value. None: not measured.
+        ends: both ends. None: not known.
         unit: of both.
 
     Returns:
@@ -66,7 +73,7 @@ def spread(ends: tuple[float, float] | None, unit: str = "") -> str:
     Raises:
         ValueError: `ends` is neither a pair nor None.
 
-    >>> spread((0.5, float("inf")), "s"), spread((1.0, 1.0), "x"), spread(None)
+    >>> interval((0.5, float("inf")), "s"), interval((1.0, 1.0), "x"), interval(None)
     ('0.5 to ∞ s', '1x', '-')
     """
     if ends is None:
@@ -75,67 +82,66 @@ def spread(ends: tuple[float, float] | None, unit: str = "") -> str:
     return number(low, unit) if low == high else f"{number(low)} to {number(high, unit)}"
 
 
-def measured(result: Result, part: Part | None = None) -> str:
-    """Returns the median over the seeds; for a claim with parts, the number of reproduced parts."""
-    if part is None and result.parts:
-        if all(each.measured is None for each in result.parts):
-            return "-"
-        if result.verdict == "not run":  # the samples come from other data
-            return f"{len(result.parts)} settings"
-        good = sum(each.verdict == "reproduced" for each in result.parts)
-        return f"{good} of {len(result.parts)} settings"
-    return number((part or result).measured, result.unit)
-
-
-def spread_of(result: Result, part: Part | None = None) -> str:
-    """Returns the range over the seeds as text; for a claim with parts, that of the medians of its parts."""
-    told = spread((part or result).spread, result.unit)
-    return f"medians {told}" if part is None and result.parts and result.spread else told
-
-
-def remark(result: Result, part: Part | None = None) -> str:
-    """Returns a few words on why a verdict is "mixed" or "not run", or an empty text.
+def counted(result: Result) -> str:
+    """Returns in how many settings a claim holds, fails or is undecided.
 
     Args:
         result: the result of a claim.
-        part: one of its parts. Default: None, the claim as a whole.
 
     Returns:
-        The remark. A claim with parts has one if its data are other ones, or if some parts were not run.
+        The text; empty for a claim with a single setting.
 
     Raises:
         AttributeError: `result` is not a `Result`.
 
     >>> from dmlcore.reproduce.claims import Claim, judge
-    >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
-    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
-    >>> remark(judge(claim, [1.0, 0.9]))
-    '1 of 2 seeds'
+    >>> claim = Claim(id="e-1", paper="e", statement="A is faster", source="ours", data="none", regime="any",
+    ...               metric="time of B / time of A", expected=(1.0, None), parts=("A", "B", "C"))
+    >>> counted(judge(claim, {"A": [1.2] * 8, "B": [0.9] + [1.2] * 7, "C": [1.3] * 8}))
+    'holds in 2 of 3 settings, undecided in 1'
     """
-    outcome = part or result
-    if outcome.spread is not None and not comparable(result, result.measured_on):
-        return f"measured on {result.measured_on}, not on {result.data}"
-    if part is None and result.parts:
-        run = sum(each.verdict != "not run" for each in result.parts)
-        return f"{run} of {len(result.parts)} parts run" if 0 < run < len(result.parts) else ""
-    if outcome.verdict != "mixed":
+    if len(result.parts) == 1:
         return ""
-    known = sum(value is not None for value in outcome.samples)
-    if known < len(outcome.samples):
-        return f"{known} of {len(outcome.samples)} seeds measured"
-    inside = within(outcome.samples, result.expected)
-    return "one seed" if len(outcome.samples) == 1 else f"{inside} of {known} seeds"
+    counts = Counter(part.outcome for part in result.parts)
+    first, *others = [(outcome, counts[outcome]) for outcome in get_args(Outcome) if counts[outcome]]
+    whole = f"{first[0]} in {first[1]} of {len(result.parts)} settings"
+    return ", ".join([whole, *(f"{outcome} in {count}" for outcome, count in others)])
+
+
+def measured(result: Result, part: Part | None = None) -> str:
+    """Returns the median over the seeds; of a claim with several settings, the range of their medians."""
+    parts = [part] if part else result.parts
+    if len(parts) == 1:
+        return number(parts[0].measured, result.unit)
+    medians = [each.measured for each in parts if each.measured is not None]
+    return interval((min(medians), max(medians)) if medians else None, result.unit)
+
+
+def known(result: Result, part: Part | None = None) -> str:
+    """Returns the interval of the median and the number of seeds; empty for a claim of several settings."""
+    parts = [part] if part else result.parts
+    if len(parts) > 1 or not parts[0].samples:
+        return ""
+    seeds = sum(sample is not None for sample in parts[0].samples)
+    told = f"{seeds} seed{'s' * (seeds != 1)}" * (not result.always)
+    ends = interval(parts[0].interval, result.unit) if parts[0].interval else ""
+    return ", ".join(filter(None, (ends, told)))
 
 
 def verdict(result: Result, part: Part | None = None) -> str:
-    """Returns the verdict, with its remark in parentheses."""
-    told = remark(result, part)
-    return (part or result).verdict + (f" ({told})" if told else "")
+    """Returns the outcome in a setting, or the verdict on a claim with the numbers of its settings."""
+    if part:
+        return part.outcome
+    return result.verdict + (f" ({counted(result)})" if counted(result) else "")
 
 
 def rows(results: Sequence[Result]) -> list[tuple[Result, Part | None]]:
-    """Returns each result, followed by its parts if it has any."""
-    return [(result, part) for result in results for part in (None, *result.parts)]
+    """Returns each result, followed by its settings if there are several."""
+    return [
+        (result, part)
+        for result in results
+        for part in (None, *(result.parts if len(result.parts) > 1 else ()))
+    ]
 
 
 def _records(results: Sequence[Result]) -> list[dict[str, str]]:
@@ -145,11 +151,11 @@ def _records(results: Sequence[Result]) -> list[dict[str, str]]:
             "part": part.label if part else "",
             "statement": result.statement,
             "source": result.source,
-            "data": result.measured_on or result.data,
+            "data": (part.data if part else result.measured_on) or result.data,
             "metric": result.metric,
             "expected": expectation(result.expected, result.unit),
             "measured": measured(result, part),
-            "spread": spread_of(result, part),
+            "interval": known(result, part),
             "verdict": verdict(result, part),
         }
         for result, part in rows(results)
@@ -172,9 +178,9 @@ def frame(results: Sequence[Result], findings: Mapping[str, str] | None = None) 
 
     >>> from dmlcore.reproduce.claims import Claim, judge
     >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
-    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
+    ...               metric="smallest share of time spent computing", expected=(0.99, 1), regime="any")
     >>> frame([judge(claim, [1.0, 0.9])]).columns.tolist()
-    ['statement', 'source', 'data', 'metric', 'expected', 'measured', 'spread', 'verdict']
+    ['statement', 'source', 'data', 'metric', 'expected', 'measured', 'interval', 'verdict']
     """
     import pandas as pd
 
@@ -185,7 +191,7 @@ def frame(results: Sequence[Result], findings: Mapping[str, str] | None = None) 
 
 
 def table(results: Sequence[Result]) -> Table:
-    """Returns results as a table for a terminal, with the parts below their claim.
+    """Returns results as a table for a terminal, with the settings below their claim.
 
     Args:
         results: of `judge`, or the claims of a ledger.
@@ -205,21 +211,21 @@ def table(results: Sequence[Result]) -> Table:
     grid = Table(title="Claims", title_justify="left", header_style="bold")
     grid.add_column("claim", no_wrap=True)
     grid.add_column("statement")
-    for name in ("expected", "measured", "spread"):
+    for name in ("expected", "measured", "interval"):
         grid.add_column(name, justify="right")
     grid.add_column("verdict")
     for (result, part), row in zip(rows(results), _records(results), strict=True):
         words = (
             ("", f"  {row['part']}", "") if row["part"] else (row["claim"], row["statement"], row["expected"])
         )
-        color = COLORS[(part or result).verdict]
+        color = COLORS[part.outcome if part else result.verdict]
         said = f"[{color}]{escape(row['verdict'])}[/]"
-        grid.add_row(*map(escape, words), row["measured"], row["spread"], said)
+        grid.add_row(*map(escape, words), row["measured"], row["interval"], said)
     return grid
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """Returns results as a table in Markdown; a claim with parts shows the number of reproduced parts.
+    """Returns results as a table in Markdown, with the numbers of the settings of each claim.
 
     `python -m dmlcore.reproduce.claims figures/ssp/claims.json` prints it.
 
@@ -234,23 +240,21 @@ def markdown(results: Sequence[Result]) -> str:
 
     >>> from dmlcore.reproduce.claims import Claim, judge
     >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
-    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
-    >>> print(markdown([judge(claim, [1.0, 1.0])]).splitlines()[-1])
-    | e-1 | No worker waits under ASP | 0.99 to 1 | 1 (1) | reproduced |
+    ...               metric="smallest share of time spent computing", expected=(0.99, 1), regime="any")
+    >>> print(markdown([judge(claim, [1.0] * 8)]).splitlines()[-1])
+    | e-1 | No worker waits under ASP | 0.99 to 1 | 1 (1, 8 seeds) | reproduced |
     """
     lines = []
     for result in results:
-        found = measured(result)
-        if result.spread is not None:
-            found = f"{found} ({spread_of(result)})"
+        found = measured(result) + (f" ({known(result)})" if known(result) else "")
         expected = expectation(result.expected, result.unit)
         cells = (result.id, result.statement, expected, found, verdict(result))
         lines.append([cell.replace("|", "&#124;") for cell in cells])
-    return written(("claim", "statement", "expected", "measured (spread)", "verdict"), lines) + "\n"
+    return written(("claim", "statement", "expected", "measured (interval)", "verdict"), lines) + "\n"
 
 
 def tally(results: Sequence[Result]) -> str:
-    """Returns the numbers of claims by source and verdict, as a list in Markdown.
+    """Returns the numbers of claims by source and verdict, and of settings, as a list in Markdown.
 
     Args:
         results: of one or several papers.
@@ -263,8 +267,9 @@ def tally(results: Sequence[Result]) -> str:
 
     >>> from dmlcore.reproduce.claims import Claim, judge
     >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
-    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
-    >>> print(tally([judge(claim, [1.0, 0.9])]).strip())
-    - 1 our own: 1 mixed
+    ...               metric="smallest share of time spent computing", expected=(0.99, 1), regime="any")
+    >>> print(tally([judge(claim, [1.0] * 8)]).strip())
+    - 1 our own: 1 reproduced
+    - 1 setting: holds in 1
     """
     return "".join(f"- {line}\n" for line in told(results))

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, get_args
 
-from dmlcore.reproduce.claims.model import Ledger, Result, Source, Verdict
+from dmlcore.reproduce.claims.model import Outcome, Result, Source, Verdict
 
 GROUPS: dict[Source, str] = {
     "abstract": "from the papers' abstracts",
@@ -25,37 +25,13 @@ class Tally(NamedTuple):
     total: int
 
 
-def standing(ledgers: Iterable[Ledger]) -> list[Result]:
-    """Returns one result per claim: the one of full scale if there is one, else that of quick scale.
-
-    Args:
-        ledgers: of any papers and scales.
-
-    Returns:
-        The results, in the order in which the claims first occur.
-
-    Raises:
-        AttributeError: an element of `ledgers` is not a `Ledger`.
-
-    >>> standing([])
-    []
-    """
-    found: dict[tuple[str, str], Result] = {}
-    for ledger in sorted(ledgers, key=lambda ledger: ledger.scale == "full"):  # stable: full scale is last
-        for result in ledger.claims:
-            key = (ledger.paper, result.id)
-            if key not in found or result.verdict != "not run":
-                found[key] = result
-    return [*found.values()]
-
-
 def tallies(results: Iterable[Result]) -> list[Tally]:
     """Returns the tally of each source, abstracts first.
 
     A claim that repeats an earlier one, by `repeats`, is the same experiment and is not counted again.
 
     Args:
-        results: one per claim, as `standing` returns them.
+        results: one per claim.
 
     Returns:
         One tally per source that occurs.
@@ -65,9 +41,9 @@ def tallies(results: Iterable[Result]) -> list[Tally]:
 
     >>> from dmlcore.reproduce.claims import Claim, judge
     >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
-    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
-    >>> [(tally.counts, tally.total) for tally in tallies([judge(claim, [1.0, 0.9])])]
-    [([('mixed', 1)], 1)]
+    ...               metric="smallest share of time spent computing", expected=(0.99, 1), regime="any")
+    >>> [(tally.counts, tally.total) for tally in tallies([judge(claim, [1.0] * 8)])]
+    [([('reproduced', 1)], 1)]
     """
     found = list(results)
     again = repeats(found)
@@ -85,7 +61,7 @@ def told(results: Iterable[Result]) -> list[str]:
     """Returns the tallies as text.
 
     Args:
-        results: one per claim, as `standing` returns them.
+        results: one per claim.
 
     Returns:
         One line per source.
@@ -95,14 +71,38 @@ def told(results: Iterable[Result]) -> list[str]:
 
     >>> from dmlcore.reproduce.claims import Claim, judge
     >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
-    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
-    >>> told([judge(claim, [1.0, 1.0])])
-    ['1 our own: 1 reproduced']
+    ...               metric="smallest share of time spent computing", expected=(0.99, 1), regime="any")
+    >>> told([judge(claim, [1.0] * 8)])
+    ['1 our own: 1 reproduced', '1 setting: holds in 1']
     """
+    results = [*results]
+    found = settings(results)
+    counts = ", ".join(f"{outcome} in {count}" for outcome, count in found.items())
+    total = f"{sum(found.values())} setting{'s' * (sum(found.values()) != 1)}: {counts}"
     return [
-        f"{total} {group}: " + ", ".join(f"{count} {verdict}" for verdict, count in counts)
-        for group, counts, total in tallies(results)
-    ]
+        f"{tally.total} {tally.group}: " + ", ".join(f"{count} {verdict}" for verdict, count in tally.counts)
+        for tally in tallies(results)
+    ] + [total] * bool(found)
+
+
+def settings(results: Sequence[Result]) -> dict[str, int]:
+    """Returns how many settings have each outcome; claims that repeat an earlier one are not counted again.
+
+    Args:
+        results: one per claim.
+
+    Returns:
+        Outcome -> number of settings, without zeros.
+
+    Raises:
+        AttributeError: an element of `results` is not a `Result`.
+
+    >>> settings([])
+    {}
+    """
+    again = repeats(results)
+    counted = Counter(part.outcome for result in results if result.id not in again for part in result.parts)
+    return {outcome: counted[outcome] for outcome in get_args(Outcome) if counted[outcome]}
 
 
 def repeats(results: Sequence[Result]) -> dict[str, str]:
@@ -123,7 +123,7 @@ def repeats(results: Sequence[Result]) -> dict[str, str]:
 
     >>> from dmlcore.reproduce.claims import Claim, judge
     >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
-    ...               metric="smallest share of time that a worker computes", expected=(0.99, 1))
+    ...               metric="smallest share of time spent computing", expected=(0.99, 1), regime="any")
     >>> again = claim.model_copy(update={"id": "e-2", "repeats": "e-1"})
     >>> repeats([judge(claim, [1.0, 0.9]), judge(again, [1.0, 0.9])])
     {'e-2': 'e-1'}
@@ -133,11 +133,10 @@ def repeats(results: Sequence[Result]) -> dict[str, str]:
     again = {}
     for result in results:
         parts = tuple((part.label, part.samples) for part in result.parts)
-        if result.measured_on is None:
+        if result.verdict == "not run":
             continue
         measured[result.id] = result
-        experiment = (result.paper, result.samples, parts, result.unit, result.expected)
-        known = first.setdefault(experiment, result.id)
+        known = first.setdefault((result.paper, parts, result.unit, result.expected), result.id)
         if (declared := measured.get(result.repeats)) and _scaled(declared, result):
             known = declared.id
         if known != result.id:
@@ -146,12 +145,10 @@ def repeats(results: Sequence[Result]) -> dict[str, str]:
 
 
 def _scaled(one: Result, other: Result) -> bool:
-    """Returns whether two claims of a paper have the same samples up to a constant factor for each part."""
+    """Returns whether two claims of a paper have the same samples up to a constant factor per setting."""
     if (one.paper, [part.label for part in one.parts]) != (other.paper, [part.label for part in other.parts]):
         return False
-    pairs = [(one.samples, other.samples)]
-    pairs += [(a.samples, b.samples) for a, b in zip(one.parts, other.parts, strict=True)]
-    return all(_proportional(a, b) for a, b in pairs)
+    return all(_proportional(a.samples, b.samples) for a, b in zip(one.parts, other.parts, strict=True))
 
 
 def _proportional(one: Sequence[float | None], other: Sequence[float | None]) -> bool:

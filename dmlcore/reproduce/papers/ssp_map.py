@@ -1,6 +1,6 @@
 """The map of SSP against ASP: claims over the load of the server, and real clusters on that axis.
 
-The docstring of `ssp` says what was explored before.
+docs/papers/ssp.md says what was explored before.
 """
 
 from typing import NamedTuple

@@ -47,7 +47,7 @@ class Claims(_Results):
     def text(self) -> str:
         paper = self.paper
         found, _ = report.ledgers(self.folders, PAPERS)
-        return texts.claims_text(paper, [ledger for ledger in found if ledger.paper == paper.key])
+        return "".join(texts.claims_text(paper, ledger) for ledger in found if ledger.paper == paper.key)
 
 
 class Summary(_Results):

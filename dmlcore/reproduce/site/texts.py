@@ -12,7 +12,7 @@ from dmlcore.reproduce.claims import show
 from dmlcore.reproduce.markdown import table
 from dmlcore.reproduce.paper import Paper
 
-NUMBERS = ("expected", "measured", "spread", "verdict")
+NUMBERS = ("expected", "measured", "interval", "verdict")
 
 
 def escaped(text: str) -> str:
@@ -34,81 +34,63 @@ def anchor(claim: str) -> str:
 
 
 def verdict(result: claims.Result, part: claims.Part | None = None) -> str:
-    """Returns a verdict in its colour, with its remark."""
-    told, remark = (part or result).verdict, show.remark(result, part)
-    return f"[{told}]{{.verdict .{told.replace(' ', '-')}}}" + (f" ({escaped(remark)})" if remark else "")
+    """Returns an outcome or a verdict in its colour, with the numbers of settings."""
+    told, counts = (part.outcome, "") if part else (result.verdict, claims.counted(result))
+    return f"[{told}]{{.verdict .{told.replace(' ', '-')}}}" + (f" ({escaped(counts)})" if counts else "")
 
 
-def claims_text(paper: Paper, ledgers: Iterable[claims.Ledger]) -> str:
-    """Returns all claims of a paper, those of its abstract first, as measured at each scale.
+def claims_text(paper: Paper, ledger: claims.Ledger) -> str:
+    """Returns all claims of a paper, those of its abstract first.
 
-    Each has its statement, what was measured, the numbers with their verdicts, and its finding.
+    Each has its statement, its regime, what was measured, the numbers with their outcomes, and its finding.
     """
-    ledgers = [*ledgers]
-    standing = claims.standing(ledgers)
-    again = claims.repeats(standing)
-    parts = ["\n".join(f"- {escaped(line)}" for line in claims.told(standing)), _runs(paper, ledgers)]
+    again = claims.repeats(ledger.claims)
+    results = {result.id: result for result in ledger.claims}
+    parts = ["\n".join(f"- {escaped(line)}" for line in claims.told(ledger.claims)), _runs(ledger)]
     for source, heading in HEADINGS.items():
-        if chosen := [claim for claim in paper.claims if claim.source == source]:
+        chosen = [claim for claim in paper.claims if claim.source == source and claim.id in results]
+        if chosen:
             parts.append(f":::{{rubric}} {heading}\n:::")
-            parts += [_card(claim, ledgers, again) for claim in chosen]
+            parts += [_card(claim, results[claim.id], again.get(claim.id, "")) for claim in chosen]
     return "\n\n".join(parts) + "\n"
 
 
-def _runs(paper: Paper, ledgers: Iterable[claims.Ledger]) -> str:
+def _runs(ledger: claims.Ledger) -> str:
     rows = []
-    for ledger in ledgers:
-        tuned = "not recorded" if ledger.tuned_on is None else ", ".join(map(str, ledger.tuned_on))
-        rows.append([str(ledger.scale), f"`{ledger.command}`", str(ledger.seeds), tuned])
-    return table(["scale", "command", "seeds that judge", "seeds that rates were chosen on"], rows)
+    for made in ledger.runs:
+        tuned = "not recorded" if made.tuned_on is None else ", ".join(map(str, made.tuned_on))
+        machine = made.hardware.get("cpu", "not recorded")
+        rows.append([f"`{made.command}`", str(made.seeds), tuned, escaped(str(machine))])
+    return table(["command", "seeds that judge", "seeds that rates were chosen on", "processor"], rows)
 
 
-def _card(claim: claims.Claim, ledgers: Iterable[claims.Ledger], again: Mapping[str, str]) -> str:
-    found = [
-        (str(ledger.scale), result) for ledger in ledgers for result in ledger.claims if result.id == claim.id
-    ]
-    notes = [claim.metric, *([f"about {claim.data}"] if claim.data not in (claims.ANY, claims.NONE) else [])]
-    if claim.id in again:
-        notes.append(f"the same runs as {again[claim.id]}, counted once")
-    earlier = [
-        f"*At {scale} scale, run before this was changed:* {escaped(result.metric)}"
-        for scale, result in found
-        if result.metric != claim.metric
-    ]
+def _card(claim: claims.Claim, result: claims.Result, repeats: str) -> str:
+    notes = [claim.metric, *([f"on {on}"] if (on := result.measured_on) else [])]
+    if repeats:
+        notes.append(f"the same runs as {repeats}, counted once")
     parts = [
         f"({anchor(claim.id)})=\n**{escaped(claim.id)}.** {escaped(claim.statement)}.",
-        f"*Measured:* {escaped('; '.join(notes))}",
-        *earlier,
-        table(["scale", *NUMBERS], [_row(_scale(scale, result), result) for scale, result in found]),
-        _settings(found),
+        f"*Measured:* {escaped('; '.join(notes))}. *Where it must hold:* {escaped(claim.regime)}.",
+        table(NUMBERS, [_row(result)]),
+        _settings(result),
         f"*Finding:* {claim.finding}" if claim.finding else "",
     ]
     body = "\n\n".join(part for part in parts if part)
     return f"::::{{container}} claim\n{body}\n::::"
 
 
-def _scale(scale: str, result: claims.Result) -> str:
-    on = result.measured_on
-    return scale if on in (None, claims.ANY, claims.NONE) else f"{scale}, on {escaped(str(on))}"
-
-
-def _row(name: str, result: claims.Result, part: claims.Part | None = None) -> list[str]:
+def _row(result: claims.Result, part: claims.Part | None = None) -> list[str]:
     expected = show.expectation(result.expected, result.unit)
-    numbers = (expected, show.measured(result, part), show.spread_of(result, part))
-    return [name, *map(escaped, numbers), verdict(result, part)]
+    numbers = (expected, show.measured(result, part), show.known(result, part))
+    return [*map(escaped, numbers), verdict(result, part)]
 
 
-def _settings(found: Iterable[tuple[str, claims.Result]]) -> str:
-    """Returns the numbers of each part of a claim, folded: there may be dozens."""
-    rows = [
-        _row(f"{escaped(part.label)} ({scale})", result, part)
-        for scale, result in found
-        for part in result.parts
-    ]
-    if not rows:
+def _settings(result: claims.Result) -> str:
+    """Returns the numbers of each setting of a claim, folded: there may be dozens."""
+    rows = [[escaped(part.label), *_row(result, part)] for part in result.parts]
+    if len(rows) < 2:
         return ""
-    told = table(["setting", *NUMBERS], rows)
-    return f"<details><summary>Each setting</summary>\n\n{told}\n\n</details>"
+    return f"<details><summary>Each setting</summary>\n\n{table(['setting', *NUMBERS], rows)}\n\n</details>"
 
 
 def pictures_text(paper: Paper, scales: Mapping[str, Iterable[str]]) -> str:
@@ -142,12 +124,12 @@ def _picture(path: str, caption: str) -> str:
 
 def verdicts_text(papers: Mapping[str, Paper], ledgers: Iterable[claims.Ledger]) -> str:
     """Returns how many claims have which verdict: a row for each paper, those of its abstract apart."""
-    ledgers = [*ledgers]
     rows = []
-    for key, paper in papers.items():
-        standing = claims.standing(ledger for ledger in ledgers if ledger.paper == key)
-        own = [result for result in standing if result.source == "abstract"]
-        rows.append([f"[{escaped(paper.title)}](/papers/{key}.md)", _counts(own), _counts(standing)])
+    for ledger in ledgers:
+        if paper := papers.get(ledger.paper):
+            own = [result for result in ledger.claims if result.source == "abstract"]
+            link = f"[{escaped(paper.title)}](/papers/{paper.key}.md)"
+            rows.append([link, _counts(own), _counts(ledger.claims)])
     return table(["paper", "claims of its abstract", "all claims"], rows) + "\n"
 
 
