@@ -31,7 +31,7 @@ ON_DATA = tuple(f"{data}, {rival}" for data in DATA for rival in MAIN)
 class AdaptiveSyncParameters(Parameters):
     """Parameters of notebooks/02_adaptive_sync.ipynb; `workers` is P."""
 
-    seeds: int = Field(8, ge=2)
+    seeds: int = Field(3, ge=2)
     workers: int = Field(8, ge=4, multiple_of=4)
     epochs: float = Field(5.0, gt=0)  # epochs of MNIST and of CIFAR-10 at full scale
 

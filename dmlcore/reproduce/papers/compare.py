@@ -22,7 +22,6 @@ AGAIN = (EPISODES, LINKS, SERVER)  # clusters for matrix factorization, at both 
 class CompareParameters(Parameters):
     """Parameters of notebooks/06_compare.ipynb; `workers` is the number of workers of each cluster."""
 
-    seeds: int = Field(8, ge=1)  # fewer decide nothing
     workers: int = Field(8, ge=4)
 
 

@@ -43,7 +43,7 @@ MAP_CAPTION = (
 class SSPParameters(Parameters):
     """Parameters of notebooks/01_ssp.ipynb; `staleness` is the s of SSP in timelines, in clocks."""
 
-    seeds: int = Field(10, ge=2)
+    seeds: int = Field(6, ge=2)
     staleness: int = Field(3, ge=1)
     workers: int = Field(16, ge=5)
 
