@@ -12,6 +12,7 @@ from typing import NamedTuple
 from dmlcore import files
 from dmlcore.reproduce import claims, manifest
 from dmlcore.reproduce.claims import Ledger, Made, Result, Source
+from dmlcore.reproduce.claims.ledger import commands as commands_of
 from dmlcore.reproduce.manifest import Folders
 from dmlcore.reproduce.paper import FULL, SCALES, Paper
 from dmlcore.reproduce.progress import seconds
@@ -41,6 +42,9 @@ class Stated(NamedTuple):
     anchor: str
     result: Result
     finding: str
+    quote: str  # the sentence of the abstract, or nothing
+    picture: str  # anchor of the picture that shows it best, or nothing
+    commands: Sequence[str]  # of the runs that measured it
     repeats: str  # id of the earlier claim that has the same runs, or nothing
 
 
@@ -121,8 +125,8 @@ def chapters(
 
 def _chapter(ledger: Ledger, folders: Folders, paper: Paper | None, failed: set[str]) -> Chapter:
     key = ledger.paper
-    stated = _stated(ledger, paper.findings if paper else {})
     pictures = _pictures(key, folders, paper)
+    stated = _stated(ledger, paper, pictures)
     known = [each.result.id for each in stated] + [*pictures]
     return Chapter(
         key,
@@ -152,12 +156,17 @@ def _run(place: int, ledger: Ledger, folders: Folders, paper: Paper | None) -> R
     return Run(made, sum(part.run == place and part.outcome != "not run" for part in parts), told)
 
 
-def _stated(ledger: Ledger, findings: Mapping[str, str]) -> list[Stated]:
+def _stated(ledger: Ledger, paper: Paper | None, pictures: Mapping[str, Picture]) -> list[Stated]:
     again = claims.repeats(ledger.claims)
-    return [
-        Stated(f"{ledger.paper}-{each.id}", each, findings.get(each.id, ""), again.get(each.id, ""))
-        for each in ledger.claims
-    ]
+    declared = {claim.id: claim for claim in paper.claims} if paper else {}
+    found = []
+    for each in ledger.claims:
+        own = declared.get(each.id)
+        picture = f"{ledger.paper}-{own.picture}" if own and own.picture in pictures else ""
+        finding, quote = (own.finding, own.quote) if own else ("", "")
+        name, commands = f"{ledger.paper}-{each.id}", commands_of(ledger, each)
+        found.append(Stated(name, each, finding, quote, picture, commands, again.get(each.id, "")))
+    return found
 
 
 def _groups(stated: Sequence[Stated]) -> list[Group]:

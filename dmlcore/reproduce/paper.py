@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -103,6 +103,8 @@ class Paper:
         for claim in self.claims:
             if claim.paper != self.key:
                 checks.fail(f"paper of the claim {claim.id}", claim.paper, repr(self.key))
+            if claim.picture:
+                checks.choice(f"picture of the claim {claim.id}", claim.picture, self.captions(FULL))
         names = [claim.id for claim in self.claims]
         if len(set(names)) < len(names):
             checks.fail("claims", names, "a different id for each")
@@ -238,6 +240,7 @@ def declare(
     table: Mapping[str, dict[str, Any]],
     findings: Mapping[str, str] | None = None,
     regimes: Mapping[str, str] | None = None,
+    quotes: Mapping[str, tuple[str, str]] | None = None,
     **defaults: Any,
 ) -> tuple[claims.Claim, ...]:
     """Returns the claims of a paper.
@@ -249,6 +252,8 @@ def declare(
             the run. Default: None.
         regimes: how ids begin -> the regime of these claims; of several the longest counts. Default: None,
             claims declare their own.
+        quotes: likewise for the claims of the abstract, (its sentence, picture that shows it best). Default:
+            None, there are none.
         **defaults: fields that most claims share.
 
     Returns:
@@ -266,8 +271,15 @@ def declare(
         checks.choice("claim with a finding", name, table)
     made = []
     for name, own in table.items():
-        begun = [begin for begin in regimes or () if name.startswith(begin)]
-        regime = {"regime": (regimes or {})[max(begun, key=len)]} if begun else {}
-        fields = {"id": name, "paper": paper, "finding": found.get(name, ""), **regime}
+        fields: dict[str, Any] = {"id": name, "paper": paper, "finding": found.get(name, "")}
+        fields |= _longest(regimes, name, lambda regime: {"regime": regime})
+        if own.get("source") == "abstract":
+            fields |= _longest(quotes, name, lambda quote: {"quote": quote[0], "picture": quote[1]})
         made.append(claims.Claim(**fields | defaults | own))
     return tuple(made)
+
+
+def _longest(table: Mapping[str, Any] | None, name: str, fields: Callable[[Any], dict[str, Any]]) -> Any:
+    """Returns the fields that a table has for the longest beginning of a name; none if it has no such one."""
+    begun = [begin for begin in table or () if name.startswith(begin)]
+    return fields((table or {})[max(begun, key=len)]) if begun else {}

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dmlcore import files
-from dmlcore.reproduce.claims.model import Claim, Ledger, Made, Part, Result
+from dmlcore.reproduce.claims.model import TEXTS, Claim, Ledger, Made, Part, Result
 from dmlcore.reproduce.claims.rules import combine, outcome
 
 
@@ -108,6 +108,12 @@ def _better(old: tuple[Ledger, Part], new: tuple[Ledger, Part], again: bool) -> 
     return new if changed or seeds > 0 or (again and not seeds) else old
 
 
+def commands(ledger: Ledger, result: Result) -> list[str]:
+    """Returns the command lines of the runs that have measured a claim."""
+    runs = {part.run for part in result.parts if part.outcome != "not run"}
+    return [ledger.runs[run].command for run in sorted(runs)]
+
+
 def recheck(path: Path, declared: Sequence[Claim] | None = None) -> list[str]:
     """Returns the faults of a claims.json: an empty list if everything in it follows from its samples.
 
@@ -153,5 +159,4 @@ def _faults(result: Result) -> Iterator[str]:
 def declaration(claim: Claim | Result) -> dict[str, Any]:
     """Returns what was declared before the run."""
     labels = [part.label if isinstance(part, Part) else part for part in claim.parts]
-    stated = {*Claim.model_fields} - {"parts", "finding"}
-    return claim.model_dump(include=stated) | {"parts": labels}
+    return claim.model_dump(include={*Claim.model_fields} - {*TEXTS}) | {"parts": labels}

@@ -28,6 +28,9 @@ class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+TEXTS = "parts", "finding", "quote", "picture"  # fields of a claim that its result does not repeat
+
+
 class _Stated(_Strict):
     id: Text  # short name, unique among all papers
     paper: Text  # key of the paper
@@ -82,6 +85,8 @@ class Claim(_Stated):
         parts: labels of the settings of the regime. Default: ("",), a single one.
         finding: one to three sentences: what the paper says, what was measured, and why they agree or
             differ. Empty until there is a result.
+        quote: the sentence of the abstract that says it. Default: "", the abstract does not.
+        picture: the figure that shows it best. Default: "", none.
 
     Raises:
         ValueError: a field is missing, unknown or not valid.
@@ -92,7 +97,10 @@ class Claim(_Stated):
     """
 
     parts: Annotated[tuple[str, ...], Field(min_length=1)] = ("",)
-    finding: str = ""  # not part of the ledger, so that a better sentence needs no new run
+    # These are not part of the ledger, so that a better sentence needs no new run.
+    finding: str = ""
+    quote: str = ""
+    picture: str = ""
 
 
 class Part(_Strict):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmlcore import checks
-from dmlcore.reproduce.claims.model import ANY, NONE, Claim, Part, Result, Verdict
+from dmlcore.reproduce.claims.model import ANY, NONE, TEXTS, Claim, Part, Result, Verdict
 
 SEPARATOR = ", "  # between the data sets that a claim is about
 Samples = Sequence[float | None] | None
@@ -130,7 +130,7 @@ def judge(
     else:
         measured_on = dict.fromkeys(claim.parts, measured_on or "")
     parts = tuple(_part(claim, label, by_label.get(label), measured_on) for label in claim.parts)
-    stated = claim.model_dump(exclude={"parts", "finding"})
+    stated = claim.model_dump(exclude={*TEXTS})
     return Result(**stated, verdict=combine([part.outcome for part in parts]), parts=parts)
 
 

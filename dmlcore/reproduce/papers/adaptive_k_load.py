@@ -84,6 +84,12 @@ REGIMES = {  # by how the ids of claims begin
     "K2-images": "as K1-images",
 }
 
+QUOTES = {  # of the abstract, by how the ids of its claims begin
+    "K1": ("we improve the convergence speed of distributed SGD", "map.png"),
+    "K2": ("while significantly reducing the computation load", "map.png"),
+    "K3": ("at the expense of a slight increase in communication load", "map.png"),
+}
+
 CLAIMS = {
     "K1-bound": theory(
         "By the error bound, adapting k and b is faster than adapting k at full load",
@@ -209,6 +215,7 @@ PAPER = Paper(
         "adaptive_k_load",
         CLAIMS,
         regimes=REGIMES,
+        quotes=QUOTES,
         findings=FINDINGS,
         unit="x",
         expected=(MORE, None),

@@ -111,50 +111,60 @@ CLAIMS = {
 FINDINGS = {
     "B1-flat": (
         "The theory says that further slow workers do not change the time of Ringmaster and Rennala, and "
-        "it is so: the gradients of slow workers arrive too late to be used."
+        "on every seed it is the same with 100 and with 10,000 workers: the gradients of slow workers "
+        "arrive too late to be used."
     ),
     "B1-asgd": (
-        "If the i-th worker takes sqrt(i) seconds, the time of ASGD grows as its bound does. If it takes "
-        "i seconds, the time grows more slowly than the bound: with a large step the loss touches the "
-        "target for a moment, long before every worker has sent a gradient."
+        "If the i-th worker takes sqrt(i) seconds, the claim holds: the time of ASGD grows as its bound "
+        "does. If it takes i seconds, the claim fails: the power of n is 0.57 times that of the bound "
+        "(interval 0.51 to 0.59). The reason is that, with a large step, the loss touches the target for "
+        "a moment, long before every worker has sent a gradient; evaluated more often, it is seen to do "
+        "so even earlier."
     ),
     "B1-bound": ("All rounds of the tuned methods take t(R) within a factor of 2, as the theorem says."),
     "B2-saves": (
-        "The theory says that local steps pay off where communication is expensive. They do: the best "
-        "number of local steps is several times as fast as one."
+        "The theory says that local steps pay off where communication is expensive. On equal shards they "
+        "do: 16 local steps need about as many mini-batches as one step and a fourteenth of its "
+        "transfers, and are six times as fast."
     ),
     "B2-grows": (
-        "On unequal shards the best number of local steps grows with the cost of communication. On equal "
-        "shards local steps cost almost nothing, so many are best at any cost of communication."
+        "On unequal shards the claim holds clearly: one step is best where communication is cheap, and 8 "
+        "or 16 where it is expensive. On equal shards it holds by the least margin, because the interval "
+        "begins at the end of the range. There all numbers of local steps take about the same time if "
+        "communication is cheap, so that chance decides which of them is best."
     ),
     "B2-shards": (
-        "With local steps, training on unequal shards takes several times as many rounds, because the "
-        "optima of the workers' own losses differ."
+        "Against one step, 16 local steps take 4.2 times as many rounds on unequal shards as on equal "
+        "ones, because the optima of the workers' own losses differ."
     ),
     "B3-diloco": (
-        "Douillard et al. report that DiLoCo performs as well as synchronous training. After the few "
-        "rounds of this notebook its loss is clearly higher; a longer run, which judges nothing, closes "
-        "the gap."
+        "Douillard et al. report that DiLoCo performs as well as synchronous training. After the 40 "
+        "rounds of this notebook its loss is 1.28 times that of AdamW in every step (1.24 to 1.30). A "
+        "likely reason is that 40 rounds are few: after 160 rounds on the seed of the search, which "
+        "judges nothing, its loss is no higher."
     ),
     "B3-updates": (
         "Liu et al. report that asynchronous training with an outer Nesterov step takes more samples "
-        "than DiLoCo, and it does, because its outer gradients are stale."
+        "than DiLoCo, and it does, about a tenth more. A likely reason is that its outer gradients are "
+        "stale."
     ),
     "B3-delayed": (
         "Liu et al. report that delayed Nesterov matches the loss per step of synchronous local SGD. "
-        "After the few rounds of this notebook its loss is clearly higher; a longer run, which judges "
-        "nothing, comes close."
+        "After the 40 rounds of this notebook its loss is 1.46 times DiLoCo's (1.38 to 1.48). After 160 "
+        "rounds on the seed of the search, which judges nothing, it is 5% higher."
     ),
     "B3-clock": (
-        "Liu et al. report that it is faster in wall-clock time, and it is. Dynamic local steps alone, "
-        "without delayed Nesterov, gain more."
+        "Liu et al. report that it is faster in wall-clock time, and it is 1.55 times as fast as DiLoCo. "
+        "Dynamic local steps alone, without asynchrony or delayed Nesterov, gain more."
     ),
     "B4-joint": (
-        "Methods that give every worker the same weight end at the joint optimum, as the theory says."
+        "BSP and Ringleader give every worker the same weight and end at the joint optimum, as the theory "
+        "says: their distance from it is about 1% of that of the point which ASGD's shares predict."
     ),
     "B4-biased": (
-        "ASGD and Ringmaster end at the point that the workers' shares of the updates predict: fast "
-        "workers make more updates, so their data have a larger weight."
+        "ASGD and Ringmaster end at the point that the workers' shares of the updates predict, off by "
+        "less than 2% of its distance from the joint optimum in the median. Fast workers make more "
+        "updates, so their data have a larger weight."
     ),
 }
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dmlcore.reproduce import claims, manifest
 from dmlcore.reproduce.chapters import HEADINGS
 from dmlcore.reproduce.claims import show
+from dmlcore.reproduce.claims.ledger import commands as commands_of
 from dmlcore.reproduce.markdown import table
 from dmlcore.reproduce.paper import Paper
 
@@ -33,6 +34,15 @@ def anchor(claim: str) -> str:
     return f"claim-{claim.lower()}"
 
 
+def picture_anchor(key: str, name: str) -> str:
+    """Returns the anchor of the first picture of a paper with a file name.
+
+    >>> picture_anchor("ssp", "map_digits.png")
+    'picture-ssp-map-digits'
+    """
+    return f"picture-{key}-{name.partition('.')[0]}".replace("_", "-")
+
+
 def verdict(result: claims.Result, part: claims.Part | None = None) -> str:
     """Returns an outcome or a verdict in its colour, with the numbers of settings."""
     told, counts = (part.outcome, "") if part else (result.verdict, claims.counted(result))
@@ -51,7 +61,7 @@ def claims_text(paper: Paper, ledger: claims.Ledger) -> str:
         chosen = [claim for claim in paper.claims if claim.source == source and claim.id in results]
         if chosen:
             parts.append(f":::{{rubric}} {heading}\n:::")
-            parts += [_card(claim, results[claim.id], again.get(claim.id, "")) for claim in chosen]
+            parts += [_card(claim, results[claim.id], ledger, again.get(claim.id, "")) for claim in chosen]
     return "\n\n".join(parts) + "\n"
 
 
@@ -64,13 +74,17 @@ def _runs(ledger: claims.Ledger) -> str:
     return table(["command", "seeds that judge", "seeds that rates were chosen on", "processor"], rows)
 
 
-def _card(claim: claims.Claim, result: claims.Result, repeats: str) -> str:
+def _card(claim: claims.Claim, result: claims.Result, ledger: claims.Ledger, repeats: str) -> str:
     notes = [claim.metric, *([f"on {on}"] if (on := result.measured_on) else [])]
     if repeats:
         notes.append(f"the same runs as {repeats}, counted once")
+    seen = f" ([picture](#{picture_anchor(claim.paper, claim.picture)}))" if claim.picture else ""
+    commands = ", ".join(f"`{command}`" for command in commands_of(ledger, result))
     parts = [
         f"({anchor(claim.id)})=\n**{escaped(claim.id)}.** {escaped(claim.statement)}.",
-        f"*Measured:* {escaped('; '.join(notes))}. *Where it must hold:* {escaped(claim.regime)}.",
+        f"> {escaped(claim.quote)}{seen}" if claim.quote else "",
+        f"*Measured:* {escaped('; '.join(notes))}. *Where it must hold:* {escaped(claim.regime)}."
+        + (f" *Command:* {commands}" if commands else ""),
         table(NUMBERS, [_row(result)]),
         _settings(result),
         f"*Finding:* {claim.finding}" if claim.finding else "",
@@ -106,14 +120,17 @@ def pictures_text(paper: Paper, scales: Mapping[str, Iterable[str]]) -> str:
             [*map(escaped, (each.paper, each.ours, each.verdict, each.because))] for each in paper.comparisons
         ]
         parts.append(table(["figure of the paper", "ours", "same?", "because"], rows))
+    shown: set[str] = set()
     for scale, names in scales.items():
         there = {*names}
         parts.append(f":::{{rubric}} Pictures at {scale} scale\n:::")
         parts += [
-            _picture(f"/figures/{manifest.place(paper.key, scale)}/{name}", caption)
+            ("" if name in shown else f"({picture_anchor(paper.key, name)})=\n")
+            + _picture(f"/figures/{manifest.place(paper.key, scale)}/{name}", caption)
             for name, caption in paper.captions(scale).items()
             if name in there
         ]
+        shown |= there
     return "\n\n".join(parts) + "\n"
 
 
