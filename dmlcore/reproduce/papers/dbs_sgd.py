@@ -247,16 +247,16 @@ PAPER = Paper(
             "Accuracy and loss on CIFAR-10",
             "D2, at full scale",
             "differs",
-            "in the medians ASGD has the higher accuracy and the lower loss, at one rate and tuned; five seeds "
-            "leave D2 undecided",
+            "in the medians ASGD has the higher accuracy and the lower loss, at one rate and tuned; five "
+            "seeds leave D2 undecided",
         ),
         Comparison("Speed-up over one worker", "speedup.png, D3", "same"),
         Comparison(
             "The curve next to that of the synchronous strategy",
             "curves.png, apart.png, D4, at full scale",
             "same",
-            "in the medians its distance is about twice that of BSP on another seed, or less, and that of ASGD "
-            "as well; five seeds leave D4 undecided",
+            "in the medians its distance is at most about twice that of BSP on another seed, and so is that "
+            "of ASGD; five seeds leave D4 undecided",
         ),
         Comparison(
             "Average staleness of the nodes",
