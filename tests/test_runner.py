@@ -278,7 +278,7 @@ def test_notebooks_side_by_side(root, call):
 @pytest.mark.parametrize(("blow", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
 def test_killed_halfway_and_started_again(root, call, blow, code):
     process = start(root, "slow")
-    wait(lambda: (root / "halfway").exists())
+    wait(lambda: (root / "halfway").exists(), process)
     process.send_signal(blow)
     output, _ = process.communicate(timeout=30)
     assert process.returncode == code
@@ -325,7 +325,7 @@ def test_finished_runs_of_full_scale_are_kept_until_it_is_finished(root, call, m
 def test_a_notebook_of_full_scale_goes_on_where_it_was_killed(root, call):
     """The runs that were finished are not made again, and the results are those of a run at one go."""
     process = start(root, "long", "--scale", "full")
-    wait(lambda: (root / "halfway").exists())
+    wait(lambda: (root / "halfway").exists(), process)
     process.kill()
     process.communicate(timeout=30)
     made_before = (root / "made.txt").read_text().split("\n")[:-1]
@@ -460,16 +460,17 @@ def test_where_results_cannot_be_written_all_notebooks_stop(root, monkeypatch, c
 
 def test_one_run_at_a_time(root, capsys):
     first = start(root, "slow")
-    wait(lambda: (root / "halfway").exists())
+    wait(lambda: (root / "halfway").exists(), first)
     assert main(["plain"], root=root, papers=tiny_papers.PAPERS) == 1
     assert "another run is using it" in capsys.readouterr().err
     first.kill()
     first.communicate()
 
 
-def wait(condition, seconds=600):
+def wait(condition, process=None, seconds=600):
     end = time.monotonic() + seconds
     while not condition():
+        assert process is None or process.poll() is None, process.communicate()[0]
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.05)
 

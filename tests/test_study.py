@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import json
 import math
 import subprocess
 import sys
@@ -506,6 +507,37 @@ class TestStudy:
             asked(seeds=range(20), all_seeds=True, budget=20)
         with pytest.raises(ValueError, match="budget: expected more runs"):
             asked(all_seeds=True, budget="1 min")
+
+    def test_settings_of_an_earlier_study_need_no_search(self):
+        """The same answer as with the search, also for values beyond the ends that were given."""
+        options = {"seeds": range(8), "all_seeds": True}
+        methods = METHODS | {"SSP": dml.space(dml.ssp, staleness=[2, 3])}
+        first = asked(methods, budget=60, **options)
+        known = json.loads(json.dumps(first.settings))
+        again = asked(methods, budget=9, settings=known, **options)
+        assert (again.table["runs"] == 8).all()
+        pd.testing.assert_frame_equal(again.table.drop(columns="runs"), first.table.drop(columns="runs"))
+        assert again.settings == first.settings
+        assert not again.answers[""].tuning & {*range(8)}
+        more = asked(methods, seeds=range(20), budget=30, all_seeds=True, settings=known)
+        pd.testing.assert_series_equal(more.samples("BSP", "ASP")[:8], first.samples("BSP", "ASP"))
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"target": {"loss": 31.0}},
+            {"cluster": dml.Cluster.uniform(3)},
+            {"methods": {"BSP": dml.bsp(), "ASP": dml.asp(), "SSP": dml.ssp(1)}},
+        ],
+    )
+    def test_settings_of_another_question_are_searched(self, found, other):
+        methods = other.pop("methods", METHODS)
+        again = asked(methods, budget=30, seeds=range(8), settings=found.settings, **other)
+        assert again.table["runs"].max() > 8
+
+    def test_what_are_no_settings_is_refused(self):
+        with pytest.raises(ValueError, match="settings: expected the `settings` of an earlier study, got 3"):
+            asked(settings=3)
 
     def test_the_same_runs_give_the_same_answer_on_every_machine(self, found, monkeypatch):
         monkeypatch.setattr(spending.time, "monotonic", lambda: 1e6 * np.random.default_rng().uniform())

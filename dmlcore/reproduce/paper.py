@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from dmlcore import checks
+from dmlcore import checks, files
 from dmlcore.reproduce import claims, kept
 from dmlcore.reproduce.summary import Summary
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Scale = Literal["quick", "full"]
 FIGURES = Path(__file__).parents[2] / "figures"  # the published ledgers, in a checkout
+SETTINGS = "settings.json"  # next to claims.json
 FULL = "full"  # also the name of the folder with the results of that scale
 SCALES = get_args(Scale)
 MOST = checks.MAX_WORKERS  # largest value of a parameter that is a whole number
@@ -54,6 +56,12 @@ class Parameters(BaseModel):
     def defaults(cls) -> dict[str, Any]:
         """Returns the defaults of the parameters that a command line can set: all except `output`."""
         return {name: info.default for name, info in cls.model_fields.items() if name != "output"}
+
+
+class TunedParameters(Parameters):
+    """The parameters of a notebook whose studies search settings, which are published with its results."""
+
+    retune: bool = False  # whether to search settings again where published ones are known
 
 
 @dataclass(frozen=True)
@@ -144,6 +152,16 @@ class Paper:
             checks.choice("claim with a finding", name, self.findings)
         return _shown("\n\n".join(f"**{name}.** {self.findings[name]}" for name in ids))
 
+    def settings(self, parameters: TunedParameters) -> dict[str, Any]:
+        """Returns the settings that published studies have found, for `dml.study(..., settings=...)`.
+
+        They are empty at full scale, and if the parameter `retune` asks for a new search.
+        """
+        path = FIGURES / self.key / SETTINGS
+        if parameters.retune or parameters.scale == FULL or not path.is_file():
+            return {}
+        return json.loads(path.read_text(encoding="utf-8"))
+
     def keep(self, runs: Mapping[str, pd.DataFrame], parameters: Parameters) -> Path | None:
         """Writes the histories of a run at full scale to runs.parquet in its output folder.
 
@@ -169,6 +187,7 @@ class Paper:
         *,
         data: str | Mapping[str, str | Mapping[str, str]] = "",
         tuned_on: Sequence[int] | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> Styler:
         """Judges all claims, writes claims.json to the output folder and returns a table of the results.
 
@@ -184,6 +203,8 @@ class Paper:
                 `data="none"` need no data set.
             tuned_on: the seeds on which learning rates and settings were chosen, such as `TUNING_SEEDS`; they
                 must differ from the seeds of the samples. Default: None, not recorded.
+
+            settings: what the studies of the notebook have found, for `settings.json`. Default: None.
 
         Returns:
             The table, for the last cell of the notebook.
@@ -213,6 +234,8 @@ class Paper:
         )
         ledger = claims.Ledger(paper=self.key, runs=(made,), claims=results)
         claims.write(Path(parameters.output) / "claims.json", ledger)
+        if settings:
+            files.write(Path(parameters.output) / SETTINGS, json.dumps(settings, indent=1) + "\n")
         published = FIGURES / self.key / "claims.json"
         known = claims.read(published) if published.is_file() else None
         results = claims.merge(known, ledger, again=False).claims
@@ -252,8 +275,8 @@ def declare(
             the run. Default: None.
         regimes: how ids begin -> the regime of these claims; of several the longest counts. Default: None,
             claims declare their own.
-        quotes: likewise for the claims of the abstract, (its sentence, picture that shows it best). Default:
-            None, there are none.
+        quotes: likewise (sentence of the abstract, picture that shows it best), for the claims of the
+            abstract, and for others whose whole id is given. Default: None, there are none.
         **defaults: fields that most claims share.
 
     Returns:
@@ -273,7 +296,7 @@ def declare(
     for name, own in table.items():
         fields: dict[str, Any] = {"id": name, "paper": paper, "finding": found.get(name, "")}
         fields |= _longest(regimes, name, lambda regime: {"regime": regime})
-        if own.get("source") == "abstract":
+        if own.get("source") == "abstract" or name in (quotes or ()):
             fields |= _longest(quotes, name, lambda quote: {"quote": quote[0], "picture": quote[1]})
         made.append(claims.Claim(**fields | defaults | own))
     return tuple(made)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from dmlcore.methods.policies import bsp
 from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import check_problem
 from dmlcore.trace import Trace
+from dmlcore.training import identity
 from dmlcore.training.evaluation import is_accuracy
 from dmlcore.types import Method
 
@@ -95,6 +97,16 @@ class Goal:
             return train(self.problem, self.cluster, method, None, eval_every=2**20, **options).trace
         options["parameter_bytes"] = self.problem.parameter_bytes
         return simulate(method, self.cluster, tensor_sizes=self.problem.tensor_sizes, **options)
+
+    def key(self, names: Iterable[str]) -> str:
+        """Returns a text that tells this question, asked of methods with these names, from others.
+
+        A cluster is told by the time of rounds, in six digits. It is the same on every machine.
+        """
+        about = self.problem.parameter_bytes, str(self), self.batch_size
+        told = [*identity.told(self.problem).values(), *about, *names]
+        text = json.dumps([*told, f"{self.rounds().end_time:.6g}"])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def rounds(self) -> Trace:
         """Returns the trace of the first rounds of BSP."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +32,7 @@ class Answer:
         spent: method -> number of its runs.
         notes: sentences on what limits the answer.
         interrupted: whether Ctrl-C ended it.
+        found: what the search has found, as JSON values.
     """
 
     goal: Goal
@@ -43,6 +44,7 @@ class Answer:
     spent: Mapping[str, int]
     notes: Sequence[str] = ()
     interrupted: bool = False
+    found: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def seconds(self) -> pd.DataFrame:
@@ -136,6 +138,11 @@ class Study:
         """The best method, for `dml.train(problem, cluster, best, None, ...)`; by cluster, of several."""
         best = {name: each.methods[str(each.table().index[0])] for name, each in self.answers.items()}
         return best if self.several else best[""]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the searches have found, as JSON values: the argument `settings` of the same study later."""
+        return {each.goal.key(each.methods): each.found for each in self.answers.values()}
 
     @property
     def runs(self) -> pd.DataFrame:

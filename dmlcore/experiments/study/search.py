@@ -14,7 +14,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -164,6 +164,39 @@ def tune(search: Search, first: int | None = None) -> bool:
     except KeyboardInterrupt:
         spending.interrupted = True
         return False
+
+
+def recorded(search: Search, whole: bool) -> dict[str, Any]:
+    """Returns what a search has found as JSON values, for `recalled`; `whole` as `tune` returns it."""
+    best = {}
+    for name, trial in search.best().items():
+        _, *reached = search.rank(trial)
+        best[name] = search.candidates[name].told_knobs(trial), trial.rate, *map(str, reached)
+    seeds = sorted({seed for outcomes in search.found.values() for seed in outcomes})
+    return {"about": search.about, "seeds": seeds, "whole": whole, "best": best}
+
+
+def recalled(search: Search, record: Mapping[str, Any]) -> bool:
+    """Puts the best trials of an earlier search of the same question in place of a search.
+
+    Args:
+        search: has no outcomes yet.
+        record: of `recorded`.
+
+    Returns:
+        Whether the record has all methods, with settings that can be made here.
+    """
+    if {*record["best"]} != {*search.candidates}:
+        return False
+    made = {name: search.candidates[name].trial(*found[:2]) for name, found in record["best"].items()}
+    if None in made.values():
+        return False
+    search.about = record["about"]
+    for name, trial in made.items():
+        seconds, last = map(float, record["best"][name][2:])
+        outcome = Outcome(seconds, last, math.nan, math.nan)
+        search.found[cast(Trial, trial)] = dict.fromkeys(record["seeds"], outcome)
+    return True
 
 
 def magnitudes(search: Search, most: int = len(MAGNITUDES)) -> tuple[dict[str, float], float]:

@@ -165,6 +165,22 @@ class Candidate:
         own = self._optimizer(trial.rate) if self._optimizer and trial.rate else optax.identity()
         return made._replace(optimizer=own)
 
+    def told_knobs(self, trial: Trial) -> dict[str, Any]:
+        """Returns the knobs of a trial as JSON values: numbers, and other values as text."""
+        return {knob: _told(value) for knob, value in self._knobs(trial.setting).items()}
+
+    def trial(self, knobs: Mapping[str, Any], rate: float | None) -> Trial | None:
+        """Returns the trial with these knobs, as `told_knobs` tells them; None if it cannot be made here."""
+        if {*knobs} != {*self.values} or (rate is not None) != self.rated:
+            return None
+        for knob, told in knobs.items():
+            if told not in map(_told, self.values[knob]):
+                if isinstance(told, str):
+                    return None
+                self.values[knob].append(told)  # a search had gone on beyond the end
+        setting = tuple([*map(_told, own)].index(knobs[knob]) for knob, own in self.values.items())
+        return None if self._refusal(setting) else Trial(self.name, setting, rate)
+
     def _refusal(self, setting: tuple[int, ...]) -> Exception | None:
         try:
             self._check(self._made(setting, self.space.rate or 1.0))
@@ -204,6 +220,10 @@ class Candidate:
                 near.append(len(values))
                 values.append(beyond)
         return near
+
+
+def _told(value: Any) -> Any:
+    return value if isinstance(value, int | float | None) else str(value)
 
 
 Candidates = Mapping[str, Candidate]  # by name

@@ -21,7 +21,7 @@ from dmlcore.experiments.journal import Journal, folder_for
 from dmlcore.experiments.study.goal import Goal, Outcome, check_asked
 from dmlcore.experiments.study.judging import judge
 from dmlcore.experiments.study.result import Answer, Study
-from dmlcore.experiments.study.search import LONGEST, Search, fail_to_reach, tune
+from dmlcore.experiments.study.search import LONGEST, Search, fail_to_reach, recalled, recorded, tune
 from dmlcore.experiments.study.space import Candidates, Space, Trial, as_space, possible
 from dmlcore.experiments.study.spending import Spending, check_budget
 from dmlcore.problems.problem import Problem
@@ -42,6 +42,7 @@ def study(
     budget: int | str | timedelta = 200,
     seeds: Iterable[int] = range(LOOKS[-1]),
     all_seeds: bool = False,
+    settings: Mapping[str, Any] | None = None,
     batch_size: int = 32,
     save: Any = None,
     executor: str = "threads",
@@ -74,6 +75,8 @@ def study(
         seeds: for judging, S of them; 8 are the fewest that decide anything. The search uses others.
         all_seeds: whether all methods are judged on all seeds, also those that are told apart before. The
             search then has the budget's runs less S, so that its answer does not depend on S.
+        settings: what earlier studies have found, `Study.settings` of one or of several: the search is left
+            out where they have the same problem, target, cluster and names of methods. Default: None.
         batch_size: samples per task.
         save: folder for finished runs, as for `compare`; the same call goes on from it.
         executor: "threads" or "ray", as for `compare`.
@@ -101,6 +104,8 @@ def study(
     if checks.boolean("all_seeds", all_seeds) and not (runs and runs > len(judging)):
         checks.fail("budget", budget, f"more runs than the {len(judging)} seeds (with all_seeds=True)")
     checks.one_of("threads", "ray")("executor", executor)
+    if not isinstance(settings, Mapping | None):
+        checks.fail("settings", settings, "the `settings` of an earlier study")
     several = isinstance(cluster, Mapping)
     clusters: Mapping[str, Cluster] = cluster if isinstance(cluster, Mapping) else {"": cluster}
     if not clusters:
@@ -120,7 +125,9 @@ def study(
             spending = Spending(runs, total, None if runs else path, advance=advance)
             try:
                 search = begin(goal, made, judging, spending, all_seeds=all_seeds)
-                answers[name] = answer(search, judging, tune(search), all_seeds=all_seeds)
+                known = settings.get(goal.key(made)) if settings else None
+                whole = known["whole"] if known and recalled(search, known) else tune(search)
+                answers[name] = answer(search, judging, whole, all_seeds=all_seeds)
             except KeyboardInterrupt:
                 if not answers:
                     raise
@@ -260,4 +267,5 @@ def answer(
         notes = [*notes, CUT]
     used = frozenset(seed for outcomes in search.found.values() for seed in outcomes)
     spent = {name: spending.made[name] for name in best}
-    return Answer(goal, methods, told, measured, histories, used, spent, notes, spending.interrupted)
+    found = recorded(search, whole)
+    return Answer(goal, methods, told, measured, histories, used, spent, notes, spending.interrupted, found)

@@ -189,8 +189,8 @@ class Made(_Strict):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What is measured: the parameters, without the number of seeds."""
-        return {name: value for name, value in self.parameters.items() if name != "seeds"}
+        """The parameters, but for the number of seeds and whether settings were tuned again."""
+        return {name: value for name, value in self.parameters.items() if name not in ("seeds", "retune")}
 
 
 class Ledger(_Strict):

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
-from dmlcore.reproduce.paper import Comparison, Paper, Parameters, abstract, declare, ours, theory
+from dmlcore.reproduce.paper import Comparison, Paper, TunedParameters, abstract, declare, ours, theory
 from dmlcore.reproduce.papers.adaptive_k_load_findings import FINDINGS, SUMMARY
 
 RATIOS = (0.2, 1.0, 5.0)
@@ -26,7 +26,7 @@ SPREADS = (1, 8, 64)  # largest over smallest curvature
 IMAGES = ("MNIST", "CIFAR-10")
 
 
-class AdaptiveKLoadParameters(Parameters):
+class AdaptiveKLoadParameters(TunedParameters):
     """Parameters of notebooks/03_adaptive_k_load.ipynb; `workers` is n."""
 
     workers: int = Field(20, ge=8)
@@ -85,6 +85,11 @@ REGIMES = {  # by how the ids of claims begin
 }
 
 QUOTES = {  # of the abstract, by how the ids of its claims begin
+    "K0": (
+        "we construct a novel scheme that adapts both the number of workers and the computation load "
+        "throughout the run-time of the algorithm",
+        "schedule.png",
+    ),
     "K1": ("we improve the convergence speed of distributed SGD", "map.png"),
     "K2": ("while significantly reducing the computation load", "map.png"),
     "K3": ("at the expense of a slight increase in communication load", "map.png"),

@@ -11,7 +11,7 @@ and tests/test_adaptive_sync_claims.py shows that each claim can fail.
 
 from pydantic import Field
 
-from dmlcore.reproduce.paper import Comparison, Paper, Parameters, abstract, declare, ours
+from dmlcore.reproduce.paper import Comparison, Paper, TunedParameters, abstract, declare, ours
 from dmlcore.reproduce.papers.adaptive_sync_findings import FINDINGS, SUMMARY
 from dmlcore.reproduce.papers.adaptive_sync_places import PLACES, TROUBLED
 
@@ -28,7 +28,7 @@ TROUBLES = tuple(f"{rival}, {cost}" for cost in COSTS for rival in RIVALS)
 ON_DATA = tuple(f"{data}, {rival}" for data in DATA for rival in MAIN)
 
 
-class AdaptiveSyncParameters(Parameters):
+class AdaptiveSyncParameters(TunedParameters):
     """Parameters of notebooks/02_adaptive_sync.ipynb; `workers` is P."""
 
     seeds: int = Field(3, ge=2)
@@ -51,6 +51,10 @@ REGIMES = {  # by how the ids of claims begin
 }
 
 QUOTES = {  # of the abstract, by how the ids of its claims begin
+    "A1-acts": (
+        "different global model parameter update rules are adapted to compute nodes in different states",
+        "states.png",
+    ),
     "A1": (
         "compared to other parallel strategies, the convergence time of the proposed method is "
         "reduced by 9.61%-41.15%",

@@ -10,7 +10,7 @@ tests/test_compare.py shows that each claim can fail.
 
 from pydantic import Field
 
-from dmlcore.reproduce.paper import Paper, Parameters, declare, ours
+from dmlcore.reproduce.paper import Paper, TunedParameters, declare, ours
 from dmlcore.reproduce.papers.compare_findings import FINDINGS, SUMMARY
 
 EVEN, UNEVEN, EPISODES = "even", "uneven speeds", "slow episodes"
@@ -19,7 +19,7 @@ REGIMES = (EVEN, UNEVEN, EPISODES, LINKS, SERVER)
 AGAIN = (EPISODES, LINKS, SERVER)  # clusters for matrix factorization, at both scales
 
 
-class CompareParameters(Parameters):
+class CompareParameters(TunedParameters):
     """Parameters of notebooks/06_compare.ipynb; `workers` is the number of workers of each cluster."""
 
     workers: int = Field(8, ge=4)

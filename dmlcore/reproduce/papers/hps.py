@@ -14,7 +14,7 @@ from pydantic import Field
 from dmlcore.reproduce.paper import (
     Comparison,
     Paper,
-    Parameters,
+    TunedParameters,
     abstract,
     conformance,
     declare,
@@ -33,7 +33,7 @@ REAL = ("MNIST", "CIFAR-10")
 REAL_RATIOS = (0.5, 2.0, 4.0)  # communication ratios c of the sweep at full scale
 
 
-class HpsParameters(Parameters):
+class HpsParameters(TunedParameters):
     """Parameters of notebooks/04_hps.ipynb; `workers` is n."""
 
     workers: int = Field(8, ge=3)
@@ -61,6 +61,11 @@ REGIMES = {  # by how the ids of claims begin
 }
 
 QUOTES = {  # of the abstract, by how the ids of its claims begin
+    "H4-bytes": (
+        "A flexible quantization scheme was proposed to reduce the communication overhead between the "
+        "parameter server and workers by compressing the parameters of the neural network model.",
+        "widths.png",
+    ),
     "H1": (
         "H-PS reduces the overall training time by 1.4x-3.5x when compared with existing methods",
         "speedup.png",

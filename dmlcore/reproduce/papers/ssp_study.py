@@ -1,6 +1,6 @@
 """The studies of notebooks/01_ssp.ipynb: BSP, SSP and ASP, each at its best rate, SSP with its best s."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import optax
@@ -51,10 +51,15 @@ class Experiment(NamedTuple):
         every["ASP"] = fixed(dml.asp(weight=None))
         return {name: each._replace(rate=self.rate, optimizer=self.optimizer) for name, each in every.items()}
 
-    def study(self, cluster: Any, judging: Sequence[int], search: int) -> Study:
-        """Returns which method reaches the target first, on one or several clusters, after so many runs."""
+    def study(
+        self, cluster: Any, judging: Sequence[int], search: int, tuned: Mapping[str, Any] | None = None
+    ) -> Study:
+        """Returns which method reaches the target first, on one or several clusters.
+
+        The search has so many runs of each method; `tuned` has the settings of earlier ones.
+        """
         options: Any = {"budget": search + len(judging), "seeds": judging, "all_seeds": True}
-        options |= {"batch_size": self.batch_size}
+        options |= {"batch_size": self.batch_size, "settings": tuned}
         return dml.study(self.methods(), self.problem, cluster, {"loss": self.target}, **options)
 
     def at_each_s(self, found: Study, cluster: str = "") -> pd.DataFrame:

@@ -108,7 +108,7 @@ def _settings(result: claims.Result) -> str:
 
 
 def pictures_text(paper: Paper, scales: Mapping[str, Iterable[str]]) -> str:
-    """Returns the figures of a paper beside ours, and all of ours with their captions.
+    """Returns the results of a paper beside ours, and all of our pictures with their captions.
 
     Args:
         paper: whose notebook made them.
@@ -119,7 +119,7 @@ def pictures_text(paper: Paper, scales: Mapping[str, Iterable[str]]) -> str:
         rows = [
             [*map(escaped, (each.paper, each.ours, each.verdict, each.because))] for each in paper.comparisons
         ]
-        parts.append(table(["figure of the paper", "ours", "same?", "because"], rows))
+        parts.append(table(["result of the paper", "ours", "same?", "because"], rows))
     shown: set[str] = set()
     for scale, names in scales.items():
         there = {*names}
