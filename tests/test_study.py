@@ -527,7 +527,8 @@ class TestStudy:
         [
             {"target": {"loss": 31.0}},
             {"cluster": dml.Cluster.uniform(3)},
-            {"methods": {"BSP": dml.bsp(), "ASP": dml.asp(), "SSP": dml.ssp(1)}},
+            {"methods": METHODS | {"SSP": dml.space(dml.ssp, staleness=[2, 4])}},
+            {"methods": METHODS | {"BSP": dml.Method(dml.bsp(), local=dml.local_steps(2, optax.sgd(0.01)))}},
         ],
     )
     def test_settings_of_another_question_are_searched(self, found, other):

@@ -83,7 +83,7 @@ class Shot(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A figure of the paper and ours, whose names are links where the page has them."""
+    """A result of the paper and ours, whose names are links where the page has them."""
 
     paper: str
     ours: Sequence[tuple[str, str]]  # (text, anchor or nothing)

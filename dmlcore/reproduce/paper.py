@@ -66,16 +66,16 @@ class TunedParameters(Parameters):
 
 @dataclass(frozen=True)
 class Comparison:
-    """One figure of a paper compared with ours: whether they show the same, and the difference if not.
+    """One result of a paper compared with ours: whether they say the same, and the difference if not.
 
     >>> Comparison("Figure 1: time per clock", "breakdown.png", "differs", "our server takes no time").verdict
     'differs'
     """
 
-    paper: str  # what the paper's figure or table shows
+    paper: str  # what the paper's theorem, figure or table says
     ours: str  # our picture, or the ids of the claims that measure it
     verdict: Literal["same", "differs", "not made"]
-    because: str = ""  # why our figure differs, or was not made
+    because: str = ""  # why ours differs, or was not made
 
     def __post_init__(self) -> None:
         checks.choice("verdict", self.verdict, dict.fromkeys(("same", "differs", "not made")))
@@ -96,7 +96,7 @@ class Paper:
     # File name -> caption of every picture that the notebook saves; also the picture's alternative text.
     figures: Mapping[str, str] = field(default_factory=dict)
     full_figures: Mapping[str, str] = field(default_factory=dict)  # pictures that only full scale saves
-    comparisons: tuple[Comparison, ...] = ()  # the paper's figures compared with ours
+    comparisons: tuple[Comparison, ...] = ()  # the paper's results compared with ours
     summary: Summary | None = None  # a short summary, written after the run
     # Scale -> names of data sets of `dmlcore.data`, downloaded and checked before the notebook runs.
     data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -98,13 +98,14 @@ class Goal:
         options["parameter_bytes"] = self.problem.parameter_bytes
         return simulate(method, self.cluster, tensor_sizes=self.problem.tensor_sizes, **options)
 
-    def key(self, names: Iterable[str]) -> str:
-        """Returns a text that tells this question, asked of methods with these names, from others.
+    def key(self, methods: Mapping[str, Method]) -> str:
+        """Returns a text that tells this question, asked of these methods by name, from others.
 
         A cluster is told by the time of rounds, in six digits. It is the same on every machine.
         """
         about = self.problem.parameter_bytes, str(self), self.batch_size
-        told = [*identity.told(self.problem).values(), *about, *names]
+        texts = [f"{name}: {method._replace(optimizer=None)}" for name, method in methods.items()]
+        told = [*identity.told(self.problem).values(), *about, *texts]
         text = json.dumps([*told, f"{self.rounds().end_time:.6g}"])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

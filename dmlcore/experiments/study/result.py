@@ -32,7 +32,7 @@ class Answer:
         spent: method -> number of its runs.
         notes: sentences on what limits the answer.
         interrupted: whether Ctrl-C ended it.
-        found: what the search has found, as JSON values.
+        found: which search it was -> what it has found, as JSON values.
     """
 
     goal: Goal
@@ -142,7 +142,7 @@ class Study:
     @property
     def settings(self) -> dict[str, Any]:
         """What the searches have found, as JSON values: the argument `settings` of the same study later."""
-        return {each.goal.key(each.methods): each.found for each in self.answers.values()}
+        return {key: found for each in self.answers.values() for key, found in each.found.items()}
 
     @property
     def runs(self) -> pd.DataFrame:

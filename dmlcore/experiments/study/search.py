@@ -166,6 +166,13 @@ def tune(search: Search, first: int | None = None) -> bool:
         return False
 
 
+def question(search: Search) -> str:
+    """Returns a text that tells what is searched from other searches, by the first setting of each method."""
+    each = search.candidates.items()
+    firsts = {name: own.method(Trial(name, own.settings[0], own.space.rate or 1.0)) for name, own in each}
+    return search.goal.key(firsts)
+
+
 def recorded(search: Search, whole: bool) -> dict[str, Any]:
     """Returns what a search has found as JSON values, for `recalled`; `whole` as `tune` returns it."""
     best = {}

@@ -21,7 +21,15 @@ from dmlcore.experiments.journal import Journal, folder_for
 from dmlcore.experiments.study.goal import Goal, Outcome, check_asked
 from dmlcore.experiments.study.judging import judge
 from dmlcore.experiments.study.result import Answer, Study
-from dmlcore.experiments.study.search import LONGEST, Search, fail_to_reach, recalled, recorded, tune
+from dmlcore.experiments.study.search import (
+    LONGEST,
+    Search,
+    fail_to_reach,
+    question,
+    recalled,
+    recorded,
+    tune,
+)
 from dmlcore.experiments.study.space import Candidates, Space, Trial, as_space, possible
 from dmlcore.experiments.study.spending import Spending, check_budget
 from dmlcore.problems.problem import Problem
@@ -125,7 +133,7 @@ def study(
             spending = Spending(runs, total, None if runs else path, advance=advance)
             try:
                 search = begin(goal, made, judging, spending, all_seeds=all_seeds)
-                known = settings.get(goal.key(made)) if settings else None
+                known = settings.get(question(search)) if settings else None
                 whole = known["whole"] if known and recalled(search, known) else tune(search)
                 answers[name] = answer(search, judging, whole, all_seeds=all_seeds)
             except KeyboardInterrupt:
@@ -267,5 +275,5 @@ def answer(
         notes = [*notes, CUT]
     used = frozenset(seed for outcomes in search.found.values() for seed in outcomes)
     spent = {name: spending.made[name] for name in best}
-    found = recorded(search, whole)
+    found = {question(search): recorded(search, whole)}
     return Answer(goal, methods, told, measured, histories, used, spent, notes, spending.interrupted, found)
