@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,7 +12,7 @@ from dmlcore.reproduce.chapters import HEADINGS
 from dmlcore.reproduce.claims import show
 from dmlcore.reproduce.claims.ledger import commands as commands_of
 from dmlcore.reproduce.markdown import table
-from dmlcore.reproduce.paper import Paper
+from dmlcore.reproduce.paper import FULL, Paper
 
 NUMBERS = ("expected", "measured", "interval", "verdict")
 
@@ -114,10 +115,19 @@ def pictures_text(paper: Paper, scales: Mapping[str, Iterable[str]]) -> str:
         paper: whose notebook made them.
         scales: names of the files that there are, by scale.
     """
+    anchors = {claim.id: anchor(claim.id) for claim in paper.claims}
+    there = {*itertools.chain(*scales.values())}
+    anchors |= {name: picture_anchor(paper.key, name) for name in there & {*paper.captions(FULL)}}
+
+    def linked(ours: str) -> str:
+        words = ours.split(", ")
+        return ", ".join(f"[{escaped(w)}](#{anchors[w]})" if w in anchors else escaped(w) for w in words)
+
     parts = []
     if paper.comparisons:
         rows = [
-            [*map(escaped, (each.paper, each.ours, each.verdict, each.because))] for each in paper.comparisons
+            [escaped(each.paper), linked(each.ours), escaped(each.verdict), escaped(each.because)]
+            for each in paper.comparisons
         ]
         parts.append(table(["result of the paper", "ours", "same?", "because"], rows))
     shown: set[str] = set()
