@@ -15,7 +15,8 @@ from dmlcore.data import datasets
 from dmlcore.experiments.study import judging, search
 from dmlcore.experiments.study.goal import Goal
 from dmlcore.reproduce import arithmetic, claims, command, lab
-from dmlcore.reproduce.paper import TUNING_SEEDS, Comparison, declare
+from dmlcore.reproduce import paper as declaring
+from dmlcore.reproduce.paper import TUNING_SEEDS, Comparison, TunedParameters, declare
 from dmlcore.reproduce.papers import PAPERS
 from dmlcore.trace.metrics import decide
 
@@ -174,6 +175,25 @@ def test_the_last_cell_shows_findings_whole_and_keeps_the_tuning_seeds(tmp_path)
     ledger = claims.read(tmp_path / "claims.json")
     assert (ledger.runs[0].tuned_on, ledger.claims[0].measured_on) == ((1000, 1001, 1002), "toys")
     assert finding not in (tmp_path / "claims.json").read_text()  # so that it can be mended without a run
+
+
+def test_a_quick_run_takes_published_settings_and_outcomes(tmp_path, monkeypatch):
+    """And none at full scale, if they cannot be read, or if it is asked to tune again."""
+    monkeypatch.setattr(declaring, "FIGURES", tmp_path)
+    paper, folder = tiny_papers.PAPERS["swift"], tmp_path / "swift"
+    parameters = TunedParameters(output=str(folder), seeds=8)
+    assert paper.settings(parameters) == {}
+    paper.conclude({"swift-1": [1.5] * 8}, parameters, data="toys", settings={"a": {"best": 1}})
+    assert paper.settings(parameters) == {"a": {"best": 1}}
+    for other in ({"retune": True}, {"scale": "full"}):
+        assert paper.settings(parameters.model_copy(update=other)) == {}
+    few = parameters.model_copy(update={"seeds": 2, "output": str(tmp_path / "own")})
+    assert "reproduced" in paper.conclude({"swift-1": [0.5] * 2}, few, data="toys").to_html()
+    assert claims.read(tmp_path / "own/claims.json").claims[0].verdict == "undecided"
+    for name in ("settings.json", "claims.json"):
+        (folder / name).write_text("{")
+    assert paper.settings(parameters) == {}
+    assert "undecided" in paper.conclude({"swift-1": [0.5] * 2}, few, data="toys").to_html()
 
 
 def test_a_comparison_that_differs_says_why():

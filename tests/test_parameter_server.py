@@ -247,7 +247,7 @@ SIZE = {"parameter_bytes": 12_000}  # 12 ms on its link
 @pytest.mark.parametrize("stop", [{"updates": 60}, {"seconds": 2.0}, {"samples": 32 * 90}], ids=str)
 @pytest.mark.parametrize("cluster", [CONTENDED, FAIR], ids=["fifo", "fair"])
 def test_every_policy(policy, stop, cluster):
-    """Valid, complete, always; a run by seconds ends with a push that is taken in time."""
+    """Valid, complete, deterministic; a run by seconds ends with a push that is taken in time."""
     one, two = (simulate(ALL_POLICIES[policy](), cluster, **stop, seed=2, **SIZE) for _ in range(2))
     assert one.tasks.equals(two.tasks)
     assert one.updates.equals(two.updates)

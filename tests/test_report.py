@@ -91,7 +91,7 @@ def test_every_picture_has_a_text_and_keeps_its_place(folders):
     assert [a.get("tabindex") for tag, a in page.tags if a.get("class") == "wide"] == ["0"]
 
 
-def test_claims_are_there_with_verdict_spread_finding_and_command(folders):
+def test_claims_are_there_with_verdict_interval_finding_and_command(folders):
     text, page = written(folders)
     ledger = claims.read(folders.figures / "swift" / "claims.json")
     assert "It is &lt;b&gt;fast&lt;/b&gt;" in text
@@ -148,7 +148,7 @@ def test_a_run_that_failed_is_told_where_it_was_made(folders):
 
 
 def test_results_are_those_of_the_last_run_here_if_it_is_whole(folders):
-    declared = "about 2 s on two CPU cores with 8 seeds"
+    declared = "about 2 s on two CPU cores"
     assert declared in written(folders)[1].text
     own = manifest.made("swift", folders) / "curve.svg"
     run_here(folders)

@@ -159,7 +159,7 @@ def test_what_is_published_is_the_last_run(root, call, quick, capsys):
     assert {path.name for path in (root / "figures/swift").iterdir()} == {"claims.json", "curve.svg"}
     assert (root / PUBLISHED).read_bytes() == (root / OWN).read_bytes()
     _, output = call("swift", "-p", "staleness=3")
-    told = "swift: nothing was published with these parameters, so its own outcomes are shown"
+    told = "swift: nothing that is published was measured at this scale with these parameters"
     assert told in " ".join(output.split())
     assert claims.read(root / OWN).runs[0].command in (root / "runs/report.html").read_text()
     few = ["swift", "--seeds", "2", "--publish"]
@@ -167,6 +167,22 @@ def test_what_is_published_is_the_last_run(root, call, quick, capsys):
     assert "seeds (swift): expected at least 8 with --publish, as published, got 2" in capsys.readouterr().err
     call("swift", "--seeds", "9", "--publish")
     assert claims.read(root / PUBLISHED).runs[0].seeds == 9
+
+
+def test_a_ledger_that_cannot_be_read_is_not_replaced(root, call, quick, capsys):
+    call("swift", "--publish")
+    for text in ("{", (root / PUBLISHED).read_text().replace('"format": 3', '"format": 2')):
+        (root / PUBLISHED).write_text(text)
+        assert main(["swift", "--publish"], root=root, papers=tiny_papers.PAPERS) == 2
+        assert "mend or remove it" in capsys.readouterr().err
+        assert (root / PUBLISHED).read_text() == text
+
+
+def test_a_run_is_repeated_where_the_published_settings_change(root, call, quick):
+    call("swift", "--publish")
+    assert "skipped" in call("swift")[1]
+    (root / "figures/swift/settings.json").write_text("{}")
+    assert "skipped" not in call("swift")[1]
 
 
 def test_runs_of_both_scales_are_one_ledger(root, call, quick):

@@ -526,15 +526,45 @@ class TestStudy:
         "other",
         [
             {"target": {"loss": 31.0}},
-            {"cluster": dml.Cluster.uniform(3)},
-            {"methods": METHODS | {"SSP": dml.space(dml.ssp, staleness=[2, 4])}},
-            {"methods": METHODS | {"BSP": dml.Method(dml.bsp(), local=dml.local_steps(2, optax.sgd(0.01)))}},
+            {"cluster": dml.Cluster.from_speeds([500, 300, 250], latency=0.001)},  # the slowest is the same
+            {"optimizer": optax.adam},
+            {"batch_size": 16},
+            {"methods": METHODS | {"SSP": dml.space(dml.ssp, staleness=[1, 3])}},
+            {"methods": METHODS | {"SSP": dml.ssp(1)}},
+            {"problem": dml.problems.linear_regression(num_samples=64, num_features=3, seed=1)},
         ],
     )
     def test_settings_of_another_question_are_searched(self, found, other):
-        methods = other.pop("methods", METHODS)
-        again = asked(methods, budget=30, seeds=range(8), settings=found.settings, **other)
+        methods, problem = other.get("methods", METHODS), other.get("problem", PROBLEM)
+        given = {"target": TARGET, "cluster": SLOW, "batch_size": 8} | other
+        given = {name: value for name, value in given.items() if name not in ("methods", "problem")}
+        cluster, target = given.pop("cluster"), given.pop("target")
+        again = dml.study(
+            methods, problem, cluster, target, budget=30, seeds=range(8), settings=found.settings, **given
+        )
+        assert not {*again.settings} & {*found.settings}
         assert again.table["runs"].max() > 8
+
+    def test_local_rates_tell_settings_apart(self):
+        own = {"optimizer": optax.sgd(1.0)}
+        rates = 0.001, 0.0015
+        local = [dml.Method(dml.bsp(), local=dml.local_steps(2, optax.sgd(rate)), **own) for rate in rates]
+        keys = [{*asked({"local": each}, budget=9, seeds=range(2)).settings} for each in local]
+        assert not keys[0] & keys[1]
+
+    def test_a_record_that_is_none_is_searched(self, found):
+        (key,) = found.settings
+        for record in ({"best": {}}, {"best": {name: [] for name in METHODS}}, {"whole": True}, {"best": 3}):
+            again = asked(budget=30, seeds=range(8), settings={key: record | {"whole": True}})
+            assert again.table["runs"].max() > 8
+
+    def test_an_interrupted_study_keeps_no_settings_and_invents_no_times(self, found, monkeypatch):
+        def stop(goal, methods, *given, **options):
+            return None, True
+
+        monkeypatch.setattr(Goal, "runs", stop)
+        with pytest.raises(KeyboardInterrupt):
+            asked(settings=found.settings)
 
     def test_what_are_no_settings_is_refused(self):
         with pytest.raises(ValueError, match="settings: expected the `settings` of an earlier study, got 3"):

@@ -146,9 +146,8 @@ def _chapter(ledger: Ledger, folders: Folders, paper: Paper | None, failed: set[
 
 def _run(place: int, ledger: Ledger, folders: Folders, paper: Paper | None) -> Run:
     made, told = ledger.runs[place], "not recorded"
-    if paper and made.scale == "quick":
-        seeds = paper.parameters.defaults()["seeds"]
-        told = f"about {seconds(paper.quick_seconds)} on two CPU cores with {seeds} seeds"
+    if paper and made.scale == "quick" and made.seeds == paper.parameters.defaults()["seeds"]:
+        told = f"about {seconds(paper.quick_seconds)} on two CPU cores"
     last = manifest.latest(manifest.place(ledger.paper, made.scale), folders)
     if last and last["inputs"]["parameters"] == made.parameters:
         told = seconds(sum(last["cell_seconds"]))

@@ -157,7 +157,13 @@ def reproduce(
     published = [job for job in jobs if given.publish and job.paper.published]
     for job in published:
         runner.check_writable(folders.figures / job.place)
-        known = manifest.ledger(folders.figures / job.key)
+        path = folders.figures / job.key / "claims.json"
+        try:
+            known = claims.read(path) if path.exists() else None
+        except ValueError as error:
+            raise UsageError(
+                f"{error}; mend or remove it (a run is merged into the published ledger)"
+            ) from None
         for made in known.runs if known else ():
             if made.scale == job.parameters.scale and made.seeds > job.parameters.seeds:
                 expected = f"at least {made.seeds} with --publish, as published"
@@ -199,7 +205,7 @@ def compare(console: Console, places: Mapping[str, str], folders: Folders) -> No
         if old is None:
             console.print(f"{place}: there are no published results to compare with", highlight=False)
         elif (agrees := agreement.agreement(old, own)) is None:
-            told = f"{place}: nothing was published with these parameters, so its own outcomes are shown"
+            told = f"{place}: nothing that is published was measured at this scale with these parameters"
             console.print(told, highlight=False, soft_wrap=True)
         else:
             found.append(agrees)

@@ -9,7 +9,8 @@ from typing import Any
 
 from dmlcore import files
 from dmlcore.reproduce import claims
-from dmlcore.reproduce.paper import FULL, Paper, Parameters
+from dmlcore.reproduce.claims.ledger import known
+from dmlcore.reproduce.paper import FULL, SETTINGS, Paper, Parameters
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,13 @@ def results(place: str, folders: Folders) -> Path:
 def inputs(job: PaperJob, folders: Folders) -> dict[str, Any]:
     """Returns everything that the results of a job depend on."""
     code = [path for path in files.tree(folders.package) if path.suffix != ".pyc"]
+    published = [*(folders.figures / job.key).glob(SETTINGS)]  # which a run takes instead of searching
     return {
         "parameters": job.parameters.model_dump(mode="json"),
         "notebook": files.digests([folders.notebooks / job.paper.notebook], folders.notebooks),
         "package": files.digests(code, folders.package),
         "versions": claims.versions(),
+        "published": files.digests(published, folders.figures),
     }
 
 
@@ -129,10 +132,7 @@ def finished(job: PaperJob, folders: Folders) -> bool:
 
 def ledger(folder: Path) -> claims.Ledger | None:
     """Returns the ledger in a folder, or None if none can be read."""
-    try:
-        return claims.read(folder / "claims.json")
-    except (OSError, ValueError):
-        return None
+    return known(folder / "claims.json")
 
 
 def expected_seconds(job: PaperJob, folders: Folders, cells: int) -> list[float] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from dmlcore import checks, files
 from dmlcore.reproduce import claims, kept
+from dmlcore.reproduce.claims.ledger import known
 from dmlcore.reproduce.summary import Summary
 
 if TYPE_CHECKING:
@@ -157,10 +159,10 @@ class Paper:
 
         They are empty at full scale, and if the parameter `retune` asks for a new search.
         """
-        path = FIGURES / self.key / SETTINGS
-        if parameters.retune or parameters.scale == FULL or not path.is_file():
-            return {}
-        return json.loads(path.read_text(encoding="utf-8"))
+        if not parameters.retune and parameters.scale != FULL:
+            with contextlib.suppress(OSError, ValueError):
+                return dict(json.loads((FIGURES / self.key / SETTINGS).read_text(encoding="utf-8")))
+        return {}
 
     def keep(self, runs: Mapping[str, pd.DataFrame], parameters: Parameters) -> Path | None:
         """Writes the histories of a run at full scale to runs.parquet in its output folder.
@@ -191,8 +193,8 @@ class Paper:
     ) -> Styler:
         """Judges all claims, writes claims.json to the output folder and returns a table of the results.
 
-        Where the published ledger has as many seeds or more, the table has its outcomes: a run on few seeds
-        decides nothing.
+        Where the published ledger has as many seeds or more, with the same parameters or at another scale,
+        the table has its outcomes: a run on few seeds decides nothing.
 
         Args:
             samples: id of the claim -> one number per seed, S numbers; for a claim with parts, id -> label ->
@@ -236,9 +238,8 @@ class Paper:
         claims.write(Path(parameters.output) / "claims.json", ledger)
         if settings:
             files.write(Path(parameters.output) / SETTINGS, json.dumps(settings, indent=1) + "\n")
-        published = FIGURES / self.key / "claims.json"
-        known = claims.read(published) if published.is_file() else None
-        results = claims.merge(known, ledger, again=False).claims
+        published = known(FIGURES / self.key / "claims.json")
+        results = claims.merge(published, ledger, again=False).claims
         shown = claims.frame(results, self.findings).style  # a Styler does not truncate texts
         return shown.set_table_styles([{"selector": "td, th", "props": "text-align: left"}])
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
@@ -98,16 +100,27 @@ class Goal:
         options["parameter_bytes"] = self.problem.parameter_bytes
         return simulate(method, self.cluster, tensor_sizes=self.problem.tensor_sizes, **options)
 
-    def key(self, methods: Mapping[str, Method]) -> str:
-        """Returns a text that tells this question, asked of these methods by name, from others.
+    def key(self, methods: Mapping[str, Method], about: Any) -> str:
+        """Returns a text that tells this question, asked of these methods, from others, on every machine.
 
-        A cluster is told by the time of rounds, in six digits. It is the same on every machine.
+        Programs differ between releases of JAX, so numbers tell what is asked: the data, the metrics of the
+        initial parameters, and the first updates of optimizers. `about` has further JSON values.
         """
-        about = self.problem.parameter_bytes, str(self), self.batch_size
-        texts = [f"{name}: {method._replace(optimizer=None)}" for name, method in methods.items()]
-        told = [*identity.told(self.problem).values(), *about, *texts]
-        text = json.dumps([*told, f"{self.rounds().end_time:.6g}"])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        problem = self.problem
+        start = problem.evaluate(problem.init(jax.random.key(0)), problem.eval_data)
+        told = {
+            **identity.told(problem),
+            "start": sorted((name, f"{float(value):.4g}") for name, value in start.items()),
+            "target": str(self),
+            "methods": {name: self._told(method) for name, method in methods.items()},
+            "about": about,
+        }
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+    def _told(self, method: Method) -> dict[str, Any]:
+        told = {name: value for name, value in self.check(method).metadata("").items() if name != "versions"}
+        rules = method.optimizer, getattr(method.local, "optimizer", None)
+        return told | {"updates": [_updates(rule) for rule in rules if rule is not None]}
 
     def rounds(self) -> Trace:
         """Returns the trace of the first rounds of BSP."""
@@ -186,3 +199,13 @@ def check_asked(
     check_factory(optimizer)
     checks.integer("batch_size", batch_size, low=1)
     return metric, value, checks.several("seeds", seeds, checks.check_seed)
+
+
+def _updates(optimizer: Any) -> list[str]:
+    """Returns the first two updates of an optimizer, in four digits."""
+    params, told = jnp.asarray([1.0, -2.0, 3.0]), []
+    state = optimizer.init(params)
+    for gradient in ([1.0, 2.0, -0.5], [0.25, -1.0, 4.0]):
+        update, state = optimizer.update(jnp.asarray(gradient), state, params)
+        told += [f"{float(value):.4g}" for value in update]
+    return told

@@ -10,11 +10,12 @@ and Talwalkar 2016.
 from __future__ import annotations
 
 import collections
+import contextlib
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -59,6 +60,7 @@ class Search:
         reserve: runs of each method that the search leaves for judging.
         about: cluster time in which a good run reaches the target; 0: not known yet.
         found: outcomes by trial and seed.
+        recalled: whether these are not of runs, but of the record of an earlier search.
     """
 
     goal: Goal
@@ -68,6 +70,7 @@ class Search:
     reserve: int
     about: float = 0.0
     found: dict[Trial, dict[int, Outcome]] = field(default_factory=dict)
+    recalled: bool = False
 
     def of(self, name: str) -> list[Trial]:
         """Returns the trials of a method, the best one first."""
@@ -167,10 +170,11 @@ def tune(search: Search, first: int | None = None) -> bool:
 
 
 def question(search: Search) -> str:
-    """Returns a text that tells what is searched from other searches, by the first setting of each method."""
+    """Returns a text that tells a search from others: what is asked, methods, knobs, where rates begin."""
     each = search.candidates.items()
     firsts = {name: own.method(Trial(name, own.settings[0], own.space.rate or 1.0)) for name, own in each}
-    return search.goal.key(firsts)
+    spaces = {name: (own.told_values(), own.space.rate) for name, own in each}
+    return search.goal.key(firsts, spaces)
 
 
 def recorded(search: Search, whole: bool) -> dict[str, Any]:
@@ -193,17 +197,20 @@ def recalled(search: Search, record: Mapping[str, Any]) -> bool:
     Returns:
         Whether the record has all methods, with settings that can be made here.
     """
-    if {*record["best"]} != {*search.candidates}:
-        return False
-    made = {name: search.candidates[name].trial(*found[:2]) for name, found in record["best"].items()}
-    if None in made.values():
-        return False
-    search.about = record["about"]
-    for name, trial in made.items():
-        seconds, last = map(float, record["best"][name][2:])
-        outcome = Outcome(seconds, last, math.nan, math.nan)
-        search.found[cast(Trial, trial)] = dict.fromkeys(record["seeds"], outcome)
-    return True
+    found: dict[Trial, dict[int, Outcome]] = {}
+    about = 0.0
+    with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):  # it is none
+        for name, (knobs, rate, *reached) in record["best"].items():
+            trial = search.candidates[name].trial(knobs, rate)
+            seconds, last = map(float, reached)
+            if trial is not None:
+                outcome = Outcome(seconds, last, math.nan, math.nan)
+                found[trial] = dict.fromkeys(record["seeds"], outcome)
+        about = float(record["about"])
+    search.recalled = {trial.method for trial in found} == {*search.candidates}
+    if search.recalled:
+        search.about, search.found = about, found
+    return search.recalled
 
 
 def magnitudes(search: Search, most: int = len(MAGNITUDES)) -> tuple[dict[str, float], float]:

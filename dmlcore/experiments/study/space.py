@@ -8,6 +8,7 @@ import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import optax
 
 from dmlcore import checks
@@ -169,14 +170,16 @@ class Candidate:
         """Returns the knobs of a trial as JSON values: numbers, and other values as text."""
         return {knob: _told(value) for knob, value in self._knobs(trial.setting).items()}
 
+    def told_values(self) -> dict[str, list[Any]]:
+        """Returns the values of the knobs as they were given, as JSON values."""
+        return {knob: [_told(value) for value in values] for knob, values in self.space.knobs.items()}
+
     def trial(self, knobs: Mapping[str, Any], rate: float | None) -> Trial | None:
         """Returns the trial with these knobs, as `told_knobs` tells them; None if it cannot be made here."""
         if {*knobs} != {*self.values} or (rate is not None) != self.rated:
             return None
         for knob, told in knobs.items():
             if told not in map(_told, self.values[knob]):
-                if isinstance(told, str):
-                    return None
                 self.values[knob].append(told)  # a search had gone on beyond the end
         setting = tuple([*map(_told, own)].index(knobs[knob]) for knob, own in self.values.items())
         return None if self._refusal(setting) else Trial(self.name, setting, rate)
@@ -223,6 +226,7 @@ class Candidate:
 
 
 def _told(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, int | float | None) else str(value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -82,7 +83,8 @@ def study(
             which every machine gives an answer of its own.
         seeds: for judging, S of them; 8 are the fewest that decide anything. The search uses others.
         all_seeds: whether all methods are judged on all seeds, also those that are told apart before. The
-            search then has the budget's runs less S, so that its answer does not depend on S.
+            search then has the budget's runs less S; with S more than the search is to have, its answer does
+            not depend on S.
         settings: what earlier studies have found, `Study.settings` of one or of several: the search is left
             out where they have the same problem, target, cluster and names of methods. Default: None.
         batch_size: samples per task.
@@ -128,14 +130,16 @@ def study(
     answers, failed = {}, {}
     with bar(checks.boolean("progress", progress), None) as advance:
         for name, (goal, made) in asked.items():
-            path = place(goal, made, {"budget": str(budget), "seeds": judging, "all": all_seeds})
+            path = place(goal, made, {"budget": str(budget), "seeds": judging})
             total = seconds and seconds * len(spaces)
             spending = Spending(runs, total, None if runs else path, advance=advance)
             try:
                 search = begin(goal, made, judging, spending, all_seeds=all_seeds)
-                known = settings.get(question(search)) if settings else None
-                whole = known["whole"] if known and recalled(search, known) else tune(search)
-                answers[name] = answer(search, judging, whole, all_seeds=all_seeds)
+                earlier = settings.get(question(search)) if settings else None
+                whole = bool(earlier["whole"]) if earlier and recalled(search, earlier) else tune(search)
+                made_of = answer(search, judging, whole, all_seeds=all_seeds)
+                kept = {} if spending.interrupted else {question(search): recorded(search, whole)}
+                answers[name] = dataclasses.replace(made_of, found=kept)
             except KeyboardInterrupt:
                 if not answers:
                     raise
@@ -262,6 +266,8 @@ def answer(
         histories = judge(goal, methods, judging, functools.partial(goal.runs, **until), spending, looks)
     if histories is not None:
         measured, known = goal.measured(histories), "more seeds could tell more methods apart"
+    elif search.recalled:
+        raise KeyboardInterrupt
     else:  # the runs of the search on common seeds
         seeds = sorted(set.intersection(*({*search.found[trial]} for trial in best.values())))
         rows = {(name, seed): search.found[best[name]][seed] for name in best for seed in seeds}
@@ -275,5 +281,4 @@ def answer(
         notes = [*notes, CUT]
     used = frozenset(seed for outcomes in search.found.values() for seed in outcomes)
     spent = {name: spending.made[name] for name in best}
-    found = {question(search): recorded(search, whole)}
-    return Answer(goal, methods, told, measured, histories, used, spent, notes, spending.interrupted, found)
+    return Answer(goal, methods, told, measured, histories, used, spent, notes, spending.interrupted)

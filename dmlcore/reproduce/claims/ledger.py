@@ -59,6 +59,14 @@ def read(path: Path) -> Ledger:
         raise ValueError(f"{path}: {where}: {first['msg']}") from None
 
 
+def known(path: Path) -> Ledger | None:
+    """Returns the ledger in a file, or None if none can be read."""
+    try:
+        return read(path)
+    except (OSError, ValueError):
+        return None
+
+
 def merge(old: Ledger | None, new: Ledger, *, again: bool = True) -> Ledger:
     """Returns the ledger of a new run, with the settings of an older one that it does not measure better.
 

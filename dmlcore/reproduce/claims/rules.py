@@ -18,7 +18,7 @@ def outcome(samples: Sequence[float | None], claim: Claim | Result) -> dict[str,
 
     The claim holds if the interval of the samples' median, by `metrics.decide`, is in the expected range, and
     fails if it is outside. Otherwise it is undecided, as always with fewer than eight seeds. A claim that
-    must hold always holds if every sample is in the range, and else fails.
+    must hold always holds if every seed has a sample in the range, and fails if one is outside.
 
     Args:
         samples: one per seed, S numbers in the unit of the metric. None: there is no number on that seed.
@@ -46,7 +46,7 @@ def outcome(samples: Sequence[float | None], claim: Claim | Result) -> dict[str,
     if claim.always:
         ends = min(values), max(values)
         inside = (low is None or low <= ends[0]) and (high is None or ends[1] <= high)
-        said = "holds" if inside else "fails"
+        said = "fails" if not inside else "holds" if len(values) == len(samples) else "undecided"
     else:
         found = decide(values, low, high)
         ends, said = (found.low, found.high), found.outcome

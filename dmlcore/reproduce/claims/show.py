@@ -122,8 +122,9 @@ def known(result: Result, part: Part | None = None) -> str:
     parts = [part] if part else result.parts
     if len(parts) > 1 or not parts[0].samples:
         return ""
-    seeds = sum(sample is not None for sample in parts[0].samples)
-    told = f"{seeds} seed{'s' * (seeds != 1)}" * (not result.always)
+    seeds, all_of_them = sum(sample is not None for sample in parts[0].samples), len(parts[0].samples)
+    count = f"{seeds}" if seeds == all_of_them else f"{seeds} of {all_of_them}"
+    told = f"{count} seed{'s' * (all_of_them != 1)}" * (not result.always)
     ends = interval(parts[0].interval, result.unit) if parts[0].interval else ""
     return ", ".join(filter(None, (ends, told)))
 
