@@ -293,11 +293,11 @@ def test_a_claim_that_divides_another_by_a_constant_repeats_it_where_it_says_so(
 @pytest.mark.parametrize(
     ("parts", "samples", "message"),
     [
-        ((), {"MF": [1.0]}, r"samples of p-1: expected a sequence.*, got \['MF'\]"),
+        (("",), {"MF": [1.0]}, r"samples of p-1: expected a sequence.*, got \['MF'\]"),
         (("MF",), [1.0], r"samples of p-1: expected a mapping with the labels \['MF'\].*, got \[1\.0\]"),
         (("MF",), {"mf": [1.0]}, r"samples of p-1: expected .*, got \['mf'\]"),
-        ((), ["fast"], "samples of p-1: expected a number.*, got 'fast'"),
-        ((), [-math.inf], "samples of p-1: expected a number.*, got -inf"),
+        (("",), ["fast"], "samples of p-1: expected a number.*, got 'fast'"),
+        (("",), [-math.inf], "samples of p-1: expected a number.*, got -inf"),
     ],
 )
 def test_wrong_samples(parts, samples, message):
