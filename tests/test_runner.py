@@ -340,21 +340,21 @@ def test_finished_runs_of_full_scale_are_kept_until_it_is_finished(root, call, m
 @pytest.mark.full  # the test before, for runs that test_journal kills
 def test_a_notebook_of_full_scale_goes_on_where_it_was_killed(root, call):
     """The runs that were finished are not made again, and the results are those of a run at one go."""
-    process = start(root, "long", "--scale", "full")
+    process = start(root, "long", "--scale", "full", "--seeds", "3")
     wait(lambda: (root / "halfway").exists(), process)
     process.kill()
     process.communicate(timeout=30)
     made_before = (root / "made.txt").read_text().split("\n")[:-1]
     assert sorted(made_before) == [f"{updates} {seed}" for updates in (4, 5) for seed in range(3)]
     (root / "again").touch()
-    status, output = call("long", "--scale", "full")
+    status, output = call("long", "--scale", "full", "--seeds", "3")
     assert status == 0, output
     assert sorted((root / "made.txt").read_text().split("\n")[6:-1]) == ["6 0", "6 1", "6 2"]
     assert {path.name for path in (root / "runs").iterdir()} == {"full"}
     resumed = (root / "runs/full/long/figures/frame.csv").read_text()
     full = made(root)
     (root / "made.txt").unlink()
-    status, output = call("long")  # of quick scale, which keeps no runs
+    status, output = call("long", "--seeds", "3")  # of quick scale, which keeps no runs
     assert status == 0, output
     assert len((root / "made.txt").read_text().split("\n")[:-1]) == 9
     assert (root / "runs/long/figures/frame.csv").read_text() == resumed
