@@ -133,7 +133,7 @@ def verdict(result: Result, part: Part | None = None) -> str:
     """Returns the outcome in a setting, or the verdict on a claim with the numbers of its settings."""
     if part:
         return part.outcome
-    return result.verdict + (f" ({counted(result)})" if counted(result) else "")
+    return result.verdict + (f" ({counts})" if (counts := counted(result)) else "")
 
 
 def rows(results: Sequence[Result]) -> list[tuple[Result, Part | None]]:
@@ -247,7 +247,7 @@ def markdown(results: Sequence[Result]) -> str:
     """
     lines = []
     for result in results:
-        found = measured(result) + (f" ({known(result)})" if known(result) else "")
+        found = measured(result) + (f" ({ends})" if (ends := known(result)) else "")
         expected = expectation(result.expected, result.unit)
         cells = (result.id, result.statement, expected, found, verdict(result))
         lines.append([cell.replace("|", "&#124;") for cell in cells])

@@ -289,7 +289,7 @@ PAPER = Paper(
             "worker checks it at every read (from its sources)",
             "tests/hello.py, on threads and on Ray",
             "same",
-            "with shorter sleeps; where time is simulated nobody reads while tasks run, so S1 and "
+            "with shorter sleeps; where time is simulated no worker reads during a task, so S1 and "
             "tests/test_conformance.py check every read in the trace instead",
         ),
         Comparison(
@@ -340,14 +340,14 @@ PAPER = Paper(
             "751, 505, 437 and 418 s on one seed",
         ),
         Comparison(
-            "Finding 1: SSP reaches an objective sooner than BSP (the abstract; recollected: directions "
+            "Finding 1: SSP reaches an objective earlier than BSP (the abstract; recollected: directions "
             "only)",
             "S2-BSP, S2-BSP-data, objective.png, lda.png",
             "same",
             "on the data of full scale five seeds leave it undecided",
         ),
         Comparison(
-            "Finding 1: SSP reaches an objective sooner than asynchronous training (the abstract; "
+            "Finding 1: SSP reaches an objective earlier than asynchronous training (the abstract; "
             "recollected: directions only)",
             "S2-ASP, S2-ASP-data, S9-crossover, objective.png, lda.png, map_factorization.png, "
             "map_digits.png",
