@@ -181,8 +181,10 @@ def test_a_ledger_that_cannot_be_read_is_not_replaced(root, call, quick, capsys)
 def test_a_run_is_repeated_where_the_published_settings_change(root, call, quick):
     call("swift", "--publish")
     assert "skipped" in call("swift")[1]
+    call("swift", "--scale", "full")
     (root / "figures/swift/settings.json").write_text("{}")
     assert "skipped" not in call("swift")[1]
+    assert "skipped" in call("swift", "--scale", "full")[1]  # which takes none
 
 
 def test_runs_of_both_scales_are_one_ledger(root, call, quick):

@@ -72,7 +72,8 @@ def results(place: str, folders: Folders) -> Path:
 def inputs(job: PaperJob, folders: Folders) -> dict[str, Any]:
     """Returns everything that the results of a job depend on."""
     code = [path for path in files.tree(folders.package) if path.suffix != ".pyc"]
-    published = [*(folders.figures / job.key).glob(SETTINGS)]  # which a run takes instead of searching
+    taken = folders.figures / job.key / SETTINGS
+    published = [taken] if job.parameters.takes_settings and taken.is_file() else []
     return {
         "parameters": job.parameters.model_dump(mode="json"),
         "notebook": files.digests([folders.notebooks / job.paper.notebook], folders.notebooks),

@@ -54,6 +54,11 @@ class Parameters(BaseModel):
             raise PydanticCustomError("too_large", "Input should be a whole number <= {most}", {"most": MOST})
         return value
 
+    @property
+    def takes_settings(self) -> bool:
+        """Whether a run takes the settings that published studies have found."""
+        return self.scale != FULL
+
     @classmethod
     def defaults(cls) -> dict[str, Any]:
         """Returns the defaults of the parameters that a command line can set: all except `output`."""
@@ -64,6 +69,10 @@ class TunedParameters(Parameters):
     """The parameters of a notebook whose studies search settings, which are published with its results."""
 
     retune: bool = False  # whether to search settings again where published ones are known
+
+    @property
+    def takes_settings(self) -> bool:
+        return super().takes_settings and not self.retune
 
 
 @dataclass(frozen=True)
@@ -154,12 +163,12 @@ class Paper:
             checks.choice("claim with a finding", name, self.findings)
         return _shown("\n\n".join(f"**{name}.** {self.findings[name]}" for name in ids))
 
-    def settings(self, parameters: TunedParameters) -> dict[str, Any]:
+    def settings(self, parameters: Parameters) -> dict[str, Any]:
         """Returns the settings that published studies have found, for `dml.study(..., settings=...)`.
 
         They are empty at full scale, and if the parameter `retune` asks for a new search.
         """
-        if not parameters.retune and parameters.scale != FULL:
+        if parameters.takes_settings:
             with contextlib.suppress(OSError, ValueError):
                 return dict(json.loads((FIGURES / self.key / SETTINGS).read_text(encoding="utf-8")))
         return {}
