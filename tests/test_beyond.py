@@ -49,16 +49,31 @@ def test_optimal_seconds_is_within_twice_what_is_possible(power, r):
 
 @pytest.mark.parametrize("tries", [1, 3, 8, 100])
 def test_the_search_keeps_its_budget_and_returns_the_best_that_it_tried(tries):
-    asked = []
+    asked, recorded = {}, {}
 
     def cost(x, y):
-        asked.append((x, y))
-        return (x - 3) ** 2 + (y + 1) ** 2
+        assert (x, y) not in asked
+        asked[x, y] = (x - 3) ** 2 + (y + 1) ** 2
+        return asked[x, y]
 
-    best, found = descend(cost, (0, 1), tries=tries)
-    assert len(asked) == len({*asked}) == len(found) <= tries
-    assert found[best] == min(found.values())
+    best, tried = descend(cost, (0, 1), tries, recorded, "this")
+    assert len(asked) == tried <= tries
+    assert asked[best] == min(asked.values())
     assert best == (3, -1) or tries < 100
+    asked.clear()
+    assert descend(cost, (0, 1), tries, recorded, "this") == (best, tried)
+    assert [*asked] == [(0, 1)]  # only whether it is the same question
+
+
+@pytest.mark.parametrize(
+    ("other", "start"),
+    [(lambda x: 2 * (x - 1) ** 2, 2), (lambda x: (x - 1) ** 2, 3)],
+    ids=["another cost", "another start"],
+)
+def test_the_answer_to_another_question_is_not_taken(other, start):
+    recorded = {}
+    assert descend(lambda x: (x - 4) ** 2, (2,), 9, recorded) == ((4,), 5)
+    assert descend(other, (start,), 9, recorded)[0] == (1,)
 
 
 def tree(seed):

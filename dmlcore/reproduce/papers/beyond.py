@@ -9,13 +9,13 @@ docs/papers/beyond.md tells what was explored before and what was changed after 
 
 from pydantic import Field
 
-from dmlcore.reproduce.paper import Paper, Parameters, declare, ours, theory
+from dmlcore.reproduce.paper import Paper, TunedParameters, declare, ours, theory
 
 LAWS = {"i": 1.0, "sqrt(i)": 0.5}  # law of the i-th worker's seconds per gradient -> the power of i
 SHARDS = ("IID", "Dirichlet(0.1)")
 
 
-class BeyondParameters(Parameters):
+class BeyondParameters(TunedParameters):
     """Parameters of notebooks/07_beyond.ipynb; `workers` is the largest number in section 1."""
 
     workers: int = Field(10_000, ge=400, multiple_of=100)

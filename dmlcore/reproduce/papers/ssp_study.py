@@ -62,7 +62,9 @@ class Experiment(NamedTuple):
         options |= {"batch_size": self.batch_size, "settings": tuned}
         return dml.study(self.methods(), self.problem, cluster, {"loss": self.target}, **options)
 
-    def at_each_s(self, found: Study, cluster: str = "") -> pd.DataFrame:
+    def at_each_s(
+        self, found: Study, cluster: str = "", seeds: Sequence[int] = TUNING_SEEDS
+    ) -> pd.DataFrame:
         """Returns runs of BSP, SSP with each s, and ASP, on tuning seeds, for a picture.
 
         BSP and ASP have the rates that a study found, each s the better one of those of BSP and SSP.
@@ -78,7 +80,7 @@ class Experiment(NamedTuple):
             answer.goal.cluster,
             self.optimizer or optax.sgd,
             rates,
-            seeds=TUNING_SEEDS,
+            seeds=seeds,
             seconds=seconds,
             until={"loss": self.target},
             resolve=True,
