@@ -16,7 +16,7 @@ from dmlcore.experiments.study import judging, search
 from dmlcore.experiments.study.goal import Goal
 from dmlcore.reproduce import arithmetic, claims, command, lab
 from dmlcore.reproduce import paper as declaring
-from dmlcore.reproduce.paper import TUNING_SEEDS, Comparison, TunedParameters, declare
+from dmlcore.reproduce.paper import TUNING_SEEDS, TunedParameters, declare, ours
 from dmlcore.reproduce.papers import PAPERS
 from dmlcore.trace.metrics import decide
 
@@ -196,16 +196,51 @@ def test_a_quick_run_takes_published_settings_and_outcomes(tmp_path, monkeypatch
     assert "undecided" in paper.conclude({"swift-1": [0.5] * 2}, few, data="toys").to_html()
 
 
-def test_a_comparison_that_differs_says_why():
-    Comparison("Figure 1", "a.png", "same")
-    with pytest.raises(ValueError, match=r"because: expected a reason .for the verdict 'differs'., got ''"):
-        Comparison("Figure 1", "a.png", "differs")
-    with pytest.raises(
-        ValueError, match="verdict: expected one of 'same', 'differs', 'not made', got 'partly'"
-    ):
-        Comparison("Figure 1", "a.png", "partly", "so")
-    with pytest.raises(ValueError, match="claim with a finding: expected one of 'E1', got 'E2'"):
-        declare("p", {"E1": {}}, findings={"E2": "So."})
+TITLE = 'title = "Example"\nreference = "Nobody 2026"\nregime = "toys"\n'
+CLAIM = '[claims.E1]\nstatement = "It is\\n fast"\nmetric = "speed on $hills"\n'
+PHRASES = "[phrases]\nhills = 'all hills'\n"
+
+
+def declared(folder, texts):
+    (folder / "example.toml").write_text(texts)
+    return declare(
+        str(folder / "example.py"), {"E1": ours(expected=(1, None), data="none")}, notebook="e.ipynb"
+    )
+
+
+def test_the_texts_of_a_paper_stand_beside_its_module(tmp_path):
+    paper = declared(tmp_path, TITLE + PHRASES + CLAIM)
+    assert (paper.key, paper.title, paper.findings, paper.summary) == ("example", "Example", {}, None)
+    (claim,) = paper.claims
+    assert (claim.paper, claim.statement, claim.metric) == ("example", "It is fast", "speed on all hills")
+    assert (claim.regime, claim.source, claim.expected) == ("toys", "ours", (1, None))
+
+
+COMPARED = TITLE + PHRASES + CLAIM + "[[comparisons]]\npaper = 'Figure 1'\nours = 'a.png'\n"
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (
+            TITLE,
+            "example.toml: expected texts of the claims in example.py, and of these only, got ['E1']",
+        ),
+        (TITLE + PHRASES + CLAIM + CLAIM.replace("E1", "E2"), "got ['E2']"),
+        (TITLE + CLAIM, "example.toml: claims.E1.metric: Value error, text: expected $ only before"),
+        (TITLE + PHRASES + CLAIM + "sourse = 'ours'", "claims.E1.sourse: Extra inputs are not permitted"),
+        (TITLE + "[claims.E1]\nstatement = 'It is fast'", "claims.E1.metric: Field required"),
+        (TITLE + "title", "example.toml: Expected '=' after a key"),
+        (COMPARED + "verdict = 'differs'", "because: expected a reason (for the verdict 'differs'), got ''"),
+        (
+            COMPARED + "verdict = 'partly'\nbecause = 'so'",
+            "verdict: Input should be 'same', 'differs' or 'not made'",
+        ),
+    ],
+)
+def test_texts_that_are_missing_or_unknown_are_refused(tmp_path, texts, told):
+    with pytest.raises(ValueError, match=re.escape(told)):
+        declared(tmp_path, texts)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 from pathlib import Path
 
 import jax
@@ -20,12 +21,12 @@ from dmlcore.training.batches import INIT, run_key
 PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
 
 
-def recipe(title, number=0):
+def recipe(title, number=0, language="python"):
     """The code of a section, as text."""
     section = re.search(
         rf"^## {title}$(.*?)(?=^## |\Z)", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
     )
-    return re.findall(r"```python\n(.*?)```", section[1], re.DOTALL)[number]
+    return re.findall(rf"```{language}\n(.*?)```", section[1], re.DOTALL)[number]
 
 
 def run(title, number=0):
@@ -147,12 +148,11 @@ def test_a_new_paper(tmp_path, monkeypatch, capsys):
     import nbformat
     from nbformat import v4
 
-    declared, cell = recipe("A new paper", 0), recipe("A new paper", 1)
-    names: dict = {}
-    exec(compile(declared, "example.py", "exec"), names)
-    paper = names["PAPER"]
+    cell = recipe("A new paper", 1)
+    (tmp_path / "example.py").write_text(recipe("A new paper"), encoding="utf-8")
+    (tmp_path / "example.toml").write_text(recipe("A new paper", language="toml"), encoding="utf-8")
+    paper = runpy.run_path(str(tmp_path / "example.py"))["PAPER"]
     assert paper.key not in PAPERS
-    (tmp_path / "example.py").write_text(declared, encoding="utf-8")
     parameters = v4.new_code_cell(
         'scale = "quick"\nseeds = 8\noutput = ""', metadata={"tags": ["parameters"]}
     )

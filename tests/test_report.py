@@ -11,8 +11,7 @@ import tiny_papers
 
 from dmlcore.reproduce import claims, manifest, report
 from dmlcore.reproduce.manifest import Folders, PaperJob
-from dmlcore.reproduce.paper import Comparison
-from dmlcore.reproduce.summary import Answer, Summary
+from dmlcore.reproduce.texts import Answer, Comparison, Summary
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452") + (900).to_bytes(4, "big") + (300).to_bytes(4, "big")
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
@@ -35,9 +34,12 @@ class Page(HTMLParser):
 
 PARAMETERS = tiny_papers.Tiny(output="")
 FIGURES = {"curve.svg": "A curve, <i>falling</i>.", "wide.png": 'Two "panels".'}
-COMPARED = Comparison("Figure 1: speed", "curve.svg", "differs", "their cluster was faster")
+COMPARED = Comparison(
+    paper="Figure 1: speed", ours="curve.svg", verdict="differs", because="their cluster was faster"
+)
 CLAIM = tiny_papers.CLAIM.model_copy(update={"finding": "It pays."})
-SUMMARY = Summary((Answer("It is fast", "on hills", "it rolls"),), choice="Take it downhill.")
+ANSWER = Answer(claim="It is fast", where="on hills", why="it rolls")
+SUMMARY = Summary(answers=(ANSWER,), choice="Take it downhill.")
 PAPERS = {
     "swift": replace(
         tiny_papers.PAPERS["swift"],

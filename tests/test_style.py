@@ -82,7 +82,14 @@ def test_imports_run_one_way():
 
 TEXTS = sorted(
     path
-    for pattern in ("*.md", "docs/**/*.md", "notebooks/*.ipynb", "dmlcore/**/*.py", "benchmarks/*.py")
+    for pattern in (
+        "*.md",
+        "docs/**/*.md",
+        "notebooks/*.ipynb",
+        "dmlcore/**/*.py",
+        "dmlcore/**/*.toml",
+        "benchmarks/*.py",
+    )
     for path in ROOT.glob(pattern)
 )
 

@@ -16,7 +16,7 @@ from dmlcore.reproduce.claims.ledger import commands as commands_of
 from dmlcore.reproduce.manifest import Folders
 from dmlcore.reproduce.paper import FULL, SCALES, Paper
 from dmlcore.reproduce.progress import seconds
-from dmlcore.reproduce.summary import Summary
+from dmlcore.reproduce.texts import Summary
 
 # Headings of the groups of claims, in their order.
 HEADINGS: Mapping[Source, str] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 from dmlcore import checks, files
 from dmlcore.reproduce import claims, kept
 from dmlcore.reproduce.claims.ledger import known
-from dmlcore.reproduce.summary import Summary
+from dmlcore.reproduce.texts import Comparison, Summary, read
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,25 +73,6 @@ class TunedParameters(Parameters):
     @property
     def takes_settings(self) -> bool:
         return super().takes_settings and not self.retune
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One result of a paper compared with ours: whether they say the same, and the difference if not.
-
-    >>> Comparison("Figure 1: time per clock", "breakdown.png", "differs", "our server takes no time").verdict
-    'differs'
-    """
-
-    paper: str  # what the paper's theorem, figure or table says
-    ours: str  # our picture, or the ids of the claims that measure it
-    verdict: Literal["same", "differs", "not made"]
-    because: str = ""  # why ours differs, or was not made
-
-    def __post_init__(self) -> None:
-        checks.choice("verdict", self.verdict, dict.fromkeys(("same", "differs", "not made")))
-        if self.verdict != "same" and not self.because:
-            checks.fail("because", self.because, f"a reason (for the verdict {self.verdict!r})")
 
 
 @dataclass(frozen=True)
@@ -259,60 +240,53 @@ def _shown(text: str) -> Markdown:
     return Markdown(text)
 
 
-def _stated(source: str, statement: str, metric: str, **fields: Any) -> dict[str, Any]:
-    return {"source": source, "statement": statement, "metric": metric, **fields}
-
-
 # They make the fields of a claim for `declare`, with its source; `claims.Claim` explains the sources.
-abstract, ours = partial(_stated, "abstract"), partial(_stated, "ours")
-theory, conformance = partial(_stated, "theory"), partial(_stated, "conformance")
+abstract, ours = partial(dict[str, Any], source="abstract"), partial(dict[str, Any], source="ours")
+theory, conformance = partial(dict[str, Any], source="theory"), partial(dict[str, Any], source="conformance")
 
 
 def declare(
-    paper: str,
+    module: str,
     table: Mapping[str, dict[str, Any]],
-    findings: Mapping[str, str] | None = None,
-    regimes: Mapping[str, str] | None = None,
-    quotes: Mapping[str, tuple[str, str]] | None = None,
-    **defaults: Any,
-) -> tuple[claims.Claim, ...]:
-    """Returns the claims of a paper.
+    shared: Mapping[str, Any] | None = None,
+    *,
+    notebook: str,
+    parameters: type[Parameters] = Parameters,
+    data: Mapping[str, tuple[str, ...]] | None = None,
+    quick_seconds: float = 60,
+) -> Paper:
+    """Returns the paper that a module declares, whose texts are in the TOML file beside it.
 
     Args:
-        paper: key of the paper.
-        table: id of the claim -> its fields, as `abstract` and `ours` return them.
-        findings: id of the claim -> its finding. It is a separate argument because findings are written after
-            the run. Default: None.
-        regimes: how ids begin -> the regime of these claims; of several the longest counts. Default: None,
-            claims declare their own.
-        quotes: likewise (sentence of the abstract, picture that shows it best), for the claims of the
-            abstract, and for others whose whole id is given. Default: None, there are none.
-        **defaults: fields that most claims share.
-
-    Returns:
-        The claims, in the order of the table.
+        module: `__file__` of the module; its name is the key of the paper.
+        table: id of the claim -> its fields without texts, as `abstract` and `ours` return them. The file has
+            the texts of each of these claims, and of no others.
+        shared: fields that most claims share. Default: None, there are none.
+        notebook, parameters, data, quick_seconds: as for `Paper`.
 
     Raises:
-        ValueError: a field is missing, unknown or not valid.
-
-    >>> table = {"E1": ours("Workers never wait under ASP", "least share of the time computing")}
-    >>> [claim.expected for claim in declare("example", table, expected=(0.99, 1), data="none", regime="any")]
-    [(0.99, 1.0)]
+        ValueError: the file is not valid, a claim has no texts, texts have no claim, or a field is missing,
+            unknown or not valid.
     """
-    found = findings or {}
-    for name in found:
-        checks.choice("claim with a finding", name, table)
-    made = []
-    for name, own in table.items():
-        fields: dict[str, Any] = {"id": name, "paper": paper, "finding": found.get(name, "")}
-        fields |= _longest(regimes, name, lambda regime: {"regime": regime})
-        if own.get("source") == "abstract" or name in (quotes or ()):
-            fields |= _longest(quotes, name, lambda quote: {"quote": quote[0], "picture": quote[1]})
-        made.append(claims.Claim(**fields | defaults | own))
-    return tuple(made)
-
-
-def _longest(table: Mapping[str, Any] | None, name: str, fields: Callable[[Any], dict[str, Any]]) -> Any:
-    """Returns the fields that a table has for the longest beginning of a name; none if it has no such one."""
-    begun = [begin for begin in table or () if name.startswith(begin)]
-    return fields((table or {})[max(begun, key=len)]) if begun else {}
+    path = Path(module).with_suffix(".toml")
+    texts, key = read(path), path.stem
+    if apart := sorted({*table} ^ {*texts.claims}):
+        checks.fail(f"claims of {path.name}", apart, f"texts of the claims in {key}.py, and of these only")
+    common = {"paper": key, "regime": texts.regime, **(shared or {})}
+    return Paper(
+        key,
+        texts.title,
+        texts.reference,
+        notebook,
+        parameters,
+        claims=tuple(
+            claims.Claim(**{"id": name, **common, **texts.claims[name].model_dump(exclude_unset=True), **own})
+            for name, own in table.items()
+        ),
+        figures=texts.figures,
+        full_figures=texts.full_figures,
+        comparisons=texts.comparisons,
+        summary=texts.summary,
+        data=data or {},
+        quick_seconds=quick_seconds,
+    )

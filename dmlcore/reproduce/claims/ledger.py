@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dmlcore import files
-from dmlcore.reproduce.claims.model import TEXTS, Claim, Ledger, Made, Part, Result
+from dmlcore.reproduce.claims.model import TEXTS, Claim, Ledger, Made, Part, Result, first_fault
 from dmlcore.reproduce.claims.rules import combine, outcome
 
 
@@ -54,9 +54,7 @@ def read(path: Path) -> Ledger:
     try:
         return Ledger.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise ValueError(f"{path}: {where}: {first['msg']}") from None
+        raise ValueError(f"{path}: {first_fault(error)}") from None
 
 
 def known(path: Path) -> Ledger | None:

@@ -3,7 +3,15 @@
 import math
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    model_validator,
+)
 
 from dmlcore import checks
 
@@ -24,14 +32,22 @@ Range = tuple[Number | None, Number | None]
 Text = Annotated[str, Field(min_length=1)]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """A model whose fields are fixed and all known."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 TEXTS = "parts", "finding", "quote", "picture"  # fields of a claim that its result does not repeat
 
 
-class _Stated(_Strict):
+def first_fault(error: ValidationError) -> str:
+    """Returns where the first fault of a file is, and which."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+
+
+class _Stated(Strict):
     id: Text  # short name, unique among all papers
     paper: Text  # key of the paper
     statement: Text  # the claim in words
@@ -103,7 +119,7 @@ class Claim(_Stated):
     picture: str = ""
 
 
-class Part(_Strict):
+class Part(Strict):
     """The outcome of a claim in one setting.
 
     Args:
@@ -160,7 +176,7 @@ class Result(_Stated):
         return ", ".join(dict.fromkeys(part.data for part in self.parts if part.data not in (None, NONE)))
 
 
-class Made(_Strict):
+class Made(Strict):
     """The run that has measured some settings of a ledger.
 
     Args:
@@ -193,7 +209,7 @@ class Made(_Strict):
         return {name: value for name, value in self.parameters.items() if name not in ("seeds", "retune")}
 
 
-class Ledger(_Strict):
+class Ledger(Strict):
     """All claims of one paper and the runs that gave their outcomes: the contents of claims.json.
 
     Args:

@@ -1,0 +1,128 @@
+"""The texts of a paper, for readers: a TOML file beside the module that declares its claims."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from string import Template
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, ValidationInfo, model_validator
+
+from dmlcore import checks
+from dmlcore.reproduce.claims.model import Strict, first_fault
+from dmlcore.reproduce.markdown import table
+
+
+def _written(text: str, info: ValidationInfo) -> str:
+    """Returns a text on one line, with the phrases of its file in place of their names."""
+    phrases = info.context or {}
+    try:
+        return " ".join(Template(text).substitute(phrases).split())
+    except (KeyError, ValueError):
+        checks.fail(
+            "text", text, f"$ only before the name of a phrase: {', '.join(phrases) or 'there is none'}"
+        )
+
+
+Text = Annotated[str, Field(min_length=1), AfterValidator(_written)]
+
+
+class Answer(Strict):
+    """One claim in a sentence, where it holds and why: a row at the top of a notebook and of the report.
+
+    Raises:
+        ValueError: a field is missing or empty.
+    """
+
+    claim: Text
+    where: Text
+    why: Text
+
+
+class Summary(Strict):
+    """The answers of a notebook, written after the run, and the advice what to choose.
+
+    >>> answer = Answer(claim="Workers never wait", where="always", why="they do not ask")
+    >>> print(Summary(answers=[answer], choice="Take it.").markdown())
+    | claim | where it holds | because |
+    |---|---|---|
+    | Workers never wait | always | they do not ask |
+    <BLANKLINE>
+    **What to choose.** Take it.
+    """
+
+    choice: Text
+    answers: tuple[Answer, ...]
+
+    def markdown(self) -> str:
+        """Returns the summary as a table and a paragraph in Markdown."""
+        rows = ((each.claim, each.where, each.why) for each in self.answers)
+        found = table(("claim", "where it holds", "because"), rows)
+        return f"{found}\n\n**What to choose.** {self.choice}"
+
+
+class Comparison(Strict):
+    """One result of a paper compared with ours: whether they say the same, and the difference if not.
+
+    >>> Comparison(paper="Figure 1", ours="breakdown.png", verdict="differs", because="no jitter").verdict
+    'differs'
+    """
+
+    paper: Text  # what the paper's theorem, figure or table says
+    ours: Text  # our picture, or the ids of the claims that measure it
+    verdict: Literal["same", "differs", "not made"]
+    because: Text | Literal[""] = ""  # why ours differs, or was not made
+
+    @model_validator(mode="after")
+    def _reasoned(self) -> Self:
+        if self.verdict != "same" and not self.because:
+            checks.fail("because", self.because, f"a reason (for the verdict {self.verdict!r})")
+        return self
+
+
+class Wording(Strict):
+    """The texts of a claim; `claims.Claim` explains them."""
+
+    statement: Text
+    metric: Text
+    regime: Text = ""  # default: that of the file
+    quote: Text = ""
+    picture: Text = ""
+    finding: Text = ""  # written after the run
+
+
+class Texts(Strict):
+    """The contents of a paper's file; in its texts `$name` stands for an entry of the table `phrases`."""
+
+    title: Text
+    reference: Text  # authors, venue, year
+    regime: Text = ""  # of the claims that name no other
+    summary: Summary | None = None
+    claims: dict[str, Wording] = Field({})  # by id
+    figures: dict[str, Text] = Field({})  # as for `Paper`
+    full_figures: dict[str, Text] = Field({})
+    comparisons: tuple[Comparison, ...] = ()
+
+
+def read(path: Path) -> Texts:
+    """Reads the texts of a paper.
+
+    Args:
+        path: of the TOML file.
+
+    Returns:
+        The texts, each on one line, with phrases in place of their names.
+
+    Raises:
+        ValueError: it is no such file; the message names the first fault.
+        OSError: the file cannot be read.
+    """
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        phrases = TypeAdapter(dict[str, Text]).validate_python(found.pop("phrases", {}))
+        return Texts.model_validate(found, context=phrases)
+    except ValidationError as error:
+        raise ValueError(f"{path}: {first_fault(error)}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: {error}") from None
