@@ -187,16 +187,21 @@ def test_a_claim_shows_in_how_many_settings_it_holds():
     several = claim(parts=("MF", "LDA", "Lasso"))
     result = claims.judge(several, {"MF": [2.0] * 8, "LDA": [1.5, 1.7] * 4})
     assert [part.outcome for part in result.parts] == ["holds", "holds", "not run"]
-    assert show.measured(result) == "1.6 to 2x"
-    assert show.verdict(result) == "in part (holds in 2 of 3 settings, not run in 1)"
+    assert show.row(result).measured == "1.6 to 2x"
+    assert show.row(result).verdict == "in part (holds in 2 of 3 settings, not run in 1)"
     result = claims.judge(several, {"MF": [2.0] * 8, "LDA": [0.5] * 8, "Lasso": [math.inf] * 8})
-    assert show.measured(result) == "0.5 to ∞x"
-    assert show.verdict(result) == "in part (holds in 2 of 3 settings, fails in 1)"
+    assert show.row(result).measured == "0.5 to ∞x"
+    assert show.row(result).verdict == "in part (holds in 2 of 3 settings, fails in 1)"
     result = claims.judge(several, {"MF": [0.5] * 8, "LDA": [0.7, 1.8] * 4})
-    assert show.verdict(result) == "not reproduced (fails in 1 of 3 settings, undecided in 1, not run in 1)"
+    assert (
+        show.row(result).verdict == "not reproduced (fails in 1 of 3 settings, undecided in 1, not run in 1)"
+    )
     result = claims.judge(several, {})
-    assert (show.verdict(result), show.measured(result)) == ("not run (not run in 3 of 3 settings)", "-")
-    assert show.verdict(claims.judge(claim(), [1.2] * 8)) == "reproduced"
+    assert (show.row(result).verdict, show.row(result).measured) == (
+        "not run (not run in 3 of 3 settings)",
+        "-",
+    )
+    assert show.row(claims.judge(claim(), [1.2] * 8)).verdict == "reproduced"
 
 
 @pytest.mark.parametrize(
@@ -209,10 +214,10 @@ def test_a_claim_shows_in_how_many_settings_it_holds():
     ],
 )
 def test_how_well_a_median_is_known(samples, known):
-    assert show.known(claims.judge(claim(), samples)) == known
+    assert show.row(claims.judge(claim(), samples)).interval == known
     result = claims.judge(claim(parts=("MF", "LDA")), {"MF": samples})
-    assert (show.known(result), show.known(result, result.parts[0])) == ("", known)
-    assert show.known(claims.judge(claim(source="theory", always=True), [1.2, 1.4])) == "1.2 to 1.4x"
+    assert (show.row(result).interval, show.row(result, result.parts[0]).interval) == ("", known)
+    assert show.row(claims.judge(claim(source="theory", always=True), [1.2, 1.4])).interval == "1.2 to 1.4x"
 
 
 def test_tallies_are_by_source_and_count_an_experiment_once():

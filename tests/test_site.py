@@ -24,7 +24,7 @@ from dmlcore.reproduce.command import main
 from dmlcore.reproduce.manifest import Folders
 from dmlcore.reproduce.papers import PAPERS
 from dmlcore.reproduce.progress import Outcome
-from dmlcore.reproduce.site import command, notebooks, reference, source, texts
+from dmlcore.reproduce.site import command, notebooks, reference, source
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r'<(\w+)\b[^>]*?\s(?:href|src|srcset|data|poster)="([^"]*)"')
@@ -119,17 +119,19 @@ def test_claims_are_those_of_the_ledger(pages, path):
     cards = dict(re.findall(r'id="(claim-[^"]+)">(.*?)(?=id="claim-|\Z)', page, re.DOTALL))
     findings = PAPERS[ledger.paper].findings
     for result in ledger.claims:
-        told = bare(words(cards[texts.anchor(result.id)]))
-        expected = show.expectation(result.expected, result.unit)
-        row = [expected, show.measured(result), show.known(result), show.verdict(result)]
+        told = bare(words(cards[f"claim-{result.id.lower()}"]))
+        whole, *settings = show.rows([result])
+        row = [whole.expected, whole.measured, whole.interval, whole.verdict]
         finding = findings.get(result.id, "")
         for text in (result.id, result.statement, result.metric, result.regime, "".join(row), finding):
             assert bare(text) in told, f"{result.id}: {text}"
-        for part in result.parts if len(result.parts) > 1 else ():
-            row = [part.label, expected, show.measured(result, part), show.known(result, part), part.outcome]
+        for each in settings:
+            row = [each.part, each.expected, each.measured, each.interval, each.verdict]
             assert bare("".join(row)) in told
     order = [
-        [*cards].index(texts.anchor(result.id)) for result in ledger.claims if result.source == "abstract"
+        [*cards].index(f"claim-{result.id.lower()}")
+        for result in ledger.claims
+        if result.source == "abstract"
     ]
     assert sorted(order) == [*range(len(order))], "those of the abstract come first"
 

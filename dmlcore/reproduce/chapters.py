@@ -1,18 +1,20 @@
-"""What the report says of each paper: each claim and each picture has one place."""
+"""What the report and the site say of each paper: each claim and each picture has one place."""
 
 from __future__ import annotations
 
 import base64
 import struct
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from dmlcore import files
 from dmlcore.reproduce import claims, manifest
-from dmlcore.reproduce.claims import Ledger, Made, Result, Source
+from dmlcore.reproduce.claims import Ledger, Made, Result, Source, Verdict, show
 from dmlcore.reproduce.claims.ledger import commands as commands_of
+from dmlcore.reproduce.claims.show import Row
 from dmlcore.reproduce.manifest import Folders
 from dmlcore.reproduce.paper import FULL, SCALES, Paper
 from dmlcore.reproduce.progress import seconds
@@ -39,11 +41,12 @@ class Run(NamedTuple):
 class Stated(NamedTuple):
     """A claim with its result."""
 
-    anchor: str
     result: Result
+    row: Row
+    settings: Sequence[Row]  # none if there is only one
     finding: str
     quote: str  # the sentence of the abstract, or nothing
-    picture: str  # anchor of the picture that shows it best, or nothing
+    picture: str  # name of the picture that shows it best, or nothing
     commands: Sequence[str]  # of the runs that measured it
     repeats: str  # id of the earlier claim that has the same runs, or nothing
 
@@ -65,106 +68,151 @@ class Group(NamedTuple):
         return self.source in ("theory", "conformance")
 
 
-class Picture(NamedTuple):
-    """A figure as part of the page."""
+@dataclass(frozen=True)
+class Shot:
+    """A figure at one scale."""
 
-    anchor: str
+    scale: str
+    place: str  # folder of the results
+    path: Path
+
+    @property
+    def source(self) -> str:
+        """The picture as a data URI."""
+        content = base64.b64encode(self.path.read_bytes()).decode()
+        return f"data:{TYPES[self.path.suffix]};base64,{content}"
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """Pixels, where the file tells: the page then keeps the place free while it decodes the picture."""
+        start = self.path.read_bytes()[:24]
+        return struct.unpack(">II", start[16:]) if start.startswith(b"\x89PNG") else None
+
+    @property
+    def wide(self) -> bool:
+        """Whether it has several panels side by side."""
+        return self.size is not None and self.size[0] > 2.5 * self.size[1]
+
+
+class Picture(NamedTuple):
+    """A figure of the notebook."""
+
+    name: str
     caption: str
     shots: Sequence[Shot]  # one for each scale, full scale first
 
 
-class Shot(NamedTuple):
-    """A figure at one scale; one of several panels side by side is `wide`."""
-
-    scale: str
-    source: str
-    size: tuple[int, int] | None  # pixels, where the file tells
-    wide: bool
-
-
 class Compared(NamedTuple):
-    """A result of the paper and ours, whose names are links where the page has them."""
+    """A result of the paper and ours: ids of claims, names of pictures, and other words."""
 
     paper: str
-    ours: Sequence[tuple[str, str]]  # (text, anchor or nothing)
+    ours: Sequence[tuple[str, str]]  # (word, "claim", "picture" or nothing)
     verdict: str
     because: str
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """Everything that the report shows of a paper."""
+    """Everything that is shown of a paper."""
 
     key: str
     title: str
     reference: str
     summary: Summary | None
+    told: Sequence[str]  # the tallies of its claims
     groups: Sequence[Group]
     comparisons: Sequence[Compared]
     pictures: Sequence[Picture]
     runs: Sequence[Run]
     failed: Sequence[str]  # scales whose newest run failed
 
+    @property
+    def scales(self) -> dict[str, list[tuple[Picture, Shot]]]:
+        """The pictures by scale."""
+        shots = {
+            scale: [(each, shot) for each in self.pictures for shot in each.shots if shot.scale == scale]
+            for scale in SCALES
+        }
+        return {scale: found for scale, found in shots.items() if found}
+
+    def counts(self, *sources: Source) -> list[tuple[str, int]]:
+        """Returns how many claims have each verdict, of some sources; by default of all."""
+        counts: Counter[str] = Counter()
+        for group in self.groups:
+            if group.source in (sources or HEADINGS):
+                counts.update(dict(group.counts))
+        return [(verdict, counts[verdict]) for verdict in get_args(Verdict) if counts[verdict]]
+
 
 def chapters(
     ledgers: Iterable[Ledger],
     folders: Folders,
     papers: Mapping[str, Paper],
+    *,
+    local: bool = False,
     failed: Iterable[str] = (),
 ) -> list[Chapter]:
     """Returns a chapter for each ledger.
 
     Args:
-        ledgers: one for each paper, in the order of the papers.
-        folders: where their figures are, those of the last runs here before published ones.
+        ledgers: of papers in the registry, in their order.
+        folders: where their figures are.
         papers: the registry.
+        local: whether the last runs on this machine come before what is published.
         failed: places whose newest run failed.
     """
-    return [_chapter(ledger, folders, papers.get(ledger.paper), {*failed}) for ledger in ledgers]
+    return [_chapter(ledger, folders, papers[ledger.paper], local, {*failed}) for ledger in ledgers]
 
 
-def _chapter(ledger: Ledger, folders: Folders, paper: Paper | None, failed: set[str]) -> Chapter:
-    key = ledger.paper
-    pictures = _pictures(key, folders, paper)
+def _chapter(ledger: Ledger, folders: Folders, paper: Paper, local: bool, failed: set[str]) -> Chapter:
+    key = paper.key
+    pictures = _pictures(paper, folders, local)
     stated = _stated(ledger, paper, pictures)
-    known = [each.result.id for each in stated] + [*pictures]
+    kinds = dict.fromkeys(pictures, "picture") | {each.result.id: "claim" for each in stated}
     return Chapter(
         key,
-        title=paper.title if paper else key,
-        reference=paper.reference if paper else "",
-        summary=paper.summary if paper else None,
+        title=paper.title,
+        reference=paper.reference,
+        summary=paper.summary,
+        told=claims.told(ledger.claims),
         groups=_groups(stated),
         comparisons=[
-            Compared(each.paper, _links(key, each.ours, known), each.verdict, each.because)
-            for each in (paper.comparisons if paper else ())
+            Compared(
+                each.paper,
+                [(word, kinds.get(word, "")) for word in each.ours.split(", ")],
+                each.verdict,
+                each.because,
+            )
+            for each in paper.comparisons
         ],
         pictures=[*pictures.values()],
-        runs=[_run(place, ledger, folders, paper) for place in range(len(ledger.runs))],
+        runs=[_run(place, ledger, folders, paper, local) for place in range(len(ledger.runs))],
         failed=[scale for scale in SCALES if manifest.place(key, scale) in failed],
     )
 
 
-def _run(place: int, ledger: Ledger, folders: Folders, paper: Paper | None) -> Run:
+def _run(place: int, ledger: Ledger, folders: Folders, paper: Paper, local: bool) -> Run:
     made, told = ledger.runs[place], "not recorded"
-    if paper and made.scale == "quick" and made.seeds == paper.parameters.defaults()["seeds"]:
+    if made.scale == "quick" and made.seeds == paper.parameters.defaults()["seeds"]:
         told = f"about {seconds(paper.quick_seconds)} on two CPU cores"
-    last = manifest.latest(manifest.place(ledger.paper, made.scale), folders)
+    last = manifest.latest(manifest.place(ledger.paper, made.scale), folders) if local else {}
     if last and last["inputs"]["parameters"] == made.parameters:
         told = seconds(sum(last["cell_seconds"]))
     parts = [part for result in ledger.claims for part in result.parts]
     return Run(made, sum(part.run == place and part.outcome != "not run" for part in parts), told)
 
 
-def _stated(ledger: Ledger, paper: Paper | None, pictures: Mapping[str, Picture]) -> list[Stated]:
+def _stated(ledger: Ledger, paper: Paper, pictures: Mapping[str, Picture]) -> list[Stated]:
     again = claims.repeats(ledger.claims)
-    declared = {claim.id: claim for claim in paper.claims} if paper else {}
+    declared = {claim.id: claim for claim in paper.claims}
     found = []
     for each in ledger.claims:
         own = declared.get(each.id)
-        picture = f"{ledger.paper}-{own.picture}" if own and own.picture in pictures else ""
-        finding, quote = (own.finding, own.quote) if own else ("", "")
-        name, commands = f"{ledger.paper}-{each.id}", commands_of(ledger, each)
-        found.append(Stated(name, each, finding, quote, picture, commands, again.get(each.id, "")))
+        finding, quote, picture = (own.finding, own.quote, own.picture) if own else ("", "", "")
+        shown = picture if picture in pictures else ""
+        rows = show.row(each), show.settings(each)
+        repeated = again.get(each.id, "")
+        found.append(Stated(each, *rows, finding, quote, shown, commands_of(ledger, each), repeated))
     return found
 
 
@@ -177,28 +225,15 @@ def _groups(stated: Sequence[Stated]) -> list[Group]:
     return groups
 
 
-def _links(key: str, text: str, known: Sequence[str]) -> list[tuple[str, str]]:
-    return [(word, f"{key}-{word}" if word in known else "") for word in text.split(", ")]
-
-
-def _pictures(key: str, folders: Folders, paper: Paper | None) -> dict[str, Picture]:
+def _pictures(paper: Paper, folders: Folders, local: bool) -> dict[str, Picture]:
     """Returns the figures by file name, in the order of their captions."""
-    captions = paper.captions(FULL) if paper else {}
+    captions = paper.captions(FULL)
     shots: dict[str, list[Shot]] = {name: [] for name in captions}
     for scale in SCALES:
-        for path in files.tree(manifest.results(manifest.place(key, scale), folders)):
+        place = manifest.place(paper.key, scale)
+        for path in files.tree(manifest.results(place, folders) if local else folders.figures / place):
             if path.suffix in TYPES:
-                shots.setdefault(path.name, []).insert(0, _shot(path, f"{scale} scale"))
+                shots.setdefault(path.name, []).insert(0, Shot(scale, place, path))
     return {
-        name: Picture(f"{key}-{name}", captions.get(name, Path(name).stem), each)
-        for name, each in shots.items()
-        if each
+        name: Picture(name, captions.get(name, Path(name).stem), each) for name, each in shots.items() if each
     }
-
-
-def _shot(path: Path, scale: str) -> Shot:
-    content = path.read_bytes()
-    # A PNG begins with its size; the page then keeps the place free while it decodes the picture.
-    size = struct.unpack(">II", content[16:24]) if content.startswith(b"\x89PNG") else None
-    source = f"data:{TYPES[path.suffix]};base64,{base64.b64encode(content).decode()}"
-    return Shot(scale, source, size, wide=size is not None and size[0] > 2.5 * size[1])

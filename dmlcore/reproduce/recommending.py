@@ -12,31 +12,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dmlcore import calls, checks, files
+from dmlcore import calls, checks, files, pages
 
 PROBLEMS = ("digits_mlp", "logistic_regression", "linear_regression", "matrix_factorization", "mnist_lenet",
             "cifar10_cnn", "cifar10_lenet")  # fmt: skip
 PAGE_PATH = "runs/recommend.html"
-PAGE = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>dmlcore: which method for this cluster</title>
-<style>
-body {{ margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 64rem; font: 16px/1.55 system-ui, sans-serif; }}
-table {{ border-collapse: collapse; font-size: .95em; font-variant-numeric: tabular-nums; }}
-th, td {{ text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid #d0d7de; }}
-img {{ background: #ffffff; }}
-</style>
-</head>
-<body>
-<h1>Which method for this cluster?</h1>
-{body}
-</body>
-</html>
-"""
 
 
 OPTIONS = {
@@ -126,14 +106,14 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
     console.print(found.why, highlight=False, markup=False)
     for note in (*found.notes, LEGEND):
         console.print(f"- {note}", highlight=False, markup=False)
-    body = html(found)
-    files.write(path, PAGE.format(body=body))  # kept if the values of an axis turn out not to be possible
+    body, page = html(found), pages.template(__file__, "recommend.html.jinja")
+    files.write(path, page.render(body=body))  # kept if the values of an axis turn out not to be possible
     if over and not found.interrupted:
         again = number["over_budget"]
         frame = found.over(**over, budget=again, progress=console.is_terminal)
         console.print(f"What if, with settings and learning rates {_tuned(again)}:", highlight=False)
         console.print(_shown(frame.drop(columns="tuned").round(3)))
-        files.write(path, PAGE.format(body=body + what_if(frame, [*over], _tuned(again))))
+        files.write(path, page.render(body=body + what_if(frame, [*over], _tuned(again))))
     console.print(f"page: {path}", highlight=False, soft_wrap=True, markup=False)
     return 130 if found.interrupted else 0
 

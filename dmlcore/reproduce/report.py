@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from dmlcore import files
+from dmlcore import files, pages
 from dmlcore.reproduce import claims, manifest
 from dmlcore.reproduce.chapters import chapters
-from dmlcore.reproduce.claims import show
 from dmlcore.reproduce.claims.tally import GROUPS
 from dmlcore.reproduce.manifest import Folders
 from dmlcore.reproduce.paper import SCALES, Paper
@@ -15,7 +14,7 @@ from dmlcore.reproduce.paper import SCALES, Paper
 def ledgers(
     folders: Folders, papers: Mapping[str, Paper], *, local: bool = False
 ) -> tuple[list[claims.Ledger], list[str]]:
-    """Returns the ledgers in the order of the papers, and messages about files that are not valid.
+    """Returns the ledgers of the papers, in their order, and messages about files that are not valid.
 
     They are the published ones. With `local`, what the last runs on this machine have measured at other
     parameters, or on more seeds, replaces what is published.
@@ -34,8 +33,7 @@ def ledgers(
             faults.append(str(error))
         else:
             found[ledger.paper] = claims.merge(found.get(ledger.paper), ledger, again=False)
-    order = {key: number for number, key in enumerate(papers)}
-    return sorted(found.values(), key=lambda ledger: order.get(ledger.paper, len(order))), faults
+    return [found[key] for key in papers if key in found], faults
 
 
 def ledger_paths(figures: Path) -> list[Path]:
@@ -49,23 +47,13 @@ def write(folders: Folders, papers: Mapping[str, Paper], failed: Iterable[str] =
     It has the processor, the versions and the time of the runs on this machine. For runs that have `failed`,
     named by the place of their results, it says that the previous results are shown.
     """
-    import jinja2
-
     found, _ = ledgers(folders, papers, local=True)
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
     every = [result for ledger in found for result in ledger.claims]
     tallies = {tally.group: tally for tally in claims.tallies(every)}
-    page = environment.get_template("report.html.jinja").render(
-        show=show,
+    page = pages.template(__file__, "report.html.jinja").render(
         tallies={source: tallies[group] for source, group in GROUPS.items() if group in tallies},
         settings=claims.settings(every),
-        chapters=chapters(found, folders, papers, failed=failed),
+        chapters=chapters(found, folders, papers, local=True, failed=failed),
     )
     path = folders.runs / "report.html"
     files.write(path, page)

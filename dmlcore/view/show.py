@@ -10,14 +10,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jinja2
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from dmlcore import checks
+from dmlcore import checks, pages
 from dmlcore.cluster import Cluster
 from dmlcore.cluster.hardware import Hardware
 from dmlcore.cluster.jitter import show_jitter
@@ -47,29 +46,7 @@ LANES = 16  # the largest number of lanes in a timeline
 WIDTH = 8  # of a picture, in inches
 
 # The template cuts a fact after 400 characters, and leaves out a fact that is None.
-PAGE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
-{% set left = "text-align:left;vertical-align:top;padding:0.1em 1.2em 0.1em 0" %}
-<div>
-<div><strong>{{ name | string | truncate(400, true, "...", 0) }}</strong> · {{ kind }}</div>
-{% if text %}<p style="max-width:46em">{{ text }}</p>{% endif %}
-
-<table style="margin:0.4em 0"><tbody>
-{% for fact, value in facts.items() if value is not none %}
-<tr><th scope="row" style="{{ left }};white-space:nowrap">{{ fact }}</th>
-<td style="{{ left }}">{{ value | string | truncate(400, true, "...", 0) }}</td></tr>
-{% endfor %}
-</tbody></table>
-{% if table is not none %}
-<div style="overflow-x:auto;margin-bottom:1em">{{ table.to_html(border=0, index_names=false) | safe }}</div>
-{% endif %}
-{% for label, source in pictures %}
-<div><img src="{{ source }}" alt="{{ label }}" style="width:100%;max-width:640px"/></div>
-<div style="font-size:smaller">{{ label }}</div>
-{% endfor %}
-{% if notes %}<ul>{% for note in notes %}<li>{{ note }}</li>{% endfor %}</ul>{% endif %}
-
-</div>
-""")
+PAGE = pages.template(__file__, "show.html.jinja")
 
 Picture = tuple[str, str]  # caption, which is also the alternative text; content as a data URI
 

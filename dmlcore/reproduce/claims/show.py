@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from dmlcore.reproduce.claims.model import Outcome, Part, Range, Result
 from dmlcore.reproduce.claims.tally import told
@@ -108,59 +108,65 @@ def counted(result: Result) -> str:
     return ", ".join([whole, *(f"{outcome} in {count}" for outcome, count in others)])
 
 
-def measured(result: Result, part: Part | None = None) -> str:
-    """Returns the median over the seeds; of a claim with several settings, the range of their medians."""
-    parts = [part] if part else result.parts
-    if len(parts) == 1:
-        return number(parts[0].measured, result.unit)
-    medians = [each.measured for each in parts if each.measured is not None]
-    return interval((min(medians), max(medians)) if medians else None, result.unit)
+class Row(NamedTuple):
+    """A claim, or one of its settings, as texts: a row in every table of claims."""
+
+    claim: str
+    part: str  # label of the setting; empty for the claim
+    statement: str
+    source: str
+    data: str
+    metric: str
+    expected: str
+    measured: str  # median over the seeds; of a claim with several settings, the range of their medians
+    interval: str  # of the median, and the number of seeds; empty for a claim with several settings
+    verdict: str  # the outcome in the setting, or the verdict on the claim with the numbers of its settings
+    outcome: str  # the same without the numbers
+    counts: str  # the numbers
 
 
-def known(result: Result, part: Part | None = None) -> str:
-    """Returns the interval of the median and the number of seeds; empty for a claim of several settings."""
-    parts = [part] if part else result.parts
-    if len(parts) > 1 or not parts[0].samples:
-        return ""
-    seeds, all_of_them = sum(sample is not None for sample in parts[0].samples), len(parts[0].samples)
-    count = f"{seeds}" if seeds == all_of_them else f"{seeds} of {all_of_them}"
-    told = f"{count} seed{'s' * (all_of_them != 1)}" * (not result.always)
-    ends = interval(parts[0].interval, result.unit) if parts[0].interval else ""
-    return ", ".join(filter(None, (ends, told)))
+COLUMNS = Row._fields[:-2]  # of a data frame
 
 
-def verdict(result: Result, part: Part | None = None) -> str:
-    """Returns the outcome in a setting, or the verdict on a claim with the numbers of its settings."""
-    if part:
-        return part.outcome
-    return result.verdict + (f" ({counts})" if (counts := counted(result)) else "")
+def row(result: Result, part: Part | None = None) -> Row:
+    """Returns the row of a claim, or of one of its settings."""
+    outcome, counts = (part.outcome, "") if part else (result.verdict, counted(result))
+    return Row(
+        result.id,
+        part.label if part else "",
+        result.statement,
+        result.source,
+        (part.data if part else result.measured_on) or result.data,
+        result.metric,
+        expectation(result.expected, result.unit),
+        *_numbers(result, [part] if part else result.parts),
+        outcome + (f" ({counts})" if counts else ""),
+        outcome,
+        counts,
+    )
 
 
-def rows(results: Sequence[Result]) -> list[tuple[Result, Part | None]]:
-    """Returns each result, followed by its settings if there are several."""
-    return [
-        (result, part)
-        for result in results
-        for part in (None, *(result.parts if len(result.parts) > 1 else ()))
-    ]
+def _numbers(result: Result, parts: Sequence[Part]) -> tuple[str, str]:
+    """Returns what was measured in some settings, and what is known about it."""
+    if len(parts) > 1:
+        medians = [part.measured for part in parts if part.measured is not None]
+        return interval((min(medians), max(medians)) if medians else None, result.unit), ""
+    (part,) = parts
+    seeds, every = sum(sample is not None for sample in part.samples), len(part.samples)
+    count = f"{seeds}" if seeds == every else f"{seeds} of {every}"
+    told = f"{count} seed{'s' * (every != 1)}" if every and not result.always else ""
+    ends = interval(part.interval, result.unit) if part.interval else ""
+    return number(part.measured, result.unit), ", ".join(filter(None, (ends, told)))
 
 
-def _records(results: Sequence[Result]) -> list[dict[str, str]]:
-    return [
-        {
-            "claim": result.id,
-            "part": part.label if part else "",
-            "statement": result.statement,
-            "source": result.source,
-            "data": (part.data if part else result.measured_on) or result.data,
-            "metric": result.metric,
-            "expected": expectation(result.expected, result.unit),
-            "measured": measured(result, part),
-            "interval": known(result, part),
-            "verdict": verdict(result, part),
-        }
-        for result, part in rows(results)
-    ]
+def settings(result: Result) -> list[Row]:
+    """Returns the rows of the settings of a claim; none if there is only one."""
+    return [row(result, part) for part in result.parts] if len(result.parts) > 1 else []
+
+
+def rows(results: Sequence[Result]) -> list[Row]:
+    """Returns the row of each claim, followed by those of its settings if there are several."""
+    return [each for result in results for each in (row(result), *settings(result))]
 
 
 def frame(results: Sequence[Result], findings: Mapping[str, str] | None = None) -> pd.DataFrame:
@@ -185,10 +191,11 @@ def frame(results: Sequence[Result], findings: Mapping[str, str] | None = None) 
     """
     import pandas as pd
 
-    records = _records(results)
-    for record in records if findings else ():
-        record["finding"] = "" if record["part"] else (findings or {}).get(record["claim"], "")
-    return pd.DataFrame(records).set_index(["claim", "part"])
+    found = rows(results)
+    shown = pd.DataFrame(found, columns=[*Row._fields])[[*COLUMNS]]
+    if findings:
+        shown["finding"] = ["" if each.part else findings.get(each.claim, "") for each in found]
+    return shown.set_index(["claim", "part"])
 
 
 def table(results: Sequence[Result]) -> Table:
@@ -215,13 +222,10 @@ def table(results: Sequence[Result]) -> Table:
     for name in ("expected", "measured", "interval"):
         grid.add_column(name, justify="right")
     grid.add_column("verdict")
-    for (result, part), row in zip(rows(results), _records(results), strict=True):
-        words = (
-            ("", f"  {row['part']}", "") if row["part"] else (row["claim"], row["statement"], row["expected"])
-        )
-        color = COLORS[part.outcome if part else result.verdict]
-        said = f"[{color}]{escape(row['verdict'])}[/]"
-        grid.add_row(*map(escape, words), row["measured"], row["interval"], said)
+    for each in rows(results):
+        words = ("", f"  {each.part}", "") if each.part else (each.claim, each.statement, each.expected)
+        said = f"[{COLORS[each.outcome]}]{escape(each.verdict)}[/]"
+        grid.add_row(*map(escape, words), each.measured, each.interval, said)
     return grid
 
 
@@ -246,10 +250,9 @@ def markdown(results: Sequence[Result]) -> str:
     | e-1 | No worker waits under ASP | 0.99 to 1 | 1 (1, 8 seeds) | reproduced |
     """
     lines = []
-    for result in results:
-        found = measured(result) + (f" ({ends})" if (ends := known(result)) else "")
-        expected = expectation(result.expected, result.unit)
-        cells = (result.id, result.statement, expected, found, verdict(result))
+    for each in map(row, results):
+        found = each.measured + (f" ({each.interval})" if each.interval else "")
+        cells = (each.claim, each.statement, each.expected, found, each.verdict)
         lines.append([cell.replace("|", "&#124;") for cell in cells])
     return written(("claim", "statement", "expected", "measured (interval)", "verdict"), lines) + "\n"
 
