@@ -18,7 +18,6 @@ from dmlcore.reproduce.claims.show import Row
 from dmlcore.reproduce.manifest import Folders
 from dmlcore.reproduce.paper import FULL, SCALES, Paper
 from dmlcore.reproduce.progress import seconds
-from dmlcore.reproduce.texts import Summary
 
 # Headings of the groups of claims, in their order.
 HEADINGS: Mapping[Source, str] = {
@@ -102,27 +101,15 @@ class Picture(NamedTuple):
     shots: Sequence[Shot]  # one for each scale, full scale first
 
 
-class Compared(NamedTuple):
-    """A result of the paper and ours: ids of claims, names of pictures, and other words."""
-
-    paper: str
-    ours: Sequence[tuple[str, str]]  # (word, "claim", "picture" or nothing)
-    verdict: str
-    because: str
-
-
 @dataclass(frozen=True)
 class Chapter:
     """Everything that is shown of a paper."""
 
-    key: str
-    title: str
-    reference: str
-    summary: Summary | None
+    paper: Paper
     told: Sequence[str]  # the tallies of its claims
     groups: Sequence[Group]
-    comparisons: Sequence[Compared]
     pictures: Sequence[Picture]
+    kinds: Mapping[str, str]  # word -> "claim" or "picture", where it is the id or the name of one of these
     runs: Sequence[Run]
     failed: Sequence[str]  # scales whose newest run failed
 
@@ -165,29 +152,16 @@ def chapters(
 
 
 def _chapter(ledger: Ledger, folders: Folders, paper: Paper, local: bool, failed: set[str]) -> Chapter:
-    key = paper.key
     pictures = _pictures(paper, folders, local)
     stated = _stated(ledger, paper, pictures)
-    kinds = dict.fromkeys(pictures, "picture") | {each.result.id: "claim" for each in stated}
     return Chapter(
-        key,
-        title=paper.title,
-        reference=paper.reference,
-        summary=paper.summary,
+        paper,
         told=claims.told(ledger.claims),
         groups=_groups(stated),
-        comparisons=[
-            Compared(
-                each.paper,
-                [(word, kinds.get(word, "")) for word in each.ours.split(", ")],
-                each.verdict,
-                each.because,
-            )
-            for each in paper.comparisons
-        ],
         pictures=[*pictures.values()],
+        kinds=dict.fromkeys(pictures, "picture") | {each.row.claim: "claim" for each in stated},
         runs=[_run(place, ledger, folders, paper, local) for place in range(len(ledger.runs))],
-        failed=[scale for scale in SCALES if manifest.place(key, scale) in failed],
+        failed=[scale for scale in SCALES if manifest.place(paper.key, scale) in failed],
     )
 
 

@@ -39,4 +39,4 @@ def text(part: str, key: str, folders: Folders) -> str:
     paper = checks.choice("paper", key, PAPERS)
     if part == "summary":
         return (paper.summary or checks.fail("paper", key, "one that has a summary")).markdown()
-    return "".join(getattr(macros, part)(chapter) for chapter in found if chapter.key == key)
+    return "".join(getattr(macros, part)(chapter) for chapter in found if chapter.paper == paper)
