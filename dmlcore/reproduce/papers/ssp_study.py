@@ -62,9 +62,7 @@ class Experiment(NamedTuple):
         options |= {"batch_size": self.batch_size, "settings": tuned}
         return dml.study(self.methods(), self.problem, cluster, {"loss": self.target}, **options)
 
-    def at_each_s(
-        self, found: Study, cluster: str = "", seeds: Sequence[int] = TUNING_SEEDS
-    ) -> pd.DataFrame:
+    def at_each_s(self, found: Study, cluster: str = "", seeds: Sequence[int] = TUNING_SEEDS) -> pd.DataFrame:
         """Returns runs of BSP, SSP with each s, and ASP, on tuning seeds, for a picture.
 
         BSP and ASP have the rates that a study found, each s the better one of those of BSP and SSP.
