@@ -36,14 +36,13 @@ ON_DATA = {"parts": SWEPT_REAL, "data": ", ".join(REAL)}
 
 CLAIMS = {
     **{f"H1-{rival}": abstract(parts=SWEPT, data="digits") for rival in RIVALS},
-    "H1-size": abstract(unit="ratios", parts=READINGS, data="digits"),
+    "H1-least": abstract(expected=(LEAST, None), parts=SWEPT, data="digits"),
+    "H1-most": abstract(expected=(None, MOST), parts=SWEPT, data="digits"),
+    **{f"H1-{rival}-coded": ours(parts=SWEPT, data="digits") for rival in RIVALS},
     "H1-server": ours(parts=tuple(f"{reading}, c = {c:g}" for c in SERVED for reading in READINGS)),
     **{f"H1-{rival}-data": ours(**ON_DATA) for rival in RIVALS},
-    "H1-size-data": ours(
-        unit="ratios",
-        parts=tuple(f"{name}, {reading}" for name in REAL for reading in READINGS),
-        data=", ".join(REAL),
-    ),
+    "H1-least-data": ours(expected=(LEAST, None), **ON_DATA),
+    "H1-most-data": ours(expected=(None, MOST), **ON_DATA),
     "H2": abstract(expected=(None, 1), data="none"),
     "H2-perfect": ours(expected=(None, 1.2), data="none"),
     "H3": abstract(expected=(0.1, None), unit="points", parts=("c = 0.25", "c = 8"), data="none"),
