@@ -48,37 +48,37 @@ SOUND = Fault("none", "", "", "", [])  # the suite must pass without a fault
 # Three lines for each fault: name, file and likely tests; the text that is there; the text that replaces it.
 TABLE = """
 # policies
-ssp-bound methods/policies/ssp.py test_ssp.py
+ssp-bound methods/policies/gated.py test_ssp.py
 - copy_clock >= clock - max_lead
 + copy_clock >= clock - max_lead - 1
-essp-bound methods/policies/essp.py test_exactness.py
+essp-bound methods/policies/gated.py test_exactness.py
 - gate.advance(push.worker) - max_lead
 + gate.advance(push.worker) - max_lead - 1
-dssp-bound methods/policies/dssp.py test_ssp.py test_exactness.py
+dssp-bound methods/policies/gated.py test_ssp.py test_exactness.py
 - gate.slowest >= clock - lower
 + gate.slowest >= clock - lower - 1
-k-sync-k methods/policies/k_sync.py test_adaptive.py test_theory.py
-- fixed_k(k, any_worker
-+ fixed_k(max(k - 1, 1), any_worker
-round-weights methods/policies/_gate.py test_loads.py test_exactness.py
+k-sync-k methods/policies/rounds.py test_adaptive.py test_theory.py
+- fixed_k(k, any_worker=False, cancels=True)
++ fixed_k(max(k - 1, 1), any_worker=False, cancels=True)
+round-weights methods/policies/gated.py test_loads.py test_exactness.py
 - samples / total) for worker, clock, samples in tasks
 + 1 / len(tasks)) for worker, clock, samples in tasks
-share-of-leavers methods/policies/_gate.py test_leaving.py test_faults.py
+share-of-leavers methods/policies/gated.py test_leaving.py test_faults.py
 - min(self.share, 1.0 / max(len(tasks), 1))
 + self.share
-inverse-damping methods/policies/_damping.py test_asynchronous.py
+inverse-damping methods/policies/damping.py test_asynchronous.py
 - "inverse": lambda tau: 1 / (1 + tau)
 + "inverse": lambda tau: 1 / (1 + tau) ** 0.5
-delay-adaptive methods/policies/delay_adaptive.py test_policies_of_today.py
+delay-adaptive methods/policies/each.py test_policies_of_today.py
 - n / max(n, tau)
 + n / max(n, tau + 1)
-fedbuff-exponent methods/policies/fedbuff.py test_policies_of_today.py
+fedbuff-exponent methods/policies/rounds.py test_policies_of_today.py
 - damp=polynomial(alpha)
 + damp=polynomial(1 - alpha)
-ringmaster-threshold methods/policies/ringmaster.py test_policies_of_today.py
+ringmaster-threshold methods/policies/each.py test_policies_of_today.py
 - 1.0 if tau < r else None
 + 1.0 if tau <= r else None
-schedule-late methods/policies/k_sync_schedule.py test_adaptive.py
+schedule-late methods/policies/rounds.py test_adaptive.py
 - rows[bisect_right(starts, time) - 1]
 + rows[max(bisect_right(starts, time) - 2, 0)]
 # the server and engines
@@ -123,20 +123,20 @@ one-jitter-for-all cluster/draws.py test_calibration.py
 smallest-remainder methods/loads/sharing.py test_loads.py
 - step * (sizes - shares)
 + step * (shares - sizes)
-transfer-unused methods/loads/equal_finish_time.py test_loads.py
+transfer-unused methods/loads/__init__.py test_loads.py
 - own + sent for own, sent in
 + own for own, sent in
 # codecs
-residual-sign methods/codecs/memory.py test_codec_memories.py
+residual-sign methods/codecs/__init__.py test_codec_memories.py
 - jnp.subtract, total, received
 + jnp.subtract, received, total
-sign-bit methods/codecs/gradients.py test_codecs.py
+sign-bit methods/codecs/__init__.py test_codecs.py
 - 1 + levels.bit_length(), 1, encode
 + levels.bit_length(), 1, encode
-one-bit-mean methods/codecs/gradients.py test_quantisers.py
+one-bit-mean methods/codecs/__init__.py test_quantisers.py
 - jnp.maximum(side.sum(), 1)
 + side.size
-terngrad-chance methods/codecs/gradients.py test_quantisers.py
+terngrad-chance methods/codecs/__init__.py test_quantisers.py
 - share(jnp.abs(tensor), scale)
 + share(jnp.abs(tensor), 2 * scale)
 # local steps and aggregates

@@ -13,33 +13,19 @@ from dmlcore.experiments.runs import replay_lanes as replay_lanes, train as trai
 from dmlcore.methods import aggregate as aggregate, codecs as codecs, loads as loads
 from dmlcore.methods import policies as policies, transport as transport
 from dmlcore.methods.local import local_steps as local_steps
-from dmlcore.methods.policies.a2s import a2s as a2s
-from dmlcore.methods.policies.adaptive_load import adaptive_load as adaptive_load
-from dmlcore.methods.policies.adaptive_sync import adaptive_sync as adaptive_sync
-from dmlcore.methods.policies.adasync import adasync as adasync
-from dmlcore.methods.policies.asp import asp as asp
-from dmlcore.methods.policies.backup import backup as backup
-from dmlcore.methods.policies.bsp import bsp as bsp
-from dmlcore.methods.policies.dbw import dbw as dbw
-from dmlcore.methods.policies.deadline import deadline as deadline
-from dmlcore.methods.policies.delay_adaptive import delay_adaptive as delay_adaptive
-from dmlcore.methods.policies.dssp import dssp as dssp
-from dmlcore.methods.policies.essp import essp as essp
-from dmlcore.methods.policies.fedasync import fedasync as fedasync
-from dmlcore.methods.policies.fedbuff import fedbuff as fedbuff
-from dmlcore.methods.policies.k_async import k_async as k_async
-from dmlcore.methods.policies.k_batch_async import k_batch_async as k_batch_async
-from dmlcore.methods.policies.k_batch_sync import k_batch_sync as k_batch_sync
-from dmlcore.methods.policies.k_sync import k_sync as k_sync
-from dmlcore.methods.policies.k_sync_schedule import k_sync_schedule as k_sync_schedule
-from dmlcore.methods.policies.mindflayer import mindflayer as mindflayer
-from dmlcore.methods.policies.n_softsync import n_softsync as n_softsync
-from dmlcore.methods.policies.pflug import pflug as pflug
-from dmlcore.methods.policies.rennala import rennala as rennala
-from dmlcore.methods.policies.ringleader import ringleader as ringleader
-from dmlcore.methods.policies.ringmaster import ringmaster as ringmaster
-from dmlcore.methods.policies.ssp import ssp as ssp
-from dmlcore.methods.policies.sync_switch import sync_switch as sync_switch
+from dmlcore.methods.policies.each import asp as asp, delay_adaptive as delay_adaptive, fedasync as fedasync
+from dmlcore.methods.policies.each import ringmaster as ringmaster
+from dmlcore.methods.policies.gated import bsp as bsp, dssp as dssp, essp as essp, ssp as ssp
+from dmlcore.methods.policies.gated import sync_switch as sync_switch
+from dmlcore.methods.policies.groups import a2s as a2s, adaptive_sync as adaptive_sync
+from dmlcore.methods.policies.rounds import backup as backup, deadline as deadline, fedbuff as fedbuff
+from dmlcore.methods.policies.rounds import k_async as k_async, k_batch_async as k_batch_async
+from dmlcore.methods.policies.rounds import k_batch_sync as k_batch_sync, k_sync as k_sync
+from dmlcore.methods.policies.rounds import k_sync_schedule as k_sync_schedule, n_softsync as n_softsync
+from dmlcore.methods.policies.rounds import rennala as rennala, ringleader as ringleader
+from dmlcore.methods.policies.trials import mindflayer as mindflayer
+from dmlcore.methods.policies.watching import adaptive_load as adaptive_load, adasync as adasync, dbw as dbw
+from dmlcore.methods.policies.watching import pflug as pflug
 from dmlcore.problems.problem import Problem as Problem
 from dmlcore.reproduce import claims as claims
 from dmlcore.trace import Trace as Trace, metrics as metrics, perfetto as perfetto

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import dmlcore as dml
-from dmlcore.methods.policies._group import Group
-from dmlcore.methods.policies.adaptive_sync import SyncState
+from dmlcore.methods.policies.groups import Group, SyncState
 from dmlcore.types import Push
 
 INF = math.inf

@@ -15,7 +15,7 @@ import dmlcore as dml
 from dmlcore.engines.server import Order, Server
 from dmlcore.engines.spec import RunSpec
 from dmlcore.methods.policies import ALL_POLICIES
-from dmlcore.methods.policies._gate import Gate
+from dmlcore.methods.policies.gated import Gate
 from dmlcore.types import Decision, Policy, Start
 
 WORKERS = 3

@@ -1,8 +1,6 @@
 """The SSP conditions of Ho et al. 2013, section 2, in every schedule that hypothesis can find."""
 
 import copy
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -69,23 +67,6 @@ class Exploration:
         tasks = pd.DataFrame(list(self.tasks.values()), columns=list(TASK_COLUMNS)).astype(TASK_COLUMNS)
         updates = pd.DataFrame(self.updates, columns=list(UPDATE_COLUMNS)).astype(UPDATE_COLUMNS)
         return Trace(tasks, updates, {"num_workers": self.num_workers, "end_time": self.now})
-
-
-def test_modules_do_not_hide_the_policies():
-    """Each module has the name of its policy: the attribute stays the policy in any order."""
-    program = """
-import importlib, pkgutil, sys
-importlib.import_module("dmlcore.methods.policies." + sys.argv[1])
-import dmlcore as dml
-for module in pkgutil.iter_modules(dml.policies.__path__):
-    importlib.import_module("dmlcore.methods.policies." + module.name)
-import dmlcore.methods.policies.ssp
-assert all(callable(getattr(dml.policies, name)) for name in dml.policies.__all__ if name.islower())
-print(dml.policies.ssp(3), dml.ssp(3))
-"""
-    for first in ("ssp", "_gate"):
-        command = [sys.executable, "-c", program, first]
-        assert subprocess.check_output(command, text=True) == "ssp(staleness=3) ssp(staleness=3)\n"
 
 
 schedules = st.lists(st.integers(0, 1000), min_size=1, max_size=120)

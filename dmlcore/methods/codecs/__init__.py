@@ -1,17 +1,405 @@
 """Codecs: how gradients and parameters are rounded for a transfer, and how many bytes the transfer takes."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from dmlcore import calls
-from dmlcore.methods.codecs.affine import affine, exact
-from dmlcore.methods.codecs.gradients import one_bit, qsgd, terngrad
-from dmlcore.methods.codecs.memory import difference, error_feedback
-from dmlcore.methods.codecs.message import Coded, transmit
-from dmlcore.methods.codecs.widths import bits_for_error, bits_that_hide, of_width
+import jax
+import jax.numpy as jnp
+
+from dmlcore import calls, checks
+from dmlcore.calls import memoised
+from dmlcore.methods.codecs.message import (
+    Coded,
+    by_tensor,
+    decode_like,
+    floats,
+    norm,
+    round_at_random,
+    round_up,
+    share,
+    transmit,
+)
 from dmlcore.types import Codec
 
 __all__ = ["CODECS", "affine", "difference", "error_feedback", "exact", "one_bit", "qsgd", "terngrad"]
 __all__ += ["Coded", "bits_for_error", "bits_that_hide", "of_width", "resolve", "transmit"]
+
+
+@functools.cache
+def exact() -> Codec:
+    """Sends values as 32-bit floats: 4 bytes each.
+
+    Guarantees: float32 arrives unchanged, to the last bit; float64 is rounded to 32 bits.
+
+    Returns:
+        The codec: 32 bits per value, no header.
+
+    >>> exact().num_bytes([100, 20])
+    480
+    """
+    shorten = lambda leaf: floats(leaf).astype(jnp.float32)  # noqa: E731
+    return Codec(
+        "exact()",
+        lambda sizes: 4 * sum(sizes),
+        lambda tree: (),
+        lambda key, memory, tree: (jax.tree.map(shorten, tree), memory),
+        lambda message, memory: message,
+    )
+
+
+@memoised(
+    bits=functools.partial(checks.integer, low=1, high=16, why="32 is exact()"), stochastic=checks.boolean
+)
+def affine(bits: int, *, stochastic: bool = True) -> Codec:
+    """Rounds each tensor to 2^bits even levels: q = round((x - min) / (max - min) (2^bits - 1)).
+
+    Guarantees: stochastic rounding is unbiased, and its error is less than one step,
+    (max - min) / (2^bits - 1); the error of nearest rounding is at most half a step. Constant tensors arrive
+    unchanged. For float64 tensors, min and max are rounded outwards to 32 bits.
+
+    Args:
+        bits: the paper's k, bits per value, 1 to 16. For 32 bits use `exact`.
+        stochastic: True: rounds up or down at random, so that the mean is x. False: rounds to the nearest.
+
+    Returns:
+        The codec: `bits` bits per value, two 32-bit floats (min, max) per tensor.
+
+    Raises:
+        ValueError: an argument is out of range.
+
+    >>> affine(8), affine(8).num_bytes([100, 20])
+    (affine(bits=8), 136)
+
+    Reference: Xian et al. 2024 (H-PS), its flexible quantization, as reconstructed.
+    """
+    top = 2**bits - 1
+
+    def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
+        low, high = -round_up(-tensor.min()), round_up(tensor.max())
+        level = share(tensor - low, high - low) * top
+        level = round_at_random(uniform, level) if stochastic else jnp.round(level)
+        return (low, high), jnp.clip(level, 0, top)
+
+    def decode(header: Any, codes: Any) -> Any:
+        up = codes / top
+        return header[0] * (1 - up) + header[1] * up
+
+    name = f"affine(bits={bits}{'' if stochastic else ', stochastic=False'})"
+    return by_tensor(name, bits, 2, encode, decode, stochastic)
+
+
+@memoised(levels=functools.partial(checks.integer, low=1, high=2**15 - 1, why="a sign and 15 bits"))
+def qsgd(levels: int) -> Codec:
+    """QSGD: rounds each value at random to one of `levels` fractions of its tensor's norm.
+
+    With a = s |v_i| / ||v||_2 the level l of the value v_i is floor(a) + Bernoulli(a - floor(a)), and the
+    receiver decodes ||v||_2 sign(v_i) l / s.
+
+    Guarantees: unbiased; E ||Q(v) - v||^2 <= min(n / s^2, sqrt(n) / s) ||v||^2 for a tensor of n values.
+
+    Args:
+        levels: the paper's s, the number of levels without 0, 1 to 32767.
+
+    Returns:
+        The codec: a sign and ceil(log2(s + 1)) bits per value, one 32-bit float (the norm) per tensor. The
+        paper's Elias codes have a length that depends on the values, and are shorter if most levels are 0.
+
+    Raises:
+        ValueError: `levels` is out of range.
+
+    >>> qsgd(7), qsgd(7).num_bytes([100])
+    (qsgd(levels=7), 54)
+
+    Reference: Alistarh et al. 2017, "QSGD: communication-efficient SGD via gradient quantization and
+    encoding", section 3.1 and lemma 3.1.
+    """
+    sign = 2 ** levels.bit_length()  # the highest bit of a code
+
+    def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
+        length = round_up(norm(tensor))
+        level = round_at_random(uniform, levels * share(jnp.abs(tensor), length))
+        level = jnp.clip(level, 0, levels)
+        return (length,), level + sign * (tensor < 0)
+
+    def decode(header: Any, codes: Any) -> Any:
+        negative = codes >= sign
+        level = codes - sign * negative
+        return header[0] * jnp.where(negative, -level, level) / levels
+
+    return by_tensor(f"qsgd(levels={levels})", 1 + levels.bit_length(), 1, encode, decode, stochastic=True)
+
+
+def _clip(name: str, clip: Any) -> float | None:
+    number = None if clip is None else checks.real(name, clip, above=0)
+    if number == float("inf"):
+        checks.fail(name, clip, "a finite number > 0, or None for no clipping")
+    return number
+
+
+@memoised(clip=_clip)
+def terngrad(clip: float | None = 2.5) -> Codec:
+    """TernGrad: rounds each value at random to -S, 0 or S.
+
+    Values are clipped to +-clip sigma. S is the largest magnitude after clipping, and the receiver decodes
+    S sign(g) Bernoulli(|g| / S) for a clipped value g.
+
+    Guarantees: unbiased for the clipped tensor, and so for every tensor if `clip` is None.
+
+    Args:
+        clip: the clipping bound in units of sigma, > 0. None: no clipping. Sigma is the root mean square of
+            the tensor. The paper uses the standard deviation, which would clip a constant tensor, or a single
+            value, to 0.
+
+    Returns:
+        The codec: 2 bits per value (the most compact code would take log2(3) = 1.58), one 32-bit float (S)
+        per tensor.
+
+    Raises:
+        ValueError: `clip` is out of range.
+
+    >>> terngrad(), terngrad().num_bytes([100])
+    (terngrad(clip=2.5), 29)
+
+    Reference: Wen et al. 2017, "TernGrad: ternary gradients to reduce communication in distributed deep
+    learning", section 3 (ternarizing layer by layer, gradient clipping).
+    """
+
+    def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
+        if clip is not None:
+            sigma = norm(tensor) / tensor.size**0.5
+            tensor = jnp.clip(tensor, -clip * sigma, clip * sigma)
+        scale = round_up(jnp.abs(tensor).max())
+        there = round_at_random(uniform, share(jnp.abs(tensor), scale))
+        return (scale,), jnp.where(tensor < 0, 2 * there, there)
+
+    def decode(header: Any, codes: Any) -> Any:
+        return header[0] * jnp.where(codes == 2, -1, codes)
+
+    return by_tensor(f"terngrad(clip={clip})", 2, 1, encode, decode, stochastic=True)
+
+
+@functools.cache
+def one_bit() -> Codec:
+    """1-bit SGD: replaces the values >= 0 of a tensor by their mean, and the values < 0 by theirs.
+
+    Guarantees: the sum of the tensor stays the same; nothing is random. The codec is biased: use it in
+    `error_feedback`.
+
+    Returns:
+        The codec: 1 bit per value, two 32-bit floats (the means) per tensor; the paper sends two per column.
+
+    >>> one_bit().num_bytes([100, 20])
+    32
+
+    Reference: Seide et al. 2014, "1-bit stochastic gradient descent and its application to data-parallel
+    distributed training of speech DNNs", section 3.
+    """
+
+    def encode(tensor: Any, uniform: Any) -> tuple[Any, Any]:
+        up = tensor >= 0
+        # Divides first, because the sum may overflow.
+        mean = lambda side: jnp.sum(jnp.where(side, tensor, 0) / jnp.maximum(side.sum(), 1))  # noqa: E731
+        return (mean(~up), mean(up)), up
+
+    def decode(header: Any, codes: Any) -> Any:
+        return jnp.where(codes == 1, header[1], header[0])
+
+    return by_tensor("one_bit()", 1, 2, encode, decode, stochastic=False)
+
+
+def _codec(name: str, codec: Any) -> Codec:
+    return codec if isinstance(codec, Codec) else checks.fail(name, codec, "a codec, such as affine(8)")
+
+
+@memoised(codec=_codec)
+def error_feedback(codec: Codec) -> Codec:
+    """Error feedback: adds the rounding error of each message to the next message.
+
+    The message is Q(x + residual), and the residual becomes x + residual - Q(x + residual).
+
+    Guarantees: the sum of all received messages plus the last residual is the sum of all x, up to
+    floating-point rounding.
+
+    Args:
+        codec: Q. The norm of its error must be smaller than the norm of its input, or the residual grows.
+
+    Returns:
+        The codec; its messages have as many bytes as those of Q. Its memory is the sender's residual, 0 at
+        first, and the memory of Q.
+
+    Raises:
+        ValueError: `codec` is not a codec.
+
+    >>> from dmlcore.methods.codecs import one_bit, transmit
+    >>> codec, gradient = error_feedback(one_bit()), jnp.array([1.0, 3.0])
+    >>> first, memory = transmit(codec, None, codec.init(gradient), gradient)
+    >>> second, memory = transmit(codec, None, memory, jnp.zeros(2))
+    >>> first, second
+    (Array([2., 2.], dtype=float32), Array([-1.,  1.], dtype=float32))
+
+    Reference: Seide et al. 2014, section 3; Karimireddy et al. 2019, "Error feedback fixes SignSGD and other
+    gradient compression schemes", algorithm 2.
+    """
+
+    def init(tree: Any) -> Any:
+        return jax.tree.map(jnp.zeros_like, tree), codec.init(tree)
+
+    def encode(key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
+        residual, inner = memory
+        total = jax.tree.map(jnp.add, tree, residual)
+        message, following = codec.encode(key, inner, total)
+        received = decode_like(total, codec, message, inner)
+        return message, (jax.tree.map(jnp.subtract, total, received), following)
+
+    name = f"error_feedback({codec.name})"
+    return Codec(
+        name, codec.num_bytes, init, encode, lambda message, memory: codec.decode(message, memory[1])
+    )
+
+
+@memoised(codec=_codec)
+def difference(codec: Codec) -> Codec:
+    """Sends the difference between x and the receiver's copy of it: copy += Q(x - copy).
+
+    Guarantees: a rounding error stays in the next difference, so the copy of a constant x approaches x. With
+    nearest rounding of `affine`, each message divides the range of the difference by 2^bits - 1.
+
+    Args:
+        codec: Q. The norm of its error must be smaller than the norm of its input, or the copy diverges.
+
+    Returns:
+        The codec; its messages have as many bytes as those of Q. Its memory is the copy, at first the tree
+        given to `init`, and the memory of Q.
+
+    Raises:
+        ValueError: `codec` is not a codec.
+
+    >>> from dmlcore.methods.codecs import affine, transmit
+    >>> codec = difference(affine(1, stochastic=False))
+    >>> memory = codec.init(jnp.zeros(3))
+    >>> transmit(codec, None, memory, jnp.array([0.0, 1.0, 4.0]))[0]
+    Array([0., 0., 4.], dtype=float32)
+
+    Reference: Mishchenko et al. 2019, "Distributed learning with compressed gradient differences",
+    algorithm 1 with alpha = 1.
+    """
+
+    def init(tree: Any) -> Any:
+        return jax.tree.map(jnp.asarray, tree), codec.init(tree)
+
+    def encode(key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
+        copy, inner = memory
+        message, following = codec.encode(key, inner, jax.tree.map(jnp.subtract, tree, copy))
+        return message, (decode(message, memory), following)
+
+    def decode(message: Any, memory: Any) -> Any:
+        copy, inner = memory
+        return jax.tree.map(jnp.add, copy, decode_like(copy, codec, message, inner))
+
+    return Codec(f"difference({codec.name})", codec.num_bytes, init, encode, decode)
+
+
+WIDTHS = (32, 16, 8, 4)
+
+
+def of_width(bits: int, *, stochastic: bool = True) -> Codec:
+    """Returns the codec with the given number of bits per value.
+
+    Args:
+        bits: per value, 32 or 1 to 16.
+        stochastic: as for `affine`; with 32 bits it has no effect.
+
+    Returns:
+        `exact()` for 32 bits, otherwise `affine(bits, stochastic=stochastic)`.
+
+    Raises:
+        ValueError: `bits` is neither 32 nor from 1 to 16.
+
+    >>> of_width(32), of_width(8)
+    (exact(), affine(bits=8))
+    """
+    return (
+        exact() if checks.integer("bits", bits, low=1, high=32) == 32 else affine(bits, stochastic=stochastic)
+    )
+
+
+def bits_that_hide(
+    num_values: int, compute_seconds: float, bandwidth_bytes_per_second: float, widths: Sequence[int] = WIDTHS
+) -> int:
+    """Returns the most bits per value with which a transfer takes no longer than the computation.
+
+    Args:
+        num_values: the paper's M, the number of values in the transfer.
+        compute_seconds: how long a worker computes during the transfer, in seconds.
+        bandwidth_bytes_per_second: bandwidth of the worker's link in bytes/s.
+        widths: the bits per value to choose from, the paper's k.
+
+    Returns:
+        The largest k of `widths` with num_values k / 8 / bandwidth <= compute_seconds, or the smallest of
+        `widths` if there is none.
+
+    Raises:
+        ValueError: a number is out of range.
+
+    >>> [bits_that_hide(1_000_000, seconds, 1e7) for seconds in (0.5, 0.4, 0.1, 0.01)]
+    [32, 32, 8, 4]
+
+    Reference: Xian et al. 2024 (H-PS), its flexible quantization, as reconstructed.
+    """
+    num_values = checks.integer("num_values", num_values, low=0)
+    compute_seconds = checks.real("compute_seconds", compute_seconds, low=0)
+    bandwidth = checks.real("bandwidth_bytes_per_second", bandwidth_bytes_per_second, above=0)
+    widths = check_widths(widths)
+    return max((k for k in widths if num_values * k / 8 / bandwidth <= compute_seconds), default=min(widths))
+
+
+def bits_for_error(tree: Any, epsilon: float, widths: Sequence[int] = WIDTHS) -> int:
+    """Returns the fewest bits per value with which the rounding error of a tree stays within a bound.
+
+    Args:
+        tree: the x to be sent, a pytree of floating-point arrays of any shapes.
+        epsilon: the largest relative error, >= 0.
+        widths: the bits per value to choose from, the paper's k.
+
+    Returns:
+        The smallest k of `widths` with ||Q(x) - x|| <= epsilon ||x||, or the largest of `widths` if there is
+        none. Norms are over all arrays of the tree, and Q is `of_width(k)` with nearest rounding.
+
+    Raises:
+        ValueError: a number is out of range.
+
+    >>> x = jnp.linspace(-1, 1, 1000)
+    >>> [bits_for_error(x, epsilon) for epsilon in (0.1, 0.01, 1e-4, 1e-9)]
+    [4, 8, 16, 32]
+
+    Reference: Xian et al. 2024 (H-PS), its flexible quantization, as reconstructed.
+    """
+    epsilon = checks.real("epsilon", epsilon, low=0)
+    widths = sorted(check_widths(widths))
+    within = (k for k in widths if _error(of_width(k, stochastic=False), tree) <= epsilon)
+    return next(within, widths[-1])
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _error(codec: Codec, tree: Any) -> Any:
+    """Returns ||Q(x) - x|| / ||x||, and 0 if Q(x) equals x."""
+    received, _ = transmit(codec, None, (), tree)
+    lost, sent = _norm(jax.tree.map(jnp.subtract, received, tree)), _norm(tree)
+    return jnp.where(lost == 0, 0, lost / sent)
+
+
+def _norm(tree: Any) -> Any:
+    return norm(jnp.stack([norm(leaf) for leaf in jax.tree.leaves(tree)]))
+
+
+def check_widths(widths: Sequence[int]) -> list[int]:
+    """Returns the widths as a list; raises ValueError if there are none, or `of_width` rejects one."""
+    widths = checks.listed("widths", widths)
+    for bits in widths:
+        of_width(bits)
+    return [int(bits) for bits in widths] or checks.fail("widths", widths, "at least one number of bits")
+
 
 # Every codec in this table can be given by name, and runs through the tests of all codecs.
 CODECS: dict[str, Callable[..., Codec]] = {

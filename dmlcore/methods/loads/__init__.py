@@ -1,20 +1,375 @@
-"""Load rules: how the total batch is divided among the workers."""
+"""Load rules: how the total batch of all workers is divided among them.
 
-from collections.abc import Callable
+Most of them measure speeds: after each window of tasks `measuring` divides the batch again, by the weights
+that the rule computes of what has arrived.
+"""
 
-from dmlcore import calls
-from dmlcore.methods.loads.dynamic_batching import dynamic_batching
-from dmlcore.methods.loads.equal import equal
-from dmlcore.methods.loads.equal_finish_time import equal_finish_time
-from dmlcore.methods.loads.lb_bsp import lb_bsp
-from dmlcore.methods.loads.speed_proportional import speed_proportional
-from dmlcore.types import Load
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
-RULES = (equal, equal_finish_time, speed_proportional, dynamic_batching, lb_bsp)
-LOADS: dict[str, Callable[[], Load]] = {rule.__name__: rule for rule in RULES}
+from dmlcore import calls, checks
+from dmlcore.calls import named
+from dmlcore.checks import at_least, for_each, not_negative, or_none
+from dmlcore.methods.loads.sharing import share_out
+from dmlcore.types import Load, Push
 
 __all__ = ["LOADS", "resolve"]
 __all__ += ["dynamic_batching", "equal", "equal_finish_time", "lb_bsp", "speed_proportional"]
+
+Caps = int | Sequence[int] | Callable[[int, int], int] | None
+MOST_PUSHES = 2  # mean pushes per worker after which a window ends although some workers did not push
+
+
+def check_caps(name: str, caps: Any) -> Caps:
+    """Checks and returns the largest batch size: None, one number, one per worker (W,), or a function."""
+    if isinstance(caps, Iterable):
+        return tuple(checks.integer(name, cap, low=1) for cap in caps)
+    return caps if caps is None or callable(caps) else checks.integer(name, caps, low=1)
+
+
+BOUNDS: dict[str, Any] = {"least": checks.at_least(1), "caps": check_caps}
+check_alpha = partial(checks.real, above=0, high=1)  # weight of the newest value in a moving average
+
+
+@dataclass
+class Window:
+    """The measurements since the batch was last divided, by worker."""
+
+    missing: set[int]  # workers with fewer tasks than a window needs
+    tasks: Counter[int] = field(default_factory=Counter)  # tasks that arrived
+    samples: Counter[int] = field(default_factory=Counter)  # samples in these tasks
+    seconds: dict[int, float] = field(default_factory=dict)  # seconds that the worker computed them
+    pushes: int = 0  # pushes of all workers
+
+
+@dataclass
+class Shares:
+    """State of a load rule that measures speeds."""
+
+    total: int  # the total batch: samples in one task of every worker
+    least: int  # smallest batch size of a task, in samples
+    caps: tuple[Any, ...]  # largest batch size of each worker: None, a number or a function
+    delays: Sequence[float] | None  # seconds in which each worker does not compute samples
+    present: set[int]  # workers that are present
+    sizes: list[int]  # batch size of each worker's next task, in samples
+    window: Window  # measurements since the sizes were set
+    averages: dict[int, float] = field(default_factory=dict)  # by worker, of the quantity that the rule uses
+    weights: Sequence[float] | None = None  # sizes are in proportion to these; None: equal sizes
+    windows: int = 0  # windows that have ended
+    allocations: int = 0  # how often sizes were set: the `round` that functions of caps receive
+
+    def cap(self, worker: int) -> int:
+        """Returns the largest batch size that a worker may have now, in samples."""
+        cap = self.caps[worker]
+        if callable(cap):
+            name = f"caps, worker {worker}, round {self.allocations}"
+            cap = checks.integer(name, cap(worker, self.allocations), low=self.least)
+        return self.total if cap is None else cap
+
+    def average(self, alpha: float, measured: dict[int, float]) -> None:
+        """Adds the measurements of a window, by worker, to the moving averages."""
+        for worker, value in measured.items():
+            before = self.averages.get(worker)
+            self.averages[worker] = value if before is None else before + alpha * (value - before)
+
+    def average_speeds(self, alpha: float, overheads: Sequence[float]) -> list[float] | None:
+        """Returns the moving average of each worker's samples/s, without its overhead in seconds.
+
+        A worker without a measurement has the lowest speed of the others. None: no worker has one.
+        """
+        seen = self.window
+        computing = {w: seconds - seen.tasks[w] * overheads[w] for w, seconds in seen.seconds.items()}
+        self.average(alpha, {w: seen.samples[w] / seconds for w, seconds in computing.items() if seconds > 0})
+        lowest = min(self.averages.values(), default=None)
+        return None if lowest is None else [self.averages.get(w, lowest) for w in range(len(self.sizes))]
+
+    def distribute(self) -> "Shares":
+        """Sets the sizes by the current weights, and begins a new window."""
+        workers, weights = sorted(self.present), self.weights
+        if workers:
+            sizes = share_out(
+                [1.0 if weights is None else weights[w] for w in workers],
+                self.total,
+                least=self.least,
+                caps=[self.cap(w) for w in workers],
+                delays=None if self.delays is None or weights is None else [self.delays[w] for w in workers],
+            )
+            for worker, size in zip(workers, sizes, strict=True):
+                self.sizes[worker] = size
+        self.allocations += 1
+        self.window = Window(missing={*workers})
+        return self
+
+
+def measuring(
+    weigh: Callable[[Shares], Sequence[float] | None],  # -> weights of all workers; None: no change
+    least: int,
+    caps: Caps,
+    tasks: int = 1,
+    delays: Callable[[int], Sequence[float]] | None = None,  # number of workers -> `Shares.delays`
+) -> Load:
+    """Returns the load rule that divides the batch by the weights that `weigh` computes after each window.
+
+    A window ends when every worker present has pushed `tasks` times, and at the latest after twice as many
+    pushes as that takes, because a worker whose tasks are always cancelled never pushes. The whole batch is
+    then divided again among the workers present. It is also divided again when a worker leaves or joins.
+    """
+    for cap in caps if isinstance(caps, tuple) else [caps]:
+        if isinstance(cap, int):
+            checks.integer("caps", cap, low=least)
+
+    def init(num_workers: int, total: int) -> Shares:
+        each = checks.for_each("caps", caps, num_workers)
+        idle = None if delays is None else delays(num_workers)
+        present = {*range(num_workers)}
+        return Shares(total, least, each, idle, present, [0] * num_workers, Window(set())).distribute()
+
+    def observe(state: Shares, push: Push) -> Shares:
+        window, worker = state.window, push.worker
+        window.pushes += 1
+        window.tasks[worker] += 1
+        window.samples[worker] += push.samples
+        window.seconds[worker] = window.seconds.get(worker, 0.0) + push.compute_seconds
+        if window.tasks[worker] >= tasks:
+            window.missing.discard(worker)
+        if window.missing and window.pushes < MOST_PUSHES * tasks * len(state.present):
+            return state
+        state.windows += 1
+        state.weights = weigh(state) or state.weights
+        return state.distribute()
+
+    def on_leave(state: Shares, worker: int) -> Shares:
+        state.present.remove(worker)
+        return state.distribute()
+
+    def on_join(state: Shares, worker: int) -> Shares:
+        state.present.add(worker)
+        return state.distribute()
+
+    return Load("", init, lambda state, worker: state.sizes[worker], observe, on_leave, on_join)
+
+
+@named()
+def equal() -> Load:
+    """Gives every task the same number of samples: the total batch divided by the number of workers.
+
+    Returns:
+        The load rule.
+
+    >>> load = equal()
+    >>> load.size(load.init(8, 256), 0)
+    32
+    """
+    return Load("", lambda num_workers, total: total // num_workers, lambda state, worker: state)
+
+
+def _seconds(name: str, value: Any) -> float | tuple[float, ...]:
+    """Checks and returns seconds: one number for all workers, or one per worker (W,)."""
+    if isinstance(value, Iterable):
+        return tuple(not_negative(name, each) for each in value)
+    return not_negative(name, value)
+
+
+@named(**BOUNDS, overhead=_seconds, transfer=_seconds, alpha=check_alpha, window=at_least(1))
+def equal_finish_time(
+    caps: Caps = None,
+    *,
+    overhead: float | Sequence[float] = 0.0,
+    transfer: float | Sequence[float] = 0.0,
+    alpha: float = 0.5,
+    least: int = 1,
+    window: int = 1,
+) -> Load:
+    """Chooses batch sizes from measured speeds so that all workers finish at one time T, within memory.
+
+    T solves sum_i clip(v_i (T - o_i), least, cap_i) = B. Here v_i is the moving average of worker i's speed
+    in samples per second of computation, o_i the seconds in which it does not compute samples, and B the
+    total batch in samples. Sizes are rounded by the largest remainder. They are equal until every worker has
+    pushed once, and are computed again each time that every worker has pushed again. Tasks in flight keep
+    their size.
+
+    Guarantees: the newest sizes of the workers present sum to B and are within their bounds. Without jitter,
+    and with B large compared to rounding, the spread of finish times falls below 5% of a round within 10
+    rounds of a change of speed by up to 8x. If `overhead` is left out although there is one, the measured
+    speeds are too low, and it takes a few more rounds.
+
+    Args:
+        caps: the largest batch size of a worker, in samples, as its memory allows: one number for all
+            workers, one per worker (W,), or a function (worker, round) -> samples, where `round` counts, from
+            0, how often the batch has been divided. Default: None, no bound.
+        overhead: fixed seconds per task that are part of the measured computing time; one number for all
+            workers, or one per worker (W,).
+        transfer: seconds per round that are not part of it, such as pull and push; one number or (W,).
+        alpha: weight of the newest speed in its moving average, above 0 and at most 1.
+        least: the smallest batch size in samples, >= 1.
+        window: tasks of each worker between two changes, >= 1.
+
+    Returns:
+        The load rule.
+
+    Raises:
+        ValueError: a number is out of range; from `init`: no sizes within the bounds sum to B; from a run:
+            caps shrink, or workers leave, until no sizes within the bounds sum to B.
+
+    >>> equal_finish_time(caps=256)
+    equal_finish_time(caps=256)
+    >>> load = equal_finish_time(caps=[40, 100, 100])
+    >>> state = load.init(3, 192)
+    >>> [load.size(state, worker) for worker in range(3)]
+    [40, 76, 76]
+
+    Reference: Xian et al. 2024, "Heterogeneous-aware parameter server" (abstract); formulas reconstructed.
+    """
+
+    def delays(num_workers: int) -> list[float]:
+        both = for_each("overhead", overhead, num_workers), for_each("transfer", transfer, num_workers)
+        return [own + sent for own, sent in zip(*both, strict=True)]
+
+    def weigh(state: Shares) -> list[float] | None:
+        return state.average_speeds(alpha, for_each("overhead", overhead, len(state.sizes)))
+
+    return measuring(weigh, least, caps, window, delays)
+
+
+@named(**BOUNDS, warm_up=at_least(1), alpha=check_alpha, window=at_least(1))
+def speed_proportional(
+    caps: Caps = None, *, least: int = 1, warm_up: int = 1, alpha: float = 0.5, window: int = 1
+) -> Load:
+    """Chooses batch sizes in proportion to measured speeds, so that iterations take about equally long.
+
+    b_i = clip(round(B P_i / sum(P)), least, cap_i), with the speed P_i of worker i in samples per second of
+    computation and the total batch B in samples. The sizes sum to B: samples that a bound takes from one
+    worker go to the others in proportion, and rounding is by the largest remainder. During the warm-up sizes
+    are equal and P_i is a plain mean; after it P_i is a moving average.
+
+    Guarantees: the newest sizes of the workers present sum to B and are within their bounds. Without
+    overheads it is `equal_finish_time` with the same bounds.
+
+    Args:
+        caps, least: the paper's b_max and b_min, as for `equal_finish_time`.
+        warm_up: number of windows before the first change, >= 1.
+        alpha, window: as for `equal_finish_time`.
+
+    Returns:
+        The load rule.
+
+    Raises:
+        ValueError: a number is out of range; from `init`: no sizes within the bounds sum to B.
+
+    >>> speed_proportional(least=8, warm_up=5)
+    speed_proportional(least=8, warm_up=5)
+
+    Reference: Ji et al. 2019, "Performance-aware dynamic batch size SGD" (abstract); formulas reconstructed.
+    """
+
+    def weigh(state: Shares) -> list[float] | None:
+        newest = 1 / state.windows if state.windows <= warm_up else alpha
+        speeds = state.average_speeds(newest, [0.0] * len(state.sizes))
+        return speeds if state.windows >= warm_up else None
+
+    return measuring(weigh, least, caps, window)
+
+
+@named(**BOUNDS, dead_band=not_negative, alpha=check_alpha, window=at_least(1))
+def dynamic_batching(
+    caps: Caps = None, *, least: int = 1, dead_band: float = 0.05, alpha: float = 0.5, window: int = 1
+) -> Load:
+    """Multiplies each batch size by the mean iteration time over the worker's own: b <- b mean(t) / t.
+
+    t is the worker's iteration time: its moving average of seconds per sample times its current batch size b.
+    While no batch size would change by more than the dead band, all stay the same, because a new size may
+    need a compilation. The sizes are scaled so that they sum to the total batch B.
+
+    Guarantees: the newest sizes of the workers present sum to B and are within their bounds. Without jitter,
+    the times of workers that are not at a bound converge until |mean(t) / t - 1| <= dead_band.
+
+    Args:
+        caps, least, window: as for `equal_finish_time`.
+        dead_band: sizes stay the same while all would change by at most this fraction, >= 0.
+        alpha: weight of the newest time in its moving average, above 0 and at most 1.
+
+    Returns:
+        The load rule.
+
+    Raises:
+        ValueError: a number is out of range; from `init`: no sizes within the bounds sum to B.
+
+    >>> dynamic_batching(caps=128, dead_band=0.1)
+    dynamic_batching(caps=128, dead_band=0.1)
+
+    Reference: Tyagi and Sharma 2020, "Taming resource heterogeneity in distributed ML training with dynamic
+    batching". The paper weights gradients by b / sum(b), as `bsp` does.
+    """
+
+    def weigh(state: Shares) -> list[float] | None:
+        seen, sizes = state.window, state.sizes
+        state.average(alpha, {w: time / seen.samples[w] for w, time in seen.seconds.items() if time > 0})
+        times = {w: rate * sizes[w] for w, rate in sorted(state.averages.items())}
+        known = [time for worker, time in times.items() if worker in state.present]
+        if not known:
+            return None
+        mean, slowest = sum(known) / len(known), max(known)
+        factors = [mean / times.get(worker, slowest) for worker in range(len(sizes))]
+        if all(abs(factors[worker] - 1) <= dead_band for worker in state.present):
+            return None
+        return [size * factor for size, factor in zip(sizes, factors, strict=True)]
+
+    return measuring(weigh, least, caps, window)
+
+
+@named(**BOUNDS, step=or_none(at_least(1)), window=at_least(1))
+def lb_bsp(caps: Caps = None, *, least: int = 1, step: int | None = None, window: int = 1) -> Load:
+    """Balances batch sizes pair by pair: after each window the slowest worker gives samples to the fastest.
+
+    The slowest worker is the one with the longest tasks in the window, the fastest the one with the shortest,
+    among the workers whose bounds allow a change. The number of samples that move is the one with which both
+    would finish together at their measured speeds, rounded down.
+
+    Guarantees: the newest sizes of the workers present sum to the total batch B and are within their bounds.
+    Without jitter, and while speeds stay the same, the longest task does not get longer from one window to
+    the next, nor the shortest one shorter.
+
+    Args:
+        caps, least, window: as for `equal_finish_time`.
+        step: the largest number of samples that move at once, >= 1. Default: None, no bound.
+
+    Returns:
+        The load rule.
+
+    Raises:
+        ValueError: a number is out of range; from `init`: no sizes within the bounds sum to B.
+
+    >>> lb_bsp(step=8)
+    lb_bsp(step=8)
+
+    Reference: Chen et al. 2020, "Semi-dynamic load balancing" (SoCC). The paper also predicts speeds; here
+    only the move of samples is implemented.
+    """
+
+    def weigh(state: Shares) -> list[float]:
+        seen, sizes = state.window, list(state.sizes)
+        workers = sorted(w for w in state.present if seen.seconds.get(w, 0.0) > 0)
+        room = {w: state.cap(w) - sizes[w] for w in workers}
+        rate = {w: seen.seconds[w] / seen.samples[w] for w in workers}  # seconds per sample
+        time = {w: rate[w] * sizes[w] for w in workers}
+        slow = max((w for w in workers if sizes[w] > least), key=lambda w: time[w], default=None)
+        fast = min((w for w in workers if room[w] > 0), key=lambda w: time[w], default=None)
+        if slow is not None and fast is not None and time[slow] > time[fast]:
+            together = int((time[slow] - time[fast]) / (rate[slow] + rate[fast]))
+            moved = min(together, sizes[slow] - least, room[fast], state.total if step is None else step)
+            sizes[slow] -= moved
+            sizes[fast] += moved
+        return [float(size) for size in sizes]
+
+    return measuring(weigh, least, caps, window)
+
+
+LOADS: dict[str, Callable[[], Load]] = {
+    rule.__name__: rule for rule in (equal, equal_finish_time, speed_proportional, dynamic_batching, lb_bsp)
+}
 
 
 def resolve(load: Load | str | None) -> Load:

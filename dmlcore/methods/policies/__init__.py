@@ -1,38 +1,25 @@
-"""Policies: what the server does when a push arrives. Lower-case factories return them.
-
-Each factory has a module of the same name. This file imports them all, so that the name stands for the
-factory and not for its module.
-"""
+"""Policies: what the server does when a push arrives. Lower-case factories return them."""
 
 from collections.abc import Callable
 
-from dmlcore.methods.policies.a2s import a2s
-from dmlcore.methods.policies.adaptive_load import adaptive_load
-from dmlcore.methods.policies.adaptive_sync import adaptive_sync
-from dmlcore.methods.policies.adasync import adasync
-from dmlcore.methods.policies.asp import asp
-from dmlcore.methods.policies.backup import backup
-from dmlcore.methods.policies.bsp import bsp
-from dmlcore.methods.policies.dbw import dbw
-from dmlcore.methods.policies.deadline import deadline
-from dmlcore.methods.policies.delay_adaptive import delay_adaptive
-from dmlcore.methods.policies.dssp import dssp
-from dmlcore.methods.policies.essp import essp
-from dmlcore.methods.policies.fedasync import fedasync
-from dmlcore.methods.policies.fedbuff import fedbuff
-from dmlcore.methods.policies.k_async import k_async
-from dmlcore.methods.policies.k_batch_async import k_batch_async
-from dmlcore.methods.policies.k_batch_sync import k_batch_sync
-from dmlcore.methods.policies.k_sync import k_sync
-from dmlcore.methods.policies.k_sync_schedule import k_sync_schedule
-from dmlcore.methods.policies.mindflayer import mindflayer
-from dmlcore.methods.policies.n_softsync import n_softsync
-from dmlcore.methods.policies.pflug import pflug
-from dmlcore.methods.policies.rennala import rennala
-from dmlcore.methods.policies.ringleader import ringleader
-from dmlcore.methods.policies.ringmaster import ringmaster
-from dmlcore.methods.policies.ssp import ssp
-from dmlcore.methods.policies.sync_switch import sync_switch
+from dmlcore.methods.policies.each import asp, delay_adaptive, fedasync, ringmaster
+from dmlcore.methods.policies.gated import bsp, dssp, essp, ssp, sync_switch
+from dmlcore.methods.policies.groups import a2s, adaptive_sync
+from dmlcore.methods.policies.rounds import (
+    backup,
+    deadline,
+    fedbuff,
+    k_async,
+    k_batch_async,
+    k_batch_sync,
+    k_sync,
+    k_sync_schedule,
+    n_softsync,
+    rennala,
+    ringleader,
+)
+from dmlcore.methods.policies.trials import mindflayer
+from dmlcore.methods.policies.watching import adaptive_load, adasync, dbw, pflug
 from dmlcore.types import Policy
 
 # Every policy in this table runs through all conformance tests on every engine.
@@ -70,9 +57,7 @@ ALL_POLICIES: dict[str, Callable[[], Policy]] = {
     "fedasync": lambda: fedasync(0.6, "hinge", a=2, b=1),
 }
 
-__all__ = ["ALL_POLICIES", "a2s", "adaptive_sync", "asp", "bsp", "deadline", "dssp", "essp", "ssp"]
-__all__ += ["sync_switch"]
-__all__ += ["k_async", "k_batch_async", "k_batch_sync", "k_sync", "k_sync_schedule", "n_softsync"]
-__all__ += ["backup", "mindflayer", "rennala", "ringleader", "ringmaster"]
-__all__ += ["delay_adaptive", "fedasync", "fedbuff"]
-__all__ += ["adaptive_load", "adasync", "dbw", "pflug"]  # they watch their training
+__all__ = ["ALL_POLICIES", "a2s", "adaptive_load", "adaptive_sync", "adasync", "asp", "backup", "bsp", "dbw"]
+__all__ += ["deadline", "delay_adaptive", "dssp", "essp", "fedasync", "fedbuff", "k_async", "k_batch_async"]
+__all__ += ["k_batch_sync", "k_sync", "k_sync_schedule", "mindflayer", "n_softsync", "pflug", "rennala"]
+__all__ += ["ringleader", "ringmaster", "ssp", "sync_switch"]

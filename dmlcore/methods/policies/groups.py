@@ -1,4 +1,4 @@
-"""Adaptive synchronous parallel: fast workers wait in a group, stragglers continue with less weight."""
+"""Policies with a barrier for a group of workers, whose gradients are applied as one weighted mean."""
 
 import math
 from collections.abc import Callable
@@ -8,9 +8,143 @@ from statistics import median
 
 from dmlcore.calls import named
 from dmlcore.checks import at_least, one_of, or_none, real
-from dmlcore.methods.policies._damping import DAMPING
-from dmlcore.methods.policies._group import Group, Task, answer, join
-from dmlcore.types import Decision, Policy, Push
+from dmlcore.methods.policies.damping import DAMPING
+from dmlcore.types import NOTHING_YET, Decision, Policy, Push, Start
+
+Task = tuple[int, int, float]  # worker, clock, weight
+
+
+@dataclass
+class Group:
+    """The workers that wait behind the barrier, and their pushes.
+
+    >>> group = Group()
+    >>> group.add(Push(2, 7, version_read=0, time=1.0, compute_seconds=1.0, samples=32), share=3)
+    >>> group.add(Push(0, 5, version_read=0, time=2.0, compute_seconds=1.0, samples=32), share=1)
+    >>> group.open()
+    ([(0, 5, 0.25), (2, 7, 0.75)], {0, 2})
+    """
+
+    pushes: list[Task] = field(default_factory=list)  # worker, clock, unnormalised share of the mean
+    waiting: set[int] = field(default_factory=set)  # workers present that wait
+    passed: int = 0  # pushes of any worker since the group's first push
+
+    def __bool__(self) -> bool:
+        return bool(self.pushes)
+
+    def add(self, push: Push, share: float) -> None:
+        """Adds a push; its worker waits from now on."""
+        self.pushes.append((push.worker, push.clock, share))
+        self.waiting.add(push.worker)
+
+    def open(self) -> tuple[list[Task], set[int]]:
+        """Empties the group and returns its weighted tasks, and the workers that may start again."""
+        total = sum(share for _, _, share in self.pushes)
+        apply = sorted((worker, clock, share / total) for worker, clock, share in self.pushes)
+        start, self.pushes, self.waiting, self.passed = self.waiting, [], set(), 0
+        return apply, start
+
+    def leave(self, worker: int, *known: set[int]) -> None:
+        """Removes a worker from the group and from the sets `known`; its gradient stays in the mean."""
+        for workers in (self.waiting, *known):
+            workers.discard(worker)
+
+
+def join(worker: int, present: set[int], counts: list[int]) -> None:
+    """Adds a worker to `present`; its count becomes at least the smallest count of the other workers."""
+    counts[worker] = max(counts[worker], min((counts[w] for w in present), default=0))
+    present.add(worker)
+
+
+def answer(apply: list[Task], start: set[int]) -> Decision:
+    """Returns the decision that applies these tasks and then starts these workers."""
+    return Decision(apply, start=[Start(worker) for worker in sorted(start)])
+
+
+@dataclass
+class A2SState:
+    """State of A2S."""
+
+    present: set[int]  # workers that are present
+    pushes: list[int]  # number of pushes of each worker so far
+    checked: list[int]  # epochs that each worker had finished at the last comparison
+    members: set[int] = field(default_factory=set)  # workers of the group that will synchronise
+    group: Group = field(default_factory=Group)  # the members that wait already
+
+
+@named(every=True, epoch=at_least(1), patience=at_least(0))
+def a2s(epoch: int, *, patience: int = 5) -> Policy:
+    """Adaptive asynchronous-synchronous: ASP, but once per epoch the fastest workers wait for each other.
+
+    The server compares the workers each time that every worker has finished a further epoch. If the fastest
+    worker is s > 1 epochs ahead of the slowest, the s fastest of the K workers (at most K - 1) form a group.
+    Each member waits after its next push. The barrier opens when all members have pushed, or at a member's
+    push once more than `patience` pushes of any worker have arrived since the group's first. The weighted
+    mean of the group's gradients is then one update, and the group is dissolved. The weight of a gradient is
+    in proportion to the number of pushes that its worker has made. Every other push is an update of its own.
+
+    Guarantees: every wait ends; as long as no worker is two epochs ahead, the policy acts as `asp()`.
+
+    Args:
+        epoch: number of pushes of a worker that make an epoch, >= 1.
+        patience: the paper's C, >= 0; its unit is one push.
+
+    Returns:
+        The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
+
+    Raises:
+        ValueError: `epoch` or `patience` is out of range.
+
+    >>> a2s(epoch=60)
+    a2s(epoch=60, patience=5)
+
+    Reference: Tan, Liu et al. 2022, International Journal of Intelligent Systems, and its public code. That
+    the group is dissolved when the barrier opens is our reading. The paper's decay of the learning rate is
+    left to the optimizer.
+    """
+
+    def init(num_workers: int) -> A2SState:
+        return A2SState({*range(num_workers)}, [0] * num_workers, [0] * num_workers)
+
+    def compare(state: A2SState) -> None:
+        """Forms a group if all workers have finished a further epoch and the fastest is 2 or more ahead."""
+        epochs = [pushes // epoch for pushes in state.pushes]
+        if state.members or any(epochs[w] <= state.checked[w] for w in state.present):
+            return
+        state.checked = epochs
+        order = sorted(state.present, key=lambda w: (-epochs[w], w))
+        ahead = epochs[order[0]] - epochs[order[-1]]
+        if ahead > 1:
+            state.members = {*order[: min(ahead, len(order) - 1)]}
+
+    def opened(state: A2SState) -> Decision:
+        state.members = set()
+        return answer(*state.group.open())
+
+    def on_push(state: A2SState, push: Push) -> tuple[A2SState, Decision]:
+        worker = push.worker
+        state.pushes[worker] += 1
+        compare(state)
+        state.group.passed += bool(state.group)
+        if worker not in state.members:
+            return state, answer([(worker, push.clock, 1.0)], {worker})
+        state.group.add(push, state.pushes[worker])
+        if state.members <= state.group.waiting or state.group.passed > patience:
+            return state, opened(state)
+        return state, NOTHING_YET
+
+    def on_leave(state: A2SState, worker: int, time: float) -> tuple[A2SState, Decision]:
+        state.group.leave(worker, state.present, state.members)
+        if state.group and state.members <= state.group.waiting:
+            return state, opened(state)
+        return state, NOTHING_YET
+
+    def on_join(state: A2SState, worker: int, time: float) -> tuple[A2SState, Decision]:
+        join(worker, state.present, state.pushes)
+        return state, answer([], {worker})
+
+    return Policy("", init, on_push, None, on_leave, on_join)
+
 
 MEMORY = 0.9  # weight of the past in the running mean of a worker's times
 

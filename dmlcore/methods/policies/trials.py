@@ -1,4 +1,4 @@
-"""MindFlayer SGD."""
+"""MindFlayer SGD: workers make trials at a gradient, each cut off after a time."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 from dmlcore.calls import named
 from dmlcore.checks import at_least, fail, for_each, one_or_each, or_none, positive
-from dmlcore.methods.policies._wait import seconds_or_inf
+from dmlcore.methods.policies.rounds import seconds_or_inf
 from dmlcore.types import Decision, Policy, Push, Start
 
 Token = tuple[str, int]  # ("begin", number of a round) or ("cut", number of a timer)
