@@ -7,11 +7,11 @@ import pytest
 from clusters import EXPONENTIAL, LOCK_STEP, MIXED
 
 import dmlcore as dml
+from dmlcore.engines import virtual
 from dmlcore.engines.server import Order, Server
 from dmlcore.engines.service import Service
 from dmlcore.engines.spec import RunSpec
 from dmlcore.engines.virtual import VirtualClock, make_timeline
-from dmlcore.engines.waves import Wave
 from dmlcore.types import Decision, Load, Policy, Start, Transport
 
 
@@ -245,6 +245,22 @@ def test_sizes_that_cannot_fit_say_what_they_would_need():
             make(10**12)
 
 
+def test_cancelled_pushes_do_not_pile_up(monkeypatch):
+    """Of rounds that take the first push of 40 and cancel the rest, at most three rounds are kept."""
+    most, carry_out = [], VirtualClock.carry_out
+
+    def counted(clock, *answer):
+        over = carry_out(clock, *answer)
+        most.append(len(clock.heap))
+        return over
+
+    monkeypatch.setattr(virtual, "MANY_CANCELLED", 0)
+    monkeypatch.setattr(VirtualClock, "carry_out", counted)
+    dml.simulate(dml.k_sync(1), EXPONENTIAL.resized(40), updates=200)
+    assert len(most) >= 200
+    assert max(most) <= 3 * 40
+
+
 @pytest.mark.parametrize("workers", [4, 40])
 @pytest.mark.parametrize("sharing", ["fifo", "fair"])
 def test_a_run_leaves_no_cycle_behind(sharing, workers):
@@ -255,9 +271,7 @@ def test_a_run_leaves_no_cycle_behind(sharing, workers):
     try:
         dml.simulate(dml.asp(), cluster, updates=50, parameter_bytes=1000)
         kept = [
-            each
-            for each in gc.get_objects()
-            if isinstance(each, VirtualClock | Server | Service | Order | Wave)
+            each for each in gc.get_objects() if isinstance(each, VirtualClock | Server | Service | Order)
         ]
     finally:
         gc.enable()

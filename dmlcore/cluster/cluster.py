@@ -386,7 +386,7 @@ class Cluster:
         >>> Cluster.uniform(8).with_server(bandwidth=1.25e9, seconds_per_push=0.001)
         Cluster(8 workers, 1000 samples/s, server of 1.25e+09 B/s, 0.001 s a push)
         """
-        server = ParameterServer.checked(
+        server = ParameterServer(
             bandwidth, seconds_per_push, seconds_per_pull, seconds_per_update, shards, sharing, jitter
         )
         if not server.takes_time:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dmlcore import checks
@@ -12,6 +13,12 @@ from dmlcore.cluster.jitter import resolve_jitter, show_jitter
 
 LEAST_BANDWIDTH = 1e-9  # bytes/s: smaller ones could make the time of a transfer overflow
 SHARING = "fifo", "fair"  # how transfers share the server's link
+CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "jitter": resolve_jitter,
+    "bandwidth_bytes_per_second": partial(checks.real, low=LEAST_BANDWIDTH),
+    **dict.fromkeys(("seconds_per_push", "seconds_per_pull", "seconds_per_update"), checks.not_negative),
+    "shards": checks.at_least(1),
+}
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,9 @@ class ParameterServer:
         shards: number of servers that hold equal parts of the parameters.
         sharing: "fifo" or "fair".
         jitter: random multiplier of these times. None: they are constant.
+
+    Raises:
+        ValueError: an argument is out of range; the message names that of `Cluster.with_server`.
     """
 
     bandwidth_bytes_per_second: float = math.inf
@@ -36,38 +46,16 @@ class ParameterServer:
     sharing: str = "fifo"
     jitter: Any = None
 
-    @classmethod
-    def checked(
-        cls,
-        bandwidth: float,
-        seconds_per_push: float,
-        seconds_per_pull: float,
-        seconds_per_update: float,
-        shards: int,
-        sharing: str,
-        jitter: Any,
-    ) -> ParameterServer:
-        """Returns the server that these arguments describe.
-
-        Raises:
-            ValueError: an argument is out of range; the message names it.
-        """
-        jitter = resolve_jitter("jitter", jitter)
+    def __post_init__(self) -> None:
+        sharing = self.sharing
         if not isinstance(sharing, str) or sharing not in SHARING:
             checks.fail("sharing", sharing, " or ".join(map(repr, SHARING)))
-        if sharing == "fair" and bandwidth == math.inf:
-            checks.fail(
-                "sharing", sharing, "'fifo' (the link's bandwidth is infinite)", "a finite bandwidth="
-            )
-        return cls(
-            checks.real("bandwidth", bandwidth, low=LEAST_BANDWIDTH),
-            checks.not_negative("seconds_per_push", seconds_per_push),
-            checks.not_negative("seconds_per_pull", seconds_per_pull),
-            checks.not_negative("seconds_per_update", seconds_per_update),
-            checks.integer("shards", shards, low=1),
-            sharing,
-            jitter,
-        )
+        if sharing == "fair" and self.bandwidth_bytes_per_second == math.inf:
+            expected = "'fifo' (the link's bandwidth is infinite)"
+            checks.fail("sharing", sharing, expected, "a finite bandwidth=")
+        for name, check in CHECKS.items():
+            value = check(name.removesuffix("_bytes_per_second"), getattr(self, name))
+            object.__setattr__(self, name, value)
 
     @classmethod
     def described(cls, description: Mapping[str, Any]) -> ParameterServer:

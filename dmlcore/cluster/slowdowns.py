@@ -9,7 +9,20 @@ from dmlcore import checks
 
 
 @dataclass(frozen=True)
-class Stragglers:
+class Cause:
+    """A cause of slow tasks."""
+
+    def describe(self) -> dict[str, Any]:
+        """Returns the cause as plain JSON values."""
+        values = asdict(self).items()
+        return {
+            name: None if value == math.inf else [*value] if isinstance(value, tuple) else value
+            for name, value in values
+        }
+
+
+@dataclass(frozen=True)
+class Stragglers(Cause):
     """Slow episodes of `Cluster.with_stragglers`: a Markov chain over a worker's tasks, normal or slow.
 
     Args:
@@ -24,16 +37,12 @@ class Stragglers:
     mean_tasks: float
     workers: tuple[int, ...] | None
 
-    def describe(self) -> dict[str, Any]:
-        """Returns the episodes as plain JSON values."""
-        return asdict(self) | {"workers": None if self.workers is None else [*self.workers]}
-
     def __str__(self) -> str:
         return f"{self.slowdown:g}x slow on {self.fraction:.0%} of tasks{_of(self.workers)}"
 
 
 @dataclass(frozen=True)
-class SpeedChange:
+class SpeedChange(Cause):
     """A change of `Cluster.with_speed_change` that begins at a task.
 
     Args:
@@ -48,17 +57,13 @@ class SpeedChange:
     until: float
     workers: tuple[int, ...] | None
 
-    def describe(self) -> dict[str, Any]:
-        """Returns the change as plain JSON values."""
-        return _described(self)
-
     def __str__(self) -> str:
         until = "" if self.until == math.inf else f" to {self.until}"
         return f"{self.slowdown:g}x as long from task {self.clock}{until}{_of(self.workers)}"
 
 
 @dataclass(frozen=True)
-class TimedChange:
+class TimedChange(Cause):
     """A change of `Cluster.with_speed_change` that begins at a time.
 
     Args:
@@ -72,10 +77,6 @@ class TimedChange:
     at: float
     until: float
     workers: tuple[int, ...] | None
-
-    def describe(self) -> dict[str, Any]:
-        """Returns the change as plain JSON values."""
-        return _described(self)
 
     def __str__(self) -> str:
         until = "" if self.until == math.inf else f" to {self.until:g} s"
@@ -115,9 +116,3 @@ def check_workers(workers: Sequence[int] | None, num_workers: int) -> tuple[int,
 
 def _of(workers: tuple[int, ...] | None) -> str:
     return "" if workers is None else f" of {len(workers)} worker" + "s" * (len(workers) > 1)
-
-
-def _described(change: SpeedChange | TimedChange) -> dict[str, Any]:
-    workers = None if change.workers is None else [*change.workers]
-    until = None if change.until == math.inf else change.until
-    return asdict(change) | {"until": until, "workers": workers}

@@ -8,25 +8,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from bisect import insort
-from collections import deque
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
-from operator import itemgetter
 from typing import Any
 
 from dmlcore.cluster.draws import SERVED_PULL, SERVED_PUSH, Draws
 from dmlcore.engines.service import Service
-
-GOT = itemgetter(0)
 
 
 class SharedLink:
     """One direction of a link: each of n concurrent transfers proceeds at 1 / n of the link's speed.
 
     All transfers receive the same service at any time, so they are sorted by the service that each will have
-    received at its end. Starting and ending a transfer then costs O(log n), or O(1) if all take equally long
-    alone, because they then end in the order in which they started (except for rounding).
+    received at its end. Starting and ending a transfer then costs O(log n).
 
     Args:
         seconds: mean time in seconds that a transfer takes alone.
@@ -47,9 +41,8 @@ class SharedLink:
     def __init__(self, seconds: float, draws: Draws | None = None, stream: int = SERVED_PUSH):
         self._seconds, self._draws, self._stream = seconds, draws, stream
         self._serial = itertools.count()
-        # (service at the end, serial number, start, seconds alone, task, data): a sorted deque if all
-        # transfers take equally long, otherwise a heap.
-        self._under_way: Any = deque() if draws is None else []
+        # A heap of (service at the end, serial number, start, seconds alone, task, data).
+        self._under_way: list[tuple[float, int, float, float, Any, Any]] = []
         self.reset()
 
     def reset(self) -> None:
@@ -72,23 +65,16 @@ class SharedLink:
         if under_way:
             got = self._got + (time - last) / len(under_way)
         self._got, self._time = got, time
-        if self._draws is None:
-            each = got + seconds, 0, time, seconds, task, data
-            if under_way and each[0] < under_way[-1][0]:  # due to rounding, if one starts as another ends
-                insort(under_way, each, key=GOT)
-            else:
-                under_way.append(each)
-        else:
+        if self._draws is not None:
             seconds *= self._draws.multiplier(self._stream, task.worker, task.clock)
-            heappush(under_way, (got + seconds, next(self._serial), time, seconds, task, data))
+        heappush(under_way, (got + seconds, next(self._serial), time, seconds, task, data))
         left = under_way[0][0] - got
         self.due = time + left * len(under_way) if left > 0 else time
 
     def leave(self) -> tuple[Any, Any, float]:
         """Ends the transfer that is `due`; returns task, data, and the delay by sharing in seconds."""
         under_way, now = self._under_way, self.due
-        first = under_way.popleft() if self._draws is None else heappop(under_way)
-        got, _, joined, seconds, task, data = first
+        got, _, joined, seconds, task, data = heappop(under_way)
         self._got, self._time = got, now
         self.due = now + (under_way[0][0] - got) * len(under_way) if under_way else math.inf
         waited = now - joined - seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
@@ -65,19 +66,10 @@ def simulate(
         >>> len(trace.updates), round(trace.end_time, 6)
         (100, 0.8)
     """
-    spec = RunSpec.checked(
-        policy,
-        cluster,
-        updates=updates,
-        seconds=seconds,
-        samples=samples,
-        seed=seed,
-        batch_size=batch_size,
-        load=load,
-        transport=transport,
-        parameter_bytes=parameter_bytes,
-        tensor_sizes=tensor_sizes,
-    )
+    stop: Any = {"updates": updates, "seconds": seconds, "samples": samples}
+    how: Any = {"seed": seed, "batch_size": batch_size, "load": load, "transport": transport}
+    sizes: Any = {"parameter_bytes": parameter_bytes, "tensor_sizes": tensor_sizes}
+    spec = RunSpec.checked(policy, cluster, **stop, **how, **sizes)
     if spec.policy.on_observation is None:
         watch = None
     elif watch is None:

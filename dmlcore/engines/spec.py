@@ -108,9 +108,6 @@ class RunSpec:
         method: Policy | Method,
         cluster: Cluster,
         *,
-        updates: int | None = None,
-        seconds: float | None = None,
-        samples: int | None = None,
         seed: int = 0,
         batch_size: int = 32,
         load: Load | str | None = None,
@@ -120,8 +117,11 @@ class RunSpec:
         tensor_sizes: Sequence[int] | None = None,
         local: LocalSteps | None = None,
         aggregate: Aggregate | str | None = None,
+        **stop: Any,
     ) -> RunSpec:
         """Returns the run that the arguments describe; the fields of a `Method` override them.
+
+        `stop` has the arguments of `StopRule.checked`.
 
         Raises:
             ValueError: an argument is wrong; the message names it.
@@ -138,8 +138,7 @@ class RunSpec:
         check_kind("policy", policy, Policy)
         check_kind("cluster", cluster, Cluster)
         checks.integer(f"{policy.name}, observe_every", policy.observe_every, low=1)
-        stop = StopRule.checked(updates, seconds, samples)
-        seed = check_seed("seed", seed)
+        run = policy, cluster, StopRule.checked(**stop), check_seed("seed", seed)
         parameter_bytes = checks.integer("parameter_bytes", parameter_bytes, low=0)
         if tensor_sizes is None:
             tensor_sizes = [-(-parameter_bytes // 4)]
@@ -174,21 +173,8 @@ class RunSpec:
                 "a policy whose tasks all pull (with compensation, codecs or a pipeline the server must know "
                 "the copy on which a task was computed, and only the worker knows one that it keeps)",
             )
-        return cls(
-            policy,
-            cluster,
-            stop,
-            seed,
-            batch_size,
-            load,
-            transport,
-            compensation,
-            parameter_bytes,
-            sizes,
-            local,
-            step_size,
-            aggregate,
-        )
+        work = batch_size, load, transport, compensation, parameter_bytes, sizes
+        return cls(*run, *work, local, step_size, aggregate)
 
     def _repr_html_(self) -> str:
         return notebook.html(self)

@@ -22,7 +22,6 @@ from dmlcore.engines.failures import Failures
 from dmlcore.engines.server import NOTHING, Answer, Order, Server
 from dmlcore.engines.sharing import FairService
 from dmlcore.engines.spec import RunSpec
-from dmlcore.engines.waves import FEWEST, Wave
 from dmlcore.trace import Trace
 from dmlcore.types import Watch
 
@@ -55,7 +54,7 @@ class VirtualClock:
         "at_hand", "computing", "crossing", "end", "event", "failures", "handle_arrival", "heap",
         "limit", "links", "may_look", "now", "num_cancelled", "pace", "pipelined", "plain", "progress",
         "read", "restarts", "sending", "serial", "server", "service", "spec", "take", "ticked", "timed",
-        "timers", "updates_take", "watch", "waves",
+        "timers", "updates_take", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -78,7 +77,6 @@ class VirtualClock:
         self.limit = inf  # arrivals before this time need no further check
         self.event: Any = None  # the event that is being handled
         self.sending: list[PushEvent | None] = [None] * workers  # the next push of each worker
-        self.waves: list[Wave] = []
         # A push that the server reads while other events happen, the end of reading, and its wait in seconds.
         self.read: tuple[PushEvent, float, float] | None = None
         self.computing: list[Computing | None] = [None] * workers
@@ -205,10 +203,7 @@ class VirtualClock:
             self.num_cancelled += len(cancel)
             if self.num_cancelled > max(MANY_CANCELLED, len(sending)):
                 self.sweep()
-        queued, wave, handle = 0.0, None, handle_arrival
-        if plain and len(start) >= FEWEST:
-            wave = Wave(handle_arrival)
-            handle, together = wave.handle, wave.pushes
+        queued = 0.0
         for order in start:
             worker, clock, size, _, pull, begun, serial, _ = order
             if not pull:
@@ -221,33 +216,26 @@ class VirtualClock:
             end = begun + compute_seconds(worker, clock, size)
             event: PushEvent | None
             if plain:
-                event = (end, serial, handle, order, begun, end, end, queued, 0.0)
+                event = (end, serial, handle_arrival, order, begun, end, end, queued, 0.0)
             elif (event := self.sent(order, serial, begun, end, now, queued)) is None:
                 continue
             sending[worker] = event
-            if wave is not None:
-                together.append(event)
-            elif heap[0] is self.event:
+            if heap[0] is self.event:
                 heapreplace(heap, event)  # half the work of pop and push
             else:
                 heappush(heap, event)
-        if wave is not None:
-            wave.begin(heap)
-            self.waves = [wave, *(each for each in self.waves if each.pushes)]
         if self.may_look:
             self.look(answer, now)
         return self.server.over
 
     def sweep(self) -> None:
-        """Removes cancelled pushes from the heap and waves, where they would stay until their arrival."""
+        """Removes cancelled pushes from the heap, where they would stay until their arrival."""
         self.num_cancelled = 0
         if self.failures is not None:
             return  # with faults the arrival of a cancelled push must be handled
         push, sending, heap = self.handle_arrival, self.sending, self.heap
         heap[:] = [each for each in heap if each[2] is not push or sending[each[3][0]] is each]
         heapify(heap)
-        for wave in self.waves:
-            wave.keep(sending)
 
     def serve(self, answer: Answer, now: float) -> None:
         """Lets a server that takes time make the update, and read the pushes of cancelled tasks."""
@@ -355,34 +343,19 @@ class VirtualClock:
 
     def handle_push(self, event: PushEvent) -> bool:
         """Handles the arrival of a push, unless its task was cancelled, lost or postponed meanwhile."""
-        now, _, _, order, begun, computed, _, _, _ = event
-        if self.sending[order[0]] is not event:
-            return self.miss(order, now)
-        answer = self.server.push(order, now, begun, computed)
-        if self.failures is not None and order[:2] in self.failures.of_push:
-            self.failures.copy(order, now)
-        if answer is not NOTHING:
-            return self.carry_out(answer, now)
-        self.now = now
-        return False
+        if self.sending[event[3][0]] is not event:
+            return self.miss(event[3], event[0])
+        return self.is_read(event, event[0], 0.0)
 
     def handle_served(self, event: PushEvent) -> bool:
         """Handles the arrival of a push at a server that takes time: the push waits and is then read."""
-        arrived, _, _, order, begun, computed, _, queued, _ = event
-        worker = order[0]
-        if self.sending[worker] is not event:
+        arrived, order = event[0], event[3]
+        if self.sending[order[0]] is not event:
             return self.miss(order, arrived)
-        now, waited = self.take(worker, order[1], arrived)
+        now, waited = self.take(order[0], order[1], arrived)
         if now >= self.limit and self.is_late(now):
             return self.read_late(event, now, waited)
-        self.sending[worker] = None  # from here on like `is_read`, inlined since every push passes here
-        answer = self.server.push(order, now, begun, computed, queued, waited)
-        if self.failures is not None and order[:2] in self.failures.of_push:
-            self.failures.copy(order, arrived)
-        if answer is not NOTHING:
-            return self.carry_out(answer, now)
-        self.now = now
-        return False
+        return self.is_read(event, now, waited)
 
     def read_late(self, event: PushEvent, now: float, waited: float) -> bool:
         """Handles a push that is read so late that other events come first, which may cancel it."""
@@ -456,10 +429,7 @@ def make_timeline(
         return clock.run()
     finally:
         if clock is not None:
-            # They refer to the clock, and a wave to itself: these cycles would keep every task of the run
-            # alive.
+            # They refer to the clock: these cycles would keep every task of the run alive.
             del clock.server, clock.failures, clock.crossing
-            for wave in clock.waves:
-                wave.pushes.clear()
         if collects:
             gc.enable()

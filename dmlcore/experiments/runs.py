@@ -163,21 +163,9 @@ def train(
     if isinstance(policy, Method):
         optimizer = policy.optimizer or optimizer
     check_optimizer(optimizer, problem)
-    spec = run_spec(
-        problem,
-        policy,
-        cluster,
-        updates=updates,
-        seconds=seconds,
-        samples=samples,
-        batch_size=batch_size,
-        load=load,
-        transport=transport,
-        compensation=compensation,
-        local=local,
-        aggregate=aggregate,
-        seed=seed,
-    )
+    stop = {"updates": updates, "seconds": seconds, "samples": samples}
+    how = {"batch_size": batch_size, "load": load, "transport": transport, "compensation": compensation}
+    spec = run_spec(problem, policy, cluster, **stop, **how, local=local, aggregate=aggregate, seed=seed)
     return run(problem, spec, optimizer, resolve(engine), until, eval_every, checkpoint)
 
 
