@@ -74,8 +74,9 @@ def test_a_round_has_the_k_and_batch_size_of_when_it_began():
 
 def test_rows_of_a_long_schedule_have_shapes_of_their_own():
     """So that a phase of few samples does not cost what one of many does; the parameters stay the same."""
+    from reference import replay_reference
+
     from dmlcore.training.program import compile_trace
-    from dmlcore.training.reference import replay_reference
 
     policy = dml.k_sync_schedule([(0, 1, 1), (0.2, 2, 16), (1.5, 4, 40)])
     run = dml.train(plane(), EXPONENTIAL, policy, SGD, seconds=15.0, seed=0)

@@ -11,6 +11,7 @@ from clusters import EXPONENTIAL, MIXED
 from engine_runs import ENGINES, same_bits
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from reference import replay_reference
 from scipy import stats
 from watched import simulate
 from wheels import check_wheels, turned, wheels
@@ -20,7 +21,6 @@ from dmlcore.cluster.faults import random_faults
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.problems.problem import Problem
 from dmlcore.training.batches import owned_indices
-from dmlcore.training.reference import replay_reference
 from dmlcore.training.turns import Turn, Turns
 
 POLICIES = {name: make for name, make in ALL_POLICIES.items() if make().batch_size is None}

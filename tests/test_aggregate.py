@@ -12,11 +12,11 @@ from clusters import EXPONENTIAL, MIXED, UNEQUAL
 from engine_runs import plane, relative_error, same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference import replay_reference
 
 import dmlcore as dml
 from dmlcore.methods.aggregate import Aggregate, clipped, mean, median, resolve, trimmed_mean
 from dmlcore.training.loop import compilations
-from dmlcore.training.reference import replay_reference
 from dmlcore.training.replay import Replay
 from dmlcore.training.stepper import Stepper
 

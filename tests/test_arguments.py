@@ -52,7 +52,8 @@ LATER = {"topics_of", "top_words", "resolve"}  # what they are given besides has
 def functions():
     """Yields public functions with their names."""
     for module in MODULES:
-        for name, function in [*vars(module).items()]:  # a copy: a call may import more
+        for name in [*getattr(module, "__all__", vars(module))]:  # a copy: a call may import more
+            function = getattr(module, name)
             own = getattr(function, "__module__", "").startswith(("dmlcore.methods.", module.__name__))
             if isinstance(function, types.FunctionType) and own and name[0] != "_" and name not in LATER:
                 yield name, function

@@ -13,9 +13,9 @@ import optax
 import pytest
 from clusters import EXPONENTIAL
 from engine_runs import plane, same_bits
+from reference import replay_reference
 
 import dmlcore as dml
-from dmlcore.training.reference import replay_reference
 from dmlcore.training.stepper import Stepper
 
 pytestmark = pytest.mark.usefixtures("optimised")

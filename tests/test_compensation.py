@@ -8,10 +8,10 @@ import optax
 import pytest
 from clusters import EXPONENTIAL, MIXED
 from engine_runs import check_replay, plane, relative_error, same_bits
+from reference import replay_reference
 
 import dmlcore as dml
 from dmlcore.training.mesh import ShardedReplay
-from dmlcore.training.reference import replay_reference
 from dmlcore.types import Observation
 
 STRENGTH = 2.0  # enough to tell runs apart

@@ -6,11 +6,11 @@ import optax
 import pytest
 from engine_runs import relative_error, same_bits
 from every_bit import sizes
+from reference import replay_reference
 
 import dmlcore as dml
 from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
 from dmlcore.training.kinds import contribution_of
-from dmlcore.training.reference import replay_reference
 
 RNG = np.random.default_rng(1)
 DATA = {"x": RNG.normal(size=(40, 3)).astype(np.float32), "y": RNG.normal(size=40).astype(np.float32)}

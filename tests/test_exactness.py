@@ -12,12 +12,12 @@ import optax
 import pytest
 from clusters import EXPONENTIAL, MIXED
 from engine_runs import plane, relative_error, same_bits
+from reference import replay_reference
 
 import dmlcore as dml
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.training import replay
 from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
-from dmlcore.training.reference import replay_reference
 
 pytestmark = pytest.mark.usefixtures("optimised")
 

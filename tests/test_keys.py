@@ -10,10 +10,10 @@ import numpy as np
 import optax
 import pytest
 from engine_runs import check_fused, plane, relative_error, same_bits, uniform
+from reference import replay_reference
 
 import dmlcore as dml
 from dmlcore.training.batches import BATCHES, LOSSES, run_key, sample_keys, task_indices
-from dmlcore.training.reference import replay_reference
 from dmlcore.training.stepper import Stepper
 
 SGD = optax.sgd(0.1)

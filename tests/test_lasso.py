@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from reference import replay_reference
 from scipy import stats
 
 import dmlcore as dml
 from dmlcore.cluster.faults import Crash, DoubledPush, LostPush
-from dmlcore.training.reference import replay_reference
 
 SHAPE = {"num_samples": 600, "num_features": 512, "num_nonzeros": 10}
 TIMES = {"samples_per_second": 125, "latency": 0.01, "jitter": stats.gamma(4, scale=0.25)}

@@ -11,6 +11,7 @@ from clusters import EXPONENTIAL, MIXED
 from engine_runs import ENGINES, same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference import replay_reference
 from scipy import stats
 from watched import simulate
 from wheels import check_topics
@@ -21,7 +22,6 @@ from dmlcore.data import Corpus, read_bag_of_words
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.problems import bars, lda, match_topics, top_words, topics_of
 from dmlcore.training.batches import INIT, UPDATES, run_key, task_key
-from dmlcore.training.reference import replay_reference
 
 ADD = optax.identity()
 POLICIES = {name: make for name, make in ALL_POLICIES.items() if make().batch_size is None}

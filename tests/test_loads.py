@@ -11,6 +11,7 @@ from clusters import CLUSTERS, MIXED, UNEQUAL
 from engine_runs import check_counts, plane, relative_error, same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference import replay_reference
 from watched import simulate
 
 import dmlcore as dml
@@ -19,7 +20,6 @@ from dmlcore.methods.loads import LOADS
 from dmlcore.methods.loads.sharing import finish_together, share_out
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.training.batches import BATCHES, run_key, task_indices
-from dmlcore.training.reference import replay_reference
 from dmlcore.training.stepper import Stepper
 from dmlcore.types import Push
 

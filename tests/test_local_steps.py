@@ -10,10 +10,10 @@ import optax
 import pytest
 from clusters import EXPONENTIAL, MIXED
 from engine_runs import plane, relative_error, same_bits, uniform
+from reference import replay_reference
 
 import dmlcore as dml
 from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
-from dmlcore.training.reference import replay_reference
 
 PLANE = plane()
 FED_AVG = dml.local_steps(8, optax.sgd(0.1))

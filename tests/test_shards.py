@@ -9,10 +9,10 @@ from clusters import EXPONENTIAL, GROWING, MIXED
 from engine_runs import check_fused, check_replay, plane, relative_error, same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference import replay_reference
 
 import dmlcore as dml
 from dmlcore.training.batches import source_of, task_samples
-from dmlcore.training.reference import replay_reference
 
 SGD = optax.sgd(0.1)
 DIGITS = dml.problems.digits_mlp()

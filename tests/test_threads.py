@@ -12,6 +12,7 @@ import optax
 import pytest
 from clusters import EXPONENTIAL, GROWING, MIXED, UNEQUAL
 from engine_runs import RECORDED, check_fused, check_replay, plane, same_bits
+from reference import replay_reference
 
 import dmlcore as dml
 from dmlcore.engines import on_threads
@@ -20,7 +21,6 @@ from dmlcore.engines.real import WorkerError
 from dmlcore.engines.server import Server
 from dmlcore.engines.spec import RunSpec
 from dmlcore.engines.worker import Worker
-from dmlcore.training.reference import replay_reference
 
 pytestmark = pytest.mark.usefixtures("optimised")
 

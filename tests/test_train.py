@@ -10,6 +10,7 @@ import optax
 import pytest
 from clusters import EXPONENTIAL, GROWING, LOCK_STEP, MIXED, UNEQUAL
 from engine_runs import plane
+from reference import replay_reference
 from scipy import stats
 
 import dmlcore as dml
@@ -18,7 +19,6 @@ from dmlcore.experiments.runs import histories
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.trace import Trace
 from dmlcore.training.loop import compilations
-from dmlcore.training.reference import replay_reference
 from dmlcore.types import Decision, Start
 
 

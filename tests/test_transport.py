@@ -10,13 +10,13 @@ from engine_runs import check_counts, check_replay, plane
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packing import pack
+from reference import replay_reference
 from scipy import stats
 
 import dmlcore as dml
 from dmlcore.cluster.faults import Crash
 from dmlcore.methods import codecs
 from dmlcore.methods.transport import coded, pipelined, plain, resolve
-from dmlcore.training.reference import replay_reference
 from dmlcore.training.stepper import Stepper
 
 PROBLEM = plane()

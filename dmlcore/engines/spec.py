@@ -138,7 +138,7 @@ class RunSpec:
         check_kind("policy", policy, Policy)
         check_kind("cluster", cluster, Cluster)
         checks.integer(f"{policy.name}, observe_every", policy.observe_every, low=1)
-        run = policy, cluster, StopRule.checked(**stop), check_seed("seed", seed)
+        ends, seed = StopRule.checked(**stop), check_seed("seed", seed)
         parameter_bytes = checks.integer("parameter_bytes", parameter_bytes, low=0)
         if tensor_sizes is None:
             tensor_sizes = [-(-parameter_bytes // 4)]
@@ -173,8 +173,8 @@ class RunSpec:
                 "a policy whose tasks all pull (with compensation, codecs or a pipeline the server must know "
                 "the copy on which a task was computed, and only the worker knows one that it keeps)",
             )
-        work = batch_size, load, transport, compensation, parameter_bytes, sizes
-        return cls(*run, *work, local, step_size, aggregate)
+        given = policy, cluster, ends, seed, batch_size, load, transport, compensation
+        return cls(*given, parameter_bytes, sizes, local, step_size, aggregate)
 
     def _repr_html_(self) -> str:
         return notebook.html(self)
