@@ -91,7 +91,7 @@ pipeline-sends-early engines/virtual.py test_transport.py
 last-copy-first engines/crossing.py test_parameter_server.py
 - leaving.popleft()[2]
 + leaving.pop()[2]
-fair-share engines/sharing.py test_parameter_server.py
+fair-share engines/service.py test_parameter_server.py
 - self._got + (time - last) / len(under_way)
 + self._got + (time - last)
 crash-forever engines/failures.py test_faults.py
@@ -127,16 +127,16 @@ transfer-unused methods/loads/__init__.py test_loads.py
 - own + sent for own, sent in
 + own for own, sent in
 # codecs
-residual-sign methods/codecs/__init__.py test_codec_memories.py
+residual-sign methods/codecs.py test_codec_memories.py
 - jnp.subtract, total, received
 + jnp.subtract, received, total
-sign-bit methods/codecs/__init__.py test_codecs.py
+sign-bit methods/codecs.py test_codecs.py
 - 1 + levels.bit_length(), 1, encode
 + levels.bit_length(), 1, encode
-one-bit-mean methods/codecs/__init__.py test_quantisers.py
+one-bit-mean methods/codecs.py test_quantisers.py
 - jnp.maximum(side.sum(), 1)
 + side.size
-terngrad-chance methods/codecs/__init__.py test_quantisers.py
+terngrad-chance methods/codecs.py test_quantisers.py
 - share(jnp.abs(tensor), scale)
 + share(jnp.abs(tensor), 2 * scale)
 # local steps and aggregates

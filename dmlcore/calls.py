@@ -36,6 +36,7 @@ def kept(make: Callable[P, T]) -> Callable[P, T]:
     small: dict[Any, Any] = {}
 
     @functools.lru_cache(maxsize=KEPT)
+    @functools.wraps(make)
     def call(*args: Any, **kwargs: Any) -> Any:
         key = args, tuple(kwargs.items())
         made = small[key] if key in small else alive.get(key)
@@ -79,15 +80,16 @@ def checked(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
     ValueError: times: expected a whole number >= 0, got '2'
     """
 
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        @functools.wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            bound = _bound(function, checked, args, kwargs)
-            return function(*bound.args, **bound.kwargs)
+    return lambda function: _checked(function, checked)
 
-        return call
 
-    return decorate
+def _checked(function: Callable[P, T], checked: Mapping[str, Check]) -> Callable[P, T]:
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        bound = _bound(function, checked, args, kwargs)
+        return function(*bound.args, **bound.kwargs)
+
+    return call
 
 
 def memoised(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -103,17 +105,7 @@ def memoised(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
     True
     """
 
-    def decorate(make: Callable[P, T]) -> Callable[P, T]:
-        made = kept(make)
-
-        @functools.wraps(make)
-        def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            bound = _bound(make, checked, args, kwargs)
-            return made(*bound.args, **bound.kwargs)
-
-        return call
-
-    return decorate
+    return lambda make: _checked(kept(make), checked)
 
 
 def named(

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dmlcore.methods.codecs.message import Coded
+from dmlcore.methods.codecs import Coded
 
 FLOAT = np.dtype("<f4")
 

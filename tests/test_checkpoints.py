@@ -1,7 +1,6 @@
 """Checkpoints: a run that is killed goes on, to the same parameters; nothing half-written is left."""
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -19,7 +18,7 @@ from engine_runs import check_replay, plane, relative_error, same_bits
 import dmlcore as dml
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.training import checkpoints
-from dmlcore.training.checkpoints import Checkpoints, journal_arrays, journal_entries
+from dmlcore.training.checkpoints import Checkpoints
 
 # Prints when each checkpoint is there; pauses after it where it is to be killed.
 SCRIPT = """
@@ -258,12 +257,6 @@ def test_a_damaged_checkpoint_is_replaced(tmp_path):
         checkpoints.save(15, {"x": np.zeros(3, int)})
     assert {path.name for path in tmp_path.iterdir()} == {"10.checkpoint", "15.checkpoint"}
     assert read(tmp_path)[0] == 15
-
-
-def test_a_journal_survives_json():
-    journal = [("push", 0, 0, 0.1 + 0.2, 0.0, 1 / 3), ("leave", 1, 0.5), ("join", 1, 0.75), ("resume", 2.0)]
-    assert journal_entries(json.loads(json.dumps(journal_arrays(journal)))) == journal
-    assert journal_entries(journal_arrays([])) == []
 
 
 def test_checkpoints_of_threads_count_each_push_once(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from reference import replay_reference
 
 import dmlcore as dml
 from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
-from dmlcore.training.kinds import contribution_of
+from dmlcore.training.local_steps import contribution_of
 
 RNG = np.random.default_rng(1)
 DATA = {"x": RNG.normal(size=(40, 3)).astype(np.float32), "y": RNG.normal(size=40).astype(np.float32)}

@@ -14,8 +14,7 @@ from wheels import wheels
 import dmlcore as dml
 from dmlcore.experiments import comparison
 from dmlcore.training import replay
-from dmlcore.training.lanes import Grid
-from dmlcore.training.replay import Replay
+from dmlcore.training.replay import Grid, Replay
 
 PROBLEM = plane()
 OPTIMIZERS = {"sgd": optax.sgd, "adam": optax.adam}

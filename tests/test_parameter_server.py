@@ -18,7 +18,7 @@ from watched import simulate
 
 import dmlcore as dml
 from dmlcore.cluster.draws import Draws
-from dmlcore.engines.sharing import SharedLink
+from dmlcore.engines.service import SharedLink
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.trace import metrics
 

@@ -16,7 +16,7 @@ from dmlcore.problems import (
     logistic_regression,
     matrix_factorization,
 )
-from dmlcore.problems.layers import conv_as_matmul, pooled_relu
+from dmlcore.problems.networks import conv_as_matmul, pooled_relu
 
 DATA = {"mnist_lenet": "mnist", "cifar10_cnn": "cifar10", "cifar10_lenet": "cifar10"}
 ADDITIVE = ("lasso", "lda")

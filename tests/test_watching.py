@@ -12,11 +12,10 @@ from engine_runs import check_replay, plane, same_bits, same_timeline
 from wheels import wheels
 
 import dmlcore as dml
-from dmlcore.engines.observing import Observer
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.training.segments import TrainingWatch
 from dmlcore.training.slots import NONE, Slots
-from dmlcore.training.stepper import Stepper
+from dmlcore.training.stepper import Observer, Stepper
 from dmlcore.types import Decision, Policy, Start
 
 WATCHING = {name: make for name, make in ALL_POLICIES.items() if make().on_observation is not None}

@@ -7,15 +7,3 @@ in the cache.
 
 from .corpora import Corpus, read_bag_of_words
 from .datasets import Labelled, Ratings, cifar10, digits, mnist, movielens_small, obtain
-
-__all__ = [
-    "Corpus",
-    "Labelled",
-    "Ratings",
-    "cifar10",
-    "digits",
-    "mnist",
-    "movielens_small",
-    "obtain",
-    "read_bag_of_words",
-]

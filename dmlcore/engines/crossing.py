@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 
 from dmlcore.engines.server import Order
-from dmlcore.engines.sharing import FairService
+from dmlcore.engines.service import FairService
 
 
 class Crossing:

@@ -21,7 +21,7 @@ from dmlcore.training.aggregation import digest, traced
 from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import Coder, coding_by
 from dmlcore.training.identity import of_training, told
-from dmlcore.training.kinds import contribution_of
+from dmlcore.training.local_steps import contribution_of
 from dmlcore.training.stepper import Stepper
 
 

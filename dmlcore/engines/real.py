@@ -13,13 +13,12 @@ from dmlcore import checks
 from dmlcore.cluster.faults import Incident, ServerCrash, incidents
 from dmlcore.engines import mistakes
 from dmlcore.engines.job import Job, Recording
-from dmlcore.engines.observing import Observer
 from dmlcore.engines.server import Answer, Order
-from dmlcore.engines.sharing import Crossings, FairService
+from dmlcore.engines.service import Crossings, FairService
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
-from dmlcore.training.checkpoints import Checkpoints, journal_arrays, journal_entries
+from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import EVERY_PUSH, memory_of
-from dmlcore.training.stepper import State, Stepper, widths
+from dmlcore.training.stepper import Observer, State, Stepper, widths
 from dmlcore.training.turns import Turn, Turns
 
 PATIENCE_SECONDS = 1.0  # time between two checks that every worker is alive
@@ -469,11 +468,7 @@ class Serving:
     def _save(self) -> None:
         assert self._checkpoints is not None
         self._saved = self.server.num_updates
-        more = {
-            "time": self._clock.now(),
-            "journal": journal_arrays(self.server.journal or ()),
-            "log": self.log,
-        }
+        more = {"time": self._clock.now(), "journal": self.server.journal, "log": self.log}
         self._checkpoints.save(self.server.num_updates, self._state, more)
 
     def _load(self) -> float | None:
@@ -483,7 +478,7 @@ class Serving:
             return None
         self._saved, state, more = found
         self._state = self._stepper.put(state)
-        self.server = self._new_server().restore(journal_entries(more["journal"]))
+        self.server = self._new_server().restore(more["journal"])
         self._turns = self._new_turns()
         self.log = [*more["log"], *self.log[len(more["log"]) :]]
         return float(more["time"])

@@ -1,8 +1,16 @@
-"""The queues of a server that takes time: first come, first served."""
+"""The queues of a server that takes time, and links that concurrent transfers share equally.
+
+Queues are first come, first served: the times of a message are known when it arrives. On a shared link
+(processor sharing) the time of a transfer depends on those that start while it is in progress, so the clock
+needs an event for the start and for the end of each transfer.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Mapping
+from heapq import heappop, heappush
 from typing import Any
 
 from dmlcore.cluster.draws import SERVED_PULL, SERVED_PUSH, Draws
@@ -107,3 +115,154 @@ def _queues(
         way_in = processor = way_out = now
 
     return take, answer, update, empty
+
+
+class SharedLink:
+    """One direction of a link: each of n concurrent transfers proceeds at 1 / n of the link's speed.
+
+    All transfers receive the same service at any time, so they are sorted by the service that each will have
+    received at its end. Starting and ending a transfer then costs O(log n).
+
+    Args:
+        seconds: mean time in seconds that a transfer takes alone.
+        draws: random times of the cluster and seed, if transfers have jitter. None: times are constant.
+        stream: stream of the draws.
+
+    >>> link = SharedLink(2.0)
+    >>> link.join(0.0, "a", "data"), link.join(1.0, "b")
+    (None, None)
+    >>> link.due, link.leave()
+    (3.0, ('a', 'data', 1.0))
+    >>> link.due, link.leave()
+    (4.0, ('b', None, 1.0))
+    """
+
+    __slots__ = ("_draws", "_got", "_seconds", "_serial", "_stream", "_time", "_under_way", "due")
+
+    def __init__(self, seconds: float, draws: Draws | None = None, stream: int = SERVED_PUSH):
+        self._seconds, self._draws, self._stream = seconds, draws, stream
+        self._serial = itertools.count()
+        # A heap of (service at the end, serial number, start, seconds alone, task, data).
+        self._under_way: list[tuple[float, int, float, float, Any, Any]] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Discards all transfers in progress."""
+        self._under_way.clear()
+        self._time = self._got = 0.0  # service that each transfer got since the link was last idle, seconds
+        self.due = math.inf  # when the next transfer ends, if no other one starts
+
+    def join(self, time: float, task: Any, data: Any = None) -> None:
+        """Starts a transfer at `time`, or at the last start or end if that is later.
+
+        Args:
+            time: seconds.
+            task: the task whose message is sent.
+            data: any object, returned with the transfer when it ends.
+        """
+        under_way, seconds, last, got = self._under_way, self._seconds, self._time, 0.0
+        if time < last:
+            time = last
+        if under_way:
+            got = self._got + (time - last) / len(under_way)
+        self._got, self._time = got, time
+        if self._draws is not None:
+            seconds *= self._draws.multiplier(self._stream, task.worker, task.clock)
+        heappush(under_way, (got + seconds, next(self._serial), time, seconds, task, data))
+        left = under_way[0][0] - got
+        self.due = time + left * len(under_way) if left > 0 else time
+
+    def leave(self) -> tuple[Any, Any, float]:
+        """Ends the transfer that is `due`; returns task, data, and the delay by sharing in seconds."""
+        under_way, now = self._under_way, self.due
+        got, _, joined, seconds, task, data = heappop(under_way)
+        self._got, self._time = got, now
+        self.due = now + (under_way[0][0] - got) * len(under_way) if under_way else math.inf
+        waited = now - joined - seconds
+        return task, data, waited if waited > 0 else 0.0
+
+
+class FairService(Service):
+    """The queues of a server whose links are shared equally; its processor is first come, first served.
+
+    `take` is for pushes that have already crossed the link to the server. The copies of `answer` have yet to
+    cross the link back.
+
+    Attributes:
+        into: the link to the server.
+        out: the link back.
+    """
+
+    __slots__ = ("into", "out")
+
+    def __init__(self, seconds: Mapping[str, float], draws: Draws | None):
+        self.into = SharedLink(seconds["link_in"], draws, SERVED_PUSH)
+        self.out = SharedLink(seconds["link_out"], draws, SERVED_PULL)
+        super().__init__({**seconds, "link_in": 0.0, "link_out": 0.0}, draws)
+        self.pulls_take = True
+
+    def reset(self, now: float = 0.0) -> None:
+        """Empties all queues, and discards all transfers in progress."""
+        super().reset(now)
+        self.into.reset()
+        self.out.reset()
+
+    @property
+    def due(self) -> float:
+        """When the next transfer ends, if no other one starts; seconds."""
+        return min(self.into.due, self.out.due)
+
+    def leave(self) -> tuple[float, Any, Any, float]:
+        """Ends the next transfer; returns its end, its task, its data and its delay by sharing; seconds."""
+        into, out = self.into, self.out
+        link = out if out.due < into.due else into
+        time = link.due
+        return time, *link.leave()
+
+
+class Crossings:
+    """Transfers over shared links on a real clock: gives those that have ended, in that order.
+
+    Args:
+        service: the server's queues, with the two links.
+    """
+
+    def __init__(self, service: FairService):
+        self._service = service
+        self._joining: list[tuple[float, int, Callable[..., None], Any, Any]] = []
+        self._serial = itertools.count()
+
+    def reset(self) -> None:
+        """Discards the transfers that have not started yet."""
+        self._joining.clear()
+
+    def push(self, time: float, arrival: Any) -> None:
+        """Schedules a push that reaches the server's link at `time`."""
+        self._add(time, self._service.into.join, arrival, None)
+
+    def copy(self, time: float, order: Any, answer: Any) -> None:
+        """Schedules the reply to a pull, which leaves the server's processor at `time`."""
+        self._add(time, self._service.out.join, order, answer)
+
+    def _add(self, time: float, join: Callable[..., None], task: Any, answer: Any) -> None:
+        heappush(self._joining, (time, next(self._serial), join, task, answer))
+
+    @property
+    def due(self) -> float:
+        """When the next transfer starts or ends, if nothing else is sent; seconds."""
+        joining = self._joining[0][0] if self._joining else math.inf
+        return min(joining, self._service.due)
+
+    def through(self, now: float) -> tuple[float, Any, Any, float] | None:
+        """Returns the next transfer that has ended by `now`, or None.
+
+        A transfer is its end in seconds, the task, the reply to its pull (None for a push), and its delay by
+        sharing in seconds.
+        """
+        while self.due <= now:
+            if self._joining and self._joining[0][0] <= self._service.due:
+                time, _, join, task, answer = heappop(self._joining)
+                join(time, task, answer)
+            else:
+                return self._service.leave()
+        return None

@@ -13,8 +13,7 @@ from dmlcore.cluster import Cluster
 from dmlcore.cluster.draws import Draws
 from dmlcore.cluster.faults import Faults
 from dmlcore.engines.links import Links
-from dmlcore.engines.service import Service
-from dmlcore.engines.sharing import FairService
+from dmlcore.engines.service import FairService, Service
 from dmlcore.methods.aggregate import resolve as resolve_aggregate
 from dmlcore.methods.loads import resolve as resolve_load
 from dmlcore.methods.local import check_local

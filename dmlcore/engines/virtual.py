@@ -20,7 +20,7 @@ from typing import Any
 from dmlcore.engines.crossing import Crossing, handle_push_joins
 from dmlcore.engines.failures import Failures
 from dmlcore.engines.server import NOTHING, Answer, Order, Server
-from dmlcore.engines.sharing import FairService
+from dmlcore.engines.service import FairService
 from dmlcore.engines.spec import RunSpec
 from dmlcore.trace import Trace
 from dmlcore.types import Watch

@@ -203,17 +203,12 @@ def check_factory(optimizer: Any, rate: float = 0.1) -> optax.GradientTransforma
     return made
 
 
-def check_mapping(methods: Any) -> None:
-    """Raises ValueError if `methods` is not a mapping, or is empty."""
-    if not isinstance(methods, Mapping) or not methods:
-        checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")
-
-
 def check_given(function: Any, methods: Any, problem: Any, seeds: Any, options: dict[str, Any]) -> list[int]:
     """Checks the arguments that `compare` and `sweep` share, and returns the seeds."""
     check_problem(problem)
     seeds = several("seeds", seeds, check_seed)
-    check_mapping(methods)
+    if not isinstance(methods, Mapping) or not methods:
+        checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")
     for name, given in methods.items():
         if not isinstance(name, str):
             checks.fail("methods", name, "a string as the name of each Policy or Method")

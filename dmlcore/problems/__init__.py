@@ -28,15 +28,5 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
 }
 """Name -> factory of all problems; each works without arguments."""
 
-__all__ = [
-    "PROBLEMS",
-    "Batch",
-    "Params",
-    "Problem",
-    "bars",
-    "match_topics",
-    "shards",
-    "top_words",
-    "topics_of",
-    *PROBLEMS,
-]
+__all__ = ["PROBLEMS", "Batch", "Params", "Problem", "bars", "match_topics", "shards", "top_words"]
+__all__ += ["topics_of", *PROBLEMS]

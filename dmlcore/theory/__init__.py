@@ -8,28 +8,7 @@ from dmlcore.theory.rounds import kth_of, mean_round, round_speedup
 from dmlcore.theory.schedule import Account, Phase, Schedule, fixed_schedule, greedy_schedule, switching_times
 from dmlcore.theory.stale_synchronous import most_out_of_turn, regret_bound, regret_rates
 
-__all__ = [
-    "LAWS",
-    "Account",
-    "Constants",
-    "Phase",
-    "Response",
-    "Schedule",
-    "decay",
-    "erlang",
-    "exponential",
-    "fit_response",
-    "fixed_schedule",
-    "floor",
-    "greedy_schedule",
-    "kth_of",
-    "mean_round",
-    "mean_value_analysis",
-    "most_out_of_turn",
-    "parallel_coordinates",
-    "regret_bound",
-    "regret_rates",
-    "round_speedup",
-    "shifted",
-    "switching_times",
-]
+__all__ = ["LAWS", "Account", "Constants", "Phase", "Response", "Schedule", "decay", "erlang", "exponential"]
+__all__ += ["fit_response", "fixed_schedule", "floor", "greedy_schedule", "kth_of", "mean_round"]
+__all__ += ["mean_value_analysis", "most_out_of_turn", "parallel_coordinates", "regret_bound", "regret_rates"]
+__all__ += ["round_speedup", "shifted", "switching_times"]

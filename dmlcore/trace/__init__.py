@@ -10,14 +10,3 @@ from dmlcore.trace.trace import (
     predecessors,
     starts,
 )
-
-__all__ = [
-    "QUEUE_COLUMNS",
-    "TASK_COLUMNS",
-    "UPDATE_COLUMNS",
-    "Trace",
-    "check_trace",
-    "cut_computing",
-    "predecessors",
-    "starts",
-]

@@ -160,23 +160,6 @@ def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:
     return jax.tree.unflatten(tree, [typed(*pair) for pair in zip(kinds, leaves, strict=True)])
 
 
-def journal_arrays(journal: Sequence[tuple[Any, ...]]) -> dict[str, list[Any]]:
-    """Returns a server's journal as columns of JSON values."""
-    width = max((len(entry) for entry in journal), default=1)
-    return {str(n): [entry[n] if n < len(entry) else None for entry in journal] for n in range(width)}
-
-
-def journal_entries(columns: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
-    """Returns the journal from the columns of `journal_arrays`.
-
-    >>> journal = [("leave", 1, 0.5), ("resume", 2.0)]
-    >>> journal_entries(journal_arrays(journal)) == journal
-    True
-    """
-    rows = zip(*(columns[str(n)] for n in range(len(columns))), strict=True)
-    return [tuple(value for value in row if value is not None) for row in rows]
-
-
 def _short(value: Any) -> str:
     return repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:20]}..."
 

@@ -1,6 +1,6 @@
 """Contributions: what a task computes for an update, the gradient of its samples or an additive update.
 
-`kinds.contribution_of` chooses the kind. A new kind is a class like these in a module of its own, like
+`local_steps.contribution_of` chooses the kind. A new kind is a class like these in a module of its own, like
 `local_steps.LocalTraining`. It must push a tree like the parameters, which links and slots can hold.
 Axes: K tasks of a row, B samples of a task.
 """

@@ -14,7 +14,7 @@ from dmlcore.problems.problem import Problem
 from dmlcore.training.aggregation import digest
 from dmlcore.training.contribution import Contribution
 from dmlcore.training.evaluation import device_data, evaluate, reached
-from dmlcore.training.kinds import contribution_of
+from dmlcore.training.local_steps import contribution_of
 from dmlcore.training.program import padded, power_of_two
 from dmlcore.training.step import Inputs, Plan, State
 

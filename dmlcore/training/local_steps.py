@@ -1,17 +1,19 @@
-"""Tasks of several local optimizer steps, which push the change of the parameters."""
+"""Tasks of several local optimizer steps, and the choice of the kind of contribution for a problem."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
+from weakref import ref
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from dmlcore.problems.problem import Inner
+from dmlcore.problems.problem import Inner, Problem
 from dmlcore.training.compiling import isolated
-from dmlcore.training.contribution import Gradient
+from dmlcore.training.contribution import AdditiveUpdate, Contribution, CoupledGradient, Gradient
 from dmlcore.training.identity import of_optimizer
 from dmlcore.training.program import Rows
 
@@ -96,3 +98,13 @@ class LocalTraining(Gradient):
         begun = jax.tree.map(jnp.asarray, begun)  # a loop carries arrays of fixed types
         reached, state = jax.lax.fori_loop(0, count, one, begun)
         return jax.tree.map(jnp.subtract, pulled, reached), state
+
+
+def contribution_of(problem: Problem, widths: Iterable[int] = ()) -> Contribution:
+    """Returns the contribution of a problem's tasks, padded to one of `widths` samples."""
+    kind: type[Contribution] = CoupledGradient if problem.coupled else Gradient
+    if problem.inner is not None:
+        kind = LocalTraining
+    if problem.additive:
+        kind = AdditiveUpdate
+    return kind(ref(problem), tuple(widths))

@@ -25,7 +25,7 @@ from dmlcore.training.coding import Coding
 from dmlcore.training.contribution import Contribution
 from dmlcore.training.driver import Driver, sized, spill
 from dmlcore.training.evaluation import device_data
-from dmlcore.training.kinds import contribution_of
+from dmlcore.training.local_steps import contribution_of
 from dmlcore.training.loop import steps
 from dmlcore.training.program import Rows, compile_trace, cut, power_of_two, wavefronts
 from dmlcore.training.step import Inputs, Plan, State, at, begin, weighed

@@ -18,7 +18,7 @@ from dmlcore.training.batches import draw_one
 from dmlcore.training.coding import Coding
 from dmlcore.training.driver import spill
 from dmlcore.training.evaluation import device_data, evaluate
-from dmlcore.training.kinds import contribution_of
+from dmlcore.training.local_steps import contribution_of
 from dmlcore.training.loop import advance_one
 from dmlcore.training.program import Tasks, cut, lay_out, power_of_two, row_shape
 from dmlcore.training.slots import NONE, Slots

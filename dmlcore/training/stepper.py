@@ -1,7 +1,7 @@
 """The arithmetic of a run on a real clock, task by task, for workers and the server.
 
 It computes a task's contribution as the compiled loop does, so that a recorded run and its replay have the
-same bits.
+same bits. `Observer` is what a policy that watches the training is shown.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from dmlcore.methods.aggregate import mean
 from dmlcore.problems.problem import Problem
 from dmlcore.training.aggregation import Aggregation, counted, of_all, stacked, traced
 from dmlcore.training.batches import INIT, run_key, source_of, task_samples
-from dmlcore.training.kinds import contribution_of
+from dmlcore.training.evaluation import device_data, evaluate
+from dmlcore.training.local_steps import contribution_of
 from dmlcore.training.optimizer import hoist
 from dmlcore.training.program import LEAST_SAMPLES, padded, power_of_two
-from dmlcore.training.step import add, compensate, served, weigh
-from dmlcore.types import Aggregate
+from dmlcore.training.step import add, compensate, inner, served, weigh
+from dmlcore.types import Aggregate, Observation
 
 State = tuple[Any, Any]  # parameters, optimizer state
 
@@ -174,3 +175,39 @@ class Stepper:
     def step(self, gradient: Any, state: State) -> State:
         """Returns the state after one step."""
         return served(True, self._update, self._numbers, gradient, state)
+
+
+inner_product = jax.jit(inner)
+
+
+class Observer:
+    """Collects updates, and makes observations of them.
+
+    Args:
+        stepper: the server's arithmetic.
+    """
+
+    def __init__(self, stepper: Stepper):
+        self._stepper, self._before = stepper, None
+        self._rows: list[tuple[float, ...]] = []
+
+    def compile(self, params: Any) -> None:
+        """Compiles everything, so that the first observation takes no longer than the others."""
+        self.observation(0, 0.0, params)
+        inner_product(params, params)
+
+    def update(self, total: Any, tasks: int, samples: int) -> None:
+        """Records an update: the weighted sum of its gradients, and its numbers of tasks and samples."""
+        total, _ = self._stepper.problem.apart(total)  # the server sees only the parameters that travel
+        product = 0.0 if self._before is None else inner_product(total, self._before)
+        row = (tasks, samples, inner_product(total, total), product)
+        self._rows.append(tuple(float(number) for number in row))
+        self._before = total
+
+    def observation(self, update: int, time: float, params: Any) -> Observation:
+        """Returns the observation of all updates since the last call."""
+        problem = self._stepper.problem
+        loss = float(evaluate(problem, params, self._stepper.put(device_data(problem)[1]))["loss"])
+        tasks, samples, *norms = map(list, zip(*self._rows, strict=True)) if self._rows else [[]] * 4
+        self._rows = []
+        return Observation(update, time, loss, [*map(int, tasks)], [*map(int, samples)], *norms)
