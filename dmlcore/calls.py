@@ -1,7 +1,5 @@
 """Decorators of factories: they check arguments, and name results by the call that makes them."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import inspect

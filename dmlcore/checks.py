@@ -1,7 +1,5 @@
 """Checks of arguments: a ValueError names the wrong argument, what was expected and what was given."""
 
-from __future__ import annotations
-
 import difflib
 import math
 import operator

@@ -1,7 +1,5 @@
 """Notebook displays: objects ask here, and `dmlcore.view.show` answers."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The software versions and the hardware of a run, as far as they may change its numbers."""
 
-from __future__ import annotations
-
 import os
 import platform
 import sys

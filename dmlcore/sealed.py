@@ -1,7 +1,5 @@
 """Parquet files that are whole and as they were written, or refused."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tables that users bring: DataFrames, CSV and Parquet files, with every column checked once."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from numbers import Real

@@ -1,7 +1,5 @@
 """The types that policies and engines exchange, in plain Python: a `Push` in, a `Decision` out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 

@@ -3,8 +3,6 @@
 Pairs of model and accelerator without a published number are left out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Changes of workers' speeds at known times, integrated exactly over each task."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 

@@ -1,7 +1,5 @@
 """The two numbers that tell which resource limits a run: computing, the links or the server."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ for the start and for the end of each transfer. Such a run has a loop of its own
 comes before most arrivals.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from heapq import heappop, heappush

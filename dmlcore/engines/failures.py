@@ -1,7 +1,5 @@
 """Faults on the virtual clock: the effect of each kind of incident on workers, server and messages."""
 
-from __future__ import annotations
-
 from heapq import heappush
 from math import inf
 from typing import Any

@@ -1,7 +1,5 @@
 """The times of a task's phases, the same on a virtual clock and, injected as sleeps, on a real one."""
 
-from __future__ import annotations
-
 import math
 
 from dmlcore.cluster.draws import PULL, PUSH, Draws

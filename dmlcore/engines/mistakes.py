@@ -1,7 +1,5 @@
 """The errors for wrong decisions of a user's own policy: a function for each kind."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The engine on threads: one Python thread per worker and one for the server; latencies are sleeps."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from typing import Any

@@ -1,7 +1,5 @@
 """The server on a real clock: it runs the state machine, updates the parameters and instructs workers."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import queue

@@ -5,8 +5,6 @@ Queues are first come, first served: the times of a message are known when it ar
 needs an event for the start and for the end of each transfer.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """`simulate`, which runs a policy on a virtual clock without gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ push that the server takes later, and may postpone or cancel it. A new kind of e
 them again when it is restored.
 """
 
-from __future__ import annotations
-
 import gc
 import itertools
 import math

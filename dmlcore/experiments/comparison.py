@@ -1,7 +1,5 @@
 """Comparisons: several methods on the same problem, cluster and seeds, as one tidy frame."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """A folder of finished runs of a comparison: the next call reads them instead of training again."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Clusters fitted to recorded traces, and the errors of their predictions for these traces."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import warnings

@@ -6,8 +6,6 @@ with the first of its updates whose parameters meet it. To find that update, a r
 evaluated after every update; if it has very many, where its evaluations have come near the target.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs: an engine makes a timeline, and replay trains along it."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

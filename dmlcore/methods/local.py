@@ -1,7 +1,5 @@
 """Local steps: a task takes several optimizer steps on its samples instead of computing one gradient."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dmlcore import checks

@@ -3,8 +3,6 @@
 `problem.sharded(rule)` takes one of these rules, or the owner of each sample as numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

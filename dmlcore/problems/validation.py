@@ -1,7 +1,5 @@
 """Checks a problem, once per object, and rejects one that would train incorrectly without an error."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Any

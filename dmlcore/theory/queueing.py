@@ -1,7 +1,5 @@
 """The throughput of a server whose workers compute between pushes, as a closed queueing network."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dmlcore import checks

@@ -3,8 +3,6 @@
 Axes: M places for the pushes of an update.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 Memories have an axis of W + 1 workers: the last entry belongs to no worker; padding rows use it.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple

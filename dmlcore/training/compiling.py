@@ -1,7 +1,5 @@
 """Compilation: what is compiled by itself, XLA's options for loops, and the cache of compiled programs."""
 
-from __future__ import annotations
-
 import functools
 import weakref
 from collections.abc import Callable

@@ -5,8 +5,6 @@
 Axes: K tasks of a row, B samples of a task.
 """
 
-from __future__ import annotations
-
 import abc
 import functools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The base class of drivers, which train along traces."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

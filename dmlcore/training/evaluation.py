@@ -1,7 +1,5 @@
 """The problem's data on the device, and its metrics."""
 
-from __future__ import annotations
-
 import functools
 import operator
 from collections.abc import Mapping

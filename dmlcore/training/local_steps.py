@@ -1,7 +1,5 @@
 """Tasks of several local optimizer steps, and the choice of the kind of contribution for a problem."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable
 from typing import Any

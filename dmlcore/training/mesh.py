@@ -3,8 +3,6 @@
 Axes: M devices, L tasks, D parameters.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any

@@ -6,8 +6,6 @@ functions by their text. `optax.inject_hyperparams` cannot do this: it wraps a f
 while users pass the optimizer that a factory returned, which may be a chain with schedules.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from collections.abc import Callable

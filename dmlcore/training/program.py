@@ -3,8 +3,6 @@
 Axes: N applied tasks, R rows, K tasks of a row, U updates.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax

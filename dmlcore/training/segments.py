@@ -1,7 +1,5 @@
 """The driver of segments: it trains along a timeline while it is made, for policies that watch training."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

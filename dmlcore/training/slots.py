@@ -4,8 +4,6 @@ A version gets a slot when it is made, if a later row reads it; the slot is free
 row. So memory is O(live versions), at most one per task in flight or held, and not O(staleness).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import numpy as np

@@ -3,8 +3,6 @@
 Axes: K tasks of a row.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ It computes a task's contribution as the compiled loop does, so that a recorded 
 same bits. `Observer` is what a policy that watches the training is shown.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any

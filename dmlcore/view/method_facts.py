@@ -1,7 +1,5 @@
 """What a method is, what a run will be, and which method is best where: facts for notebook displays."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import math

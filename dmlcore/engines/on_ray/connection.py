@@ -1,7 +1,5 @@
 """Connections to Ray clusters: a running one, or a local one on loopback."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -1,7 +1,5 @@
 """Messages between actors: each has one flat NumPy buffer, and they are received in the order of sending."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections import defaultdict

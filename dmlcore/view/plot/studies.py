@@ -1,7 +1,5 @@
 """Plots of studies: how methods compare on one cluster, on several, and over two axes of clusters."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import matplotlib.pyplot as plt
