@@ -1,7 +1,5 @@
 """Files that are written completely or not at all, and their fingerprints."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import uuid
@@ -32,6 +30,24 @@ def aside(path: Path) -> Iterator[Path]:
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def lock(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Locks a file or folder and returns its handle: the lock lasts as long as the handle is open.
+
+    Raises:
+        BlockingIOError: another handle has locked it.
+        OSError: it cannot be opened, or its file system does not support locks.
+    """
+    import fcntl  # there is none on Windows, where nothing is locked
+
+    handle = os.open(path, flags, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
 
 
 def write(path: Path, text: str) -> None:

@@ -59,8 +59,8 @@ class Draws:
 
     def __init__(self, cluster: Cluster, seed: int):
         self.cluster, self.seed = cluster, seed
-        self._sized = isinstance(cluster.jitter, SizedJitter)
-        self._jitter = None if self._sized else quantile_function(cluster.jitter)
+        sized = isinstance(cluster.jitter, SizedJitter)
+        self._jitter = None if sized else quantile_function(cluster.jitter)
         self._latency_jitter = quantile_function(cluster.latency_jitter)
         self._server_jitter = quantile_function(None if cluster.server is None else cluster.server.jitter)
         # Changes at a time do not depend on the task alone: `Pace` applies them.
@@ -82,6 +82,7 @@ class Draws:
     def _timer(self) -> Callable[[int, int, int], float]:
         """Returns the function `compute_seconds`; a closure is fast, and every task of a run calls it."""
         overhead, per_sample, current, load = self._overhead, self._per_sample, self._current, self._load
+        sized = isinstance(self.cluster.jitter, SizedJitter)
 
         def constant(worker: int, clock: int, samples: int) -> float:
             return overhead[worker] + samples * per_sample[worker]
@@ -91,20 +92,16 @@ class Draws:
             first, fixed, slope = current[worker]
             if first != clock - offset:
                 first, fixed, slope = load(worker, clock // CLOCKS_PER_BLOCK)
-            return fixed[offset] + samples * slope[offset]
-
-        def drawn_by_size(worker: int, clock: int, samples: int) -> float:
-            offset = clock % CLOCKS_PER_BLOCK
-            first, fixed, slope = current[worker]
-            if first != clock - offset:
-                first, fixed, slope = load(worker, clock // CLOCKS_PER_BLOCK)
-            return fixed[offset] + samples * slope[offset] * self.multiplier(COMPUTE, worker, clock, samples)
+            took = samples * slope[offset]
+            if sized:
+                took *= self.multiplier(COMPUTE, worker, clock, samples)
+            return fixed[offset] + took
 
         cluster = self.cluster
         varies = cluster.jitter is not None or self._varied
         if cluster.durations is not None:
             return self._measured(cluster.durations, drawn if varies else None)
-        return drawn_by_size if self._sized else drawn if varies else constant
+        return drawn if varies else constant
 
     def _measured(
         self, durations: Durations, slowdown: Callable[[int, int, int], float] | None

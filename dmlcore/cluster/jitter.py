@@ -109,19 +109,10 @@ def resolve_jitter(name: str, jitter: Any) -> Any:
     """
     if isinstance(jitter, str):
         return made(name, jitter, LAWS)
-    _check_jitter(name, jitter)
-    return jitter
-
-
-def _check_jitter(name: str, jitter: Any) -> None:
-    """Raises ValueError unless `jitter` is None, a non-negative distribution with mean 1, or a callable."""
-    if (
-        jitter is None
-        or isinstance(jitter, Law | SizedJitter)
-        or (callable(jitter) and not hasattr(jitter, "ppf"))
-    ):
-        return
-    if callable(jitter) or not hasattr(jitter, "ppf"):  # a distribution that may be called is not frozen
+    law = hasattr(jitter, "ppf")
+    if jitter is None or isinstance(jitter, Law | SizedJitter) or (callable(jitter) and not law):
+        return jitter
+    if callable(jitter) or not law:  # a distribution that may be called is not frozen
         expected = (
             "a law by name, such as 'exponential' or 'gamma(4)', a frozen scipy.stats distribution, such as "
             "stats.expon(), a quantile function, or None"
@@ -132,6 +123,7 @@ def _check_jitter(name: str, jitter: Any) -> None:
     mean = float(jitter.mean())
     if not math.isclose(mean, 1.0, rel_tol=1e-6):
         checks.reject(name, f"{show_jitter(jitter)} with mean {mean:g}", "a distribution with mean 1")
+    return jitter
 
 
 def show_jitter(jitter: Any) -> str | None:

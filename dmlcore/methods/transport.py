@@ -54,8 +54,8 @@ def coded(push: Codec | str | None = None, pull: Codec | str | None = None) -> T
 
     Reference: Xian et al. 2024 (H-PS), whose quantisation is flexible in the number of bits.
     """
-    up, down = _codec("push", push), _codec("pull", pull)
-    return Transport("", _as_they_are, _as_they_are, pull=down, push=up)
+    codecs: Any = {"pull": pull, "push": push}  # `named` has made codecs of texts
+    return Transport("", _as_they_are, _as_they_are, **codecs)
 
 
 @named(bare=True, transport=lambda name, transport: resolve(transport), own_steps=checks.boolean)

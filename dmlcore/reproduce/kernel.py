@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import sys
@@ -15,6 +14,7 @@ from typing import Any, ClassVar
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 
+from dmlcore import files
 from dmlcore.experiments.journal import SAVE
 from dmlcore.reproduce import arithmetic
 
@@ -81,8 +81,7 @@ class LocalKernel(AsyncKernelManager):
 
 def _own(folder: Path) -> int:
     """Marks a folder as in use, as long as the returned handle is open."""
-    handle = os.open(folder / f"{OWNER}.new", os.O_CREAT | os.O_RDWR, 0o600)
-    fcntl.flock(handle, fcntl.LOCK_EX)
+    handle = files.lock(folder / f"{OWNER}.new", os.O_CREAT | os.O_RDWR)
     (folder / f"{OWNER}.new").rename(folder / OWNER)  # locked before it gets its final name
     return handle
 
@@ -91,9 +90,8 @@ def _remove_abandoned() -> None:
     """Removes the folders of killed runs, which no process locks any more."""
     for owner in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{OWNER}"):
         with contextlib.suppress(OSError):  # in use, owned by another user, or already removed
-            handle = os.open(owner, os.O_RDONLY | os.O_NOFOLLOW)
+            handle = files.lock(owner, os.O_RDONLY | os.O_NOFOLLOW)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(owner.parent)
             finally:
                 os.close(handle)

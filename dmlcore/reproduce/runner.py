@@ -9,7 +9,6 @@ there. A notebook of full scale saves the finished runs of its comparisons in `r
 continues from there.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -118,12 +117,11 @@ def _stop(futures: Sequence[Future[Outcome]]) -> None:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the lock ends with the process
-        except BlockingIOError:
-            raise BlockingIOError(f"{folder}: another run is using it; try again when it has ended") from None
+        handle = files.lock(folder)
+    except BlockingIOError:
+        raise BlockingIOError(f"{folder}: another run is using it; try again when it has ended") from None
+    try:
         yield
     finally:
         os.close(handle)

@@ -1,7 +1,5 @@
 """The samples of a task: a function of (seed, worker, clock) alone, the same on every engine."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, NamedTuple
 
@@ -72,10 +70,7 @@ def draw(num_samples: Any, width: int, source: Source, worker: jax.Array, clock:
     return jax.vmap(lambda w, c: task_samples(source, w, c, width, num_samples))(worker, clock)
 
 
-@functools.partial(jax.jit, static_argnames=("width",))
-def draw_one(num_samples, width, source, worker, clock):
-    """`draw`, compiled."""
-    return draw(num_samples, width, source, worker, clock)
+draw_one = jax.jit(draw, static_argnames=("width",))
 
 
 @functools.partial(jax.jit, static_argnames=("width",))

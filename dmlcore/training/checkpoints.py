@@ -1,8 +1,5 @@
 """Checkpoints of a run: one file each, written completely or not at all, and read without unpickling."""
 
-from __future__ import annotations
-
-import fcntl
 import hashlib
 import json
 import os
@@ -128,19 +125,16 @@ def _held(folder: Path) -> int:
 
     It waits for the processes of a killed program, which end a little later and may still write.
     """
-    handle, deadline = os.open(folder, os.O_RDONLY), time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return files.lock(folder)
         except BlockingIOError:
             if time.monotonic() > deadline:
-                os.close(handle)
                 checks.fail("checkpoint", str(folder), "a folder that no other run is using")
             time.sleep(0.05)
         except OSError:  # the file system does not support locks
-            return handle
-        else:
-            return handle
+            return os.open(folder, os.O_RDONLY)
 
 
 def plain_leaves(tree: Any) -> list[np.ndarray]:

@@ -4,8 +4,6 @@ Functions are distinguished by the programs that JAX traces from them. So a regu
 closure, or an initial state, is part of the identity, as the data are.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json
@@ -67,7 +65,10 @@ def told(problem: Problem) -> dict[str, str]:
 
     The hash depends on numbers only, so that it is the same with every release of JAX.
     """
-    return {"problem": problem.name, "data_sha256": _once(problem, "data", _of_data)}
+    return {
+        "problem": problem.name,
+        "data_sha256": _once(problem, "data", lambda problem: _of_arrays((problem.data, problem.owner))),
+    }
 
 
 def of_problem(problem: Problem) -> str:
@@ -86,10 +87,6 @@ def _once(problem: Problem, name: str, make: Callable[[Problem], str]) -> str:
     if name not in kept:
         kept[name] = make(problem)
     return kept[name]
-
-
-def _of_data(problem: Problem) -> str:
-    return _of_arrays((problem.data, problem.owner))
 
 
 def _of_arrays(tree: Any) -> str:

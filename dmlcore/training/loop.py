@@ -3,8 +3,6 @@
 Axes: S traces and O optimizers of lanes (runs side by side), R rows, M marks.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
@@ -12,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 
-from dmlcore.training.compiling import compiled
+from dmlcore.training.compiling import Compiled, compiled
 from dmlcore.training.contribution import Contribution
 from dmlcore.training.evaluation import metrics, reached
 from dmlcore.training.program import Rows
@@ -168,10 +166,7 @@ def of_lanes(course: Course, value: Any) -> Any:
     return value[..., None] if OPTIMIZERS in course.axes else value
 
 
-@compiled(static_argnames=("plan",), donate_argnames=("state",))
-def advance_one(plan, inputs, state, rows, count):
-    """`steps`, compiled."""
-    return steps(plan, inputs, state, rows, count)
+advance_one = Compiled(steps, static_argnames=("plan",), donate_argnames=("state",))
 
 
 def compilations() -> int:

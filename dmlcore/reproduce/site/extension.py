@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 
 import dmlcore as dml
-from dmlcore.reproduce.site import docstrings, formulas, reference
+from dmlcore.reproduce.site import reference
 from dmlcore.reproduce.site.directives import DIRECTIVES
 
 
@@ -19,8 +21,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_config_value("dmlcore_root", str(Path(app.confdir).parent), "env", (str,))
     for name, directive in DIRECTIVES.items():
         app.add_directive(name, directive)
-    app.add_html_math_renderer("mathml", (formulas.inline, None), (formulas.block, None))
-    app.connect("autodoc-process-docstring", docstrings.process, priority=100)
+    app.add_html_math_renderer("mathml", (inline, None), (block, None))
+    app.connect("autodoc-process-docstring", reference.process, priority=100)
     app.connect("missing-reference", _resolve)
     app.connect("html-page-context", _source_page, priority=100)  # before the theme asks for it
     return {"parallel_read_safe": True, "parallel_write_safe": True}
@@ -72,3 +74,15 @@ def _contents(app: Any, folder: str, make: Any, **options: Any) -> Any:
     if key not in known:
         known[key] = make(**options)
     return known[key]
+
+
+def inline(translator: Any, node: nodes.math) -> None:
+    """Writes a formula within a line."""
+    translator.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def block(translator: Any, node: nodes.math_block) -> None:
+    """Writes a formula on lines of its own."""
+    translator.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>\n')
+    raise nodes.SkipNode

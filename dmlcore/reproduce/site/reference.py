@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import dmlcore as dml
-from dmlcore.reproduce.site.docstrings import plain
 
 NAMES: list[str] = vars(dml)["__all__"]
 
@@ -215,3 +215,25 @@ def _told(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"A table of all, by name: {', '.join(f'``{name}``' for name in value)}."
     return f"``{value!r}``" if isinstance(value, str) else f"The type ``{value}``.".replace("typing.", "")
+
+
+_CODE_OR_MARK = re.compile(r"(`+)[\s\S]*?\1|[|*]|(?<=\w)_(?!\w)")
+
+
+def plain(text: str) -> str:
+    r"""Returns a docstring whose bars, stars and underscores are themselves, but in code and doctests.
+
+    >>> plain("The norm |g|, of `a|b` with **options.\n\n>>> 1 | 2")
+    'The norm \\|g\\|, of `a|b` with \\*\\*options.\n\n>>> 1 | 2'
+    """
+    parts = re.split(r"(^ *>>> [\s\S]*?(?:\n\s*\n|\Z))", text, flags=re.MULTILINE)
+    for number in range(0, len(parts), 2):  # a doctest and what it prints stand between
+        parts[number] = _CODE_OR_MARK.sub(
+            lambda found: found[0] if found[1] else f"\\{found[0]}", parts[number]
+        )
+    return "".join(parts)
+
+
+def process(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Makes a docstring plain: called by autodoc, before napoleon reads the sections."""
+    lines[:] = plain("\n".join(lines)).split("\n")
