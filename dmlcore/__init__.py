@@ -4,8 +4,6 @@
 command line and the policies do not wait for JAX.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import sys

@@ -196,11 +196,6 @@ def check_kind(name: str, value: Any, kind: type) -> Any:
     return value
 
 
-def instance(kind: type) -> Callable[[str, Any], Any]:
-    """Returns a check for `calls.checked`: the value must be an instance of `kind`."""
-    return partial(check_kind, kind=kind)
-
-
 def function(name: str, value: Any) -> Any:
     """Returns `value` if it is callable."""
     return value if callable(value) else fail(name, value, "a function")

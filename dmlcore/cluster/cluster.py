@@ -255,13 +255,8 @@ class Cluster:
         Cluster(2 workers, 32-85.3333 samples/s, latency 0.01 s, 3 measured tasks, beyond: cycle)
         """
         durations = Durations.checked(frame, beyond)
-        cluster = cls.from_speeds(
-            durations.speeds,
-            latency=latency,
-            bandwidth=bandwidth,
-            latency_jitter=latency_jitter,
-            pull_latency=pull_latency,
-        )
+        links: Any = {"latency": latency, "bandwidth": bandwidth, "latency_jitter": latency_jitter}
+        cluster = cls.from_speeds(durations.speeds, pull_latency=pull_latency, **links)
         return dataclasses.replace(cluster, durations=durations)
 
     def with_stragglers(
@@ -429,8 +424,7 @@ class Cluster:
             workers = tuple(i for i, w in enumerate(like) if w in cause.workers)
             return dataclasses.replace(cause, workers=workers)
 
-        names = ("samples_per_second", "overhead_seconds", "latency_seconds", "bandwidth_bytes_per_second")
-        new: dict[str, Any] = {name: each(getattr(self, name)) for name in (*names, "pull_latency_seconds")}
+        new: dict[str, Any] = {name: each(getattr(self, name)) for name in PER_WORKER}
         new |= {name: tuple(map(of, getattr(self, name))) for name in ("stragglers", "changes")}
         if self.durations is not None:
             new["durations"] = self.durations.resized(like)
@@ -520,7 +514,7 @@ class Cluster:
         def short(values: tuple[float, ...]) -> Any:
             return plain(values[0]) if len({*values}) == 1 else list(values)
 
-        names = ("samples_per_second", "overhead_seconds", "latency_seconds", "bandwidth_bytes_per_second")
+        *names, _ = PER_WORKER
         pulling = self.pull_latency_seconds
         return {
             "num_workers": self.num_workers,
@@ -535,8 +529,7 @@ class Cluster:
             **({"server": self.server.describe()} if self.server is not None else {}),
         }
 
-    def _repr_html_(self) -> str:
-        return notebook.html(self)
+    _repr_html_ = notebook.html
 
     def __repr__(self) -> str:
         low, high = min(self.samples_per_second), max(self.samples_per_second)

@@ -192,7 +192,7 @@ class Server:
         worker, clock, size, version, pull, since, _, told = order
         on_push, keep_copy, flights, done, free, record, pending = self._at_push
         flight = flights[worker]
-        left = () if len(flight) == 1 else _without(flight, order)
+        left = () if len(flight) == 1 else tuple(each for each in flight if each is not order)
         done[worker], free[worker] = clock, computed
         row = len(record) // ROW
         kept: tuple[Order, ...] = ()
@@ -658,7 +658,3 @@ class Server:
             if clock > last:
                 self._last_cut[worker] = last = clock
         self._num_cut += len(flight)
-
-
-def _without(flight: tuple[Order, ...], order: Order) -> tuple[Order, ...]:
-    return tuple(each for each in flight if each is not order)

@@ -175,8 +175,7 @@ class RunSpec:
         given = policy, cluster, ends, seed, batch_size, load, transport, compensation
         return cls(*given, parameter_bytes, sizes, local, step_size, aggregate)
 
-    def _repr_html_(self) -> str:
-        return notebook.html(self)
+    _repr_html_ = notebook.html
 
     def __repr__(self) -> str:
         ((name, count),) = (each for each in self.stop._asdict().items() if math.isfinite(each[1]))

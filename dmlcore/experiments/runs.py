@@ -69,8 +69,7 @@ class Run:
     history: pd.DataFrame
     params: Any
 
-    def _repr_html_(self) -> str:
-        return notebook.html(self)
+    _repr_html_ = notebook.html
 
     def __repr__(self) -> str:
         policy, last = self.trace.metadata["policy"], self.history.iloc[-1]

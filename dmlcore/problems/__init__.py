@@ -3,14 +3,12 @@
 from collections.abc import Callable
 
 from . import shards
-from .digits import digits_mlp, logistic_regression
-from .images import cifar10_cnn, cifar10_lenet, mnist_lenet
+from .classification import cifar10_cnn, cifar10_lenet, digits_mlp, logistic_regression, mnist_lenet
 from .lasso import lasso
-from .lda import lda, topics_of
 from .linear_regression import linear_regression
 from .matrix_factorization import matrix_factorization
 from .problem import Batch, Params, Problem
-from .topics import bars, match_topics, top_words
+from .topics import bars, lda, match_topics, top_words, topics_of
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     factory.__name__: factory

@@ -333,8 +333,7 @@ class Problem:
     def _bytes(self) -> dict[str, int]:
         return {}
 
-    def _repr_html_(self) -> str:
-        return notebook.html(self)
+    _repr_html_ = notebook.html
 
     def __repr__(self) -> str:
         return f"Problem({self.name}, {self.num_samples} samples)"

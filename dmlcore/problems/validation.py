@@ -148,17 +148,13 @@ def _initial(problem: Problem) -> Params:
             checks.reject(name, _described(leaf), expected, hint)
     trees: list[Any] = [*map(jax.tree.structure, (params, again))]
     if trees[0] != trees[1] or not all(
-        _described(one) == _described(two) and _same_bits(one, two)
+        _described(one) == _described(two) and np.asarray(one).tobytes() == np.asarray(two).tobytes()
         for one, two in zip(jax.tree.leaves(params), jax.tree.leaves(again), strict=True)
     ):
         checks.reject("init", "other parameters at its second call", "a function of the random key alone")
     if problem.local:
         _ = problem.shapes  # raises ValueError if a local parameter is not valid
     return jax.tree.map(jnp.asarray, params)
-
-
-def _same_bits(one: Any, two: Any) -> bool:
-    return np.asarray(one).tobytes() == np.asarray(two).tobytes()
 
 
 def _check_evaluate(problem: Problem, params: Params) -> None:
@@ -171,7 +167,8 @@ def _check_evaluate(problem: Problem, params: Params) -> None:
             if not isinstance(name, str):
                 checks.fail("evaluate", name, "a string as the name of each metric")
             if name in RESERVED:
-                checks.fail("evaluate", name, f"a metric with a name other than {_listed(RESERVED)}")
+                others = ", ".join(map(repr, sorted(RESERVED)))
+                checks.fail("evaluate", name, f"a metric with a name other than {others}")
             array = value if _is_array(value) else np.asarray(value)
             numeric = jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool
             if array.shape or not numeric or jnp.issubdtype(array.dtype, jnp.complexfloating):
@@ -183,10 +180,6 @@ def _check_evaluate(problem: Problem, params: Params) -> None:
         check(_called("evaluate", problem.evaluate, params, eval_data))
 
     jax.eval_shape(evaluated, params, problem.eval_data)
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(map(repr, sorted(names)))
 
 
 def _rows(problem: Problem, numbers: np.ndarray) -> Batch:

@@ -1,7 +1,5 @@
 """How a run agrees with the published ledger: which numbers are equal, and whether any outcome changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

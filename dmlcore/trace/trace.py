@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -308,15 +309,14 @@ class Trace:
             expected = "an undamaged file written by Trace.save"
             raise ValueError(checks.message("path", found, expected)) from error
 
-    def _repr_html_(self) -> str:
-        return notebook.html(self)
+    _repr_html_ = notebook.html
 
     def __repr__(self) -> str:
         policy, tasks, updates = self.metadata.get("policy", "?"), len(self.tasks), len(self.updates)
         return f"Trace({policy}, {self.num_workers} workers, {tasks} tasks, {updates} updates)"
 
 
-check_trace = checks.instance(Trace)
+check_trace = partial(checks.check_kind, kind=Trace)
 
 
 def starts(tasks: pd.DataFrame) -> pd.Series:

@@ -166,28 +166,20 @@ class Replay(Driver):
         most_workers = max(trace.num_workers for trace in traces)
         self._spill = 0 if reads_newest else spill(max(p.num_slots for p in programs), most_workers)
         self._filler = power_of_two(most_workers)
-        options: dict[str, Any] = {
+        shared: dict[str, Any] = {
+            "num_slots": 1,
+            "filler": self._filler,
+            "places": places_for(programs, traces),
             "reads_newest": reads_newest,
             "accumulates": windowed or not in_step or any(p.accumulates for p in programs),
             "keeps_copies": any(p.keeps_copies for p in programs),
             "compensates": any(p.rows.compensation.any() for p in programs),
             "coding": codings[0],
         }
-        places = places_for(programs, traces)
-        self._begins = [
-            functools.partial(
-                begin,
-                contribution,
-                seed=int(t.metadata["seed"]),
-                num_workers=t.num_workers,
-                num_slots=1,
-                filler=self._filler,
-                aggregate=own,
-                places=places,
-                **options,
-            )
-            for t, own in zip(traces, aggregates, strict=True)
-        ]
+        self._begins = []
+        for trace, own in zip(traces, aggregates, strict=True):
+            run: Any = {"seed": int(trace.metadata["seed"]), "num_workers": trace.num_workers}
+            self._begins.append(functools.partial(begin, contribution, aggregate=own, **run, **shared))
         judged = judged_at_once(problem.eval_data) if self.lanes > 1 else 1
         self._course = Course(self._grid.axes, unroll or unrolled(), judged)
         self._rows: Any = None  # the next `_size` rows of every trace, with their samples

@@ -1,7 +1,5 @@
 """Variants of a cluster along an axis: with more workers, slower links or a busier server."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The cluster of a recommendation: given by the user, or fitted to a record."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from pathlib import Path

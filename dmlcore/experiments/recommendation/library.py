@@ -1,7 +1,5 @@
 """The methods that `recommend` tries, and the values of their arguments (knobs)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 

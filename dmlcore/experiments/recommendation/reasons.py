@@ -1,7 +1,5 @@
 """Why a method is the fastest: the regime, the samples that methods need, and what their workers wait for."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """`recommend`: the fastest method for a cluster, and the reason."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -57,9 +57,7 @@ def median() -> Aggregate:
     """
 
     def reduce(pushes: Any, present: Any) -> Any:
-        from dmlcore.methods.aggregate import places
-
-        return places.median(pushes, present)
+        return _places().median(pushes, present)
 
     return Aggregate("median()", reduce=reduce)
 
@@ -93,9 +91,7 @@ def trimmed_mean(fraction: float) -> Aggregate:
     """
 
     def reduce(pushes: Any, present: Any) -> Any:
-        from dmlcore.methods.aggregate import places
-
-        return places.trimmed_mean(fraction, pushes, present)
+        return _places().trimmed_mean(fraction, pushes, present)
 
     return Aggregate(f"trimmed_mean({fraction})", reduce=reduce)
 
@@ -131,11 +127,15 @@ def clipped(c: float) -> Aggregate:
         return mean()
 
     def each(push: Any) -> Any:
-        from dmlcore.methods.aggregate import places
-
-        return places.clip(c, push)
+        return _places().clip(c, push)
 
     return Aggregate(f"clipped({c})", each=each)
+
+
+def _places() -> Any:
+    from dmlcore.methods.aggregate import places
+
+    return places
 
 
 AGGREGATES: dict[str, Callable[..., Aggregate]] = {

@@ -1,7 +1,5 @@
 """Builds the site: all of it aside, and in place in one step when it is whole."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """`paper_repro.py docs`: runs the notebooks that have no finished run, then builds the site."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 from collections.abc import Callable, Mapping, Sequence

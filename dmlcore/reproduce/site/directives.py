@@ -1,7 +1,5 @@
 """Directives of the pages: `{claims} KEY`, `{summary} KEY`, `{pictures} KEY` and `{verdicts}`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from docutils import nodes

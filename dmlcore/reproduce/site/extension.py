@@ -1,7 +1,5 @@
 """What the site adds to Sphinx; `docs/conf.py` names this module among its extensions."""
 
-from __future__ import annotations
-
 import functools
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Notebooks as the site shows them: the copies that were executed, without what needs a kernel."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The API reference: a page for each group of public names, as reStructuredText that autodoc fills in."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """What Sphinx reads, gathered in a folder: hand-written pages, executed notebooks, the API reference."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 import shutil

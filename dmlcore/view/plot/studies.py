@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -74,8 +73,7 @@ def _map(found: Any, ax: Axes | None) -> Axes:
     ratios = found.table["ratio"].unstack("cluster")[[*found.answers]]
     outcomes = found.table["outcome"].unstack("cluster")
     ratios = ratios.loc[ratios.clip(upper=MOST).mean(axis=1).sort_values().index]
-    if ax is None:
-        ax = plt.subplots(figsize=(max(6.4, 2.6 + 1.3 * ratios.shape[1]), 2 + 0.45 * len(ratios)))[1]
+    ax = axes(ax, max(6.4, 2.6 + 1.3 * ratios.shape[1]), 2 + 0.45 * len(ratios))
     shown = np.log(ratios.clip(1, MOST).to_numpy(float))
     mesh = ax.imshow(shown, cmap="cividis_r", vmin=0, vmax=np.log(MOST), aspect="auto")
     for (row, column), ratio in np.ndenumerate(ratios.to_numpy(float)):
@@ -198,8 +196,7 @@ def regimes(frame: pd.DataFrame, x: str, y: str, *, ax: Axes | None = None) -> A
     xs, ys = sorted(frame[x].unique()), sorted(frame[y].unique())
     names = [*dict.fromkeys(frame["method"][frame["method"] != "none"])]
     colors = palette(names) | {"none": "white"}
-    if ax is None:
-        ax = plt.subplots(figsize=(max(6.4, 2.2 + 1.7 * len(xs)), 2.2 + 0.9 * len(ys)))[1]
+    ax = axes(ax, max(6.4, 2.2 + 1.7 * len(xs)), 2.2 + 0.9 * len(ys))
     for row in frame.to_dict("records"):
         left, low = xs.index(row[x]), ys.index(row[y])
         look: dict[str, Any] = {"facecolor": colors[row["method"]], "edgecolor": "white", "linewidth": 2}
