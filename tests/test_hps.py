@@ -151,7 +151,9 @@ def test_a_server_whose_link_takes_no_time_leaves_nothing_to_hide(transfer, fast
     [(0.0, False, True), pytest.param(0.02, True, True, marks=pytest.mark.full), (0.5, True, False)],
 )
 def test_the_lead_grows_with_the_transfers_beyond_three_and_a_half(transfer, least, most):
-    method, cluster = (composed(True, True, 4), links(transfer)) if transfer else (composed(False, True), EVEN)
+    method, cluster = (
+        (composed(True, True, 4), links(transfer)) if transfer else (composed(False, True), EVEN)
+    )
     found = leads(method, cluster).values()
     for data in ("", "-data"):
         assert holds(f"H1-least{data}", min(found)) == least
