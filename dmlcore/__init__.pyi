@@ -27,6 +27,7 @@ from dmlcore.methods.policies.trials import mindflayer as mindflayer
 from dmlcore.methods.policies.watching import adaptive_load as adaptive_load, adasync as adasync, dbw as dbw
 from dmlcore.methods.policies.watching import pflug as pflug
 from dmlcore.problems.problem import Problem as Problem
+from dmlcore.reading import TaskLog as TaskLog, read_tasks as read_tasks
 from dmlcore.reproduce import claims as claims
 from dmlcore.trace import Trace as Trace, metrics as metrics, perfetto as perfetto
 from dmlcore.trace.calibration import service_times as service_times

@@ -1,47 +1,13 @@
-"""Tables that users bring: DataFrames, CSV and Parquet files, with every column checked once."""
+"""Tables that users bring, with every column checked once."""
 
-import os
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from dmlcore import checks
-
-READERS = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
-
-
-def read(name: str, source: pd.DataFrame | str | os.PathLike[str]) -> pd.DataFrame:
-    """Returns a table: a DataFrame as it is, or what a CSV or Parquet file holds.
-
-    Args:
-        name: of the argument, for messages.
-        source: the DataFrame, or the path of a file that ends in `.csv` or `.parquet`.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is no table, has no rows, or has two columns of one name.
-    """
-    frame: Any = source
-    if isinstance(source, str | os.PathLike):
-        path = Path(source)
-        reader: Any = READERS.get(path.suffix.lower())
-        if reader is None:
-            checks.fail(name, str(path), f"a path that ends in {' or '.join(READERS)}, or a DataFrame")
-        if not path.is_file():
-            raise FileNotFoundError(checks.message(name, repr(str(path)), "a file that exists"))
-        try:
-            frame = reader(path)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            cause = " ".join(str(error).split())
-            found = f"{str(path)!r}, which cannot be read as {path.suffix} ({cause})"
-            raise ValueError(checks.message(name, found, "a table")) from error
-    return check_frame(name, frame, expected="a DataFrame, or the path of a CSV or Parquet file")
-
 
 def check_frame(
     name: str, frame: Any, wanted: Mapping[str, str] | None = None, expected: str = "a DataFrame"
@@ -132,4 +98,4 @@ def _refuse(name: str, frame: pd.DataFrame, column: str, fits: np.ndarray, expec
         row = int(wrong[0])
         value = frame[column].iloc[row]
         given = value.item() if isinstance(value, np.generic) else value
-        checks.fail(f"{name}, row {row}, column {column}", given, expected)
+        checks.fail(f"{name}, row {frame.index[row]}, column {column}", given, expected)

@@ -259,12 +259,12 @@ def test_a_column_that_is_nearly_one_of_ours_is_told():
 
 def test_all_that_is_missing_is_one_error():
     with pytest.raises(ValueError, match=r"frame: expected .*, got columns") as error:
-        Trace.from_tasks(pd.DataFrame({"rank": [0], "end": [1.0], "push_queued": [0.0]}))
+        Trace.from_tasks(pd.DataFrame({"who": [0], "end": [1.0], "push_queued": [0.0]}))
     assert str(error.value) == (
-        "frame: expected columns that include worker (number, from 0), start (of computing, seconds) "
-        "and batch_size (samples of a task: a column, or the argument where all have as many) "
+        "frame: expected columns that include worker (number or name), start (of computing), or seconds (of "
+        "computing) and batch_size (samples of a task: a column, or the argument where all have as many) "
         "and metadata['service_seconds'] and both columns of pull_queued, push_queued (all three or none), "
-        "got columns ['rank', 'end', 'push_queued']"
+        "got columns ['who', 'end', 'push_queued']; try columns={'worker': ..., 'start': ...}"
     )
 
 
@@ -304,21 +304,19 @@ def test_queues_that_cannot_be(frame, took, message):
         Trace.from_tasks(frame, metadata={"service_seconds": took})
 
 
-def test_a_log_that_begins_late_needs_its_origin():
+def test_a_log_that_begins_late_begins_at_its_first_time():
     """Else a run of seconds would last since 1970."""
     late = LOG.assign(start=LOG["start"] + 1.7e9, end=LOG["end"] + 1.7e9)
-    with pytest.raises(
-        ValueError, match="origin: expected the time at which the run began, got None; try 1700000000"
-    ):
-        Trace.from_tasks(late, batch_size=8)
+    assert same_timeline(Trace.from_tasks(late, batch_size=8), Trace.from_tasks(LOG, batch_size=8))
     assert Trace.from_tasks(late, batch_size=8, origin=0.0).end_time > 1e9, "told, it is taken"
 
 
 def test_workers_that_are_counted_from_1():
+    """They are numbered from 0, unless it is told how many there are."""
     from_one = LOG.assign(worker=LOG["worker"] + 1)
-    with pytest.raises(ValueError, match="frame, the smallest worker: expected 0, got 1; try num_workers="):
-        Trace.from_tasks(from_one, batch_size=8)
-    assert Trace.from_tasks(from_one, batch_size=8, num_workers=3).num_workers == 3
+    assert same_timeline(Trace.from_tasks(from_one, batch_size=8), Trace.from_tasks(LOG, batch_size=8))
+    trace = Trace.from_tasks(from_one, batch_size=8, num_workers=3)
+    assert (trace.num_workers, trace.tasks["worker"].min()) == (3, 1)
 
 
 @pytest.mark.parametrize(

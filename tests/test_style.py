@@ -24,7 +24,8 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LAYERS = (
     {"notebook", "pages"},
     {"types", "checks", "files", "provenance"},
-    {"calls", "sealed", "tables", "theory"},
+    {"calls", "sealed", "tables", "theory", "units"},
+    {"reading"},
     {"cluster", "data"},
     {"methods", "problems"},
     {"trace"},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -212,7 +211,7 @@ class Cluster:
     @classmethod
     def from_durations(
         cls,
-        frame: pd.DataFrame | str | os.PathLike[str],
+        frame: Any,
         beyond: str = "cycle",
         *,
         latency: float | Sequence[float] = 0.0,
@@ -228,13 +227,13 @@ class Cluster:
         it. The field `samples_per_second` then holds each worker's mean speed.
 
         Args:
-            frame: a DataFrame, or the path of a CSV or Parquet file, with one row per task and the columns
-                `worker` (whole numbers from 0, without gaps), `samples`, and `seconds` of computing. The rows
-                of a worker stand in the order of its clocks.
+            frame: a log that `read_tasks` reads, or its result, which says how many samples a task has. The
+                rows of a worker stand in the order of its clocks, unless they have times.
             beyond: the times of tasks after a worker's last row. "cycle": start again at its first row;
                 "resample": draw its rows at random, keyed by seed, worker and clock; "error": raise a
                 ValueError that names worker and clock when such a task begins (a WorkerError with that
-                message on threads and Ray).
+                message on threads and Ray). Or the times of all tasks: "bootstrap": draw the worker's rows at
+                random, from the first task on; "rounds": draw a row for every clock that all workers take.
             latency: mean one-way delay of a link in seconds, >= 0: one number, or shape (W,).
             bandwidth: bandwidth of a link in bytes/s, > 0: one number, or shape (W,).
             latency_jitter: random multiplier of the latency, see `from_speeds`. None: latencies are constant.
@@ -242,12 +241,12 @@ class Cluster:
                 (W,). None: it is `latency`.
 
         Returns:
-            The cluster, with one worker for each number in the column `worker`.
+            The cluster, with one worker for each that the log names.
 
         Raises:
             FileNotFoundError: the file does not exist.
-            ValueError: a column is missing, a number is NaN, infinite or out of range, a worker has no row
-                or only rows of 0 seconds, or `beyond` is not one of the three.
+            ValueError: the log cannot be read, a worker has only rows of 0 seconds, or `beyond` is none of
+                these.
 
         >>> import pandas as pd
         >>> measured = pd.DataFrame({"worker": [0, 1, 0], "samples": 32, "seconds": [0.5, 1.0, 0.25]})

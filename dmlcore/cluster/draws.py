@@ -111,12 +111,17 @@ class Draws:
             list(zip(seconds, samples, strict=True))
             for seconds, samples in zip(durations.seconds, durations.samples, strict=True)
         ]
-        beyond = durations.beyond
+        beyond, run, together = durations.beyond, durations.run, durations.beyond == "rounds"
+        drawn, fewest = beyond in ("bootstrap", "rounds"), min(map(len, rows))
 
         def measured(worker: int, clock: int, samples: int) -> float:
             own = rows[worker]
             row = clock
-            if clock >= len(own):
+            if drawn:  # a run of rows begins at a row that all workers share, or that is the worker's own
+                count = fewest if together else len(own)
+                first = count * self.multiplier(RESAMPLED, 0 if together else worker, clock // run)
+                row = (int(first) + clock % run) % count
+            elif clock >= len(own):
                 if beyond == "error":
                     raise durations.past(worker, clock)
                 if beyond == "cycle":

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import json
-import os
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dmlcore import checks, tables
+from dmlcore import checks
+from dmlcore.reading.log import BATCH_SIZE, read, warned
 
-COLUMNS = {"worker": "number, from 0", "samples": "of the task", "seconds": "that it was computed"}
-BEYOND = ("cycle", "resample", "error")
+BEYOND = ("cycle", "resample", "error", "bootstrap", "rounds")
 MOST = 2**31 - 1
 
 
@@ -27,46 +27,52 @@ class Durations:
     Args:
         seconds: compute times of each worker's tasks in seconds, W tuples.
         samples: batch sizes of each worker's tasks in samples, W tuples.
-        beyond: the times of tasks after a worker's last row, one of `BEYOND`.
+        beyond: the times of tasks after a worker's last row, or how all rows are drawn, one of `BEYOND`.
+        run: with "bootstrap" and "rounds", how many rows that follow one another are drawn together.
     """
 
     seconds: tuple[tuple[float, ...], ...]
     samples: tuple[tuple[int, ...], ...]
     beyond: str
+    run: int = 1
 
     @classmethod
-    def checked(cls, frame: pd.DataFrame | str | os.PathLike[str], beyond: str) -> Durations:
+    def checked(cls, source: Any, beyond: str) -> Durations:
         """Returns the durations that the arguments of `Cluster.from_durations` describe."""
         checks.choice("beyond", beyond, dict.fromkeys(BEYOND))
-        table = tables.read("frame", frame)
-        tables.require("frame", table, COLUMNS)
-        worker = tables.integers("frame", table, "worker", low=0, high=MOST)
-        samples = tables.integers("frame", table, "samples", low=1, high=MOST)
-        seconds = tables.numbers("frame", table, "seconds", low=0)
-        counts = np.bincount(worker) if worker.max() < len(worker) else np.zeros(1)
-        if not counts.all():
-            absent = int(np.setdiff1d(np.arange(len(worker) + 1), worker)[0])
-            expected = f"at least one row for each worker from 0 to {worker.max()}"
-            hint = "" if absent else "numbering workers from 0"
-            checks.reject(f"frame, worker {absent}", "none", expected, hint)
-        order = np.argsort(worker, kind="stable")
-        parts = np.flatnonzero(np.diff(worker[order])) + 1
-        times_of, samples_of = (np.split(values[order], parts) for values in (seconds, samples))
-        for number, times in enumerate(times_of):
-            if not times.any():
-                checks.reject(
-                    f"frame, worker {number}", "only tasks of 0 seconds", "at least one task that takes time"
-                )
-            with np.errstate(over="ignore"):
-                speed = samples_of[number].sum() / times.sum()
-            if not 0 < speed < np.inf:
-                checks.fail(
-                    f"frame, worker {number}, seconds",
-                    times.tolist()[:3],
-                    "times with a finite speed > 0",
-                )
-        rows, sizes = (tuple(tuple(each.tolist()) for each in own) for own in (times_of, samples_of))
-        return cls(rows, sizes, beyond)
+        size = "batch_size"
+        log = read("frame", source, lacking=lambda columns: [BATCH_SIZE] * (size not in columns))
+        if size not in log.tasks:
+            checks.reject("frame", "a log without the samples of a task", BATCH_SIZE)
+        made = cls.of(log.tasks, beyond)
+        warned(log, source)
+        return made
+
+    @classmethod
+    def of(cls, tasks: pd.DataFrame, beyond: str, run: int = 1) -> Durations:
+        """Returns the durations of a log's tasks, in the order of rows or, if it has times, of starts.
+
+        Args:
+            tasks: the columns `worker`, `batch_size` and `seconds`, and maybe `compute_start`.
+            beyond: one of `BEYOND`.
+            run: rows that are drawn in a run.
+        """
+        keys = [tasks[name] for name in ("compute_start", "worker") if name in tasks]
+        order = np.lexsort(keys)
+        worker = tasks["worker"].to_numpy()[order]
+        parts = np.flatnonzero(np.diff(worker)) + 1
+        rows, sizes = (
+            tuple(tuple(own.tolist()) for own in np.split(tasks[name].to_numpy()[order], parts))
+            for name in ("seconds", "batch_size")
+        )
+        for number, (times, samples) in enumerate(zip(rows, sizes, strict=True)):
+            if not any(times):
+                expected = "at least one task that takes time"
+                checks.reject(f"frame, worker {number}", "only tasks of 0 seconds", expected)
+            if not (sum(times) < np.inf and 0 < sum(samples) / sum(times) < np.inf):
+                where = f"frame, worker {number}, seconds"
+                checks.fail(where, [*times[:3]], "times with a finite speed > 0")
+        return cls(rows, sizes, beyond, run)
 
     @property
     def speeds(self) -> list[float]:
@@ -87,7 +93,7 @@ class Durations:
         def each(values: tuple[Any, ...]) -> tuple[Any, ...]:
             return tuple(values[w][row:] + values[w][:row] for w, row in zip(like, first, strict=True))
 
-        return Durations(each(self.seconds), each(self.samples), self.beyond)
+        return dataclasses.replace(self, seconds=each(self.seconds), samples=each(self.samples))
 
     def past(self, worker: int, clock: int) -> ValueError:
         """Returns the error of a task after a worker's last row, for `beyond="error"`."""
@@ -104,8 +110,11 @@ class Durations:
     def describe(self) -> dict[str, Any]:
         """Returns the durations as plain JSON values: the number of tasks per worker, and the fingerprint."""
         tasks = [len(each) for each in self.seconds]
-        return {"tasks": tasks, "beyond": self.beyond, "sha256": self.fingerprint}
+        run = {"run": self.run} if self.run > 1 else {}
+        return {"tasks": tasks, "beyond": self.beyond, **run, "sha256": self.fingerprint}
 
     def __str__(self) -> str:
         count = sum(map(len, self.seconds))
-        return f"{count} measured task{'s' * (count > 1)}, beyond: {self.beyond}"
+        drawn = {"bootstrap": "drawn by worker", "rounds": "drawn by round"}.get(self.beyond)
+        runs = f", {self.run} in a row" if self.run > 1 else ""
+        return f"{count} measured task{'s' * (count > 1)}, {drawn or f'beyond: {self.beyond}'}{runs}"

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
-import os
-import warnings
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dmlcore import checks, tables
+from dmlcore import checks
 from dmlcore.provenance import versions
+from dmlcore.reading.log import BATCH_SIZE, TaskLog, overlaps, read, warned
 from dmlcore.trace.record import updates_frame
 from dmlcore.trace.trace import QUEUE_COLUMNS, TASK_COLUMNS, Trace
 
-MOST = 2**31 - 1
-LATE = 100  # a log that begins later than this many times its length was recorded on another clock
 ROUNDED = 1e-9  # a wait may be longer than its transfer by this rounding error, relative and absolute
-WANTED = {"worker": "number, from 0", "start": "of computing, seconds", "end": "of computing, seconds"}
-BATCH_SIZE = "batch_size (samples of a task: a column, or the argument where all have as many)"
+TIMES = "pull_start", "compute_start", "compute_end", "push_end"  # of a task, in ascending order
 SERVED = "push", "update", "pull", "link_in", "link_out"  # kinds of a server's work, in seconds
 SERVICE = "metadata['service_seconds'] and both columns of pull_queued, push_queued (all three or none)"
 
 
 def trace_of(
-    source: pd.DataFrame | str | os.PathLike[str],
+    source: Any,
     batch_size: int | None,
     num_workers: int | None,
     end_time: float | None,
@@ -39,20 +34,19 @@ def trace_of(
     metadata: Mapping[str, Any] | None,
 ) -> Trace:
     """Returns the trace that the arguments of `Trace.from_tasks` describe."""
-    told = origin is not None
-    origin, more = checks.real("origin", origin if told else 0.0, low=-1e300, high=1e300), _json(metadata)
-    frame = tables.read("frame", source)
+    more = _json(metadata)
     size = more.get("batch_size") if batch_size is None else batch_size
-    names = _complete(frame, size, more)
-    table = _checked(frame, names, size, origin)
-    names = {"pull_start": names["compute_start"], "push_end": names["compute_end"], **names}
-    if not told:
-        _check_start(table, names)
-    if num_workers is None and "num_workers" not in more and (least := int(table["worker"].min())):
-        hint = "num_workers=, if worker 0 had no task"
-        checks.fail("frame, the smallest worker", least, "0", hint)
-    _check_order(table, names, origin)
-    _check_queues(table, names)
+    log = read("frame", source, lacking=lambda columns: _lacking(columns, size, more))
+    if "batch_size" not in log.sized(size).tasks:
+        checks.reject("frame", "a log without the samples of a task", BATCH_SIZE)
+    _check_service(log.tasks, more)
+    table, origin = _from_origin(log.sized(size), origin)
+    if "num_workers" in more or num_workers is not None:
+        _as_numbered(table, log.names)
+    shown = {"compute_start": "start", "compute_end": "end", "pull_start": "start", "push_end": "end"}
+    shown |= {name: name for name in ("pull_start", "push_end") if name in log.tasks}
+    _check_order(table, shown, origin)
+    _check_queues(table, shown)
     _check_overlaps(table)
     if "clock" in table:
         _check_clocks(table)
@@ -76,7 +70,7 @@ def trace_of(
         "engine": "recorded",
         "policy": "recorded",
         "max_lead": None,
-        "num_workers": int(tasks["worker"].max()) + 1,
+        "num_workers": len(log.names),
         "end_time": float(last),
         "batch_size": sizes.pop() if len(sizes) == 1 else None,
         "seed": 0,
@@ -96,7 +90,9 @@ def trace_of(
     if "compensation" in about:
         checks.real("metadata['compensation']", about["compensation"], low=0, high=1e300)
     checks.real("end_time", about["end_time"], low=float(last), high=1e300)
-    return Trace(tasks, updates_frame(times.tolist(), tasks), about).validate()
+    trace = Trace(tasks, updates_frame(times.tolist(), tasks), about).validate()
+    warned(log, source)
+    return trace
 
 
 def _json(metadata: Any) -> dict[str, Any]:
@@ -109,94 +105,60 @@ def _json(metadata: Any) -> dict[str, Any]:
         checks.fail("metadata", metadata, "a dictionary of JSON values")
 
 
-def _complete(frame: pd.DataFrame, size: Any, more: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the table's name for each column of the trace; one ValueError lists all missing columns."""
-    names = {name: name for name in (*TASK_COLUMNS, *QUEUE_COLUMNS, "update_time") if name in frame}
-    for short in ("start", "end"):
-        own = f"compute_{short}"
-        if short in frame and own in frame:
-            checks.reject(
-                "frame, columns", f"both {short!r} and {own!r}", "one of the two (they mean the same)"
-            )
-        names |= {own: short} if short in frame else {}
-    wanted = {name: what for name, what in WANTED.items() if not {name, f"compute_{name}"} & {*names, *frame}}
-    queues = [name in frame for name in QUEUE_COLUMNS]
-    lacking = [BATCH_SIZE] * (size is None and "batch_size" not in frame)
-    lacking += [SERVICE] * (any(queues) and not (all(queues) and "service_seconds" in more))
-    tables.require("frame", frame, wanted, lacking)
-    known = [*TASK_COLUMNS, *QUEUE_COLUMNS, *WANTED, "update_time"]
-    for name in frame:
-        like = difflib.get_close_matches(str(name), known, n=1, cutoff=0.8)
-        if name not in known and like:
-            warnings.warn(f"frame: column {name!r} is not read; try {like[0]!r}", stacklevel=4)
-    if any(queues):
-        given = more["service_seconds"]
-        if not isinstance(given, Mapping) or {*given} != {*SERVED}:
-            checks.fail(
-                "metadata['service_seconds']",
-                given,
-                f"the mean seconds of each of {', '.join(SERVED)}",
-            )
-        for kind in SERVED:
-            checks.real(f"metadata['service_seconds'], {kind}", given[kind], low=0, high=1e300)
-    return names
+def _lacking(columns: Container[str], size: Any, more: Mapping[str, Any]) -> list[str]:
+    """Returns what a table lacks besides the columns of any log."""
+    queues = [name in columns for name in QUEUE_COLUMNS]
+    lacking = [BATCH_SIZE] * (size is None and "batch_size" not in columns)
+    return lacking + [SERVICE] * (any(queues) and not (all(queues) and "service_seconds" in more))
 
 
-def _checked(frame: pd.DataFrame, names: Mapping[str, str], size: Any, origin: float) -> pd.DataFrame:
-    """Returns the table with the trace's column names, checked, and with times from the start of the run."""
-
-    def whole(column: str, low: int, nan: int | None = None) -> np.ndarray:
-        return tables.integers("frame", frame, names[column], low=low, high=MOST, nan=nan)
-
-    def real(column: str, nan: bool = True) -> np.ndarray:
-        return tables.numbers("frame", frame, names[column], nan=nan)
-
-    found = {"worker": whole("worker", 0)}
-    if "clock" in names:
-        found["clock"] = whole("clock", 0)
-    if "batch_size" in names:
-        found["batch_size"] = whole("batch_size", 1)
-    else:
-        found["batch_size"] = np.full(len(frame), checks.integer("batch_size", size, low=1, high=MOST))
-    for column in ("compute_start", "compute_end"):
-        found[column] = real(column, nan=False) - origin
-    for column, like in (("pull_start", "compute_start"), ("push_end", "compute_end")):
-        found[column] = real(column) - origin if column in names else found[like]
-    for column in ("update", "version_read"):
-        if column in names:
-            found[column] = whole(column, -1, nan=-1)
-    if "update_time" in names:
-        found["update_time"] = real("update_time") - origin
-    for column in ("weight", *QUEUE_COLUMNS):
-        if column in names:
-            found[column] = real(column, nan=column == "weight")
-    return pd.DataFrame(found)
+def _check_service(table: pd.DataFrame, more: Mapping[str, Any]) -> None:
+    """Raises ValueError if a table with queues does not come with the server's times."""
+    if not {*QUEUE_COLUMNS} & {*table}:
+        return
+    given = more["service_seconds"]
+    if not isinstance(given, Mapping) or {*given} != {*SERVED}:
+        expected = f"the mean seconds of each of {', '.join(SERVED)}"
+        checks.fail("metadata['service_seconds']", given, expected)
+    for kind in SERVED:
+        checks.real(f"metadata['service_seconds'], {kind}", given[kind], low=0, high=1e300)
 
 
-def _check_start(table: pd.DataFrame, names: Mapping[str, str]) -> None:
-    """Raises ValueError if times seem to count from an epoch, not from the start of the run."""
-    column = "pull_start" if table["pull_start"].notna().any() else "compute_start"
-    first, last = float(table[column].min()), float(table["compute_end"].max())
-    if first > LATE * (last - first) > 0:
-        hint = f"{first:.15g}, the first {names.get(column, column)} of the log"
-        checks.fail("origin", None, "the time at which the run began", hint)
+def _from_origin(log: TaskLog, origin: Any) -> tuple[pd.DataFrame, float]:
+    """Returns the log's tasks with all times, from the start of the run, and when that was on its clock."""
+    table, zero = log.tasks.copy(), log.zero
+    if not log.timed:
+        table["compute_end"] = table["seconds"].groupby(table["worker"]).cumsum()
+        table["compute_start"] = table.groupby("worker")["compute_end"].shift(fill_value=0.0)
+    if origin is not None:
+        zero = checks.real("origin", origin, low=-1e300, high=1e300)
+        for name in {*TIMES, "update_time"} & {*table}:
+            table[name] -= zero - log.zero
+    for name, like in (("pull_start", "compute_start"), ("push_end", "compute_end")):
+        table[name] = table[name] if name in table else table[like]
+    return table, zero
 
 
-def _check_order(table: pd.DataFrame, names: Mapping[str, str], origin: float) -> None:
+def _as_numbered(table: pd.DataFrame, names: tuple[Any, ...]) -> None:
+    """Gives workers the numbers that they have in the log, because workers without a task are counted, too."""
+    if all(isinstance(name, int) for name in names):
+        table["worker"] = np.array(names)[table["worker"]]
+
+
+def _check_order(table: pd.DataFrame, shown: Mapping[str, str], origin: float) -> None:
     """Raises ValueError if the times of a task are not in ascending order."""
 
     def refuse(wrong: pd.Series, late: str, expected: str, than: str | None) -> None:
         if wrong.any():
             row = int(wrong.argmax())
-            where = f"frame, row {row}, worker {table['worker'][row]}, {names[late]}"
-            other = " (the origin)" if than is None else f" (its {names[than]})"
+            where = f"frame, row {row}, worker {table['worker'][row]}, {shown[late]}"
+            other = " (the origin)" if than is None else f" (its {shown[than]})"
             least = origin if than is None else table[than][row] + origin
             checks.fail(where, float(table[late][row] + origin), f"{expected} {least:.15g}{other}")
 
-    columns = ("pull_start", "compute_start", "compute_end", "push_end")
-    for column in columns[:2]:
+    for column in TIMES[:2]:
         refuse(table[column] < 0, column, "a number >=", None)
-    for early, late in pairwise(columns):
+    for early, late in pairwise(TIMES):
         refuse(table[late] < table[early], late, "a number >=", early)
     if "update" in table:
         lost = table["push_end"].isna() & (table["update"] >= 0)
@@ -206,7 +168,7 @@ def _check_order(table: pd.DataFrame, names: Mapping[str, str], origin: float) -
             checks.fail(f"frame, row {row}, update", int(table["update"][row]), expected)
 
 
-def _check_queues(table: pd.DataFrame, names: Mapping[str, str]) -> None:
+def _check_queues(table: pd.DataFrame, shown: Mapping[str, str]) -> None:
     """Raises ValueError if a transfer waited longer than it took in total."""
     for queued, early, late in (
         ("pull_queued", "pull_start", "compute_start"),
@@ -216,20 +178,18 @@ def _check_queues(table: pd.DataFrame, names: Mapping[str, str]) -> None:
         if queued in table and (wrong := table[queued] > took * (1 + ROUNDED) + ROUNDED).any():
             row = int(wrong.argmax())
             where = f"frame, row {row}, worker {table['worker'][row]}, {queued}"
-            expected = f"a number <= {took[row]:.15g} (from its {names[early]} to its {names[late]})"
+            expected = f"a number <= {took[row]:.15g} (from its {shown[early]} to its {shown[late]})"
             checks.fail(where, float(table[queued][row]), expected)
 
 
 def _check_overlaps(table: pd.DataFrame) -> None:
     """Raises ValueError if a worker computes two tasks at the same time."""
-    columns = ["worker", "compute_start", "compute_end"]
-    ordered = table.sort_values(columns, kind="stable")
-    worker, start, end = (ordered[column].to_numpy() for column in columns)
-    wrong = np.flatnonzero((worker[1:] == worker[:-1]) & (start[1:] < end[:-1]))
+    order, by = overlaps(table)
+    wrong = np.flatnonzero(by > 0)
     if len(wrong):
-        first, second = ordered.index[wrong[0] : wrong[0] + 2]
-        found = f"rows {first} and {second}, which overlap by {end[wrong[0]] - start[wrong[0] + 1]:g} s"
-        checks.reject(f"frame, worker {worker[wrong[0]]}", found, "tasks computed one after the other")
+        first, second = order[wrong[0] : wrong[0] + 2]
+        found = f"rows {first} and {second}, which overlap by {by[wrong[0]]:g} s"
+        checks.reject(f"frame, worker {table['worker'][first]}", found, "tasks computed one after the other")
 
 
 def _check_clocks(table: pd.DataFrame) -> None:

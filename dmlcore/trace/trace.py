@@ -65,7 +65,7 @@ class Trace:
     @classmethod
     def from_tasks(
         cls,
-        frame: pd.DataFrame | str | os.PathLike[str],
+        frame: Any,
         *,
         batch_size: int | None = None,
         num_workers: int | None = None,
@@ -84,20 +84,18 @@ class Trace:
         `pull_start`: the number of updates made until then. Its weight is its share of its update's samples.
 
         Args:
-            frame: a DataFrame, or the path of a CSV or Parquet file, with one row per task. Required columns:
-                `worker` (whole numbers from 0), and `start` and `end` of computing in seconds (or
-                `compute_start` and `compute_end`). Optional columns: `batch_size` in samples; `clock`
-                (without it, tasks are numbered by start); `pull_start` in seconds (without it, `start`; NaN:
-                a cached copy); `push_end` in seconds (without it, `end`; NaN: the push never arrived);
-                `update` (-1 or NaN: in no update); `update_time` in seconds; `version_read` and `weight`
-                (NaN: derived); `pull_queued` and `push_queued` in seconds. Other columns are ignored.
-            batch_size: samples of every task. None: the table has such a column.
-            num_workers: W, needed if some workers have no task. Default: the workers in the table, from
-                worker 0 on.
-            end_time: when the run ended, in seconds on the table's clock. Default: the last time in the
-                table.
-            origin: when the run began, in seconds on the table's clock; it becomes time 0 of the trace.
-                Default: 0. A log whose times begin much later needs it.
+            frame: a log that `read_tasks` reads, or its result. Its optional columns: `batch_size` in
+                samples; `clock` (without it, tasks are numbered by start); `pull_start` (without it, `start`;
+                NaN: a cached copy); `push_end` (without it, `end`; NaN: the push never arrived); `update` (-1
+                or NaN: in no update); `update_time`; `version_read` and `weight` (NaN: derived);
+                `pull_queued` and `push_queued` in seconds. Other columns are ignored. If it has only seconds
+                of computing, a worker's tasks follow one another without gaps.
+            batch_size: samples of every task. None: the log says it.
+            num_workers: W, needed if some workers have no task; `worker` is then the number of the worker,
+                from 0. Default: the workers in the log, numbered in their order.
+            end_time: when the run ended, in seconds on the log's clock. Default: the last time in the log.
+            origin: when the run began, in seconds on the log's clock; it becomes time 0 of the trace.
+                Default: 0; for dates, and times that begin much later than the log is long, the first time.
             policy: the name of the server's rule. Default: "recorded".
             seed: seed of the batches and parameters that `replay` draws. Default: 0.
             metadata: further metadata as JSON values, such as the `metadata` of another trace. Default: none.
@@ -108,9 +106,9 @@ class Trace:
 
         Raises:
             FileNotFoundError: the file does not exist.
-            ValueError: columns or metadata are missing (the message lists all of them); there are no rows; a
-                number is NaN, infinite or out of range; tasks of a worker overlap, or end before they start;
-                or an invariant of `validate` is broken.
+            ValueError: the log cannot be read; columns or metadata are missing (the message lists all of
+                them); a number is NaN, infinite or out of range; tasks of a worker overlap by more than
+                rounding, or end before they start; or an invariant of `validate` is broken.
 
         >>> log = pd.DataFrame({"worker": [0, 1, 0], "start": [0.0, 0.0, 1.0], "end": [1.0, 1.5, 2.0]})
         >>> trace = Trace.from_tasks(log, batch_size=32, policy="their ASP")

@@ -1,0 +1,220 @@
+"""What the columns of a log mean: usual names, units in names, and the operations that are a task."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dmlcore import checks, tables
+from dmlcore.reading.sources import Table
+from dmlcore.units import TIMES
+
+# Role -> the names that it usually has, the clearest first. Times may end in a unit.
+ALIASES: Mapping[str, Sequence[str]] = {
+    "worker": ("worker", "worker_id", "rank", "dp_rank", "global_rank", "host", "hostname", "node", "machine",
+               "instance", "executor", "replica", "client", "process", "device", "gpu", "gpu_id",
+               "local_rank", "pod", "pid", "file"),
+    "start": ("compute_start", "start", "start_time", "start_ts", "started", "started_at", "begin",
+              "begin_time", "t_start", "t0", "ts", "timestamp"),
+    "end": ("compute_end", "end", "end_time", "end_ts", "ended", "ended_at", "finish", "finish_time",
+            "finished", "finished_at", "stop", "stop_time", "t_end", "t1"),
+    "seconds": ("seconds", "duration", "dur", "elapsed", "elapsed_time", "compute_time", "step_time",
+                "iteration_time", "iter_time", "batch_time", "task_time", "runtime", "took", "time"),
+    "batch_size": ("batch_size", "samples", "num_samples", "batchsize", "batch", "bs", "examples",
+                   "num_examples", "local_batch_size"),
+    "step": ("step", "global_step", "iteration", "iter", "round", "train_step"),
+    "part": ("mb_id", "micro_batch", "microbatch", "micro_batch_id", "microbatch_id"),
+    "event": ("optype", "op", "operation", "event", "name", "phase", "op_name", "event_name"),
+}  # fmt: skip
+WITHIN = "local_rank", "gpu", "gpu_id", "device"  # which of a host's workers it is
+HOSTS = "host", "hostname", "node", "machine", "instance", "pod"
+TIMED = "start", "end", "seconds"
+COLLECTIVE = re.compile(r"(?i)all.?reduce|all.?gather|reduce.?scatter|broadcast|nccl|negotiate|barrier|wait")
+STEP = re.compile(r"ProfilerStep#\d+")
+LISTED = 8  # names that a message lists
+UNITS = {"sec": "s", "secs": "s", "second": "s", "seconds": "s", "msec": "ms", "millis": "ms", "usec": "us",
+         "milliseconds": "ms", "micros": "us", "microseconds": "us", "nanos": "ns", "nanoseconds": "ns",
+         "µs": "us", "minutes": "min", "hours": "h"} | {unit: unit for unit in TIMES}  # fmt: skip
+UNIT = re.compile(rf"^(.+?)[_ (\[]+({'|'.join(sorted(UNITS, key=len, reverse=True))})[)\]]?$")
+
+
+class Meaning(NamedTuple):
+    """Which columns have which role.
+
+    Args:
+        of: role -> column; for the worker a tuple of columns.
+        units: role of a time -> the unit that its name tells.
+        unread: columns without a role.
+    """
+
+    of: dict[str, Any]
+    units: dict[str, str]
+    unread: list[Any]
+
+
+def plain(name: Any) -> tuple[str, str | None]:
+    """Returns a column's name as words with `_` between, and the unit that it ends in.
+
+    >>> plain("startTime (ms)"), plain("duration_us"), plain("ts")
+    (('start_time', 'ms'), ('duration', 'us'), ('ts', None))
+    """
+    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name).strip()).lower()
+    unit = UNIT.match(text)
+    text, found = (unit[1], UNITS[unit[2]]) if unit else (text, None)
+    return re.sub(r"[\s\-.]+", "_", text), found
+
+
+def meaning(name: str, table: Table, columns: Any, exact: Sequence[str]) -> Meaning:
+    """Returns what the columns mean: as told, or by their usual names.
+
+    Args:
+        name: of the argument that is the source.
+        table: the rows.
+        columns: role -> column, from the user; may be None.
+        exact: further columns of a trace, which are read under their own names.
+
+    Raises:
+        ValueError: a role or a column does not exist, or two columns mean the same.
+    """
+    frame = table.frame
+    of, units = _told(columns, frame), dict[str, str]()
+    words = {column: plain(column) for column in frame}
+    for own, short in (("compute_start", "start"), ("compute_end", "end")):
+        if own in frame and short in frame and short not in of:
+            found = f"both {short!r} and {own!r}"
+            checks.reject(f"{name}, columns", found, "one of the two (they mean the same)")
+    taken = {each for value in of.values() for each in (value if isinstance(value, tuple) else (value,))}
+    for role, aliases in ALIASES.items():
+        own = {
+            word: column
+            for column, (word, unit) in words.items()
+            if column not in taken and (unit is None or role in TIMED)
+        }
+        own |= {str(column): column for column in frame if column not in taken}
+        found = next((own[alias] for alias in aliases if alias in own), None)
+        if role not in of and found is not None:
+            of[role] = (found,) if role == "worker" else found
+            taken.add(found)
+    if table.chrome and not (columns and "worker" in columns):
+        of["worker"] = _lanes(frame)
+    elif "worker" in of and plain(of["worker"][0])[0] in HOSTS and not (columns and "worker" in columns):
+        more = next((column for column in frame if plain(column)[0] in WITHIN and column not in taken), None)
+        of["worker"] += () if more is None else (more,)
+    for role in TIMED:
+        if role in of and (unit := words[of[role]][1]):
+            units[role] = unit
+    read = {*exact, *(each for value in of.values() for each in (value if role_is(value) else (value,)))}
+    return Meaning(of, units, [column for column in frame if column not in read])
+
+
+def role_is(value: Any) -> bool:
+    """Whether several columns have a role together."""
+    return isinstance(value, tuple)
+
+
+def _told(columns: Any, frame: pd.DataFrame) -> dict[str, Any]:
+    """Returns the columns that the user names, checked."""
+    if columns is None:
+        return {}
+    if not isinstance(columns, Mapping):
+        checks.fail("columns", columns, "role -> column, such as {'worker': 'host', 'seconds': 'took'}")
+    found: dict[str, Any] = {}
+    for role, column in columns.items():
+        checks.choice("columns", role, ALIASES)
+        own = tuple(column) if isinstance(column, list | tuple) and role == "worker" else column
+        for each in own if isinstance(own, tuple) else (own,):
+            if not (role == "batch_size" and isinstance(each, int)):
+                with checks.within("columns"):
+                    tables.check_column(role, each, frame)
+        found[role] = (own,) if role == "worker" and not isinstance(own, tuple) else own
+    return found
+
+
+def _lanes(frame: pd.DataFrame) -> tuple[str, ...]:
+    """Returns the columns that name the worker of an operation of a Chrome trace."""
+    for column in ("rank", "file"):
+        if column in frame:
+            return (column,)
+    process = "process" if "process" in frame else "pid"
+    thread = "thread" if "thread" in frame else "tid"
+    several = frame[["pid", "tid"]].drop_duplicates()["pid"].duplicated().any()
+    return (process, thread) if several else (process,)
+
+
+def chosen(name: str, table: Table, columns: Any, events: Any, notes: list[str]) -> Table:
+    """Returns the rows of the operations that are a task's computing.
+
+    Args:
+        name: of the argument that is the source.
+        table: the rows.
+        columns: role -> column, from the user; may be None.
+        events: a name or a regular expression, several, or column -> values; None: all rows, if they are of
+            one kind.
+        notes: what was assumed is added here.
+
+    Raises:
+        ValueError: there are several kinds of operations and none is chosen, or none is as chosen.
+    """
+    frame = table.frame
+    told = columns.get("event") if isinstance(columns, Mapping) else None
+    words = {plain(column)[0]: column for column in reversed(frame.columns)}
+    known = [words[alias] for alias in ALIASES["event"] if alias in words]
+    column = told if told in frame else next(iter(known), None)
+    if events is None:
+        if column is None or pd.api.types.is_numeric_dtype(frame[column]):
+            return table
+        steps = frame[column].astype(str).str.fullmatch(STEP) if table.chrome else np.zeros(len(frame), bool)
+        if steps.any():
+            notes.append(f"a task is a `ProfilerStep`: {int(steps.sum())} of {len(frame)} operations")
+            return table._replace(frame=frame[steps])
+        counts = frame[column].value_counts()
+        counts = counts[counts > 0]
+        if len(counts) > 1 and (table.chrome or {"optype", "op", "operation", "event", "phase"} & {plain(column)[0]}):
+            most = ", ".join(f"{each!r} ({count}x)" for each, count in counts.head(LISTED).items())
+            more = f" and {len(counts) - LISTED} more" if len(counts) > LISTED else ""
+            checks.fail("events", None, f"the operations that are a task's computing: {most}{more}")
+        return table
+    if not isinstance(events, Mapping):
+        if column is None:
+            checks.fail("events", events, "None (no column names the operations), or column -> values")
+        events = {column: events}
+    kept = np.ones(len(frame), bool)
+    for each, wanted in events.items():
+        with checks.within("events"):
+            tables.check_column("column", each, frame)
+        kept &= _matching(frame[each], wanted)
+    shown = "; ".join(f"`{each}` {_listed(wanted)}" for each, wanted in events.items())
+    if not kept.any():
+        checks.fail("events", events, f"operations of which there is at least one in {name}")
+    notes.append(f"{int(kept.sum())} of {len(frame)} rows are chosen: {shown}")
+    return table._replace(frame=frame[kept])
+
+
+def _listed(wanted: Any) -> str:
+    return " or ".join(map(str, wanted)) if isinstance(wanted, list | tuple | set) else str(wanted)
+
+
+def _matching(values: pd.Series, wanted: Any) -> np.ndarray:
+    """Returns which values are one of those wanted; text that is no value is a regular expression."""
+    found = np.zeros(len(values), bool)
+    kinds = values.drop_duplicates()
+    texts = kinds.astype(str)
+    for each in wanted if isinstance(wanted, list | tuple | set) else [wanted]:
+        same = (kinds == each) | (texts == str(each))
+        if not same.any() and isinstance(each, str):
+            try:
+                pattern = re.compile(each)
+            except re.error:
+                checks.fail("events", each, "a name or a regular expression")
+            same = texts.map(lambda text, pattern=pattern: bool(pattern.search(text)))
+        if not same.any():
+            near = difflib.get_close_matches(str(each), texts, n=1)
+            listed = ", ".join(map(repr, texts.head(LISTED)))
+            checks.fail("events", each, f"operations such as {listed}", repr(near[0]) if near else "")
+        found |= values.isin(kinds[same]).to_numpy()
+    return found

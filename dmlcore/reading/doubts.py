@@ -1,0 +1,253 @@
+"""What is probably wrong with a log of tasks: each doubt has the number that gives it away, and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dmlcore.reading.columns import COLLECTIVE
+
+FEW = 8  # tasks of every worker, below which a comparison of rounds says nothing
+EQUAL = 0.05  # tasks of a round that differ by less than this share of the median are equally long
+FIRST = 10  # a first task that takes this many times the median did something else,
+TAIL = 3  # if it also takes this many times what nine of ten others take at most
+LONG = 10  # a gap of this many usual cycles, from one task's start to the next, is long
+RARE = 0.01  # share of gaps up to which long ones look like preemption, and not like waiting
+TOGETHER = 0.8  # share of workers whose common gap is a pause of the whole job
+SHORT, ENDLESS = 1e-4, 12 * 3600.0  # median seconds of a task, outside which the unit is probably another one
+COARSE = 0.05  # steps of stamps of more than this share of the median task make times uncertain
+SCALE = 500  # workers whose medians differ by this factor probably have different units
+LISTED = 3  # workers that a sentence names
+
+
+def doubts(tasks: pd.DataFrame, names: tuple[Any, ...], step: float, said: list[str]) -> list[str]:
+    """Returns what is probably wrong, in sentences; pauses of all workers are added to `said`.
+
+    Args:
+        tasks: the tasks of a `TaskLog`.
+        names: the workers' names.
+        step: between neighbouring numbers that the columns of stamps could hold, seconds.
+        said: what was assumed.
+    """
+    if "push_end" in tasks:  # cancelled tasks end together
+        tasks = tasks[tasks["push_end"].notna()]
+    if tasks.empty:
+        return []
+    timed = "compute_start" in tasks
+    key = tasks[["worker", "compute_start", "compute_end"]] if timed else tasks[["worker"]]
+    order = np.lexsort([key[name] for name in reversed(key.columns)])
+    worker, seconds = (tasks[name].to_numpy()[order] for name in ("worker", "seconds"))
+    middle = float(np.median(seconds))
+    first = np.flatnonzero(np.diff(worker, prepend=-1))
+    counts = np.diff(first, append=len(worker))
+    found = _units(seconds, middle, step) + _scales(seconds, worker, names)
+    alike = seconds / tasks["batch_size"].to_numpy()[order] if "batch_size" in tasks else seconds
+    found += _first(alike, first, counts)
+    rounds = int(counts.min())
+    rows = first[:, None] + np.arange(rounds)  # (workers, rounds): a worker's k-th task is in round k
+    if not timed:
+        return found + _waiting(alike[rows])
+    start, end = (tasks[name].to_numpy()[order] for name in ("compute_start", "compute_end"))
+    same = worker[1:] == worker[:-1]
+    over = same & (start[1:] < end[:-1])
+    if over.any():
+        most = float((end[:-1] - start[1:])[over].max())
+        found.append(
+            f"{over.sum()} of {len(worker)} tasks begin before their worker's task before ends, by up to "
+            f"{most:.3g} s (worker {names[worker[1:][over][0]]}): two tasks of one worker at once; choose "
+            "operations that follow one another (events=), or name the device as the worker (columns=)"
+        )
+    who = [names[each] for each in worker[first]]
+    clocks = _clocks(start[rows], start[first], end[first + counts - 1], counts, middle, who)
+    ends = end[rows] - np.median(end[rows], axis=0)
+    ends = (ends - np.median(ends, axis=1, keepdims=True)) / np.maximum(seconds[rows], 1e-300)
+    found += _waiting(alike[rows], ends) + clocks
+    found += _gaps(start, end, same, worker, names, middle, said)
+    return found
+
+
+def collectives(events: pd.Series) -> list[str]:
+    """Returns a doubt if the operations are those in which workers wait for each other."""
+    kinds = events.astype(str).drop_duplicates()
+    waiting = kinds[kinds.map(lambda text: bool(COLLECTIVE.search(text)))]
+    if waiting.empty:
+        return []
+    named = ", ".join(waiting.head(LISTED))
+    return [
+        f"{len(waiting)} of {len(kinds)} kinds of operations are collective ({named}), and last until the "
+        "slowest worker has come: waiting counted as computing; choose the computing by events="
+    ]
+
+
+def _units(seconds: np.ndarray, middle: float, step: float) -> list[str]:
+    if not 0 < SHORT <= middle < ENDLESS:
+        what = "hours" if middle >= ENDLESS else "less than 0.1 ms"
+        shown = f"{middle / 3600:.3g} hours" if middle >= ENDLESS else f"{middle:.3g} s"
+        return [f"the median task takes {shown}, and {what} are unusual; say the unit of the times by unit="]
+    whole = seconds == np.round(seconds)
+    if whole.all() and middle < 1 / COARSE and len(seconds) >= FEW:
+        step = max(step, 1.0)
+    if step > COARSE * middle:
+        return [
+            f"times come in steps of {step:.2g} s, and the median task takes {middle:.3g} s: they are wrong by up "
+            "to one step; log them with more digits, or as 64-bit numbers"
+        ]
+    return []
+
+
+def _scales(seconds: np.ndarray, worker: np.ndarray, names: tuple[Any, ...]) -> list[str]:
+    medians = pd.Series(seconds).groupby(worker).median()
+    medians = medians[medians > 0]
+    if len(medians) < 2 or medians.max() < SCALE * medians.min():
+        return []
+    low, high = medians.idxmin(), medians.idxmax()
+    return [
+        f"the median task takes {medians[low]:.3g} s on worker {names[low]} and {medians[high]:.3g} s on worker "
+        f"{names[high]}: they probably have different units"
+    ]
+
+
+def _first(seconds: np.ndarray, first: np.ndarray, counts: np.ndarray) -> list[str]:
+    """Returns a doubt if workers' first tasks are far longer than their others, as those that compile."""
+    ratio = np.zeros(len(first))
+    for each, (row, count) in enumerate(zip(first, counts, strict=True)):
+        if count >= FEW:
+            rest = seconds[row + 1 : row + count]
+            usual = max(np.median(rest), np.quantile(rest, 0.9) * TAIL / FIRST, 1e-300)
+            ratio[each] = seconds[row] / usual
+    slow = ratio >= FIRST
+    if slow.sum() * 2 <= len(first):
+        return []
+    return [
+        f"the first task of {slow.sum()} of {len(first)} workers takes {np.median(ratio[slow]):.3g} times their "
+        "median, as one that compiles or loads; leave it out, because it is drawn like any other"
+    ]
+
+
+def _waiting(seconds: np.ndarray, ends: np.ndarray | None = None) -> list[str]:
+    """Returns a doubt if all tasks of a round are equally long and end together, while rounds differ.
+
+    Args:
+        seconds: of each worker's task in each round, or per sample, shape (workers, rounds).
+        ends: when they end after the others, over their seconds, shape (workers, rounds); None: not known.
+    """
+    workers, rounds = seconds.shape
+    middle = np.median(seconds, axis=0)
+    if workers < 2 or rounds < FEW or not middle.min() > 0:
+        return []
+    spread = np.ptp(seconds, axis=0) / middle
+    across = float(np.std(middle) / middle.mean())
+    close = spread < EQUAL
+    if ends is not None:
+        close &= np.ptp(ends, axis=0) < EQUAL
+    if close.mean() < 0.8 or across < max(0.01, 2 * float(np.median(spread))):
+        return []
+    return [
+        f"in {close.mean():.0%} of {rounds} rounds the tasks of all {workers} workers take the same time, within "
+        f"{np.median(spread):.1%}, while rounds differ by {across:.0%}: waiting for the slowest is probably "
+        "counted as computing; log the end of computing before gradients are exchanged, or choose it by events="
+    ]
+
+
+def _clocks(
+    start: np.ndarray, begin: np.ndarray, end: np.ndarray, counts: np.ndarray, middle: float, who: list[Any]
+) -> list[str]:
+    """Returns a doubt if a worker's clock is ahead of, behind, or faster than the others'.
+
+    Where workers are in step, tasks of a round begin together, whatever the length of rounds. Else a clock is
+    doubted if a worker with as many tasks begins and ends as much later than the others.
+
+    Args:
+        start: of each worker's task in each round, seconds, shape (workers, rounds).
+        begin: of each worker's first task, seconds, shape (workers,).
+        end: of each worker's last task, seconds, shape (workers,).
+        counts: tasks of each worker, shape (workers,).
+        middle: median seconds of a task.
+        who: the workers' names.
+    """
+    workers, rounds = start.shape
+    if workers < 2 or rounds < FEW:
+        return []
+    usual = np.median(start, axis=0)
+    cycles = np.diff(usual)
+    moved, rate, left = np.zeros(workers), np.zeros(workers), np.zeros(workers)
+    x = usual - usual.mean()
+    for worker, own in enumerate(start - usual):
+        rate[worker] = x @ own / max(x @ x, 1e-300)
+        moved[worker] = own.mean()
+        left[worker] = np.std(own - own.mean() - rate[worker] * x)
+    in_step = np.std(cycles) > 0.01 * cycles.mean() and np.median(left) < 0.2 * np.std(cycles) + 1e-9
+    told = []
+    if in_step:
+        drift = rate * np.ptp(usual)
+        for worker in np.flatnonzero((np.abs(drift) > 0.2 * middle) & (np.abs(drift) > 5 * left))[:LISTED]:
+            told.append(
+                f"the clock of worker {who[worker]} drifts by {1e6 * rate[worker]:+.3g} millionths, "
+                f"{drift[worker]:+.3g} s in the log, against the others'; synchronise the clocks (NTP), or give "
+                "seconds instead of times"
+            )
+        far = np.flatnonzero((np.abs(moved) > np.maximum(0.5 * middle, 5 * left)) & (np.abs(drift) < 0.2 * np.abs(moved)))
+    else:
+        late, last = begin - np.median(begin), end - np.median(end)
+        moved = late
+        far = np.flatnonzero(
+            (np.abs(late) > LONG * middle)
+            & (np.abs(late - last) < 0.1 * np.abs(late) + 2 * middle)
+            & (counts > 0.5 * np.median(counts))
+        )
+    for worker in far[:LISTED]:
+        hours = f", {moved[worker] / 3600:+.3g} hours" if abs(moved[worker]) > 1000 else ""
+        told.append(
+            f"the clock of worker {who[worker]} is off by {moved[worker]:+.4g} s{hours}: it begins and ends so "
+            "much later than the others; subtract that from its times (a time zone, or a clock since the start "
+            "of the machine)"
+        )
+    if len(far) > LISTED:
+        told.append(f"the clocks of {len(far)} of {workers} workers disagree; give seconds instead of times")
+    return told
+
+
+def _gaps(
+    start: np.ndarray,
+    end: np.ndarray,
+    same: np.ndarray,
+    worker: np.ndarray,
+    names: tuple[Any, ...],
+    middle: float,
+    said: list[str],
+) -> list[str]:
+    """Returns a doubt if a worker pauses alone, as one that is preempted; pauses of all are said."""
+    gap = np.where(same, start[1:] - end[:-1], 0.0)
+    inside = gap[same]
+    if not len(inside):
+        return []
+    usual = middle + max(float(np.median(inside)), 0.0)
+    rows = np.flatnonzero(gap > LONG * usual)
+    if not len(rows):
+        return []
+    begin, stop, who = end[rows], start[rows + 1], worker[rows]
+    inner = (begin + stop) / 2
+    count = len({*worker.tolist()})
+    by_begin, by_stop = np.sort(begin), np.sort(stop)
+    pausing = np.searchsorted(by_begin, inner, "right") - np.searchsorted(by_stop, inner, "left")
+    common = (pausing >= TOGETHER * count) & (count > 1)
+    if common.any():
+        times = int(round(common.sum() / count)) or 1
+        said.append(
+            f"all workers pause together about {times} times, for up to {gap[rows][common].max():.3g} s, as for "
+            "evaluations, checkpoints or steps that were not recorded"
+        )
+    alone = ~common
+    if not alone.any():
+        return []
+    if alone.sum() > RARE * len(inside):
+        said.append(f"workers pause {alone.sum()} times for more than {LONG} cycles, as those that wait for others")
+        return []
+    most = rows[alone][np.argmax(gap[rows][alone])]
+    return [
+        f"worker {names[worker[most]]} does nothing for {gap[most]:.3g} s between two tasks, {gap[most] / usual:.3g} "
+        f"usual cycles; {alone.sum()} such gaps on {len({*who[alone].tolist()})} of {count} workers look like "
+        "preemption or restarts, which a fit does not have: add them with Cluster.with_faults"
+    ]
