@@ -183,7 +183,7 @@ def test_any_trace_gives_a_cluster_or_names_the_worker(policy, seed, updates, lo
 
 
 def test_wrong_arguments():
-    with pytest.raises(ValueError, match=r"trace: expected a Trace.*, got 'trace'"):
+    with pytest.raises(ValueError, match=r"trace: expected a DataFrame, or the path of a log .*, got 'trace'"):
         dml.calibrate("trace")
     trace = dml.simulate(asp(), Cluster.from_speeds([1000, 1]), updates=5)
     with pytest.raises(
@@ -337,7 +337,7 @@ class TestPrediction:
         shares = [
             f"{1 + error:.2f}x the updates/s of {name}" for name, error in errors[["policy", "error"]].values
         ]
-        assert found.fitted == f"predicts {', '.join(shares)}"
+        assert found.fitted.startswith(f"predicts {', '.join(shares)}")
         for other in (found.resized(16), found.with_server(seconds_per_push=1.0), found.with_stragglers(2.0)):
             assert not other.fitted, "of another cluster nothing is known"
         assert shares[0] in found._repr_html_()
@@ -375,8 +375,9 @@ class TestPrediction:
         for log in logs:
             known = {name: value for name, value in log.metadata.items() if name != "cluster"}
             traces.append(Trace(log.tasks, log.updates, known))
-        with pytest.warns(
-            UserWarning, match=r"asp\(\) makes \d\d% fewer .*, which is not fitted\. Predictions"
+        with (
+            pytest.warns(UserWarning, match="the fitted laws miss .*; whole rounds are drawn instead"),
+            pytest.warns(UserWarning, match=r"asp\(\) makes \d\d% fewer .*, which is not fitted\. Pred"),
         ):
             dml.calibrate(*traces)
 
@@ -388,7 +389,7 @@ class TestPrediction:
         crash = cluster.with_faults(dml.faults.Hang(worker=0, time=0.1, seconds=0.1), patience=9)
         errors = dml.prediction_errors(cluster, mine, short, watches, simulate(bsp(), crash, updates=100))
         assert errors["error"].isna().all()
-        assert dml.calibrate(mine).fitted == ""
+        assert "updates/s" not in dml.calibrate(mine).fitted
 
     def test_other_clusters_are_compared_too(self):
         """Of more workers, as long as trace and cluster have as many."""

@@ -30,6 +30,7 @@ def table_of(trace):
     return trace.tasks.rename(columns=SHORT).assign(update_time=times[trace.tasks["update"]])
 
 
+@pytest.mark.filterwarnings("ignore:.*look like preemption")  # so do faults
 @settings(max_examples=60)
 @given(
     st.sampled_from(sorted(ALL_POLICIES)),
@@ -84,6 +85,7 @@ def test_the_least_table_by_hand():
         "batch_size": 8,
         "seed": 0,
         "versions": None,
+        "transfers": "not recorded",
     }
 
 
@@ -156,8 +158,8 @@ def test_replay_trains_on_it(theirs):
 
 def test_calibration_and_measured_durations_work_on_it(theirs):
     own, trace = theirs
-    with pytest.warns(UserWarning, match="calibrate: 0 of 399 pushes seem to have waited"):
-        fitted = dml.calibrate(trace)  # it cannot know that their server takes no time
+    fitted = dml.calibrate(trace)
+    assert fitted.server is None, "it has no transfers"
     assert fitted.num_workers == 4
     assert np.array(fitted.samples_per_second) == pytest.approx(1000, rel=0.25)
     whole = trace.tasks.sort_values(["worker", "clock"])

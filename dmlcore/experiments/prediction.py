@@ -13,8 +13,10 @@ from dmlcore import calls, checks
 from dmlcore.cluster import Cluster
 from dmlcore.engines import simulate
 from dmlcore.methods import loads, policies, transport
+from dmlcore.reading.log import warned
 from dmlcore.trace import Trace
-from dmlcore.trace.calibration import fit_cluster
+from dmlcore.trace.calibration import fit_cluster, predicting
+from dmlcore.trace.importing import record_of
 from dmlcore.types import Policy
 
 MOST = 0.15  # relative error of a prediction up to which there is no warning
@@ -40,8 +42,8 @@ class Compared(NamedTuple):
         return f"{self.policy} makes {abs(self.error):.0%} {more} updates a second than recorded ({rates})"
 
 
-def calibrate(trace: Trace, *more: Trace) -> Cluster:
-    """Fits a cluster to recorded traces: speeds, overheads, latencies and their jitter, and the server.
+def calibrate(trace: Any, *more: Any) -> Cluster:
+    """Fits a cluster to recorded traces or logs: speeds, overheads, latencies and their jitter, and the server.
 
     A simulation of any policy on the fitted cluster predicts that policy on the recorded machines. The fit is
     maximum likelihood. Cancelled tasks count as right-censored, so that a trace of a policy that cancels slow
@@ -70,20 +72,27 @@ def calibrate(trace: Trace, *more: Trace) -> Cluster:
     says so if the traces do not determine the server's times, because the server was idle or the links vary
     more. The server of the fitted cluster is then free, and its time is part of the latencies.
 
+    A fitted cluster predicts what it was fitted to: the mean time of a round that waits for all, the
+    throughput and the straggling of the recorded tasks, within 3%. Where the fitted laws do not, recorded
+    tasks are drawn instead: those of each worker by itself, or whole rounds if the workers' tasks are
+    correlated, in runs if successive tasks are. A warning says so, and why. It needs 20 rounds, of tasks of
+    which at most 5% were cancelled.
+
     `calibrate` then simulates the recorded policies on the cluster, as `prediction_errors` does. If the
     updates per second differ from those of a trace by more than 15%, and by more than chance explains, a
     warning gives the error and the likely reason. Traces of two policies show such an error more often than
     one trace, to which a fit can adapt. The cluster's `fitted` has the errors of all traces.
 
     Args:
-        trace: a trace of any engine. A few hundred tasks per worker give speeds within a few per cent.
-        more: traces of the same machines under other policies.
+        trace: a trace of any engine, or a log that `read_tasks` reads, or its result, which says how many
+            samples a task has. A few hundred tasks per worker give speeds within a few per cent.
+        more: traces or logs of the same machines under other policies.
 
     Returns:
         The cluster, with one worker for each worker of the traces.
 
     Raises:
-        ValueError: an argument is not a trace, a worker finished no task or its tasks took no time, or the
+        ValueError: an argument is no trace or log, a worker finished no task or its tasks took no time, or the
             traces have different numbers of workers.
 
     >>> import dmlcore as dml
@@ -92,18 +101,28 @@ def calibrate(trace: Trace, *more: Trace) -> Cluster:
 
     Reference: Kaplan and Meier 1958; Buckley and James 1979 for regression with censored times.
     """
-    cluster, traces = fit_cluster(trace, *more), (trace, *more)
+    traces = [_trace_of(each) for each in (trace, *more)]
+    cluster, rounds, why = predicting(fit_cluster(*traces), traces)
+    if why:
+        warnings.warn(f"calibrate: {why}", stacklevel=2)
     found = [each for each in (_compare(cluster, trace) for trace in traces) if not math.isnan(each.error)]
-    if not found:
-        return cluster
     if told := "; ".join(each.told() for each in found if abs(each.error) > max(MOST, CHANCE * each.spread)):
         warnings.warn(
             f"calibrate: simulated on the fitted cluster, {told}. Likely reason: {_reason(traces)}. "
             "Predictions for other policies or more workers may be off by more",
             stacklevel=2,
         )
-    shares = [f"{1 + each.error:.2f}x the updates/s of {each.policy}" for each in found]
-    return dataclasses.replace(cluster, fitted=f"predicts {', '.join(shares)}")
+    shares = [f"{1 + each.error:.2f}x the updates/s of {each.policy}" for each in found] + [rounds] * bool(rounds)
+    return dataclasses.replace(cluster, fitted=f"predicts {', '.join(shares)}" if shares else "")
+
+
+def _trace_of(given: Any) -> Trace:
+    """Returns a trace as it is, and a log as a trace."""
+    record = record_of("trace", given)
+    if isinstance(record, Trace):
+        return record
+    warned(record, given)
+    return Trace.from_tasks(record)
 
 
 def prediction_errors(cluster: Cluster, *traces: Trace) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from dmlcore import checks, notebook
 from dmlcore.calls import kept
 from dmlcore.problems.shards import Rule, num_samples, owners_of
 from dmlcore.types import LocalSteps
+from dmlcore.units import quantity
 
 Params = Any
 Batch = Any
@@ -74,6 +75,8 @@ class Problem:
         owner: the worker that owns each sample, shape (N,), as set by `sharded`. Default: None, all workers
             draw from all samples.
         inner: the local steps of a task, as set by `with_steps`. Default: None, a task is one gradient.
+        message_bytes: the size of the parameters in messages, as set by `with_parameter_bytes`. Default: None,
+            their own size.
 
     Raises:
         ValueError: not exactly one of `losses` and `update` is given; `local` is not a tuple, or is given
@@ -101,6 +104,7 @@ class Problem:
     local: tuple[str, ...] = field(default=(), kw_only=True)
     owner: np.ndarray | None = field(default=None, kw_only=True)
     inner: Inner | None = field(default=None, kw_only=True)
+    message_bytes: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if (self.losses is None) == (self.update is None):
@@ -144,7 +148,8 @@ class Problem:
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns the state for another process, without the caches of problems made from this one."""
-        return {name: value for name, value in vars(self).items() if name not in ("_sharded", "_stepping")}
+        caches = "_sharded", "_stepping", "_sized"
+        return {name: value for name, value in vars(self).items() if name not in caches}
 
     def _changed(self, **fields: Any) -> Problem:
         """Returns a copy with changed fields that does not need to be checked again."""
@@ -192,6 +197,35 @@ class Problem:
     @functools.cached_property
     def _stepping(self) -> Callable[[Inner], Problem]:
         return kept(lambda inner: self._changed(inner=inner))
+
+    def with_parameter_bytes(self, parameter_bytes: int | str) -> Problem:
+        """Returns this problem with messages as large as those of another model, for which it stands.
+
+        Its training does not change: transfers, queues, codecs and accounts count the bytes of the other
+        model, whose tensors are this problem's, all enlarged by the same factor.
+
+        Args:
+            parameter_bytes: size of the other model's parameters in bytes, >= 1, or with a unit, such as
+                "5.2GB".
+
+        Returns:
+            The problem with `message_bytes` set; the same object for the same size.
+
+        Raises:
+            ValueError: `parameter_bytes` is no such size.
+
+        >>> from dmlcore.problems import linear_regression
+        >>> linear_regression(num_samples=20, num_features=3).with_parameter_bytes("5.2GB").parameter_bytes
+        5200000000
+        """
+        size = quantity("parameter_bytes", parameter_bytes, "size")
+        if not 1 <= size <= checks.MAX_INT:
+            checks.fail("parameter_bytes", parameter_bytes, "a size of at least one byte")
+        return self._sized(round(size))
+
+    @functools.cached_property
+    def _sized(self) -> Callable[[int], Problem]:
+        return kept(lambda size: self._changed(message_bytes=size))
 
     def check_workers(self, num_workers: int) -> None:
         """Raises ValueError if the data are sharded for another number of workers.
@@ -308,7 +342,9 @@ class Problem:
 
     @property
     def parameter_bytes(self) -> int:
-        """The bytes of a transfer of the parameters, without the local ones."""
+        """The bytes of a transfer of the parameters, without the local ones, or as told."""
+        if self.message_bytes is not None:
+            return self.message_bytes
         real = str(jax.dtypes.canonicalize_dtype(float))  # the types of parameters may depend on it
         if real not in self._bytes:
             self._bytes[real] = sum(leaf.size * leaf.dtype.itemsize for leaf in self._travelling)
@@ -316,8 +352,13 @@ class Problem:
 
     @functools.cached_property
     def tensor_sizes(self) -> tuple[int, ...]:
-        """The number of values in each tensor of the parameters, without the local ones."""
-        return tuple(leaf.size for leaf in self._travelling)
+        """The number of values in each tensor of the parameters, without the local ones, or as told."""
+        own = [leaf.size for leaf in self._travelling]
+        if self.message_bytes is None:
+            return tuple(own)
+        width = sum(leaf.size * leaf.dtype.itemsize for leaf in self._travelling) / sum(own)
+        ends = np.round(np.cumsum(own) / sum(own) * -(-self.message_bytes // width)).astype(np.int64)
+        return tuple(np.diff(ends, prepend=0).tolist())
 
     @property
     def _travelling(self) -> list[jax.ShapeDtypeStruct]:

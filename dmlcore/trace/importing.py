@@ -4,23 +4,51 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Container, Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dmlcore import checks
 from dmlcore.provenance import versions
 from dmlcore.reading.log import BATCH_SIZE, TaskLog, overlaps, read, warned
 from dmlcore.trace.record import updates_frame
-from dmlcore.trace.trace import QUEUE_COLUMNS, TASK_COLUMNS, Trace
+from dmlcore.trace.trace import METADATA_KEY, QUEUE_COLUMNS, TASK_COLUMNS, Trace
 
 ROUNDED = 1e-9  # a wait may be longer than its transfer by this rounding error, relative and absolute
 TIMES = "pull_start", "compute_start", "compute_end", "push_end"  # of a task, in ascending order
 SERVED = "push", "update", "pull", "link_in", "link_out"  # kinds of a server's work, in seconds
 SERVICE = "metadata['service_seconds'] and both columns of pull_queued, push_queued (all three or none)"
+
+
+def record_of(
+    name: str, given: Any, columns: Any = None, unit: Any = None, events: Any = None
+) -> Trace | TaskLog:
+    """Returns a trace as it is, a file of `Trace.save` as the trace, and other logs as `read_tasks` does.
+
+    Args:
+        name: of the argument, for messages.
+        given: a trace, or a source of `read_tasks`.
+        columns: see `read_tasks`.
+        unit: see `read_tasks`.
+        events: see `read_tasks`.
+    """
+    if isinstance(given, Trace):
+        return given
+    if isinstance(given, str | os.PathLike) and Path(given).suffix == ".parquet" and Path(given).is_file():
+        try:
+            known = pq.read_schema(given).metadata or {}
+        except (pa.ArrowException, OSError):  # the reader says why
+            known = {}
+        if METADATA_KEY in known:
+            return Trace.load(given)
+    return read(name, given, columns, unit, events)
 
 
 def trace_of(
@@ -76,6 +104,8 @@ def trace_of(
         "seed": 0,
         "versions": versions(),
     }
+    if not {"pull_start", "push_end"} & {*log.tasks}:
+        about["transfers"] = "not recorded"
     about |= more
     given = {"policy": policy, "num_workers": num_workers, "end_time": end_time, "seed": seed}
     about |= {name: value for name, value in given.items() if value is not None}

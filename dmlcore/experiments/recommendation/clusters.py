@@ -1,24 +1,29 @@
 """The cluster of a recommendation: given by the user, or fitted to a record."""
 
-import os
+from __future__ import annotations
+
+import dataclasses
+import math
 import warnings
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-import pyarrow.parquet as pq
 
-from dmlcore import checks, tables
+from dmlcore import checks
 from dmlcore.cluster import Cluster
-from dmlcore.cluster.durations import Durations
+from dmlcore.cluster.parameter_server import ParameterServer
 from dmlcore.experiments.prediction import calibrate
 from dmlcore.trace import Trace
-from dmlcore.trace.trace import METADATA_KEY
+from dmlcore.trace.importing import record_of
+from dmlcore.units import BASE, quantity
 
 FEWEST = 20  # finished tasks of every worker that a fit needs
 REAL = "threads", "ray"  # engines with a real clock
-COMPUTING = "The record has only seconds of computing, so links and server are modelled as taking no time"
+ASSUMED_SIZE = 32  # samples of a task of which nobody says how many it has
+COMPUTING = "The record has only times of computing, so links and server are modelled as taking no time"
+SIZE = "The log does not say how many samples a task has: each counts as a task of {}"
+LINKS = {"bandwidth": "rate", "server_bandwidth": "rate", "latency": "time"}
 NO_BYTES = "The record has no bytes of transfers, so the fitted cluster shows no gain from smaller messages"
 LATENCY = (
     "The record does not separate latency from bandwidth, so the fitted cluster has latency alone, and "
@@ -46,56 +51,70 @@ class Fitted(NamedTuple):
     real: bool = False
 
 
-def as_cluster(given: Any) -> Fitted:
+def as_cluster(given: Any, batch_size: int | None = None) -> Fitted:
     """Returns the given cluster, or fits one to a record.
 
     Args:
-        given: a `Cluster`; a `Trace`; or measured tasks, as a DataFrame or the path of a CSV or Parquet file.
-            Measured tasks have the columns `worker`, `samples` and `seconds`, in the order in which each
-            worker computed them, or the columns of `Trace.from_tasks`.
+        given: a `Cluster`; a `Trace`; or a log that `read_tasks` reads, or its result.
+        batch_size: samples of every task of a log that does not say it. None: 32.
 
     Raises:
         ValueError: `given` is none of these, or a record is too short; the message says how long it must be.
     """
     if isinstance(given, Cluster):
         return Fitted(given, [])
-    trace, computing = (given, False) if isinstance(given, Trace) else _trace(given)
+    trace, said = record_of("cluster", given), []
+    if not isinstance(trace, Trace):
+        said, log = [*trace.notes], trace
+        if "batch_size" not in log.tasks:
+            log = log.sized(batch_size or ASSUMED_SIZE)
+            said += [SIZE.format(log.batch_size)] * (batch_size is None)
+        with checks.within("cluster"):
+            trace = Trace.from_tasks(log)
     _check_length(trace)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         cluster = calibrate(trace)
-    said = [str(each.message).removeprefix("calibrate: ") for each in caught]
-    if computing:
-        said = [COMPUTING, *(each for each in said if "seem to have waited" not in each)]
+    if "transfers" in trace.metadata:
+        said.append(COMPUTING)
     else:
-        said.insert(0, LATENCY if trace.metadata.get("transfer_bytes") else NO_BYTES)
+        said.append(LATENCY if trace.metadata.get("transfer_bytes") else NO_BYTES)
+    warned = [str(each.message).removeprefix("calibrate: ") for each in caught]
+    said += [each for each in warned if each not in cluster.fitted]
+    said += [f"The fitted cluster {cluster.fitted}"] * bool(cluster.fitted)
     sizes = trace.tasks["batch_size"].unique().tolist()
     size = sizes[0] if len(sizes) == 1 else None
-    return Fitted(
-        cluster, said + [ONE_SIZE.format(size)] * bool(size), size, trace.metadata["engine"] in REAL
-    )
+    said += [ONE_SIZE.format(size)] * bool(size)
+    return Fitted(cluster, said, size, trace.metadata["engine"] in REAL)
 
 
-def _trace(given: Any) -> tuple[Trace, bool]:
-    """Returns the trace of a file or a table of tasks, and whether it has computing times only."""
-    if not isinstance(given, pd.DataFrame | str | os.PathLike):
-        expected = "a Cluster, a Trace, or measured tasks (a DataFrame, or the path of a CSV or Parquet file)"
-        checks.fail("cluster", given, expected)
-    frame = tables.read("cluster", given)
-    path = Path() if isinstance(given, pd.DataFrame) else Path(given)
-    if path.suffix.lower() == ".parquet" and METADATA_KEY in (pq.read_schema(path).metadata or {}):
-        return Trace.load(path), False
-    if "seconds" in frame:
-        with checks.within("cluster"):
-            Durations.checked(frame, "error")  # raises with these column names
-        end = frame["seconds"].astype(float).groupby(frame["worker"]).cumsum()
-        start = end.groupby(frame["worker"]).shift(fill_value=0.0)
-        tasks = {"worker": frame["worker"], "batch_size": frame["samples"], "start": start, "end": end}
-        return Trace.from_tasks(pd.DataFrame(tasks)), True
-    if not {"end", "compute_end"} & {*frame}:
-        expected = "worker, samples and seconds, or the columns that dml.Trace.from_tasks reads"
-        checks.fail("cluster, columns", [*map(str, frame)], expected)
-    return Trace.from_tasks(frame), False
+def with_links(fitted: Fitted, links: Any) -> Fitted:
+    """Returns the cluster with the links that the user has.
+
+    Args:
+        fitted: a cluster, and what a record does not determine.
+        links: a rate of every worker's link, such as "25Gb/s" or bytes/s, or a mapping with some of
+            `bandwidth`, `server_bandwidth` and `latency`; None: the cluster's own.
+    """
+    if links is None:
+        return fitted
+    links = links if isinstance(links, Mapping) else {"bandwidth": links}
+    for name in links:
+        checks.choice("links", name, LINKS)
+    found = {name: quantity(f"links, {name}", value, LINKS[name]) for name, value in links.items()}
+    cluster, workers = fitted.cluster, fitted.cluster.num_workers
+    if {"bandwidth", "latency"} & {*found}:
+        rate, latency = found.get("bandwidth", math.inf), found.get("latency", 0.0)
+        own: dict[str, Any] = {"latency_jitter": None, "pull_latency_seconds": None}
+        own |= {"bandwidth_bytes_per_second": (rate,) * workers, "latency_seconds": (latency,) * workers}
+        cluster = dataclasses.replace(cluster, fitted="", **own)
+    if "server_bandwidth" in found:
+        server = cluster.server or ParameterServer()
+        server = dataclasses.replace(server, bandwidth_bytes_per_second=found["server_bandwidth"])
+        cluster = dataclasses.replace(cluster, fitted="", server=server)
+    kept = [each for each in fitted.untold if each not in (COMPUTING, NO_BYTES, LATENCY)]
+    told = ", ".join(f"{name} {value:.4g} {BASE[LINKS[name]]}" for name, value in found.items())
+    return fitted._replace(cluster=cluster, untold=[*kept, f"Links are as told: {told}"])
 
 
 def _check_length(trace: Trace) -> None:

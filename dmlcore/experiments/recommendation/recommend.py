@@ -10,7 +10,7 @@ from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.experiments.comparison import bar
 from dmlcore.experiments.journal import folder_for
-from dmlcore.experiments.recommendation.clusters import as_cluster
+from dmlcore.experiments.recommendation.clusters import ASSUMED_SIZE, as_cluster, with_links
 from dmlcore.experiments.recommendation.library import Scale, chosen
 from dmlcore.experiments.recommendation.result import Recommendation
 from dmlcore.experiments.study.goal import Goal, check_asked
@@ -36,6 +36,8 @@ def recommend(
     trials: int | None = None,
     save: Any = None,
     progress: bool = True,
+    parameter_bytes: Any = None,
+    links: Any = None,
 ) -> Recommendation:
     """Finds the method that reaches a target fastest on a cluster: a `study` of the library, and the reason.
 
@@ -48,23 +50,27 @@ def recommend(
 
     Args:
         problem: the problem to train.
-        cluster: a `Cluster`; or a recorded `Trace`, or measured tasks, to which `calibrate` fits a cluster.
-            Measured tasks are a DataFrame or the path of a CSV or Parquet file, with the columns `worker`,
-            `samples` and `seconds`, or those of `Trace.from_tasks`.
+        cluster: a `Cluster`; or a recorded `Trace`, or a log that `read_tasks` reads, or its result, to which
+            `calibrate` fits a cluster. What was assumed, and what is probably wrong, is in the notes.
         target: one metric and the value to reach, such as `{"loss": 0.1}`.
         methods: the methods to compare. A list of names of the library, such as `["BSP", "SSP"]`; or name ->
             a policy, a `Method`, a function of the learning rate that returns one, a `dml.space`, or, for a
             method of the library, the values of its arguments to try, such as `{"SSP": {"staleness": [1]}}`.
             Default: None, the whole library.
         optimizer: learning rate -> optax optimizer of the server; with local steps, of the local steps.
-        batch_size: samples per task. Default: the batch size of the record if all its tasks have the same,
-            else 32.
+        batch_size: samples per task, also of the tasks of a log that does not say it. Default: the batch size
+            of the record if all its tasks have the same, else 32.
         budget: about how many seconds to compute on this machine, > 0; the minimal search may take longer.
         seeds: for judging, as for `study`.
         trials: trials of each method in the first rung, >= 3. Default: as many as the budget probably allows.
         save: folder for finished runs, as for `compare`; a call with the same arguments continues from it.
             Default: as for `compare`.
         progress: whether to show a progress bar.
+        parameter_bytes: size of your model in bytes, or with a unit, such as "5.2GB": messages are as large,
+            while `problem` trains in its place. Default: the size of the problem's parameters.
+        links: the rate of every worker's link, such as "25Gb/s" or bytes/s; or a mapping with some of
+            `bandwidth`, `server_bandwidth` (the link that all workers share) and `latency`, such as "50us" or
+            seconds. Default: those of the cluster.
 
     Returns:
         A study with the reason, and answers for other clusters. After an interrupt (Ctrl-C), the result so
@@ -88,8 +94,10 @@ def recommend(
     budget = checks.real("budget", budget, above=0)
     if trials is not None:
         checks.integer("trials", trials, low=FEWEST, high=FIRST[-1])
-    fitted = as_cluster(cluster)
-    size, save = batch_size or fitted.batch_size or 32, folder_for(save)
+    if parameter_bytes is not None:
+        problem = problem.with_parameter_bytes(parameter_bytes)
+    fitted = with_links(as_cluster(cluster, batch_size), links)
+    size, save = batch_size or fitted.batch_size or ASSUMED_SIZE, folder_for(save)
     goal = Goal(problem, fitted.cluster, metric, value, size, save)
     tasks = goal.rounds().tasks
     seconds = float((tasks["push_end"] - tasks["pull_start"]).mean())

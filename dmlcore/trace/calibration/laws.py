@@ -100,8 +100,9 @@ def fit_law(times: Times, workers: int) -> tuple[np.ndarray, Any]:
     distance = np.abs(km.probabilities - law.cdf(km.quantiles)).max()
     if distance < max(MISFIT, 1.63 / math.sqrt(whole.sum())) or whole.mean() < 1 - CUT:
         return fitted, law
-    own = Empirical.of(km)
-    likely = np.where(whole, ranked, mean_beyond(own, ranked)) * fitted[worker]
+    ranked = times.seconds / start[worker]  # the means of a law that is rejected say nothing
+    own = Empirical.of(stats.ecdf(stats.CensoredData(uncensored=ranked[whole], right=ranked[~whole])).cdf)
+    likely = np.where(whole, ranked, mean_beyond(own, ranked)) * start[worker]
     counts = np.maximum(np.bincount(worker, minlength=workers), 1)
     return np.bincount(worker, likely, workers) / counts, own
 
