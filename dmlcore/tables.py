@@ -9,6 +9,7 @@ import pandas as pd
 
 from dmlcore import checks
 
+
 def check_frame(
     name: str, frame: Any, wanted: Mapping[str, str] | None = None, expected: str = "a DataFrame"
 ) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -30,18 +31,17 @@ def quantity(name: str, given: Any, kind: str) -> float:
     ValueError: link: expected a number > 0 in bytes/s, or one with a unit, such as '25Gb/s', got '25Gb'
     """
     units, example = KINDS[kind]
-    value = given
+    value, expected = given, f"a number > 0 in {BASE[kind]}, or one with a unit, such as {example}"
     if isinstance(given, str):
         parts = re.fullmatch(r"\s*([\d.]+(?:e[+-]?\d+)?)\s*([A-Za-zµ/]*)\s*", given)
         number, unit = parts.groups() if parts else ("", "")
         unit = unit.replace("µ", "u").replace("K", "k") if "Ki" not in unit else unit
         factor = units.get(unit) if unit else 1.0
         try:
-            value = given if factor is None else float(number) * factor
+            value = math.nan if factor is None else float(number) * factor
         except ValueError:
-            value = given
+            value = math.nan
     try:
         return checks.positive(name, value)
     except ValueError:
-        expected = f"a number > 0 in {BASE[kind]}, or one with a unit, such as {example}"
-    checks.fail(name, given, expected)
+        raise ValueError(checks.message(name, checks.shown(given), expected)) from None

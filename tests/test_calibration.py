@@ -183,7 +183,9 @@ def test_any_trace_gives_a_cluster_or_names_the_worker(policy, seed, updates, lo
 
 
 def test_wrong_arguments():
-    with pytest.raises(ValueError, match=r"trace: expected a DataFrame, or the path of a log .*, got 'trace'"):
+    with pytest.raises(
+        ValueError, match=r"trace: expected a DataFrame, or the path of a log .*, got 'trace'"
+    ):
         dml.calibrate("trace")
     trace = dml.simulate(asp(), Cluster.from_speeds([1000, 1]), updates=5)
     with pytest.raises(

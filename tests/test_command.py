@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import logs
 import pytest
 import tiny_papers
 
@@ -331,6 +332,34 @@ class TestRecommend:
         assert "<script" not in page
         assert re.findall(r'(?:src|href)="(?!data:)', page) == []
 
+    @pytest.mark.parametrize("record", ["torch", "hosts.csv"])
+    def test_from_a_timeline_and_from_dates_and_hosts(self, record, tmp_path, capsys):
+        """In one go, with the user's model and links."""
+        logs.write(tmp_path)
+        line = f"recommend {tmp_path / record} --target loss=30 --methods BSP,ASP --budget 2 --seeds 1"
+        line += " --batch-size 8 --model-bytes 5.2GB --link 25Gb/s --server-link 100Gb/s --latency 50us"
+        line += " --problem linear_regression(num_samples=64,num_features=3)"
+        assert command.main(line.split(), root=tmp_path) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert ("`rank` is the number of the worker" if record == "torch" else "`host` names the") in shown
+        assert "zero is the first" in shown
+        assert "Links are as told: bandwidth 3.125e+09 bytes/s, server_bandwidth 1.25e+10 bytes/s" in shown
+        assert "The fitted cluster predicts 1.0" in shown
+        page = (tmp_path / "runs" / "recommend.html").read_text(encoding="utf-8")
+        assert "zero is the first" in page
+
+    def test_operations_and_columns_are_chosen(self, tmp_path, capsys):
+        logs.write(tmp_path)
+        line = (
+            f"recommend {tmp_path / 'operations.parquet'} --target loss=30 --methods ASP --budget 1 --seeds 1"
+        )
+        line += " --events optype=forward,backward --columns worker=dp_rank --columns batch_size=8"
+        line += " --problem linear_regression(num_samples=64,num_features=3)"
+        assert command.main(line.split(), root=tmp_path) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "240 rows make 120 tasks" in shown
+        assert "on 4 workers, 8 samples a task" in shown
+
     def test_methods_are_tuned_again_for_other_clusters(self, tasks, capsys):
         line = f"recommend {tasks} --target loss=30 --methods BSP --budget 1 --seeds 1"
         line += " --over workers=3 --over-budget 1 --problem linear_regression(num_samples=64,num_features=3)"
@@ -395,6 +424,16 @@ class TestRecommend:
                 "--over-budget: expected --over, whose clusters it is for",
             ),
             ("TASKS --target loss=3 --methods bsp", "--methods: expected one of 'BSP', "),
+            ("TASKS --target loss=3 --link fast", "--link: expected a number > 0 in bytes/s, or one with a"),
+            ("TASKS --target loss=3 --latency 3Gb", "--latency: expected a number > 0 in seconds, or one"),
+            ("TASKS --target loss=3 --model-bytes big", "--model-bytes: expected a number > 0 in bytes"),
+            ("TASKS --target loss=3 --columns host", "--columns: expected ROLE=COLUMN, such as worker=host"),
+            ("TASKS --target loss=3 --columns worker=rank", "--columns, worker: expected one of 'worker',"),
+            ("TASKS --target loss=3 --unit sec", "--unit: expected one of 'ns', "),
+            ("TASKS --target loss=3 --events stage=0", "--events, column: expected one of 'worker',"),
+            ("TASKS --target loss=3 --events a --events b=c", "--events: expected names alone, or COLUMN="),
+            ("TASKS TASKS.xls --target loss=3", "RECORD: expected a DataFrame, or the path of a log"),
+            ("/ --target loss=3", "RECORD: expected a folder with logs"),
             ("TASKS --target loss=3 --bogus 1", "unrecognized arguments: --bogus 1"),
         ],
     )

@@ -152,6 +152,37 @@ class TestClusters:
         assert any("All tasks have 32 samples" in each for each in untold)
         assert size == 32
 
+    def test_tasks_without_samples_count_as_those_that_are_asked_for(self):
+        log = self.durations().drop(columns="samples")
+        for size, expected, said in ((None, 32, True), (8, 8, False)):
+            cluster, untold, found, _ = clusters.as_cluster(log, size)
+            assert found == expected
+            assert cluster.samples_per_second[0] == pytest.approx(1000 * expected / 32, rel=0.06)
+            assert any("does not say how many samples" in each for each in untold) == said
+
+    def test_what_was_assumed_and_doubted_is_told(self):
+        own = self.durations().assign(host=lambda frame: "node" + frame["worker"].astype(str))
+        log = dml.read_tasks(own.assign(seconds=1e6 * own["seconds"]).drop(columns="worker"))
+        untold = clusters.as_cluster(log).untold
+        assert {*log.notes} <= {*untold}
+        assert any("`host` names the worker" in each for each in untold)
+        assert any("unusual; say the unit" in each for each in untold)
+
+    def test_links_are_those_of_the_user(self):
+        fitted = clusters.as_cluster(self.durations())
+        links = {"bandwidth": "25Gb/s", "server_bandwidth": 1.25e10, "latency": "50us"}
+        cluster, untold, *_ = clusters.with_links(fitted, links)
+        assert cluster.bandwidth_bytes_per_second == (3.125e9,) * 2
+        assert cluster.latency_seconds == pytest.approx((5e-5,) * 2)
+        assert cluster.server.bandwidth_bytes_per_second == 1.25e10
+        assert any("Links are as told: bandwidth 3.125e+09 bytes/s" in each for each in untold)
+        assert not any("no time" in each for each in untold)
+        assert clusters.with_links(fitted, "25Gb/s")[0].bandwidth_bytes_per_second == (3.125e9,) * 2
+        assert clusters.with_links(fitted, None) is fitted
+        for wrong in ({"bandwidth": "25"[:0]}, {"latency": "5 apples"}, {"speed": 1}, "fast"):
+            with pytest.raises(ValueError, match="links"):
+                clusters.with_links(fitted, wrong)
+
     def test_a_short_record_says_how_long_it_should_be(self):
         with pytest.raises(
             ValueError, match=r"at least 20 tasks.*finished \d+ tasks; try a record of about [\d.]+ s"
@@ -161,20 +192,16 @@ class TestClusters:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (lambda frame: 7, "cluster: expected a Cluster, a Trace, or measured tasks.*, got 7"),
+            (lambda frame: 7, "cluster: expected a DataFrame, or the path of a log .*, got 7"),
             (lambda frame: frame.drop(columns="worker"), "worker"),
             (
-                lambda frame: frame.rename(columns={"seconds": "time"}),
-                "columns: expected .*worker, samples and seconds",
+                lambda frame: frame.rename(columns={"seconds": "s"}),
+                "columns that include start .*, or seconds",
             ),
             (lambda frame: frame.assign(seconds=-1.0), "column seconds: expected .*, got -1.0"),
             (lambda frame: frame.assign(seconds="fast"), "column seconds: expected .*, got 'fast'"),
             (lambda frame: frame.iloc[:0], "without rows"),
-            (
-                lambda frame: frame.assign(worker=frame["worker"] + 1),
-                "cluster, frame, worker 0: expected .*, got none",
-            ),
-            (lambda frame: frame.assign(samples=-1), "cluster, frame, .*column samples: expected .*, got -1"),
+            (lambda frame: frame.assign(samples=-1), "cluster, row 0, column samples: expected .*, got -1"),
         ],
     )
     def test_what_is_no_record_is_refused(self, change, message):
@@ -271,6 +298,21 @@ class TestAnswer:
         assert [*found.seconds.columns] == [*range(8)]
         assert found.interrupted
         assert "Interrupted: " in found._repr_html_()
+
+    def test_messages_are_as_large_as_those_of_the_users_model(self):
+        """Transfers of 1 GB take 40 s at 25 MB/s, which no task of milliseconds hides."""
+        few = {"trials": 3, "seeds": [0]}
+        found = asked(parameter_bytes="1GB", links="200Mb/s", **few)
+        assert found.goal.problem.parameter_bytes == 10**9
+        trace = found.goal.timeline(dml.Method(dml.bsp()), updates=2)
+        assert trace.metadata["transfer_bytes"] == [10**9, 10**9]
+        assert trace.updates["time"].diff().iloc[1] == pytest.approx(80, rel=0.01)
+        assert found.table["seconds"].min() > 80
+        plain = asked(**few)
+        assert found.table["samples"].min() > 0
+        assert plain.table["seconds"].min() < 10
+        with pytest.raises(ValueError, match="parameter_bytes: expected .*, got 'large'"):
+            asked(parameter_bytes="large")
 
     def test_tasks_are_as_large_as_those_of_the_record(self):
         record, few = dml.simulate(dml.asp(), SLOW, updates=400, batch_size=8), {"trials": 3, "seeds": [0]}

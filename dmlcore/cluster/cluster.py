@@ -20,7 +20,7 @@ from dmlcore.cluster.slowdowns import SpeedChange, Stragglers, TimedChange, chec
 from dmlcore.theory import Response
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 NONE = Faults()
 FINITE = {"low": 0, "high": 1e300}

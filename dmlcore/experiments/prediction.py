@@ -43,7 +43,7 @@ class Compared(NamedTuple):
 
 
 def calibrate(trace: Any, *more: Any) -> Cluster:
-    """Fits a cluster to recorded traces or logs: speeds, overheads, latencies and their jitter, and the server.
+    """Fits a cluster to traces or logs: speeds, overheads, latencies and their jitter, the server.
 
     A simulation of any policy on the fitted cluster predicts that policy on the recorded machines. The fit is
     maximum likelihood. Cancelled tasks count as right-censored, so that a trace of a policy that cancels slow
@@ -92,8 +92,8 @@ def calibrate(trace: Any, *more: Any) -> Cluster:
         The cluster, with one worker for each worker of the traces.
 
     Raises:
-        ValueError: an argument is no trace or log, a worker finished no task or its tasks took no time, or the
-            traces have different numbers of workers.
+        ValueError: an argument is no trace or log, a worker finished no task or its tasks took no time, or
+            the traces have different numbers of workers.
 
     >>> import dmlcore as dml
     >>> calibrate(dml.simulate(dml.asp(), Cluster.from_speeds([1000, 500], latency=0.01), updates=100))
@@ -112,7 +112,8 @@ def calibrate(trace: Any, *more: Any) -> Cluster:
             "Predictions for other policies or more workers may be off by more",
             stacklevel=2,
         )
-    shares = [f"{1 + each.error:.2f}x the updates/s of {each.policy}" for each in found] + [rounds] * bool(rounds)
+    shares = [f"{1 + each.error:.2f}x the updates/s of {each.policy}" for each in found]
+    shares += [rounds] * bool(rounds)
     return dataclasses.replace(cluster, fitted=f"predicts {', '.join(shares)}" if shares else "")
 
 

@@ -75,8 +75,8 @@ class Problem:
         owner: the worker that owns each sample, shape (N,), as set by `sharded`. Default: None, all workers
             draw from all samples.
         inner: the local steps of a task, as set by `with_steps`. Default: None, a task is one gradient.
-        message_bytes: the size of the parameters in messages, as set by `with_parameter_bytes`. Default: None,
-            their own size.
+        message_bytes: the size of the parameters in messages, as set by `with_parameter_bytes`. Default:
+            None, their own size.
 
     Raises:
         ValueError: not exactly one of `losses` and `update` is given; `local` is not a tuple, or is given

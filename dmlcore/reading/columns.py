@@ -88,18 +88,15 @@ def meaning(name: str, table: Table, columns: Any, exact: Sequence[str]) -> Mean
         if own in frame and short in frame and short not in of:
             found = f"both {short!r} and {own!r}"
             checks.reject(f"{name}, columns", found, "one of the two (they mean the same)")
-    taken = {each for value in of.values() for each in (value if isinstance(value, tuple) else (value,))}
+    taken = {*_each(of)}
     for role, aliases in ALIASES.items():
-        own = {
-            word: column
-            for column, (word, unit) in words.items()
-            if column not in taken and (unit is None or role in TIMED)
-        }
-        own |= {str(column): column for column in frame if column not in taken}
-        found = next((own[alias] for alias in aliases if alias in own), None)
-        if role not in of and found is not None:
-            of[role] = (found,) if role == "worker" else found
-            taken.add(found)
+        free = [column for column in frame if column not in taken]
+        usual = {words[each][0]: each for each in free if words[each][1] is None or role in TIMED}
+        usual |= {str(column): column for column in free}
+        column = next((usual[alias] for alias in aliases if alias in usual), None)
+        if role not in of and column is not None:
+            of[role] = (column,) if role == "worker" else column
+            taken.add(column)
     if table.chrome and not (columns and "worker" in columns):
         of["worker"] = _lanes(frame)
     elif "worker" in of and plain(of["worker"][0])[0] in HOSTS and not (columns and "worker" in columns):
@@ -108,13 +105,13 @@ def meaning(name: str, table: Table, columns: Any, exact: Sequence[str]) -> Mean
     for role in TIMED:
         if role in of and (unit := words[of[role]][1]):
             units[role] = unit
-    read = {*exact, *(each for value in of.values() for each in (value if role_is(value) else (value,)))}
+    read = {*exact, *_each(of)}
     return Meaning(of, units, [column for column in frame if column not in read])
 
 
-def role_is(value: Any) -> bool:
-    """Whether several columns have a role together."""
-    return isinstance(value, tuple)
+def _each(of: Mapping[str, Any]) -> list[Any]:
+    """Returns all columns that have a role, of which several may name the worker."""
+    return [each for value in of.values() for each in (value if isinstance(value, tuple) else (value,))]
 
 
 def _told(columns: Any, frame: pd.DataFrame) -> dict[str, Any]:
@@ -168,13 +165,15 @@ def chosen(name: str, table: Table, columns: Any, events: Any, notes: list[str])
     if events is None:
         if column is None or pd.api.types.is_numeric_dtype(frame[column]):
             return table
-        steps = frame[column].astype(str).str.fullmatch(STEP) if table.chrome else np.zeros(len(frame), bool)
+        steps = frame[column].map(str).str.fullmatch(STEP) if table.chrome else np.zeros(len(frame), bool)
         if steps.any():
             notes.append(f"a task is a `ProfilerStep`: {int(steps.sum())} of {len(frame)} operations")
             return table._replace(frame=frame[steps])
         counts = frame[column].value_counts()
         counts = counts[counts > 0]
-        if len(counts) > 1 and (table.chrome or {"optype", "op", "operation", "event", "phase"} & {plain(column)[0]}):
+        if len(counts) > 1 and (
+            table.chrome or {"optype", "op", "operation", "event", "phase"} & {plain(column)[0]}
+        ):
             most = ", ".join(f"{each!r} ({count}x)" for each, count in counts.head(LISTED).items())
             more = f" and {len(counts) - LISTED} more" if len(counts) > LISTED else ""
             checks.fail("events", None, f"the operations that are a task's computing: {most}{more}")
@@ -203,7 +202,7 @@ def _matching(values: pd.Series, wanted: Any) -> np.ndarray:
     """Returns which values are one of those wanted; text that is no value is a regular expression."""
     found = np.zeros(len(values), bool)
     kinds = values.drop_duplicates()
-    texts = kinds.astype(str)
+    texts = kinds.astype(object).map(str)
     for each in wanted if isinstance(wanted, list | tuple | set) else [wanted]:
         same = (kinds == each) | (texts == str(each))
         if not same.any() and isinstance(each, str):

@@ -1,4 +1,4 @@
-"""What is probably wrong with a log of tasks: each doubt has the number that gives it away, and what to do."""
+"""What is probably wrong with a log of tasks: the number that gives it away, and what to do."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def doubts(tasks: pd.DataFrame, names: tuple[Any, ...], step: float, said: list[
 
 def collectives(events: pd.Series) -> list[str]:
     """Returns a doubt if the operations are those in which workers wait for each other."""
-    kinds = events.astype(str).drop_duplicates()
+    kinds = events.astype(object).map(str).drop_duplicates()
     waiting = kinds[kinds.map(lambda text: bool(COLLECTIVE.search(text)))]
     if waiting.empty:
         return []
@@ -91,8 +91,8 @@ def _units(seconds: np.ndarray, middle: float, step: float) -> list[str]:
         step = max(step, 1.0)
     if step > COARSE * middle:
         return [
-            f"times come in steps of {step:.2g} s, and the median task takes {middle:.3g} s: they are wrong by up "
-            "to one step; log them with more digits, or as 64-bit numbers"
+            f"times come in steps of {step:.2g} s, and the median task takes {middle:.3g} s: each is wrong "
+            "by up to one step; log them with more digits, or as 64-bit numbers"
         ]
     return []
 
@@ -102,10 +102,11 @@ def _scales(seconds: np.ndarray, worker: np.ndarray, names: tuple[Any, ...]) -> 
     medians = medians[medians > 0]
     if len(medians) < 2 or medians.max() < SCALE * medians.min():
         return []
-    low, high = medians.idxmin(), medians.idxmax()
+    who = [names[each] for each in medians.index]
+    low, high = int(medians.argmin()), int(medians.argmax())
     return [
-        f"the median task takes {medians[low]:.3g} s on worker {names[low]} and {medians[high]:.3g} s on worker "
-        f"{names[high]}: they probably have different units"
+        f"the median task takes {medians.min():.3g} s on worker {who[low]} and {medians.max():.3g} s on "
+        f"worker {who[high]}: they probably have different units"
     ]
 
 
@@ -121,8 +122,8 @@ def _first(seconds: np.ndarray, first: np.ndarray, counts: np.ndarray) -> list[s
     if slow.sum() * 2 <= len(first):
         return []
     return [
-        f"the first task of {slow.sum()} of {len(first)} workers takes {np.median(ratio[slow]):.3g} times their "
-        "median, as one that compiles or loads; leave it out, because it is drawn like any other"
+        f"the first task of {slow.sum()} of {len(first)} workers takes {np.median(ratio[slow]):.3g} times "
+        "their median, as one that compiles or loads; leave it out, because it is drawn like any other"
     ]
 
 
@@ -134,21 +135,35 @@ def _waiting(seconds: np.ndarray, ends: np.ndarray | None = None) -> list[str]:
         ends: when they end after the others, over their seconds, shape (workers, rounds); None: not known.
     """
     workers, rounds = seconds.shape
-    middle = np.median(seconds, axis=0)
-    if workers < 2 or rounds < FEW or not middle.min() > 0:
-        return []
-    spread = np.ptp(seconds, axis=0) / middle
-    across = float(np.std(middle) / middle.mean())
-    close = spread < EQUAL
+    close, spread, across = _alike(seconds)
     if ends is not None:
         close &= np.ptp(ends, axis=0) < EQUAL
-    if close.mean() < 0.8 or across < max(0.01, 2 * float(np.median(spread))):
+    if not _in_step(close, spread, across):
         return []
     return [
-        f"in {close.mean():.0%} of {rounds} rounds the tasks of all {workers} workers take the same time, within "
-        f"{np.median(spread):.1%}, while rounds differ by {across:.0%}: waiting for the slowest is probably "
-        "counted as computing; log the end of computing before gradients are exchanged, or choose it by events="
+        f"in {close.mean():.0%} of {rounds} rounds the tasks of all {workers} workers take the same time, "
+        f"within {spread:.1%}, while rounds differ by {across:.0%}: waiting for the slowest is probably "
+        "counted as computing; log when computing ends, before the exchange of gradients, or choose events="
     ]
+
+
+def _alike(seconds: np.ndarray) -> tuple[np.ndarray, float, float]:
+    """Returns in which rounds the times of all workers are equal, by how much they differ, and rounds do.
+
+    Args:
+        seconds: by worker and round, shape (workers, rounds).
+    """
+    workers, rounds = seconds.shape
+    middle = np.median(seconds, axis=0)
+    if workers < 2 or rounds < FEW or not middle.min() > 0:
+        return np.zeros(max(rounds, 1), bool), 0.0, 0.0
+    spread = np.ptp(seconds, axis=0) / middle
+    return spread < EQUAL, float(np.median(spread)), float(np.std(middle) / middle.mean())
+
+
+def _in_step(close: np.ndarray, spread: float, across: float) -> bool:
+    """Whether workers are equal in most rounds, although rounds differ."""
+    return bool(close.mean() >= 0.8 and across >= max(0.01, 2 * spread))
 
 
 def _clocks(
@@ -171,24 +186,24 @@ def _clocks(
     if workers < 2 or rounds < FEW:
         return []
     usual = np.median(start, axis=0)
-    cycles = np.diff(usual)
     moved, rate, left = np.zeros(workers), np.zeros(workers), np.zeros(workers)
     x = usual - usual.mean()
     for worker, own in enumerate(start - usual):
         rate[worker] = x @ own / max(x @ x, 1e-300)
         moved[worker] = own.mean()
         left[worker] = np.std(own - own.mean() - rate[worker] * x)
-    in_step = np.std(cycles) > 0.01 * cycles.mean() and np.median(left) < 0.2 * np.std(cycles) + 1e-9
     told = []
-    if in_step:
+    if _in_step(*_alike(np.diff(start))):
         drift = rate * np.ptp(usual)
         for worker in np.flatnonzero((np.abs(drift) > 0.2 * middle) & (np.abs(drift) > 5 * left))[:LISTED]:
             told.append(
                 f"the clock of worker {who[worker]} drifts by {1e6 * rate[worker]:+.3g} millionths, "
-                f"{drift[worker]:+.3g} s in the log, against the others'; synchronise the clocks (NTP), or give "
-                "seconds instead of times"
+                f"{drift[worker]:+.3g} s in the log, against the others'; synchronise the clocks (NTP), or "
+                "give seconds instead of times"
             )
-        far = np.flatnonzero((np.abs(moved) > np.maximum(0.5 * middle, 5 * left)) & (np.abs(drift) < 0.2 * np.abs(moved)))
+        far = np.flatnonzero(
+            (np.abs(moved) > np.maximum(0.5 * middle, 5 * left)) & (np.abs(drift) < 0.2 * np.abs(moved))
+        )
     else:
         late, last = begin - np.median(begin), end - np.median(end)
         moved = late
@@ -197,15 +212,20 @@ def _clocks(
             & (np.abs(late - last) < 0.1 * np.abs(late) + 2 * middle)
             & (counts > 0.5 * np.median(counts))
         )
-    for worker in far[:LISTED]:
+    if len(far) > LISTED:
+        most = float(np.abs(moved[far]).max())
+        return [
+            *told,
+            f"the clocks of {len(far)} of {workers} workers disagree, by up to {most:.4g} s: each may count "
+            "from the start of its machine; give seconds instead of times",
+        ]
+    for worker in far:
         hours = f", {moved[worker] / 3600:+.3g} hours" if abs(moved[worker]) > 1000 else ""
         told.append(
-            f"the clock of worker {who[worker]} is off by {moved[worker]:+.4g} s{hours}: it begins and ends so "
-            "much later than the others; subtract that from its times (a time zone, or a clock since the start "
-            "of the machine)"
+            f"the clock of worker {who[worker]} is off by {moved[worker]:+.4g} s{hours}: its tasks begin and "
+            "end so much later than the others'; subtract that from its times (a time zone, or a clock since "
+            "the start of the machine)"
         )
-    if len(far) > LISTED:
-        told.append(f"the clocks of {len(far)} of {workers} workers disagree; give seconds instead of times")
     return told
 
 
@@ -234,20 +254,23 @@ def _gaps(
     pausing = np.searchsorted(by_begin, inner, "right") - np.searchsorted(by_stop, inner, "left")
     common = (pausing >= TOGETHER * count) & (count > 1)
     if common.any():
-        times = int(round(common.sum() / count)) or 1
+        times = round(float(common.sum() / count)) or 1
         said.append(
-            f"all workers pause together about {times} times, for up to {gap[rows][common].max():.3g} s, as for "
-            "evaluations, checkpoints or steps that were not recorded"
+            f"all workers pause together about {times} times, for up to {gap[rows][common].max():.3g} s, as "
+            "for evaluations, checkpoints or steps that were not recorded"
         )
     alone = ~common
     if not alone.any():
         return []
     if alone.sum() > RARE * len(inside):
-        said.append(f"workers pause {alone.sum()} times for more than {LONG} cycles, as those that wait for others")
+        said.append(
+            f"workers pause {alone.sum()} times for more than {LONG} cycles, as if waiting for others"
+        )
         return []
     most = rows[alone][np.argmax(gap[rows][alone])]
     return [
-        f"worker {names[worker[most]]} does nothing for {gap[most]:.3g} s between two tasks, {gap[most] / usual:.3g} "
-        f"usual cycles; {alone.sum()} such gaps on {len({*who[alone].tolist()})} of {count} workers look like "
-        "preemption or restarts, which a fit does not have: add them with Cluster.with_faults"
+        f"worker {names[worker[most]]} does nothing for {gap[most]:.3g} s between two tasks, "
+        f"{gap[most] / usual:.3g} usual cycles; {alone.sum()} such gaps on {len({*who[alone].tolist()})} of "
+        f"{count} workers look like preemption or restarts, which a fit does not have: add them with "
+        "Cluster.with_faults"
     ]

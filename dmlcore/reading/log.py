@@ -21,6 +21,7 @@ from dmlcore.reading.sources import table_of
 from dmlcore.reading.times import lengths, read_unit, stamps
 
 MOST = 2**31 - 1
+RESTARTED = 0.9  # share of steps that begin before their worker's step before ends, if times start again
 ROUNDED = 1e-3  # overlaps of tasks up to this share of the median task are rounding
 # Columns of a trace that are read under their own names, besides those of `ALIASES`.
 TIMES_OF_A_TRACE = "pull_start", "push_end", "update_time"
@@ -99,7 +100,9 @@ class TaskLog:
 
     def __repr__(self) -> str:
         counts = f"{len(self.names)} workers, {len(self.tasks)} tasks"
-        lines = [f"- {each}" for each in self.assumed] + [f"- Probably wrong: {each}" for each in self.doubted]
+        lines = [f"- {each}" for each in self.assumed] + [
+            f"- Probably wrong: {each}" for each in self.doubted
+        ]
         return "\n".join([f"TaskLog({counts})", *lines])
 
 
@@ -184,7 +187,7 @@ def read(
     frame, found = table.frame, meaning(name, table, columns, OF_A_TRACE)
     if table.chrome and unit is None:
         unit = "us"
-    _require(name, frame, found, [] if lacking is None else lacking({**found.of, **dict.fromkeys(frame)}))
+    _require(name, frame, found, [] if lacking is None else lacking({*found.of, *frame}))
     worker, names = _workers(name, frame, found.of["worker"], said)
     tasks = pd.DataFrame({"worker": worker}, frame.index)
     if (size := found.of.get("batch_size")) is not None:
@@ -235,8 +238,8 @@ def _workers(
     shown = "` and `".join(map(str, columns))
     for column in columns:
         if (missing := frame[column].isna()).any():
-            row = missing.idxmax()
-            checks.fail(f"{name}, row {row}, column {column}", frame[column][row], "a worker's number or name")
+            where = f"{name}, row {frame.index[int(missing.argmax())]}, column {column}"
+            checks.fail(where, None, "a worker's number or name")
     if len(columns) > 1:
         values = frame[list(columns)].astype(str).agg(" / ".join, axis=1)
     texts = not pd.api.types.is_numeric_dtype(values) and values.map(type).eq(str).all()
@@ -254,7 +257,8 @@ def _workers(
     order = sorted(range(len(kinds)), key=lambda i: _natural(str(kinds[i])))
     kinds = [kinds[i] for i in order]
     span = f", {kinds[0]} to {kinds[-1]}" if len(kinds) > 1 else f", {kinds[0]}"
-    said.append(f"`{shown}` names the worker: {len(kinds)} of them{span}")
+    verb = "names" if len(columns) == 1 else "name"
+    said.append(f"`{shown}` {verb} the worker: {len(kinds)} of them{span}")
     return np.argsort(order)[codes], tuple(kinds)
 
 
@@ -280,8 +284,8 @@ def _times(
         said.append("rows of a worker stand in the order of its tasks")
         return 0.0, 0.0
     own = {role: role for role in TIMES_OF_A_TRACE if role in frame}
-    told = {role: read_unit(found, unit, role) for role in (*roles, *own)}
-    got = stamps(name, frame, roles | own, told)
+    units = {role: read_unit(found, unit, role) for role in (*roles, *own)}
+    got = stamps(name, frame, roles | own, units)
     for role in own:
         tasks[role] = got.of[role]
     if len(roles) == 2:
@@ -321,16 +325,17 @@ def _restarted(tasks: pd.DataFrame, frame: pd.DataFrame, found: Meaning, said: l
     if "step" not in found.of:
         return
     steps = frame[found.of["step"]]
-    spans = tasks.groupby(steps).agg({"compute_start": "min", "compute_end": "max"})
-    first, last = spans["compute_start"], spans["compute_end"]
-    if len(spans) < 3 or np.ptp(first) > 0.5 * (last - first).median():
+    own = tasks.groupby([tasks["worker"], steps]).agg({"compute_start": "min", "compute_end": "max"})
+    before = own["compute_end"].groupby(level=0).shift().dropna()
+    if len(before) < 3 or (own["compute_start"][before.index] < before).mean() < RESTARTED:
         return
+    last = tasks["compute_end"].groupby(steps).max()
     begin = steps.map(last.cumsum().shift(fill_value=0.0)).to_numpy(float)
     for column in ("compute_start", "compute_end", *TIMES_OF_A_TRACE):
         if column in tasks:
             tasks[column] += begin
     said.append(
-        f"times count from the begin of each `{found.of['step']}`: {len(spans)} of them follow one another"
+        f"times count from the begin of each `{found.of['step']}`: {len(last)} of them follow one another"
     )
 
 
@@ -344,7 +349,10 @@ def _rounded(tasks: pd.DataFrame, said: list[str]) -> None:
     start, end = tasks["compute_start"].to_numpy(copy=True), tasks["compute_end"].to_numpy()
     start[rows] = np.minimum(start[rows] + overlap[small], end[rows])
     tasks["compute_start"] = start
-    said.append(f"{len(rows)} tasks begin up to {overlap[small].max():.2g} s before the one before ends, by rounding")
+    said.append(
+        f"{len(rows)} tasks begin up to {overlap[small].max():.2g} s before their worker's task before ends, "
+        "by rounding"
+    )
 
 
 def overlaps(tasks: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -373,8 +381,8 @@ def _joined(tasks: pd.DataFrame, frame: pd.DataFrame, found: Meaning, said: list
     made = grouped.reset_index(level="worker").reset_index(drop=True)
     named = "` and `".join(map(str, keys))
     said.append(
-        f"operations of one worker and `{named}` are one task, of the sum of their seconds: {len(tasks)} rows "
-        f"make {len(made)} tasks of {made['seconds'].median():.3g} s (median)"
+        f"operations of one worker and `{named}` are one task, of the sum of their seconds: {len(tasks)} "
+        f"rows make {len(made)} tasks of {made['seconds'].median():.3g} s (median)"
     )
     return made
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import json
 import lzma
+import math
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
@@ -133,13 +133,27 @@ def _json(path: Path) -> Table:
         found = json.loads(text)
     except json.JSONDecodeError:
         if not text.lstrip().startswith("["):
-            return Table(pd.read_json(io.StringIO(text), lines=True, convert_dates=False))
+            return Table(_flat([json.loads(line) for line in text.splitlines() if line.strip()]))
         found = json.loads(text.rstrip().rstrip(",") + "]")  # of a run that was stopped
     about = found if isinstance(found, dict) else {}
     events = about.get("traceEvents", found)
     if isinstance(events, list) and any(isinstance(each, dict) and "ph" in each for each in events):
         return _chrome(events, (about.get("distributedInfo") or {}).get("rank"))
-    return Table(pd.DataFrame(found))
+    return Table(_flat(found))
+
+
+def _flat(found: Any) -> pd.DataFrame:
+    """Returns records or columns as a table, in which lists and objects are text."""
+    frame = pd.DataFrame(found)
+    return frame.map(lambda value: json.dumps(value) if isinstance(value, list | dict) else value)
+
+
+def _number(value: Any) -> float:
+    return value if isinstance(value, int | float) else math.nan
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float) else str(value)
 
 
 def _chrome(events: Iterable[Any], rank: Any) -> Table:
@@ -153,28 +167,33 @@ def _chrome(events: Iterable[Any], rank: Any) -> Table:
         if not isinstance(event, dict):
             continue
         kind, own = event.get("ph"), event.get("args")
-        own = own if isinstance(own, dict) else {}
-        lane = event.get("pid"), event.get("tid")
+        own = own if isinstance(own, dict) else dict[str, Any]()
+        lane = _plain(event.get("pid")), _plain(event.get("tid"))
         if kind == "M" and event.get("name") in named and "name" in own:
             named[event["name"]][lane if event["name"] == "thread_name" else lane[0]] = str(own["name"])
         elif kind in ("X", "B"):
-            row = {key: value for key, value in own.items() if isinstance(value, str | int | float)}
-            row |= {"name": event.get("name", ""), "pid": lane[0], "tid": lane[1], "ts": event.get("ts")}
+            row: dict[str, Any] = {
+                key: value for key, value in own.items() if isinstance(value, str | int | float)
+            }
+            row |= {"name": str(event.get("name", "")), "pid": lane[0], "tid": lane[1]}
+            row["ts"] = _number(event.get("ts"))
             if kind == "X":
-                row["dur"] = event.get("dur", 0)
-                rows.append(row)
+                rows.append(row | {"dur": _number(event.get("dur", 0))})
             else:
                 begun.setdefault(lane, []).append(row)
         elif kind == "E" and begun.get(lane):
             row = begun[lane].pop()
-            row["dur"] = event.get("ts") - row["ts"]
-            rows.append(row)
+            rows.append(row | {"dur": _number(event.get("ts")) - row["ts"]})
     frame = pd.DataFrame(rows)
     if rows:
         lanes = pd.Series([*zip(frame["pid"], frame["tid"], strict=True)])
-        for column, ids, told in (("process", frame["pid"], "process_name"), ("thread", lanes, "thread_name")):
+        for column, ids, told in (
+            ("process", frame["pid"], "process_name"),
+            ("thread", lanes, "thread_name"),
+        ):
             called = ids.map(named[told])
-            if called.notna().all() and called.nunique() == ids.nunique():
+            own = pd.DataFrame({"pid": frame["pid"], "name": called})
+            if called.notna().all() and len(own.drop_duplicates()) == ids.nunique():
                 frame[column] = called
         if rank is not None:
             frame["rank"] = rank

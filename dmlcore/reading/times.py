@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from dmlcore.units import TIMES
 
 EPOCHS = {"ns": 1e17, "us": 1e14, "ms": 1e11, "s": 5e8}  # numbers from here on count from 1970: after 1985
 LATE = 100  # a log that begins later than this many times its length has a clock of its own
-DATE = re.compile(r"\d{4}|\d[/.]\d|[A-Za-z]{3}")  # what a text with a date has
+DATE = r"\d{4}[-/]\d|\d[-/.]\d+[-/.]\d|\d{8}T|[A-Z][a-z]{2} +\d"  # what a text with a date has
 
 
 class Column(NamedTuple):
@@ -43,16 +43,14 @@ def unit_of(name: str, unit: Any, role: str) -> str | None:
     return None if unit is None else str(checks.choice(name, unit, dict.fromkeys(TIMES, unit)))
 
 
-def number_or_text(
-    name: str, frame: pd.DataFrame, column: str, nan: bool, low: float = -np.inf
-) -> Column:
+def number_or_text(name: str, frame: pd.DataFrame, column: str, nan: bool, low: float = -np.inf) -> Column:
     """Returns a column of times as numbers: as they are, from dates, or from texts such as 0:00:01.5."""
     values = frame[column]
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.astype(values.cat.categories.dtype)
     if not pd.api.types.is_numeric_dtype(values) and values.map(type).isin([str]).any():
         missing = values.isna()
-        if values[~missing].map(type).eq(str).all():
+        if values[~missing].map(type).isin([str]).all():
             values = _from_text(name, frame, column, values, missing)
     if pd.api.types.is_timedelta64_dtype(values):
         whole = values.astype("timedelta64[ns]").astype("int64").to_numpy()
@@ -63,8 +61,8 @@ def number_or_text(
     if values is not frame[column]:
         frame = frame.assign(**{column: values})
     found = tables.numbers(name, frame, column, nan=nan, low=low)
-    whole = values.dtype.kind in "iu"  # which floats may not hold
-    return Column(values.to_numpy() if whole else found, 1.0, "numbers")
+    kept = values.dtype.kind in "iu"  # floats may not hold all digits
+    return Column(values.to_numpy() if kept else found, 1.0, "numbers")
 
 
 def _present(
@@ -80,7 +78,7 @@ def _present(
 
 def _from_text(name: str, frame: pd.DataFrame, column: str, values: pd.Series, missing: Any) -> pd.Series:
     """Returns what texts say, as numbers, dates or lengths of time; refuses the first that says nothing."""
-    ways = {
+    ways: dict[str, Any] = {
         "a number": lambda: pd.to_numeric(values, errors="coerce"),
         "an ISO time stamp": lambda: pd.to_datetime(values, utc=True, format="ISO8601", errors="coerce"),
         "a time stamp": lambda: pd.to_datetime(values, utc=True, errors="coerce"),
@@ -90,7 +88,9 @@ def _from_text(name: str, frame: pd.DataFrame, column: str, values: pd.Series, m
     for expected, way in ways.items():
         if "stamp" in expected and not dated:
             continue
-        found = way()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # pandas reads texts one by one
+            found = way()
         wrong = (found.isna() & ~missing).to_numpy()
         if wrong.mean() < 0.5:
             if wrong.any():
@@ -99,7 +99,7 @@ def _from_text(name: str, frame: pd.DataFrame, column: str, values: pd.Series, m
             return found
     row = frame.index[int((~missing).argmax())]
     expected = "a number, a time stamp such as 2024-05-01T12:00:00Z, or a length of time such as 0:00:01.5"
-    checks.fail(f"{name}, row {row}, column {column}", frame[column][row], expected)
+    return checks.fail(f"{name}, row {row}, column {column}", frame[column][row], expected)
 
 
 def stamps(name: str, frame: pd.DataFrame, of: Mapping[str, str], told: Mapping[str, str | None]) -> Stamps:
@@ -148,9 +148,7 @@ def stamps(name: str, frame: pd.DataFrame, of: Mapping[str, str], told: Mapping[
     return Stamps(times, zero, said, step)
 
 
-def lengths(
-    name: str, frame: pd.DataFrame, column: str, unit: str | None
-) -> tuple[np.ndarray, str]:
+def lengths(name: str, frame: pd.DataFrame, column: str, unit: str | None) -> tuple[np.ndarray, str]:
     """Returns durations in seconds, and their unit."""
     found = number_or_text(name, frame, column, nan=False, low=0.0)
     if found.absolute:

@@ -264,7 +264,7 @@ def advise(console: Console, arguments: Sequence[str], root: Path) -> int:
     given = recommending.parser(_Parser, NAME).parse_args(arguments)
     try:
         return recommending.recommend(console, given, root)
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, OSError) as error:
         raise UsageError(recommending.typed(str(error))) from None
     except KeyboardInterrupt:
         kept = f"; the same call goes on from {given.save}" if given.save else "; try --save to keep runs"

@@ -24,6 +24,11 @@ OPTIONS = {
     "problem": ("CALL", "digits_mlp", "the problem to train, such as linear_regression(num_features=20)"),
     "methods": ("NAMES", None, "methods of the library, separated by commas (default: all)"),
     "batch-size": ("N", None, "samples of a task (default: that of the record, or else 32)"),
+    "model-bytes": ("SIZE", None, "size of your model, such as 5.2GB (default: that of the problem)"),
+    "link": ("RATE", None, "rate of every worker's link, such as 25Gb/s (default: that of the record)"),
+    "server-link": ("RATE", None, "rate of the server's link, which all workers share, such as 100Gb/s"),
+    "latency": ("TIME", None, "delay of every worker's link, such as 50us"),
+    "unit": ("UNIT", None, "of times in the log that are plain numbers: ns, us, ms, s, min or h"),
     "budget": ("SECONDS", "60", "seconds of computing, approximately"),
     "seeds": ("N", "128", "largest number of judging seeds of a method"),
     "over-budget": (
@@ -44,9 +49,9 @@ def parser(make: Callable[..., argparse.ArgumentParser], name: str) -> argparse.
         "budget, and says which of them reaches the target first, and why.",
         allow_abbrev=False,
     )
-    columns = "with the columns worker, samples and seconds, or those of dml.Trace.from_tasks"
-    told = f"a trace (.parquet), or a table of tasks (.csv, .parquet) {columns}"
-    found.add_argument("trace", metavar="RECORD", help=told)
+    told = "a trace (.parquet), or a log of tasks: CSV, Parquet, JSON, or a Chrome trace of torch.profiler, "
+    told += "Ray or Horovod, compressed or not; several files, or a folder, of which each is a worker's"
+    found.add_argument("trace", metavar="RECORD", nargs="+", help=told)
     for option, (shown, default, told) in OPTIONS.items():
         if default is not None:
             told += f" (default: {default})"
@@ -54,6 +59,12 @@ def parser(make: Callable[..., argparse.ArgumentParser], name: str) -> argparse.
         found.add_argument(f"--{option}", metavar=shown, default=default, required=required, help=told)
     told = "other clusters to compare: workers=8,16, c=0.1,1 (links), rho=0.5,2 (server) or slowdown=1,4; "
     told += "at most two axes"
+    lists = {
+        "columns": ("ROLE=COLUMN", "what a column of the log means, such as worker=host+gpu or seconds=took"),
+        "events": ("NAME", "operations that are a task's computing: a name, a pattern, or COLUMN=NAME,NAME"),
+    }
+    for option, (shown, meant) in lists.items():
+        found.add_argument(f"--{option}", metavar=shown, action="append", default=[], help=meant)
     found.add_argument("--over", metavar="AXIS=VALUES", action="append", default=[], help=told)
     return found
 
@@ -71,9 +82,12 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
         name: None if text is None else _number(name, text) for name, text in asked.items()
     }
     over: dict[str, Any] = dict(map(_axis, given.over))
+    links = {"bandwidth": given.link, "server_bandwidth": given.server_link, "latency": given.latency}
+    links = {name: text for name, text in links.items() if text is not None}
     from dmlcore import problems  # slow to import, so the arguments are checked before
     from dmlcore.experiments.recommendation import recommend as find
     from dmlcore.experiments.recommendation.axes import AXES
+    from dmlcore.trace.importing import record_of
     from dmlcore.view.show import LEGEND, html, readable
 
     for axis in over:
@@ -87,12 +101,14 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         checks.fail("--output", str(path), "a file in a folder that can be written to")
     problem = calls.made("--problem", given.problem, {name: getattr(problems, name) for name in PROBLEMS})
+    source = given.trace[0] if len(given.trace) == 1 else given.trace
+    record = record_of("cluster", source, _columns(given.columns), given.unit, _events(given.events))
     methods = None if given.methods is None else [name.strip() for name in given.methods.split(",")]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Interrupted")  # the notes say so
         found = find(
             problem,
-            given.trace,
+            record,
             target,
             methods=methods,
             batch_size=number["batch_size"],
@@ -100,6 +116,8 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
             seeds=range(number["seeds"]),
             save=given.save,
             progress=console.is_terminal,
+            parameter_bytes=given.model_bytes,
+            links=links or None,
         )
     columns = ["samples", "MB sent"]  # columns that only the page shows
     console.print(_shown(readable(found.table).drop(columns=columns).reset_index(names="method")))
@@ -154,6 +172,30 @@ def _axis(text: str) -> tuple[str, list[float]]:
     return axis, [int(number) if number.is_integer() else number for number in numbers]
 
 
+def _columns(given: list[str]) -> dict[str, Any] | None:
+    """Returns role -> column of the texts ROLE=COLUMN; `+` joins columns, and a number is that of samples."""
+    found: dict[str, Any] = {}
+    for text in given:
+        role, equals, column = text.partition("=")
+        if not equals or not column:
+            checks.fail("--columns", text, "ROLE=COLUMN, such as worker=host")
+        several = role == "worker" and "+" in column
+        found[role] = column.split("+") if several else column
+        if role == "batch_size" and column.isdecimal():
+            found[role] = int(column)
+    return found or None
+
+
+def _events(given: list[str]) -> Any:
+    """Returns the names of operations, or column -> names if all texts are COLUMN=NAME,NAME."""
+    pairs = [text.partition("=") for text in given]
+    if all(equals for _, equals, _ in pairs):
+        return {column: names.split(",") for column, _, names in pairs} or None
+    if any(equals for _, equals, _ in pairs):
+        checks.fail("--events", given, "names alone, or COLUMN=NAME alone")
+    return given
+
+
 def typed(message: str) -> str:
     """Returns a message of `dml.recommend` that names the argument as it is on the command line.
 
@@ -161,7 +203,9 @@ def typed(message: str) -> str:
     "RECORD: expected a file that exists, got 'tasks.csv'"
     """
     words = {"cluster, frame": "RECORD", "cluster": "RECORD", "frame": "RECORD"}
-    words |= {option.replace("-", "_"): f"--{option}" for option in OPTIONS}
+    words |= {option.replace("-", "_"): f"--{option}" for option in (*OPTIONS, "columns", "events")}
+    words |= {"parameter_bytes": "--model-bytes", "links, bandwidth": "--link"}
+    words |= {"links, server_bandwidth": "--server-link", "links, latency": "--latency"}
     for name, word in words.items():
         if message.startswith((f"{name}:", f"{name},", f"{name}[")):
             return word + message.removeprefix(name)

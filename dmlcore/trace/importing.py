@@ -170,7 +170,7 @@ def _from_origin(log: TaskLog, origin: Any) -> tuple[pd.DataFrame, float]:
 
 
 def _as_numbered(table: pd.DataFrame, names: tuple[Any, ...]) -> None:
-    """Gives workers the numbers that they have in the log, because workers without a task are counted, too."""
+    """Gives workers their numbers in the log, because workers without a task are counted, too."""
     if all(isinstance(name, int) for name in names):
         table["worker"] = np.array(names)[table["worker"]]
 

@@ -66,6 +66,8 @@ PAGES = {
             "cluster.slowdowns.TimedChange",
             "cluster.parameter_server.ParameterServer",
             "cluster.durations.Durations",
+            "read_tasks",
+            "TaskLog",
         ),
     ),
     "presets": Page("Clusters ready to use", "Presets.", ("presets",)),

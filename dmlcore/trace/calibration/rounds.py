@@ -93,12 +93,10 @@ def predicting(cluster: Cluster, traces: Sequence[Trace]) -> Fit:
         if tried[-1][0] <= 1:
             break
     worst, missed, made, way = min(tried, key=lambda each: each[0])
-    correlated = (
-        f"tasks of a round correlate by {between:.2f}, successive ones of a worker by {after:.2f}"
-    )
+    correlated = f"tasks of a round correlate by {between:.2f}, successive ones of a worker by {after:.2f}"
     told = (
-        f"{1 + missed[0]:.2f}x the recorded round of {recorded.seconds:.4g} s, {1 + missed[1]:.2f}x its samples/s, "
-        f"{1 + missed[2]:.2f}x its straggling of {recorded.straggling:.3g}; {correlated}"
+        f"{1 + missed[0]:.2f}x the recorded round of {recorded.seconds:.4g} s, {1 + missed[1]:.2f}x its "
+        f"samples/s, {1 + missed[2]:.2f}x its straggling of {recorded.straggling:.3g}; {correlated}"
     )
     if way == "laws" and worst <= 1:
         return Fit(cluster, told)
@@ -124,7 +122,7 @@ def _chance(values: np.ndarray) -> float:
 
 
 def _finished(traces: Sequence[Trace]) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """Returns the finished tasks of traces, and those of whole rounds: seconds and samples, shape (W, rounds).
+    """Returns the finished tasks of traces, and the seconds and samples of whole rounds, shape (W, rounds).
 
     A worker's k-th finished task is in round k. There is no round if many tasks were cancelled.
     """
@@ -169,13 +167,14 @@ def _predicted(cluster: Cluster, sizes: np.ndarray) -> Rounds:
     sizes = sizes[:, np.arange(rounds) % recorded]
     draw = Draws(cluster, seed=0).compute_seconds
     seconds = [
-        [draw(worker, clock, size) for clock, size in enumerate(own.tolist())] for worker, own in enumerate(sizes)
+        [draw(worker, clock, size) for clock, size in enumerate(own.tolist())]
+        for worker, own in enumerate(sizes)
     ]
     return _measured(np.array(seconds), sizes)
 
 
 def _correlations(seconds: np.ndarray) -> tuple[float, float, int]:
-    """Returns correlations: between tasks of a round, between successive ones of a worker; and a run's length.
+    """Returns the correlation of tasks of a round, that of a worker's successive tasks, and a run's length.
 
     The run ends where the correlation of a worker's tasks has fallen to 0.1.
     """
