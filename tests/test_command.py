@@ -433,7 +433,6 @@ class TestRecommend:
             ("TASKS --target loss=3 --events stage=0", "--events, column: expected one of 'worker',"),
             ("TASKS --target loss=3 --events a --events b=c", "--events: expected names alone, or COLUMN="),
             ("TASKS TASKS.xls --target loss=3", "RECORD: expected a DataFrame, or the path of a log"),
-            ("/ --target loss=3", "RECORD: expected a folder with logs"),
             ("TASKS --target loss=3 --bogus 1", "unrecognized arguments: --bogus 1"),
         ],
     )

@@ -162,7 +162,7 @@ class TestClusters:
 
     def test_what_was_assumed_and_doubted_is_told(self):
         own = self.durations().assign(host=lambda frame: "node" + frame["worker"].astype(str))
-        log = dml.read_tasks(own.assign(seconds=1e6 * own["seconds"]).drop(columns="worker"))
+        log = dml.read_tasks(own.assign(seconds=1e7 * own["seconds"]).drop(columns="worker"))
         untold = clusters.as_cluster(log).untold
         assert {*log.notes} <= {*untold}
         assert any("`host` names the worker" in each for each in untold)
@@ -196,7 +196,7 @@ class TestClusters:
             (lambda frame: frame.drop(columns="worker"), "worker"),
             (
                 lambda frame: frame.rename(columns={"seconds": "s"}),
-                "columns that include start .*, or seconds",
+                r"columns that include start .*, or seconds",
             ),
             (lambda frame: frame.assign(seconds=-1.0), "column seconds: expected .*, got -1.0"),
             (lambda frame: frame.assign(seconds="fast"), "column seconds: expected .*, got 'fast'"),
@@ -311,7 +311,7 @@ class TestAnswer:
         plain = asked(**few)
         assert found.table["samples"].min() > 0
         assert plain.table["seconds"].min() < 10
-        with pytest.raises(ValueError, match="parameter_bytes: expected .*, got 'large'"):
+        with pytest.raises(ValueError, match=r"parameter_bytes: expected .*, got .large."):
             asked(parameter_bytes="large")
 
     def test_tasks_are_as_large_as_those_of_the_record(self):

@@ -195,7 +195,8 @@ def _clocks(
     told = []
     if _in_step(*_alike(np.diff(start))):
         drift = rate * np.ptp(usual)
-        for worker in np.flatnonzero((np.abs(drift) > 0.2 * middle) & (np.abs(drift) > 5 * left))[:LISTED]:
+        drifting = np.flatnonzero((np.abs(drift) > 0.2 * middle) & (np.abs(drift) > 5 * left))
+        for worker in drifting[:LISTED].tolist():
             told.append(
                 f"the clock of worker {who[worker]} drifts by {1e6 * rate[worker]:+.3g} millionths, "
                 f"{drift[worker]:+.3g} s in the log, against the others'; synchronise the clocks (NTP), or "
@@ -219,7 +220,7 @@ def _clocks(
             f"the clocks of {len(far)} of {workers} workers disagree, by up to {most:.4g} s: each may count "
             "from the start of its machine; give seconds instead of times",
         ]
-    for worker in far:
+    for worker in far.tolist():
         hours = f", {moved[worker] / 3600:+.3g} hours" if abs(moved[worker]) > 1000 else ""
         told.append(
             f"the clock of worker {who[worker]} is off by {moved[worker]:+.4g} s{hours}: its tasks begin and "

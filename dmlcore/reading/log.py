@@ -74,13 +74,6 @@ class TaskLog:
         sizes = self.tasks["batch_size"].unique().tolist() if "batch_size" in self.tasks else []
         return sizes[0] if len(sizes) == 1 else None
 
-    def sized(self, batch_size: Any) -> TaskLog:
-        """Returns the log with the samples of every task, unless it says them or there is no such number."""
-        if batch_size is None or "batch_size" in self.tasks:
-            return self
-        size = checks.integer("batch_size", batch_size, low=1, high=MOST)
-        return dataclasses.replace(self, tasks=self.tasks.assign(batch_size=size))
-
     def plot(self, ax: Any = None) -> Any:
         """Draws the seconds of every task by worker: see `dml.plot.tasks`.
 
@@ -144,6 +137,14 @@ def read_tasks(source: Any, columns: Any = None, unit: Any = None, events: Any =
     [[0.0, 0.0, 3.0], [1.0, 1.0, 5.0]]
     """
     return read("source", source, columns, unit, events)
+
+
+def sized(log: TaskLog, batch_size: Any) -> TaskLog:
+    """Returns the log with the samples of every task, unless it says them or there is no such number."""
+    if batch_size is None or "batch_size" in log.tasks:
+        return log
+    size = checks.integer("batch_size", batch_size, low=1, high=MOST)
+    return dataclasses.replace(log, tasks=log.tasks.assign(batch_size=size))
 
 
 def warned(log: TaskLog, source: Any) -> None:
@@ -306,12 +307,18 @@ def _times(
         other = got.of[role] + sign * tasks["seconds"].to_numpy()
         start, end = (got.of[role], other) if sign > 0 else (other, got.of[role])
         said.append(f"`{found.of['seconds']}` is the time of computing in {near}")
+    zero, first = got.zero, float(start.min())
+    if zero or -ROUNDED * tasks["seconds"].median() <= first < 0:  # the first end is not the first time
+        before = min(first, 0.0)
+        for role in own:
+            tasks[role] -= before
+        start, end, zero = start - before, end - before, zero + before
     tasks["compute_start"], tasks["compute_end"] = start, end
     if {*roles.values()} - {"start", "end", "compute_start", "compute_end"} or got.said != "times are in s":
         said.append(got.said)
     _restarted(tasks, frame, found, said)
     _rounded(tasks, said)
-    return got.zero, got.step
+    return zero, got.step
 
 
 def _like_a_clock(seconds: pd.Series, worker: pd.Series) -> bool:

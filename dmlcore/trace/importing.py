@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from dmlcore import checks
 from dmlcore.provenance import versions
-from dmlcore.reading.log import BATCH_SIZE, TaskLog, overlaps, read, warned
+from dmlcore.reading.log import BATCH_SIZE, TaskLog, overlaps, read, sized, warned
 from dmlcore.trace.record import updates_frame
 from dmlcore.trace.trace import METADATA_KEY, QUEUE_COLUMNS, TASK_COLUMNS, Trace
 
@@ -64,11 +64,11 @@ def trace_of(
     """Returns the trace that the arguments of `Trace.from_tasks` describe."""
     more = _json(metadata)
     size = more.get("batch_size") if batch_size is None else batch_size
-    log = read("frame", source, lacking=lambda columns: _lacking(columns, size, more))
-    if "batch_size" not in log.sized(size).tasks:
+    log = sized(read("frame", source, lacking=lambda columns: _lacking(columns, size, more)), size)
+    if "batch_size" not in log.tasks:
         checks.reject("frame", "a log without the samples of a task", BATCH_SIZE)
     _check_service(log.tasks, more)
-    table, origin = _from_origin(log.sized(size), origin)
+    table, origin = _from_origin(log, origin)
     if "num_workers" in more or num_workers is not None:
         _as_numbered(table, log.names)
     shown = {"compute_start": "start", "compute_end": "end", "pull_start": "start", "push_end": "end"}

@@ -14,6 +14,7 @@ from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.cluster.parameter_server import ParameterServer
 from dmlcore.experiments.prediction import calibrate
+from dmlcore.reading.log import sized
 from dmlcore.trace import Trace
 from dmlcore.trace.importing import record_of
 from dmlcore.units import BASE, quantity
@@ -67,7 +68,7 @@ def as_cluster(given: Any, batch_size: int | None = None) -> Fitted:
     if not isinstance(trace, Trace):
         said, log = [*trace.notes], trace
         if "batch_size" not in log.tasks:
-            log = log.sized(batch_size or ASSUMED_SIZE)
+            log = sized(log, batch_size or ASSUMED_SIZE)
             said += [SIZE.format(log.batch_size)] * (batch_size is None)
         with checks.within("cluster"):
             trace = Trace.from_tasks(log)
