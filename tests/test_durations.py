@@ -99,6 +99,29 @@ def test_beyond_the_last_row():
     assert trace.end_time == pytest.approx(0.3 + 2.8)
 
 
+@pytest.mark.filterwarnings("ignore:times come in steps")
+def test_all_tasks_are_drawn():
+    """By worker each from its own rows; by round the row of all workers; in runs, rows that follow."""
+    rows = pd.DataFrame({"worker": np.repeat([0, 1], 10), "samples": 8, "seconds": np.arange(20.0, 0.0, -1)})
+
+    def drawn(beyond, run=1, seed=0):
+        cluster = dml.Cluster.from_durations(rows, beyond)
+        cluster = dataclasses.replace(cluster, durations=dataclasses.replace(cluster.durations, run=run))
+        seconds = compute_seconds(cluster, seed)
+        return np.array(
+            [[seconds(worker, clock, 8) - 10 * (worker == 0) for clock in range(400)] for worker in (0, 1)]
+        )
+
+    own, whole = drawn("bootstrap"), drawn("rounds")
+    assert {*own.ravel()} == {*whole.ravel()} == {*range(1, 11)}
+    assert (whole[0] == whole[1]).all()
+    assert (own[0] == own[1]).mean() < 0.2
+    assert (own[:, :10] != np.arange(10, 0, -1)).any(), "from the first task on"
+    assert (drawn("rounds", seed=1) != whole).any()
+    runs = drawn("bootstrap", run=5).reshape(2, 80, 5)
+    assert ((np.diff(runs) == -1) | (np.diff(runs) == 9)).all()
+
+
 @pytest.mark.parametrize("beyond", ["cycle", "resample"])
 def test_slow_episodes_and_changes_multiply_them(beyond):
     plain = dml.Cluster.from_durations(ROWS, beyond)

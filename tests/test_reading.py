@@ -568,3 +568,46 @@ def test_a_recorded_timeline_has_the_same_tasks_as_its_table():
     own = log.tasks[log.tasks["worker"].isin(first)]
     assert own["seconds"].sum() == pytest.approx(table["seconds"].sum(), rel=1e-6)
     assert len(own) == len(table)
+
+
+def correlated(rng, shape):
+    """All workers' tasks of a round are long together, as sequences of one length."""
+    return rng.gamma(4, 0.25, shape[1]) * rng.gamma(50, 0.02, shape)
+
+
+def mixed(rng, shape):
+    """The slowest worker has constant times, the others have not."""
+    return np.concatenate([np.full((1, shape[1]), 3.0), rng.gamma(1, 1, shape)[1:]])
+
+
+def episodes(rng, shape):
+    """Long tasks come in episodes of every size."""
+    slow = np.repeat(rng.gamma(1, 1, (shape[0], shape[1] // 6)), 6, axis=1)
+    return 0.2 + slow * rng.gamma(50, 0.02, shape)
+
+
+JOBS = {
+    "a gamma law": (lambda rng, shape: rng.gamma(4, 0.25, shape), ""),
+    "a capped law": (lambda rng, shape: np.minimum(rng.exponential(size=shape), 1.5), ""),
+    "a law of each worker": (mixed, "each worker's recorded tasks are drawn"),
+    "rounds that are long together": (correlated, "whole rounds are drawn"),
+    "episodes": (episodes, " in a row"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:calibrate. the fitted laws miss")
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("kind", JOBS)
+def test_a_fit_predicts_the_rounds_of_its_log(kind, seed):
+    """Mean round, throughput and straggling within 3%; and it says why recorded tasks are drawn."""
+    draw, said = JOBS[kind]
+    took = draw(np.random.default_rng(seed), (6, 1200))
+    log = {"worker": np.repeat(np.arange(6), 1200), "seconds": took.ravel(), "batch_size": 4}
+    cluster = dml.calibrate(log)
+    assert said in cluster.fitted
+    bsp = dml.simulate(dml.bsp(), cluster, updates=8000, batch_size=4, seed=3)
+    asp = dml.simulate(dml.asp(), cluster, updates=40_000, batch_size=4, seed=3)
+    mean = took.max(axis=0).mean()
+    assert bsp.end_time / 8000 == pytest.approx(mean, rel=0.03)
+    assert dml.metrics.straggling(bsp) == pytest.approx(mean / took.mean(), rel=0.03)
+    assert dml.metrics.updates_per_second(asp) == pytest.approx((1 / took.mean(axis=1)).sum(), rel=0.03)
