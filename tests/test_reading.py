@@ -191,6 +191,25 @@ READ = {
         {},
         ["`duration` is the time of computing in s"],
     ),
+    "the date of a line, at the end of its task": (
+        dates(PLAIN, ["end"])[["worker", "end", "batch_size"]]
+        .set_axis(["rank", "timestamp", "bs"], axis=1)
+        .assign(step_time=SECONDS),
+        {},
+        ["`timestamp` is when a task ended: 0 tasks of a worker overlap, instead of 61"],
+    ),
+    "forward and backward": (
+        durations(forward_ms=300 * SECONDS, backward_ms=700 * SECONDS),
+        {"columns": {"seconds": ["forward_ms", "backward_ms"]}},
+        ["`forward_ms` . `backward_ms` is the time of computing in ms"],
+    ),
+    "an index of workers": (PLAIN.set_index(["worker", "step"]), {}, []),
+    "types of Arrow": (dates(PLAIN).convert_dtypes(dtype_backend="pyarrow"), {}, ["ISO stamps"]),
+    "columns without names": (
+        PLAIN[["worker", "start", "end"]].set_axis([0, 1, 2], axis=1),
+        {"columns": {"worker": 0, "start": 1, "end": 2}},
+        ["`0` is the number of the worker"],
+    ),
     "end and duration": (PLAIN[["worker", "end", "batch_size"]].assign(duration=SECONDS), {}, []),
     "numbers of 32 bits": (
         PLAIN.assign(

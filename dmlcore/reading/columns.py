@@ -20,7 +20,7 @@ ALIASES: Mapping[str, Sequence[str]] = {
                "instance", "executor", "replica", "client", "process", "device", "gpu", "gpu_id",
                "local_rank", "pod", "pid", "file"),
     "start": ("compute_start", "start", "start_time", "start_ts", "started", "started_at", "begin",
-              "begin_time", "t_start", "t0", "ts", "timestamp"),
+              "begin_time", "t_start", "t0", "ts", "timestamp", "datetime", "date", "logged_at"),
     "end": ("compute_end", "end", "end_time", "end_ts", "ended", "ended_at", "finish", "finish_time",
             "finished", "finished_at", "stop", "stop_time", "t_end", "t1"),
     "seconds": ("seconds", "duration", "dur", "elapsed", "elapsed_time", "compute_time", "step_time",
@@ -34,6 +34,7 @@ ALIASES: Mapping[str, Sequence[str]] = {
 WITHIN = "local_rank", "gpu", "gpu_id", "device"  # which of a host's workers it is
 HOSTS = "host", "hostname", "node", "machine", "instance", "pod"
 TIMED = "start", "end", "seconds"
+SEVERAL = "worker", "seconds"  # roles that several columns may have together
 COLLECTIVE = re.compile(r"(?i)all.?reduce|all.?gather|reduce.?scatter|broadcast|nccl|negotiate|barrier|wait")
 STEP = re.compile(r"ProfilerStep#\d+")
 LISTED = 8  # names that a message lists
@@ -103,7 +104,8 @@ def meaning(name: str, table: Table, columns: Any, exact: Sequence[str]) -> Mean
         more = next((column for column in frame if plain(column)[0] in WITHIN and column not in taken), None)
         of["worker"] += () if more is None else (more,)
     for role in TIMED:
-        if role in of and (unit := words[of[role]][1]):
+        told = {words[each][1] for each in _each({role: of[role]})} if role in of else {None}
+        if len(told) == 1 and (unit := told.pop()):
             units[role] = unit
     read = {*exact, *_each(of)}
     return Meaning(of, units, [column for column in frame if column not in read])
@@ -123,12 +125,14 @@ def _told(columns: Any, frame: pd.DataFrame) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for role, column in columns.items():
         checks.choice("columns", role, ALIASES)
-        own = tuple(column) if isinstance(column, list | tuple) and role == "worker" else column
-        for each in own if isinstance(own, tuple) else (own,):
-            if not (role == "batch_size" and isinstance(each, int)):
-                with checks.within("columns"):
-                    tables.check_column(role, each, frame)
-        found[role] = (own,) if role == "worker" and not isinstance(own, tuple) else own
+        several = isinstance(column, list | tuple) and role in SEVERAL
+        own = tuple(column) if several else (column,)
+        for each in own:
+            if each not in [*frame.columns] and not (role == "batch_size" and isinstance(each, int)):
+                listed = ", ".join(map(repr, frame.columns))
+                near = checks.nearest(each, map(str, frame.columns))
+                checks.fail(f"columns, {role}", each, f"one of {listed}", near)
+        found[role] = own if role == "worker" or several else column
     return found
 
 

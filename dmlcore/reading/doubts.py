@@ -18,6 +18,7 @@ RARE = 0.01  # share of gaps up to which long ones look like preemption, and not
 TOGETHER = 0.8  # share of workers whose common gap is a pause of the whole job
 SHORT, ENDLESS = 1e-4, 12 * 3600.0  # median seconds of a task, outside which the unit is probably another one
 COARSE = 0.05  # steps of stamps of more than this share of the median task make times uncertain
+DRIFT = 0.02  # clocks do not drift faster
 SCALE = 500  # workers whose medians differ by this factor probably have different units
 LISTED = 3  # workers that a sentence names
 
@@ -192,27 +193,24 @@ def _clocks(
         rate[worker] = x @ own / max(x @ x, 1e-300)
         moved[worker] = own.mean()
         left[worker] = np.std(own - own.mean() - rate[worker] * x)
-    told = []
+    told, last = [], end - np.median(end)  # a worker that came late or missed a round does not end late
     if _in_step(*_alike(np.diff(start))):
         drift = rate * np.ptp(usual)
-        drifting = np.flatnonzero((np.abs(drift) > 0.2 * middle) & (np.abs(drift) > 5 * left))
+        sure = (np.abs(drift) > 5 * left) & (np.abs(last - moved - drift / 2) < 0.5 * np.abs(drift))
+        drifting = np.flatnonzero((np.abs(drift) > 0.2 * middle) & (np.abs(rate) < DRIFT) & sure)
         for worker in drifting[:LISTED].tolist():
             told.append(
                 f"the clock of worker {who[worker]} drifts by {1e6 * rate[worker]:+.3g} millionths, "
                 f"{drift[worker]:+.3g} s in the log, against the others'; synchronise the clocks (NTP), or "
                 "give seconds instead of times"
             )
-        far = np.flatnonzero(
-            (np.abs(moved) > np.maximum(0.5 * middle, 5 * left)) & (np.abs(drift) < 0.2 * np.abs(moved))
-        )
+        least, apart = np.maximum(0.5 * middle, 5 * left), 0.5 * np.abs(moved)
+        steady = np.abs(drift) < 0.2 * np.abs(moved)
     else:
-        late, last = begin - np.median(begin), end - np.median(end)
-        moved = late
-        far = np.flatnonzero(
-            (np.abs(late) > LONG * middle)
-            & (np.abs(late - last) < 0.1 * np.abs(late) + 2 * middle)
-            & (counts > 0.5 * np.median(counts))
-        )
+        moved = begin - np.median(begin)
+        least, apart = np.full(workers, LONG * middle), 0.1 * np.abs(moved) + 2 * middle
+        steady = counts > 0.5 * np.median(counts)
+    far = np.flatnonzero((np.abs(moved) > least) & (np.abs(moved - last) < apart) & steady)
     if len(far) > LISTED:
         most = float(np.abs(moved[far]).max())
         return [

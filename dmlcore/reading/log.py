@@ -22,6 +22,7 @@ from dmlcore.reading.times import lengths, read_unit, stamps
 
 MOST = 2**31 - 1
 RESTARTED = 0.9  # share of steps that begin before their worker's step before ends, if times start again
+LOGGED = "timestamp", "datetime", "date", "logged_at", "ts"  # times that may be those of a task's end
 ROUNDED = 1e-3  # overlaps of tasks up to this share of the median task are rounding
 # Columns of a trace that are read under their own names, besides those of `ALIASES`.
 TIMES_OF_A_TRACE = "pull_start", "push_end", "update_time"
@@ -112,10 +113,10 @@ def read_tasks(source: Any, columns: Any = None, unit: Any = None, events: Any =
             (torch.profiler, Ray, Horovod), compressed or not; or a folder or several paths, of which each may
             be a worker's. A row is a task, or an operation of one.
         columns: role -> column, where names are unusual. Roles: `worker` (several columns together name it,
-            as in `["host", "gpu"]`), `start` and `end` of computing, `seconds` of computing, `batch_size` (or
-            the number of samples of every task), `step` and `part` (operations of one worker, step and part
-            are one task), and `event`, the name of an operation. Default: None, usual names are known, with
-            units in them, such as `duration_ms`.
+            as in `["host", "gpu"]`), `start` and `end` of computing, `seconds` of computing (several columns
+            are added), `batch_size` (or the number of samples of every task), `step` and `part` (operations
+            of one worker, step and part are one task), and `event`, the name of an operation. Default: None,
+            usual names are known, with units in them, such as `duration_ms`.
         unit: of numbers that are times: "ns", "us", "ms", "s", "min" or "h"; or role -> unit. Default: None,
             as column names say, else microseconds in a Chrome trace, else by size for stamps since 1970, else
             seconds.
@@ -180,7 +181,8 @@ def read(
         except ValueError as error:
             checks.reject(name, str(error), "columns of equal lengths")
     table = table_of(name, source)
-    table = table._replace(frame=table.frame.reset_index(drop=True))
+    unnamed = all(each is None for each in table.frame.index.names)
+    table = table._replace(frame=table.frame.reset_index(drop=unnamed))
     said: list[str] = []
     if table.unfinished:
         said.append(f"{table.unfinished} operations have no end and are left out")
@@ -192,10 +194,11 @@ def read(
     worker, names = _workers(name, frame, found.of["worker"], said)
     tasks = pd.DataFrame({"worker": worker}, frame.index)
     if (size := found.of.get("batch_size")) is not None:
-        told = frame.assign(**{"batch_size": size}) if isinstance(size, int) else frame
-        column = "batch_size" if isinstance(size, int) else size
-        tasks["batch_size"] = tables.integers(name, told, column, low=1, high=MOST)
-        if column != "batch_size" or isinstance(size, int):
+        if size in [*frame.columns]:
+            tasks["batch_size"] = tables.integers(name, frame, size, low=1, high=MOST)
+        else:
+            tasks["batch_size"] = checks.integer("columns, batch_size", size, low=1, high=MOST)
+        if size != "batch_size":
             said.append(f"`{size}` is the samples of a task")
     for column in WHOLE_OF_A_TRACE.keys() & {*frame}:
         low = WHOLE_OF_A_TRACE[column]
@@ -247,7 +250,7 @@ def _workers(
     if texts and (digits := pd.to_numeric(values, errors="coerce")).notna().all():
         values, texts = digits, False
     if not texts:
-        told = frame.assign(**{columns[0]: values}) if values is not frame[columns[0]] else frame
+        told = values.to_frame(columns[0])
         values = pd.Series(tables.integers(name, told, columns[0], low=0, high=2**53), frame.index)
     codes, kinds = pd.factorize(values, sort=not texts)
     kinds = [*kinds] if texts else kinds.tolist()
@@ -275,13 +278,14 @@ def _times(
     roles = {role: found.of[role] for role in ("start", "end") if role in found.of}
     if not roles:
         column, worker = found.of["seconds"], tasks["worker"]
+        shown = "` + `".join(map(str, column)) if isinstance(column, tuple) else column
         tasks["seconds"], told = lengths(name, frame, column, read_unit(found, unit, "seconds"))
         if _like_a_clock(tasks["seconds"], worker):
             given = f"{column!r}, which grows from each row of a worker to the next, as a clock does"
             checks.reject(f"{name}, columns", given, "two times of each task, or its seconds")
         middle = f"the median task takes {tasks['seconds'].median():.3g} s"
         if column != "seconds":
-            said.append(f"`{column}` is the time of computing in {told}: {middle}")
+            said.append(f"`{shown}` is the time of computing in {told}: {middle}")
         said.append("rows of a worker stand in the order of its tasks")
         return 0.0, 0.0
     own = {role: role for role in TIMES_OF_A_TRACE if role in frame}
@@ -303,9 +307,18 @@ def _times(
         if near is None and (scale := re.match(r"times are (?:in )?(\w+)", got.said)) and scale[1] != "ISO":
             near = scale[1]
         tasks["seconds"], near = lengths(name, frame, found.of["seconds"], near)
-        sign = 1 if role == "start" else -1
-        other = got.of[role] + sign * tasks["seconds"].to_numpy()
-        start, end = (got.of[role], other) if sign > 0 else (other, got.of[role])
+        stamp, took = got.of[role], tasks["seconds"].to_numpy()
+        start, end = (stamp, stamp + took) if role == "start" else (stamp - took, stamp)
+        if role == "start" and plain(roles[role])[0] in LOGGED:
+            late = tasks[["worker", "seconds"]].assign(compute_start=stamp - took, compute_end=stamp)
+            both = late, late.assign(compute_start=stamp, compute_end=stamp + took)
+            as_end, as_start = ((overlaps(each)[1] > ROUNDED * np.median(took)).sum() for each in both)
+            if as_end < as_start:
+                start, end = stamp - took, stamp
+                said.append(
+                    f"`{roles[role]}` is when a task ended: {as_end} tasks of a worker overlap, instead of "
+                    f"{as_start} if it were when they began"
+                )
         said.append(f"`{found.of['seconds']}` is the time of computing in {near}")
     zero, first = got.zero, float(start.min())
     if zero or -ROUNDED * tasks["seconds"].median() <= first < 0:  # the first end is not the first time

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dmlcore import checks, tables
-from dmlcore.reading.columns import Meaning
+from dmlcore.reading.columns import TIMED, Meaning
 from dmlcore.units import TIMES
 
 EPOCHS = {"ns": 1e17, "us": 1e14, "ms": 1e11, "s": 5e8}  # numbers from here on count from 1970: after 1985
@@ -39,6 +39,8 @@ class Stamps(NamedTuple):
 def unit_of(name: str, unit: Any, role: str) -> str | None:
     """Returns the unit that the user tells for a role, checked."""
     if isinstance(unit, Mapping):
+        for each in unit:
+            checks.choice(name, each, dict.fromkeys(TIMED))
         unit = unit.get(role)
     return None if unit is None else str(checks.choice(name, unit, dict.fromkeys(TIMES, unit)))
 
@@ -46,21 +48,24 @@ def unit_of(name: str, unit: Any, role: str) -> str | None:
 def number_or_text(name: str, frame: pd.DataFrame, column: str, nan: bool, low: float = -np.inf) -> Column:
     """Returns a column of times as numbers: as they are, from dates, or from texts such as 0:00:01.5."""
     values = frame[column]
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        values = values.astype(values.cat.categories.dtype)
-    if not pd.api.types.is_numeric_dtype(values) and values.map(type).isin([str]).any():
-        missing = values.isna()
-        if values[~missing].map(type).isin([str]).all():
-            values = _from_text(name, frame, column, values, missing)
+    if not pd.api.types.is_numeric_dtype(values):
+        values = values.astype(object)
+        kind = pd.api.types.infer_dtype(values, skipna=True)
+        if kind == "string":
+            values = _from_text(name, frame, column, values, values.isna())
+        elif kind in ("datetime", "datetime64", "date"):
+            values = pd.to_datetime(values, utc=True)
+        elif kind in ("timedelta", "timedelta64"):
+            values = pd.to_timedelta(values)
+        elif kind == "decimal":
+            values = values.astype(float)
     if pd.api.types.is_timedelta64_dtype(values):
         whole = values.astype("timedelta64[ns]").astype("int64").to_numpy()
         return _present(name, frame, column, values, Column(whole, 1e-9, "lengths of time"), nan)
-    if isinstance(values.dtype, pd.DatetimeTZDtype) or pd.api.types.is_datetime64_dtype(values):
-        whole = pd.to_datetime(values, utc=True).astype("datetime64[ns, UTC]").astype("int64").to_numpy()
+    if pd.api.types.is_datetime64_any_dtype(values):
+        whole = values.astype("datetime64[ns, UTC]").astype("int64").to_numpy()
         return _present(name, frame, column, values, Column(whole, 1e-9, "ISO stamps", True), nan)
-    if values is not frame[column]:
-        frame = frame.assign(**{column: values})
-    found = tables.numbers(name, frame, column, nan=nan, low=low)
+    found = tables.numbers(name, values.to_frame(column), column, nan=nan, low=low)
     kept = values.dtype.kind in "iu"  # floats may not hold all digits
     return Column(values.to_numpy() if kept else found, 1.0, "numbers")
 
@@ -148,8 +153,11 @@ def stamps(name: str, frame: pd.DataFrame, of: Mapping[str, str], told: Mapping[
     return Stamps(times, zero, said, step)
 
 
-def lengths(name: str, frame: pd.DataFrame, column: str, unit: str | None) -> tuple[np.ndarray, str]:
-    """Returns durations in seconds, and their unit."""
+def lengths(name: str, frame: pd.DataFrame, column: Any, unit: str | None) -> tuple[np.ndarray, str]:
+    """Returns durations in seconds, of which several columns are added, and their unit."""
+    if isinstance(column, tuple):
+        parts = [lengths(name, frame, each, unit) for each in column]
+        return np.sum([values for values, _ in parts], axis=0), parts[0][1]
     found = number_or_text(name, frame, column, nan=False, low=0.0)
     if found.absolute:
         given, hint = f"{column!r}, which holds times of day", "columns={'start': ..., 'end': ...}"

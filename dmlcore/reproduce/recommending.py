@@ -173,13 +173,13 @@ def _axis(text: str) -> tuple[str, list[float]]:
 
 
 def _columns(given: list[str]) -> dict[str, Any] | None:
-    """Returns role -> column of the texts ROLE=COLUMN; `+` joins columns, and a number is that of samples."""
+    """Returns role -> column of the texts ROLE=COLUMN; `+` joins columns, a number is that of samples."""
     found: dict[str, Any] = {}
     for text in given:
         role, equals, column = text.partition("=")
         if not equals or not column:
             checks.fail("--columns", text, "ROLE=COLUMN, such as worker=host")
-        several = role == "worker" and "+" in column
+        several = role in ("worker", "seconds") and "+" in column
         found[role] = column.split("+") if several else column
         if role == "batch_size" and column.isdecimal():
             found[role] = int(column)
