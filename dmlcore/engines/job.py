@@ -48,6 +48,7 @@ class Job:
         time_scale: real seconds per second of the cluster; 0: no latencies are injected, and times are real
             seconds.
         checkpoint: folder for the server's checkpoints. None: none are kept after the run.
+        private: whether only this run uses the folder, so that its checkpoints need no identity.
     """
 
     spec: RunSpec
@@ -55,6 +56,7 @@ class Job:
     optimizer: Any
     time_scale: float = 1.0
     checkpoint: Path | None = None
+    private: bool = False
 
     def stepper(self, device: Any = None) -> Stepper:
         """Returns the run's arithmetic, on a device."""
@@ -109,7 +111,7 @@ class Job:
             yield self
             return
         with tempfile.TemporaryDirectory(prefix="dmlcore-") as folder:
-            yield dataclasses.replace(self, checkpoint=Path(folder))
+            yield dataclasses.replace(self, checkpoint=Path(folder), private=True)
 
     @contextlib.contextmanager
     def checkpoints(self, engine: str) -> Iterator[Checkpoints | None]:
@@ -117,7 +119,8 @@ class Job:
         if self.checkpoint is None:
             yield None
             return
-        run = described(self.spec, self.problem, self.optimizer) | self.metadata(engine)
+        run = {} if self.private else described(self.spec, self.problem, self.optimizer)
+        run |= self.metadata(engine)
         with contextlib.closing(Checkpoints(self.checkpoint, run)) as kept:
             yield kept
 

@@ -9,6 +9,7 @@ import jax
 from dmlcore.engines.job import Job, Recording
 from dmlcore.engines.real import Serving
 from dmlcore.engines.worker import Clock, Failure, Stop, Worker
+from dmlcore.training.compiling import inherited
 
 
 def device(number: int) -> Any:
@@ -35,12 +36,10 @@ class ThreadCrew:
         """Starts a worker's thread."""
         job, send = self._job, self._server.put
         inbox = self._inboxes[worker] = queue.Queue()
-        config: Any = jax.config
-        x64, default = config.jax_enable_x64, config.jax_default_device
+        settings = inherited()
 
         def run() -> None:
-            # A new thread does not inherit these settings of the calling thread.
-            with jax.enable_x64(x64), jax.default_device(default):
+            with settings():
                 try:
                     stepper = job.stepper(device(worker))
                     working = Worker(worker, inbox, send, job, self._clock, sizes, hire, stepper)

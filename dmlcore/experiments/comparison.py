@@ -39,6 +39,7 @@ from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import check_problem
 from dmlcore.provenance import versions
 from dmlcore.trace import Trace
+from dmlcore.training.compiling import inherited
 from dmlcore.training.replay import Repeated, Replay
 from dmlcore.types import Method, Policy
 
@@ -435,11 +436,10 @@ def _in_threads(
     The threads have the caller's JAX settings, including those that hold for one thread only. After an
     exception, items that are running still finish and are passed to `finished`.
     """
-    config: Any = jax.config
-    x64, device = config.jax_enable_x64, config.jax_default_device
+    settings = inherited()
 
     def task(item: Any) -> Any:
-        with jax.enable_x64(x64), jax.default_device(device):
+        with settings():
             return function(item)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -23,7 +23,9 @@ class Journal:
     A run is identified by everything that its history depends on: the arguments of its call, the problem's
     data and functions, the optimizer's arithmetic, this package's code, and the versions of the packages that
     it uses. A policy, load rule, transport or codec that is not of this package is identified by its name
-    alone: when you change it, use another name or another folder.
+    alone: when you change it, use another name or another folder. Functions of JAX that call Python on the
+    host (`jax.pure_callback`, `jax.debug.callback`), or primitives that are not JAX's, have no identity:
+    runs with them raise ValueError instead of being kept.
 
     Args:
         folder: the folder; the first write creates it.

@@ -138,8 +138,9 @@ def train(
         checkpoint: folder in which the state is saved from time to time. If the folder has a checkpoint of
             the same call, the run continues from it: on a virtual clock to the same bits, on a real clock
             with no push lost or counted twice. A checkpoint of another call raises ValueError; on a real
-            clock, a policy that is not of this package is identified by its name alone. Default: None,
-            nothing is saved.
+            clock, a policy that is not of this package is identified by its name alone. What calls Python on
+            the host, as `jax.pure_callback` does, has no identity and is refused here. Default: None, nothing
+            is saved.
 
     Returns:
         The run: trace, history and final parameters.

@@ -106,7 +106,7 @@ def digest(aggregation: Aggregation | None, numbers: Any) -> str:
     """Returns a hash of an aggregate's functions and numbers; "" for the plain sum."""
     functions = () if aggregation is None else aggregation[:2]
     pairs = zip(functions, numbers, strict=False)
-    return "".join(fingerprint(function, own) for function, own in pairs if function is not None)
+    return "".join(fingerprint(function, own, "aggregate") for function, own in pairs if function is not None)
 
 
 def nothing_gathered(aggregation: Aggregation, params: Any) -> Gathered:

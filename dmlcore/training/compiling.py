@@ -1,5 +1,6 @@
 """Compilation: what is compiled by itself, XLA's options for loops, and the cache of compiled programs."""
 
+import contextlib
 import functools
 import weakref
 from collections.abc import Callable
@@ -15,6 +16,15 @@ from dmlcore import files
 # an operation takes microseconds, less than the distribution costs: a run with SSP then uses two cores for as
 # long as it needs one core with this option. Large operations use all cores in both cases.
 ONE_BY_ONE: dict[str, Any] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+
+# Settings of JAX that change numbers, and that a thread may have for itself.
+OWN_SETTINGS = (
+    "enable_x64",
+    "default_matmul_precision",
+    "default_prng_impl",
+    "threefry_partitionable",
+    "numpy_dtype_promotion",
+)
 
 UNROLLED = 4  # steps per iteration of a loop on an accelerator
 
@@ -33,6 +43,20 @@ def options() -> dict[str, Any]:
     except jax.errors.JaxRuntimeError:
         return {}
     return ONE_BY_ONE
+
+
+def inherited() -> Callable[[], contextlib.ExitStack]:
+    """Returns a function whose context gives another thread the JAX settings that this thread has."""
+    names = *OWN_SETTINGS, "default_device"
+    values = [(getattr(jax, name), getattr(jax.config, f"jax_{name}")) for name in names]
+
+    def context() -> contextlib.ExitStack:
+        stack = contextlib.ExitStack()
+        for setting, value in values:
+            stack.enter_context(setting(value))
+        return stack
+
+    return context
 
 
 def isolated(runs: Any, function: Callable[..., Any], *args: Any) -> Any:

@@ -19,15 +19,21 @@ import numpy as np
 from dmlcore import files
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
-from dmlcore.training.optimizer import fingerprint, plain, traced
+from dmlcore.training.optimizer import fingerprint, hoist, plain, settings, traced
 
 _of_problems: WeakKeyDictionary[Problem, dict[str, str]] = WeakKeyDictionary()
 
 
-def of_optimizer(optimizer: Any, params: Any) -> str:
-    """Returns a hash of an optimizer's initial state and update, for parameters of such shapes."""
+def of_optimizer(optimizer: Any, params: Any, name: str = "optimizer") -> str:
+    """Returns a hash of an optimizer's initial state and update, for parameters of such shapes.
+
+    Raises:
+        ValueError: another optimizer could have the same hash; see `fingerprint`.
+    """
     state = jax.eval_shape(optimizer.init, params)
-    return _of(optimizer.init, params) + _of(optimizer.update, params, state, params)
+    # The update is hashed as it is trained with, which was traced once.
+    update = fingerprint(*hoist(optimizer.update, params, state, params), name)
+    return _of(name, optimizer.init, params) + update
 
 
 def of_training(problem: Problem, optimizer: Any) -> dict[str, Any]:
@@ -40,8 +46,8 @@ def of_training(problem: Problem, optimizer: Any) -> dict[str, Any]:
 
 
 def of_code() -> dict[str, Any]:
-    """Returns a hash of this package's code, and the JAX setting on which numbers depend, as JSON values."""
-    return {"code": _code(), "x64": bool(jax.config.read("jax_enable_x64"))}
+    """Returns a hash of this package's code, and JAX's settings on which numbers depend, as JSON values."""
+    return {"code": _code(), "settings": settings()}
 
 
 @functools.cache
@@ -74,12 +80,14 @@ def told(problem: Problem) -> dict[str, str]:
 def of_problem(problem: Problem) -> str:
     """Returns a hash of a problem: its data, initial parameters, tasks and evaluation.
 
+    Raises:
+        ValueError: another problem could have the same hash; see `fingerprint`.
+
     >>> from dmlcore.problems import logistic_regression
     >>> of_problem(logistic_regression(l2=0.1)) == of_problem(logistic_regression(l2=0.2))
     False
     """
-    real = str(jax.dtypes.canonicalize_dtype(float))  # the types of parameters may depend on it
-    return _once(problem, real, _of_whole)
+    return _once(problem, str(settings()), _of_whole)
 
 
 def _once(problem: Problem, name: str, make: Callable[[Problem], str]) -> str:
@@ -103,8 +111,8 @@ def _of_whole(problem: Problem) -> str:
     content = hashlib.sha256(repr((told(problem), *own)).encode())
     batch = jax.tree.map(_two_rows, problem.data)
     for text in (
-        _of(problem.init, jax.random.key(0)),
-        _of(problem.evaluate, problem.shapes, problem.eval_data),
+        _of("problem, init", problem.init, jax.random.key(0)),
+        _of("problem, evaluate", problem.evaluate, problem.shapes, problem.eval_data),
         _of_task(problem, batch),
     ):
         content.update(text.encode())
@@ -121,14 +129,15 @@ def _of_task(problem: Problem, batch: Any) -> str:
     if problem.additive:
         shared, local = problem.apart(problem.shapes)
         params = problem.together(shared, jax.tree.map(_two_rows, local))
-        return _of(problem.update, params, batch, jax.random.key(0))
+        return _of("problem, update", problem.update, params, batch, jax.random.key(0))
 
     def loss(params: Any, *given: Any) -> Any:
         return jnp.mean(problem.losses(params, *given))
 
     keys = (jax.random.split(jax.random.key(0), 2),) if problem.keyed else ()
-    return _of(jax.value_and_grad(loss), problem.shapes, batch, *keys)  # a user may define a custom gradient
+    # Of the gradient, too, which a user may define.
+    return _of("problem, losses", jax.value_and_grad(loss), problem.shapes, batch, *keys)
 
 
-def _of(function: Callable[..., Any], *args: Any) -> str:
-    return fingerprint(*traced(function, *args))
+def _of(name: str, function: Callable[..., Any], *args: Any) -> str:
+    return fingerprint(*traced(function, *args), name)

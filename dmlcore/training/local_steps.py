@@ -40,7 +40,7 @@ class LocalTraining(Gradient):
         return bool(self.inner.keep_state)
 
     def fingerprint(self) -> str:
-        return of_optimizer(self.inner.optimizer, self.problem.shapes)
+        return of_optimizer(self.inner.optimizer, self.problem.shapes, "local, optimizer")
 
     def width(self, batch_size: int) -> int:
         size = self.inner.batch_size

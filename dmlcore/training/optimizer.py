@@ -2,13 +2,18 @@
 
 `optax.sgd(0.1)` and `optax.sgd(0.2)` are different closures, and `jax.jit` can only compare closures. When
 traced, both are the same function except for a literal. `hoist` turns such literals into inputs and compares
-functions by their text. `optax.inject_hyperparams` cannot do this: it wraps a factory and its arguments,
-while users pass the optimizer that a factory returned, which may be a chain with schedules.
+functions by their text, unless that does not say all that they compute: see `content`.
+`optax.inject_hyperparams` cannot do this: it wraps a factory and its arguments, while users pass the
+optimizer that a factory returned, which may be a chain with schedules.
 """
 
+import dataclasses
+import enum
 import functools
 import hashlib
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -16,22 +21,25 @@ import numpy as np
 from jax.extend import core
 
 from dmlcore import checks
+from dmlcore.training.compiling import OWN_SETTINGS
 
 
 class Hoisted:
     """A traced function with its scalar literals and captured arrays as inputs.
 
     Equal functions compare and hash as equal, so that a jitted function with such a static argument is
-    compiled once for all of them.
+    compiled once for all of them. A function whose text does not say all that it computes is equal to itself
+    only; `untold` names what keeps it from it.
     """
 
     def __init__(self, jaxpr: core.Jaxpr, in_tree: Any, out_tree: Any):
         self._evaluate = core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, ()))
         self._in_tree, self._out_tree = in_tree, out_tree
         self.only_scales = all(e.primitive.name == "mul" for e in jaxpr.eqns)  # as plain SGD does
-        held = [text for equation in jaxpr.eqns for text in captured(equation.params)]
         kinds = [variable.aval for variable in jaxpr.invars]  # these include whether a type is weak
-        self.text = "\n".join([str(jaxpr), *held, str(kinds), str(in_tree), str(out_tree)])
+        (held, untold), around = content(jaxpr), [str(kinds), str(in_tree), str(out_tree)]
+        self.untold = untold or ("a structure that holds an object" if " at 0x" in str(around) else "")
+        self.text = "\n".join([str(jaxpr), *held, *around])
         self._hash = hash(self.text)
 
     def __call__(self, constants: tuple[Any, ...], *args: Any) -> Any:
@@ -45,17 +53,95 @@ class Hoisted:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Hoisted) and self.text == other.text
+        if not isinstance(other, Hoisted) or self.untold or other.untold:
+            return self is other
+        return self.text == other.text
 
 
-def captured(parameters: Any) -> list[str]:
-    """Returns the values of arrays in nested functions as text; a jaxpr's text shows only their shapes."""
-    found = []
-    for value in jax.tree.leaves(parameters, is_leaf=lambda leaf: hasattr(leaf, "eqns")):
-        if hasattr(value, "eqns"):
-            found += [plain(const).tobytes().hex() for const in getattr(value, "consts", ())]
-            found += [text for equation in value.eqns for text in captured(equation.params)]
-    return found
+# Primitives that have, beside their program, functions that change no value: derivatives, or the same again.
+BESIDE = {"custom_jvp_call", "custom_vjp_call", "custom_lin", "reduce", "reduce_window", "remat2"}
+ELSEWHERE = {"ffi_call", "custom_partitioning"}  # what they call is known by a name only
+SIMPLE = (type(None), bool, int, float, complex, str, bytes, type)
+PLAIN = (*SIMPLE, np.generic, np.dtype, enum.Enum, jax.sharding.Mesh)
+
+
+def content(jaxpr: Any) -> tuple[list[str], str]:
+    """Returns what the text of a program shows in part or not at all, and what even this does not determine.
+
+    The first are parameters and the values of arrays, of which a text has shapes or the first numbers. The
+    second is "" or names an operation: a callback, of which a text has the function's name but not what it
+    has captured; or a primitive that is not JAX's, whose meaning is registered elsewhere.
+    """
+    told: list[str] = []
+    untold: list[str] = []
+
+    def tell(value: Any, beside: bool = False) -> None:
+        if isinstance(value, PLAIN):
+            told.append(repr(value))
+        elif hasattr(value, "eqns"):
+            for const in getattr(value, "consts", ()):
+                tell(const)
+            for equation in value.eqns:
+                note(equation)
+        elif isinstance(value, Mapping):
+            tell(sorted(value.items(), key=lambda item: str(item[0])), beside)
+        elif isinstance(value, tuple | list):
+            told.append(f"{type(value).__name__} {len(value)}")
+            for each in value:
+                tell(each, beside)
+        elif isinstance(value, set | frozenset):
+            tell(sorted(value, key=str), beside)
+        elif hasattr(value, "__array__") or is_key(value):
+            array = plain(value)
+            told.append(f"{array.dtype} {array.shape} {array.tobytes().hex()}")
+        elif callable(value):
+            module, name = (getattr(value, f"__{key}__", "") for key in ("module", "qualname"))
+            own = module.startswith("jax.") and getattr(sys.modules[module], name, None) is value
+            if not beside and not own:
+                raise LookupError
+            told.append("" if beside else f"{module}.{name}")
+        elif dataclasses.is_dataclass(value):
+            tell({field.name: getattr(value, field.name) for field in dataclasses.fields(value)}, beside)
+        elif type(value).__module__.partition(".")[0] in ("jax", "jaxlib") and " at 0x" not in repr(value):
+            told.append(repr(value))
+        else:
+            raise LookupError
+
+    def note(equation: Any) -> None:
+        primitive = equation.primitive
+        try:
+            if primitive.name in ELSEWHERE or not known(primitive):
+                raise LookupError
+            tell([atom.val for atom in equation.invars if isinstance(atom, core.Literal)])
+            tell(equation.params, primitive.name in BESIDE)
+        except LookupError:
+            untold.append(primitive.name)
+
+    tell(jaxpr)
+    return told, next(iter(untold), "")
+
+
+_KNOWN: set[core.Primitive] = set()  # primitives of JAX's modules, as far as these are imported
+
+
+def known(primitive: core.Primitive) -> bool:
+    """Returns whether a primitive is one of JAX's own."""
+    if primitive not in _KNOWN:
+        for name, module in [*sys.modules.items()]:
+            if name.partition(".")[0] == "jax":
+                own = [*getattr(module, "__dict__", {}).values()]
+                _KNOWN.update(each for each in own if isinstance(each, core.Primitive))
+    return primitive in _KNOWN
+
+
+def settings() -> dict[str, Any]:
+    """Returns the settings of JAX and XLA on which numbers depend although a program's text may not."""
+    found = {name: getattr(jax.config, f"jax_{name}") for name in (*OWN_SETTINGS, "random_seed_offset")}
+    found["disable_most_optimizations"] = jax.config.read("jax_disable_most_optimizations")
+    # Flags on the number of devices of a host, and on what is written for reading, change no number.
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    flags = [flag for flag in flags if "device_count" not in flag and "dump" not in flag]
+    return found | {"flags": flags, "backend": jax.default_backend()}
 
 
 def is_key(array: Any) -> bool:
@@ -91,8 +177,7 @@ def hoist(function: Callable[..., Any], *args: Any) -> tuple[Hoisted, tuple[np.n
     """
     leaves, structure = jax.tree.flatten(args)
     shapes = tuple(jax.typeof(leaf) for leaf in leaves)
-    real = str(jax.dtypes.canonicalize_dtype(float))  # the types of intermediate values may depend on it
-    return _hoist(function, structure, shapes, real)
+    return _hoist(function, structure, shapes, str(settings()))
 
 
 def traced(function: Callable[..., Any], *args: Any) -> tuple[Hoisted, tuple[np.ndarray, ...]]:
@@ -103,7 +188,7 @@ def traced(function: Callable[..., Any], *args: Any) -> tuple[Hoisted, tuple[np.
 
 @functools.lru_cache(maxsize=128)  # tracing an optimizer takes longer than a hundred steps of it
 def _hoist(
-    function: Callable[..., Any], structure: Any, shapes: tuple[Any, ...], real: str
+    function: Callable[..., Any], structure: Any, shapes: tuple[Any, ...], under: str
 ) -> tuple[Hoisted, tuple[np.ndarray, ...]]:
     inputs = [jax.ShapeDtypeStruct(each.shape, each.dtype, weak_type=each.weak_type) for each in shapes]
     args = jax.tree.unflatten(structure, inputs)
@@ -148,8 +233,18 @@ parameters, got one whose update fails (missing 1 required keyword-only argument
         raise ValueError(checks.message(name, f"one whose update fails ({told})", expected)) from error
 
 
-def fingerprint(hoisted: Hoisted, constants: tuple[Any, ...]) -> str:
-    """Returns a hash of a hoisted function and its constants: the same in every process."""
+def fingerprint(hoisted: Hoisted, constants: tuple[Any, ...], name: str) -> str:
+    """Returns a hash of a hoisted function and its constants: the same in every process.
+
+    Raises:
+        ValueError: the text of the function does not say all that it computes; `name` says whose it is.
+    """
+    if hoisted.untold:
+        expected = (
+            "one that JAX's program describes completely (with save= or checkpoint=: kept results could "
+        )
+        expected += "be those of another one)"
+        checks.reject(name, f"one with {hoisted.untold}", expected)
     content = hashlib.sha256(hoisted.text.encode())
     for constant in constants:
         content.update(plain(constant).tobytes())

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import jax
 
 from dmlcore import checks
+from dmlcore.training.compiling import OWN_SETTINGS
 
 CONNECT_SECONDS = 10.0  # time after which an address counts as unreachable
 STARTS = 3  # most attempts to start a local cluster
@@ -31,18 +32,10 @@ LOCAL = {
 QUIET: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
 
 
-SETTINGS = (
-    "jax_enable_x64",
-    "jax_default_matmul_precision",
-    "jax_default_prng_impl",
-    "jax_threefry_partitionable",
-    "jax_numpy_dtype_promotion",
-)
-
-
 def settings() -> dict[str, Any]:
     """Returns the JAX settings that numbers depend on most, for another process to adopt."""
-    return {name: getattr(jax.config, name) for name in SETTINGS}
+    names = [f"jax_{name}" for name in OWN_SETTINGS]
+    return {name: getattr(jax.config, name) for name in names}
 
 
 def adopt(settings: Mapping[str, Any]) -> None:
