@@ -55,7 +55,11 @@ def _bound(make: Callable[..., Any], checked: Mapping[str, Check], args: Any, kw
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise TypeError(f"{make.__name__}(): {error}") from None
+        bare = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
+        call = (
+            f"{make.__name__}{signature.replace(parameters=bare, return_annotation=inspect.Signature.empty)}"
+        )
+        raise TypeError(f"{make.__name__}(): {error}; its signature is {call}") from None
     bound.apply_defaults()
     for name, check in checked.items():
         given = bound.arguments[name]

@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import dmlcore as dml
 from dmlcore import calls
+from dmlcore.methods import loads
 
 CALL = "coded(push=affine(bits=4, stochastic=True), pull=difference(affine(bits=8, stochastic=False)))"
 
@@ -45,3 +47,20 @@ def test_threads_read_calls_at_the_same_time(switching):
     with ThreadPoolExecutor(8) as pool:
         read = [*pool.map(calls.parsed, [CALL] * 20_000)]
     assert {ast.unparse(tree) for tree in read[:100]} == {CALL}
+
+
+def test_a_call_that_does_not_fit_shows_the_signature():
+    """Also where the call is text."""
+    told = (
+        r"too many positional arguments; its signature is dirichlet\(num_workers, alpha, \*, seed=0, labels="
+    )
+    with pytest.raises(TypeError, match=rf"dirichlet\(\): {told}'labels'\)"):
+        dml.shards.dirichlet(4, 0.1, 3)
+    with pytest.raises(
+        TypeError, match=r"ssp\(\): missing .*; its signature is ssp\(staleness, \*, weight=None\)"
+    ):
+        dml.ssp()
+    with pytest.raises(
+        ValueError, match=r"load: .*speed_proportional\(\): .*its signature is speed_proportional\("
+    ):
+        loads.resolve("speed_proportional(1, 2, 3, 4)")

@@ -1,9 +1,12 @@
 """Data that workers own: who owns what, that tasks draw from their own, and what that does to training."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pandas as pd
 import pytest
 from clusters import EXPONENTIAL, GROWING, MIXED
 from engine_runs import check_fused, check_replay, plane, relative_error, same_bits
@@ -80,6 +83,16 @@ class TestRules:
         assert [each.name for each in (one, other)] == ["digits_mlp, iid(1)", "digits_mlp, iid(1, seed=1)"]
         assert DIGITS.sharded(one.owner).name == "digits_mlp, 1 shards"
 
+    @pytest.mark.parametrize("kind", [np.asarray, pd.Series, list, pd.Categorical])
+    @pytest.mark.parametrize(
+        "rule", [partial(dml.shards.by_label, 3, 4), partial(dml.shards.dirichlet, 3, 0.3)]
+    )
+    def test_words_are_labels_as_numbers_are(self, rule, kind):
+        words = kind([f"digit {label}" for label in LABELS])
+        assert (DIGITS.sharded(rule(labels=words)).owner == DIGITS.sharded(rule()).owner).all()
+        even = DIGITS.sharded(dml.shards.by_label(2, 1, labels=LABELS % 2 == 0)).owner
+        assert set(zip(even, LABELS % 2, strict=True)) in ({(0, 0), (1, 1)}, {(0, 1), (1, 0)})
+
     def test_labels_of_ones_own(self):
         problem = dml.problems.linear_regression()
         groups = np.arange(problem.num_samples) % 6
@@ -114,7 +127,7 @@ WRONG = {
     "labels: expected the name of a column of the data (['inputs', 'labels']), or 1437": lambda: (
         DIGITS.sharded(dml.shards.dirichlet(4, 1, labels="label"))
     ),
-    "labels: expected whole numbers of shape (1437,), got int64 numbers of shape (3,)": lambda: (
+    "labels: expected whole numbers or words of shape (1437,), got values of type int64": lambda: (
         DIGITS.sharded(dml.shards.dirichlet(4, 1, labels=[0, 1, 2]))
     ),
     "labels: expected the name of a column of the data (['x', 'y']), or 2000": lambda: (

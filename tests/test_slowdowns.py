@@ -245,3 +245,11 @@ def test_slow_episodes_cost_the_same_however_long_the_run(monkeypatch):
         for worker in range(2):
             draws.compute_seconds(worker, clock, 32)
     assert len(asked) <= 2 * 64 + 2
+
+
+@pytest.mark.parametrize("workers", [[0, 0], [1, 2, 1], []])
+@pytest.mark.parametrize("change", ["with_stragglers", "with_speed_change"])
+def test_workers_of_a_change_are_named_once(change, workers):
+    options = {"clock": 3} if change == "with_speed_change" else {}
+    with pytest.raises(ValueError, match=r"^workers: expected at least one worker, all different"):
+        getattr(dml.Cluster.uniform(4), change)(2, workers=workers, **options)

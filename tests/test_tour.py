@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import pytest
 
 import dmlcore as dml
 from dmlcore.reproduce.command import TOUR
@@ -40,6 +41,16 @@ def test_every_cell_runs_but_the_slow_ones(tmp_path, monkeypatch):
     table = names["table"]
     assert len(table) == len(set(zip(table["problem"], table["regime"], table["method"], strict=True)))
     assert set(table["regime"]) == set(REGIMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("seeds", "three"), ("seeds", 0), ("updates", 1.5), ("output", 3)]
+)
+def test_a_wrong_parameter_is_named(name, value):
+    """As papermill passes it, in a cell after the one with the defaults."""
+    source = next(source for source, tags in CODE if "parameters" not in tags)
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        exec(source, {**SHORT, "output": "x", name: value})
 
 
 def test_what_the_slow_cells_name_is_there():

@@ -107,11 +107,11 @@ def check_workers(workers: Sequence[int] | None, num_workers: int) -> tuple[int,
         return None
     if not isinstance(workers, Iterable):
         checks.fail("workers", workers, "numbers of workers, such as [0]")
-    workers = [*workers]
-    if not workers:
-        checks.fail("workers", workers, "at least one worker, or None for all of them")
     last = num_workers - 1
-    return tuple(checks.integer("workers", w, low=0, high=last, why="workers count from 0") for w in workers)
+    found = [checks.integer("workers", w, low=0, high=last, why="workers count from 0") for w in workers]
+    if not found or len({*found}) < len(found):
+        checks.fail("workers", found, "at least one worker, all different, or None for all of them")
+    return tuple(found)
 
 
 def _of(workers: tuple[int, ...] | None) -> str:

@@ -73,7 +73,7 @@ def iid(num_workers: int, *, seed: int = 0) -> Rule:
 
 @named(bare=True, num_workers=at_least(1), alpha=checks.positive, seed=checks.check_seed, labels=_column)
 def dirichlet(
-    num_workers: int, alpha: float, *, seed: int = 0, labels: str | Sequence[int] = "labels"
+    num_workers: int, alpha: float, *, seed: int = 0, labels: str | Sequence[Any] = "labels"
 ) -> Rule:
     """Non-IID shards: worker w owns a fraction p_w of each label, with p ~ Dirichlet(alpha, ..., alpha).
 
@@ -84,7 +84,8 @@ def dirichlet(
         num_workers: P, the number of workers, >= 1.
         alpha: concentration, > 0.
         seed: of the fractions, and of the order in which samples are assigned.
-        labels: whole numbers, shape (N,); or the name of their column, for data that are a dict.
+        labels: whole numbers, words or bools, shape (N,); or the name of their column, for data that are
+            a dict.
 
     Returns:
         The rule, for `Problem.sharded`.
@@ -123,7 +124,7 @@ def dirichlet(
 
 @named(bare=True, num_workers=at_least(1), labels_each=at_least(1), seed=checks.check_seed, labels=_column)
 def by_label(
-    num_workers: int, labels_each: int, *, seed: int = 0, labels: str | Sequence[int] = "labels"
+    num_workers: int, labels_each: int, *, seed: int = 0, labels: str | Sequence[Any] = "labels"
 ) -> Rule:
     """Non-IID shards: each worker owns samples of `labels_each` labels only.
 
@@ -135,7 +136,8 @@ def by_label(
         labels_each: number of labels per worker, from 1 to the number of labels; P x labels_each must be at
             least the number of labels.
         seed: of the order.
-        labels: whole numbers, shape (N,); or the name of their column, for data that are a dict.
+        labels: whole numbers, words or bools, shape (N,); or the name of their column, for data that are
+            a dict.
 
     Returns:
         The rule, for `Problem.sharded`.
@@ -201,13 +203,14 @@ def labels_of(data: Any, labels: Any) -> np.ndarray:
 
     Args:
         data: a pytree of arrays with the same first axis N.
-        labels: whole numbers, shape (N,); or the name of their column, for data that are a dict.
+        labels: whole numbers, words or bools, shape (N,); or the name of their column, for data that are
+            a dict.
 
     Returns:
-        Whole numbers, shape (N,).
+        The labels, an array of shape (N,) that NumPy can sort.
 
     Raises:
-        ValueError: there is no such column, or the labels are not whole numbers of this shape.
+        ValueError: there is no such column, or the labels are of another kind or shape.
 
     >>> labels_of({"x": np.zeros((3, 2)), "label": np.array([1, 0, 1])}, "label").tolist()
     [1, 0, 1]
@@ -216,13 +219,15 @@ def labels_of(data: Any, labels: Any) -> np.ndarray:
     if isinstance(labels, str):
         columns = sorted(data) if isinstance(data, dict) else []
         if labels not in columns:
-            expected = f"the name of a column of the data ({columns}), or {total} whole numbers"
+            expected = f"the name of a column of the data ({columns}), or {total} labels"
             checks.fail("labels", labels, expected, checks.nearest(labels, columns))
         found = data[labels]
     found = np.asarray(found)
-    if found.shape != (total,) or not np.issubdtype(found.dtype, np.integer):
-        given = f"{found.dtype} numbers of shape {found.shape}"
-        checks.reject("labels", given, f"whole numbers of shape ({total},)")
+    if found.dtype.kind in "OT" and all(isinstance(each, str) for each in found.flat):
+        found = found.astype(str)
+    if found.shape != (total,) or found.dtype.kind not in "iubU":
+        given = f"values of type {found.dtype} and shape {found.shape}"
+        checks.reject("labels", given, f"whole numbers or words of shape ({total},)")
     return found
 
 
