@@ -295,6 +295,39 @@ def test_what_lab_and_test_become(monkeypatch):
     assert dict(os.environ) == before  # of this process, in which further tests run
 
 
+def called(monkeypatch, capsys, folder, line):
+    """What the installed command does in a folder: its exit code and what it prints."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["dmlcore", *line.split()])
+    monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+    for name in ("NAME", "CALL"):
+        monkeypatch.setattr(command, name, getattr(command, name))
+    with pytest.raises(SystemExit) as ended:
+        command.installed()
+    return ended.value.code, "".join(capsys.readouterr())
+
+
+def test_an_installed_package_has_a_command_and_types(monkeypatch, capsys, tmp_path):
+    """In the repository it is `paper_repro.py`; elsewhere it does what needs no notebook."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["scripts"] == {"dmlcore": f"{command.__name__}:installed"}
+    assert (ROOT / "dmlcore/py.typed").is_file()
+    assert called(monkeypatch, capsys, ROOT / "docs", "check")[0] == 0
+    monkeypatch.setattr(command, "__file__", str(tmp_path / "dmlcore/reproduce/command.py"))
+    code, text = called(monkeypatch, capsys, tmp_path, "list")
+    assert code == 0
+    assert "adaptive_sync" in text
+    code, text = called(monkeypatch, capsys, tmp_path, "recommend")
+    assert code == 2
+    assert text.startswith("dmlcore: ")
+    for line in ("", "ssp", "check", "lab"):
+        code, text = called(monkeypatch, capsys, tmp_path, line)
+        assert code == 2
+        assert "expected list or recommend" in text
+
+
 def test_lab_has_a_token_above_all_configuration_files(monkeypatch, capsys):
     given = []
     monkeypatch.setattr("jupyterlab.labapp.main", given.extend)

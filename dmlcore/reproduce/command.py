@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,9 @@ from dmlcore.reproduce.site import command as docs
 # A notebook uses all cores while it trains, and one core while it compiles, simulates and draws.
 JOBS = min(2, os.cpu_count() or 1)
 TOUR = "00_tour.ipynb"  # the notebook that JupyterLab opens; it belongs to no paper
-NAME = "paper_repro.py"
+NAME = "paper_repro.py"  # of the command, in messages
+CALL = f"python3 {NAME}"
+ANYWHERE = ("list", "recommend")  # commands that need no notebooks
 OTHERS = """\
 other commands:
   list                      papers, their parameters, claims and run times
@@ -44,6 +47,24 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
+def installed() -> NoReturn:
+    """The command `dmlcore` of an installed package: as `paper_repro.py`, in a folder of the repository.
+
+    Elsewhere there are no notebooks, so that only `list` and `recommend` run.
+    """
+    global NAME, CALL
+    NAME = CALL = "dmlcore"
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    here, arguments = Path.cwd(), sys.argv[1:]
+    places = here, *here.parents, Path(__file__).resolve().parents[2]
+    root = next((place for place in places if (place / "notebooks" / TOUR).is_file()), None)
+    if root is None and (not arguments or arguments[0] not in (*ANYWHERE, "-h", "--help")):
+        expected = f"{' or '.join(ANYWHERE)} (other commands run in a folder of the repository)"
+        sys.stderr.write(f"{NAME}: {checks.message('command', ' '.join(arguments) or 'none', expected)}\n")
+        sys.exit(2)
+    sys.exit(main(arguments, root=root or here))
+
+
 def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = PAPERS) -> int:
     """Runs the arguments of a command line in the repository at `root`; returns the exit code."""
     console = Console(width=None if sys.stdout.isatty() else 120)
@@ -56,7 +77,7 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
             case ["recommend", *rest]:
                 return advise(console, rest, root)
             case ["docs", *rest]:
-                return docs.docs(console, docs.parser(_Parser, NAME).parse_args(rest), root, papers, JOBS)
+                return docs.docs(console, docs.parser(_Parser, CALL).parse_args(rest), root, papers, JOBS)
             case ["list"]:
                 return overview(console, papers)
             case ["check"]:
@@ -79,7 +100,7 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(
-        prog=f"python3 {NAME}",
+        prog=CALL,
         description="Runs the notebooks of the papers, judges their claims, compares the results with the "
         "published ones in figures/, and writes runs/report.html.",
         epilog=OTHERS,
@@ -261,7 +282,7 @@ def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> in
 
 def advise(console: Console, arguments: Sequence[str], root: Path) -> int:
     """Recommends a method for a recorded cluster; UsageError for a wrong argument or record."""
-    given = recommending.parser(_Parser, NAME).parse_args(arguments)
+    given = recommending.parser(_Parser, CALL).parse_args(arguments)
     try:
         return recommending.recommend(console, given, root)
     except (ValueError, OSError) as error:

@@ -41,10 +41,10 @@ OPTIONS = {
 }
 
 
-def parser(make: Callable[..., argparse.ArgumentParser], name: str) -> argparse.ArgumentParser:
+def parser(make: Callable[..., argparse.ArgumentParser], call: str) -> argparse.ArgumentParser:
     """Returns the parser of the command's arguments."""
     found = make(
-        prog=f"python3 {name} recommend",
+        prog=f"{call} recommend",
         description="Fits a cluster to a trace or to measured tasks, tunes all methods on it within one "
         "budget, and says which of them reaches the target first, and why.",
         allow_abbrev=False,

@@ -13,10 +13,10 @@ from dmlcore.reproduce.paper import Paper
 from dmlcore.reproduce.progress import Display
 
 
-def parser(make: Callable[..., argparse.ArgumentParser], name: str) -> argparse.ArgumentParser:
+def parser(make: Callable[..., argparse.ArgumentParser], call: str) -> argparse.ArgumentParser:
     """Returns the parser of the command's arguments."""
     found = make(
-        prog=f"python3 {name} docs",
+        prog=f"{call} docs",
         description="Builds the documentation site in build/site, which opens without a network. Notebooks "
         "without a finished run are run first.",
         allow_abbrev=False,
