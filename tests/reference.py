@@ -27,7 +27,8 @@ from dmlcore.training.batches import (
 )
 from dmlcore.training.coding import coding_of, of, put, received, sent, start
 from dmlcore.training.compiling import isolated
-from dmlcore.training.program import padded
+from dmlcore.training.program import ONE, padded
+from dmlcore.training.scaling import scale_free
 from dmlcore.training.turns import whole
 from dmlcore.types import Aggregate
 
@@ -51,11 +52,16 @@ def replay_reference(
     copies: dict[int, Any] = {}  # by worker: parameters and optimizer state, including its own updates
     data = jax.tree.map(jnp.asarray, problem.data)
 
-    @jax.jit
-    def step(state: tuple[Any, Any], gradient: Any) -> tuple[Any, Any]:
+    scales = not problem.additive and scale_free(optimizer, params)
+
+    @functools.partial(jax.jit, static_argnums=2)
+    def step(state: tuple[Any, Any], gradient: Any, whole: float = 1.0) -> tuple[Any, Any]:
         params, optimizer_state = state
+        if not scales or abs(whole - 1) < ONE:
+            whole = 1.0
+        gradient = jax.tree.map(lambda g: g / (whole or 1.0), gradient)
         updates, optimizer_state = optimizer.update(gradient, optimizer_state, params)
-        return optax.apply_updates(params, updates), optimizer_state
+        return optax.apply_updates(params, jax.tree.map(lambda u: whole * u, updates)), optimizer_state
 
     @jax.jit
     def batch_gradient(params: Any, indices: jax.Array, shares: jax.Array, *keys: jax.Array) -> Any:
@@ -172,9 +178,9 @@ def replay_reference(
             gradient = weigh(task.weight, push)
             if strength and aggregate.plain:
                 gradient = compensated(gradient, task.weight, versions[-1][0], view[0])
-            copies[task.worker] = step(view, gradient)
+            copies[task.worker] = step(view, gradient, task.weight)
             weights.append(task.weight)
             pushes.append(push)
             parts.append(gradient)
-        versions.append(step(versions[-1], together(weights, pushes, parts)))
+        versions.append(step(versions[-1], together(weights, pushes, parts), sum(weights)))
     return versions[-1][0]

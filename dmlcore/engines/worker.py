@@ -320,7 +320,7 @@ class Worker:
             return None, None
         if self._stepper.problem.additive:
             weight = 1.0  # additive updates always have weight 1
-        self._state = self._stepper.step(self._stepper.weighed(weight, gradient), self._state)
+        self._state = self._stepper.step(self._stepper.weighed(weight, gradient), self._state, [weight])
         return None, order.following(computed)
 
     def _push(self, push: Arrival, departs: float) -> None:

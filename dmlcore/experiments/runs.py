@@ -108,9 +108,10 @@ def train(
         cluster: the cluster to train on.
         policy: the server's policy, such as `ssp(staleness=3)`; or a `Method`, with its own load, transport,
             compensation, aggregate or optimizer.
-        optimizer: optax optimizer, which the server applies to the weighted gradient of every update. For
-            additive problems `optax.identity()`, or `optax.scale` if their parameters are not whole numbers.
-            None: a `Method` has its own.
+        optimizer: optax optimizer, which the server applies to the weighted gradient of every update. If its
+            updates do not depend on the scale of gradients, weights scale them instead (`weigh_gradients`).
+            For additive problems `optax.identity()`, or `optax.scale` if their parameters are not whole
+            numbers. None: a `Method` has its own.
         updates: stop after this number of server updates. Give exactly one of `updates`, `seconds` and
             `samples`; the other two are None.
         seconds: stop at this time of the engine's clock, in seconds, or None.

@@ -20,6 +20,7 @@ from dmlcore import files
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.training.optimizer import fingerprint, hoist, plain, settings, traced
+from dmlcore.training.scaling import WeighedGradients
 
 _of_problems: WeakKeyDictionary[Problem, dict[str, str]] = WeakKeyDictionary()
 
@@ -33,7 +34,8 @@ def of_optimizer(optimizer: Any, params: Any, name: str = "optimizer") -> str:
     state = jax.eval_shape(optimizer.init, params)
     # The update is hashed as it is trained with, which was traced once.
     update = fingerprint(*hoist(optimizer.update, params, state, params), name)
-    return _of(name, optimizer.init, params) + update
+    kind = "gradients" if isinstance(optimizer, WeighedGradients) else ""
+    return _of(name, optimizer.init, params) + update + kind
 
 
 def of_training(problem: Problem, optimizer: Any) -> dict[str, Any]:

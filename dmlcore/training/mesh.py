@@ -153,6 +153,7 @@ class ShardedReplay(Driver):
             accumulates=program.accumulates,
             keeps_copies=program.keeps_copies,
             compensates=bool(rows.compensation.any()),
+            scales=program.scales and kind.weighs,
             weighs=not self._fuse and kind.weighs,  # does not depend on the weights, for fewer programs
             coding=code,
         )
@@ -195,7 +196,7 @@ class ShardedReplay(Driver):
         """Returns the tasks of a span of rows, padded with weight 0 to L = M times a power of two."""
         if self._fuse:
             (row,) = range(span.start, span.stop)
-            columns = [np.repeat(column[row], rows.worker.shape[1]) for column in rows[4:9]]
+            columns = [np.repeat(column[row], rows.worker.shape[1]) for column in rows[4:10]]
             rows = Rows(*(table[row][:, None] for table in rows[:4]), *columns)
             span = slice(0, len(rows.read))
         count = span.stop - span.start

@@ -12,6 +12,7 @@ from dmlcore.trace import Trace, predecessors
 from dmlcore.training.slots import NONE, Slots
 
 LEAST_SAMPLES = 8  # smallest padded batch; fewer samples take equally long
+ONE = 1e-5  # weights sum to 1 if they do up to this rounding error
 LEAST_STRETCH = 32  # smallest mean length of stretches, in rows; each needs a call of the loop
 
 
@@ -37,6 +38,7 @@ class Rows(NamedTuple):
     clock: Any
     batch_size: Any
     weight: Any  # of the task in its update
+    whole: Any  # sum of the weights of the row's update, (R,)
     # Lambda / weight for rows whose view is not the newest version, else 0, (R,). Lambda itself if an
     # aggregate receives contributions before they are weighted.
     compensation: Any
@@ -67,6 +69,12 @@ class Program(NamedTuple):
     def accumulates(self) -> bool:
         """Whether some update has more than one row."""
         return not self.rows.last.all()
+
+    @property
+    def scales(self) -> bool:
+        """Whether the weights of some update, or of an update of a cached copy, do not sum to 1."""
+        own = self.rows.weight if self.keeps_copies else ()
+        return bool((np.abs(np.append(self.rows.whole, own) - 1) > ONE).any())
 
     @property
     def keeps_copies(self) -> bool:
@@ -158,7 +166,14 @@ def lay_out(
     read, write, keep = np.zeros(len(first), np.int64), *np.full((2, len(first)), NONE)
     if slots is not None:
         read, write, keep = slots.allot(update, version, copy_from, last, live)
-    return Rows(worker, clock, batch_size, weight, compensation, read, write, keep, last)
+    whole = np.repeat(*totals(tasks.update, tasks.weight))[first] if len(first) else np.ones(0)
+    return Rows(worker, clock, batch_size, weight, whole, compensation, read, write, keep, last)
+
+
+def totals(update: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the sum of the weights of each update, whose tasks follow each other, and their number."""
+    first = np.flatnonzero(np.diff(update, prepend=NONE))
+    return np.add.reduceat(weight, first), np.diff(np.append(first, len(update)))
 
 
 def cut(rows: Rows, span: slice, size: int, width: int, spill: int, filler: int = 0) -> Rows:
@@ -175,6 +190,7 @@ def cut(rows: Rows, span: slice, size: int, width: int, spill: int, filler: int 
         pad(clock, size, np.int32),
         pad(batch_size, size, np.int32),
         pad(weight, size, real),
+        pad(rows.whole[span], size, real, 1),
         pad(rows.compensation[span], size, real),
         pad(rows.read[span], size, np.int32),
         np.where(write == NONE, spill, write),

@@ -174,6 +174,7 @@ class Replay(Driver):
             "accumulates": windowed or not in_step or any(p.accumulates for p in programs),
             "keeps_copies": any(p.keeps_copies for p in programs),
             "compensates": any(p.rows.compensation.any() for p in programs),
+            "scales": contribution.weighs and any(p.scales for p in programs),
             "coding": codings[0],
         }
         self._begins = []

@@ -90,6 +90,7 @@ class TrainingWatch:
             keeps_copies=self._copies > 0,
             compensates=self._compensation > 0,
             weighs=not self._fuse and self._kind.weighs,
+            scales=self._kind.weighs,
             watches=True,
             coding=self._code,
         )

@@ -18,7 +18,8 @@ from dmlcore.training.coding import Coding
 from dmlcore.training.compiling import isolated
 from dmlcore.training.contribution import Contribution
 from dmlcore.training.optimizer import Hoisted, hoist
-from dmlcore.training.program import Rows
+from dmlcore.training.program import ONE, Rows
+from dmlcore.training.scaling import WEIGHTS, say_once, scale_free
 from dmlcore.types import Aggregate
 
 
@@ -32,6 +33,7 @@ class Plan(NamedTuple):
     keeps_copies: bool  # some worker continues on its cached copy
     compensates: bool  # delay compensation is on
     weighs: bool = True  # a row is one task, and some weight is not 1
+    scales: bool = False  # weights scale the optimizer's updates in place of the gradients
     watches: bool = False  # a step returns `Info` about its gradients
     coding: Coding | None = None  # effect of the transport on values; None: no effect
     aggregation: Aggregation | None = None  # combines the pushes of an update; None: their weighted sum
@@ -88,19 +90,25 @@ def begin(
     filler: int,
     aggregate: Aggregate | None = None,
     places: int = 1,
+    scales: bool = False,
     **options: Any,
 ) -> tuple[Plan, Numbers, Source, State]:
     """Returns the start of a run: the plan, the hoisted numbers, the source of samples, and the state.
 
     `options` are fields of the plan. Each slot holds version 0. Padding tasks belong to the worker `filler`,
     which is not in the cluster. If an aggregate reduces pushes, an update has at most `places` of them.
+    `scales` says whether the weights of some update do not sum to 1.
     """
     problem = contribution.problem
     params, local = contribution.begin(problem.init(run_key(seed, INIT)), optimizer, filler + 1)
     optimizer_state = optimizer.init(params)
     update, numbers = hoist(optimizer.update, params, optimizer_state, params)
     rule, own = aggregation.traced(aggregate or mean(), params, places)
-    plan = Plan(contribution, update, aggregation=rule, **options)
+    if scales := scales and scale_free(optimizer, params):
+        say_once(WEIGHTS)
+    if rule is not None and rule.each is not None and scale_free(optimizer, params):
+        say_once(f"{aggregate} limits the share of a push in an update of several, and no update")
+    plan = Plan(contribution, update, aggregation=rule, scales=scales, **options)
     slots: Any = () if plan.reads_newest else plan.version(params, optimizer_state)
     slots = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_slots, *jnp.shape(leaf))), slots)
     memory, nothing = coding.start(plan.coding, seed, filler, params), jax.tree.map(jnp.zeros_like, params)
@@ -123,10 +131,11 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     """
     optimize = functools.partial(optimizer_step, plan.optimizer, inputs.numbers.optimizer)
     rule, own = plan.aggregation, inputs.numbers.aggregate
+    whole, alone = (row.whole, row.weight[0]) if plan.scales else (None, None)
 
     def own_step(gradient: Any, params: Any) -> Any:
-        alone = gradient if rule is None else aggregation.counted(rule, own, row.weight[0], gradient)
-        return optimize(alone, (params, state.optimizer_state))[0]
+        pushed = gradient if rule is None else aggregation.counted(rule, own, row.weight[0], gradient)
+        return optimize(pushed, (params, state.optimizer_state))[0]
 
     params, optimizer_state, gathered, slots, memory, local, before = state
     held = (params, optimizer_state) if plan.reads_newest else at(slots, row.read)
@@ -148,7 +157,7 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
         gradient = compensate(row.compensation, gradient, params, view)
     if plan.keeps_copies:
         spilled = jax.tree.leaves(slots)[0].shape[0] - 1  # the spill slot
-        copy = jax.lax.cond(row.keep < spilled, lambda: optimize(gradient, held), lambda: held)
+        copy = jax.lax.cond(row.keep < spilled, lambda: optimize(gradient, held, alone), lambda: held)
         slots = store(slots, row.keep, copy)
     if plan.reduces:
         gathered = aggregation.gather(gathered, row.weight[0], push)
@@ -161,7 +170,9 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
         before = jax.tree.map(functools.partial(jnp.where, row.last), total, before)
     if plan.reduces:  # separate from `gathered`, which a branch would copy
         current = params, optimizer_state
-        params, optimizer_state = jax.lax.cond(row.last, lambda: optimize(total, current), lambda: current)
+        params, optimizer_state = jax.lax.cond(
+            row.last, lambda: optimize(total, current, whole), lambda: current
+        )
     elif plan.accumulates or plan.weighs or plan.coding is not None or not plan.optimizer.only_scales:
         # The branch is there even if every row ends its update, so that the optimizer's step is compiled
         # separately, as on a server. If XLA merged it with other operations, products and sums could be
@@ -169,7 +180,10 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
         # codec multiplies values.
         gathered, params, optimizer_state = jax.lax.cond(
             row.last,
-            lambda: (jax.tree.map(jnp.zeros_like, gathered), *optimize(total, (params, optimizer_state))),
+            lambda: (
+                jax.tree.map(jnp.zeros_like, gathered),
+                *optimize(total, (params, optimizer_state), whole),
+            ),
             lambda: (total if plan.accumulates else (), params, optimizer_state),
         )
     else:
@@ -268,15 +282,31 @@ def compensate(strength: Any, gradient: Any, params: Any, view: Any) -> Any:
 
 
 @functools.partial(jax.jit, static_argnames=("optimizer",))
-def served(runs: Any, optimizer: Hoisted, numbers: Any, gradient: Any, state: tuple[Any, Any]) -> Any:
+def served(runs: Any, optimizer: Hoisted, numbers: Any, gradient: Any, state: Any, whole: Any = None) -> Any:
     """Returns parameters and optimizer state after one step of a real server, apart as in a loop's branch."""
-    return isolated(runs, functools.partial(optimizer_step, optimizer), numbers, gradient, state)
+    return isolated(runs, functools.partial(optimizer_step, optimizer), numbers, gradient, state, whole)
 
 
 def optimizer_step(
-    optimizer: Hoisted, numbers: Any, gradient: Any, state: tuple[Any, Any]
+    optimizer: Hoisted, numbers: Any, gradient: Any, state: tuple[Any, Any], whole: Any = None
 ) -> tuple[Any, Any]:
-    """Returns parameters and optimizer state after one step."""
+    """Returns parameters and optimizer state after one step.
+
+    If `whole`, the sum of the weights in the gradient, is given, the gradient is divided by it, and the
+    update is multiplied by it.
+    """
     params, optimizer_state = state
-    updates, optimizer_state = optimizer(numbers, gradient, optimizer_state, params)
-    return optax.apply_updates(params, updates), optimizer_state
+
+    def plain() -> tuple[Any, Any]:
+        updates, after = optimizer(numbers, gradient, optimizer_state, params)
+        return optax.apply_updates(params, updates), after
+
+    def scaled() -> tuple[Any, Any]:
+        over = jnp.where(whole == 0, 1, whole)
+        mean = jax.tree.map(lambda g: g / over.astype(g.dtype), gradient)
+        updates, after = optimizer(numbers, mean, optimizer_state, params)
+        return optax.apply_updates(params, weigh(whole, updates)), after
+
+    if whole is None:
+        return plain()
+    return jax.lax.cond(jnp.abs(whole - 1) <= ONE, plain, scaled)

@@ -20,7 +20,8 @@ from dmlcore.training.batches import INIT, run_key, source_of, task_samples
 from dmlcore.training.evaluation import device_data, evaluate
 from dmlcore.training.local_steps import contribution_of
 from dmlcore.training.optimizer import hoist
-from dmlcore.training.program import LEAST_SAMPLES, padded, power_of_two
+from dmlcore.training.program import LEAST_SAMPLES, padded, power_of_two, totals
+from dmlcore.training.scaling import scale_free
 from dmlcore.training.step import add, compensate, inner, served, weigh
 from dmlcore.types import Aggregate, Observation
 
@@ -72,6 +73,7 @@ class Stepper:
         params, state = self.start()
         self._update, numbers = hoist(optimizer.update, params, state, params)
         self._numbers = self.put(numbers)
+        self._scales = self._contribution.weighs and scale_free(optimizer, params)
         self._aggregate, self._params = aggregate or mean(), problem.shapes
         self._aggregation, self._own = self._aggregated_in(1)
 
@@ -170,9 +172,13 @@ class Stepper:
         rule, numbers = traced(self._aggregate, self._params, places)
         return rule, self.put(numbers)
 
-    def step(self, gradient: Any, state: State) -> State:
-        """Returns the state after one step."""
-        return served(True, self._update, self._numbers, gradient, state)
+    def step(self, gradient: Any, state: State, weights: Sequence[float] = (1.0,)) -> State:
+        """Returns the state after one step with a gradient in which pushes have these weights."""
+        if not self._scales:
+            return served(True, self._update, self._numbers, gradient, state)
+        (whole,), _ = totals(np.zeros(len(weights), int), np.asarray(weights, float))
+        whole = np.asarray(whole, jax.dtypes.canonicalize_dtype(float))
+        return served(True, self._update, self._numbers, gradient, state, self.put(whole))
 
 
 inner_product = jax.jit(inner)

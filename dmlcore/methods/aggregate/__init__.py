@@ -102,10 +102,12 @@ def clipped(c: float) -> Aggregate:
 
     A push g enters as min(1, c / ||g||) g, with the Euclidean norm over all D parameters. Clipping happens
     at the server, after decoding and compensation. With local steps, the push that is clipped is a difference
-    of parameters.
+    of parameters. An optimizer whose updates do not depend on the scale of gradients, such as Adam, undoes
+    the clipping of an update with one push; the run says so once.
 
-    Guarantees: the norm of an update is at most c times the sum of its weights, up to rounding. A push with a
-    norm of at most c keeps its bits. `clipped(math.inf)` is `mean()`. Infinities and NaN stay non-finite.
+    Guarantees: the norm of the gradient of an update is at most c times the sum of its weights, up to
+    rounding. A push with a norm of at most c keeps its bits. `clipped(math.inf)` is `mean()`. Infinities and
+    NaN stay non-finite.
 
     Args:
         c: the largest norm of a push, in the unit of the gradients, > 0, or `math.inf`.

@@ -1,0 +1,103 @@
+"""Optimizers whose updates do not depend on the scale of gradients: Adam, Lion, RMSProp, sign methods.
+
+A weight on a gradient has no effect there, so weights scale the update instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+from dmlcore.checks import check_optax
+
+FACTOR = 0.25
+STEPS, FIRST = 8, 6  # steps that are tried, of which the first do not count: RAdam begins as SGD
+WEIGHTS = "the weights of pushes scale the updates; dml.weigh_gradients(optimizer) turns this off"
+MAGNITUDES = 0.01, 10.0  # of the gradients that are tried
+
+
+class WeighedGradients(optax.GradientTransformationExtraArgs):
+    """An optimizer for which `scale_free` is False."""
+
+
+def weigh_gradients(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
+    """Returns an optimizer whose gradients are weighted, and not its updates, even if it is scale-free.
+
+    A policy gives each push g_i of an update a weight w_i. Plain SGD is given the gradient g = sum w_i g_i.
+    Where u(g) is the update of an optimizer that does not depend on the scale of its gradients, such as Adam,
+    weights whose sum w differs from 1 would have no effect: u(w g) = u(g). The server therefore makes the
+    update w u(g / w), as plain SGD does, so that a stale push that counts half moves the parameters half as
+    far. With this function it makes the update u(g), as an optimizer on its own would.
+
+    Args:
+        optimizer: optax optimizer. The result is to be passed on as it is, not within a chain.
+
+    Returns:
+        The optimizer.
+
+    Raises:
+        ValueError: it is no optax optimizer.
+
+    >>> import dmlcore as dml
+    >>> problem, cluster = dml.problems.digits_mlp(8), dml.Cluster.uniform(2)
+    >>> optimizer = weigh_gradients(optax.adam(0.01))
+    >>> dml.train(problem, cluster, dml.fedasync(0.5), optimizer, updates=4)
+    Run(fedasync(alpha=0.5), 4 updates, 0.064 s, loss 2.245)
+    """
+    check_optax("optimizer", optimizer)
+    return WeighedGradients(optimizer.init, optimizer.update)
+
+
+@functools.cache
+def say_once(so: str) -> None:
+    """Warns, once in a process, of what follows for a run whose optimizer is scale-free."""
+    warnings.warn(f"optimizer: its updates do not depend on the scale of gradients, so {so}", stacklevel=3)
+
+
+def scale_free(optimizer: Any, params: Any) -> bool:
+    """Returns whether gradients that are four times smaller make updates that are hardly smaller.
+
+    It tries gradients of two magnitudes on small parameters with the structure of `params`. What the
+    optimizer does without gradients, such as weight decay, does not count.
+    """
+    if isinstance(optimizer, WeighedGradients):
+        return False
+    leaves, tree = jax.tree.flatten(params)
+    kinds = tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)
+    for most in (4, max((size for shape, _ in kinds for size in shape), default=1)):
+        # An optimizer may be made for parameters of just these shapes.
+        with contextlib.suppress(Exception):
+            return _scale_free(optimizer.init, optimizer.update, tree, kinds, most)
+    return False
+
+
+@functools.lru_cache(maxsize=128)
+def _scale_free(init: Any, update: Any, tree: Any, kinds: tuple[Any, ...], most: int) -> bool:
+    rng = np.random.default_rng(0)
+
+    def drawn() -> Any:
+        shapes = [([min(size, most) for size in shape], dtype) for shape, dtype in kinds]
+        return jax.tree.unflatten(
+            tree, [np.asarray(rng.normal(size=shape), dtype) for shape, dtype in shapes]
+        )
+
+    params, gradients = drawn(), [drawn() for _ in range(STEPS)]
+
+    def size(magnitude: float) -> float:
+        """Returns the norm of what gradients of this magnitude change of the updates."""
+        state, rest, found = init(params), init(params), 0.0
+        for number, each in enumerate(gradients):
+            given = jax.tree.map(lambda leaf: np.asarray(magnitude * leaf, leaf.dtype), each)
+            moved, state = update(given, state, params)
+            still, rest = update(jax.tree.map(np.zeros_like, each), rest, params)
+            gaps = jax.tree.map(lambda one, two: np.asarray(one - np.nan_to_num(two)), moved, still)
+            found += sum(float((gap**2).sum()) for gap in jax.tree.leaves(gaps)) * (number >= FIRST)
+        return found**0.5
+
+    return all(size(FACTOR * each) > FACTOR**0.5 * size(each) > 0 for each in MAGNITUDES)
