@@ -8,11 +8,11 @@ import optax
 import pytest
 from clusters import EXPONENTIAL, MIXED
 from engine_runs import plane, relative_error, same_bits
+from reference import replay_reference
 
 import dmlcore as dml
 from dmlcore.training import scaling
 from dmlcore.training.identity import of_optimizer
-from dmlcore.training.reference import replay_reference
 from dmlcore.training.scaling import scale_free
 
 FULL = pytest.mark.full  # AdamW and the policies that are left say the same
