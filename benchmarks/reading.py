@@ -4,12 +4,15 @@ python benchmarks/reading.py --rows 256000
 """
 
 import argparse
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import dmlcore as dml
 

@@ -61,7 +61,7 @@ def doubts(tasks: pd.DataFrame, names: tuple[Any, ...], step: float, said: list[
             "operations that follow one another (events=), or name the device as the worker (columns=)"
         )
     who = [names[each] for each in worker[first]]
-    clocks = _clocks(start[rows], start[first], end[first + counts - 1], counts, middle, who)
+    clocks = _clocks(start[rows], start[first], start[first + counts - 1], counts, middle, who)
     ends = end[rows] - np.median(end[rows], axis=0)
     ends = (ends - np.median(ends, axis=1, keepdims=True)) / np.maximum(seconds[rows], 1e-300)
     found += _waiting(alike[rows], ends) + clocks
@@ -168,7 +168,7 @@ def _in_step(close: np.ndarray, spread: float, across: float) -> bool:
 
 
 def _clocks(
-    start: np.ndarray, begin: np.ndarray, end: np.ndarray, counts: np.ndarray, middle: float, who: list[Any]
+    start: np.ndarray, begin: np.ndarray, final: np.ndarray, counts: np.ndarray, middle: float, who: list[Any]
 ) -> list[str]:
     """Returns a doubt if a worker's clock is ahead of, behind, or faster than the others'.
 
@@ -177,8 +177,8 @@ def _clocks(
 
     Args:
         start: of each worker's task in each round, seconds, shape (workers, rounds).
-        begin: of each worker's first task, seconds, shape (workers,).
-        end: of each worker's last task, seconds, shape (workers,).
+        begin: starts of the workers' first tasks, seconds, shape (workers,).
+        final: starts of the workers' last tasks, seconds, shape (workers,).
         counts: tasks of each worker, shape (workers,).
         middle: median seconds of a task.
         who: the workers' names.
@@ -193,7 +193,7 @@ def _clocks(
         rate[worker] = x @ own / max(x @ x, 1e-300)
         moved[worker] = own.mean()
         left[worker] = np.std(own - own.mean() - rate[worker] * x)
-    told, last = [], end - np.median(end)  # a worker that came late or missed a round does not end late
+    told, last = [], final - np.median(final)  # a late or missing worker does not end late
     if _in_step(*_alike(np.diff(start))):
         drift = rate * np.ptp(usual)
         sure = (np.abs(drift) > 5 * left) & (np.abs(last - moved - drift / 2) < 0.5 * np.abs(drift))
@@ -205,7 +205,7 @@ def _clocks(
                 "give seconds instead of times"
             )
         least, apart = np.maximum(0.5 * middle, 5 * left), 0.5 * np.abs(moved)
-        steady = np.abs(drift) < 0.2 * np.abs(moved)
+        steady = (np.abs(drift) < 0.2 * np.abs(moved)) & (np.abs(counts - np.median(counts)) <= 1)
     else:
         moved = begin - np.median(begin)
         least, apart = np.full(workers, LONG * middle), 0.1 * np.abs(moved) + 2 * middle
