@@ -46,6 +46,7 @@ from dmlcore.types import Method, Policy
 ELSEWHERE = {
     "checkpoint": ("no such argument (only a single run has checkpoints)", "save="),
     "seed": ("no such argument (a comparison has several)", "seeds="),
+    "eval_params": ("no such argument (a comparison evaluates the trained parameters)", "dml.train"),
 }
 OPTIONS = [name for name in inspect.getfullargspec(train).kwonlyargs if name not in ELSEWHERE]
 

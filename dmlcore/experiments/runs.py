@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
+import jax
 import numpy as np
 import optax
 import pandas as pd
@@ -35,13 +36,14 @@ from dmlcore.training.coding import coding_by, memory_of
 from dmlcore.training.contribution import factor
 from dmlcore.training.evaluation import reached
 from dmlcore.training.identity import of_timeline, of_training, told
-from dmlcore.training.optimizer import check_update
+from dmlcore.training.loop import EvalParams
+from dmlcore.training.optimizer import check_update, fingerprint, traced
 from dmlcore.training.replay import Replay
 from dmlcore.training.segments import TrainingWatch
 from dmlcore.training.turns import check_additive, void_tasks
 from dmlcore.types import Aggregate, Load, LocalSteps, Method, Policy, Transport
 
-_Trained = tuple[Evaluations, Any]  # evaluations and the final parameters
+_Trained = tuple[Evaluations, Any, Any]  # evaluations, the final parameters and state of the optimizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +59,8 @@ class Run:
             as `metrics.accounts` counts them; if the server takes time, the columns that say how busy it was;
             `loss` and the problem's other metrics.
         params: the parameters after the last update, a pytree.
+        opt_state: the state of the server's optimizer then, a pytree. On a real clock it is that of the
+            replayed trace. Default: None, not known.
 
     >>> import dmlcore as dml
     >>> problem = dml.problems.linear_regression(num_samples=20, num_features=3)
@@ -68,6 +72,7 @@ class Run:
     trace: Trace
     history: pd.DataFrame
     params: Any
+    opt_state: Any = None
 
     _repr_html_ = notebook.html
 
@@ -95,6 +100,7 @@ def train(
     engine: Any = "simulate",
     seed: int = 0,
     eval_every: int | None = None,
+    eval_params: EvalParams | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Run:
     """Trains a problem on a cluster under a policy.
@@ -136,6 +142,10 @@ def train(
             history is that of the replayed trace, and `until` cuts the run afterwards.
         seed: of all random numbers.
         eval_every: updates between evaluations. Default: a fiftieth of the run.
+        eval_params: state of the server's optimizer, parameters -> the parameters that are evaluated, such as
+            an average or `optax.contrib.schedule_free_eval_params`. The history has their metrics. Policies
+            that watch the training see the losses of the parameters themselves. Default: None, the
+            parameters.
         checkpoint: folder in which the state is saved from time to time. If the folder has a checkpoint of
             the same call, the run continues from it: on a virtual clock to the same bits, on a real clock
             with no push lost or counted twice. A checkpoint of another call raises ValueError; on a real
@@ -165,7 +175,7 @@ def train(
     stop = {"updates": updates, "seconds": seconds, "samples": samples}
     how = {"batch_size": batch_size, "load": load, "transport": transport, "compensation": compensation}
     spec = run_spec(problem, policy, cluster, **stop, **how, local=local, aggregate=aggregate, seed=seed)
-    return run(problem, spec, optimizer, resolve(engine), until, eval_every, checkpoint)
+    return run(problem, spec, optimizer, resolve(engine), until, eval_every, checkpoint, eval_params)
 
 
 def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **options: Any) -> RunSpec:
@@ -201,9 +211,11 @@ def run(
     until: Mapping[str, float] | None = None,
     eval_every: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    eval_params: EvalParams | None = None,
 ) -> Run:
     """Trains a problem as `train` does, for a given specification of the run."""
     check_until(until, problem)
+    check_eval_params(eval_params, optimizer, problem)
     folder = None if checkpoint is None else checks.folder("checkpoint", checkpoint)
     problem = problem.with_steps(spec.local, spec.step_size)
     if eval_every is not None:
@@ -211,6 +223,7 @@ def run(
     if engine.record is None:
         trace = timeline(problem, spec, optimizer, engine)
         driver = with_aggregate(engine.driver or Replay, spec.aggregate)
+        driver = driver if eval_params is None else functools.partial(driver, eval_params=eval_params)
         trained = _trained([trace], problem, [optimizer], until, eval_every, driver, folder)
         return _runs([trace], problem, trained)[0]
     if spec.transport.own_steps:
@@ -229,7 +242,7 @@ def run(
         checks.fail(f"engine {engine.name}, record", recorded, "a pair of a Trace and the parameters")
     trace, params = recorded
     _warn_of_no_update(trace)
-    options: Any = {"local": spec.local, "aggregate": spec.aggregate}
+    options: Any = {"local": spec.local, "aggregate": spec.aggregate, "eval_params": eval_params}
     ran = replay(trace, problem, optimizer, until=until, eval_every=eval_every, **options)
     cut = len(ran.trace.updates) < len(trace.updates)
     return ran if cut else dataclasses.replace(ran, params=params)
@@ -288,6 +301,7 @@ def replay(
     *,
     until: Mapping[str, float] | None = None,
     eval_every: int | None = None,
+    eval_params: EvalParams | None = None,
     fuse: bool = True,
     local: LocalSteps | None = None,
     aggregate: Aggregate | str | None = None,
@@ -308,6 +322,7 @@ def replay(
         until: metric -> target; the run stops at the first evaluation that reaches it, and its trace ends
             there. Default: None, the run goes to the end of the trace.
         eval_every: updates between evaluations. Default: a fiftieth of the run.
+        eval_params: state of the optimizer, parameters -> the parameters that are evaluated, as for `train`.
         fuse: whether the tasks of a lock-step update become one gradient, which is faster.
         local: the local steps of a task, the same as in the run. Default: None, a task is one gradient.
         aggregate: how the pushes of one update are combined into one gradient, as for `train`; the trace of
@@ -327,7 +342,8 @@ def replay(
     True
     """
     options: Any = {"until": until, "eval_every": eval_every, "fuse": fuse, "local": local}
-    return replay_lanes([trace], problem, [optimizer], aggregate=aggregate, **options)[0]
+    options |= {"aggregate": aggregate, "eval_params": eval_params}
+    return replay_lanes([trace], problem, [optimizer], **options)[0]
 
 
 def replay_lanes(
@@ -337,6 +353,7 @@ def replay_lanes(
     *,
     until: Mapping[str, float] | None = None,
     eval_every: int | None = None,
+    eval_params: EvalParams | None = None,
     fuse: bool = True,
     local: LocalSteps | None = None,
     aggregate: Aggregate | str | None = None,
@@ -352,6 +369,7 @@ def replay_lanes(
         until: metric -> target; a lane's run stops at the first evaluation that reaches it. Default: None,
             each run goes to the end of its trace.
         eval_every: updates between evaluations. Default: a fiftieth of each lane's run.
+        eval_params: state of an optimizer, parameters -> the parameters that are evaluated, as for `train`.
         fuse: whether the tasks of a lock-step update become one gradient, which is faster.
         local: the local steps of a task, the same as in the runs. Default: None, a task is one gradient.
         aggregate: how the pushes of one update are combined into one gradient, as for `train`. Default: the
@@ -369,7 +387,7 @@ def replay_lanes(
     >>> [len(run.trace.updates) for run in replay_lanes(traces, problem, [optax.sgd(1e-5), optax.sgd(1e-4)])]
     [4, 4]
     """
-    driver = functools.partial(Replay, fuse=checks.boolean("fuse", fuse))
+    driver = functools.partial(Replay, fuse=checks.boolean("fuse", fuse), eval_params=eval_params)
     check_problem(problem)
     if aggregate is not None:
         rule = resolve_aggregate(aggregate)
@@ -385,6 +403,7 @@ def replay_lanes(
         problem = problem.with_steps(local, int(traces[0].metadata["step_size"]))
     for optimizer in optimizers:
         check_optimizer(optimizer, problem)
+        check_eval_params(eval_params, optimizer, problem)
     return _runs(traces, problem, _trained(traces, problem, optimizers, until, eval_every, driver))
 
 
@@ -398,8 +417,8 @@ def _aggregated(trace: Trace, aggregate: Aggregate) -> Trace:
 
 def _runs(traces: Sequence[Trace], problem: Problem, trained: Sequence[_Trained]) -> list[Run]:
     return [
-        Run(_ended(trace, problem, evaluations[-1][0]), history(trace, evaluations), params)
-        for trace, (evaluations, params) in zip(traces, trained, strict=True)
+        Run(_ended(trace, problem, evaluations[-1][0]), history(trace, evaluations), *ended)
+        for trace, (evaluations, *ended) in zip(traces, trained, strict=True)
     ]
 
 
@@ -425,7 +444,7 @@ def histories(
 
     With `resolve` a history ends with the first of all updates that reaches a target, see `reaching`.
     """
-    found = [seen for seen, _ in _trained(traces, problem, optimizers, until, eval_every, driver)]
+    found = [seen for seen, *_ in _trained(traces, problem, optimizers, until, eval_every, driver)]
     if resolve and until:
         runs = zip(traces, optimizers, found, strict=True)
         found = [_resolved(trace, problem, optimizer, until, driver, seen) for trace, optimizer, seen in runs]
@@ -514,6 +533,10 @@ def _trained(
                 "timeline_sha256": of_timeline(traces[0]),
                 "rest": driver.fingerprint(),
             }
+            if driver.eval_params is not None:
+                kinds = jax.eval_shape(optimizers[0].init, problem.shapes), problem.shapes
+                judged = traced(driver.eval_params, *kinds)
+                about["eval_params"] = fingerprint(*judged, "eval_params")
             call = traces[0].metadata | about
             kept = stack.enter_context(contextlib.closing(Checkpoints(checkpoint, call)))
             if (found := kept.load(driver.state())) is not None:
@@ -531,7 +554,7 @@ def _trained(
             if kept is not None and mark > 0 and (mark == lengths[0] or reached(seen, until) or kept.due()):
                 floats = [(at, {name: float(m) for name, m in found.items()}) for at, found in results[0]]
                 kept.save(mark, driver.state(), floats)
-    return [(result, driver.params(lane)) for lane, result in enumerate(results)]
+    return [(result, driver.params(lane), driver.opt_state(lane)) for lane, result in enumerate(results)]
 
 
 def _warn_of_nan(evaluations: Sequence[Mapping[str, Any]]) -> None:
@@ -564,6 +587,26 @@ def check_optimizer(optimizer: Any, problem: Problem | None = None) -> None:
         factor(problem, optimizer)
     elif problem is not None:
         check_update("optimizer", optimizer, problem.shapes)
+
+
+def check_eval_params(eval_params: EvalParams | None, optimizer: Any, problem: Problem) -> None:
+    """Raises ValueError unless a function makes, of an optimizer's state and parameters, such parameters."""
+    if eval_params is None:
+        return
+    expected = f"a function of the optimizer's state and parameters that returns parameters of {problem.name}"
+    if problem.additive or not callable(eval_params):
+        checks.fail("eval_params", eval_params, "None" if problem.additive else expected)
+    fault = "a function that returns others"
+    try:
+        state = jax.eval_shape(optimizer.init, problem.shapes)
+        found = jax.eval_shape(eval_params, state, problem.shapes)
+        same = jax.tree.map(
+            lambda one, two: one.shape == two.shape and one.dtype == two.dtype, found, problem.shapes
+        )
+    except Exception as error:  # any exception of a user's function
+        same, fault = False, f"a function that fails ({type(error).__name__}: {error})".splitlines()[0]
+    if not all(jax.tree.leaves(same)):
+        checks.reject("eval_params", fault, expected)
 
 
 def check_until(

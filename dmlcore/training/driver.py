@@ -22,6 +22,7 @@ class Driver:
 
     lanes = 1
     problem: Problem
+    eval_params: Any = None
     _plan: Plan
     _inputs: Inputs
     _state: State
@@ -39,6 +40,11 @@ class Driver:
         """Returns a copy of a lane's current parameters."""
         return jax.tree.map(jnp.array, self._current(lane))
 
+    def opt_state(self, lane: int = 0) -> Any:
+        """Returns a copy of the current state of a lane's optimizer."""
+        own = functools.partial(self._leaf, lane)
+        return jax.tree.map(lambda leaf: jnp.array(own(leaf)), self._state.optimizer_state)
+
     def _current(self, lane: int) -> Any:
         """Returns a lane's current parameters, whose memory the next step may reuse."""
         own = functools.partial(jax.tree.map, functools.partial(self._leaf, lane))
@@ -50,7 +56,13 @@ class Driver:
     def evaluate(self) -> list[dict[str, jax.Array]]:
         """Returns the metrics of every lane's current parameters."""
         _, eval_data = device_data(self.problem)
-        return [evaluate(self.problem, self._current(lane), eval_data) for lane in range(self.lanes)]
+        return [evaluate(self.problem, self._judged(lane), eval_data) for lane in range(self.lanes)]
+
+    def _judged(self, lane: int) -> Any:
+        """Returns the parameters of a lane that are evaluated."""
+        if self.eval_params is None:
+            return self._current(lane)
+        return jax.jit(self.eval_params)(self.opt_state(lane), self._current(lane))
 
     def advance(self, update: int) -> None:
         """Trains up to version `update`, or to the end of a shorter trace."""

@@ -19,12 +19,16 @@ from dmlcore.training.step import Info, Inputs, Plan, State, at, step, step_if
 TRACES, OPTIMIZERS = "traces", "optimizers"  # axes of lanes
 
 
+EvalParams = Callable[[Any, Any], Any]  # state of the optimizer, parameters -> parameters to evaluate
+
+
 class Course(NamedTuple):
     """The way in which a loop processes rows; a static argument, as the plan is."""
 
     axes: tuple[str, ...] = ()  # axes of lanes, outermost first: TRACES, OPTIMIZERS, both; (): one lane
     unroll: int = 1  # steps per iteration of the loop
     judged: int = 1  # number of lanes evaluated at once
+    eval_params: EvalParams | None = None  # what is evaluated; None: the parameters
 
 
 def steps(
@@ -149,10 +153,14 @@ def lanes_to(
 def evaluated(kind: Contribution, course: Course, eval_data: Any, state: State) -> dict[str, Any]:
     """Returns the metrics of every lane's parameters, for `course.judged` lanes at once."""
 
-    def judge(own: tuple[Any, Any]) -> dict[str, Any]:
-        return metrics(kind.problem, kind.whole(*own), eval_data)
+    def judge(own: tuple[Any, Any, Any]) -> dict[str, Any]:
+        params, local, optimizer_state = own
+        if course.eval_params is not None:
+            params = course.eval_params(optimizer_state, params)
+        return metrics(kind.problem, kind.whole(params, local), eval_data)
 
-    own, depth = (state.params, state.local), len(course.axes)
+    kept = () if course.eval_params is None else state.optimizer_state
+    own, depth = (state.params, state.local, kept), len(course.axes)
     if not depth:
         return judge(own)
     shape = jax.tree.leaves(state.params)[0].shape[:depth]

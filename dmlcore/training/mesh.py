@@ -111,6 +111,7 @@ class ShardedReplay(Driver):
         devices: of the mesh. Default: all devices.
         fuse: whether an all-reduce sums lock-step updates.
         aggregate: how the pushes of one update are combined. Default: that of the trace.
+        eval_params: as for `Replay`.
     """
 
     def __init__(
@@ -121,7 +122,9 @@ class ShardedReplay(Driver):
         devices: Sequence[jax.Device] | None = None,
         fuse: bool = True,
         aggregate: Aggregate | None = None,
+        eval_params: Any = None,
     ):
+        self.eval_params = eval_params
         (trace,), (optimizer,), self.problem = traces, optimizers, problem
         aggregate = aggregate_of(trace, aggregate)
         devices = jax.devices() if devices is None else devices

@@ -28,7 +28,7 @@ from dmlcore.training.compiling import unrolled
 from dmlcore.training.driver import Driver, sized, spill
 from dmlcore.training.evaluation import device_data, limits
 from dmlcore.training.local_steps import contribution_of
-from dmlcore.training.loop import OPTIMIZERS, TRACES, Course, advance_to_marks
+from dmlcore.training.loop import OPTIMIZERS, TRACES, Course, EvalParams, advance_to_marks
 from dmlcore.training.program import Program, compile_trace, cut, power_of_two
 from dmlcore.training.step import Inputs, Plan, begin
 from dmlcore.training.turns import whole
@@ -131,6 +131,7 @@ class Replay(Driver):
         fuse: whether the tasks of an update become one gradient if they all read the same version.
         aggregate: how the pushes of one update are combined. Default: the aggregate of each trace.
         unroll: steps per iteration of the compiled loop. Default: 1 on a CPU, more on an accelerator.
+        eval_params: state of the optimizer, parameters -> what is evaluated. Default: the parameters.
     """
 
     def __init__(
@@ -141,6 +142,7 @@ class Replay(Driver):
         fuse: bool = True,
         aggregate: Aggregate | None = None,
         unroll: int | None = None,
+        eval_params: EvalParams | None = None,
     ):
         self.problem, self.lanes, self._grid = problem, len(traces), Grid(traces)
         traces = self._grid.traces
@@ -182,7 +184,8 @@ class Replay(Driver):
             run: Any = {"seed": int(trace.metadata["seed"]), "num_workers": trace.num_workers}
             self._begins.append(functools.partial(begin, contribution, aggregate=own, **run, **shared))
         judged = judged_at_once(problem.eval_data) if self.lanes > 1 else 1
-        self._course = Course(self._grid.axes, unroll or unrolled(), judged)
+        self._course = Course(self._grid.axes, unroll or unrolled(), judged, eval_params)
+        self.eval_params = eval_params
         self._rows: Any = None  # the next `_size` rows of every trace, with their samples
         self._drawn = [-1] * len(traces)
         self._start(optimizers)

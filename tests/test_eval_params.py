@@ -1,0 +1,101 @@
+"""What a run keeps of its optimizer, and evaluations of other parameters than those that are trained."""
+
+import jax
+import numpy as np
+import optax
+import pytest
+from clusters import EXPONENTIAL
+from engine_runs import plane, same_bits
+
+import dmlcore as dml
+
+FREE = optax.contrib.schedule_free_sgd(0.3, warmup_steps=2)
+GIVEN = plane(), EXPONENTIAL, dml.ssp(2)
+OPTIONS = {"updates": 20, "eval_every": 5}
+
+
+def polyak(state, params):
+    """The mean of the parameters so far, which a state of one's own sums."""
+    total, count = state
+    return jax.tree.map(lambda own, leaf: jax.numpy.where(count == 0, own, leaf / count), params, total)
+
+
+def summing(rate):
+    """SGD that sums the parameters it reaches."""
+
+    def init(params):
+        return jax.tree.map(jax.numpy.zeros_like, params), jax.numpy.zeros(())
+
+    def update(gradient, state, params):
+        steps = optax.tree.scale(-rate, gradient)
+        reached = optax.apply_updates(params, steps)
+        return steps, (jax.tree.map(jax.numpy.add, state[0], reached), state[1] + 1)
+
+    return optax.GradientTransformation(init, update)
+
+
+CASES = {
+    "schedule-free": (FREE, optax.contrib.schedule_free_eval_params),
+    "mean": (summing(0.3), polyak),
+}
+
+
+def engines():
+    return {"simulate": "simulate", "devices": "devices", "threads": dml.engines.threads(time_scale=0.02)}
+
+
+@pytest.mark.parametrize("engine", ["simulate", "devices", "threads"])
+@pytest.mark.parametrize("case", CASES)
+def test_evaluated_on_every_engine(case, engine):
+    optimizer, eval_params = CASES[case]
+    run = dml.train(*GIVEN, optimizer, eval_params=eval_params, engine=engines()[engine], **OPTIONS)
+    at_end = plane().evaluate(eval_params(run.opt_state, run.params), plane().eval_data)["loss"]
+    trained = plane().evaluate(run.params, plane().eval_data)["loss"]
+    assert float(at_end) == pytest.approx(run.history["loss"].iloc[-1], rel=1e-5)
+    assert float(trained) != pytest.approx(run.history["loss"].iloc[-1], rel=1e-3)
+    again = dml.replay(run.trace, plane(), optimizer, eval_params=eval_params, eval_every=5)
+    assert again.history.equals(run.history) or engine == "devices"
+    assert same_bits(again.opt_state, run.opt_state) or engine == "devices"
+
+
+def test_lanes_are_evaluated_each_by_its_own_state():
+    optimizer, eval_params = CASES["mean"]
+    run = dml.train(*GIVEN, optimizer, eval_params=eval_params, **OPTIONS)
+    both = dml.replay_lanes(
+        [run.trace] * 2, plane(), [optimizer, summing(0.1)], eval_params=eval_params, eval_every=5
+    )
+    np.testing.assert_allclose(both[0].history["loss"], run.history["loss"], rtol=1e-5)
+    assert abs(both[1].history["loss"].iloc[-1] / run.history["loss"].iloc[-1] - 1) > 1e-2
+
+
+def test_a_target_is_reached_by_what_is_evaluated():
+    optimizer, eval_params = CASES["mean"]
+    run = dml.train(*GIVEN, optimizer, eval_params=eval_params, **OPTIONS)
+    target = float(run.history["loss"].iloc[2])
+    cut = dml.train(*GIVEN, optimizer, eval_params=eval_params, until={"loss": target}, **OPTIONS)
+    assert len(cut.history) == 3
+    assert len(cut.trace.updates) == 10
+
+
+def test_the_state_is_that_of_the_optimizer():
+    run = dml.train(*GIVEN, optax.adam(0.1), **OPTIONS)
+    assert int(run.opt_state[0].count) == 20
+    assert jax.tree.structure(run.opt_state) == jax.tree.structure(optax.adam(0.1).init(run.params))
+
+
+def test_a_checkpoint_of_other_evaluations_is_refused(tmp_path):
+    optimizer, eval_params = CASES["mean"]
+    run = dml.train(*GIVEN, optimizer, eval_params=eval_params, checkpoint=tmp_path, **OPTIONS)
+    again = dml.train(*GIVEN, optimizer, eval_params=eval_params, checkpoint=tmp_path, **OPTIONS)
+    assert again.history.equals(run.history)
+    assert same_bits(again.opt_state, run.opt_state)
+    with pytest.raises(ValueError, match="of another run"):
+        dml.train(*GIVEN, optimizer, checkpoint=tmp_path, **OPTIONS)
+
+
+@pytest.mark.parametrize(
+    "wrong", [3, lambda state: state, lambda state, params: 0.0, lambda state, params: state], ids=range(4)
+)
+def test_a_wrong_function_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"^eval_params: expected a function of the optimizer's state"):
+        dml.train(*GIVEN, optax.adam(0.1), eval_params=wrong, **OPTIONS)
