@@ -116,6 +116,7 @@ def train(
             compensation, aggregate or optimizer.
         optimizer: optax optimizer, which the server applies to the weighted gradient of every update. If its
             updates do not depend on the scale of gradients, weights scale them instead (`weigh_gradients`).
+            Its schedules count server updates, of which policies make different numbers for as many samples.
             For additive problems `optax.identity()`, or `optax.scale` if their parameters are not whole
             numbers. None: a `Method` has its own.
         updates: stop after this number of server updates. Give exactly one of `updates`, `seconds` and
