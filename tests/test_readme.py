@@ -2,17 +2,16 @@
 
 import json
 import re
-from collections import Counter
 from pathlib import Path
-from typing import get_args
 
 import matplotlib.pyplot as plt
 import pytest
 
 from dmlcore.methods import aggregate, codecs, loads, policies, transport
 from dmlcore.problems import PROBLEMS
-from dmlcore.reproduce import claims, manifest
+from dmlcore.reproduce import manifest
 from dmlcore.reproduce.papers import PAPERS
+from dmlcore.reproduce.site import results
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -63,7 +62,8 @@ def anchors(path):
     """The anchors that a code host gives to the headings of a page."""
     text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+    own = re.findall(r'^<a id="(.+)"></a>$', text, re.MULTILINE)
+    return {*own, *(re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles)}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=place)
@@ -104,29 +104,24 @@ def test_every_problem_is_named():
     assert not [name for name in PROBLEMS if f"`{name}" not in page("tasks_and_data")]
 
 
-def published(key):
-    return manifest.ledger(ROOT / "figures" / key).claims
+def test_the_results_of_the_pages_are_those_of_the_ledgers():
+    """`python3 paper_repro.py docs --pages` writes them."""
+    assert not [place(path) for path, _ in results.old(ROOT, PAPERS)]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=place)
+def test_a_code_host_shows_a_page_whole(path):
+    """No page has syntax that only the builder of the site reads."""
+    text = re.sub(r"^```\w*\n.*?^```$|`[^`]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.M)
+    assert not re.findall(r"^(?:```|:::+)\{.*$|^\(.*\)=$|\]\{.*?\}|\{\w+\}`", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("key", PAPERS)
-def test_the_verdicts_are_those_of_the_published_ledgers(key):
-    """Counts of the claims of the abstract, or of all where none is."""
-    results = published(key)
-    counted = [result for result in results if result.source == "abstract"] or results
-    counts = Counter()
-    for tally in claims.tallies(counted):
-        counts.update(dict(tally.counts))
-    told = ", ".join(
-        f"{counts[verdict]} {verdict}" for verdict in get_args(claims.Verdict) if counts[verdict]
-    )
-    (row,) = re.findall(rf"^\| \[[^]]+\]\(docs/papers/{key}\.md\).*$", README, re.MULTILINE)
-    assert row.endswith(f" | {told} |")
-
-
-def test_the_tally_is_that_of_the_published_ledgers():
-    """`python -m dmlcore.reproduce.claims figures/*/claims.json` ends with it."""
-    (shown,) = re.findall(r"<!-- tally -->\n(.*?)<!-- end -->", README, re.DOTALL)
-    assert shown == claims.tally([result for key in PAPERS for result in published(key)])
+def test_a_page_shows_every_picture_of_each_scale_once(key):
+    text = (ROOT / "docs/papers" / f"{key}.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^!\[.*\]\(../../figures/(\S+)\)$", text, re.MULTILINE)
+    there = [path for folder in (key, f"full/{key}") for path in ROOT.glob(f"figures/{folder}/*.png")]
+    assert sorted(shown) == sorted(path.relative_to(ROOT / "figures").as_posix() for path in there)
 
 
 @pytest.mark.parametrize("key", PAPERS)
@@ -140,7 +135,7 @@ def test_every_claim_that_was_measured_has_a_finding(key):
 @pytest.mark.parametrize("key", PAPERS)
 def test_every_paper_has_a_page_with_its_claims(key):
     text = (ROOT / "docs" / "papers" / f"{key}.md").read_text(encoding="utf-8")
-    shown = set(re.findall(r"^```{(\w+)} (\w+)\n```$", text, re.MULTILINE))
+    shown = set(re.findall(r"^<!-- (claims|pictures|summary) (\w+) -->$", text, re.MULTILINE))
     wanted = {"claims", "pictures"} | ({"summary"} if PAPERS[key].summary else set())
     assert shown == {(directive, key) for directive in wanted}
 

@@ -24,7 +24,7 @@ from dmlcore.reproduce.command import main
 from dmlcore.reproduce.manifest import Folders
 from dmlcore.reproduce.papers import PAPERS
 from dmlcore.reproduce.progress import Outcome
-from dmlcore.reproduce.site import command, notebooks, reference, source
+from dmlcore.reproduce.site import command, notebooks, reference, results, source
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r'<(\w+)\b[^>]*?\s(?:href|src|srcset|data|poster)="([^"]*)"')
@@ -164,6 +164,44 @@ def test_notebooks_that_were_not_run_say_so(pages):
         assert notebooks.NOT_RUN in words(page)
 
 
+# Parts of pages.
+
+
+@pytest.mark.parametrize(
+    ("part", "fault"),
+    [
+        ("claims spp", "paper: .*got 'spp'; try 'ssp'"),
+        ("claim ssp", "part: .*got 'claim'; try 'claims'"),
+        ("summary beyond", "expected one that has a summary, got 'beyond'"),
+        ("picture ssp/maps.png", "picture: .*got 'maps.png'"),
+    ],
+)
+def test_a_part_that_is_not_there_is_told_with_its_page(tmp_path, part, fault):
+    (tmp_path / "figures").symlink_to(ROOT / "figures")
+    (tmp_path / "README.md").write_text(f"# Title\n\n<!-- {part} -->\n<!-- end -->\n")
+    with pytest.raises(ValueError, match=rf"README\.md: .*{fault}"):
+        results.write(tmp_path, PAPERS)
+
+
+def test_pages_are_written_and_checked(tmp_path, capsys):
+    (tmp_path / "figures").symlink_to(ROOT / "figures")
+    page = tmp_path / "docs/page.md"
+    page.parent.mkdir()
+    page.write_text(
+        "Before.\n\n<!-- verdicts -->\nold\n<!-- end -->\n\n<!-- contents -->\nmine\n<!-- end -->\n"
+    )
+    assert main(["check"], root=tmp_path) == 1
+    fault = "docs/page.md: not the results of the ledgers (`docs --pages` writes them)"
+    assert fault in capsys.readouterr().err
+    assert main(["docs", "--pages"], root=tmp_path) == 0
+    text = page.read_text()
+    assert text.startswith("Before.\n\n<!-- verdicts -->\n| paper |")
+    assert "](papers/ssp.md)" in text
+    assert "mine" in text
+    assert "\nold\n" not in text
+    assert main(["check"], root=tmp_path) == 0
+
+
 # What fails, on a site of one page.
 
 
@@ -195,11 +233,6 @@ def one_page(tmp_path, monkeypatch):
     [
         ("[x](nowhere.md)", r"docs/index\.md:3: WARNING: .*nowhere\.md"),
         ("[x](#nowhere)", r"docs/index\.md:3: WARNING: .*nowhere"),
-        ("```{claims} spp\n```", r"docs/index\.md:3: ERROR: .*got 'spp'; try 'ssp'"),
-        (
-            "```{summary} beyond\n```",
-            r"docs/index\.md:3: ERROR: .*expected one that has a summary, got 'beyond'",
-        ),
         ("![](nowhere.png)", r"docs/index\.md:: WARNING: .*nowhere\.png"),
     ],
 )

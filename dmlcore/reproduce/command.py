@@ -18,6 +18,7 @@ from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.papers import PAPERS, Paper, Parameters
 from dmlcore.reproduce.progress import Display, Outcome, seconds
 from dmlcore.reproduce.site import command as docs
+from dmlcore.reproduce.site import results
 
 # A notebook uses all cores while it trains, and one core while it compiles, simulates and draws.
 JOBS = min(2, os.cpu_count() or 1)
@@ -28,11 +29,13 @@ ANYWHERE = ("list", "recommend")  # commands that need no notebooks
 OTHERS = """\
 other commands:
   list                      papers, their parameters, claims and run times
-  check                     check that the outcomes in each figures/*/claims.json follow from its samples
+  check                     check that the outcomes in each figures/*/claims.json follow from its samples,
+                            and that the pages have these
   recommend RECORD --target METRIC=VALUE
                             recommend a method for a cluster, from a recorded trace or a table of task
                             times (see `recommend --help`)
   docs [--no-run]           the documentation site, in build/site; runs notebooks first
+  docs --pages              writes the results of the ledgers into README.md and docs/
   test [pytest arguments]   the test suite
   lab [jupyter arguments]   JupyterLab on the notebooks, on this machine only
 """
@@ -199,12 +202,14 @@ def reproduce(
     ledgers, faults = report.ledgers(folders, papers, local=True)
     failed = [outcome.key for outcome in outcomes if outcome.status == "failed"]
     asked = {job.key: job.place for job in jobs if job.key not in failed}
-    if results := [result for ledger in ledgers if ledger.paper in asked for result in ledger.claims]:
-        console.print(claims.table(results))
-        for line in claims.told(results):
+    if shown := [result for ledger in ledgers if ledger.paper in asked for result in ledger.claims]:
+        console.print(claims.table(shown))
+        for line in claims.told(shown):
             console.print(line, highlight=False)
         compare(console, asked, folders)
-    runner.publish([job for job in published if job.key not in failed], folders)
+    if public := [job for job in published if job.key not in failed]:
+        runner.publish(public, folders)
+        results.write(folders.root, papers)
     if ledgers:
         path = report.write(folders, papers, [job.place for job in jobs if job.key in failed])
         console.print(f"report: {path}", highlight=False, soft_wrap=True)
@@ -266,7 +271,7 @@ def overview(console: Console, papers: Mapping[str, Paper]) -> int:
 
 
 def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> int:
-    """Checks that every ledger follows from its samples and has the claims that the code declares."""
+    """Checks that ledgers follow from their samples and have the declared claims, and pages these."""
     paths = report.ledger_paths(folders.figures)
     faults = []
     for path in paths:
@@ -275,6 +280,8 @@ def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> in
             faults += claims.recheck(path, paper.claims if paper else None)
         except ValueError as error:
             faults.append(str(error))
+    pages = [path.relative_to(folders.root) for path, _ in results.old(folders.root, papers)]
+    faults += [f"{page}: not the results of the ledgers (`docs --pages` writes them)" for page in pages]
     sys.stderr.writelines(f"{fault}\n" for fault in faults)
     console.print(f"{len(paths)} files checked, {len(faults) or 'no'} disagreements", highlight=False)
     return int(bool(faults))

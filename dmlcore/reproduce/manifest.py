@@ -27,6 +27,10 @@ class Folders:
         """Returns the usual folders of a repository."""
         return cls(root / "dmlcore", root / "notebooks", root / "figures", root / "runs")
 
+    @property
+    def root(self) -> Path:
+        return self.figures.parent
+
 
 @dataclass(frozen=True)
 class PaperJob:

@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 from dmlcore import checks, files
 from dmlcore.reproduce import claims, kept
 from dmlcore.reproduce.claims.ledger import known
-from dmlcore.reproduce.texts import Comparison, Summary, read
+from dmlcore.reproduce.texts import Card, Comparison, Summary, read
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,6 +89,7 @@ class Paper:
     figures: Mapping[str, str] = field(default_factory=dict)
     full_figures: Mapping[str, str] = field(default_factory=dict)  # pictures that only full scale saves
     comparisons: tuple[Comparison, ...] = ()  # the paper's results compared with ours
+    card: Card | None = None  # the paper on one card, for tables of all papers
     summary: Summary | None = None  # a short summary, written after the run
     # Scale -> names of data sets of `dmlcore.data`, downloaded and checked before the notebook runs.
     data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -105,6 +106,8 @@ class Paper:
                 checks.fail(f"paper of the claim {claim.id}", claim.paper, repr(self.key))
             if claim.picture:
                 checks.choice(f"picture of the claim {claim.id}", claim.picture, self.captions(FULL))
+        if self.card:
+            checks.choice("picture of the card", self.card.picture, self.figures)
         names = [claim.id for claim in self.claims]
         if len(set(names)) < len(names):
             checks.fail("claims", names, "a different id for each")
@@ -286,6 +289,7 @@ def declare(
         figures=texts.figures,
         full_figures=texts.full_figures,
         comparisons=texts.comparisons,
+        card=texts.card,
         summary=texts.summary,
         data=data or {},
         quick_seconds=quick_seconds,

@@ -81,6 +81,16 @@ class Comparison(Strict):
         return self
 
 
+class Card(Strict):
+    """A paper on one card: a row in the table of verdicts, and a slide."""
+
+    name: Text  # short, with authors and year
+    picture: Text  # file name of the figure that says most
+    claimed: Text
+    holds: Text
+    advice: Text  # a sentence
+
+
 class Wording(Strict):
     """The texts of a claim; `claims.Claim` explains them."""
 
@@ -98,6 +108,7 @@ class Texts(Strict):
     title: Text
     reference: Text  # authors, venue, year
     regime: Text = ""  # of the claims that name no other
+    card: Card | None = None
     summary: Summary | None = None
     claims: dict[str, Wording] = Field({})  # by id
     figures: dict[str, Text] = Field({})  # as for `Paper`

@@ -33,7 +33,7 @@ def build(root: Path, papers: Mapping[str, Paper]) -> Path:
     staging = Path(tempfile.mkdtemp(prefix="site.partial-", dir=place.parent))
     try:
         source.gather(root, staging / "source", papers)
-        if faults := _sphinx(root, staging):
+        if faults := _sphinx(staging):
             raise SiteFailed("\n".join(faults))
         _put(staging / "html", place, staging / "old")
     finally:
@@ -41,7 +41,7 @@ def build(root: Path, papers: Mapping[str, Paper]) -> Path:
     return place / "index.html"
 
 
-def _sphinx(root: Path, staging: Path) -> list[str]:
+def _sphinx(staging: Path) -> list[str]:
     """Runs Sphinx; returns its warnings, with the files as they are in the repository."""
     from sphinx.application import Sphinx
     from sphinx.util.docutils import docutils_namespace, patch_docutils
@@ -54,7 +54,6 @@ def _sphinx(root: Path, staging: Path) -> list[str]:
             staging / "html",
             staging / "doctrees",
             "html",
-            confoverrides={"dmlcore_root": str(root)},
             status=None,
             warning=warnings,
             freshenv=True,

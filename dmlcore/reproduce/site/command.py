@@ -11,6 +11,7 @@ from dmlcore.reproduce import manifest, runner
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.paper import Paper
 from dmlcore.reproduce.progress import Display
+from dmlcore.reproduce.site import results
 
 
 def parser(make: Callable[..., argparse.ArgumentParser], call: str) -> argparse.ArgumentParser:
@@ -24,13 +25,20 @@ def parser(make: Callable[..., argparse.ArgumentParser], call: str) -> argparse.
     found.add_argument(
         "--no-run", action="store_true", help="run no notebook: those that were never run have no outputs"
     )
+    found.add_argument(
+        "--pages", action="store_true", help="only write the results in README.md and docs/ from the ledgers"
+    )
     return found
 
 
 def docs(
     console: Console, given: argparse.Namespace, root: Path, papers: Mapping[str, Paper], parallel: int
 ) -> int:
-    """Builds the site; returns the exit code."""
+    """Builds the site, or writes the results into the pages; returns the exit code."""
+    if given.pages:
+        for path in results.write(root, papers):
+            console.print(f"written: {path}", highlight=False, soft_wrap=True)
+        return 0
     from dmlcore.reproduce.site import build, source  # Sphinx and all of dmlcore
 
     if not given.no_run and (failed := run(console, source.jobs(papers), Folders.below(root), parallel)):

@@ -2,28 +2,36 @@
 
 import functools
 import re
-from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 
 import dmlcore as dml
+from dmlcore.reproduce.claims.model import Outcome, Verdict
 from dmlcore.reproduce.site import reference
-from dmlcore.reproduce.site.directives import DIRECTIVES
+
+VERDICTS = {*get_args(Verdict), *get_args(Outcome)}
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Adds directives, formulas, and the folder of the repository as a setting."""
-    app.add_config_value("dmlcore_root", str(Path(app.confdir).parent), "env", (str,))
-    for name, directive in DIRECTIVES.items():
-        app.add_directive(name, directive)
+    """Adds formulas, and what a page of plain Markdown cannot say."""
     app.add_html_math_renderer("mathml", (inline, None), (block, None))
     app.connect("autodoc-process-docstring", reference.process, priority=100)
+    app.connect("doctree-read", _dressed)
     app.connect("missing-reference", _resolve)
     app.connect("html-page-context", _source_page, priority=100)  # before the theme asks for it
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _dressed(app: Any, doctree: nodes.document) -> None:
+    """Colours verdicts, and loads pictures when they come into view."""
+    for word in doctree.findall(nodes.strong):
+        if word.astext() in VERDICTS:
+            word["classes"] += ["verdict", word.astext().replace(" ", "-")]
+    for picture in doctree.findall(nodes.image):
+        picture["loading"] = "lazy"
 
 
 def _resolve(app: Any, env: Any, node: Any, content: Any) -> Any:

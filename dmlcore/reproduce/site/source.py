@@ -10,8 +10,9 @@ from pathlib import Path
 from dmlcore.reproduce import manifest
 from dmlcore.reproduce.manifest import PaperJob
 from dmlcore.reproduce.paper import Paper
-from dmlcore.reproduce.site import notebooks, reference
+from dmlcore.reproduce.site import notebooks, reference, results
 
+API = "\n```{toctree}\n:hidden:\n\nAPI reference </api/index>\n```\n"  # which the repository has no page of
 TOUR = Paper(
     key="tour", title="A tour", reference="", notebook="00_tour.ipynb", quick_seconds=60, published=False
 )
@@ -38,6 +39,8 @@ def gather(root: Path, target: Path, papers: Mapping[str, Paper]) -> None:
         _write(
             page, markdown(page.read_text(encoding="utf-8"), f"docs/{page.relative_to(target).as_posix()}")
         )
+    with (target / "index.md").open("a", encoding="utf-8") as home:
+        home.write(API)
     contributing = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
     _write(target / "contributing.md", markdown(contributing, "CONTRIBUTING.md"))
     shutil.copytree(root / "figures", target / "figures", ignore=_all_but_pictures)
@@ -56,6 +59,34 @@ def gather(root: Path, target: Path, papers: Mapping[str, Paper]) -> None:
         _write(target / "api" / f"{name}.rst", text)
 
 
+def _navigated(text: str) -> str:
+    """Returns a page whose lists of pages are in the navigation of the site as well.
+
+    >>> print(_navigated("<!-- contents -->\\n**Methods**\\n\\n- [SSP](/ssp.md)\\n<!-- end -->"))
+    **Methods**
+    <BLANKLINE>
+    - [SSP](/ssp.md)
+    <BLANKLINE>
+    ```{toctree}
+    :hidden:
+    :caption: Methods
+    <BLANKLINE>
+    SSP </ssp.md>
+    ```
+    """
+
+    def told(match: re.Match[str]) -> str:
+        if match[1] != results.FOR_HANDS:
+            return match[0]
+        caption = re.match(r"\*\*(.*)\*\*", match[3])
+        options = ":hidden:\n" + (f":caption: {caption[1]}\n" if caption else "")
+        found = re.findall(r"^- \[(.*)\]\((\S+)\)$", match[3], re.MULTILINE)
+        entries = "\n".join(f"{title} <{page}>" for title, page in found)
+        return f"{match[3]}\n```{{toctree}}\n{options}\n{entries}\n```"
+
+    return results.PART.sub(told, text)
+
+
 def _linked(text: str, page: str, root: Path, target: Path) -> str:
     def kind(path: str) -> str:
         return "file" if (root / path).is_file() else "folder" if (root / path).is_dir() else ""
@@ -64,7 +95,8 @@ def _linked(text: str, page: str, root: Path, target: Path) -> str:
         (target / "files" / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / path, target / "files" / path)
 
-    return rewritten(text, page, kind, wanted)
+    found = re.sub(r'^<a id="(.+)"></a>$', r"(\1)=", rewritten(text, page, kind, wanted), flags=re.M)
+    return _navigated(found)
 
 
 def _all_but_pictures(folder: str, names: list[str]) -> list[str]:
