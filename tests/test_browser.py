@@ -49,7 +49,7 @@ def lab(tmp_path_factory):
     """`paper_repro.py lab` on copies of the notebooks, since it saves them: address, token and start."""
     root, home = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("home")
     shutil.copytree(ROOT / "notebooks", root / "notebooks", ignore=shutil.ignore_patterns(".*"))
-    shutil.copytree(ROOT / "figures/compare", root / "figures/compare")
+    shutil.copytree(ROOT / "figures", root / "figures", ignore=shutil.ignore_patterns("full"))
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
@@ -104,7 +104,7 @@ def picture(page, name):
 
 def run_all(page, name, started):
     """Runs all cells of the notebook when it is open; returns the seconds until its first picture."""
-    page.wait_for_function(READY, arg=name, timeout=1000 * SECONDS)
+    page.wait_for_function(READY, arg=f"notebooks/{name}", timeout=1000 * SECONDS)
     first = None
     page.evaluate("void window.jupyterapp.commands.execute('notebook:run-all-cells')")
     end = time.monotonic() + SECONDS
@@ -137,7 +137,7 @@ def test_a_notebook_runs(chromium, lab, name):
     with chromium.new_context(viewport={"width": 1280, "height": 1000}) as context:
         page = context.new_page()
         # The tour opens by itself; others in workspaces of their own, where no other notebook is.
-        where = f"lab/workspaces/{Path(name).stem}/tree/{name}" if name != TOUR else ""
+        where = f"lab/workspaces/{Path(name).stem}/tree/notebooks/{name}" if name != TOUR else ""
         page.goto(f"{address}/{where}?token={token}", timeout=1000 * SECONDS)
         page.wait_for_selector(".jp-Notebook", timeout=1000 * SECONDS)
         first = run_all(page, name, started)
@@ -147,7 +147,7 @@ def test_a_notebook_runs(chromium, lab, name):
         )
         if name == TOUR:
             check_slider(page)
-        page.wait_for_function(READY, arg=name, timeout=1000 * SECONDS)
+        page.wait_for_function(READY, arg=f"notebooks/{name}", timeout=1000 * SECONDS)
 
 
 def check_slider(page):

@@ -284,7 +284,7 @@ def test_what_lab_and_test_become(monkeypatch):
     assert became[0] == ["-m", "pytest", "-n", processes, "--max-worker-restart=0", "-k", "ssp"]
     assert became[1] == ["-m", "pytest", "-n0"]
     assert "--ServerApp.ip=127.0.0.1" in became[2]
-    assert f"--LabApp.default_url=/lab/tree/{command.TOUR}" in became[2]
+    assert f"--LabApp.default_url=/lab/tree/notebooks/{command.TOUR}" in became[2]
     assert (ROOT / "notebooks" / command.TOUR).is_file()
     assert became[2][-2:] == ["--no-browser", "--port=9999"]
     assert became[2][:2] == ["-m", "dmlcore.reproduce.lab"]

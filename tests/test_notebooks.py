@@ -37,6 +37,13 @@ def test_the_first_cell_has_title_paper_claims_run_time_and_deviations(name):
 
 
 @pytest.mark.parametrize("paper", PAPERS.values(), ids=PAPERS.keys())
+def test_a_notebook_begins_with_its_picture_and_a_link_to_its_page(paper):
+    _, picture, link, *_ = "".join(cells(paper.notebook)[0]["source"]).split("\n\n")
+    assert re.fullmatch(rf"!\[.+\]\(\.\./figures/{paper.key}/{re.escape(paper.card.picture)}\)", picture)
+    assert re.fullmatch(rf"\[.+\]\(\.\./docs/papers/{paper.key}\.md\)", link)
+
+
+@pytest.mark.parametrize("paper", PAPERS.values(), ids=PAPERS.keys())
 def test_the_notebook_shows_the_finding_of_each_claim(paper):
     """By calls of `PAPER.found`, whose arguments are ids, `*` a tuple of ids, or `*PAPER.findings`."""
     code = "\n".join("".join(cell["source"]) for cell in cells(paper.notebook) if cell["cell_type"] == "code")

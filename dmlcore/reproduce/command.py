@@ -330,8 +330,8 @@ def lab(arguments: Sequence[str], root: Path) -> int:
         "PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")])),
         "JUPYTER_PREFER_ENV_PATH": "1",  # use the kernel of this interpreter
     }
-    options = ["--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={root / 'notebooks'}",
-               f"--LabApp.default_url=/lab/tree/{TOUR}",
+    options = ["--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={root}",  # notebooks show figures/
+               f"--LabApp.default_url=/lab/tree/notebooks/{TOUR}",
                "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]  # fmt: skip
     return _become(["-m", "dmlcore.reproduce.lab", *options, *arguments], root, environment)
 
