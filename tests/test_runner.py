@@ -11,9 +11,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 import tiny_papers
+from PIL import Image
 
+import dmlcore as dml
 from dmlcore import files
 from dmlcore.reproduce import claims, runner
 from dmlcore.reproduce.command import main
@@ -502,3 +506,19 @@ def alive(pid):
         except ProcessLookupError:
             return False
         return not Path("/proc/self").exists()
+
+
+def test_a_published_picture_has_a_palette_that_nobody_sees(tmp_path):
+    drawn = plt.figure(figsize=(3, 2))
+    drawn.subplots().imshow(np.linspace(0, 1, 400).reshape(20, 20))
+    source, target, again = (tmp_path / name for name in ("a.png", "b.png", "c.png"))
+    dml.plot.save(drawn, source)
+    plt.close(drawn)
+    runner._copy(source, target)
+    runner._copy(target, again)
+    assert again.read_bytes() == target.read_bytes()
+    assert target.stat().st_size < source.stat().st_size / 2
+    old, new = (np.asarray(Image.open(path).convert("RGB"), int) for path in (source, target))
+    assert old.shape == new.shape
+    assert np.abs(old - new).max() < 64
+    assert (np.abs(old - new) > 16).mean() < 0.01

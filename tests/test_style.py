@@ -81,6 +81,17 @@ def test_imports_run_one_way():
     assert not wrong, "see LAYERS; a new module needs a place there"
 
 
+def test_the_repository_stays_light():
+    """No file has more than 2 MB, and a picture is compressed as `--publish` does it."""
+    told = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    tracked = [ROOT / name for name in told.stdout.split("\0")[:-1]] or [*ROOT.glob("figures/**/*.*")]
+    sizes = {path: path.stat().st_size for path in tracked if path.is_file()}
+    assert not [
+        path for path, size in sizes.items() if size > (300_000 if path.suffix == ".png" else 2_000_000)
+    ]
+    assert sum(size for path, size in sizes.items() if path.suffix == ".png") < 8_000_000
+
+
 TEXTS = sorted(
     path
     for pattern in (
