@@ -33,6 +33,7 @@ html_title = "dmlcore"
 html_theme = "furo"
 pygments_dark_style = "github-dark"  # the theme's own underlines modules
 html_math_renderer = "mathml"
+templates_path = ["_templates"]
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = ["search.js"]

@@ -520,5 +520,6 @@ def test_a_published_picture_has_a_palette_that_nobody_sees(tmp_path):
     assert target.stat().st_size < source.stat().st_size / 2
     old, new = (np.asarray(Image.open(path).convert("RGB"), int) for path in (source, target))
     assert old.shape == new.shape
+    assert (new[0, 0] == old[0, 0]).all()
     assert np.abs(old - new).max() < 64
     assert (np.abs(old - new) > 16).mean() < 0.01

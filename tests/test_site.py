@@ -159,6 +159,17 @@ def test_verdicts_of_all_papers(pages):
     assert ", ".join(f"{counts[name]} {name}" for name in get_args(claims.Verdict) if counts[name]) in told
 
 
+def test_the_slides_have_one_for_each_paper(pages):
+    (page,) = [page for path, page in pages.items() if path.name == "slides.html"]
+    slides = re.findall(r"<section id=(?:(?!<section).)*?</section>", page, re.DOTALL)
+    assert "navigation" not in page, "the deck fills the screen"
+    for paper, slide in zip(PAPERS.values(), slides, strict=True):
+        for tag, count in (("img", 1), ("li", 3), ("code", 1)):
+            assert len(re.findall(rf"<{tag}\b", slide)) == count
+        for text in (paper.card.name, paper.card.claimed, paper.card.holds, paper.card.advice):
+            assert bare(text) in bare(words(slide))
+
+
 def test_notebooks_that_were_not_run_say_so(pages):
     for page in (page for path, page in pages.items() if path.parent.name == "notebooks"):
         assert notebooks.NOT_RUN in words(page)

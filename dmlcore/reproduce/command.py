@@ -332,7 +332,8 @@ def lab(arguments: Sequence[str], root: Path) -> int:
     }
     options = ["--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={root}",  # notebooks show figures/
                f"--LabApp.default_url=/lab/tree/notebooks/{TOUR}",
-               "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]  # fmt: skip
+               "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+               "--LabApp.news_url=None"]  # fmt: skip
     return _become(["-m", "dmlcore.reproduce.lab", *options, *arguments], root, environment)
 
 

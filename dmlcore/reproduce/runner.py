@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dmlcore import files
 from dmlcore.reproduce import claims, manifest
@@ -110,12 +110,12 @@ def _copy(source: Path, target: Path) -> None:
         from PIL import Image  # imported here because most runs publish nothing
 
         with Image.open(source) as picture:
-            if picture.mode == "RGB" or (
-                picture.mode == "RGBA" and picture.getchannel("A").getextrema()[0] == 255
-            ):
-                few = picture.convert("RGB").quantize(
-                    256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
-                )
+            if picture.mode == "RGBA" and picture.getchannel("A").getextrema()[0] == 255:
+                whole = picture.convert("RGB")
+                few = whole.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+                colors, ground = few.getpalette() or [], 3 * cast(int, few.getpixel((0, 0)))
+                colors[ground : ground + 3] = cast(tuple[int, ...], whole.getpixel((0, 0)))
+                few.putpalette(colors)  # the ground is as white as the page
                 few.save(target, "PNG", optimize=True)
 
 

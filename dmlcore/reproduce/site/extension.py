@@ -21,7 +21,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", reference.process, priority=100)
     app.connect("doctree-read", _dressed)
     app.connect("missing-reference", _resolve)
-    app.connect("html-page-context", _source_page, priority=100)  # before the theme asks for it
+    app.connect("html-page-context", _own_page, priority=100)  # before the theme asks for it
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -63,8 +63,8 @@ def _homes() -> dict[str, str]:
     }
 
 
-def _source_page(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    """Mends the pages of source code.
+def _own_page(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> str | None:
+    """Makes a deck of the slides, and mends the pages of source code.
 
     viewcode links back to one name of a module, where an object may be documented under another. And all
     files of a folder share a table of contents, which has none of them and takes long to make.
@@ -72,6 +72,7 @@ def _source_page(app: Any, page: str, template: str, context: dict[str, Any], do
     if page.startswith("_modules/"):
         context["body"] = re.sub(r'<a class="viewcode-back".*?</a>', "", context["body"])
         context["toctree"] = functools.partial(_contents, app, page.rpartition("/")[0], context["toctree"])
+    return "deck.html" if page == "slides" else None
 
 
 def _contents(app: Any, folder: str, make: Any, **options: Any) -> Any:
