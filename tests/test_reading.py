@@ -610,7 +610,7 @@ JOBS = {
     "a capped law": (lambda rng, shape: np.minimum(rng.exponential(size=shape), 1.5), ""),
     "a law of each worker": (mixed, "each worker's recorded tasks are drawn"),
     "rounds that are long together": (correlated, "whole rounds are drawn"),
-    "episodes": (episodes, " in a row"),
+    "episodes": (episodes, ""),  # laws with slow episodes, or runs of recorded tasks
 }
 
 
