@@ -508,7 +508,7 @@ def alive(pid):
         return not Path("/proc/self").exists()
 
 
-def test_a_published_picture_has_a_palette_that_nobody_sees(tmp_path):
+def test_a_published_picture_has_a_palette_that_cannot_be_seen(tmp_path):
     drawn = plt.figure(figsize=(3, 2))
     drawn.subplots().imshow(np.linspace(0, 1, 400).reshape(20, 20))
     source, target, again = (tmp_path / name for name in ("a.png", "b.png", "c.png"))

@@ -37,8 +37,9 @@ def doubts(tasks: pd.DataFrame, names: tuple[Any, ...], step: float, said: list[
     if tasks.empty:
         return []
     timed = "compute_start" in tasks
-    key = tasks[["worker", "compute_start", "compute_end"]] if timed else tasks[["worker"]]
-    order = np.lexsort([key[name] for name in reversed(key.columns)])
+    order, overlap = (
+        overlaps(tasks) if timed else (np.argsort(tasks["worker"].to_numpy(), kind="stable"), np.zeros(0))
+    )
     worker, seconds = (tasks[name].to_numpy()[order] for name in ("worker", "seconds"))
     middle = float(np.median(seconds))
     first = np.flatnonzero(np.diff(worker, prepend=-1))
@@ -52,13 +53,13 @@ def doubts(tasks: pd.DataFrame, names: tuple[Any, ...], step: float, said: list[
         return found + _waiting(alike[rows])
     start, end = (tasks[name].to_numpy()[order] for name in ("compute_start", "compute_end"))
     same = worker[1:] == worker[:-1]
-    over = same & (start[1:] < end[:-1])
+    over = overlap > 0
     if over.any():
-        most = float((end[:-1] - start[1:])[over].max())
         found.append(
             f"{over.sum()} of {len(worker)} tasks begin before their worker's task before ends, by up to "
-            f"{most:.3g} s (worker {names[worker[1:][over][0]]}): two tasks of one worker at once; choose "
-            "operations that follow one another (events=), or name the device as the worker (columns=)"
+            f"{overlap[over].max():.3g} s (worker {names[worker[1:][over][0]]}): two tasks of one worker at "
+            "once; choose operations that follow one another (events=), or name the device as the worker "
+            "(columns=)"
         )
     who = [names[each] for each in worker[first]]
     clocks = _clocks(start[rows], start[first], start[first + counts - 1], counts, middle, who)
@@ -67,6 +68,15 @@ def doubts(tasks: pd.DataFrame, names: tuple[Any, ...], step: float, said: list[
     found += _waiting(alike[rows], ends) + clocks
     found += _gaps(start, end, same, worker, names, middle, said)
     return found
+
+
+def overlaps(tasks: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Returns positions in the order of workers and times, shape (T,), and by how much a task overlaps the
+    one before it of its worker, in seconds, shape (T - 1,); <= 0 if it does not."""
+    start, end, worker = (tasks[name].to_numpy() for name in ("compute_start", "compute_end", "worker"))
+    order = np.lexsort((end, start, worker))
+    same = worker[order][1:] == worker[order][:-1]
+    return order, np.where(same, end[order][:-1] - start[order][1:], -np.inf)
 
 
 def collectives(events: pd.Series) -> list[str]:

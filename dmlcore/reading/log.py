@@ -312,7 +312,7 @@ def _times(
         if role == "start" and plain(roles[role])[0] in LOGGED:
             late = tasks[["worker", "seconds"]].assign(compute_start=stamp - took, compute_end=stamp)
             both = late, late.assign(compute_start=stamp, compute_end=stamp + took)
-            as_end, as_start = ((overlaps(each)[1] > ROUNDED * np.median(took)).sum() for each in both)
+            as_end, as_start = ((doubts.overlaps(each)[1] > ROUNDED * np.median(took)).sum() for each in both)
             if as_end < as_start:
                 start, end = stamp - took, stamp
                 said.append(
@@ -361,7 +361,7 @@ def _restarted(tasks: pd.DataFrame, frame: pd.DataFrame, found: Meaning, said: l
 
 def _rounded(tasks: pd.DataFrame, said: list[str]) -> None:
     """Moves the start of a task to the end of the one before, if they overlap by rounding."""
-    order, overlap = overlaps(tasks)
+    order, overlap = doubts.overlaps(tasks)
     small = (overlap > 0) & (overlap <= ROUNDED * tasks["seconds"].median())
     if not small.any():
         return
@@ -373,15 +373,6 @@ def _rounded(tasks: pd.DataFrame, said: list[str]) -> None:
         f"{len(rows)} tasks begin up to {overlap[small].max():.2g} s before their worker's task before ends, "
         "by rounding"
     )
-
-
-def overlaps(tasks: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Returns positions in the order of workers and times, shape (T,), and by how much a task overlaps the
-    one before it of its worker, in seconds, shape (T - 1,); <= 0 if it does not."""
-    start, end, worker = (tasks[name].to_numpy() for name in ("compute_start", "compute_end", "worker"))
-    order = np.lexsort((end, start, worker))
-    same = worker[order][1:] == worker[order][:-1]
-    return order, np.where(same, end[order][:-1] - start[order][1:], -np.inf)
 
 
 def _joined(tasks: pd.DataFrame, frame: pd.DataFrame, found: Meaning, said: list[str]) -> pd.DataFrame:

@@ -25,7 +25,6 @@ SEPARATORS = ",", ";", "\t", "|", r"\s+"
 SUFFIXES = (*TEXTS, ".parquet", ".json", ".jsonl", ".ndjson")
 SOURCE = f"a DataFrame, or the path of a log ({', '.join(SUFFIXES)}; .gz, .bz2 or .xz may follow)"
 DAMAGED = (pa.ArrowException, OSError, EOFError, ValueError, lzma.LZMAError, zipfile.BadZipFile)
-STAMPED = "ts", "dur"  # of Chrome traces, in microseconds
 
 
 class Table(NamedTuple):

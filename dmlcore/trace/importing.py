@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from dmlcore import checks
 from dmlcore.provenance import versions
-from dmlcore.reading.log import BATCH_SIZE, TaskLog, overlaps, read, sized, warned
+from dmlcore.reading.doubts import overlaps
+from dmlcore.reading.log import BATCH_SIZE, TaskLog, read, sized, warned
 from dmlcore.trace.record import updates_frame
 from dmlcore.trace.trace import METADATA_KEY, QUEUE_COLUMNS, TASK_COLUMNS, Trace
 

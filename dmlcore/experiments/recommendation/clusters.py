@@ -21,7 +21,7 @@ from dmlcore.units import BASE, quantity
 
 FEWEST = 20  # finished tasks of every worker that a fit needs
 REAL = "threads", "ray"  # engines with a real clock
-ASSUMED_SIZE = 32  # samples of a task of which nobody says how many it has
+ASSUMED_SIZE = 32  # samples of a task whose number is not known
 COMPUTING = "The record has only times of computing, so links and server are modelled as taking no time"
 SIZE = "The log does not say how many samples a task has: each counts as a task of {}"
 LINKS = {"bandwidth": "rate", "server_bandwidth": "rate", "latency": "time"}
