@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dmlcore import checks, files, pages
 from dmlcore.reproduce import claims, report
-from dmlcore.reproduce.chapters import chapters
+from dmlcore.reproduce.chapters import Chapter, chapters
+from dmlcore.reproduce.claims.model import Ledger
 from dmlcore.reproduce.manifest import Folders
 from dmlcore.reproduce.paper import Paper
 
@@ -40,20 +41,21 @@ def sentence(text: str) -> str:
     return re.split(r"(?<=[.!?]) (?=[A-Z])", " ".join(text.split()))[0]
 
 
-def filled(text: str, page: str, folders: Folders, papers: Mapping[str, Paper]) -> str:
+def filled(
+    text: str, page: str, ledgers: Sequence[Ledger], found: Sequence[Chapter], papers: Mapping[str, Paper]
+) -> str:
     """Returns a page whose parts are written anew.
 
     Args:
         text: of the page.
         page: its path in the repository, from which links go out.
-        folders: where the results are.
+        ledgers: the results.
+        found: their chapters.
         papers: the registry.
 
     Raises:
         ValueError: there is no such part, paper or picture, or the paper has no summary.
     """
-    ledgers, _ = report.ledgers(folders, papers)
-    found = chapters(ledgers, folders, papers)
     parts = pages.template(__file__, "results.md.jinja", escaped=escaped, sentence=sentence)
     shown = {key for name, key, _ in PART.findall(text) if name == "picture"}
 
@@ -91,10 +93,13 @@ def old(root: Path, papers: Mapping[str, Paper]) -> Iterator[tuple[Path, str]]:
     Raises:
         ValueError: as for `filled`; the message names the page.
     """
+    folders = Folders.below(root)
+    ledgers, _ = report.ledgers(folders, papers)
+    found = chapters(ledgers, folders, papers)
     for path in (*root.glob("README.md"), *sorted(root.glob("docs/**/*.md"))):
         text, page = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
         try:
-            new = filled(text, page, Folders.below(root), papers)
+            new = filled(text, page, ledgers, found, papers)
         except ValueError as error:
             raise ValueError(f"{page}: {error}") from None
         if new != text:
