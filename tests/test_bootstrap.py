@@ -113,7 +113,9 @@ def test_an_interrupted_import_exits_as_any_interrupt(project):
 
 def test_kill_ends_a_command_as_an_interrupt_does(project):
     (project / "pyproject.toml").write_text(PYPROJECT.format(name="pytest"))
-    slow = "try:\n    print('begun', flush=True)\n    time.sleep(60)\nfinally:\n    print('end')\n"
+    # Many short waits: a signal that comes just before a wait begins is handled when that wait ends.
+    wait = "for _ in range(6000):\n        time.sleep(0.01)"
+    slow = f"try:\n    print('begun', flush=True)\n    {wait}\nfinally:\n    print('end')\n"
     (project / "dmlcore/reproduce/command.py").write_text(f"import time\n{slow}")
     words = [sys.executable, str(project / "paper_repro.py")]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
