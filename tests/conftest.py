@@ -53,7 +53,7 @@ VARIED |= {"lanes", "seed", "sizes", "case"}
 # The longest first, so that processes end together: one is at Ray's cluster while the others are at the rest.
 # There, tests that end its actors come last, since new ones take long to start.
 RAY = ("-ray-exponential", "slow_down_too[one-ray-", "test_ray", "-ray-")
-LONGEST = (*RAY, "test_devices", "with_plain_pip", "mypy", "killed")
+LONGEST = (*RAY, "test_devices", "with_plain_pip", "killed")
 LONGEST += ("test_train.py", "test_transport.py", "test_watching.py")
 
 

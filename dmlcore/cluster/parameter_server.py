@@ -60,9 +60,10 @@ class ParameterServer:
     @classmethod
     def described(cls, description: Mapping[str, Any]) -> ParameterServer:
         """Returns the server of a `describe()`; without its jitter, since descriptions hold only its name."""
-        bandwidth = description["bandwidth_bytes_per_second"]
-        bandwidth = math.inf if bandwidth is None else bandwidth
-        return cls(**{**description, "bandwidth_bytes_per_second": bandwidth, "jitter": None})
+        given: dict[str, Any] = {**description, "jitter": None}
+        if given["bandwidth_bytes_per_second"] is None:
+            given["bandwidth_bytes_per_second"] = math.inf
+        return cls(**given)
 
     @property
     def takes_time(self) -> bool:

@@ -32,7 +32,7 @@ STATE = (
 )  # fmt: skip
 NOTHING_TOLD = (0, 1.0)  # (copy_clock, weight) for a worker that never keeps its copy
 nan = math.nan
-new = tuple.__new__  # half the cost of a named tuple's own constructor; every push uses it
+new: Any = tuple.__new__  # half the cost of a named tuple's own constructor; every push uses it
 
 
 class Order(NamedTuple):

@@ -231,7 +231,7 @@ class RunSpec:
         """Returns a trace's metadata, except the end of the run."""
         policy = self.policy
         lead = policy.max_lead  # a pipeline adds one clock
-        bound = None if lead in (None, math.inf) else lead + self.transport.pipelined
+        bound = None if lead is None or lead == math.inf else lead + self.transport.pipelined
         seconds = self.service_seconds
         return {
             "engine": engine,

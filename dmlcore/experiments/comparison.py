@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import optax
@@ -411,10 +411,9 @@ def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]
     problem = work.problem.with_steps(first.local, first.step_size)
     distinct = [own] if own else [*work.optimizers.values()]
     lanes = [(spec, optimizer) for spec, _ in items for optimizer in distinct]
-    journal, found = work.journal, cast(list[Any], [None] * len(lanes))
+    journal = work.journal
     known = [] if journal is None else [described(spec, problem, optimizer) for spec, optimizer in lanes]
-    if journal is not None:
-        found = [journal.load(each) for each in known]
+    found: list[Any] = [None] * len(lanes) if journal is None else [journal.load(each) for each in known]
     every = [number for number, history in enumerate(found) if history is None]
     for missing in (every[start : start + LANES_AT_ONCE] for start in range(0, len(every), LANES_AT_ONCE)):
         specs, optimizers = zip(*(lanes[number] for number in missing), strict=True)

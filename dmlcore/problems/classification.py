@@ -145,7 +145,7 @@ def logistic_regression(l2: float = 1e-3, dtype: str = "float32") -> Problem:
     def logits(params: Params, inputs: jax.Array) -> jax.Array:
         return inputs @ params["weights"] + params["bias"]
 
-    def penalty(params: Params) -> jax.Array:
+    def penalty(params: Params) -> jax.Array | float:
         return l2 / 2 * sum((leaf**2).sum() for leaf in jax.tree.leaves(params))
 
     best = _least_loss(digits, l2) if l2 > 0 else None

@@ -252,7 +252,7 @@ def owners_of(given: Any, data: Any) -> np.ndarray:
     try:
         owner = np.asarray(found)
     except ValueError:
-        owner = np.empty(0)
+        owner = np.empty(0, object)
     if owner.shape != (total,) or not np.issubdtype(owner.dtype, np.integer):
         shape = f"{owner.dtype} numbers of shape {owner.shape}"
         wrong = shape if owner.dtype.kind in "biufc" else checks.shown(given)

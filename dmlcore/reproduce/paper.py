@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from dmlcore import checks, files
 from dmlcore.reproduce import claims, kept
 from dmlcore.reproduce.claims.ledger import known
+from dmlcore.reproduce.claims.model import Claim
 from dmlcore.reproduce.texts import Card, Comparison, Summary, read
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Paper:
     reference: str  # authors, venue, year
     notebook: str  # file name in notebooks/
     parameters: type[Parameters] = Parameters
-    claims: tuple[claims.Claim, ...] = ()  # declared before the run
+    claims: tuple[Claim, ...] = ()  # declared before the run
     # File name -> caption of every picture that the notebook saves; also the picture's alternative text.
     figures: Mapping[str, str] = field(default_factory=dict)
     full_figures: Mapping[str, str] = field(default_factory=dict)  # pictures that only full scale saves
@@ -283,7 +284,9 @@ def declare(
         notebook,
         parameters,
         claims=tuple(
-            claims.Claim(**{"id": name, **common, **texts.claims[name].model_dump(exclude_unset=True), **own})
+            Claim.model_validate(
+                {"id": name} | common | texts.claims[name].model_dump(exclude_unset=True) | own
+            )
             for name, own in table.items()
         ),
         figures=texts.figures,

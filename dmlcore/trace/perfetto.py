@@ -107,7 +107,9 @@ def _slices(trace: Trace) -> pd.DataFrame:
     arguments = trace.tasks[ARGUMENTS].to_dict("records")
     told = zip(phases["task"], phases["name"], strict=True)
     args = [arguments[task] if task >= 0 and kind != "wait" else {} for task, kind in told]
-    return phases.assign(ph="X", pid=pid, tid=tid, ts=start / 1e3, dur=(end - start) / 1e3, args=args)
+    phases = phases.assign(ph="X", pid=pid, tid=tid, ts=start / 1e3, dur=(end - start) / 1e3)
+    phases["args"] = pd.Series(args, phases.index, dtype=object)
+    return phases
 
 
 def _server_events(trace: Trace) -> Iterator[dict[str, Any]]:

@@ -230,13 +230,15 @@ class Trace:
             tasks["version_read"] < update,
         )
         cut = tasks[began & ~done].sort_values(["worker", "clock"])
-        cut = cut.assign(push_end=np.nan, **cut[["compute_start", "compute_end"]].clip(upper=end))
+        times = ["compute_start", "compute_end"]
+        cut[times] = cut[times].clip(upper=end)
+        cut["push_end"] = np.nan
         if "push_queued" in cut:
             transfer = (cut["compute_start"] - cut["pull_start"]).fillna(0.0)
             cut = cut.assign(push_queued=0.0, pull_queued=np.minimum(cut["pull_queued"], transfer))
         tasks = pd.concat([tasks[done], cut], ignore_index=True)
         tasks.loc[tasks["update"] >= update, ["update", "weight"]] = -1, 0.0
-        metadata = {**self.metadata, "end_time": end}
+        metadata: dict[str, Any] = {**self.metadata, "end_time": end}
         if "wakes" in metadata:
             metadata["wakes"] = [wake for wake in metadata["wakes"] if wake[0] <= end]
         return Trace(tasks, self.updates.iloc[:update].copy(), metadata)

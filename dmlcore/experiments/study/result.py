@@ -59,7 +59,7 @@ class Answer:
 
     def unreached(self) -> list[str]:
         """Returns a sentence on the methods whose settings were all too slow, if there are some."""
-        late = np.isinf(self.seconds.median(axis=1))
+        late = self.seconds.median(axis=1) == math.inf
         names = ", ".join(map(str, late.index[late]))
         told = f"No setting tried of {names} reaches the target in four times the best time; others may"
         return [told] if self.runs is not None and 0 < late.sum() < len(late) else []

@@ -491,7 +491,8 @@ def k_sync_schedule(phases: Iterable[Any] | Schedule) -> Policy:
     sizes = tuple(sorted({row[2] for row in rows if len(row) == 3}))
 
     def at(time: float) -> tuple[int, int | None]:
-        return (*rows[bisect_right(starts, time) - 1], None)[1:3]
+        _, k, *size = rows[bisect_right(starts, time) - 1]
+        return k, size[0] if size else None
 
     def init(num_workers: int) -> Rounds:
         for row in rows:

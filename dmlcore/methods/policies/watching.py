@@ -198,7 +198,7 @@ class GainRounds(Rounds):
     computation: list[float] = field(default_factory=list)  # seconds per response in the exploring rounds
     measured_size: int = 1  # batch size of the measured tasks
     # mu(k, b) in seconds, shape (number of workers, number of batch sizes). None while exploring.
-    round_seconds: np.ndarray | None = None
+    round_seconds: Any = None  # an array, one for each (k, b), or one for each k
     loss: float = float("nan")  # at the last observation
     look: Look | None = None  # the last observation
     curvature: float = CURVATURE  # q, a running mean

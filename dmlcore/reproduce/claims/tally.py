@@ -154,7 +154,7 @@ def _scaled(one: Result, other: Result) -> bool:
 def _proportional(one: Sequence[float | None], other: Sequence[float | None]) -> bool:
     ratios = []
     for a, b in zip(one, other, strict=False):
-        if a in (None, 0, math.inf) or b in (None, 0, math.inf):
+        if not a or not b or math.inf in (a, b):
             if a != b:
                 return False
         else:

@@ -158,10 +158,10 @@ def speedup(times: pd.Series, baseline: str) -> pd.Series:
     methods = times.index.get_level_values("method")
     checks.choice("baseline", baseline, dict.fromkeys(methods))
     if times.index.nlevels == 1:
-        return (times[baseline] / times).rename("speedup")
+        return times.rdiv(times[baseline]).rename("speedup")
     seeds = times.index.get_level_values("seed")
     paired = times.xs(baseline, level="method").reindex(seeds).to_numpy()
-    return (paired / times).rename("speedup")
+    return times.rdiv(paired).rename("speedup")
 
 
 def best_learning_rate(

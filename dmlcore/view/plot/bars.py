@@ -61,7 +61,8 @@ def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = Non
     bars = table[[f"{kind}_share" for kind in shown]] * 100 if share else table[shown]
     bars.columns = shown
     ax = axes(ax, height=1.6 + 0.6 * len(bars))
-    bars.plot.barh(stacked=True, ax=ax, color=dict(PHASE_COLORS), width=0.7, edgecolor="white", linewidth=0.8)
+    style: dict[str, Any] = {"color": [PHASE_COLORS[kind] for kind in shown], "width": 0.7}
+    bars.plot.barh(stacked=True, ax=ax, edgecolor="white", linewidth=0.8, **style)
     for container, kind in zip(ax.containers, shown, strict=True):
         plt.setp(list(container), hatch=HATCHES.get(kind))
         if kind == "compute" and isinstance(container, BarContainer):
