@@ -168,7 +168,6 @@ def environment():
 def ray_cluster(environment):
     """One cluster on loopback for all tests that need Ray."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "rfc3987_syntax", None)
         patch.setenv("PYTHONPATH", environment["PYTHONPATH"])
         ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'dmlcore[ray]'")
         from dmlcore.engines.on_ray.connection import start_local

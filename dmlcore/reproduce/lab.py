@@ -4,11 +4,11 @@ import secrets
 import sys
 from collections.abc import Sequence
 
-from jupyterlab import labapp
-
 
 def main(arguments: Sequence[str]) -> None:
     """Runs JupyterLab with these arguments and a new token, which it prints."""
+    from jupyterlab import labapp
+
     # An argument overrides all configuration files. The token is made in this process, because other users
     # can read the command line of a process.
     token = secrets.token_hex(24)

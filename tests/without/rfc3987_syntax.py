@@ -1,6 +1,6 @@
-"""Stands in for a package that compiles grammars for two seconds, in every process of Ray.
+"""Stands in for a package that compiles grammars for two seconds, in every process of the tests.
 
-It comes with JupyterLab, and Ray imports it through jsonschema, which does without where it is missing.
+It comes with JupyterLab; jsonschema imports it, and does without where it is missing.
 """
 
-raise ImportError("Ray needs it for nothing")
+raise ImportError("no test needs it")
