@@ -22,9 +22,10 @@ BASE = {"size": "bytes", "rate": "bytes/s", "time": "seconds"}
 def quantity(name: str, given: Any, kind: str) -> float:
     """Returns a size in bytes, a rate in bytes/s or a time in seconds, from a number or a text with a unit.
 
-    Prefixes are those of the SI (k, M, G, T) and their binary ones (Ki, Mi, Gi, Ti); b are bits, B bytes.
+    Prefixes are those of the SI (k, M, G, T) and their binary ones (Ki, Mi, Gi, Ti); b or bit are bits, B
+    bytes.
 
-    >>> quantity("link", "25Gb/s", "rate"), quantity("model", "5.2GB", "size"), quantity("latency", 3, "time")
+    >>> quantity("link", "25Gbit/s", "rate"), quantity("model", "5.2GB", "size"), quantity("delay", 3, "time")
     (3125000000.0, 5200000000.0, 3.0)
     >>> quantity("link", "25Gb", "rate")
     Traceback (most recent call last):
@@ -35,7 +36,8 @@ def quantity(name: str, given: Any, kind: str) -> float:
     if isinstance(given, str):
         parts = re.fullmatch(r"\s*([\d.]+(?:e[+-]?\d+)?)\s*([A-Za-zµ/]*)\s*", given)
         number, unit = parts.groups() if parts else ("", "")
-        unit = unit.replace("µ", "u").replace("K", "k") if "Ki" not in unit else unit
+        unit = unit.replace("µ", "u").replace("bit", "b")
+        unit = unit if "Ki" in unit else unit.replace("K", "k")
         factor = units.get(unit) if unit else 1.0
         try:
             value = math.nan if factor is None else float(number) * factor

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 WORKERS, TASKS = 4, 30
 MEANS = np.array([0.1, 0.1, 0.1, 0.2])  # seconds of a task of each worker
@@ -70,6 +71,8 @@ def torch_profiler(rank: int) -> dict:
         about = {"pid": 100 + rank, "tid": 100 + rank, "ts": first + 1e6 * task.start, "ph": "X"}
         took = 1e6 * (task.end - task.start)
         rows.append(about | {"cat": "user_annotation", "name": f"ProfilerStep#{task.step}", "dur": took})
+        on_gpu = {"cat": "gpu_user_annotation", "pid": 0, "tid": 7, "ts": about["ts"] + 50}
+        rows.append(rows[-1] | on_gpu)
         rows.append(about | {"cat": "cpu_op", "name": "aten::linear", "dur": took / 3})
         rows.append(about | {"cat": "cpu_op", "name": "nccl:all_reduce", "dur": 10})
     about = {"name": "process_name", "ph": "M", "pid": 100 + rank, "tid": 0, "args": {"name": "python"}}
@@ -120,6 +123,42 @@ def megatron_timeline() -> list:
     return rows
 
 
+def asynchronous() -> list:
+    """A Chrome trace of begins and ends that have ids, on one thread of each process."""
+    rows = []
+    for row, task in enumerate(job().itertuples()):
+        about = {"name": "compute", "cat": "step", "id": row, "pid": task.worker, "tid": 0}
+        rows += [about | {"ph": "b", "ts": 1e6 * task.start}, about | {"ph": "e", "ts": 1e6 * task.end}]
+    return rows
+
+
+def other_writers(folder: Path, plain: pd.DataFrame) -> None:
+    """Files as other programs write them: encodings, names, cuts, and separators at the end."""
+    text = plain.to_csv(index=False)
+    with pa.CompressedOutputStream(str(folder / "packed.csv.zst"), "zstd") as file:
+        file.write(text.encode())
+    (folder / "unnamed.csv").write_bytes(gzip.compress(text.encode()))
+    (folder / "powershell.csv").write_text(text, encoding="utf-16")
+    lines = plain.to_json(orient="records", lines=True, double_precision=15)
+    (folder / "mark.jsonl").write_text(lines, encoding="utf-8-sig")
+    (folder / "cut.jsonl").write_text(lines + '{"worker": 0, "sta')
+    (folder / "text.jsonl").write_text(lines.replace("\n", "\nepoch 1\n", 1))
+    (folder / "ends.csv").write_text(text.replace("\n", ",\n").replace("batch_size,", "batch_size"))
+    names = {"worker": "rank", "start": "start time (ms)", "end": "end time (ms)", "batch_size": "batch size"}
+    spaced = plain.assign(start=1e3 * plain["start"], end=1e3 * plain["end"]).rename(columns=names)
+    spaced.drop(columns="step").to_csv(folder / "spaces.csv", index=False)
+    hashed = hosts(plain)
+    hashed.assign(host=hashed["host"].str.replace("node", "node#")).to_csv(folder / "hash.csv", index=False)
+    rows = [{"rank": t.worker, "timing": {"compute_ms": 1e3 * (t.end - t.start)}} for t in plain.itertuples()]
+    (folder / "nested.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "async.json").write_text(json.dumps(asynchronous()))
+    (folder / "begins.json").write_text(json.dumps([row for row in asynchronous() if row["ph"] == "b"]))
+    for worker, own in plain.groupby("worker"):
+        inside = folder / "lightning" / f"version_{worker}"
+        inside.mkdir(exist_ok=True, parents=True)
+        own.drop(columns="worker").to_csv(inside / "metrics.csv", index=False)
+
+
 def write(folder: Path) -> None:
     """Writes the samples."""
     folder.mkdir(exist_ok=True, parents=True)
@@ -149,6 +188,7 @@ def write(folder: Path) -> None:
     (folder / "horovod.json").write_text(horovod_timeline())
     (folder / "megatron.json").write_text(json.dumps(megatron_timeline()))
     operations().to_parquet(folder / "operations.parquet")
+    other_writers(folder, plain)
 
 
 if __name__ == "__main__":

@@ -264,9 +264,9 @@ def test_all_that_is_missing_is_one_error():
         Trace.from_tasks(pd.DataFrame({"who": [0], "end": [1.0], "push_queued": [0.0]}))
     assert str(error.value) == (
         "frame: expected columns that include worker (number or name), start (of computing), or seconds (of "
-        "computing) and batch_size (samples of a task: a column, or the argument where all have as many) "
-        "and metadata['service_seconds'] and both columns of pull_queued, push_queued (all three or none), "
-        "got columns ['who', 'end', 'push_queued']; try columns={'worker': ..., 'start': ...}"
+        "computing) and batch_size (samples of a task: a column, or for all read_tasks(..., {'batch_size': "
+        "32})) and metadata['service_seconds'] and both columns of pull_queued, push_queued (all three or "
+        "none), got columns ['who', 'end', 'push_queued']; try columns={'worker': ..., 'start': ...}"
     )
 
 

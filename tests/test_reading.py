@@ -2,6 +2,7 @@
 
 import os
 import warnings
+import zipfile
 from pathlib import Path
 
 import logs
@@ -81,6 +82,7 @@ READ = {
         "torch",
         {},
         [
+            "120 operations are marks on the GPU of others, and are left out",
             "a task is a `ProfilerStep`: 120 of 360",
             "`rank` is the number",
             "us since 1970, zero is the first",
@@ -223,7 +225,52 @@ READ = {
         {},
         ["all workers pause together about 1 times, for up to 60"],
     ),
-    "an operation without an end": ("unfinished.json", {}, ["1 operations have no end and are left out"]),
+    "csv.zst": ("packed.csv.zst", {}, []),
+    "gzip by another name": ("unnamed.csv", {}, []),
+    "UTF-16": ("powershell.csv", {}, []),
+    "a byte order mark": ("mark.jsonl", {}, []),
+    "rows that end with a separator": ("ends.csv", {}, []),
+    "spaces in the names of columns": ("spaces.csv", {}, ["`rank` is the number of the worker", "in ms"]),
+    "# in names of workers": ("hash.csv", {}, ["4 of them, node#2 to node#16"]),
+    "JSON lines of which the last is cut": ("cut.jsonl", {}, ["1 operations or lines have no end"]),
+    "objects in JSON lines": (
+        "nested.jsonl",
+        {"columns": {"seconds": "timing.compute_ms"}},
+        ["`timing.compute_ms` is the time of computing in ms"],
+    ),
+    "a folder for each worker": ("lightning", {}, ["4 of them, version_0/metrics.csv to version_3/metrics"]),
+    "asynchronous operations": ("async.json", {}, ["`pid` is the number of the worker"]),
+    "records": (PLAIN.to_dict(orient="records"), {}, []),
+    "dates of which the day comes first": (
+        dates(PLAIN).assign(
+            **{name: dates(PLAIN)[name].dt.strftime("%d.%m.%Y %H:%M:%S.%f") for name in ("start", "end")}
+        ),
+        {},
+        [r"zero is the first \(2024-05-01 12:00:00 UTC\)"],
+    ),
+    "lines of a logger, in whole milliseconds": (
+        durations(
+            timestamp=dates(PLAIN, ["end"])["end"].dt.strftime("%Y-%m-%d %H:%M:%S,%f").str[:-3],
+            step_time=SECONDS,
+        ),
+        {},
+        ["`timestamp` is when a task ended: 0 tasks", r"tasks begin up to 0\.00\d+ s .* by rounding"],
+    ),
+    "whole seconds of the day beside durations": (
+        durations(time=dates(PLAIN, ["end"])["end"].dt.strftime("%H:%M:%S"), duration=SECONDS),
+        {},
+        ["times are lengths of time", r"tasks begin up to 0\.\d+ s .* by rounding"],
+    ),
+    "a time of which another column says how long": (
+        durations(time=EPOCH + PLAIN["end"], duration=SECONDS),
+        {},
+        ["`time` is when a task ended", "times are s since 1970"],
+    ),
+    "an operation without an end": (
+        "unfinished.json",
+        {},
+        ["1 operations or lines have no end and are left out"],
+    ),
 }
 
 
@@ -308,6 +355,12 @@ DOUBTED = {
         {},
         r"of 120 tasks begin before their worker's task before ends.*two tasks of one worker at once",
     ),
+    "rows that stand twice": (pd.concat([PLAIN, PLAIN]), {}, "120 rows equal another one; leave them out"),
+    "nanoseconds of a clock of its own": (
+        PLAIN.assign(**{name: (1e9 * (2.6e5 + PLAIN[name])).astype("int64") for name in ("start", "end")}),
+        {},
+        "hours are unusual; say the unit",
+    ),
     "microseconds read as seconds": (
         durations(took=1e6 * SECONDS),
         {"columns": {"seconds": "took"}},
@@ -349,7 +402,7 @@ def test_what_is_probably_wrong_is_told(name, folder):
     log = dml.read_tasks(source_of(given, folder), **options)
     assert any(pd.Series(log.doubted).str.contains(doubt)), log.doubted
     assert any("Probably wrong: " in line for line in repr(log).splitlines())
-    if options or isinstance(given, str) or name == "two tasks at once":
+    if options or isinstance(given, str) or name in ("two tasks at once", "rows that stand twice"):
         return
     with pytest.warns(UserWarning, match=doubt) as caught:
         dml.Trace.from_tasks(given)
@@ -390,6 +443,17 @@ REFUSED = {
         PLAIN.drop(columns="worker"),
         {},
         r"columns that include worker \(number or name\).*columns=\{'work",
+    ),
+    "a column alone": (PLAIN["end"], {}, "source: expected a DataFrame, or the path of a log"),
+    "text among JSON lines": ("text.jsonl", {}, r"cannot be read as \.jsonl \(line 2: "),
+    "bytes that gzip did not write": ("wrong.csv.gz", {}, r"cannot be read as \.csv"),
+    "several files in one": ("two.csv.zip", {}, r"\(it has 2 files: unpack them into a folder\)"),
+    "begins alone": ("begins.json", {}, "no operation has a begin and an end"),
+    "a wrong row of one of several files": ("wrong", {}, "row 7 of rank1.csv, column end: .*, got 'soon'"),
+    "a clock beside a stamp": (
+        PLAIN[["worker"]].assign(_timestamp=EPOCH + PLAIN["end"], _runtime=PLAIN["end"]),
+        {},
+        "got '_runtime', which grows from each row of a worker to the next",
     ),
     "no end": (PLAIN.drop(columns="end"), {}, r"columns that include end \(of computing\), or seconds"),
     "one stamp a task": (
@@ -504,6 +568,18 @@ def damaged(folder):
     for name in ("bad.csv", "bad.parquet"):
         (folder / name).write_bytes(b"\xff\xfe\x00bad\x81")
     (folder / "cut.csv.gz").write_bytes((folder / "packed.csv.gz").read_bytes()[:200])
+    packed = bytearray((folder / "packed.csv.gz").read_bytes())
+    packed[20:30] = bytes(10)
+    (folder / "wrong.csv.gz").write_bytes(packed)
+    with zipfile.ZipFile(folder / "two.csv.zip", "w") as both:
+        for name in ("a.csv", "b.csv"):
+            both.writestr(name, "worker,seconds\n0,1\n")
+    (folder / "wrong").mkdir()
+    for worker in range(2):
+        own = PLAIN[PLAIN["worker"] == worker].drop(columns="worker")
+        own = own.reset_index(drop=True).astype({"end": object})
+        own.loc[[7] * worker, "end"] = "soon"
+        own.to_csv(folder / "wrong" / f"rank{worker}.csv", index=False)
     (folder / "bad.json").write_text('{"traceEvents": [{"ph": ')
 
 

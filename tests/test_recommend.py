@@ -196,7 +196,7 @@ class TestClusters:
             (lambda frame: frame.drop(columns="worker"), "worker"),
             (
                 lambda frame: frame.rename(columns={"seconds": "s"}),
-                r"columns that include start .*, or seconds",
+                r"columns that include seconds .*or start and end",
             ),
             (lambda frame: frame.assign(seconds=-1.0), "column seconds: expected .*, got -1.0"),
             (lambda frame: frame.assign(seconds="fast"), "column seconds: expected .*, got 'fast'"),

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dmlcore import checks, tables
-from dmlcore.reading.sources import Table
+from dmlcore.reading.sources import ON_GPU, Table
 from dmlcore.units import TIMES
 
 # Role -> the names that it usually has, the clearest first. Times may end in a unit.
@@ -67,7 +67,7 @@ def plain(name: Any) -> tuple[str, str | None]:
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name).strip()).lower()
     unit = UNIT.match(text)
     text, found = (unit[1], UNITS[unit[2]]) if unit else (text, None)
-    return re.sub(r"[\s\-.]+", "_", text), found
+    return re.sub(r"[\s\-.]+", "_", text).strip("_"), found
 
 
 def meaning(name: str, table: Table, columns: Any, exact: Sequence[str]) -> Meaning:
@@ -89,7 +89,7 @@ def meaning(name: str, table: Table, columns: Any, exact: Sequence[str]) -> Mean
         if own in frame and short in frame and short not in of:
             found = f"both {short!r} and {own!r}"
             checks.reject(f"{name}, columns", found, "one of the two (they mean the same)")
-    taken = {*_each(of)}
+    taken = {*each_of(of)}
     for role, aliases in ALIASES.items():
         free = [column for column in frame if column not in taken]
         usual = {words[each][0]: each for each in free if words[each][1] is None or role in TIMED}
@@ -103,15 +103,18 @@ def meaning(name: str, table: Table, columns: Any, exact: Sequence[str]) -> Mean
     elif "worker" in of and plain(of["worker"][0])[0] in HOSTS and not (columns and "worker" in columns):
         more = next((column for column in frame if plain(column)[0] in WITHIN and column not in taken), None)
         of["worker"] += () if more is None else (more,)
+    if "seconds" in of and not {"start", "end"} & {*of}:  # where `time` is not how long, it is when
+        when = next((column for column in frame if words[column][0] == "time" and column not in taken), None)
+        of |= {} if when is None else {"start": when}
     for role in TIMED:
-        told = {words[each][1] for each in _each({role: of[role]})} if role in of else {None}
+        told = {words[each][1] for each in each_of({role: of[role]})} if role in of else {None}
         if len(told) == 1 and (unit := told.pop()):
             units[role] = unit
-    read = {*exact, *_each(of)}
+    read = {*exact, *each_of(of)}
     return Meaning(of, units, [column for column in frame if column not in read])
 
 
-def _each(of: Mapping[str, Any]) -> list[Any]:
+def each_of(of: Mapping[str, Any]) -> list[Any]:
     """Returns all columns that have a role, of which several may name the worker."""
     return [each for value in of.values() for each in (value if isinstance(value, tuple) else (value,))]
 
@@ -162,6 +165,9 @@ def chosen(name: str, table: Table, columns: Any, events: Any, notes: list[str])
         ValueError: there are several kinds of operations and none is chosen, or none is as chosen.
     """
     frame = table.frame
+    if table.chrome and (twice := frame["category"] == ON_GPU).any() and not twice.all():
+        notes.append(f"{int(twice.sum())} operations are marks on the GPU of others, and are left out")
+        table, frame = table._replace(frame=frame[~twice]), frame[~twice]
     told = columns.get("event") if isinstance(columns, Mapping) else None
     words = {plain(column)[0]: column for column in reversed(frame.columns)}
     known = [words[alias] for alias in ALIASES["event"] if alias in words]
@@ -180,7 +186,10 @@ def chosen(name: str, table: Table, columns: Any, events: Any, notes: list[str])
         ):
             most = ", ".join(f"{each!r} ({count}x)" for each, count in counts.head(LISTED).items())
             more = f" and {len(counts) - LISTED} more" if len(counts) > LISTED else ""
-            checks.fail("events", None, f"the operations that are a task's computing: {most}{more}")
+            expected = f"the operations that are a task's computing: {most}{more}"
+            checks.fail(
+                "events", None, expected, "names or patterns of them, as in events='forward|backward'"
+            )
         return table
     if not isinstance(events, Mapping):
         if column is None:

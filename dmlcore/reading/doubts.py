@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dmlcore.reading.columns import COLLECTIVE
+from dmlcore.reading.times import resolution
 
 FEW = 8  # tasks of every worker, below which a comparison of rounds says nothing
 EQUAL = 0.05  # tasks of a round that differ by less than this share of the median are equally long
@@ -20,7 +22,9 @@ SHORT, ENDLESS = 1e-4, 12 * 3600.0  # median seconds of a task, outside which th
 COARSE = 0.05  # steps of stamps of more than this share of the median task make times uncertain
 DRIFT = 0.02  # clocks do not drift faster
 SCALE = 500  # workers whose medians differ by this factor probably have different units
+STAMPS = "compute_end", "compute_start"  # from the last sorting key to the first
 LISTED = 3  # workers that a sentence names
+AT_ONCE = "choose operations that follow one another (events=), or name the device as the worker (columns=)"
 
 
 def doubts(tasks: pd.DataFrame, names: tuple[Any, ...], step: float, said: list[str]) -> list[str]:
@@ -58,8 +62,7 @@ def doubts(tasks: pd.DataFrame, names: tuple[Any, ...], step: float, said: list[
         found.append(
             f"{over.sum()} of {len(worker)} tasks begin before their worker's task before ends, by up to "
             f"{overlap[over].max():.3g} s (worker {names[worker[1:][over][0]]}): two tasks of one worker at "
-            "once; choose operations that follow one another (events=), or name the device as the worker "
-            "(columns=)"
+            f"once; {AT_ONCE}"
         )
     who = [names[each] for each in worker[first]]
     clocks = _clocks(start[rows], start[first], start[first + counts - 1], counts, middle, who)
@@ -70,11 +73,11 @@ def doubts(tasks: pd.DataFrame, names: tuple[Any, ...], step: float, said: list[
     return found
 
 
-def overlaps(tasks: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+def overlaps(tasks: pd.DataFrame, by: Sequence[str] = STAMPS) -> tuple[np.ndarray, np.ndarray]:
     """Returns positions in the order of workers and times, shape (T,), and by how much a task overlaps the
     one before it of its worker, in seconds, shape (T - 1,); <= 0 if it does not."""
-    start, end, worker = (tasks[name].to_numpy() for name in ("compute_start", "compute_end", "worker"))
-    order = np.lexsort((end, start, worker))
+    end, start, worker = (tasks[name].to_numpy() for name in (*STAMPS, "worker"))
+    order = np.lexsort((*(tasks[name].to_numpy() for name in by), worker))
     same = worker[order][1:] == worker[order][:-1]
     return order, np.where(same, end[order][:-1] - start[order][1:], -np.inf)
 
@@ -93,18 +96,16 @@ def collectives(events: pd.Series) -> list[str]:
 
 
 def _units(seconds: np.ndarray, middle: float, step: float) -> list[str]:
-    if not 0 < SHORT <= middle < ENDLESS:
-        what = "hours" if middle >= ENDLESS else "less than 0.1 ms"
-        shown = f"{middle / 3600:.3g} hours" if middle >= ENDLESS else f"{middle:.3g} s"
-        return [f"the median task takes {shown}, and {what} are unusual; say the unit of the times by unit="]
-    whole = seconds == np.round(seconds)
-    if whole.all() and middle < 1 / COARSE and len(seconds) >= FEW:
-        step = max(step, 1.0)
+    step = max(step, resolution(seconds))
     if step > COARSE * middle:
         return [
             f"times come in steps of {step:.2g} s, and the median task takes {middle:.3g} s: each is wrong "
             "by up to one step; log them with more digits, or as 64-bit numbers"
         ]
+    if not SHORT <= middle < ENDLESS:
+        what = "hours" if middle >= ENDLESS else "less than 0.1 ms"
+        shown = f"{middle / 3600:.3g} hours" if middle >= ENDLESS else f"{middle:.3g} s"
+        return [f"the median task takes {shown}, and {what} are unusual; say the unit of the times by unit="]
     return []
 
 

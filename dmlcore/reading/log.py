@@ -7,7 +7,6 @@ import difflib
 import importlib
 import re
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,20 +15,20 @@ import pandas as pd
 
 from dmlcore import checks, tables
 from dmlcore.reading import doubts
-from dmlcore.reading.columns import ALIASES, TIMED, Meaning, chosen, meaning, plain
+from dmlcore.reading.columns import ALIASES, TIMED, Meaning, chosen, each_of, meaning, plain
 from dmlcore.reading.sources import table_of
 from dmlcore.reading.times import lengths, read_unit, stamps
 
 MOST = 2**31 - 1
 RESTARTED = 0.9  # share of steps that begin before their worker's step before ends, if times start again
-LOGGED = "timestamp", "datetime", "date", "logged_at", "ts"  # times that may be those of a task's end
-ROUNDED = 1e-3  # overlaps of tasks up to this share of the median task are rounding
+LOGGED = "timestamp", "datetime", "date", "logged_at", "ts", "time"  # times that may be those of a task's end
+ROUNDED = 1e-3  # overlaps of tasks up to this share of the median task, or a step of stamps, are rounding
 # Columns of a trace that are read under their own names, besides those of `ALIASES`.
 TIMES_OF_A_TRACE = "pull_start", "push_end", "update_time"
 REALS_OF_A_TRACE = "weight", "pull_queued", "push_queued"
 WHOLE_OF_A_TRACE = {"clock": 0, "update": -1, "version_read": -1}  # with the least value
 OF_A_TRACE = *TIMES_OF_A_TRACE, *REALS_OF_A_TRACE, *WHOLE_OF_A_TRACE
-BATCH_SIZE = "batch_size (samples of a task: a column, or the argument where all have as many)"
+BATCH_SIZE = "batch_size (samples of a task: a column, or for all read_tasks(..., {'batch_size': 32}))"
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,7 +61,7 @@ class TaskLog:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was assumed, and what is probably wrong, in sentences."""
-        return self.assumed + self.doubted
+        return self.assumed + tuple(f"Probably wrong: {each}" for each in self.doubted)
 
     @property
     def timed(self) -> bool:
@@ -93,11 +92,8 @@ class TaskLog:
         return importlib.import_module("dmlcore.view.plot").tasks(self, ax=ax)
 
     def __repr__(self) -> str:
-        counts = f"{len(self.names)} workers, {len(self.tasks)} tasks"
-        lines = [f"- {each}" for each in self.assumed] + [
-            f"- Probably wrong: {each}" for each in self.doubted
-        ]
-        return "\n".join([f"TaskLog({counts})", *lines])
+        counts = f"TaskLog({len(self.names)} workers, {len(self.tasks)} tasks)"
+        return "\n- ".join([counts, *self.notes])
 
 
 def read_tasks(source: Any, columns: Any = None, unit: Any = None, events: Any = None) -> TaskLog:
@@ -108,8 +104,8 @@ def read_tasks(source: Any, columns: Any = None, unit: Any = None, events: Any =
     number that gives it away, and what to do.
 
     Args:
-        source: a DataFrame, a mapping of columns, or a table with the dataframe interchange protocol; or the
-            path of a file: CSV with any separator, Parquet, JSON records, JSON lines, or a Chrome trace
+        source: a DataFrame, columns, records, or a table with the dataframe interchange protocol; or the path
+            of a file: CSV with any separator, Parquet, JSON records, JSON lines, or a Chrome trace
             (torch.profiler, Ray, Horovod), compressed or not; or a folder or several paths, of which each may
             be a worker's. A row is a task, or an operation of one.
         columns: role -> column, where names are unusual. Roles: `worker` (several columns together name it,
@@ -175,17 +171,9 @@ def read(
     """
     if isinstance(source, TaskLog):
         return source
-    if isinstance(source, Mapping):
-        try:
-            source = pd.DataFrame(source)
-        except ValueError as error:
-            checks.reject(name, str(error), "columns of equal lengths")
-    table = table_of(name, source)
-    unnamed = all(each is None for each in table.frame.index.names)
-    table = table._replace(frame=table.frame.reset_index(drop=unnamed))
-    said: list[str] = []
+    table, said = table_of(name, source), list[str]()
     if table.unfinished:
-        said.append(f"{table.unfinished} operations have no end and are left out")
+        said.append(f"{table.unfinished} operations or lines have no end and are left out")
     table = chosen(name, table, columns, events, said)
     frame, found = table.frame, meaning(name, table, columns, OF_A_TRACE)
     if table.chrome and unit is None:
@@ -207,10 +195,16 @@ def read(
     for column in REALS_OF_A_TRACE:
         if column in frame:
             tasks[column] = tables.numbers(name, frame, column, nan=column == "weight")
+    doubted = []
     zero, step = _times(name, tasks, frame, found, unit, said)
+    known = [each for each in (*each_of(found.of), *OF_A_TRACE) if each in frame]
+    if "compute_start" in tasks and (
+        twice := int((frame[known].duplicated() & (tasks["seconds"] > 0)).sum())
+    ):
+        doubted.append(f"{twice} rows equal another one; leave them out, as with drop_duplicates")
     tasks = _joined(tasks, frame, found, said)
     with np.errstate(over="ignore", invalid="ignore"):
-        doubted = doubts.doubts(tasks, names, step, said)
+        doubted += doubts.doubts(tasks, names, step, said)
     if "event" in found.of and table.chrome | (events is not None):
         doubted += doubts.collectives(frame[found.of["event"]])
     doubted += _unread(found)
@@ -221,10 +215,11 @@ def _require(name: str, frame: pd.DataFrame, found: Meaning, more: list[str]) ->
     """Raises one ValueError that lists everything that is missing."""
     wanted = [] if "worker" in found.of else ["worker (number or name)"]
     have = {role for role in TIMED if role in found.of}
-    if not have & {"seconds"} and have != {"start", "end"}:
-        other = {"start", "end"} - have
-        wanted += [f"{role} (of computing)" for role in sorted(other, reverse=True)]
-        wanted[-1] += ", or seconds (of computing)"
+    if not have:
+        wanted.append("seconds (of computing; or start and end)")
+    elif have in ({"start"}, {"end"}):
+        (other,) = {"start", "end"} - have
+        wanted.append(f"{other} (of computing), or seconds (of computing)")
     if wanted or more:
         columns = [f"columns that include {', '.join(wanted)}"] * bool(wanted)
         hint = f"columns={{{', '.join(f'{each.split()[0]!r}: ...' for each in wanted)}}}" if wanted else ""
@@ -277,12 +272,10 @@ def _times(
     """Adds `seconds`, and the times of a log that has them; returns its zero, and the step of its stamps."""
     roles = {role: found.of[role] for role in ("start", "end") if role in found.of}
     if not roles:
-        column, worker = found.of["seconds"], tasks["worker"]
+        column = found.of["seconds"]
         shown = "` + `".join(map(str, column)) if isinstance(column, tuple) else column
         tasks["seconds"], told = lengths(name, frame, column, read_unit(found, unit, "seconds"))
-        if _like_a_clock(tasks["seconds"], worker):
-            given = f"{column!r}, which grows from each row of a worker to the next, as a clock does"
-            checks.reject(f"{name}, columns", given, "two times of each task, or its seconds")
+        _refuse_clock(name, column, tasks)
         middle = f"the median task takes {tasks['seconds'].median():.3g} s"
         if column != "seconds":
             said.append(f"`{shown}` is the time of computing in {told}: {middle}")
@@ -293,6 +286,7 @@ def _times(
     got = stamps(name, frame, roles | own, units)
     for role in own:
         tasks[role] = got.of[role]
+    by = None
     if len(roles) == 2:
         start, end = got.of["start"], got.of["end"]
         if (wrong := end < start).any():
@@ -302,22 +296,26 @@ def _times(
             checks.fail(where, float(end[row] + got.zero), least)
         tasks["seconds"] = end - start
     else:
-        ((role, _),) = roles.items()
-        near = read_unit(found, unit, "seconds") or read_unit(found, unit, role)
-        if near is None and (scale := re.match(r"times are (?:in )?(\w+)", got.said)) and scale[1] != "ISO":
-            near = scale[1]
+        (role,) = roles
+        near = read_unit(found, unit, "seconds") or read_unit(found, unit, role) or got.unit
         tasks["seconds"], near = lengths(name, frame, found.of["seconds"], near)
+        _refuse_clock(name, found.of["seconds"], tasks)
         stamp, took = got.of[role], tasks["seconds"].to_numpy()
         start, end = (stamp, stamp + took) if role == "start" else (stamp - took, stamp)
+        by = f"compute_{role}"
         if role == "start" and plain(roles[role])[0] in LOGGED:
             late = tasks[["worker", "seconds"]].assign(compute_start=stamp - took, compute_end=stamp)
-            both = late, late.assign(compute_start=stamp, compute_end=stamp + took)
-            as_end, as_start = ((doubts.overlaps(each)[1] > ROUNDED * np.median(took)).sum() for each in both)
+            early = late.assign(compute_start=stamp, compute_end=stamp + took)
+            least = max(ROUNDED * np.median(took), got.step)
+            as_end, as_start = (
+                (doubts.overlaps(each, [f"compute_{which}"])[1] > least).sum()
+                for each, which in ((late, "end"), (early, "start"))
+            )
             if as_end < as_start:
-                start, end = stamp - took, stamp
+                by, start, end = "compute_end", stamp - took, stamp
                 said.append(
-                    f"`{roles[role]}` is when a task ended: {as_end} tasks of a worker overlap, instead of "
-                    f"{as_start} if it were when they began"
+                    f"`{roles['start']}` is when a task ended: {as_end} tasks of a worker overlap, instead "
+                    f"of {as_start} if it were when they began"
                 )
         said.append(f"`{found.of['seconds']}` is the time of computing in {near}")
     zero, first = got.zero, float(start.min())
@@ -330,14 +328,16 @@ def _times(
     if {*roles.values()} - {"start", "end", "compute_start", "compute_end"} or got.said != "times are in s":
         said.append(got.said)
     _restarted(tasks, frame, found, said)
-    _rounded(tasks, said)
-    return zero, got.step
+    _rounded(tasks, got.step, by, said)
+    return zero, 0.0 if by else got.step
 
 
-def _like_a_clock(seconds: pd.Series, worker: pd.Series) -> bool:
-    """Whether times grow from each row of a worker to the next, in eight rows of each or more."""
-    later = seconds.groupby(worker).diff().dropna()
-    return bool(len(later) >= 8 * worker.nunique() and (later > 0).all())
+def _refuse_clock(name: str, column: Any, tasks: pd.DataFrame) -> None:
+    """Raises ValueError if seconds grow from each row of a worker to the next, in eight rows or more."""
+    later = tasks.groupby("worker")["seconds"].diff().dropna()
+    if len(later) >= 8 * tasks["worker"].nunique() and (later > 0).all():
+        given = f"{column!r}, which grows from each row of a worker to the next, as a clock does"
+        checks.reject(f"{name}, columns", given, "two times of each task, or its seconds")
 
 
 def _restarted(tasks: pd.DataFrame, frame: pd.DataFrame, found: Meaning, said: list[str]) -> None:
@@ -346,8 +346,10 @@ def _restarted(tasks: pd.DataFrame, frame: pd.DataFrame, found: Meaning, said: l
         return
     steps = frame[found.of["step"]]
     own = tasks.groupby([tasks["worker"], steps]).agg({"compute_start": "min", "compute_end": "max"})
-    before = own["compute_end"].groupby(level=0).shift().dropna()
-    if len(before) < 3 or (own["compute_start"][before.index] < before).mean() < RESTARTED:
+    earlier = own.groupby(level=0).shift().dropna()
+    start = own["compute_start"][earlier.index]
+    again, ahead = start < earlier["compute_end"], start > earlier["compute_start"]
+    if len(earlier) < 3 or again.mean() < RESTARTED or ahead.mean() >= RESTARTED:
         return
     last = tasks["compute_end"].groupby(steps).max()
     begin = steps.map(last.cumsum().shift(fill_value=0.0)).to_numpy(float)
@@ -359,20 +361,24 @@ def _restarted(tasks: pd.DataFrame, frame: pd.DataFrame, found: Meaning, said: l
     )
 
 
-def _rounded(tasks: pd.DataFrame, said: list[str]) -> None:
-    """Moves the start of a task to the end of the one before, if they overlap by rounding."""
-    order, overlap = doubts.overlaps(tasks)
-    small = (overlap > 0) & (overlap <= ROUNDED * tasks["seconds"].median())
-    if not small.any():
+def _rounded(tasks: pd.DataFrame, step: float, by: str | None, said: list[str]) -> None:
+    """Moves tasks that overlap the one before by rounding: their start, or all if `by` is the only stamp."""
+    order, overlap = doubts.overlaps(tasks, [by] if by else doubts.STAMPS)
+    allowed = max(ROUNDED * tasks["seconds"].median(), step)
+    if not 0 < (most := overlap.max(initial=0.0)) <= allowed:
         return
-    rows = order[1:][small]
-    start, end = tasks["compute_start"].to_numpy(copy=True), tasks["compute_end"].to_numpy()
-    start[rows] = np.minimum(start[rows] + overlap[small], end[rows])
-    tasks["compute_start"] = start
-    said.append(
-        f"{len(rows)} tasks begin up to {overlap[small].max():.2g} s before their worker's task before ends, "
-        "by rounding"
-    )
+    start, end = (tasks[name].to_numpy()[order] for name in ("compute_start", "compute_end"))
+    took, moved = end - start, 0
+    for row in np.flatnonzero(np.isfinite(overlap)) + 1:  # a worker's tasks push each other on
+        if end[row - 1] > start[row]:
+            start[row] = end[row - 1] if by else min(end[row - 1], end[row])
+            end[row] = start[row] + took[row] if by else end[row]
+            moved += 1
+    before = tasks["compute_start"].to_numpy()[order]
+    if (start - before).max() > 2 * allowed:
+        return
+    tasks.loc[tasks.index[order], ["compute_start", "compute_end"]] = np.stack([start, end], axis=1)
+    said.append(f"{moved} tasks begin up to {most:.2g} s before their worker's task before ends, by rounding")
 
 
 def _joined(tasks: pd.DataFrame, frame: pd.DataFrame, found: Meaning, said: list[str]) -> pd.DataFrame:

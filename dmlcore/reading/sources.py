@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
 import lzma
 import math
 import os
+import re
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,12 +22,20 @@ import pyarrow.interchange
 
 from dmlcore import checks, tables
 
-COMPRESSED: Mapping[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+PACKED: Mapping[bytes, Callable[[bytes], bytes]] = {  # by the first bytes of a file
+    b"\x1f\x8b": gzip.decompress,
+    b"BZh": bz2.decompress,
+    b"\xfd7zXZ": lzma.decompress,
+    b"\x28\xb5\x2f\xfd": lambda raw: bytes(pa.input_stream(pa.BufferReader(raw), compression="zstd").read()),
+    b"PK\x03\x04": lambda raw: _only_member(raw),
+}
+ENDINGS = ".gz", ".bz2", ".xz", ".zst", ".zip"  # of their names
 TEXTS = ".csv", ".tsv", ".txt", ".log"
-SEPARATORS = ",", ";", "\t", "|", r"\s+"
+SEPARATORS = ",", ";", "\t", "|"
 SUFFIXES = (*TEXTS, ".parquet", ".json", ".jsonl", ".ndjson")
-SOURCE = f"a DataFrame, or the path of a log ({', '.join(SUFFIXES)}; .gz, .bz2 or .xz may follow)"
-DAMAGED = (pa.ArrowException, OSError, EOFError, ValueError, lzma.LZMAError, zipfile.BadZipFile)
+SOURCE = f"a DataFrame, or the path of a log ({', '.join(SUFFIXES)}; {', '.join(ENDINGS)} may follow)"
+DAMAGED = (pa.ArrowException, OSError, EOFError, ValueError, lzma.LZMAError, zlib.error, zipfile.BadZipFile)
+ON_GPU = "gpu_user_annotation"  # category of an operation that torch.profiler shows on the GPU once more
 
 
 class Table(NamedTuple):
@@ -33,7 +44,7 @@ class Table(NamedTuple):
     Args:
         frame: one row per task or operation.
         chrome: whether it is a Chrome trace, whose times are microseconds.
-        unfinished: number of operations without an end, which are left out.
+        unfinished: number of operations or lines without an end, which are left out.
     """
 
     frame: pd.DataFrame
@@ -46,8 +57,8 @@ def table_of(name: str, source: Any) -> Table:
 
     Args:
         name: of the argument, for messages.
-        source: a DataFrame, a table with the dataframe interchange protocol or Arrow's, a path, a folder, or
-            several paths, of which each may be a worker's.
+        source: a DataFrame, columns, records, a table with the dataframe interchange protocol or Arrow's, a
+            path, a folder, or several paths, of which each may be a worker's.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -58,35 +69,52 @@ def table_of(name: str, source: Any) -> Table:
 
 
 def _rows(name: str, source: Any) -> Table:
+    several = isinstance(source, list | tuple) and len(source) > 0
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         if path.is_dir():
-            return _several(name, sorted(each for each in path.iterdir() if _suffix(each) in SUFFIXES), path)
+            inside = sorted(each for each in path.rglob("*") if _suffix(each) in SUFFIXES and each.is_file())
+            return _several(name, inside, path)
         return _file(name, path)
-    if isinstance(source, list | tuple) and source and all(isinstance(s, str | os.PathLike) for s in source):
-        return _several(name, [Path(each) for each in source], source)
-    if not isinstance(source, pd.DataFrame) and hasattr(source, "__arrow_c_stream__"):
-        return Table(pa.table(source).to_pandas())
-    if not isinstance(source, pd.DataFrame) and hasattr(source, "__dataframe__"):
-        return Table(pyarrow.interchange.from_dataframe(source).to_pandas())
-    return Table(source)
+    if several and all(isinstance(each, str | os.PathLike) for each in source):
+        return _several(name, [Path(each) for each in source], None)
+    if isinstance(source, Mapping) or (several and all(isinstance(each, Mapping) for each in source)):
+        try:
+            return _numbered(pd.DataFrame(source))
+        except ValueError as error:
+            checks.reject(name, str(error), "columns of equal lengths")
+    try:
+        if not isinstance(source, pd.DataFrame) and hasattr(source, "__arrow_c_stream__"):
+            source = pa.table(source).to_pandas()
+        elif not isinstance(source, pd.DataFrame) and hasattr(source, "__dataframe__"):
+            source = pyarrow.interchange.from_dataframe(source).to_pandas()
+    except pa.ArrowException:
+        pass  # a column alone, which is no table
+    return _numbered(source) if isinstance(source, pd.DataFrame) else Table(source)
 
 
-def _several(name: str, paths: list[Path], given: Any) -> Table:
-    """Returns several files as one table, whose column `file` says where a row stands."""
+def _numbered(frame: pd.DataFrame) -> Table:
+    """Returns a table whose rows are numbered, and whose index is among the columns if it has names."""
+    return Table(frame.reset_index(drop=all(each is None for each in frame.index.names)))
+
+
+def _several(name: str, paths: list[Path], folder: Path | None) -> Table:
+    """Returns several files as one table, whose column `file` and row numbers say where a row stands."""
     if not paths:
-        checks.fail(name, str(given), f"a folder with logs ({', '.join(SUFFIXES)})")
+        checks.fail(name, str(folder), f"a folder with logs ({', '.join(SUFFIXES)})")
     parts = [_file(name, path) for path in paths]
+    files = [path.relative_to(folder).as_posix() if folder else path.name for path in paths]
     if len({part.chrome for part in parts}) > 1:
-        checks.fail(name, [path.name for path in paths], "files of one kind, all Chrome traces or none")
-    frames = [part.frame.assign(file=path.name) for part, path in zip(parts, paths, strict=True)]
-    whole = pd.concat(frames, ignore_index=True)
+        checks.fail(name, files, "files of one kind, all Chrome traces or none")
+    frames = [part.frame.assign(file=file) for part, file in zip(parts, files, strict=True)]
+    whole = pd.concat(frames)
+    whole.index = pd.Index([f"{row} of {file}" for row, file in zip(whole.index, whole["file"], strict=True)])
     return Table(whole, parts[0].chrome, sum(part.unfinished for part in parts))
 
 
 def _suffix(path: Path) -> str:
     """Returns what a file's name ends in, without compression."""
-    bare = path.with_suffix("") if path.suffix.lower() in (*COMPRESSED, ".zip", ".zst") else path
+    bare = path.with_suffix("") if path.suffix.lower() in ENDINGS else path
     return ".parquet" if bare.suffix.lower() == ".pq" else bare.suffix.lower()
 
 
@@ -97,25 +125,43 @@ def _file(name: str, path: Path) -> Table:
     if not path.is_file():
         raise FileNotFoundError(checks.message(name, repr(str(path)), "a file that exists"))
     try:
-        if kind in TEXTS:
-            return Table(_csv(path))
-        return Table(pd.read_parquet(path)) if kind == ".parquet" else _json(path)
+        content = path.read_bytes()
+        unpack = next((way for magic, way in PACKED.items() if content.startswith(magic)), None)
+        content = content if unpack is None else unpack(content)
+        if kind == ".parquet":
+            return _numbered(pd.read_parquet(io.BytesIO(content)))
+        text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+        return _numbered(_csv(text)) if kind in TEXTS else _json(text)
     except DAMAGED as error:
         cause = " ".join(str(error).split())
         found = f"{str(path)!r}, which cannot be read as {kind} ({cause})"
         raise ValueError(checks.message(name, found, "a table")) from error
 
 
-def _csv(path: Path) -> pd.DataFrame:
-    """Reads text with the separator that gives the most columns; with `;` a comma may be decimal."""
+def _only_member(raw: bytes) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(raw)) as packed:
+        if len(packed.namelist()) != 1:
+            raise ValueError(f"it has {len(packed.namelist())} files: unpack them into a folder")
+        return packed.read(packed.namelist()[0])
+
+
+def _csv(text: str) -> pd.DataFrame:
+    """Reads text with the separator that gives the most columns, else spaces.
+
+    With `;` a comma may be decimal. Lines that begin with # are comments.
+    """
+    text = re.sub(r"(?m)^#.*\n?", "", text)
     columns = {}
     for separator in SEPARATORS:
         try:
-            columns[separator] = len(pd.read_csv(path, sep=separator, nrows=20, comment="#").columns)
+            columns[separator] = len(pd.read_csv(io.StringIO(text), sep=separator, nrows=20).columns)
         except pd.errors.ParserError:  # the rows have different numbers of columns
             columns[separator] = 0
     best = max(SEPARATORS, key=lambda each: columns[each])
-    frame = pd.read_csv(path, sep=best, comment="#", skipinitialspace=True, low_memory=False)
+    options: Any = {"sep": best if columns[best] > 1 else r"\s+", "skipinitialspace": True}
+    frame = pd.read_csv(io.StringIO(text), low_memory=False, **options)
+    if not isinstance(frame.index, pd.RangeIndex) and frame.iloc[:, -1].isna().all():  # rows end with it
+        frame = pd.read_csv(io.StringIO(text), low_memory=False, index_col=False, **options)
     for column in frame if best == ";" else ():
         if pd.api.types.is_string_dtype(frame[column]):
             numbers = pd.to_numeric(frame[column].str.replace(",", "."), errors="coerce")
@@ -123,17 +169,14 @@ def _csv(path: Path) -> pd.DataFrame:
     return frame
 
 
-def _json(path: Path) -> Table:
-    """Reads records, JSON lines or a Chrome trace, which may lack its end."""
-    opened: Callable[..., Any] = COMPRESSED.get(path.suffix.lower(), open)
-    with opened(path, "rt", encoding="utf-8") as file:
-        text = file.read()
+def _json(text: str) -> Table:
+    """Reads records, JSON lines or a Chrome trace; the last line, or the trace's end, may be cut."""
     try:
         found = json.loads(text)
     except json.JSONDecodeError:
         if not text.lstrip().startswith("["):
-            return Table(_flat([json.loads(line) for line in text.splitlines() if line.strip()]))
-        found = json.loads(text.rstrip().rstrip(",") + "]")  # of a run that was stopped
+            return _json_lines(text)
+        found = json.loads(text.rstrip().rstrip(",") + "]")
     about = found if isinstance(found, dict) else {}
     events = about.get("traceEvents", found)
     if isinstance(events, list) and any(isinstance(each, dict) and "ph" in each for each in events):
@@ -141,9 +184,23 @@ def _json(path: Path) -> Table:
     return Table(_flat(found))
 
 
+def _json_lines(text: str) -> Table:
+    rows, unfinished = [], 0
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    for number, line in lines:
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            if not rows or number < lines[-1][0]:
+                raise ValueError(f"line {number}: {error}") from error
+            unfinished = 1
+    return Table(_flat(rows), False, unfinished)
+
+
 def _flat(found: Any) -> pd.DataFrame:
-    """Returns records or columns as a table, in which lists and objects are text."""
-    frame = pd.DataFrame(found)
+    """Returns records or columns as a table; an object's entries are columns, and lists are text."""
+    records = isinstance(found, list) and all(isinstance(each, dict) for each in found)
+    frame = pd.json_normalize(found) if records else pd.DataFrame(found)
     return frame.map(lambda value: json.dumps(value) if isinstance(value, list | dict) else value)
 
 
@@ -161,39 +218,39 @@ def _chrome(events: Iterable[Any], rank: Any) -> Table:
     Processes and threads have the names that the trace gives them. The arguments of an operation are columns.
     """
     named: dict[str, dict[Any, str]] = {"process_name": {}, "thread_name": {}}
-    rows, begun = [], dict[tuple[Any, Any], list[dict[str, Any]]]()
+    rows, begun = [], dict[tuple[Any, ...], list[dict[str, Any]]]()
     for event in events:
         if not isinstance(event, dict):
             continue
         kind, own = event.get("ph"), event.get("args")
         own = own if isinstance(own, dict) else dict[str, Any]()
         lane = _plain(event.get("pid")), _plain(event.get("tid"))
+        asynchronous = lane[0], _plain(event.get("cat")), _plain(event.get("id"))
+        pair = lane if kind in ("B", "E") else asynchronous
         if kind == "M" and event.get("name") in named and "name" in own:
             named[event["name"]][lane if event["name"] == "thread_name" else lane[0]] = str(own["name"])
-        elif kind in ("X", "B"):
+        elif kind in ("X", "B", "b"):
             row: dict[str, Any] = {
                 key: value for key, value in own.items() if isinstance(value, str | int | float)
             }
             row |= {"name": str(event.get("name", "")), "pid": lane[0], "tid": lane[1]}
-            row["ts"] = _number(event.get("ts"))
+            row |= {"ts": _number(event.get("ts")), "category": str(event.get("cat", ""))}
             if kind == "X":
                 rows.append(row | {"dur": _number(event.get("dur", 0))})
             else:
-                begun.setdefault(lane, []).append(row)
-        elif kind == "E" and begun.get(lane):
-            row = begun[lane].pop()
+                begun.setdefault(pair, []).append(row)
+        elif kind in ("E", "e") and begun.get(pair):
+            row = begun[pair].pop()
             rows.append(row | {"dur": _number(event.get("ts")) - row["ts"]})
+    if not rows:
+        raise ValueError("a Chrome trace in which no operation has a begin and an end")
     frame = pd.DataFrame(rows)
-    if rows:
-        lanes = pd.Series([*zip(frame["pid"], frame["tid"], strict=True)])
-        for column, ids, told in (
-            ("process", frame["pid"], "process_name"),
-            ("thread", lanes, "thread_name"),
-        ):
-            called = ids.map(named[told])
-            own = pd.DataFrame({"pid": frame["pid"], "name": called})
-            if called.notna().all() and len(own.drop_duplicates()) == ids.nunique():
-                frame[column] = called
-        if rank is not None:
-            frame["rank"] = rank
+    lanes = pd.Series([*zip(frame["pid"], frame["tid"], strict=True)])
+    for column, ids, told in (("process", frame["pid"], "process_name"), ("thread", lanes, "thread_name")):
+        called = ids.map(named[told])
+        own = pd.DataFrame({"pid": frame["pid"], "name": called})
+        if called.notna().all() and len(own.drop_duplicates()) == ids.nunique():
+            frame[column] = called
+    if rank is not None:
+        frame["rank"] = rank
     return Table(frame, True, sum(map(len, begun.values())))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -60,7 +61,7 @@ def parser(make: Callable[..., argparse.ArgumentParser], call: str) -> argparse.
     told = "other clusters to compare: workers=8,16, c=0.1,1 (links), rho=0.5,2 (server) or slowdown=1,4; "
     told += "at most two axes"
     lists = {
-        "columns": ("ROLE=COLUMN", "what a column of the log means, such as worker=host+gpu or seconds=took"),
+        "columns": ("ROLE=COLUMN", "what a column of the log means, such as worker=host+gpu,seconds=took"),
         "events": ("NAME", "operations that are a task's computing: a name, a pattern, or COLUMN=NAME,NAME"),
     }
     for option, (shown, meant) in lists.items():
@@ -175,7 +176,7 @@ def _axis(text: str) -> tuple[str, list[float]]:
 def _columns(given: list[str]) -> dict[str, Any] | None:
     """Returns role -> column of the texts ROLE=COLUMN; `+` joins columns, a number is that of samples."""
     found: dict[str, Any] = {}
-    for text in given:
+    for text in [each for several in given for each in re.split(r",(?=\w+=)", several)]:
         role, equals, column = text.partition("=")
         if not equals or not column:
             checks.fail("--columns", text, "ROLE=COLUMN, such as worker=host")
@@ -196,12 +197,20 @@ def _events(given: list[str]) -> Any:
     return given
 
 
+def _on_command_line(hint: re.Match[str]) -> str:
+    return " ".join(f"--columns {role}=..." for role in re.findall(r"'(\w+)':", hint[1]))
+
+
 def typed(message: str) -> str:
     """Returns a message of `dml.recommend` that names the argument as it is on the command line.
 
     >>> typed("cluster: expected a file that exists, got 'tasks.csv'")
     "RECORD: expected a file that exists, got 'tasks.csv'"
+    >>> typed("cluster: expected columns, got none; try columns={'worker': ..., 'end': ...}")
+    'RECORD: expected columns, got none; try --columns worker=... --columns end=...'
     """
+    message = re.sub(r"columns=\{(.*?)\}", _on_command_line, message)
+    message = re.sub(r"events='([^']*)'", r"--events '\1'", message)
     words = {"cluster, frame": "RECORD", "cluster": "RECORD", "frame": "RECORD"}
     words |= {option.replace("-", "_"): f"--{option}" for option in (*OPTIONS, "columns", "events")}
     words |= {"parameter_bytes": "--model-bytes", "links, bandwidth": "--link"}

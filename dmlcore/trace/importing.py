@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from dmlcore import checks
 from dmlcore.provenance import versions
-from dmlcore.reading.doubts import overlaps
+from dmlcore.reading.doubts import AT_ONCE, overlaps
 from dmlcore.reading.log import BATCH_SIZE, TaskLog, read, sized, warned
 from dmlcore.trace.record import updates_frame
 from dmlcore.trace.trace import METADATA_KEY, QUEUE_COLUMNS, TASK_COLUMNS, Trace
@@ -220,7 +220,8 @@ def _check_overlaps(table: pd.DataFrame) -> None:
     if len(wrong):
         first, second = order[wrong[0] : wrong[0] + 2]
         found = f"rows {first} and {second}, which overlap by {by[wrong[0]]:g} s"
-        checks.reject(f"frame, worker {table['worker'][first]}", found, "tasks computed one after the other")
+        expected, hint = "tasks computed one after the other", f"read_tasks: {AT_ONCE}"
+        checks.reject(f"frame, worker {table['worker'][first]}", found, expected, hint)
 
 
 def _check_clocks(table: pd.DataFrame) -> None:

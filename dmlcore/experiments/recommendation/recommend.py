@@ -97,6 +97,8 @@ def recommend(
     if parameter_bytes is not None:
         problem = problem.with_parameter_bytes(parameter_bytes)
     fitted = with_links(as_cluster(cluster, batch_size), links)
+    if parameter_bytes is not None:
+        fitted.untold.append(f"Messages are those of a model of {problem.parameter_bytes:,} bytes")
     size, save = batch_size or fitted.batch_size or ASSUMED_SIZE, folder_for(save)
     goal = Goal(problem, fitted.cluster, metric, value, size, save)
     tasks = goal.rounds().tasks

@@ -20,7 +20,8 @@ CHANCE = 2  # standard errors of a recorded mean that chance explains
 FEWEST = 20  # recorded rounds below which a comparison says nothing
 CANCELLED = 0.05  # share of cancelled tasks above which the finished ones are no sample of all
 TASKS, ROUNDS = 300_000, 20_000  # most tasks and rounds of a prediction
-SPAN = 8  # tasks in a row of which a worker's sum is compared
+SPAN = 8  # tasks in a row of which a worker's sum is compared,
+SPANS = 8  # if there are so many recorded ones
 LONGEST, LEAST = 32, 0.1  # of a run of rows: the most, and the correlation at its end
 
 
@@ -72,7 +73,8 @@ def predicting(cluster: Cluster, traces: Sequence[Trace]) -> Fit:
         return Fit(cluster)
     recorded = _measured(seconds, sizes, tasks)
     spans = _spans(seconds).max(axis=0)
-    allowed = [CLOSE, CLOSE, CLOSE, max(LATER, _chance(spans))]
+    later = max(LATER, _chance(spans)) if len(spans) >= SPANS else np.inf
+    allowed = [CLOSE, CLOSE, CLOSE, later]
     between, after, run = _correlations(seconds)
     whole = pd.DataFrame(
         {
