@@ -228,7 +228,7 @@ def replaced(row, column, value):
         ),
         (replaced(2, "seconds", np.inf), "frame, row 2, column seconds: expected .*, got inf"),
         (replaced(0, "seconds", -0.5), "frame, row 0, column seconds: expected .*, got -0.5"),
-        (replaced(0, "seconds", "1"), "frame, row 0, column seconds: expected .*, got '1'"),
+        (replaced(0, "seconds", "one"), "frame, row 0, column seconds: expected .*, got 'one'"),
         (
             replaced(4, "worker", 0.5),
             "frame, row 4, column worker: expected a whole number from 0.*, got 0.5",

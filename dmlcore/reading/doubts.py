@@ -96,7 +96,8 @@ def collectives(events: pd.Series) -> list[str]:
 
 
 def _units(seconds: np.ndarray, middle: float, step: float) -> list[str]:
-    step = max(step, resolution(seconds))
+    whole = resolution(seconds)
+    step = max(step, whole if whole >= 1 else 0.0)  # those of simulations may be whole milliseconds
     if step > COARSE * middle:
         return [
             f"times come in steps of {step:.2g} s, and the median task takes {middle:.3g} s: each is wrong "

@@ -17,7 +17,7 @@ from dmlcore import checks, tables
 from dmlcore.reading import doubts
 from dmlcore.reading.columns import ALIASES, TIMED, Meaning, chosen, each_of, meaning, plain
 from dmlcore.reading.sources import table_of
-from dmlcore.reading.times import lengths, read_unit, stamps
+from dmlcore.reading.times import lengths, read_unit, resolution, stamps
 
 MOST = 2**31 - 1
 RESTARTED = 0.9  # share of steps that begin before their worker's step before ends, if times start again
@@ -286,7 +286,7 @@ def _times(
     got = stamps(name, frame, roles | own, units)
     for role in own:
         tasks[role] = got.of[role]
-    by = None
+    by, step = None, got.step
     if len(roles) == 2:
         start, end = got.of["start"], got.of["end"]
         if (wrong := end < start).any():
@@ -302,11 +302,11 @@ def _times(
         _refuse_clock(name, found.of["seconds"], tasks)
         stamp, took = got.of[role], tasks["seconds"].to_numpy()
         start, end = (stamp, stamp + took) if role == "start" else (stamp - took, stamp)
-        by = f"compute_{role}"
+        by, step = f"compute_{role}", max(step, resolution(stamp))
         if role == "start" and plain(roles[role])[0] in LOGGED:
             late = tasks[["worker", "seconds"]].assign(compute_start=stamp - took, compute_end=stamp)
             early = late.assign(compute_start=stamp, compute_end=stamp + took)
-            least = max(ROUNDED * np.median(took), got.step)
+            least = max(ROUNDED * np.median(took), step)
             as_end, as_start = (
                 (doubts.overlaps(each, [f"compute_{which}"])[1] > least).sum()
                 for each, which in ((late, "end"), (early, "start"))
@@ -328,7 +328,7 @@ def _times(
     if {*roles.values()} - {"start", "end", "compute_start", "compute_end"} or got.said != "times are in s":
         said.append(got.said)
     _restarted(tasks, frame, found, said)
-    _rounded(tasks, got.step, by, said)
+    _rounded(tasks, step, by, said)
     return zero, 0.0 if by else got.step
 
 

@@ -157,7 +157,7 @@ def stamps(name: str, frame: pd.DataFrame, of: Mapping[str, str], told: Mapping[
             since = unit in epoch
             each = Column(each.values, TIMES[unit], f"{unit} since 1970" if since else f"in {unit}", since)
         found[role] = each
-    first_role, first = next(iter(found.items()))
+    first = next(iter(found.values()))
     for role, each in found.items():
         if each.absolute != first.absolute:
             given = f"{of[role]!r}, whose times are {each.said}"
@@ -183,7 +183,6 @@ def stamps(name: str, frame: pd.DataFrame, of: Mapping[str, str], told: Mapping[
     if first.absolute:
         said += f" ({pd.Timestamp(zero, unit='s'):%Y-%m-%d %H:%M:%S} UTC)"
     numeric = first.said.removeprefix("in ").split()[0]
-    step = max(step, resolution(times[first_role]))
     return Stamps(times, zero, said, step, numeric if numeric in TIMES else None)
 
 
