@@ -193,7 +193,7 @@ def chosen(name: str, table: Table, columns: Any, events: Any, notes: list[str])
         return table
     if not isinstance(events, Mapping):
         if column is None:
-            checks.fail("events", events, "None (no column names the operations), or column -> values")
+            checks.fail("events", events, "column -> values (no column names the operations)")
         events = {column: events}
     kept = np.ones(len(frame), bool)
     for each, wanted in events.items():

@@ -125,12 +125,11 @@ def _scales(seconds: np.ndarray, worker: np.ndarray, names: tuple[Any, ...]) -> 
 
 def _first(seconds: np.ndarray, first: np.ndarray, counts: np.ndarray) -> list[str]:
     """Returns a doubt if workers' first tasks are far longer than their others, as those that compile."""
-    ratio = np.zeros(len(first))
-    for each, (row, count) in enumerate(zip(first, counts, strict=True)):
-        if count >= FEW:
-            rest = seconds[row + 1 : row + count]
-            usual = max(np.median(rest), np.quantile(rest, 0.9) * TAIL / FIRST, 1e-300)
-            ratio[each] = seconds[row] / usual
+    rest = np.delete(seconds, first)
+    by_worker = pd.Series(rest).groupby(np.repeat(np.arange(len(first)), counts - 1))
+    usual = np.maximum(by_worker.median(), by_worker.quantile(0.9) * TAIL / FIRST)
+    usual = usual.reindex(range(len(first))).to_numpy()
+    ratio = np.where(counts >= FEW, seconds[first] / np.maximum(usual, 1e-300), 0.0)
     slow = ratio >= FIRST
     if slow.sum() * 2 <= len(first):
         return []
@@ -199,12 +198,9 @@ def _clocks(
     if workers < 2 or rounds < FEW:
         return []
     usual = np.median(start, axis=0)
-    moved, rate, left = np.zeros(workers), np.zeros(workers), np.zeros(workers)
-    x = usual - usual.mean()
-    for worker, own in enumerate(start - usual):
-        rate[worker] = x @ own / max(x @ x, 1e-300)
-        moved[worker] = own.mean()
-        left[worker] = np.std(own - own.mean() - rate[worker] * x)
+    own, x = start - usual, usual - usual.mean()
+    moved, rate = own.mean(axis=1), own @ x / max(x @ x, 1e-300)
+    left = np.std(own - np.outer(rate, x), axis=1)
     told, last = [], final - np.median(final)  # a late or missing worker does not end late
     if _in_step(*_alike(np.diff(start))):
         drift = rate * np.ptp(usual)

@@ -152,12 +152,7 @@ def warned(log: TaskLog, source: Any) -> None:
 
 
 def read(
-    name: str,
-    source: Any,
-    columns: Any = None,
-    unit: Any = None,
-    events: Any = None,
-    lacking: Any = None,
+    name: str, source: Any, columns: Any = None, unit: Any = None, events: Any = None, lacking: Any = None
 ) -> TaskLog:
     """Returns the log of `read_tasks`; a log is returned as it is.
 
@@ -271,23 +266,19 @@ def _times(
 ) -> tuple[float, float]:
     """Adds `seconds`, and the times of a log that has them; returns its zero, and the step of its stamps."""
     roles = {role: found.of[role] for role in ("start", "end") if role in found.of}
-    if not roles:
-        column = found.of["seconds"]
-        shown = "` + `".join(map(str, column)) if isinstance(column, tuple) else column
-        tasks["seconds"], told = lengths(name, frame, column, read_unit(found, unit, "seconds"))
-        _refuse_clock(name, column, tasks)
-        middle = f"the median task takes {tasks['seconds'].median():.3g} s"
-        if column != "seconds":
-            said.append(f"`{shown}` is the time of computing in {told}: {middle}")
+    own = {role: role for role in TIMES_OF_A_TRACE if role in frame} if roles else {}
+    units = {role: read_unit(found, unit, role) for role in (*roles, *own)}
+    got = stamps(name, frame, roles | own, units) if roles else None
+    if len(roles) < 2:
+        near = read_unit(found, unit, "seconds")
+        if got is not None and near is None:
+            near = units[next(iter(roles))] or got.unit
+        _lengths(name, tasks, frame, found.of["seconds"], near, said)
+    if got is None:
         said.append("rows of a worker stand in the order of its tasks")
         return 0.0, 0.0
-    own = {role: role for role in TIMES_OF_A_TRACE if role in frame}
-    units = {role: read_unit(found, unit, role) for role in (*roles, *own)}
-    got = stamps(name, frame, roles | own, units)
-    for role in own:
-        tasks[role] = got.of[role]
-    by, step = None, got.step
-    if len(roles) == 2:
+    by, step, took = None, got.step, tasks.get("seconds")
+    if took is None:
         start, end = got.of["start"], got.of["end"]
         if (wrong := end < start).any():
             row = int(wrong.argmax())
@@ -296,48 +287,57 @@ def _times(
             checks.fail(where, float(end[row] + got.zero), least)
         tasks["seconds"] = end - start
     else:
-        (role,) = roles
-        near = read_unit(found, unit, "seconds") or read_unit(found, unit, role) or got.unit
-        tasks["seconds"], near = lengths(name, frame, found.of["seconds"], near)
-        _refuse_clock(name, found.of["seconds"], tasks)
-        stamp, took = got.of[role], tasks["seconds"].to_numpy()
-        start, end = (stamp, stamp + took) if role == "start" else (stamp - took, stamp)
-        by, step = f"compute_{role}", max(step, resolution(stamp))
-        if role == "start" and plain(roles[role])[0] in LOGGED:
-            late = tasks[["worker", "seconds"]].assign(compute_start=stamp - took, compute_end=stamp)
-            early = late.assign(compute_start=stamp, compute_end=stamp + took)
-            least = max(ROUNDED * np.median(took), step)
-            as_end, as_start = (
-                (doubts.overlaps(each, [f"compute_{which}"])[1] > least).sum()
-                for each, which in ((late, "end"), (early, "start"))
-            )
-            if as_end < as_start:
-                by, start, end = "compute_end", stamp - took, stamp
-                said.append(
-                    f"`{roles['start']}` is when a task ended: {as_end} tasks of a worker overlap, instead "
-                    f"of {as_start} if it were when they began"
-                )
-        said.append(f"`{found.of['seconds']}` is the time of computing in {near}")
+        ((role, column),) = roles.items()
+        stamp, by = got.of[role], f"compute_{role}"
+        step = max(step, resolution(stamp))
+        if role == "start" and plain(column)[0] in LOGGED:
+            by = _logged(tasks, stamp, max(ROUNDED * took.median(), step), column, said)
+        took = took.to_numpy()
+        start, end = (stamp, stamp + took) if by == "compute_start" else (stamp - took, stamp)
     zero, first = got.zero, float(start.min())
     if zero or -ROUNDED * tasks["seconds"].median() <= first < 0:  # the first end is not the first time
         before = min(first, 0.0)
-        for role in own:
-            tasks[role] -= before
         start, end, zero = start - before, end - before, zero + before
+        got = got._replace(of={role: times - before for role, times in got.of.items()})
     tasks["compute_start"], tasks["compute_end"] = start, end
-    if {*roles.values()} - {"start", "end", "compute_start", "compute_end"} or got.said != "times are in s":
-        said.append(got.said)
+    for role in own:
+        tasks[role] = got.of[role]
+    said.append(got.said)
     _restarted(tasks, frame, found, said)
     _rounded(tasks, step, by, said)
-    return zero, 0.0 if by else got.step
+    return zero, 0.0 if by else step
 
 
-def _refuse_clock(name: str, column: Any, tasks: pd.DataFrame) -> None:
-    """Raises ValueError if seconds grow from each row of a worker to the next, in eight rows or more."""
+def _lengths(
+    name: str, tasks: pd.DataFrame, frame: pd.DataFrame, column: Any, unit: str | None, said: list[str]
+) -> None:
+    """Adds `seconds` from one or several columns, unless they are a clock: growing in eight rows or more."""
+    shown = "` + `".join(map(str, column)) if isinstance(column, tuple) else column
+    tasks["seconds"], told = lengths(name, frame, column, unit)
     later = tasks.groupby("worker")["seconds"].diff().dropna()
     if len(later) >= 8 * tasks["worker"].nunique() and (later > 0).all():
         given = f"{column!r}, which grows from each row of a worker to the next, as a clock does"
         checks.reject(f"{name}, columns", given, "two times of each task, or its seconds")
+    if column != "seconds":
+        middle = f"the median task takes {tasks['seconds'].median():.3g} s"
+        said.append(f"`{shown}` is the time of computing in {told}: {middle}")
+
+
+def _logged(tasks: pd.DataFrame, stamp: np.ndarray, least: float, column: Any, said: list[str]) -> str:
+    """Returns whether the date of a line is when its task began or ended: what makes fewer tasks overlap."""
+    took = tasks["seconds"].to_numpy()
+    overlapping = {}
+    for by, start in (("compute_end", stamp - took), ("compute_start", stamp)):
+        each = tasks.assign(compute_start=start, compute_end=start + took)
+        overlapping[by] = int((doubts.overlaps(each, [by])[1] > least).sum())
+    late, early = overlapping.values()
+    if late >= early:
+        return "compute_start"
+    said.append(
+        f"`{column}` is when a task ended: {late} tasks of a worker overlap, instead of {early} if it were "
+        "when they began"
+    )
+    return "compute_end"
 
 
 def _restarted(tasks: pd.DataFrame, frame: pd.DataFrame, found: Meaning, said: list[str]) -> None:

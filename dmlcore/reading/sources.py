@@ -150,7 +150,7 @@ def _csv(text: str) -> pd.DataFrame:
 
     With `;` a comma may be decimal. Lines that begin with # are comments.
     """
-    text = re.sub(r"(?m)^#.*\n?", "", text)
+    text = re.sub(r"(?m)^#.*\n?", "", text) if text.startswith("#") or "\n#" in text else text
     columns = {}
     for separator in SEPARATORS:
         try:

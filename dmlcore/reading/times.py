@@ -109,33 +109,32 @@ def _column(name: str, frame: pd.DataFrame, column: str, nan: bool, low: float =
 
 def _from_text(name: str, frame: pd.DataFrame, column: str, values: pd.Series, missing: Any) -> pd.Series:
     """Returns what texts say, as numbers, dates or lengths of time; refuses the first that says nothing."""
-    days = values[~missing].str.match(r"\d+\.\d+\.\d").all()  # with dots, the day comes first
-    ways: dict[str, Any] = {
-        "a number": lambda: pd.to_numeric(values, errors="coerce"),
-        "an ISO time stamp": lambda: pd.to_datetime(values, utc=True, format="ISO8601", errors="coerce"),
-        "a time stamp": lambda: pd.to_datetime(values, utc=True, dayfirst=days, errors="coerce"),
-        "a length of time": lambda: pd.to_timedelta(values, errors="coerce"),
-    }
-    dated = values[~missing].str.contains(DATE).mean() > 0.5 if len(values[~missing]) else False
-    where, expected = int((~missing).argmax()), ""
+    said = values[~missing]
+    if len(said) and said.str.contains(DATE).mean() > 0.5:
+        days = said.str.match(r"\d+\.\d+\.\d").all()  # with dots, the day comes first
+        ways: dict[str, Any] = {
+            "an ISO time stamp": lambda: pd.to_datetime(values, utc=True, format="ISO8601", errors="coerce"),
+            "a time stamp": lambda: pd.to_datetime(values, utc=True, dayfirst=days, errors="coerce"),
+        }
+    else:
+        ways = {
+            "a number": lambda: pd.to_numeric(values, errors="coerce"),
+            "a length of time": lambda: pd.to_timedelta(values, errors="coerce"),
+        }
+    wrong, expected = ~missing.to_numpy(), "a number, a time stamp such as 2024-05-01T12:00:00Z, or a length "
+    expected += "such as 0:00:01.5"
     for kind, way in ways.items():
-        if "stamp" in kind and not dated:
-            continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # pandas reads texts one by one
             found = way()
-        wrong = (found.isna() & ~missing).to_numpy()
-        if not wrong.any():
+        unread = (found.isna() & ~missing).to_numpy()
+        if not unread.any():
             return found
-        if wrong.mean() < 0.5:
-            where, expected = int(wrong.argmax()), kind
+        if unread.mean() < 0.5:
+            wrong, expected = unread, kind
             break
-    expected = (
-        expected or "a number, a time stamp such as 2024-05-01T12:00:00Z, or a length such as 0:00:01.5"
-    )
-    return checks.fail(
-        f"{name}, row {frame.index[where]}, column {column}", frame[column].iloc[where], expected
-    )
+    row = int(wrong.argmax())
+    return checks.fail(f"{name}, row {frame.index[row]}, column {column}", frame[column].iloc[row], expected)
 
 
 def stamps(name: str, frame: pd.DataFrame, of: Mapping[str, str], told: Mapping[str, str | None]) -> Stamps:
