@@ -240,6 +240,11 @@ READ = {
     ),
     "a folder for each worker": ("lightning", {}, ["4 of them, version_0/metrics.csv to version_3/metrics"]),
     "asynchronous operations": ("async.json", {}, ["`pid` is the number of the worker"]),
+    "a time of something else": (
+        durations(time=2 * SECONDS, forward=SECONDS),
+        {"columns": {"seconds": "forward"}},
+        ["rows of a worker stand in the order"],
+    ),
     "records": (PLAIN.to_dict(orient="records"), {}, []),
     "dates of which the day comes first": (
         dates(PLAIN).assign(

@@ -103,15 +103,23 @@ def meaning(name: str, table: Table, columns: Any, exact: Sequence[str]) -> Mean
     elif "worker" in of and plain(of["worker"][0])[0] in HOSTS and not (columns and "worker" in columns):
         more = next((column for column in frame if plain(column)[0] in WITHIN and column not in taken), None)
         of["worker"] += () if more is None else (more,)
-    if "seconds" in of and not {"start", "end"} & {*of}:  # where `time` is not how long, it is when
+    if {"worker", "seconds"} <= {*of} and not {"start", "end"} & {*of}:
         when = next((column for column in frame if words[column][0] == "time" and column not in taken), None)
-        of |= {} if when is None else {"start": when}
+        if when is not None and _grows(frame, of["worker"], when):
+            of["start"] = when
     for role in TIMED:
         told = {words[each][1] for each in each_of({role: of[role]})} if role in of else {None}
         if len(told) == 1 and (unit := told.pop()):
             units[role] = unit
     read = {*exact, *each_of(of)}
     return Meaning(of, units, [column for column in frame if column not in read])
+
+
+def _grows(frame: pd.DataFrame, worker: tuple[str, ...], column: Any) -> bool:
+    """Whether a column `time` says when, not how long: dates, or numbers that grow with a worker's rows."""
+    if not pd.api.types.is_numeric_dtype(frame[column]):
+        return True
+    return bool((frame.groupby([*worker])[column].diff().dropna() > 0).all())
 
 
 def each_of(of: Mapping[str, Any]) -> list[Any]:

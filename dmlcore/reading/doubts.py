@@ -127,7 +127,7 @@ def _first(seconds: np.ndarray, first: np.ndarray, counts: np.ndarray) -> list[s
     """Returns a doubt if workers' first tasks are far longer than their others, as those that compile."""
     rest = np.delete(seconds, first)
     by_worker = pd.Series(rest).groupby(np.repeat(np.arange(len(first)), counts - 1))
-    usual = np.maximum(by_worker.median(), by_worker.quantile(0.9) * TAIL / FIRST)
+    usual: Any = np.maximum(by_worker.median(), by_worker.quantile(0.9) * TAIL / FIRST)
     usual = usual.reindex(range(len(first))).to_numpy()
     ratio = np.where(counts >= FEW, seconds[first] / np.maximum(usual, 1e-300), 0.0)
     slow = ratio >= FIRST

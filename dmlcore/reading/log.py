@@ -292,16 +292,17 @@ def _times(
         step = max(step, resolution(stamp))
         if role == "start" and plain(column)[0] in LOGGED:
             by = _logged(tasks, stamp, max(ROUNDED * took.median(), step), column, said)
-        took = took.to_numpy()
-        start, end = (stamp, stamp + took) if by == "compute_start" else (stamp - took, stamp)
+        start, end = stamp, stamp + took.to_numpy()
+        if by == "compute_end":
+            start, end = stamp - took.to_numpy(), stamp
     zero, first = got.zero, float(start.min())
     if zero or -ROUNDED * tasks["seconds"].median() <= first < 0:  # the first end is not the first time
         before = min(first, 0.0)
         start, end, zero = start - before, end - before, zero + before
         got = got._replace(of={role: times - before for role, times in got.of.items()})
     tasks["compute_start"], tasks["compute_end"] = start, end
-    for role in own:
-        tasks[role] = got.of[role]
+    for each in own:
+        tasks[each] = got.of[each]
     said.append(got.said)
     _restarted(tasks, frame, found, said)
     _rounded(tasks, step, by, said)

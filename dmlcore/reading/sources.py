@@ -146,19 +146,14 @@ def _only_member(raw: bytes) -> bytes:
 
 
 def _csv(text: str) -> pd.DataFrame:
-    """Reads text with the separator that gives the most columns, else spaces.
+    """Reads text with the separator that its first line has most often, else spaces.
 
     With `;` a comma may be decimal. Lines that begin with # are comments.
     """
     text = re.sub(r"(?m)^#.*\n?", "", text) if text.startswith("#") or "\n#" in text else text
-    columns = {}
-    for separator in SEPARATORS:
-        try:
-            columns[separator] = len(pd.read_csv(io.StringIO(text), sep=separator, nrows=20).columns)
-        except pd.errors.ParserError:  # the rows have different numbers of columns
-            columns[separator] = 0
-    best = max(SEPARATORS, key=lambda each: columns[each])
-    options: Any = {"sep": best if columns[best] > 1 else r"\s+", "skipinitialspace": True}
+    names = text.lstrip().partition("\n")[0]
+    best = max(SEPARATORS, key=names.count)
+    options: Any = {"sep": best if best in names else r"\s+", "skipinitialspace": True}
     frame = pd.read_csv(io.StringIO(text), low_memory=False, **options)
     if not isinstance(frame.index, pd.RangeIndex) and frame.iloc[:, -1].isna().all():  # rows end with it
         frame = pd.read_csv(io.StringIO(text), low_memory=False, index_col=False, **options)
