@@ -25,7 +25,7 @@ from timing import console, race, reported, show_race, verdict
 import dmlcore as dml
 from dmlcore.data import Labelled
 from dmlcore.problems.classification import classification
-from dmlcore.problems.networks import LeNet, network
+from dmlcore.problems.networks import lenet
 from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
 from dmlcore.training.evaluation import device_data
 from dmlcore.training.program import compile_trace
@@ -245,8 +245,7 @@ def random_lenet():
     """LeNet on as many and as large images as MNIST has, of noise: the same work."""
     rng = np.random.default_rng(0)
     parts = [(rng.integers(0, 256, (n, 28, 28), np.uint8), rng.integers(0, 10, n)) for n in (60_000, 100)]
-    init, apply = network(lambda rngs: LeNet("float32", rngs))
-    return classification("lenet", init, apply, Labelled(*parts[0], *parts[1]), dtype="uint8")
+    return classification("lenet", *lenet("float32"), Labelled(*parts[0], *parts[1]), dtype="uint8")
 
 
 def main():

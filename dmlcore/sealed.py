@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dmlcore import files
 
@@ -21,6 +20,8 @@ def write(path: Path, frame: pd.DataFrame, kind: bytes, metadata: bytes = b"") -
         kind: what is in it, such as b"dmlcore.trace".
         metadata: kept with it.
     """
+    import pyarrow.parquet as pq  # here, as in `read`, because a program may need no file
+
     table = pa.Table.from_pandas(frame, preserve_index=False)
     table = table.replace_schema_metadata({kind: metadata, DIGEST_KEY: _digest(table, metadata)})
     with files.aside(path) as partial:
@@ -33,6 +34,8 @@ def read(path: Path, kind: bytes) -> tuple[pd.DataFrame, bytes]:
     Raises:
         ValueError: it is not that: another kind of file, or a bit of it has changed.
     """
+    import pyarrow.parquet as pq
+
     try:
         table = pq.read_table(path)
         written = table.schema.metadata or {}

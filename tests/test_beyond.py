@@ -7,7 +7,6 @@ import optax
 import pytest
 
 import dmlcore as dml
-from dmlcore.problems.networks import network
 from dmlcore.reproduce.papers.beyond_convex import (
     descend,
     optimal_seconds,
@@ -16,7 +15,13 @@ from dmlcore.reproduce.papers.beyond_convex import (
     weighted_loss,
     weighted_optimum,
 )
-from dmlcore.reproduce.papers.beyond_language import Transformer, delayed_nesterov, generated_text, language
+from dmlcore.reproduce.papers.beyond_language import (
+    Transformer,
+    delayed_nesterov,
+    generated_text,
+    language,
+    network,
+)
 
 
 def test_the_noise_and_the_optimum_of_the_tridiagonal_function():

@@ -1,6 +1,8 @@
 """Problems that would train silently wrong are refused before training; sound ones of all kinds pass."""
 
+import contextlib
 import copy
+import dataclasses
 import itertools
 import re
 from functools import partial
@@ -279,8 +281,9 @@ def test_everything_that_trains_checks_first():
             call()
 
 
-def test_a_problem_is_checked_once_in_each_float_mode(monkeypatch):
+def test_a_problem_is_checked_once_in_each_float_mode(monkeypatch, tmp_path):
     calls = []
+    monkeypatch.setattr("dmlcore.files.cache", lambda: tmp_path)
     monkeypatch.setattr(validation, "_check_data", lambda given: calls.append(given))
     given = problem()
     for _ in range(2):
@@ -292,6 +295,26 @@ def test_a_problem_is_checked_once_in_each_float_mode(monkeypatch):
     assert calls == [given] * 2
     check_problem(copy.copy(given))  # as it is sent to other processes
     assert len(calls) == 2
+
+
+def test_a_check_is_remembered_across_processes(monkeypatch, tmp_path):
+    """An equal problem is not checked again; another one is, and one that failed."""
+    calls = []
+    monkeypatch.setattr("dmlcore.files.cache", lambda: tmp_path)
+    monkeypatch.setattr(validation, "_check_data", lambda given: calls.append(given.name))
+
+    def trained(name, **changes):
+        with contextlib.suppress(ValueError):
+            given = dataclasses.replace(problem(**changes), name=name)
+            dml.train(given, CLUSTER, dml.asp(), optax.sgd(0.1), updates=1)
+
+    of_one = {"losses": lambda params, batch: losses(params, batch) * len(batch["y"])}
+    for _ in range(2):
+        trained("mine")
+        trained("another", data={"x": X, "y": Y + 1})
+        trained("wrong", **of_one)
+    assert calls == ["mine", "another", "wrong", "wrong"]
+    assert {path.stat().st_size for path in (tmp_path / "checked").iterdir()} == {0}
 
 
 def test_no_metric_can_have_the_name_of_a_column():
@@ -399,17 +422,16 @@ def test_our_own_problems_are_sound(name):
 @pytest.mark.parametrize(
     ("network", "shape"),
     [
-        (networks.LeNet, (28, 28)),
-        pytest.param(partial(networks.LeNet, colour=True), (32, 32, 3), marks=pytest.mark.full),
-        pytest.param(networks.ThreeConvolutions, (32, 32, 3), marks=pytest.mark.full),
+        (networks.lenet, (28, 28)),
+        pytest.param(partial(networks.lenet, colour=True), (32, 32, 3), marks=pytest.mark.full),
+        pytest.param(networks.three_convolutions, (32, 32, 3), marks=pytest.mark.full),
     ],
 )
 def test_networks_of_images_are_sound(network, shape):
     """Those whose data are fetched, on data of their shape."""
-    start, apply = networks.network(lambda rngs: network("float32", rngs))
     inputs, labels = RNG.integers(0, 256, size=(6, *shape), dtype=np.uint8), np.arange(6)
     data = Labelled(inputs, labels, inputs, labels)
-    check_problem(classification.classification("images", start, apply, data, dtype="uint8"))
+    check_problem(classification.classification("images", *network("float32"), data, dtype="uint8"))
 
 
 def test_sizes_that_cannot_fit_say_what_they_would_need():

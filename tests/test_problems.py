@@ -16,7 +16,7 @@ from dmlcore.problems import (
     logistic_regression,
     matrix_factorization,
 )
-from dmlcore.problems.networks import conv_as_matmul, pooled_relu
+from dmlcore.problems.networks import conv, pooled_relu
 
 DATA = {"mnist_lenet": "mnist", "cifar10_cnn": "cifar10", "cifar10_lenet": "cifar10"}
 ADDITIVE = ("lasso", "lda")
@@ -270,15 +270,14 @@ def test_logistic_regression_optimum():
 # Particulars
 
 
-@pytest.mark.parametrize("padding", ["SAME", "VALID"])
-def test_conv_as_matmul_is_a_convolution(padding):
+def test_conv_is_a_convolution():
     images = jax.random.normal(KEY, (2, 8, 6, 3))
-    kernel = jax.random.normal(jax.random.key(1), (5, 5, 3, 4))
+    kernel, bias = jax.random.normal(jax.random.key(1), (5, 5, 3, 4)), jnp.arange(4.0)
     expected = jax.lax.conv_general_dilated(
-        images, kernel, (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
+        images, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    found = conv_as_matmul(images, kernel, (1, 1), padding)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    found = conv({"kernel": kernel, "bias": bias}, images)
+    np.testing.assert_allclose(found, expected + bias, rtol=1e-4, atol=1e-4)
 
 
 def test_pooled_relu():

@@ -36,10 +36,10 @@ from dmlcore.experiments.runs import (
     with_aggregate,
 )
 from dmlcore.problems.problem import Problem
-from dmlcore.problems.validation import check_problem
 from dmlcore.provenance import versions
 from dmlcore.trace import Trace
 from dmlcore.training.compiling import inherited
+from dmlcore.training.identity import check_once
 from dmlcore.training.replay import Repeated, Replay
 from dmlcore.types import Method, Policy
 
@@ -205,7 +205,7 @@ def check_factory(optimizer: Any, rate: float = 0.1) -> optax.GradientTransforma
 
 def check_given(function: Any, methods: Any, problem: Any, seeds: Any, options: dict[str, Any]) -> list[int]:
     """Checks the arguments that `compare` and `sweep` share, and returns the seeds."""
-    check_problem(problem)
+    check_once(problem)
     seeds = several("seeds", seeds, check_seed)
     if not isinstance(methods, Mapping) or not methods:
         checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")

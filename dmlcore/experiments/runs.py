@@ -27,7 +27,6 @@ from dmlcore.experiments.reaching import Evaluations, resolved
 from dmlcore.methods.aggregate import resolve as resolve_aggregate
 from dmlcore.methods.local import check_local
 from dmlcore.problems.problem import Problem
-from dmlcore.problems.validation import check_problem
 from dmlcore.trace import Trace
 from dmlcore.trace.accounts import accounts
 from dmlcore.training.aggregation import check_aggregate
@@ -35,7 +34,7 @@ from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import coding_by, memory_of
 from dmlcore.training.contribution import factor
 from dmlcore.training.evaluation import reached
-from dmlcore.training.identity import of_timeline, of_training, told
+from dmlcore.training.identity import check_once, of_timeline, of_training, told
 from dmlcore.training.loop import EvalParams
 from dmlcore.training.optimizer import check_update, fingerprint, traced
 from dmlcore.training.replay import Replay
@@ -169,7 +168,7 @@ def train(
         >>> bool(run.history["loss"].iloc[-1] < run.history["loss"].iloc[0])
         True
     """
-    check_problem(problem)
+    check_once(problem)
     if isinstance(policy, Method):
         optimizer = policy.optimizer or optimizer
     check_optimizer(optimizer, problem)
@@ -389,7 +388,7 @@ def replay_lanes(
     [4, 4]
     """
     driver = functools.partial(Replay, fuse=checks.boolean("fuse", fuse), eval_params=eval_params)
-    check_problem(problem)
+    check_once(problem)
     if aggregate is not None:
         rule = resolve_aggregate(aggregate)
         own = {id(trace): _aggregated(trace, rule) for trace in traces}  # lanes still share traces
@@ -493,7 +492,7 @@ def _trained(
     checkpoint: Path | None = None,
 ) -> list[_Trained]:
     """Returns evaluations and final parameters of each lane."""
-    check_problem(problem)
+    check_once(problem)
     if not traces:
         checks.reject("traces", "none", "at least one trace")
     if len(optimizers) != len(traces):

@@ -1,13 +1,11 @@
 """Classifiers: a small network and a convex model of digits, and networks of MNIST and CIFAR-10.
 
 They share cross-entropy per sample and an evaluation in pieces. The digits, scikit-learn's, work offline.
-Images stay uint8 in memory; the network scales them. flax takes half a second to import, so it is imported
-where it is used.
+Images stay uint8 in memory; the network scales them.
 """
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +17,7 @@ from dmlcore.calls import memoised
 from dmlcore.checks import at_least, real
 from dmlcore.data import Labelled
 
+from . import networks
 from .problem import Batch, Params, Problem, floating, frozen
 
 CHUNK_BYTES, LEAST_CHUNK = 2**20, 100
@@ -109,10 +108,8 @@ def digits_mlp(hidden: int = 32, dtype: str = "float32") -> Problem:
     >>> digits_mlp()
     Problem(digits_mlp, 1437 samples)
     """
-    from .networks import MLP, network
-
-    init, apply = network(lambda rngs: MLP(PIXELS, hidden, CLASSES, dtype, rngs))
-    return classification("digits_mlp", init, apply, data.digits(), dtype=dtype)
+    network = networks.mlp(PIXELS, hidden, CLASSES, dtype)
+    return classification("digits_mlp", *network, data.digits(), dtype=dtype)
 
 
 @memoised(l2=partial(real, low=0, high=1e6), dtype=floating)
@@ -191,9 +188,8 @@ def mnist_lenet(dtype: str = "float32", eval_samples: int = 5000) -> Problem:
 
     Reference: LeCun, Bottou, Bengio and Haffner, Proceedings of the IEEE 86(11), 1998.
     """
-    from .networks import LeNet
-
-    return _network("mnist_lenet", LeNet, data.mnist(), dtype, eval_samples)
+    network = networks.lenet(dtype)
+    return classification("mnist_lenet", *network, data.mnist(), dtype="uint8", eval_samples=eval_samples)
 
 
 @memoised(dtype=floating, eval_samples=at_least(1))
@@ -217,9 +213,8 @@ def cifar10_cnn(dtype: str = "float32", eval_samples: int = 1000) -> Problem:
     Reference: the number of parameters (about 90K) and the layers follow Zhang, Gupta, Lian and Liu, IJCAI
     2016.
     """
-    from .networks import ThreeConvolutions
-
-    return _network("cifar10_cnn", ThreeConvolutions, data.cifar10(), dtype, eval_samples)
+    network = networks.three_convolutions(dtype)
+    return classification("cifar10_cnn", *network, data.cifar10(), dtype="uint8", eval_samples=eval_samples)
 
 
 @memoised(dtype=floating, eval_samples=at_least(1))
@@ -242,13 +237,5 @@ def cifar10_lenet(dtype: str = "float32", eval_samples: int = 5000) -> Problem:
 
     Reference: that of `mnist_lenet`, for images of 32 x 32 pixels in three colours.
     """
-    from .networks import LeNet
-
-    return _network("cifar10_lenet", partial(LeNet, colour=True), data.cifar10(), dtype, eval_samples)
-
-
-def _network(name: str, model: Any, images: data.Labelled, dtype: str, eval_samples: int) -> Problem:
-    from .networks import network
-
-    init, apply = network(lambda rngs: model(dtype, rngs))
-    return classification(name, init, apply, images, dtype="uint8", eval_samples=eval_samples)
+    network = networks.lenet(dtype, colour=True)
+    return classification("cifar10_lenet", *network, data.cifar10(), dtype="uint8", eval_samples=eval_samples)

@@ -1,8 +1,9 @@
-"""The networks of the problems, as flax modules, and `network`, which makes pure functions of a module.
+"""The networks of the problems, as pure functions: of a random key, and of parameters and inputs.
 
-Convolution and pooling are fast inside a compiled loop, also on a CPU: inside `lax.scan`, XLA runs
-`lax.conv_general_dilated` with slow generic code there. A gradient of `cifar10_cnn` at batch 32 took 1,000 ms
-inside a scan, 30 ms outside, and 45 ms inside as one matrix product.
+They do without flax, which takes half a second to import. Convolution and pooling are fast inside a compiled
+loop, also on a CPU: inside `lax.scan`, XLA runs `lax.conv_general_dilated` with slow generic code there. A
+gradient of `cifar10_cnn` at batch 32 took 1,000 ms inside a scan, 30 ms outside, and 45 ms inside as one
+matrix product.
 """
 
 import math
@@ -12,46 +13,62 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 
 from .problem import Params
 
+Network = tuple[Callable[[jax.Array], Params], Callable[[Params, jax.Array], jax.Array]]
+"""Random key -> parameters; parameters, inputs (B, ...) -> outputs (B, outputs)."""
 
-def conv_as_matmul(
-    images: jax.Array, kernel: jax.Array, strides: Any, padding: str, **layout: Any
-) -> jax.Array:
-    """Convolution as one matrix product, in place of `lax.conv_general_dilated` in `nnx.Conv`.
 
-    Images (B, H, W, channels) and a kernel (k, k, channels, features), k odd, give (B, H', W', features),
-    where H' = H for the padding "SAME" and H - k + 1 for "VALID"; W' likewise. Strides are 1.
+def starting(shapes: Any, dtype: Any) -> Callable[[jax.Array], Params]:
+    """Returns a function of a random key that makes parameters of these shapes, tuples in a tree.
+
+    Kernels start uniform with variance 1 / (inputs of a unit), biases at 0, after LeCun, Bottou, Orr and
+    Müller, Efficient BackProp, 1998, section 4.6.
     """
-    size, _, _, features = kernel.shape
-    if padding == "SAME":
-        images = jnp.pad(images, ((0, 0), *[(size // 2, size // 2)] * 2, (0, 0)))
+    leaves, tree = jax.tree.flatten(shapes, is_leaf=lambda shape: isinstance(shape, tuple))
+    ends = np.cumsum([math.prod(shape) for shape in leaves])
+
+    @jax.jit
+    def init(key: jax.Array) -> Params:
+        # One draw for all layers, because one draw per layer takes seconds to compile.
+        draws = jnp.split(jax.random.uniform(key, (int(ends[-1]),), dtype, -1, 1), ends[:-1])
+        scaled = [
+            draw.reshape(shape) * (3 / math.prod(shape[:-1])) ** 0.5 * (len(shape) > 1)
+            for draw, shape in zip(draws, leaves, strict=True)
+        ]
+        return jax.tree.unflatten(tree, scaled)
+
+    return init
+
+
+def layers(**kernels: tuple[int, ...]) -> dict[str, Any]:
+    """Returns the shapes of layers with kernels of these shapes, (inputs of a unit, units), and biases."""
+    return {name: {"kernel": shape, "bias": shape[-1:]} for name, shape in kernels.items()}
+
+
+def dense(params: Params, inputs: jax.Array) -> jax.Array:
+    """Applies a fully connected layer, (B, inputs) -> (B, units)."""
+    return inputs @ params["kernel"] + params["bias"][None]
+
+
+def conv(params: Params, images: jax.Array) -> jax.Array:
+    """Convolves as one matrix product, (B, H, W, channels) -> (B, H - k + 1, W - k + 1, features).
+
+    The kernel is (k, k, channels, features).
+    """
+    size, _, _, features = params["kernel"].shape
     height, width = (length - size + 1 for length in images.shape[1:3])
     shifts = [(row, column) for row in range(size) for column in range(size)]
     patches = [images[:, row : row + height, column : column + width] for row, column in shifts]
-    return jnp.concatenate(patches, axis=-1) @ kernel.reshape(-1, features)
-
-
-def conv(channels: int, features: int, padding: str, dtype: str, rngs: nnx.Rngs) -> nnx.Conv:
-    """Returns a layer of 5 x 5 convolutions, (B, H, W, channels) -> (B, H', W', features)."""
-    types: Any = {"dtype": jnp.dtype(dtype), "param_dtype": jnp.dtype(dtype)}
-    call = conv_as_matmul
-    return nnx.Conv(
-        channels, features, (5, 5), padding=padding, conv_general_dilated=call, rngs=rngs, **types
-    )
-
-
-def dense(inputs: int, features: int, dtype: str, rngs: nnx.Rngs) -> nnx.Linear:
-    """Returns a fully connected layer, (B, inputs) -> (B, features)."""
-    return nnx.Linear(inputs, features, dtype=jnp.dtype(dtype), param_dtype=jnp.dtype(dtype), rngs=rngs)
+    kernel = params["kernel"].reshape(-1, features)
+    return jnp.concatenate(patches, axis=-1) @ kernel + params["bias"][None, None, None]
 
 
 def pooled_relu(images: jax.Array) -> jax.Array:
     """Returns relu of the maximum of each 2 x 2 square, (B, H, W, C) -> (B, H/2, W/2, C), for even H, W."""
     batch, height, width, channels = images.shape
-    return nnx.relu(images.reshape(batch, height // 2, 2, width // 2, 2, channels).max((2, 4)))
+    return jax.nn.relu(images.reshape(batch, height // 2, 2, width // 2, 2, channels).max((2, 4)))
 
 
 def standardised(images: jax.Array, mean: float, deviation: float, dtype: str) -> jax.Array:
@@ -60,76 +77,45 @@ def standardised(images: jax.Array, mean: float, deviation: float, dtype: str) -
     return images.astype(jnp.dtype(dtype)) * scale - mean / deviation
 
 
-class MLP(nnx.Module):
-    """A network with one hidden layer of rectified units, (B, inputs) -> (B, outputs)."""
-
-    def __init__(self, inputs: int, hidden: int, outputs: int, dtype: str, rngs: nnx.Rngs):
-        self.hidden = dense(inputs, hidden, dtype, rngs)
-        self.out = dense(hidden, outputs, dtype, rngs)
-
-    def __call__(self, inputs: jax.Array) -> jax.Array:
-        return self.out(nnx.relu(self.hidden(inputs)))
-
-
-class LeNet(nnx.Module):
-    """LeNet-5 with rectified units and max pooling, (B, 28, 28) or (B, 32, 32, 3) -> (B, 10)."""
-
-    def __init__(self, dtype: str, rngs: nnx.Rngs, *, colour: bool = False):
-        self.dtype = dtype
-        self.standard = (0.4734, 0.2516) if colour else (0.1307, 0.3081)  # mean and deviation of the data
-        self.conv1 = conv(3 if colour else 1, 6, "VALID", dtype, rngs)
-        self.conv2 = conv(6, 16, "VALID", dtype, rngs)
-        self.dense1 = dense((5 * 5 if colour else 4 * 4) * 16, 120, dtype, rngs)
-        self.dense2 = dense(120, 84, dtype, rngs)
-        self.out = dense(84, 10, dtype, rngs)
-
-    def __call__(self, images: jax.Array) -> jax.Array:
-        images = images if images.ndim == 4 else images[..., None]
-        hidden = standardised(images, *self.standard, self.dtype)
-        hidden = pooled_relu(self.conv2(pooled_relu(self.conv1(hidden))))
-        hidden = nnx.relu(self.dense1(hidden.reshape(len(images), -1)))
-        return self.out(nnx.relu(self.dense2(hidden)))
-
-
-class ThreeConvolutions(nnx.Module):
-    """Three layers of convolution and pooling, then one dense layer, (B, 32, 32, 3) -> (B, 10)."""
-
-    def __init__(self, dtype: str, rngs: nnx.Rngs):
-        self.dtype = dtype
-        self.conv1 = conv(3, 32, "SAME", dtype, rngs)
-        self.conv2 = conv(32, 32, "SAME", dtype, rngs)
-        self.conv3 = conv(32, 64, "SAME", dtype, rngs)
-        self.out = dense(4 * 4 * 64, 10, dtype, rngs)
-
-    def __call__(self, images: jax.Array) -> jax.Array:
-        hidden = standardised(images, 0.4734, 0.2516, self.dtype)
-        for layer in (self.conv1, self.conv2, self.conv3):
-            hidden = pooled_relu(layer(hidden))
-        return self.out(hidden.reshape(len(images), -1))
-
-
-def network(
-    build: Callable[[nnx.Rngs], nnx.Module],
-) -> tuple[Callable[[jax.Array], Params], Callable[[Params, jax.Array], jax.Array]]:
-    """Returns a flax network as pure functions: random key -> parameters; parameters, inputs -> outputs.
-
-    Kernels start uniform with variance 1 / (inputs of a unit), biases at 0, after LeCun, Bottou, Orr and
-    Müller, Efficient BackProp, 1998, section 4.6.
-    """
-    graph, state = nnx.split(nnx.eval_shape(lambda: build(nnx.Rngs(0))))
-    shapes, tree = jax.tree.flatten(nnx.to_pure_dict(state))
-    ends = np.cumsum([leaf.size for leaf in shapes])
-
-    def init(key: jax.Array) -> Params:
-        # One draw for all layers, because the draws of flax, one per layer, take seconds to compile.
-        draws = jnp.split(jax.random.uniform(key, (int(ends[-1]),), shapes[0].dtype, -1, 1), ends[:-1])
-        leaves = [
-            draw.reshape(leaf.shape) * (3 / math.prod(leaf.shape[:-1])) ** 0.5 * (leaf.ndim > 1)
-            for draw, leaf in zip(draws, shapes, strict=True)
-        ]
-        return jax.tree.unflatten(tree, leaves)
+def mlp(inputs: int, hidden: int, outputs: int, dtype: str) -> Network:
+    """Returns a network with one hidden layer of rectified units, (B, inputs) -> (B, outputs)."""
 
     def apply(params: Params, inputs: jax.Array) -> jax.Array:
-        return nnx.merge(graph, params)(inputs)
+        return dense(params["out"], jax.nn.relu(dense(params["hidden"], inputs)))
 
-    return init, apply
+    return starting(layers(hidden=(inputs, hidden), out=(hidden, outputs)), dtype), apply
+
+
+def lenet(dtype: str, colour: bool = False) -> Network:
+    """Returns LeNet-5 with rectified units and max pooling, (B, 28, 28) or (B, 32, 32, 3) -> (B, 10)."""
+    standard = (0.4734, 0.2516) if colour else (0.1307, 0.3081)  # mean and deviation of the data
+
+    def apply(params: Params, images: jax.Array) -> jax.Array:
+        hidden = standardised(images if colour else images[..., None], *standard, dtype)
+        hidden = pooled_relu(conv(params["conv2"], pooled_relu(conv(params["conv1"], hidden))))
+        hidden = jax.nn.relu(dense(params["dense1"], hidden.reshape(len(images), -1)))
+        return dense(params["out"], jax.nn.relu(dense(params["dense2"], hidden)))
+
+    flat = (5 * 5 if colour else 4 * 4) * 16
+    kernels = layers(
+        conv1=(5, 5, 3 if colour else 1, 6),
+        conv2=(5, 5, 6, 16),
+        dense1=(flat, 120),
+        dense2=(120, 84),
+        out=(84, 10),
+    )
+    return starting(kernels, dtype), apply
+
+
+def three_convolutions(dtype: str) -> Network:
+    """Returns three layers of convolution and pooling, then one dense layer, (B, 32, 32, 3) -> (B, 10)."""
+
+    def apply(params: Params, images: jax.Array) -> jax.Array:
+        hidden = standardised(images, 0.4734, 0.2516, dtype)
+        for layer in ("conv1", "conv2", "conv3"):  # as large as before, with two rows of zeros around
+            hidden = jnp.pad(hidden, ((0, 0), (2, 2), (2, 2), (0, 0)))
+            hidden = pooled_relu(conv(params[layer], hidden))
+        return dense(params["out"], hidden.reshape(len(images), -1))
+
+    kernels = layers(conv1=(5, 5, 3, 32), conv2=(5, 5, 32, 32), conv3=(5, 5, 32, 64), out=(4 * 4 * 64, 10))
+    return starting(kernels, dtype), apply

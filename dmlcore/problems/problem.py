@@ -41,7 +41,8 @@ class Problem:
     params <- params + u. Workers of an additive problem own samples: of P workers, worker w owns the samples
     w, w + P, w + 2P, ..., and takes them in turn.
 
-    The first training checks a problem, see `dmlcore.problems.validation`.
+    The first training checks a problem, see `dmlcore.problems.validation`. The user's cache folder remembers
+    the problems that have passed.
 
     Problems compare and hash by identity, and a compiled program belongs to one problem object. The functions
     of `dml.problems` return the same object for the same arguments, as long as something refers to it or it

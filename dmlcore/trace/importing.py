@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dmlcore import checks
 from dmlcore.provenance import versions
@@ -43,6 +42,8 @@ def record_of(
     if isinstance(given, Trace):
         return given
     if isinstance(given, str | os.PathLike) and Path(given).suffix == ".parquet" and Path(given).is_file():
+        import pyarrow.parquet as pq  # here, because most programs have no file of a trace
+
         try:
             known = pq.read_schema(given).metadata or {}
         except (pa.ArrowException, OSError):  # the reader says why

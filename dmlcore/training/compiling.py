@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend import core
 
 from dmlcore import files
 
@@ -73,9 +74,15 @@ def isolated(runs: Any, function: Callable[..., Any], *args: Any) -> Any:
         function: the function; what is read from a larger array is read before, since a branch copies it.
         args: arrays; everything that the function computes with and that differs between programs.
     """
-    kinds = jax.eval_shape(function, *args)
-    nothing = lambda *_: jax.tree.map(lambda kind: jnp.zeros(kind.shape, kind.dtype), kinds)  # noqa: E731
-    return jax.lax.cond(runs, function, nothing, *args)
+    traced, kinds = jax.make_jaxpr(function, return_shape=True)(*args)  # once, as tracing takes long
+    leaves, tree = jax.tree.flatten(kinds)
+    found = jax.lax.cond(
+        runs,
+        core.jaxpr_as_fun(traced),
+        lambda *_: [jnp.zeros(leaf.shape, leaf.dtype) for leaf in leaves],
+        *jax.tree.leaves(args),
+    )
+    return jax.tree.unflatten(tree, found)
 
 
 def unrolled() -> int:

@@ -20,7 +20,7 @@ _on_device: WeakKeyDictionary[Problem, tuple[Any, Any]] = WeakKeyDictionary()
 def device_data(problem: Problem) -> tuple[Any, Any]:
     """Returns the problem's training and evaluation data as device arrays; they are transferred once."""
     if problem not in _on_device:
-        _on_device[problem] = jax.tree.map(jnp.asarray, (problem.data, problem.eval_data))
+        _on_device[problem] = jax.device_put((problem.data, problem.eval_data))
     return _on_device[problem]
 
 
@@ -28,7 +28,7 @@ def metrics(problem: Problem, params: Any, eval_data: Any) -> dict[str, jax.Arra
     """Returns the metrics of the parameters as scalars."""
     real = jax.dtypes.canonicalize_dtype(np.float64)
     with checks.noting(f"evaluate of problem {problem.name!r}"):
-        found = problem.evaluate(params, eval_data)
+        found = jax.jit(problem.evaluate)(params, eval_data)  # which is traced once
     return {name: jnp.asarray(value, real) for name, value in found.items()}
 
 

@@ -4,6 +4,7 @@ Functions are distinguished by the programs that JAX traces from them. So a regu
 closure, or an initial state, is part of the identity, as the data are.
 """
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -18,6 +19,7 @@ import numpy as np
 
 from dmlcore import files
 from dmlcore.problems.problem import Problem
+from dmlcore.problems.validation import check_problem
 from dmlcore.trace import Trace
 from dmlcore.training.optimizer import fingerprint, hoist, plain, settings, traced
 from dmlcore.training.scaling import WeighedGradients
@@ -90,6 +92,27 @@ def of_problem(problem: Problem) -> str:
     False
     """
     return _once(problem, str(settings()), _of_whole)
+
+
+def check_once(problem: Any) -> None:
+    """As `check_problem`, unless an equal problem has passed in an earlier process.
+
+    The user's cache folder has an empty file for each problem that has passed, next to the compiled programs.
+    Its name is a hash of all that the check depends on: the problem, this package, JAX and its settings. A
+    problem whose identity cannot be told is checked in every process.
+    """
+    real, passed = str(jax.dtypes.canonicalize_dtype(float)), None
+    if isinstance(problem, Problem) and real not in problem.checked:
+        with contextlib.suppress(Exception):  # of a faulty problem, about which the check says more
+            content = of_problem(problem), of_code(), jax.__version__, np.__version__
+            passed = files.cache() / "checked" / hashlib.sha256(repr(content).encode()).hexdigest()
+            if passed.exists():
+                problem.checked.add(real)
+    check_problem(problem)
+    if passed is not None:
+        with contextlib.suppress(OSError):  # such as a folder that may not be written to
+            passed.parent.mkdir(parents=True, exist_ok=True)
+            passed.touch()
 
 
 def _once(problem: Problem, name: str, make: Callable[[Problem], str]) -> str:

@@ -111,14 +111,16 @@ def begin(
     plan = Plan(contribution, update, aggregation=rule, scales=scales, **options)
     slots: Any = () if plan.reads_newest else plan.version(params, optimizer_state)
     slots = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_slots, *jnp.shape(leaf))), slots)
-    memory, nothing = coding.start(plan.coding, seed, filler, params), jax.tree.map(jnp.zeros_like, params)
-    gathered, before = (nothing if needed else () for needed in (plan.accumulates, plan.watches))
+    memory = coding.start(plan.coding, seed, filler, params)
+    gathered, before = (
+        jax.tree.map(jnp.zeros_like, params) if needed else () for needed in (plan.accumulates, plan.watches)
+    )
     if rule is not None and rule.places:
         gathered = aggregation.nothing_gathered(rule, params)
     state = State(params, optimizer_state, gathered, slots, memory, local, before)
     # Every leaf has its own buffer, because the state is donated.
     source = source_of(problem, seed, num_workers)
-    return plan, Numbers(numbers, own), source, jax.tree.map(jnp.array, state)
+    return plan, Numbers(numbers, own), source, jax.device_put(state, may_alias=False)
 
 
 def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None) -> tuple[State, Any]:

@@ -24,10 +24,10 @@ from dmlcore.experiments.comparison import check_factory, compare
 from dmlcore.experiments.runs import check_until, run_spec, train
 from dmlcore.methods.policies import bsp
 from dmlcore.problems.problem import Problem
-from dmlcore.problems.validation import check_problem
 from dmlcore.trace import Trace
 from dmlcore.training import identity
 from dmlcore.training.evaluation import is_accuracy
+from dmlcore.training.identity import check_once
 from dmlcore.types import Method
 
 ROUNDS = 200  # rounds of BSP in the simulation that measures a cluster
@@ -192,7 +192,7 @@ def check_asked(
     problem: Any, target: Any, optimizer: Any, seeds: Any, batch_size: Any
 ) -> tuple[str, float, list[int]]:
     """Checks what a study is asked; returns the metric and the value of the target, and the seeds."""
-    check_problem(problem)
+    check_once(problem)
     if not isinstance(target, Mapping) or len(target) != 1:
         checks.fail("target", target, "a mapping of one metric to its value, such as {'loss': 0.1}")
     ((metric, value),) = check_until(target, problem, "target").items()

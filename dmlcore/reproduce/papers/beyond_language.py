@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import optax
 from flax import nnx
 
 from dmlcore import checks
-from dmlcore.problems.networks import network
+from dmlcore.problems.networks import Network, starting
 from dmlcore.problems.problem import Batch, Params, Problem, frozen
 
 LETTERS = 27  # the alphabet and the space
@@ -114,6 +115,13 @@ class Transformer(nnx.Module):
         for block in self.blocks:
             x = block(x)
         return self.head(self.blocks[-1].norm(x))
+
+
+def network(build: Callable[[nnx.Rngs], nnx.Module]) -> Network:
+    """Returns a flax network as pure functions."""
+    graph, state = nnx.split(nnx.eval_shape(lambda: build(nnx.Rngs(0))))
+    shapes = jax.tree.map(lambda leaf: leaf.shape, nnx.to_pure_dict(state))
+    return starting(shapes, "float32"), lambda params, inputs: nnx.merge(graph, params)(inputs)
 
 
 @functools.cache
