@@ -67,18 +67,14 @@ def test_the_search_keeps_its_budget_and_returns_the_best_that_it_tried(tries):
     assert best == (3, -1) or tries < 100
     asked.clear()
     assert descend(cost, (0, 1), tries, recorded, "this") == (best, tried)
-    assert [*asked] == [(0, 1)]  # only whether it is the same question
+    assert not asked
 
 
-@pytest.mark.parametrize(
-    ("other", "start"),
-    [(lambda x: 2 * (x - 1) ** 2, 2), (lambda x: (x - 1) ** 2, 3)],
-    ids=["another cost", "another start"],
-)
-def test_the_answer_to_another_question_is_not_taken(other, start):
+@pytest.mark.parametrize(("name", "start"), [("another", 2), ("this", 3)], ids=["name", "start"])
+def test_the_answer_to_another_question_is_not_taken(name, start):
     recorded = {}
-    assert descend(lambda x: (x - 4) ** 2, (2,), 9, recorded) == ((4,), 5)
-    assert descend(other, (start,), 9, recorded)[0] == (1,)
+    assert descend(lambda x: (x - 4) ** 2, (2,), 9, recorded, "this") == ((4,), 5)
+    assert descend(lambda x: (x - 1) ** 2, (start,), 9, recorded, name)[0] == (1,)
 
 
 def tree(seed):

@@ -1,5 +1,8 @@
 """Compiled programs: what is let go of before a process runs out of mappings, and comes back when needed."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import jax.numpy as jnp
 import pytest
 
@@ -39,6 +42,20 @@ def test_a_system_that_tells_nothing_lets_go_of_nothing(product, monkeypatch):
     monkeypatch.setattr(compiling, "most_mappings", lambda: 0)
     product(jnp.ones(()), times=2)
     assert product._kept() == 1
+
+
+def test_of_several_threads_that_need_a_program_one_compiles_it():
+    traced = []
+
+    @compiling.compiled()
+    def slowly(number):
+        traced.append(number)
+        time.sleep(0.2)
+        return number + 1
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [*map(int, pool.map(slowly, [jnp.ones(())] * 4))] == [2] * 4
+    assert len(traced) == 1
 
 
 def test_this_system_tells_what_it_can():

@@ -1,6 +1,7 @@
 """Checks a problem, once per object, and rejects one that would train incorrectly without an error."""
 
 import functools
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ RESERVED = frozenset((*HISTORY, *SERVER, *COMPARISON))
 """Columns of histories and comparisons: no metric can have one of these names."""
 
 QUICK = {"xla_backend_optimization_level": 0}  # for XLA: this program runs once, so compile it quickly
+ONE_CHECKS = threading.RLock()  # held while a problem is checked, so that no other thread checks it, too
 PROBE = 4  # samples in the batch of the test; the test also computes its two halves separately
 
 
@@ -49,8 +51,14 @@ def check_problem(problem: Any) -> None:
     """
     checks.check_kind("problem", problem, Problem)
     real = str(jax.dtypes.canonicalize_dtype(float))
-    if real in problem.checked:
-        return
+    with ONE_CHECKS:
+        if real not in problem.checked:
+            _check(problem)
+            problem.checked.add(real)
+
+
+def _check(problem: Problem) -> None:
+    """`check_problem`, each time that it is called."""
     checks.check_kind("problem.name", problem.name, str)
     try:
         _check_data(problem)
@@ -64,7 +72,6 @@ def check_problem(problem: Any) -> None:
                 _check_losses(problem, params)
     except ValueError as error:
         raise ValueError(f"problem {problem.name!r}, {error}") from error.__cause__ or error
-    problem.checked.add(real)
 
 
 def _called(name: str, function: Any, *args: Any, on: str = "") -> Any:

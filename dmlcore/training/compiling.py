@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import functools
 import gc
+import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -125,21 +126,27 @@ class Compiled:
     It cannot be called inside another compiled function, because XLA takes its options from the outermost
     one. Programs stay in memory until half of the process's memory mappings are used. All are then released,
     and the cache on disk provides those that are needed again. So a session can run any number of methods.
+    If several threads need a new program, one compiles it and the others wait.
 
     Args:
         function: the function to compile.
+        xla: further options of XLA. Default: None, only `options`.
         how: options of `jax.jit`.
     """
 
-    def __init__(self, function: Callable[..., Any], **how: Any):
+    def __init__(self, function: Callable[..., Any], xla: dict[str, Any] | None = None, **how: Any):
         functools.update_wrapper(self, function)
-        self._jitted = functools.cache(lambda: jax.jit(function, compiler_options=options(), **how))
+        made = lambda: jax.jit(function, compiler_options=options() | (xla or {}), **how)  # noqa: E731
+        self._jitted = functools.cache(made)
         self._let_go = 0  # compiled programs that were released
+        self._firsts: dict[Any, Any] = {}  # arguments -> what their first call holds; later ones hold nothing
         _ALL.add(self)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        before = self._kept()
-        result = self._jitted()(*args, **named)
+        before, kinds = self._kept(), _kinds((args, named))
+        with self._firsts.setdefault(kinds, threading.Lock()):
+            result = self._jitted()(*args, **named)
+        self._firsts[kinds] = contextlib.nullcontext()
         if self._kept() > before and mappings() > most_mappings() / 2 > 0:
             for each in [*_ALL]:
                 each.let_go()
@@ -157,6 +164,7 @@ class Compiled:
         """Releases all programs, after a program that runs in another thread has ended."""
         jitted: Any = self._jitted()
         self._let_go += self._kept()
+        self._firsts.clear()
         jitted.clear_cache()
 
     def _kept(self) -> int:
@@ -165,6 +173,16 @@ class Compiled:
 
 
 _ALL: weakref.WeakSet[Compiled] = weakref.WeakSet()
+
+
+def _kinds(given: Any) -> Any:
+    """Returns what a program is compiled for: types of arrays and floats, and the values of other leaves."""
+
+    def kind(leaf: Any) -> Any:
+        return (leaf.shape, leaf.dtype) if hasattr(leaf, "shape") else float if type(leaf) is float else leaf
+
+    leaves, tree = jax.tree.flatten(given)
+    return tree, tuple(map(kind, leaves))
 
 
 def compiled(**how: Any) -> Callable[[Callable[..., Any]], Compiled]:

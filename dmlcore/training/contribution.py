@@ -35,6 +35,7 @@ class Contribution(abc.ABC):
     widths: tuple[int, ...]  # numbers of samples to which tasks are padded, ascending
     fuses: ClassVar[bool]  # whether the tasks of a row, which read one version, can be computed as one
     fills: ClassVar[bool] = False  # whether a task may be padded to more samples than it has
+    loops: ClassVar[bool] = False  # whether padding costs no time, because a task is a loop over its samples
     weighs: ClassVar[bool]  # whether a push is multiplied by its weight; False: it counts fully or not at all
 
     @property

@@ -108,14 +108,15 @@ def sized(
 
     If each task is a row (`single`), it is padded as its worker pads it. Tasks that become one gradient have
     one common width, at least `least`, which is a power of two if sizes differ, so that another run compiles
-    nothing. If the contributions of several rows are `batched`, tasks that may be padded also have a common
-    width, because a batched switch between widths computes all of its branches.
+    nothing. Tasks that may be padded also have a common width if they are loops, so that there is one program
+    of the loop; and if the contributions of several rows are `batched`, because a batched switch between
+    widths computes all of its branches.
     """
     if single:
         widths = {kind.width(size) for size in np.flatnonzero(np.bincount(sizes.ravel())).tolist() or [least]}
     else:
         most = int(sizes.max(initial=least))
         widths = {padded(most) if (sizes != most).any() else most}
-    if batched and kind.fills:
+    if kind.loops or (batched and kind.fills):
         widths = {max(widths)}
     return contribution_of(kind.problem, sorted(widths))

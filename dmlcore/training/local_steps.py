@@ -23,7 +23,7 @@ class LocalTraining(Gradient):
     tasks.
     """
 
-    fuses = False
+    fuses, loops = False, True
 
     @property
     def inner(self) -> Inner:

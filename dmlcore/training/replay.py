@@ -286,7 +286,7 @@ class Replay(Driver):
                 self._of_traces(np.array(self._row) - drawn),
                 self._of_traces(places - drawn[:, None]),
                 self._of_traces(looks, bool),
-                max(map(len, ends)),
+                np.int32(max(map(len, ends))),
                 eval_data,
                 goals,
             )

@@ -138,7 +138,7 @@ class TrainingWatch:
         who = given.worker.ravel(), given.clock.ravel()
         drawn = draw_one(kind.problem.num_samples, kind.widths[-1], self._source, *who)
         plan, given = self._plan._replace(contribution=kind), given._replace(samples=drawn)
-        self._state, info = advance_one(plan, self._inputs, self._state, given, num_rows)
+        self._state, info = advance_one(plan, self._inputs, self._state, given, np.int32(num_rows))
         new = updates >= progress.looked  # after a crash it has repeated updates that were observed before
         square, product = (np.asarray(column)[:num_rows][rows.last].astype(float)[new] for column in info)
         return {

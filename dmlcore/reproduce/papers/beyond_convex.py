@@ -97,9 +97,9 @@ def descend(
         cost: the numbers -> the value to minimise.
         start: the first numbers.
         tries: largest number of evaluations of `cost`, >= 1.
-        recorded: name of a search -> what it found; this one is added. Where it is known already, and `start`
-            costs what it did up to 5%, the numbers found then are the answer. Default: none are known.
-        name: of this search in `recorded`.
+        recorded: name of a search -> what it found; this one is added. Where it is known already, with the
+            same `start`, the numbers found then are the answer. Default: none are known.
+        name: of this search in `recorded`, which says what `cost` depends on.
 
     Returns:
         The best numbers, and how many were tried.
@@ -109,10 +109,10 @@ def descend(
     """
     checks.integer("tries", tries, low=1)
     recorded = {} if recorded is None else recorded
-    found = {tuple(start): cost(*start)}
-    known, first = recorded.get(name, {}), found[tuple(start)]
-    if known.get("start") == [*start] and math.isclose(known["cost"], first, rel_tol=0.05):
+    known = recorded.get(name, {})
+    if known.get("start") == [*start]:
         return tuple(known["best"]), known["tried"]
+    found = {tuple(start): cost(*start)}
     best, moved = tuple(start), None
     while best != moved:
         moved = best
@@ -121,7 +121,7 @@ def descend(
             if near not in found and len(found) < tries:
                 found[near] = cost(*near)
         best = min(found, key=found.__getitem__)
-    recorded[name] = {"start": [*start], "cost": first, "best": [*best], "tried": len(found)}
+    recorded[name] = {"start": [*start], "best": [*best], "tried": len(found)}
     return best, len(found)
 
 
