@@ -123,14 +123,19 @@ def test_data_are_declared_by_known_names():
 
 def judged(root):
     parameters = tiny_papers.Tiny(output=str(root / "figures/swift"))
-    tiny_papers.PAPERS["swift"].conclude({"swift-1": [1.5] * 8}, parameters, data="toys")
+    tiny_papers.PAPERS["swift"].conclude({"swift-1": [1.5] * 8}, parameters, data="toys", settings={"a": 1.5})
     return root / "figures/swift/claims.json"
 
 
 def test_check(tmp_path, capsys):
     ledger = judged(tmp_path)
     assert command.main(["check"], root=tmp_path, papers=tiny_papers.PAPERS) == 0
-    assert capsys.readouterr().out == "1 files checked, no disagreements\n"
+    assert capsys.readouterr().out == "2 files checked, no disagreements\n"
+    settings = ledger.with_name("settings.json")
+    for changed in (settings.read_text().replace("1.5", "1.25"), "{}", "[]", "{"):
+        settings.write_text(changed)
+        assert command.main(["check"], root=tmp_path, papers=tiny_papers.PAPERS) == 1
+        assert f"{settings}: not the settings that a run has written" in capsys.readouterr().err
     ledger.write_text(ledger.read_text().replace('"reproduced"', '"in part"'))
     assert command.main(["check"], root=tmp_path, papers=tiny_papers.PAPERS) == 1
     assert "swift-1: verdict is 'in part', but its settings give 'reproduced'" in capsys.readouterr().err

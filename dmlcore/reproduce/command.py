@@ -15,6 +15,7 @@ from rich.table import Table
 from dmlcore import checks
 from dmlcore.reproduce import agreement, arithmetic, claims, manifest, recommending, report, runner
 from dmlcore.reproduce.manifest import Folders, PaperJob
+from dmlcore.reproduce.paper import SETTINGS, unsealed
 from dmlcore.reproduce.papers import PAPERS, Paper, Parameters
 from dmlcore.reproduce.progress import Display, Outcome, seconds
 from dmlcore.reproduce.site import command as docs
@@ -30,7 +31,7 @@ OTHERS = """\
 other commands:
   list                      papers, their parameters, claims and run times
   check                     check that the outcomes in each figures/*/claims.json follow from its samples,
-                            and that the pages have these
+                            that the pages have these, and that no settings.json was edited
   recommend RECORD --target METRIC=VALUE
                             recommend a method for a cluster, from a recorded trace or a table of task
                             times (see `recommend --help`)
@@ -271,7 +272,7 @@ def overview(console: Console, papers: Mapping[str, Paper]) -> int:
 
 
 def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> int:
-    """Checks that ledgers follow from their samples and have the declared claims, and pages these."""
+    """Checks that ledgers follow from samples and have the declared claims, and that nothing was edited."""
     paths = report.ledger_paths(folders.figures)
     faults = []
     for path in paths:
@@ -280,6 +281,13 @@ def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> in
             faults += claims.recheck(path, paper.claims if paper else None)
         except ValueError as error:
             faults.append(str(error))
+    for path in sorted(folders.figures.glob(f"*/{SETTINGS}")):
+        try:
+            same = unsealed(path)[1]
+        except ValueError:
+            same = False
+        paths.append(path)
+        faults += [] if same else [f"{path}: not the settings that a run has written: they were edited"]
     pages = [path.relative_to(folders.root) for path, _ in results.old(folders.root, papers)]
     faults += [f"{page}: not the results of the ledgers (`docs --pages` writes them)" for page in pages]
     sys.stderr.writelines(f"{fault}\n" for fault in faults)

@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from dmlcore import checks, files
 from dmlcore.reproduce import claims, kept
-from dmlcore.reproduce.claims.ledger import known
+from dmlcore.reproduce.claims.ledger import hashed, known
 from dmlcore.reproduce.claims.model import Claim
 from dmlcore.reproduce.texts import Card, Comparison, Summary, read
 
@@ -155,7 +155,7 @@ class Paper:
         """
         if parameters.takes_settings:
             with contextlib.suppress(OSError, ValueError):
-                return dict(json.loads((FIGURES / self.key / SETTINGS).read_text(encoding="utf-8")))
+                return unsealed(FIGURES / self.key / SETTINGS)[0]
         return {}
 
     def keep(self, runs: Mapping[str, pd.DataFrame], parameters: Parameters) -> Path | None:
@@ -231,11 +231,19 @@ class Paper:
         ledger = claims.Ledger(paper=self.key, runs=(made,), claims=results)
         claims.write(Path(parameters.output) / "claims.json", ledger)
         if settings:
-            files.write(Path(parameters.output) / SETTINGS, json.dumps(settings, indent=1) + "\n")
+            sealed = {**settings, "digest": hashed(settings)}
+            files.write(Path(parameters.output) / SETTINGS, json.dumps(sealed, indent=1) + "\n")
         published = known(FIGURES / self.key / "claims.json")
         results = claims.merge(published, ledger, again=False).claims
         shown = claims.frame(results, self.findings).style  # a Styler does not truncate texts
         return shown.set_table_styles([{"selector": "td, th", "props": "text-align: left"}])
+
+
+def unsealed(path: Path) -> tuple[dict[str, Any], bool]:
+    """Returns the settings in a settings.json, and whether they are as they were written."""
+    settings = dict(json.loads(path.read_text(encoding="utf-8")))
+    digest = settings.pop("digest", "")
+    return settings, digest == hashed(settings)
 
 
 def _shown(text: str) -> Markdown:

@@ -31,7 +31,11 @@ def write(path: Path, ledger: Ledger) -> None:
 
 def digest(ledger: Ledger) -> str:
     """Returns a digest of all that a ledger says, so that a change of a single sample is noticed."""
-    content = ledger.model_dump(mode="json", exclude={"digest"})
+    return hashed(ledger.model_dump(mode="json", exclude={"digest"}))
+
+
+def hashed(content: Any) -> str:
+    """Returns a digest of JSON values."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
