@@ -29,7 +29,7 @@ class LocalKernel(AsyncKernelManager):
     in the system's temporary folder, because the path of a socket may have at most 100 characters.
     """
 
-    journal: Path | None = None  # folder in which comparisons save their finished runs
+    journal: Path | None = None  # folder in which comparisons save their finished runs; None at quick scale
     _present: ClassVar[weakref.WeakSet[LocalKernel]] = weakref.WeakSet()
 
     @classmethod
@@ -66,7 +66,7 @@ class LocalKernel(AsyncKernelManager):
             env={
                 "PYTHONPATH": path,
                 "MPLBACKEND": "module://matplotlib_inline.backend_inline",
-                **arithmetic.settings(),
+                **arithmetic.settings(quickly=self.journal is None),
                 **({SAVE: str(self.journal)} if self.journal else {}),
             },
         )
