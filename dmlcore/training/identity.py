@@ -24,7 +24,7 @@ from dmlcore.trace import Trace
 from dmlcore.training.optimizer import fingerprint, hoist, plain, settings, traced
 from dmlcore.training.scaling import WeighedGradients
 
-_of_problems: WeakKeyDictionary[Problem, dict[str, str]] = WeakKeyDictionary()
+_of_problems: WeakKeyDictionary[Problem, dict[str, Any]] = WeakKeyDictionary()
 
 
 def of_optimizer(optimizer: Any, params: Any, name: str = "optimizer") -> str:
@@ -77,7 +77,7 @@ def told(problem: Problem) -> dict[str, str]:
     """
     return {
         "problem": problem.name,
-        "data_sha256": _once(problem, "data", lambda problem: _of_arrays((problem.data, problem.owner))),
+        "data_sha256": once(problem, "data", lambda problem: _of_arrays((problem.data, problem.owner))),
     }
 
 
@@ -91,7 +91,8 @@ def of_problem(problem: Problem) -> str:
     >>> of_problem(logistic_regression(l2=0.1)) == of_problem(logistic_regression(l2=0.2))
     False
     """
-    return _once(problem, str(settings()), _of_whole)
+    found: str = once(problem, str(settings()), _of_whole)
+    return found
 
 
 def check_once(problem: Any) -> None:
@@ -115,7 +116,8 @@ def check_once(problem: Any) -> None:
             passed.touch()
 
 
-def _once(problem: Problem, name: str, make: Callable[[Problem], str]) -> str:
+def once(problem: Problem, name: str, make: Callable[[Problem], Any]) -> Any:
+    """Returns `make(problem)`, which is made once as long as the problem exists."""
     kept = _of_problems.setdefault(problem, {})
     if name not in kept:
         kept[name] = make(problem)

@@ -106,11 +106,9 @@ class Goal:
         Programs differ between releases of JAX, so numbers tell what is asked: the data, the metrics of the
         initial parameters, and the first updates of optimizers. `about` has further JSON values.
         """
-        problem = self.problem
-        start = problem.evaluate(problem.init(jax.random.key(0)), problem.eval_data)
         told = {
-            **identity.told(problem),
-            "start": sorted((name, f"{float(value):.4g}") for name, value in start.items()),
+            **identity.told(self.problem),
+            "start": identity.once(self.problem, f"start, {jax.dtypes.canonicalize_dtype(float)}", _start),
             "target": str(self),
             "methods": {name: self._told(method) for name, method in methods.items()},
             "about": about,
@@ -199,6 +197,12 @@ def check_asked(
     check_factory(optimizer)
     checks.integer("batch_size", batch_size, low=1)
     return metric, value, checks.several("seeds", seeds, checks.check_seed)
+
+
+def _start(problem: Problem) -> list[tuple[str, str]]:
+    """Returns the metrics of the initial parameters, in four digits."""
+    start = problem.evaluate(problem.init(jax.random.key(0)), problem.eval_data)
+    return sorted((name, f"{float(value):.4g}") for name, value in start.items())
 
 
 def _updates(optimizer: Any) -> list[str]:

@@ -135,10 +135,11 @@ def study(
             spending = Spending(runs, total, None if runs else path, advance=advance)
             try:
                 search = begin(goal, made, judging, spending, all_seeds=all_seeds)
-                earlier = settings.get(question(search)) if settings else None
+                key = question(search)
+                earlier = settings.get(key) if settings else None
                 whole = bool(earlier["whole"]) if earlier and recalled(search, earlier) else tune(search)
                 made_of = answer(search, judging, whole, all_seeds=all_seeds)
-                kept = {} if spending.interrupted else {question(search): recorded(search, whole)}
+                kept = {} if spending.interrupted else {key: recorded(search, whole)}
                 answers[name] = dataclasses.replace(made_of, found=kept)
             except KeyboardInterrupt:
                 if not answers:
