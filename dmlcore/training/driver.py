@@ -106,11 +106,12 @@ def sized(
 ) -> Contribution:
     """Returns a contribution with the widths of tasks of these sizes.
 
-    If each task is a row (`single`), it is padded as its worker pads it. Tasks that become one gradient have
-    one common width, at least `least`, which is a power of two if sizes differ, so that another run compiles
-    nothing. Tasks that may be padded also have a common width if they are loops, so that there is one program
-    of the loop; and if the contributions of several rows are `batched`, because a batched switch between
-    widths computes all of its branches.
+    If each task is a row (`single`), it is padded as its worker pads it. If such tasks have several widths,
+    the loop is compiled for those from an eighth of the widest, too, so that another run compiles nothing.
+    Tasks that become one gradient have one common width, at least `least`, which is a power of two if sizes
+    differ, for the same reason. Tasks that may be padded also have a common width if they are loops, so that
+    their steps are compiled once; and if the contributions of several rows are `batched`, because a batched
+    switch between widths computes all of its branches.
     """
     if single:
         widths = {kind.width(size) for size in np.flatnonzero(np.bincount(sizes.ravel())).tolist() or [least]}
@@ -119,4 +120,6 @@ def sized(
         widths = {padded(most) if (sizes != most).any() else most}
     if kind.loops or (batched and kind.fills):
         widths = {max(widths)}
+    elif kind.fills and len(widths) > 1:
+        widths |= {kind.width(max(widths) >> halved) for halved in range(4)}
     return contribution_of(kind.problem, sorted(widths))

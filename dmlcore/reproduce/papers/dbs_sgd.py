@@ -10,7 +10,7 @@ tests/test_dbs_sgd.py shows that each claim can fail.
 
 from pydantic import Field
 
-from dmlcore.reproduce.paper import Parameters, abstract, conformance, declare, ours, theory
+from dmlcore.reproduce.paper import TunedParameters, abstract, conformance, declare, ours, theory
 
 FIRST_FRESH = 200  # first seed for D5-nodes and D5-maximum
 CAP = 64  # largest batch size of a task of LeNet-5
@@ -26,7 +26,7 @@ MAPPED = (1, 2, 4, 10)  # ratios of the fastest to the slowest speed, on the map
 BOTH = "MNIST and CIFAR-10"
 
 
-class DbsSgdParameters(Parameters):
+class DbsSgdParameters(TunedParameters):
     """Parameters of notebooks/05_dbs_sgd.ipynb; `workers` is P of the runs that train, `softsync` n."""
 
     workers: int = Field(8, ge=4, multiple_of=4)
