@@ -82,6 +82,7 @@ def test_a_run_and_its_resume(root, call):
     assert (root / "runs/plain/figures/kernel.txt").read_text() == sys.executable
     assert "swift-1" in output
     assert "reproduced" in output
+    assert output.count("first picture: ") == 1
 
     ledger = claims.read(root / OWN)
     assert ledger.runs[0].command == "python3 paper_repro.py swift --scale quick --seeds 9 -p staleness=5"

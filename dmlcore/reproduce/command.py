@@ -282,12 +282,9 @@ def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> in
         except ValueError as error:
             faults.append(str(error))
     for path in sorted(folders.figures.glob(f"*/{SETTINGS}")):
-        try:
-            same = unsealed(path)[1]
-        except ValueError:
-            same = False
         paths.append(path)
-        faults += [] if same else [f"{path}: not the settings that a run has written: they were edited"]
+        if not unsealed(path)[1]:
+            faults.append(f"{path}: not the settings that a run has written: they were edited")
     pages = [path.relative_to(folders.root) for path, _ in results.old(folders.root, papers)]
     faults += [f"{page}: not the results of the ledgers (`docs --pages` writes them)" for page in pages]
     sys.stderr.writelines(f"{fault}\n" for fault in faults)

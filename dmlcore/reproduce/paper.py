@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shlex
 from collections.abc import Mapping, Sequence
@@ -153,10 +152,7 @@ class Paper:
 
         They are empty at full scale, and if the parameter `retune` asks for a new search.
         """
-        if parameters.takes_settings:
-            with contextlib.suppress(OSError, ValueError):
-                return unsealed(FIGURES / self.key / SETTINGS)[0]
-        return {}
+        return unsealed(FIGURES / self.key / SETTINGS)[0] if parameters.takes_settings else {}
 
     def keep(self, runs: Mapping[str, pd.DataFrame], parameters: Parameters) -> Path | None:
         """Writes the histories of a run at full scale to runs.parquet in its output folder.
@@ -240,8 +236,11 @@ class Paper:
 
 
 def unsealed(path: Path) -> tuple[dict[str, Any], bool]:
-    """Returns the settings in a settings.json, and whether they are as they were written."""
-    settings = dict(json.loads(path.read_text(encoding="utf-8")))
+    """Returns the settings in a settings.json, none if it cannot be read, and whether nothing was edited."""
+    try:
+        settings = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, TypeError, ValueError):
+        return {}, False
     digest = settings.pop("digest", "")
     return settings, digest == hashed(settings)
 

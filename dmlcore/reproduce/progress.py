@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
@@ -48,6 +49,7 @@ class Display(Progress):
         hidden = not console.is_terminal
         super().__init__(*columns, console=console, disable=hidden, speed_estimate_period=3600)
         self._spoken = 0.0
+        self._pictured = False
 
     def started(self, key: str, cell_seconds: list[float] | None, cells: int) -> None:
         """Shows that a notebook starts; its cells are weighted by their expected seconds, if known."""
@@ -62,6 +64,12 @@ class Display(Progress):
         self.update(task.id, advance=task.fields["plan"][done], done=done + 1)
         if time.monotonic() - self._spoken > LINE_SECONDS:
             self._line(key)
+
+    def drawn(self, key: str, folder: Path) -> None:
+        """Says where the first picture of a run is, as soon as a notebook has saved it in a folder."""
+        if not self._pictured and (pictures := sorted(folder.glob("*.[ps][nv]g"))):
+            self._pictured = True
+            self.console.print(f"{key:<12} first picture: {pictures[0]}", highlight=False, soft_wrap=True)
 
     def ended(self, outcome: Outcome) -> None:
         """Shows that a job has ended, or was skipped."""

@@ -83,5 +83,5 @@ PAPER = declare(
     notebook="03_adaptive_k_load.ipynb",
     parameters=AdaptiveKLoadParameters,
     data={"full": ("mnist", "cifar10")},
-    quick_seconds=80,
+    quick_seconds=45,
 )

@@ -55,5 +55,5 @@ PAPER = declare(
     {"unit": "x", "data": "any"},
     notebook="07_beyond.ipynb",
     parameters=BeyondParameters,
-    quick_seconds=150,
+    quick_seconds=65,
 )
