@@ -32,6 +32,7 @@ from dmlcore.reproduce import claims as claims
 from dmlcore.trace import Trace as Trace, metrics as metrics, perfetto as perfetto
 from dmlcore.trace.calibration import service_times as service_times
 from dmlcore.trace.following import follow as follow
+from dmlcore.training.pacing import schedule_in as schedule_in
 from dmlcore.training.scaling import weigh_gradients as weigh_gradients
 from dmlcore.types import LocalSteps as LocalSteps, Method as Method, Policy as Policy
 from dmlcore.view import explorer as explorer, plot as plot

@@ -107,6 +107,7 @@ class Progress(NamedTuple):
     looked: int = 0  # updates made at the last observation
     oldest: int = 0  # first row of the record whose task may still be applied
     life: int = 0  # how often the server went back to a checkpoint; lost updates count as never trained
+    times: Sequence[float] = ()  # when each update was made, seconds from the start of the run
 
 
 Watch = Callable[[Progress], Observation]

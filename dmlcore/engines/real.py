@@ -330,7 +330,8 @@ class Serving:
             gradients, views, orders = zip(*(self._gradients.pop((w, c)) for w, c, _ in apply), strict=True)
             pushes = [*zip(weights, gradients, views, strict=True)]
             total = self._stepper.update(pushes, self._state[0], self._compensation)
-            self._state = self._stepper.step(total, self._state, weights)
+            made = server.samples, server.last_update
+            self._state = self._stepper.step(total, self._state, weights, made)
             if server.policy.on_observation is not None:
                 self._observer.update(total, len(pushes), sum(order.batch_size for order in orders))
         dropped = len(self._gradients) > len(server.pending)

@@ -317,7 +317,7 @@ class Server:
         live.update(order.version for _, order in self.pending.values())
         rows = Rows(self.record)
         oldest = min((row for row, _ in self.pending.values()), default=len(rows))
-        return Progress(time, self.num_updates, rows, live, self._looked, oldest)
+        return Progress(time, self.num_updates, rows, live, self._looked, oldest, times=self._times)
 
     def resume(self, time: float) -> Answer:
         """Continues after a restart from a checkpoint: tasks in flight begin again on the present version."""

@@ -300,7 +300,7 @@ class Worker:
         if order.pull:
             self._state = self._stepper.put(state)
             if self._coder is not None:
-                self._state = self._coder.received(order.clock, self._state[0]), self._state[1]
+                self._state = self._coder.received(order.clock, self._state[0]), *self._state[1:]
         who = order.worker, order.clock, order.batch_size
         gradient, self._kept = self._stepper.task(self._state[0], *who, self._kept)
         if self._coder is not None:

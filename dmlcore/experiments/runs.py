@@ -115,7 +115,8 @@ def train(
             compensation, aggregate or optimizer.
         optimizer: optax optimizer, which the server applies to the weighted gradient of every update. If its
             updates do not depend on the scale of gradients, weights scale them instead (`weigh_gradients`).
-            Its schedules count server updates, of which policies make different numbers for as many samples.
+            Its schedules count server updates, of which policies make different numbers for as many samples;
+            `schedule_in` counts samples or seconds.
             For additive problems `optax.identity()`, or `optax.scale` if their parameters are not whole
             numbers. None: a `Method` has its own.
         updates: stop after this number of server updates. Give exactly one of `updates`, `seconds` and
@@ -187,7 +188,7 @@ def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **opti
     problem.check_batch(spec.batch_size)
     problem.check_workers(spec.cluster.num_workers)
     if spec.local is not None:
-        check_update("local, optimizer", spec.local.optimizer, problem.shapes)
+        check_update("local, optimizer", spec.local.optimizer, problem.shapes, told=False)
     sized = spec.load.name != "equal()" or spec.policy.batch_size is not None
     if problem.coupled and spec.local is not None and sized:
         expected = f"None (losses of {problem.name} are coupled, and tasks may end in a smaller batch)"

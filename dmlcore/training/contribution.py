@@ -18,8 +18,10 @@ import numpy as np
 
 from dmlcore import checks
 from dmlcore.problems.problem import Problem
+from dmlcore.training import pacing
 from dmlcore.training.batches import rows_of
 from dmlcore.training.compiling import isolated
+from dmlcore.training.optimizer import hoist_update
 from dmlcore.training.program import Rows, padded
 
 
@@ -237,11 +239,13 @@ def factor(problem: Problem, optimizer: Any) -> float:
     # Small and large updates next to unrelated parameters, so that clipping or weight decay is detected.
     probe, params = jnp.array([-3e6, 0.0, 1e-4, 1.0]), jnp.array([3.0, 7.0, 0.0, -2.0])
     state = optimizer.init(params)
-    scaled = np.asarray(optimizer.update(probe, state, params)[0])
+    told = pacing.named(optimizer, pacing.progress())
+    scaled = np.asarray(optimizer.update(probe, state, params, **told)[0])
     by = float(scaled[-1])
     whole = not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(problem.shapes))
     linear = by > 0 and np.allclose(scaled, by * np.asarray(probe), rtol=1e-5, atol=0)
-    if jax.tree.leaves(state) or not linear or (whole and by != 1):
+    varies = jax.tree.leaves(state) or hoist_update(optimizer, params, state)[0].named
+    if varies or not linear or (whole and by != 1):
         scale = "" if whole else ", or optax.scale of a positive number"
         expected = f"optax.identity(){scale} (tasks of {problem.name} are themselves updates)"
         checks.reject("optimizer", "one that does more than add updates", expected)

@@ -21,7 +21,7 @@ from dmlcore import files
 from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import check_problem
 from dmlcore.trace import Trace
-from dmlcore.training.optimizer import fingerprint, hoist, plain, settings, traced
+from dmlcore.training.optimizer import fingerprint, hoist_update, plain, settings, traced
 from dmlcore.training.scaling import WeighedGradients
 
 _of_problems: WeakKeyDictionary[Problem, dict[str, Any]] = WeakKeyDictionary()
@@ -35,7 +35,7 @@ def of_optimizer(optimizer: Any, params: Any, name: str = "optimizer") -> str:
     """
     state = jax.eval_shape(optimizer.init, params)
     # The update is hashed as it is trained with, which was traced once.
-    update = fingerprint(*hoist(optimizer.update, params, state, params), name)
+    update = fingerprint(*hoist_update(optimizer, params, state), name)
     kind = "gradients" if isinstance(optimizer, WeighedGradients) else ""
     return _of(name, optimizer.init, params) + update + kind
 

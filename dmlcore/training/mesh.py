@@ -170,11 +170,12 @@ class ShardedReplay(Driver):
         """Trains up to version `update`; cuts a wavefront that goes further, as its parts are wavefronts."""
         first_row, rows = self._program.first_row, self._program.rows
         end, plan = int(first_row[min(update, len(first_row) - 1)]), self._plan
+        shape = self._spill, self._filler, plan.paced
         while self._row < end:
             front_end = int(self._fronts[np.searchsorted(self._fronts, self._row, side="right")])
             span = slice(self._row, min(front_end, end))
-            tasks = self._tasks(rows, span)
-            given = cut(rows, span, 1, rows.worker.shape[1], self._spill) if self._fuse else tasks
+            tasks = self._tasks(rows, span, shape)
+            given = cut(rows, span, 1, rows.worker.shape[1], *shape) if self._fuse else tasks
             state = self._state
             views = state.params if self._fuse else state.slots[0]
             kept, data = (state.memory, state.local), self._inputs.data
@@ -195,16 +196,16 @@ class ShardedReplay(Driver):
         if self._mesh.devices.flat[0].platform == "cpu":
             jax.block_until_ready(values)
 
-    def _tasks(self, rows: Rows, span: slice) -> Rows:
+    def _tasks(self, rows: Rows, span: slice, shape: tuple[int, int, bool]) -> Rows:
         """Returns the tasks of a span of rows, padded with weight 0 to L = M times a power of two."""
         if self._fuse:
             (row,) = range(span.start, span.stop)
-            columns = [np.repeat(column[row], rows.worker.shape[1]) for column in rows[4:10]]
+            columns = [np.repeat(column[[row]], rows.worker.shape[1], 0) for column in rows[4:12]]
             rows = Rows(*(table[row][:, None] for table in rows[:4]), *columns)
             span = slice(0, len(rows.read))
         count = span.stop - span.start
         size = self._mesh.size * power_of_two(-(-count // self._mesh.size))
-        return cut(rows, span, size, 1, self._spill, self._filler)
+        return cut(rows, span, size, 1, *shape)
 
     def restore(self, update: int, state: Any) -> None:
         """Continues from a state saved at version `update`."""

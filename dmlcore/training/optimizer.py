@@ -21,6 +21,7 @@ import numpy as np
 from jax.extend import core
 
 from dmlcore import checks
+from dmlcore.training import pacing
 from dmlcore.training.compiling import OWN_SETTINGS
 
 
@@ -42,9 +43,14 @@ class Hoisted:
         self.text = "\n".join([str(jaxpr), *held, *around])
         self._hash = hash(self.text)
 
-    def __call__(self, constants: tuple[Any, ...], *args: Any) -> Any:
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The names of its named arguments."""
+        return (*jax.tree.unflatten(self._in_tree, range(self._in_tree.num_leaves))[1],)
+
+    def __call__(self, constants: tuple[Any, ...], *args: Any, **named: Any) -> Any:
         """Evaluates the function; JAX can transform the call."""
-        leaves, tree = jax.tree.flatten(args)
+        leaves, tree = jax.tree.flatten((args, named))
         if tree != self._in_tree:
             raise TypeError(f"arguments of structure {tree}, traced with {self._in_tree}")
         return jax.tree.unflatten(self._out_tree, self._evaluate(*constants, *leaves))
@@ -162,12 +168,13 @@ def is_hoisted(atom: Any) -> bool:
     return aval.shape == () and np.issubdtype(aval.dtype, np.inexact)
 
 
-def hoist(function: Callable[..., Any], *args: Any) -> tuple[Hoisted, tuple[np.ndarray, ...]]:
+def hoist(function: Callable[..., Any], *args: Any, **named: Any) -> tuple[Hoisted, tuple[np.ndarray, ...]]:
     """Traces `function` and makes its floating-point scalar literals and captured arrays inputs.
 
     Guarantees: `hoisted(constants, *args)` computes the same as `function(*args)`, and two functions that
     differ only in such constants are equal when hoisted. Literals inside nested jitted functions and control
-    flow stay literals. The arguments are examples, arrays or `jax.ShapeDtypeStruct`.
+    flow stay literals. The arguments are examples, arrays or `jax.ShapeDtypeStruct`. If the function reads
+    none of the named ones, the hoisted function has none.
 
     Example:
         >>> one, (c,) = hoist(lambda x: 0.5 * x, np.float32(1))
@@ -175,14 +182,14 @@ def hoist(function: Callable[..., Any], *args: Any) -> tuple[Hoisted, tuple[np.n
         >>> one == two, float(c), float(two((c,), np.float32(8)))
         (True, 0.5, 4.0)
     """
-    leaves, structure = jax.tree.flatten(args)
+    leaves, structure = jax.tree.flatten((args, named))
     shapes = tuple(jax.typeof(leaf) for leaf in leaves)
     return _hoist(function, structure, shapes, str(settings()))
 
 
 def traced(function: Callable[..., Any], *args: Any) -> tuple[Hoisted, tuple[np.ndarray, ...]]:
     """As `hoist`, for a function that is traced only once: the result is not cached."""
-    leaves, structure = jax.tree.flatten(args)
+    leaves, structure = jax.tree.flatten((args, {}))
     return _hoist.__wrapped__(function, structure, tuple(jax.typeof(leaf) for leaf in leaves), "")
 
 
@@ -191,9 +198,14 @@ def _hoist(
     function: Callable[..., Any], structure: Any, shapes: tuple[Any, ...], under: str
 ) -> tuple[Hoisted, tuple[np.ndarray, ...]]:
     inputs = [jax.ShapeDtypeStruct(each.shape, each.dtype, weak_type=each.weak_type) for each in shapes]
-    args = jax.tree.unflatten(structure, inputs)
-    closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
+    args, named = jax.tree.unflatten(structure, inputs)
+    call = lambda args, named: function(*args, **named)  # noqa: E731
+    closed, shape = jax.make_jaxpr(call, return_shape=True)(args, named)
     jaxpr, literals = closed.jaxpr, {}
+    read = {id(atom) for equation in jaxpr.eqns for atom in equation.invars} | {*map(id, jaxpr.outvars)}
+    if named and not any(id(variable) in read for variable in jaxpr.invars[-len(jax.tree.leaves(named)) :]):
+        structure = jax.tree.structure((args, {}))
+        jaxpr = jaxpr.replace(invars=jaxpr.invars[: structure.num_leaves])
 
     def hoisted(atoms: Any) -> list[Any]:
         """Returns the operands with a new variable in place of each literal."""
@@ -215,8 +227,15 @@ def _hoist(
     )
 
 
-def check_update(name: str, optimizer: Any, shapes: Any) -> None:
+def hoist_update(optimizer: Any, params: Any, state: Any) -> tuple[Hoisted, tuple[np.ndarray, ...]]:
+    """`hoist` of the update of a server's optimizer, which may read its progress."""
+    return hoist(optimizer.update, params, state, params, **pacing.named(optimizer, pacing.progress()))
+
+
+def check_update(name: str, optimizer: Any, shapes: Any, *, told: bool = True) -> None:
     """Raises ValueError unless an optimizer's update needs only a gradient, its state and the parameters.
+
+    `told`: whether it may read its progress, too.
 
     >>> import optax
     >>> check_update("optimizer", optax.contrib.reduce_on_plateau(), jax.ShapeDtypeStruct((3,), "float32"))
@@ -226,11 +245,14 @@ parameters, got one whose update fails (missing 1 required keyword-only argument
     """
     try:
         state = jax.eval_shape(optimizer.init, shapes)
-        hoist(optimizer.update, shapes, state, shapes)
+        if told:
+            hoist_update(optimizer, shapes, state)
+        else:
+            hoist(optimizer.update, shapes, state, shapes)
     except (TypeError, ValueError, AttributeError, LookupError) as error:
-        told = str(error).strip().splitlines()[0].split("() ")[-1]
+        fault = str(error).strip().splitlines()[0].split("() ")[-1]
         expected = "an optax optimizer whose update needs only a gradient, its state and the parameters"
-        raise ValueError(checks.message(name, f"one whose update fails ({told})", expected)) from error
+        raise ValueError(checks.message(name, f"one whose update fails ({fault})", expected)) from error
 
 
 def fingerprint(hoisted: Hoisted, constants: tuple[Any, ...], name: str) -> str:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from dmlcore.trace import Trace, predecessors
+from dmlcore.training.pacing import progress
 from dmlcore.training.slots import NONE, Slots
 
 LEAST_SAMPLES = 8  # smallest padded batch; fewer samples take equally long
@@ -46,6 +47,8 @@ class Rows(NamedTuple):
     write: Any  # slot for the version that the row's update makes; NONE: nothing reads it, (R,)
     keep: Any  # slot for the worker's cached copy, changed by its own gradient; NONE: it pulls next, (R,)
     last: Any  # whether the row ends its update, (R,)
+    progress: Any  # of the version that the row's update changes, for optimizers that read it, (R, 2)
+    pulled: Any  # of the version that the worker pulled, likewise, (R, 2)
     samples: Any = ()  # of the tasks, only in the compiled loop, (R, K B)
 
 
@@ -98,7 +101,9 @@ def compile_trace(trace: Trace, *, fuse: bool = True, slots: bool = False, weigh
     if (counts < width).any():  # a similar run may have another maximum
         width = power_of_two(width, max(width, trace.num_workers))
     allocation = Slots() if slots or stale.any() or copies.any() else None
-    rows = lay_out(tasks, fuse, width, strength, allocation, weighed=weighed)
+    made = trace.updates
+    versions = progress(np.append(0, made["samples"].cumsum()), np.append(0, made["time"]))
+    rows = lay_out(tasks, fuse, width, strength, allocation, versions, weighed=weighed)
     first_row = np.searchsorted(update[first], np.arange(len(trace.updates) + 1))
     return Program(
         rows, first_row, allocation.count if allocation else 0, _stretches(counts, rows.batch_size)
@@ -132,6 +137,7 @@ def lay_out(
     width: int,
     strength: float,
     slots: Slots | None,
+    versions: np.ndarray,
     live: Any = (),
     weighed: bool = True,
 ) -> Rows:
@@ -143,6 +149,7 @@ def lay_out(
         width: K, tasks per row.
         strength: lambda of delay compensation.
         slots: the slots of versions, which it updates. None: all tasks read the newest version.
+        versions: the progress of each version, (U + 1, 2).
         live: versions that later tasks read.
         weighed: True: contributions are weighted and then compensated. False: the reverse order.
     """
@@ -167,7 +174,8 @@ def lay_out(
     if slots is not None:
         read, write, keep = slots.allot(update, version, copy_from, last, live)
     whole = np.repeat(*totals(tasks.update, tasks.weight))[first] if len(first) else np.ones(0)
-    return Rows(worker, clock, batch_size, weight, whole, compensation, read, write, keep, last)
+    own = versions[update], versions[version]
+    return Rows(worker, clock, batch_size, weight, whole, compensation, read, write, keep, last, *own)
 
 
 def totals(update: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -176,11 +184,13 @@ def totals(update: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return np.add.reduceat(weight, first), np.diff(np.append(first, len(update)))
 
 
-def cut(rows: Rows, span: slice, size: int, width: int, spill: int, filler: int = 0) -> Rows:
+def cut(
+    rows: Rows, span: slice, size: int, width: int, spill: int, filler: int = 0, paced: bool = False
+) -> Rows:
     """Returns a span of rows, padded to `size` with rows of weight 0 that read slot 0 and end no update.
 
     Rows have their first `width` tasks. Values that nothing reads go to the slot `spill`. Padding tasks
-    belong to the worker `filler`, which is not in the cluster.
+    belong to the worker `filler`, which is not in the cluster. `paced` says whether progress is needed.
     """
     real = jax.dtypes.canonicalize_dtype(np.float64)
     write, keep = (pad(slots[span], size, np.int32, NONE) for slots in (rows.write, rows.keep))
@@ -196,6 +206,7 @@ def cut(rows: Rows, span: slice, size: int, width: int, spill: int, filler: int 
         np.where(write == NONE, spill, write),
         np.where(keep == NONE, spill, keep),
         pad(rows.last[span], size, np.bool_),
+        *(pad(column[span], size, real) if paced else () for column in (rows.progress, rows.pulled)),
     )
 
 

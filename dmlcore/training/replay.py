@@ -339,7 +339,7 @@ class Replay(Driver):
         """
         size = self._size + (self.lanes > 1)
         spans = [slice(row, row + self._size) for row in self._row]
-        shape = size, self._width, self._spill, self._filler
+        shape = size, self._width, self._spill, self._filler, self._plan.paced
         rows = [cut(p.rows, span, *shape) for p, span in zip(self._programs, spans, strict=True)]
         rows = self._grid.stack(rows)
         tasks = (table.reshape(*table.shape[:-2], -1) for table in (rows.worker, rows.clock))

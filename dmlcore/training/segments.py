@@ -11,6 +11,7 @@ import optax
 from dmlcore.methods.aggregate import mean
 from dmlcore.problems.problem import Problem
 from dmlcore.trace.record import Task
+from dmlcore.training import pacing
 from dmlcore.training.aggregation import nothing_gathered, traced
 from dmlcore.training.batches import draw_one
 from dmlcore.training.coding import Coding
@@ -73,6 +74,7 @@ class TrainingWatch:
         self._trained = 0  # updates trained so far
         self._first = 0  # first row of the record whose task may be in a later update
         self._widths: set[int] = set()  # widths of tasks so far
+        self._versions: list[tuple[float, float]] = [(0, 0)]  # samples and seconds of each version
         self._turns: Turns | None = None
         self._slots = Slots()
         self._spill = spill(0, self._num_workers)
@@ -126,7 +128,11 @@ class TrainingWatch:
         tasks = Tasks(update, worker, clock, batch_size, version, weight, copies)
         slots = None if self._fuse else self._slots
         plain = self._aggregate.plain
-        rows = lay_out(tasks, self._fuse, width, self._compensation, slots, progress.live, weighed=plain)
+        made = np.cumsum(np.add.reduceat(batch_size, first)) + self._versions[-1][0]
+        self._versions += zip(made.tolist(), progress.times[updates[0] : updates[-1] + 1], strict=True)
+        versions = pacing.progress(*np.array(self._versions).T)
+        how = width, self._compensation, slots, versions, progress.live
+        rows = lay_out(tasks, self._fuse, *how, weighed=plain)
         if self._copies:
             kept = np.isnan([task.pull_start for task in landed])
             read, write = np.where(kept, worker, rows.read + self._copies), rows.write + self._copies
@@ -134,7 +140,8 @@ class TrainingWatch:
         num_rows = len(rows.last)
         self._grow(int(counts.max()))
         size = power_of_two(max(num_rows, LEAST_ROWS))
-        given = cut(rows, slice(num_rows), size, width, self._spill)
+        shape = size, width, self._spill, self._num_workers, self._plan.paced
+        given = cut(rows, slice(num_rows), *shape)
         who = given.worker.ravel(), given.clock.ravel()
         drawn = draw_one(kind.problem.num_samples, kind.widths[-1], self._source, *who)
         plan, given = self._plan._replace(contribution=kind), given._replace(samples=drawn)

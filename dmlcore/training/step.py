@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import optax
 
 from dmlcore.methods.aggregate import mean
-from dmlcore.training import aggregation, coding
+from dmlcore.training import aggregation, coding, pacing
 from dmlcore.training.aggregation import Aggregation, Gathered
 from dmlcore.training.batches import INIT, Source, run_key, source_of
 from dmlcore.training.coding import Coding
 from dmlcore.training.compiling import isolated
 from dmlcore.training.contribution import Contribution
-from dmlcore.training.optimizer import Hoisted, hoist
+from dmlcore.training.optimizer import Hoisted, hoist_update
 from dmlcore.training.program import ONE, Rows
 from dmlcore.training.scaling import WEIGHTS, say_once, scale_free
 from dmlcore.types import Aggregate
@@ -37,6 +37,11 @@ class Plan(NamedTuple):
     watches: bool = False  # a step returns `Info` about its gradients
     coding: Coding | None = None  # effect of the transport on values; None: no effect
     aggregation: Aggregation | None = None  # combines the pushes of an update; None: their weighted sum
+
+    @property
+    def paced(self) -> bool:
+        """Whether the optimizer reads the progress of versions."""
+        return bool(self.optimizer.named)
 
     @property
     def reduces(self) -> bool:
@@ -102,7 +107,7 @@ def begin(
     problem = contribution.problem
     params, local = contribution.begin(problem.init(run_key(seed, INIT)), optimizer, filler + 1)
     optimizer_state = optimizer.init(params)
-    update, numbers = hoist(optimizer.update, params, optimizer_state, params)
+    update, numbers = hoist_update(optimizer, params, optimizer_state)
     rule, own = aggregation.traced(aggregate or mean(), params, places)
     if scales := scales and scale_free(optimizer, params):
         say_once(WEIGHTS)
@@ -137,7 +142,7 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
 
     def own_step(gradient: Any, params: Any) -> Any:
         pushed = gradient if rule is None else aggregation.counted(rule, own, row.weight[0], gradient)
-        return optimize(pushed, (params, state.optimizer_state))[0]
+        return optimize(pushed, (params, state.optimizer_state), progress=row.progress)[0]
 
     params, optimizer_state, gathered, slots, memory, local, before = state
     held = (params, optimizer_state) if plan.reads_newest else at(slots, row.read)
@@ -159,7 +164,8 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
         gradient = compensate(row.compensation, gradient, params, view)
     if plan.keeps_copies:
         spilled = jax.tree.leaves(slots)[0].shape[0] - 1  # the spill slot
-        copy = jax.lax.cond(row.keep < spilled, lambda: optimize(gradient, held, alone), lambda: held)
+        changed = functools.partial(optimize, gradient, held, alone, row.pulled)
+        copy = jax.lax.cond(row.keep < spilled, changed, lambda: held)
         slots = store(slots, row.keep, copy)
     if plan.reduces:
         gathered = aggregation.gather(gathered, row.weight[0], push)
@@ -173,7 +179,7 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     if plan.reduces:  # separate from `gathered`, which a branch would copy
         current = params, optimizer_state
         params, optimizer_state = jax.lax.cond(
-            row.last, lambda: optimize(total, current, whole), lambda: current
+            row.last, lambda: optimize(total, current, whole, row.progress), lambda: current
         )
     elif plan.accumulates or plan.weighs or plan.coding is not None or not plan.optimizer.only_scales:
         # The branch is there even if every row ends its update, so that the optimizer's step is compiled
@@ -184,12 +190,12 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
             row.last,
             lambda: (
                 jax.tree.map(jnp.zeros_like, gathered),
-                *optimize(total, (params, optimizer_state), whole),
+                *optimize(total, (params, optimizer_state), whole, row.progress),
             ),
             lambda: (total if plan.accumulates else (), params, optimizer_state),
         )
     else:
-        params, optimizer_state = optimize(total, (params, optimizer_state))
+        params, optimizer_state = optimize(total, (params, optimizer_state), progress=row.progress)
     if not plan.reads_newest:
         slots = store(slots, row.write, plan.version(params, optimizer_state))
     return State(params, optimizer_state, gathered, slots, memory, local, before), info
@@ -284,29 +290,35 @@ def compensate(strength: Any, gradient: Any, params: Any, view: Any) -> Any:
 
 
 @functools.partial(jax.jit, static_argnames=("optimizer",))
-def served(runs: Any, optimizer: Hoisted, numbers: Any, gradient: Any, state: Any, whole: Any = None) -> Any:
-    """Returns parameters and optimizer state after one step of a real server, apart as in a loop's branch."""
-    return isolated(runs, functools.partial(optimizer_step, optimizer), numbers, gradient, state, whole)
+def served(runs: Any, optimizer: Hoisted, *given: Any) -> Any:
+    """Returns `optimizer_step` of a real server, apart as in a loop's branch."""
+    return isolated(runs, functools.partial(optimizer_step, optimizer), *given)
 
 
 def optimizer_step(
-    optimizer: Hoisted, numbers: Any, gradient: Any, state: tuple[Any, Any], whole: Any = None
+    optimizer: Hoisted,
+    numbers: Any,
+    gradient: Any,
+    state: tuple[Any, Any],
+    whole: Any = None,
+    progress: Any = (),
 ) -> tuple[Any, Any]:
     """Returns parameters and optimizer state after one step.
 
     If `whole`, the sum of the weights in the gradient, is given, the gradient is divided by it, and the
-    update is multiplied by it.
+    update is multiplied by it. `progress` is that of the version which the step changes.
     """
     params, optimizer_state = state
+    told = {unit: progress[pacing.UNITS.index(unit)] for unit in optimizer.named}
 
     def plain() -> tuple[Any, Any]:
-        updates, after = optimizer(numbers, gradient, optimizer_state, params)
+        updates, after = optimizer(numbers, gradient, optimizer_state, params, **told)
         return optax.apply_updates(params, updates), after
 
     def scaled() -> tuple[Any, Any]:
         over = jnp.where(whole == 0, 1, whole)
         mean = jax.tree.map(lambda g: g / over.astype(g.dtype), gradient)
-        updates, after = optimizer(numbers, mean, optimizer_state, params)
+        updates, after = optimizer(numbers, mean, optimizer_state, params, **told)
         return optax.apply_updates(params, weigh(whole, updates)), after
 
     if whole is None:

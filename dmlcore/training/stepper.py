@@ -19,13 +19,14 @@ from dmlcore.training.aggregation import Aggregation, counted, of_all, stacked, 
 from dmlcore.training.batches import INIT, run_key, source_of, task_samples
 from dmlcore.training.evaluation import device_data, evaluate
 from dmlcore.training.local_steps import contribution_of
-from dmlcore.training.optimizer import hoist
+from dmlcore.training.optimizer import hoist_update
+from dmlcore.training.pacing import progress
 from dmlcore.training.program import LEAST_SAMPLES, padded, power_of_two, totals
 from dmlcore.training.scaling import scale_free
 from dmlcore.training.step import add, compensate, inner, served, weigh
 from dmlcore.types import Aggregate, Observation
 
-State = tuple[Any, Any]  # parameters, optimizer state
+State = tuple[Any, Any, Any]  # parameters, optimizer state, and progress if the optimizer reads it, else ()
 
 
 def widths(batch_size: int) -> tuple[int, ...]:
@@ -70,8 +71,8 @@ class Stepper:
         self._contribution = contribution_of(problem)
         self._source = self.put(source_of(problem, seed, num_workers))
         self._data = self.put(jax.tree.map(jnp.asarray, problem.data))
-        params, state = self.start()
-        self._update, numbers = hoist(optimizer.update, params, state, params)
+        params = problem.init(run_key(seed, INIT))
+        self._update, numbers = hoist_update(optimizer, params, optimizer.init(params))
         self._numbers = self.put(numbers)
         self._scales = self._contribution.weighs and scale_free(optimizer, params)
         self._aggregate, self._params = aggregate or mean(), problem.shapes
@@ -84,7 +85,8 @@ class Stepper:
     def start(self) -> State:
         """Returns the parameters and the optimizer state at the start of the run."""
         params = self.problem.init(run_key(self._seed, INIT))
-        return self.put((params, self._optimizer.init(params)))
+        told = progress() if self._update.named else ()
+        return self.put((params, self._optimizer.init(params), told))
 
     def kept(self, params: Any) -> Any:
         """Returns the initial state that a worker keeps from task to task; () if it keeps none."""
@@ -172,13 +174,17 @@ class Stepper:
         rule, numbers = traced(self._aggregate, self._params, places)
         return rule, self.put(numbers)
 
-    def step(self, gradient: Any, state: State, weights: Sequence[float] = (1.0,)) -> State:
-        """Returns the state after one step with a gradient in which pushes have these weights."""
-        if not self._scales:
-            return served(True, self._update, self._numbers, gradient, state)
-        (whole,), _ = totals(np.zeros(len(weights), int), np.asarray(weights, float))
-        whole = np.asarray(whole, jax.dtypes.canonicalize_dtype(float))
-        return served(True, self._update, self._numbers, gradient, state, self.put(whole))
+    def step(self, gradient: Any, state: State, weights: Sequence[float] = (1.0,), made: Any = None) -> State:
+        """Returns the state after one step with a gradient in which pushes have these weights.
+
+        `made`: samples and seconds of the server's new version. None: a worker changes its copy.
+        """
+        whole, told = None, state[2]
+        if self._scales:
+            (whole,), _ = totals(np.zeros(len(weights), int), np.asarray(weights, float))
+            whole = self.put(np.asarray(whole, jax.dtypes.canonicalize_dtype(float)))
+        after = served(True, self._update, self._numbers, gradient, state[:2], whole, told)
+        return *after, self.put(progress(*made)) if made and self._update.named else told
 
 
 inner_product = jax.jit(inner)

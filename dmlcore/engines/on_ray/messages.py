@@ -18,7 +18,7 @@ class Wire:
     """Packs and unpacks messages: parameters and gradients are flat buffers, optimizer states leaves."""
 
     def __init__(self, stepper: Stepper):
-        params, self._optimizer_state = stepper.start()
+        params, *self._rest = stepper.start()
         self._unravel = ravel_pytree(params)[1]
 
     def pack(self, message: Any) -> Any:
@@ -26,9 +26,9 @@ class Wire:
         if isinstance(message, Arrival):
             return message._replace(gradient=np.asarray(ravel_pytree(message.gradient)[0]))
         if isinstance(message, Assignment) and message.state is not None:
-            params, optimizer_state = message.state
+            params, *rest = message.state
             flat = np.asarray(ravel_pytree(params)[0])
-            return message._replace(state=(flat, plain_leaves(optimizer_state)))
+            return message._replace(state=(flat, plain_leaves(rest)))
         return message
 
     def unpack(self, message: Any) -> Any:
@@ -37,7 +37,7 @@ class Wire:
             return message._replace(gradient=self._unravel(message.gradient))
         if isinstance(message, Assignment) and message.state is not None:
             flat, leaves = message.state
-            return message._replace(state=(self._unravel(flat), with_leaves(self._optimizer_state, leaves)))
+            return message._replace(state=(self._unravel(flat), *with_leaves(self._rest, leaves)))
         return message
 
 

@@ -25,7 +25,7 @@ from dmlcore.experiments.runs import check_until, run_spec, train
 from dmlcore.methods.policies import bsp
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
-from dmlcore.training import identity
+from dmlcore.training import identity, pacing
 from dmlcore.training.evaluation import is_accuracy
 from dmlcore.training.identity import check_once
 from dmlcore.types import Method
@@ -207,9 +207,10 @@ def _start(problem: Problem) -> list[tuple[str, str]]:
 
 def _updates(optimizer: Any) -> list[str]:
     """Returns the first two updates of an optimizer, in four digits."""
-    params, told = jnp.asarray([1.0, -2.0, 3.0]), []
+    params, found = jnp.asarray([1.0, -2.0, 3.0]), list[str]()
     state = optimizer.init(params)
     for gradient in ([1.0, 2.0, -0.5], [0.25, -1.0, 4.0]):
-        update, state = optimizer.update(jnp.asarray(gradient), state, params)
-        told += [f"{float(value):.4g}" for value in update]
-    return told
+        told = pacing.named(optimizer, pacing.progress(100 * len(found), len(found)))
+        update, state = optimizer.update(jnp.asarray(gradient), state, params, **told)
+        found += [f"{float(value):.4g}" for value in update]
+    return found
