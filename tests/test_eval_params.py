@@ -1,5 +1,7 @@
 """What a run keeps of its optimizer, and evaluations of other parameters than those that are trained."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import optax
@@ -66,6 +68,44 @@ def test_lanes_are_evaluated_each_by_its_own_state():
     )
     np.testing.assert_allclose(both[0].history["loss"], run.history["loss"], rtol=1e-5)
     assert abs(both[1].history["loss"].iloc[-1] / run.history["loss"].iloc[-1] - 1) > 1e-2
+
+
+def test_comparisons_and_sweeps(tmp_path):
+    optimizer, eval_params = CASES["mean"]
+    given = {"ssp": GIVEN[2]}, *GIVEN[:2]
+    run = dml.train(*GIVEN, optimizer, eval_params=eval_params, **OPTIONS)
+    asked = {"seeds": [0], "save": tmp_path, **OPTIONS}
+    for _ in range(2):  # the second time from the folder
+        found = dml.compare(*given, optimizer, eval_params=eval_params, **asked)
+        assert [*found["loss"]] == [*run.history["loss"]]
+    trained = dml.compare(*given, optimizer, **asked)
+    assert trained["loss"].iloc[-1] != found["loss"].iloc[-1]  # not taken from the folder
+    swept = dml.sweep(*given, summing, [0.1, 0.3], eval_params=eval_params, **asked)
+    assert [*swept[swept["learning_rate"] == 0.3]["loss"]] == [*run.history["loss"]]
+    target = float(run.history["loss"].iloc[2])
+    cut = dml.compare(
+        *given, optimizer, eval_params=eval_params, until={"loss": target}, resolve=True, **asked
+    )
+    assert 5 < cut["update"].iloc[-1] <= 10
+    with pytest.raises(ValueError, match=r"^eval_params: expected a function of the optimizer's state"):
+        dml.compare({"own": dml.Method(GIVEN[2], optimizer=optax.adam(0.1))}, *GIVEN[:2], None,
+                    eval_params=eval_params, **asked)  # fmt: skip
+
+
+def test_studies_and_recommendations():
+    options = {"optimizer": summing, "eval_params": polyak, "seeds": range(8)}
+    given = GIVEN[0], GIVEN[1], {"loss": 0.5}
+    found = dml.study([dml.asp(), dml.bsp()], *given, budget=16, **options)
+    goal = next(iter(found.answers.values())).goal
+    judged = goal.key({"asp": dml.Method(dml.asp(), optimizer=summing(0.1))}, {})
+    plainly = dataclasses.replace(goal, eval_params=None)
+    assert judged != plainly.key({"asp": dml.Method(dml.asp(), optimizer=summing(0.1))}, {})
+    run = dml.train(
+        *GIVEN[:2], found.best, None, updates=400, until={"loss": 0.5}, eval_params=polyak, eval_every=1
+    )
+    assert run.history["loss"].iloc[-1] <= 0.5
+    advice = dml.recommend(*given, methods=["ASP", "BSP"], budget=1, progress=False, **options)
+    assert [each.goal.eval_params for each in advice.answers.values()] == [polyak]
 
 
 def test_a_target_is_reached_by_what_is_evaluated():

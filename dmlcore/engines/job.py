@@ -20,7 +20,7 @@ from dmlcore.trace import Trace
 from dmlcore.training.aggregation import digest, traced
 from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import Coder, coding_by
-from dmlcore.training.identity import of_training, told
+from dmlcore.training.identity import of_eval_params, of_training, told
 from dmlcore.training.local_steps import contribution_of
 from dmlcore.training.stepper import Stepper
 
@@ -125,7 +125,7 @@ class Job:
             yield kept
 
 
-def described(spec: RunSpec, problem: Problem, optimizer: Any) -> dict[str, Any]:
+def described(spec: RunSpec, problem: Problem, optimizer: Any, eval_params: Any = None) -> dict[str, Any]:
     """Returns the JSON values that identify a run before its timeline exists.
 
     A user's own policy, load rule, transport or codec is identified only by its name.
@@ -139,4 +139,5 @@ def described(spec: RunSpec, problem: Problem, optimizer: Any) -> dict[str, Any]
     ]
     aggregate = digest(*traced(spec.aggregate, problem.shapes, places=2))
     own = {"stop": stop, "steps": steps, "times": times, "aggregate": aggregate}
+    own |= of_eval_params(eval_params, optimizer, problem.shapes)
     return spec.metadata("") | own | of_training(problem, optimizer)

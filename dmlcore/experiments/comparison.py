@@ -25,28 +25,29 @@ from dmlcore.engines.on_ray.connection import spread
 from dmlcore.engines.spec import RunSpec
 from dmlcore.experiments.journal import Journal, folder_for
 from dmlcore.experiments.runs import (
+    check_eval_params,
     check_optimizer,
     check_until,
+    driver_with,
     histories,
     resolved_history,
     run,
     run_spec,
     timeline,
     train,
-    with_aggregate,
 )
 from dmlcore.problems.problem import Problem
 from dmlcore.provenance import versions
 from dmlcore.trace import Trace
 from dmlcore.training.compiling import inherited
 from dmlcore.training.identity import check_once
+from dmlcore.training.loop import EvalParams
 from dmlcore.training.replay import Repeated, Replay
 from dmlcore.types import Method, Policy
 
 ELSEWHERE = {
     "checkpoint": ("no such argument (only a single run has checkpoints)", "save="),
     "seed": ("no such argument (a comparison has several)", "seeds="),
-    "eval_params": ("no such argument (a comparison evaluates the trained parameters)", "dml.train"),
 }
 OPTIONS = [name for name in inspect.getfullargspec(train).kwonlyargs if name not in ELSEWHERE]
 
@@ -63,6 +64,7 @@ class Work(NamedTuple):
     engine: Any
     until: Mapping[str, float] | None
     eval_every: int | None
+    eval_params: EvalParams | None = None
     resolve: bool = False
     journal: Journal | None = None
 
@@ -87,6 +89,7 @@ def compare(
     seeds: Iterable[int] = range(5),
     until: Mapping[str, float] | None = None,
     eval_every: int | None = None,
+    eval_params: EvalParams | None = None,
     resolve: bool = False,
     executor: str = "threads",
     save: str | os.PathLike[str] | None = None,
@@ -104,7 +107,7 @@ def compare(
         cluster: the cluster to train on.
         optimizer: optax optimizer of the methods that do not have their own. None: all methods have one.
         seeds: one run per method and seed, S runs per method.
-        until, eval_every: as for `train`.
+        until, eval_every, eval_params: as for `train`.
         resolve: whether a run ends with the first of all its updates that reaches the target of `until`, not
             with the first evaluation that does. If its evaluations have come near the target, it is evaluated
             again after every update; of more than 1,000, where the target is near. Otherwise the time to a
@@ -135,7 +138,8 @@ def compare(
     >>> len(runs), list(runs.columns[:5])
     (12, ['method', 'seed', 'update', 'time', 'samples'])
     """
-    work = Work(problem, {0.0: optimizer}, options.pop("engine", "simulate"), until, eval_every, resolve)
+    engine = options.pop("engine", "simulate")
+    work = Work(problem, {0.0: optimizer}, engine, until, eval_every, eval_params, resolve)
     how = How(executor, save, progress)
     return _run_all(compare, methods, work, cluster, seeds, how, options)
 
@@ -150,6 +154,7 @@ def sweep(
     seeds: Iterable[int] = range(5),
     until: Mapping[str, float] | None = None,
     eval_every: int | None = None,
+    eval_params: EvalParams | None = None,
     resolve: bool = False,
     executor: str = "threads",
     save: str | os.PathLike[str] | None = None,
@@ -166,8 +171,9 @@ def sweep(
             the same at every rate.
         optimizer: learning rate -> optax optimizer, such as `optax.sgd`.
         learning_rates: the grid.
-        problem, cluster, seeds, until, eval_every, resolve, executor, save, progress, **options: as for
+        problem, cluster, seeds, until, eval_every, eval_params, resolve, executor, save, progress: as for
             `compare`.
+        **options: as for `compare`.
 
     Returns:
         A frame like that of `compare`, with the column `learning_rate`.
@@ -183,7 +189,8 @@ def sweep(
     """
     rates = several("learning_rates", learning_rates, checks.positive)
     made = {rate: check_factory(optimizer, rate) for rate in rates}
-    work = Work(problem, made, options.pop("engine", "simulate"), until, eval_every, resolve)
+    engine = options.pop("engine", "simulate")
+    work = Work(problem, made, engine, until, eval_every, eval_params, resolve)
     how = How(executor, save, progress)
     return _run_all(sweep, methods, work, cluster, seeds, how, options)
 
@@ -227,13 +234,14 @@ def check_given(function: Any, methods: Any, problem: Any, seeds: Any, options: 
 def _run_all(
     function: Any, methods: Any, work: Work, cluster: Any, seeds: Any, how: How, options: dict[str, Any]
 ) -> pd.DataFrame:
-    problem, optimizers, engine, until, eval_every, resolve, _ = work
+    problem, optimizers, engine, until, eval_every, eval_params, resolve, _ = work
     seeds = check_given(function, methods, problem, seeds, options)
     check_kind("cluster", cluster, Cluster)
     brought = [isinstance(given, Method) and given.optimizer is not None for given in methods.values()]
     for optimizer in optimizers.values():
         if optimizer is not None or not all(brought):
             check_optimizer(optimizer, problem)
+            check_eval_params(eval_params, optimizer, problem)
     engine = resolve_engine(engine)
     check_until(until, problem)
     if checks.boolean("resolve", resolve) and not until:
@@ -250,6 +258,7 @@ def _run_all(
         with checks.within(f"methods[{name!r}]", shared):
             if method.optimizer is not None:
                 check_optimizer(method.optimizer, problem)
+                check_eval_params(eval_params, method.optimizer, problem)
             parts = tuple(map(id, method._replace(optimizer=None)))
             specs[name] = alike.get(parts) or run_spec(problem, method, cluster, **options)
             alike[parts] = specs[name]
@@ -364,27 +373,28 @@ def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
 
 def _together(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]:
     """Returns the histories of runs that differ in their optimizer only; with one timeline if they can."""
-    (spec, _), (problem, optimizers, engine, until, eval_every, resolve, journal) = items[0], work
+    (spec, _), problem, engine, until, journal = items[0], work.problem, work.engine, work.until, work.journal
+    replays = driver_with(Replay, spec.aggregate, work.eval_params)
     problem = problem.with_steps(spec.local, spec.step_size)
     made_first = _timeline_first(engine, spec)
     trace: Trace | None = None
-    driver = Repeated(with_aggregate(Replay, spec.aggregate))
+    driver = Repeated(replays)
 
     def history_of(optimizer: Any) -> pd.DataFrame:
         nonlocal trace
-        known = {} if journal is None else described(spec, problem, optimizer)
+        known = {} if journal is None else described(spec, problem, optimizer, work.eval_params)
         history = None if journal is None else journal.load(known)
         if history is None:
             if made_first:
                 trace = trace or timeline(problem, spec, None, engine)
                 given = [trace], problem, [optimizer], until
-                history = histories(*given, eval_every, driver, resolve)[0]
+                history = histories(*given, work.eval_every, driver, work.resolve)[0]
             else:
-                ran = run(problem, spec, optimizer, engine, until, eval_every)
+                looks: Any = {"eval_every": work.eval_every, "eval_params": work.eval_params}
+                ran = run(problem, spec, optimizer, engine, until, **looks)
                 history = ran.history
-                if resolve and until:
-                    replay = with_aggregate(Replay, spec.aggregate)
-                    history = resolved_history(ran, problem, optimizer, until, replay)
+                if work.resolve and until:
+                    history = resolved_history(ran, problem, optimizer, until, replays)
             if journal is not None:
                 journal.save(known, history)
         return history
@@ -392,9 +402,9 @@ def _together(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]:
     found: list[list[pd.DataFrame]] = []
     for _, own in items:
         if own:
-            found.append([history_of(own)] * len(optimizers))
+            found.append([history_of(own)] * len(work.optimizers))
         else:
-            found.append([history_of(each) for each in optimizers.values()])
+            found.append([history_of(each) for each in work.optimizers.values()])
     return found
 
 
@@ -412,13 +422,17 @@ def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]
     distinct = [own] if own else [*work.optimizers.values()]
     lanes = [(spec, optimizer) for spec, _ in items for optimizer in distinct]
     journal = work.journal
-    known = [] if journal is None else [described(spec, problem, optimizer) for spec, optimizer in lanes]
-    found: list[Any] = [None] * len(lanes) if journal is None else [journal.load(each) for each in known]
+    known: list[dict[str, Any]] = []
+    found: list[Any] = [None] * len(lanes)
+    if journal is not None:
+        known = [described(spec, problem, optimizer, work.eval_params) for spec, optimizer in lanes]
+        found = [journal.load(each) for each in known]
     every = [number for number, history in enumerate(found) if history is None]
     for missing in (every[start : start + LANES_AT_ONCE] for start in range(0, len(every), LANES_AT_ONCE)):
         specs, optimizers = zip(*(lanes[number] for number in missing), strict=True)
         traces = {spec.seed: timeline(work.problem, spec, None, work.engine) for spec in specs}
-        options = work.until, work.eval_every, with_aggregate(Replay, first.aggregate), work.resolve
+        driver = driver_with(Replay, first.aggregate, work.eval_params)
+        options = work.until, work.eval_every, driver, work.resolve
         made = histories([traces[spec.seed] for spec in specs], problem, optimizers, *options)
         for number, history in zip(missing, made, strict=True):
             found[number] = history

@@ -34,9 +34,9 @@ from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import coding_by, memory_of
 from dmlcore.training.contribution import factor
 from dmlcore.training.evaluation import reached
-from dmlcore.training.identity import check_once, of_timeline, of_training, told
+from dmlcore.training.identity import check_once, of_eval_params, of_timeline, of_training, told
 from dmlcore.training.loop import EvalParams
-from dmlcore.training.optimizer import check_update, fingerprint, traced
+from dmlcore.training.optimizer import check_update
 from dmlcore.training.replay import Replay
 from dmlcore.training.segments import TrainingWatch
 from dmlcore.training.turns import check_additive, void_tasks
@@ -193,10 +193,9 @@ def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **opti
     if problem.coupled and spec.local is not None and sized:
         expected = f"None (losses of {problem.name} are coupled, and tasks may end in a smaller batch)"
         checks.fail("local", spec.local, expected)
-    memory = memory_of(spec.transport, spec.local)
-    if memory is not None and spec.faults.forget:
-        name, given, expected = memory
-        checks.reject(name, given, f"{expected} (a crash of a worker or the server loses what was kept)")
+    if spec.transport.own_steps and spec.faults.forget:
+        expected = "one without own_steps (a worker that was away, or a new server, begins a pipeline anew)"
+        checks.reject("transport", spec.transport.name, expected)
     check_aggregate(spec.aggregate, problem.shapes)
     if problem.additive:
         size = spec.batch_size if spec.policy.batch_size is None else spec.policy.batch_size
@@ -223,8 +222,7 @@ def run(
         checks.integer("eval_every", eval_every, low=1)
     if engine.record is None:
         trace = timeline(problem, spec, optimizer, engine)
-        driver = with_aggregate(engine.driver or Replay, spec.aggregate)
-        driver = driver if eval_params is None else functools.partial(driver, eval_params=eval_params)
+        driver = driver_with(engine.driver or Replay, spec.aggregate, eval_params)
         trained = _trained([trace], problem, [optimizer], until, eval_every, driver, folder)
         return _runs([trace], problem, trained)[0]
     if spec.transport.own_steps:
@@ -290,9 +288,13 @@ def _warn_of_no_update(trace: Trace) -> None:
     )
 
 
-def with_aggregate(driver: Callable[..., Any], aggregate: Aggregate) -> Callable[..., Any]:
-    """Returns the driver with an aggregate as an argument, unless it is the mean."""
-    return driver if aggregate.plain else functools.partial(driver, aggregate=aggregate)
+def driver_with(
+    driver: Callable[..., Any], aggregate: Aggregate, eval_params: EvalParams | None
+) -> Callable[..., Any]:
+    """Returns the driver with its arguments, as far as they are not the defaults."""
+    given: dict[str, Any] = {} if aggregate.plain else {"aggregate": aggregate}
+    given |= {} if eval_params is None else {"eval_params": eval_params}
+    return functools.partial(driver, **given)
 
 
 def replay(
@@ -533,11 +535,8 @@ def _trained(
                 **of_training(problem, optimizers[0]),
                 "timeline_sha256": of_timeline(traces[0]),
                 "rest": driver.fingerprint(),
+                **of_eval_params(driver.eval_params, optimizers[0], problem.shapes),
             }
-            if driver.eval_params is not None:
-                kinds = jax.eval_shape(optimizers[0].init, problem.shapes), problem.shapes
-                judged = traced(driver.eval_params, *kinds)
-                about["eval_params"] = fingerprint(*judged, "eval_params")
             call = traces[0].metadata | about
             kept = stack.enter_context(contextlib.closing(Checkpoints(checkpoint, call)))
             if (found := kept.load(driver.state())) is not None:

@@ -49,6 +49,14 @@ def of_training(problem: Problem, optimizer: Any) -> dict[str, Any]:
     }
 
 
+def of_eval_params(eval_params: Any, optimizer: Any, params: Any) -> dict[str, str]:
+    """Returns a hash of what makes evaluated parameters, as a JSON value; {} if nothing does."""
+    if eval_params is None:
+        return {}
+    state = jax.eval_shape(optimizer.init, params)
+    return {"eval_params": _of("eval_params", eval_params, state, params)}
+
+
 def of_code() -> dict[str, Any]:
     """Returns a hash of this package's code, and JAX's settings on which numbers depend, as JSON values."""
     return {"code": _code(), "settings": settings()}

@@ -21,6 +21,7 @@ from dmlcore.experiments.study.study import answer, begin, place
 from dmlcore.methods.policies import asp, bsp
 from dmlcore.problems.problem import Problem
 from dmlcore.trace.metrics.decision import LOOKS
+from dmlcore.training.loop import EvalParams
 
 
 def recommend(
@@ -31,6 +32,7 @@ def recommend(
     methods: Any = None,
     optimizer: Callable[[float], optax.GradientTransformation] = optax.sgd,
     batch_size: int | None = None,
+    eval_params: EvalParams | None = None,
     budget: float = 60.0,
     seeds: Iterable[int] = range(LOOKS[-1]),
     trials: int | None = None,
@@ -60,6 +62,7 @@ def recommend(
         optimizer: learning rate -> optax optimizer of the server; with local steps, of the local steps.
         batch_size: samples per task, also of the tasks of a log that does not say it. Default: the batch size
             of the record if all its tasks have the same, else 32.
+        eval_params: as for `study`; methods whose optimizer it does not suit are left out.
         budget: about how many seconds to compute on this machine, > 0; the minimal search may take longer.
         seeds: for judging, as for `study`.
         trials: trials of each method in the first rung, >= 3. Default: as many as the budget probably allows.
@@ -100,7 +103,7 @@ def recommend(
     if parameter_bytes is not None:
         fitted.untold.append(f"Messages are those of a model of {problem.parameter_bytes:,} bytes")
     size, save = batch_size or fitted.batch_size or ASSUMED_SIZE, folder_for(save)
-    goal = Goal(problem, fitted.cluster, metric, value, size, save)
+    goal = Goal(problem, fitted.cluster, metric, value, size, save, eval_params=eval_params)
     tasks = goal.rounds().tasks
     seconds = float((tasks["push_end"] - tasks["pull_start"]).mean())
     scale = Scale(goal.cluster.num_workers, size, seconds, 1.0, 1.0, optimizer, not fitted.real)
@@ -126,7 +129,7 @@ def recommend(
 
     def again(cluster: Cluster, budget: float) -> Recommendation:
         same: Any = {"trials": trials, "methods": methods, "optimizer": optimizer, "save": save}
-        same |= {"seeds": judging, "batch_size": batch_size, "progress": False}
+        same |= {"seeds": judging, "batch_size": batch_size, "progress": False, "eval_params": eval_params}
         return recommend(problem, cluster, target, budget=budget, **same)
 
     return Recommendation({"": found}, judging, tuned=goal.cluster, again=again)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pandas as pd
 
 from dmlcore import checks
@@ -21,7 +22,7 @@ from dmlcore.engines import simulate
 from dmlcore.engines.job import described
 from dmlcore.engines.spec import RunSpec
 from dmlcore.experiments.comparison import check_factory, compare
-from dmlcore.experiments.runs import check_until, run_spec, train
+from dmlcore.experiments.runs import check_eval_params, check_until, run_spec, train
 from dmlcore.methods.policies import bsp
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
@@ -63,6 +64,7 @@ class Goal:
         batch_size: samples per task.
         save: folder of finished runs, or None.
         executor: of the runs, as for `compare`.
+        eval_params: makes the parameters that are evaluated, as for `train`, or None.
     """
 
     problem: Problem
@@ -72,6 +74,7 @@ class Goal:
     batch_size: int
     save: Any = None
     executor: str = "threads"
+    eval_params: Any = None
     _grids: dict[Any, int] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -84,13 +87,15 @@ class Goal:
 
     def check(self, method: Method) -> RunSpec:
         """Returns what a run of a method is; ValueError if the problem or the cluster does not support it."""
+        if method.optimizer is not None:
+            check_eval_params(self.eval_params, method.optimizer, self.problem)
         return run_spec(self.problem, method, self.cluster, updates=1, batch_size=self.batch_size)
 
     def identity(self, method: Method) -> str:
         """Returns a text that tells a method from others, as the journal does."""
         spec = self.check(method)
         problem = self.problem.with_steps(spec.local, spec.step_size)
-        return json.dumps(described(spec, problem, method.optimizer), sort_keys=True)
+        return json.dumps(described(spec, problem, method.optimizer, self.eval_params), sort_keys=True)
 
     def timeline(self, method: Method, *, seed: int = 0, **stop: Any) -> Trace:
         """Returns the trace of a method until `updates` or `seconds`."""
@@ -118,7 +123,19 @@ class Goal:
     def _told(self, method: Method) -> dict[str, Any]:
         told = {name: value for name, value in self.check(method).metadata("").items() if name != "versions"}
         rules = method.optimizer, getattr(method.local, "optimizer", None)
-        return told | {"updates": [_updates(rule) for rule in rules if rule is not None]}
+        told["updates"] = [_updates(rule) for rule in rules if rule is not None]
+        return told if self.eval_params is None else told | {"judged": self._judged(method.optimizer)}
+
+    def _judged(self, optimizer: Any) -> list[str]:
+        """Returns, in four digits, the metrics of what is evaluated after an update with the parameters."""
+        params = self.problem.init(jax.random.key(0))
+        updates, state = optimizer.update(
+            params, optimizer.init(params), params, **pacing.named(optimizer, pacing.progress())
+        )
+        judged = self.eval_params(state, optax.apply_updates(params, updates))
+        return [
+            f"{float(value):.4g}" for value in self.problem.evaluate(judged, self.problem.eval_data).values()
+        ]
 
     def rounds(self) -> Trace:
         """Returns the trace of the first rounds of BSP."""
@@ -158,6 +175,7 @@ class Goal:
         """
         options: Any = {"until": {self.metric: self.target}, "seconds": seconds, "resolve": resolve}
         options |= {"batch_size": self.batch_size, "save": self.save, "executor": self.executor}
+        options["eval_params"] = self.eval_params
         together: dict[tuple[int, tuple[int, ...]], dict[str, Method]] = {}
         parts: list[pd.DataFrame] = []
         stopped = False

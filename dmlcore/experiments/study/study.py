@@ -35,6 +35,7 @@ from dmlcore.experiments.study.space import Candidates, Space, Trial, as_space, 
 from dmlcore.experiments.study.spending import Spending, check_budget
 from dmlcore.problems.problem import Problem
 from dmlcore.trace.metrics.decision import LOOKS
+from dmlcore.training.loop import EvalParams
 from dmlcore.types import Method, Policy
 
 TUNING = 1000  # the first seed of the search; judging seeds are left out
@@ -53,6 +54,7 @@ def study(
     all_seeds: bool = False,
     settings: Mapping[str, Any] | None = None,
     batch_size: int = 32,
+    eval_params: EvalParams | None = None,
     save: Any = None,
     executor: str = "threads",
     progress: bool = False,
@@ -88,6 +90,7 @@ def study(
         settings: what earlier studies have found, `Study.settings` of one or of several: the search is left
             out where they have the same problem, target, cluster and names of methods. Default: None.
         batch_size: samples per task.
+        eval_params: as for `train`: makes the parameters whose metric is to reach the target.
         save: folder for finished runs, as for `compare`; the same call goes on from it.
         executor: "threads" or "ray", as for `compare`.
         progress: whether to show a progress bar.
@@ -125,7 +128,7 @@ def study(
         if not isinstance(name, str):
             checks.fail("cluster", name, "a string as the name of each cluster")
         checks.check_kind(f"cluster[{name!r}]" if several else "cluster", each, Cluster)
-        goal = Goal(problem, each, metric, value, batch_size, folder_for(save), executor)
+        goal = Goal(problem, each, metric, value, batch_size, folder_for(save), executor, eval_params)
         asked[name] = goal, possible(spaces, None if problem.additive else optimizer, goal.check)
     answers, failed = {}, {}
     with bar(checks.boolean("progress", progress), None) as advance:
