@@ -1,6 +1,6 @@
 """The types that policies and engines exchange, in plain Python: a `Push` in, a `Decision` out."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dmlcore import notebook
@@ -108,6 +108,7 @@ class Progress(NamedTuple):
     oldest: int = 0  # first row of the record whose task may still be applied
     life: int = 0  # how often the server went back to a checkpoint; lost updates count as never trained
     times: Sequence[float] = ()  # when each update was made, seconds from the start of the run
+    incidents: Sequence[Mapping[str, Any]] = ()  # faults so far, as in a trace's metadata
 
 
 Watch = Callable[[Progress], Observation]

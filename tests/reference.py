@@ -157,6 +157,16 @@ def replay_reference(
 
         return sent(coding, part, worker, clock, gradient, view, one_step)
 
+    lost = [
+        (incident["time"], incident["worker"])
+        for incident in trace.metadata.get("incidents", ())
+        if incident["kind"] in ("down", "died") or (incident["kind"] == "join" and incident.get("forgets"))
+    ]
+    since: dict[int, float] = {}  # by worker: when its last task was released
+
+    def released(task: Any) -> float:
+        return task.compute_start if math.isnan(task.pull_start) else task.pull_start
+
     applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["update", "worker", "clock"])
     for _, tasks in applied.groupby("update"):
         weights, pushes, parts = [], [], []
@@ -165,6 +175,12 @@ def replay_reference(
             kept = math.isnan(task.pull_start)
             view = copies[task.worker] if kept else versions[task.version_read]
             who = task.worker, task.clock
+            before, since[task.worker] = since.get(task.worker, -1.0), released(task)
+            if any(before < time <= released(task) and worker in (-1, task.worker) for time, worker in lost):
+                states.pop(task.worker, None)
+                if coding:
+                    fresh = start(coding, seed, 0, versions[0][0])
+                    memory = put(memory, task.worker, of(fresh, 0))
             if coding:
                 arrived, part = receive(of(memory, task.worker), *who, view[0])
                 view = arrived, versions[-1][1]

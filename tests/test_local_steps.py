@@ -172,7 +172,6 @@ def train(policy=None, cluster=EXPONENTIAL, problem=PLANE, optimizer=None, **opt
 
 
 TRACE = dml.simulate(dml.Method(dml.bsp(), local=FED_AVG), EXPONENTIAL, updates=2)
-CRASH = EXPONENTIAL.with_faults(dml.faults.Crash(worker=0, time=0.1, seconds=0.1))
 WRONG = {
     "steps: expected a whole number from 1 to 1048576, got 0": lambda: dml.local_steps(0, optax.sgd(1.0)),
     "steps: expected a whole number from 1 to 1048576, got 2.5": lambda: dml.local_steps(2.5, optax.sgd(1.0)),
@@ -190,11 +189,8 @@ WRONG = {
     "local: expected None (tasks of lasso are themselves updates), got local_steps(8)": lambda: train(
         problem=dml.problems.lasso(), optimizer=optax.identity(), batch_size=1
     ),
-    "local: expected local steps without keep_state (a crash of a worker or the server": (
-        lambda: train(local=DILOCO, cluster=CRASH)
-    ),
-    "local: expected local steps without keep_state (under k_sync(k=2) the push of worker 0, clock 6,": (
-        lambda: train(dml.k_sync(2), local=DILOCO)
+    "local: expected local steps without keep_state (under ringmaster(r=1) the push of worker": (
+        lambda: train(dml.ringmaster(1), local=DILOCO)
     ),
     "local: expected local_steps(8) with steps of 32 samples (as in the trace), got None": lambda: dml.replay(
         TRACE, PLANE, optax.sgd(1.0)
@@ -215,9 +211,9 @@ def test_what_is_wrong_is_named(message):
     assert str(error.value).startswith(message)
 
 
-def test_a_dropped_task_on_threads_is_refused_with_kept_states():
-    with pytest.raises(ValueError, match=r"local: expected .*under k_sync.*, got .*keep_state=True"):
-        train(dml.k_sync(2), local=DILOCO, engine=ENGINES["threads"])
+def test_a_dropped_push_on_threads_is_refused_with_kept_states():
+    with pytest.raises(ValueError, match=r"local: expected .*under ringmaster.*, got .*keep_state=True"):
+        train(dml.ringmaster(1), local=DILOCO, engine=ENGINES["threads"])
 
 
 def test_steps_are_cheaper_than_as_many_rounds_when_links_are_slow():

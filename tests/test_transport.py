@@ -260,14 +260,19 @@ WRONG = {
     ),
     "keeps coded copies": (dml.ssp(2), {"transport": coded("affine(bits=8)")}, "whose tasks all pull"),
     "drops": (
-        dml.k_batch_sync(2),
+        dml.ringmaster(1),
         {"transport": coded("error_feedback(one_bit())")},
-        "transport: expected .*a transport without memory.*under k_batch_sync.*in no update.*, got coded",
+        "transport: expected .*a transport without memory.*under ringmaster.*in no update.*, got coded",
     ),
     "drops on a real clock": (
-        dml.k_batch_sync(2),
+        dml.ringmaster(1),
         {"transport": coded("error_feedback(one_bit())"), "engine": "threads"},
-        "transport: expected .*under k_batch_sync.* a task was dropped or cancelled.*, got coded",
+        "transport: expected .*under ringmaster.* a push was dropped.*, got coded",
+    ),
+    "own steps with cancelled tasks": (
+        dml.k_sync(2),
+        {"transport": pipelined(own_steps=True)},
+        "transport: expected .*a transport without memory.*under k_sync.*in no update.*, got pipelined",
     ),
     "a codec": (
         dml.bsp(),
@@ -305,10 +310,12 @@ def test_wrong_uses(name):
         dml.train(plane(), CLUSTER, policy, optax.sgd(0.1), updates=20, **options)
 
 
-def test_a_memory_does_not_survive_a_crash():
+def test_own_steps_do_not_survive_a_crash():
     rough = CLUSTER.with_faults(Crash(worker=0, time=0.1, seconds=0.1))
-    with pytest.raises(ValueError, match=r"transport: expected a transport without memory.* .a crash"):
-        dml.train(PROBLEM, rough, dml.bsp(), optax.sgd(0.1), updates=3, transport=TRANSPORTS["feedback"])
+    with pytest.raises(
+        ValueError, match=r"transport: expected one without own_steps .a worker that was away"
+    ):
+        dml.train(PROBLEM, rough, dml.bsp(), optax.sgd(0.1), updates=3, transport=TRANSPORTS["own steps"])
 
 
 FAULTY = dml.Cluster.uniform(4, latency=0.002, jitter=stats.expon()).with_faults(

@@ -26,19 +26,22 @@ class Crash:
         worker: number of the worker, 0-based.
         time: when it crashes, in seconds from the start of the run, >= 0.
         seconds: time until it rejoins, without cached parameters, in seconds, > 0; `math.inf`: never.
+        keeps_memory: whether it rejoins with the memory of codecs and local optimizers, as from a disk, or
+            with a new one.
 
     >>> Crash(worker=2, time=1.5, seconds=3.0)
-    Crash(worker=2, time=1.5, seconds=3.0)
+    Crash(worker=2, time=1.5, seconds=3.0, keeps_memory=False)
     """
 
     worker: int
     time: float
     seconds: float = math.inf
+    keeps_memory: bool = False
 
 
 @dataclass(frozen=True)
 class Hang:
-    """A worker freezes for a while and then continues its task.
+    """A worker freezes for a while and then continues its task; it keeps its memory.
 
     The server treats the worker as gone only if the freeze is longer than `patience` of
     `Cluster.with_faults`.
@@ -97,8 +100,8 @@ class DoubledPush:
 class ServerCrash:
     """The server crashes and is restarted from its last checkpoint.
 
-    Updates made after that checkpoint are lost. A crash that falls into the outage of another crash has no
-    effect.
+    Updates made after that checkpoint are lost, and all memories of codecs and local optimizers begin anew. A
+    crash that falls into the outage of another crash has no effect.
 
     Args:
         time: when it crashes, in seconds from the start of the run, >= 0.
@@ -139,7 +142,8 @@ class Faults:
         """Returns the faults as plain JSON values."""
         return {
             "events": [
-                {"kind": type(fault).__name__} | {name: plain(value) for name, value in asdict(fault).items()}
+                {"kind": type(fault).__name__}
+                | {name: plain(value) for name, value in asdict(fault).items() if value is not False}
                 for fault in self.events
             ],
             "patience_seconds": plain(self.patience_seconds),
@@ -181,12 +185,19 @@ class Incident(NamedTuple):
         kind: "leave", "join" or "freeze" (a worker), or "down" (the server).
         worker: number of the worker; -1: the server.
         seconds: length of a "freeze" or "down" in seconds.
+        forgets: whether a worker loses its memory when it leaves, or has lost it when it joins.
     """
 
     time: float
     kind: str
     worker: int
     seconds: float = 0.0
+    forgets: bool = False
+
+    def told(self, time: float, **more: Any) -> dict[str, Any]:
+        """Returns the entry of a trace's metadata for this incident, which happened at `time`."""
+        entry = self._replace(time=time)._asdict() | more
+        return {name: value for name, value in entry.items() if value is not False}
 
 
 def incidents(faults: Faults) -> list[Incident]:
@@ -202,7 +213,8 @@ def incidents(faults: Faults) -> list[Incident]:
         if isinstance(fault, Crash | Hang):
             unnoticed = faults.patience_seconds if isinstance(fault, Hang) else 0.0
             if fault.seconds > unnoticed:
-                found.append(Incident(fault.time + unnoticed, "leave", fault.worker))
+                forgets = isinstance(fault, Crash) and not fault.keeps_memory
+                found.append(Incident(fault.time + unnoticed, "leave", fault.worker, forgets=forgets))
                 if fault.seconds < math.inf:
                     found.append(Incident(fault.time + fault.seconds, "join", fault.worker))
         elif isinstance(fault, ServerCrash) and fault.time >= back:
@@ -246,7 +258,7 @@ def random_faults(
     found: list[Fault] = [Crash(0, draw["time"]())] if num_workers > 1 and rng.random() < 0.5 else []
     for kind in (Crash, Hang, LostPush, DoubledPush, ServerCrash):
         for _ in range(rng.integers(1, 4)):
-            found.append(kind(*(draw[part.name]() for part in fields(kind))))
+            found.append(kind(*(draw[part.name]() for part in fields(kind) if part.name in draw)))
     return found
 
 
@@ -266,6 +278,8 @@ def check_faults(faults: Sequence[Any], num_workers: int) -> tuple[Fault, ...]:
                 checks.integer(name, value, low=0, high=num_workers - 1, why="workers count from 0")
             elif part.name == "clock":
                 checks.integer(name, value, low=0)
+            elif part.name == "keeps_memory":
+                checks.boolean(name, value)
             else:
                 checks.real(name, value, **ranges.get(name, {"low": 0, "high": 1e300}))
     return tuple(faults)

@@ -21,6 +21,7 @@ class Failures:
         workers = clock.spec.cluster.num_workers
         self.clock, self.faults = clock, clock.spec.faults
         self.away = [0] * workers  # number of faults that keep each worker away at present
+        self.forgets = [False] * workers  # whether each worker will rejoin without its memory
         # Start and end of each worker's freezes, seconds.
         self.frozen: list[list[tuple[float, float]]] = [[] for _ in range(workers)]
         self.log: list[dict[str, Any]] = []
@@ -131,6 +132,7 @@ class Failures:
         """Removes a worker, with its copy and its tasks."""
         worker = incident.worker
         self.away[worker] += 1
+        self.forgets[worker] |= incident.forgets
         if self.away[worker] == 1:
             self.note(incident, now)
             self.lose(worker, now)
@@ -149,7 +151,8 @@ class Failures:
         clock, worker = self.clock, incident.worker
         self.away[worker] -= 1
         if self.away[worker] == 0:
-            self.note(incident, now)
+            self.note(incident._replace(forgets=self.forgets[worker]), now)
+            self.forgets[worker] = False
             self.frozen[worker].clear()
             clock.carry_out(clock.server.join(worker, now), now)
 
@@ -175,6 +178,7 @@ class Failures:
             return
         workers = range(clock.server.num_workers)
         gone = {worker for worker in workers if self.away[worker]}
+        self.forgets = [worker in gone for worker in workers]
         clock.carry_out(clock.server.resume(back), back)
         for worker in sorted(clock.server.present & gone):
             self.lose(worker, back)
@@ -184,7 +188,7 @@ class Failures:
     def note(self, incident: Incident, now: float, **more: Any) -> None:
         """Logs an incident for the trace's metadata."""
         self.clock.now = now
-        self.log.append(incident._replace(time=now)._asdict() | more)
+        self.log.append(incident.told(now, **more))
 
 
 # Further handlers of the virtual clock, for runs with faults.

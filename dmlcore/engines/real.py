@@ -97,6 +97,8 @@ class Serving:
         self._turns = self._new_turns()
         self._saved = 0  # updates at the last checkpoint
         self._away = [0] * self.server.num_workers  # number of faults that keep each worker away
+        self._forgets: set[int] = set()  # workers that are away and have lost their memory
+        self._idle: set[int] = set()  # workers that are away but whose process goes on
         self._schedule = incidents(faults)
         self._expected: dict[int, int] = {}  # workers that are starting -> number of that start
         self._hires = 0
@@ -335,14 +337,14 @@ class Serving:
             if server.policy.on_observation is not None:
                 self._observer.update(total, len(pushes), sum(order.batch_size for order in orders))
         dropped = len(self._gradients) > len(server.pending)
-        if self._memory is not None and (dropped or server.has_cut):
+        if self._memory is not None and dropped:
             name, given, expected = self._memory
-            expected += f" (under {server.policy.name} a task was dropped or cancelled)"
+            expected += f" (under {server.policy.name} a push was dropped)"
             checks.reject(name, given, expected, EVERY_PUSH)
         if dropped:
             self._gradients = {key: self._gradients[key] for key in server.pending}
         for worker in cancel:
-            self._post(worker, Idle())
+            self._post(worker, Idle(server.taken(worker)))
         if len(self._views) > sum(map(len, server.flight)):
             present = {order.attempt for orders in server.flight for order in orders}
             self._views = {attempt: view for attempt, view in self._views.items() if attempt in present}
@@ -396,21 +398,33 @@ class Serving:
 
     def _leave(self, incident: Incident) -> None:
         worker = incident.worker
+        starting = self._expected.pop(worker, None) is not None
+        if incident.forgets:
+            self._forgets.add(worker)
+        elif not starting and not self._away[worker]:
+            self._idle.add(worker)
+            self._post(worker, Idle(self.server.taken(worker)))
         self._away[worker] += 1
         if self._away[worker] == 1:
             now = self._note(incident)
-            starting = self._expected.pop(worker, None) is not None
-            self._crew.dismiss(worker, starting)
+            if worker not in self._idle:
+                self._crew.dismiss(worker, starting)
             if worker in self.server.present:
                 self._carry_out(self.server.leave(worker, now), now)
 
     def _join(self, incident: Incident) -> None:
-        """Restarts the worker; it joins when it is ready."""
+        """Restarts the worker, which joins when it is ready, or lets it join if its process goes on."""
         worker = incident.worker
         self._away[worker] -= 1
         if self._away[worker] == 0:
-            self._note(incident)
-            self._hire(worker)
+            now = self._note(incident._replace(forgets=worker in self._forgets))
+            if worker not in self._idle:
+                self._hire(worker)
+            else:
+                self._post(worker, Idle(-1 if worker in self._forgets else self.server.taken(worker)))
+                self._carry_out(self.server.join(worker, now), now)
+            self._forgets.discard(worker)
+            self._idle.discard(worker)
 
     def _freeze(self, incident: Incident) -> None:
         self._note(incident)
@@ -420,7 +434,9 @@ class Serving:
         """Replaces workers that died without an order to end; the other workers continue."""
         for worker in lost:
             self.log.append({"time": now, "kind": "died", "worker": worker, "seconds": 0.0})
-            self._hire(worker)
+            if not self._away[worker]:
+                self._hire(worker)
+        self._idle.difference_update(lost)
         for worker in lost:
             if worker in self.server.present and not self.server.over:
                 self._carry_out(self.server.leave(worker, now), now)
@@ -457,7 +473,8 @@ class Serving:
         server = self.server
         gone = {w for w, reasons in enumerate(self._away) if reasons} | {*self._expected}
         for worker in range(server.num_workers):
-            self._post(worker, Idle())  # its tasks are lost
+            self._post(worker, Idle(-1))  # its tasks are lost
+        self._forgets = {w for w, reasons in enumerate(self._away) if reasons}
         self._carry_out(server.resume(now), now)
         for worker in sorted(server.present & gone):
             self._carry_out(server.leave(worker, now), now)
@@ -484,5 +501,5 @@ class Serving:
 
     def _note(self, incident: Incident, **more: Any) -> float:
         now = self._noted = self._clock.now()
-        self.log.append(incident._replace(time=now)._asdict() | more)
+        self.log.append(incident.told(now, **more))
         return now

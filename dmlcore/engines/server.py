@@ -26,7 +26,7 @@ FURTHEST = 2**30  # largest clock that a policy may ask for; as many clocks can 
 OWN = "state", "load_state"  # states of the policy and the load, which may be any objects
 # The attributes that calls change, except the journal.
 STATE = (
-    *OWN, "_cancels", "_clock", "_done", "_free", "_last_cut", "_look", "_looked", "_num_cut", "_num_timers",
+    *OWN, "_cancels", "_clock", "_done", "_free", "_last_cut", "_look", "_looked", "_num_timers",
     "_passed", "_patience", "_redone", "_times", "_wakes", "_woken", "flight", "ignored", "num_updates",
     "over", "pending", "present", "record", "samples", "timers",
 )  # fmt: skip
@@ -89,7 +89,7 @@ class Server:
     # Slots are faster to look up than a dictionary, which matters at every push.
     __slots__ = (
         "_at_push", "_cancels", "_clock", "_depth", "_done", "_free", "_last_cut", "_look",
-        "_looked", "_most", "_noted", "_num_cut", "_num_timers", "_passed", "_patience", "_patient",
+        "_looked", "_most", "_noted", "_num_timers", "_passed", "_patience", "_patient",
         "_plan", "_redone", "_serial", "_starting", "_times", "_update_seconds", "_wakes", "_woken",
         "flight", "ignored", "journal", "load", "load_state", "num_updates", "over", "pending", "policy",
         "present", "record", "samples", "spec", "state", "timers",
@@ -133,7 +133,6 @@ class Server:
         self._free = [0.0] * self.num_workers  # when the task of that push was computed, seconds
         self._clock = [-1] * self.num_workers  # clock of each worker's last begun task
         self._last_cut = [-1] * self.num_workers  # highest clock of each worker's cut tasks
-        self._num_cut = 0  # tasks that were cut and not redone
         self._cancels: list[float] = []  # times of decisions that cancelled workers without an update
         self._redone: set[int] = set()  # rows of lost attempts whose task was started again
         self._times: list[float] = []  # times of updates, seconds
@@ -390,10 +389,9 @@ class Server:
         """Copies the record of the server that kept the journal, which knew the plans of cut tasks."""
         self.record[:] = before.record[: len(self.record)]  # no push is pending at a checkpoint
 
-    @property
-    def has_cut(self) -> bool:
-        """Whether some task was cut and not started again."""
-        return self._num_cut > 0
+    def taken(self, worker: int) -> int:
+        """Returns the clock of the last push of a worker that the server has taken; -1: none."""
+        return self._done[worker]
 
     @property
     def num_tasks(self) -> int:
@@ -616,7 +614,6 @@ class Server:
         row = Rows(self.record).last(worker, clock)
         if row >= 0 and row not in self._redone:
             self._redone.add(row)
-            self._num_cut -= 1
 
     def _ahead(self, worker: int, clock: int, least: int) -> int:
         """Returns the clock that a policy asks for, or `least`, if a pipeline already computes that clock."""
@@ -657,4 +654,3 @@ class Server:
             record += pack(worker, clock, size, version, pulled, begun, end, nan, waited, 0.0, 0.0, -1)
             if clock > last:
                 self._last_cut[worker] = last = clock
-        self._num_cut += len(flight)

@@ -317,7 +317,8 @@ class VirtualClock:
             self.set_limit()
         life = 0 if self.failures is None else self.failures.life
         if self.watch is not None and server.looks:
-            server.observe(*self.watch(server.progress(now)._replace(life=life)))
+            log = () if self.failures is None else self.failures.log
+            server.observe(*self.watch(server.progress(now)._replace(life=life, incidents=log)))
         if self.failures is not None and self.failures.restarts:
             self.failures.look(answer)
 

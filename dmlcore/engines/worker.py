@@ -21,6 +21,8 @@ from dmlcore.engines.job import Job
 from dmlcore.engines.server import Order
 from dmlcore.training.stepper import State, Stepper
 
+FEW = 3  # more tasks than a worker that pulls has under way
+
 
 class Assignment(NamedTuple):
     """Message to a worker: begin a task when the tasks before it are done.
@@ -45,7 +47,13 @@ class Freeze(NamedTuple):
 
 
 class Idle(NamedTuple):
-    """Message to a worker: discard all tasks."""
+    """Message to a worker: discard all tasks, and what they have changed of its memory.
+
+    Args:
+        clock: of its last push that counts. -1: none, and its memory begins anew.
+    """
+
+    clock: int
 
 
 class Stop(NamedTuple):
@@ -224,6 +232,8 @@ class Worker:
         self._state: State = self._stepper.start()
         self._coder = job.coder(worker, self._state[0])
         self._kept = self._stepper.kept(self._state[0])  # from task to task
+        # Clock -> memory after that task, of those since the last pull and a few before. -1: at the start.
+        self._memories = {-1: self._memory()}
         self._keep_copy, self._pipelined = job.spec.policy.keep_copy, job.spec.transport.pipelined
         self._outbox = Outbox(clock, send)
         self._tasks: deque[Assignment] = deque()  # assignments to carry out
@@ -272,7 +282,17 @@ class Worker:
             self._tasks.clear()
             self._held = None
             self._outbox.clear()
+            if isinstance(message, Idle):
+                start = self._memories[-1]
+                found = self._memories.get(message.clock, start)  # of before its start, if it is not there
+                self._memories = {-1: start, message.clock: found}
+                self._kept, memory = found
+                if self._coder is not None:
+                    self._coder.memory = memory
         return isinstance(message, Stop)
+
+    def _memory(self) -> tuple[Any, Any]:
+        return self._kept, None if self._coder is None else self._coder.memory
 
     def _carry_out(self, order: Order, state: Any, since: float) -> tuple[Any, Order | None]:
         """Computes a task, whose pull or computing begins at `since`, and sends its push.
@@ -298,6 +318,8 @@ class Worker:
             self._push(self._held, begun)
             self._held = None
         if order.pull:
+            for clock in [*self._memories][1:-FEW]:
+                del self._memories[clock]
             self._state = self._stepper.put(state)
             if self._coder is not None:
                 self._state = self._coder.received(order.clock, self._state[0]), *self._state[1:]
@@ -305,6 +327,8 @@ class Worker:
         gradient, self._kept = self._stepper.task(self._state[0], *who, self._kept)
         if self._coder is not None:
             gradient = jax.block_until_ready(self._coder.sent(order.clock, gradient))
+        self._memories.pop(order.clock, None)  # to be the last one
+        self._memories[order.clock] = self._memory()
         done = self._clock.now()
         message, ends = self._wait(ends, computing=True)
         if message is not None:

@@ -27,7 +27,7 @@ def local_steps(steps: int, optimizer: Any, keep_state: bool = False) -> LocalSt
         optimizer: the local optax optimizer.
         keep_state: True: a worker's next task continues with the state of the local optimizer, as in DiLoCo.
             False: each task starts with a new state, as in FedAvg. Kept states require that every task is in
-            an update, in its worker's order, and that no worker crashes.
+            an update if its push arrives, in its worker's order. A `Crash` says whether the state is lost.
 
     Returns:
         The local steps, for the argument `local` of `Method` or `train`.

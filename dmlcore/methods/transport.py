@@ -34,9 +34,11 @@ def coded(push: Codec | str | None = None, pull: Codec | str | None = None) -> T
     Guarantees: training uses the rounded values. If a codec has a memory, every worker has its own memory for
     its gradients, and one for its parameters.
 
-    The policy must make every task pull. If a codec has a memory, the policy must also apply every push. A
-    memory belongs to a worker and ends with its process, so codecs with memory need a cluster without
-    crashes, and a run with them on a real clock cannot be resumed.
+    The policy must make every task pull. If a codec has a memory, the policy must also apply every push that
+    arrives, and a run on a real clock cannot be resumed. What a task has changed in a memory is undone if the
+    task is cancelled or lost. A `Crash` says whether its worker keeps its memory; a hang keeps it. If a
+    memory is lost, or the server restarts from a checkpoint, sender and receiver begin as at the start of the
+    run: residuals are 0, and the copies of `difference` are those given to `init`.
 
     Args:
         push: codec for gradients, see `dmlcore.methods.codecs`. Default: None, no rounding.

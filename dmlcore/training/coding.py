@@ -1,6 +1,7 @@
 """The effect of a transport on values: rounding by codecs with a memory per worker, and own steps.
 
-Memories have an axis of W + 1 workers: the last entry belongs to no worker; padding rows use it.
+Memories have an axis of W + 2 workers: the last two entries belong to no worker. Padding rows use the first
+of them; the other one never changes, and is the memory at the start of a run.
 """
 
 import functools
@@ -30,16 +31,16 @@ class Coding(NamedTuple):
 class Memory(NamedTuple):
     """The memories of workers and codecs, by worker; fields are () if they are not needed."""
 
-    keys: Any  # random keys of the codecs for pull and push, as words, (W + 1, 2, ...)
-    pull: Any  # memory of the codec for pulls, (W + 1, ...)
-    push: Any  # memory of the codec for pushes, (W + 1, ...)
-    own: Any  # own step of each worker since its last answer, trees like the parameters, (W + 1, ...)
+    keys: Any  # random keys of the codecs for pull and push, as words, (W + 2, 2, ...)
+    pull: Any  # memory of the codec for pulls, (W + 2, ...)
+    push: Any  # memory of the codec for pushes, (W + 2, ...)
+    own: Any  # own step of each worker since its last answer, trees like the parameters, (W + 2, ...)
 
 
 # What messages ask for if something may be lost between two tasks of a worker.
 WITHOUT_MEMORY = "a transport without memory, unlike error_feedback, difference and own_steps"
 WITHOUT_STATE = "local steps without keep_state"
-EVERY_PUSH = "a policy that applies every push, in order"
+EVERY_PUSH = "a policy that applies every push that arrives, in order"
 
 
 def coding_of(trace: Trace) -> Coding | None:
@@ -51,8 +52,8 @@ def coding_of(trace: Trace) -> Coding | None:
     if not trace.metadata.get("changes_values"):
         return None
     coding = coding_by(resolve(trace.metadata["transport"]))
-    if remembers(coding):
-        _check_complete(trace, "transport", trace.metadata["transport"], WITHOUT_MEMORY)
+    if coding is not None and remembers(coding):
+        _check_complete(trace, "transport", trace.metadata["transport"], WITHOUT_MEMORY, coding.own_steps)
     return coding
 
 
@@ -87,14 +88,15 @@ def check_kept(trace: Trace) -> None:
     _check_complete(trace, "local", trace.metadata["local"], WITHOUT_STATE)
 
 
-def _check_complete(trace: Trace, name: str, given: str, expected: str) -> None:
-    """Raises ValueError if a task that is in no update comes before one that is, for the same worker.
+def _check_complete(trace: Trace, name: str, given: str, expected: str, lost: bool = False) -> None:
+    """Raises ValueError if a push that is in no update comes before one that is, for the same worker.
 
-    The memory of `given` would depend on that task.
+    The memory of `given` would depend on that push; with `lost`, also on tasks whose push has never arrived.
     """
     tasks = trace.tasks.sort_values(["worker", "clock"])
     applied = tasks["update"] >= 0
-    gone = ~applied & applied[::-1].groupby(tasks["worker"]).cummax()[::-1]
+    sent = applied | tasks["push_end"].notna() | lost
+    gone = sent & ~applied & applied[::-1].groupby(tasks["worker"]).cummax()[::-1]
     back = tasks["update"].where(applied).groupby(tasks["worker"]).diff() < 0
     if (gone | back).any():
         first = tasks[gone | back].iloc[0]
@@ -114,7 +116,7 @@ def start(coding: Coding | None, seed: int, num_workers: int, params: Any) -> An
         coding.push.init(nothing) if coding.push else (),
         nothing if coding.own_steps else (),
     )
-    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_workers + 1, *jnp.shape(leaf))), memory)
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_workers + 2, *jnp.shape(leaf))), memory)
 
 
 def of(memory: Any, worker: Any) -> Any:
@@ -171,23 +173,23 @@ class Coder:
 
     def __init__(self, coding: Coding, seed: int, worker: int, params: Any):
         self._coding, self._worker = coding, worker
-        self._part = of(start(coding, seed, 0, params), 0)
+        self.memory = of(start(coding, seed, 0, params), 0)
 
     def compile(self, params: Any, gradient: Any) -> None:
         """Compiles the functions for values like these, without changing the memory."""
-        part = self._part
+        memory = self.memory
         self.received(0, params)
         jax.block_until_ready(self.sent(0, gradient))
-        self._part = part
+        self.memory = memory
 
     def received(self, clock: int, params: Any) -> Any:
         """Returns the parameters on which the worker computes task `clock` when the server sends `params`."""
-        view, self._part = _received(self._coding, self._part, self._worker, clock, params)
+        view, self.memory = _received(self._coding, self.memory, self._worker, clock, params)
         return view
 
     def sent(self, clock: int, gradient: Any) -> Any:
         """Returns the received value of the gradient of task `clock`."""
-        found, self._part = _sent(self._coding, self._part, self._worker, clock, gradient, None, _no_step)
+        found, self.memory = _sent(self._coding, self.memory, self._worker, clock, gradient, None, _no_step)
         return found
 
 

@@ -19,8 +19,8 @@ from dmlcore.training.program import Rows
 class LocalTraining(Gradient):
     """Local optimizer steps on mini-batches; the push is the pulled minus the reached parameters.
 
-    With `keep_state`, each worker keeps the state of its local optimizer; one further state is for padding
-    tasks.
+    With `keep_state`, each worker keeps the state of its local optimizer; of two further states one is for
+    padding tasks, and one is that of a worker at the start.
     """
 
     fuses, loops = False, True
@@ -56,7 +56,7 @@ class LocalTraining(Gradient):
 
     def of(self, view: Any, local: Any, row: Rows, data: Any) -> tuple[Any, Any]:
         worker, batch, batch_size = row.worker[0], self._batch(row.samples, data), row.batch_size[0]
-        kept = jax.tree.map(lambda leaf: leaf[worker], local) if self.keeps else None
+        kept = jax.tree.map(lambda leaf: leaf[row.memory], local) if self.keeps else None
         pushed, kept = self._at_width(functools.partial(self._task, view, kept), batch, batch_size)
         return pushed, (worker, kept) if self.keeps else ()
 

@@ -71,7 +71,7 @@ def contributions(
 
         def one(row: Rows) -> Any:
             who = row.worker[0], row.clock[0]
-            view, _ = coding.received(code, coding.of(memory, who[0]), *who, at(views, row.read))
+            view, _ = coding.received(code, coding.of(memory, row.memory), *who, at(views, row.read))
             return kind.of(view, local, row, data)
 
         # Not `vmap`, so that the arithmetic of a task does not depend on the other tasks of its device.
@@ -200,7 +200,7 @@ class ShardedReplay(Driver):
         """Returns the tasks of a span of rows, padded with weight 0 to L = M times a power of two."""
         if self._fuse:
             (row,) = range(span.start, span.stop)
-            columns = [np.repeat(column[[row]], rows.worker.shape[1], 0) for column in rows[4:12]]
+            columns = [np.repeat(column[[row]], rows.worker.shape[1], 0) for column in rows[4:13]]
             rows = Rows(*(table[row][:, None] for table in rows[:4]), *columns)
             span = slice(0, len(rows.read))
         count = span.stop - span.start

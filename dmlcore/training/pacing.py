@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from optax.schedules import StatefulSchedule
 
 from dmlcore import checks
 
@@ -55,7 +56,7 @@ class ScheduleIn:
         return self._schedule(told.get(self._unit, 0))
 
 
-def schedule_in(unit: str, schedule: Callable[[Any], Any]) -> ScheduleIn:
+def schedule_in(unit: str, schedule: Callable[[Any], Any]) -> StatefulSchedule:
     """Returns a schedule that counts samples, or seconds of the engine's clock, and not server updates.
 
     Methods make very different numbers of updates of as many samples, and of as many samples in as many

@@ -3,12 +3,14 @@
 Axes: N applied tasks, R rows, K tasks of a row, U updates.
 """
 
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from dmlcore.trace import Trace, predecessors
+from dmlcore.trace import Trace, predecessors, starts
 from dmlcore.training.pacing import progress
 from dmlcore.training.slots import NONE, Slots
 
@@ -27,6 +29,7 @@ class Tasks(NamedTuple):
     version: np.ndarray
     weight: np.ndarray
     copy_from: np.ndarray  # task whose gradient last changed the cached copy that is read; NONE: it pulled
+    anew: np.ndarray  # whether its worker's memory begins anew, see `Losses`
 
 
 class Rows(NamedTuple):
@@ -49,6 +52,9 @@ class Rows(NamedTuple):
     last: Any  # whether the row ends its update, (R,)
     progress: Any  # of the version that the row's update changes, for optimizers that read it, (R, 2)
     pulled: Any  # of the version that the worker pulled, likewise, (R, 2)
+    memory: (
+        Any  # the worker whose memory the row reads, and then makes that of its own; NONE: a new one, (R,)
+    )
     samples: Any = ()  # of the tasks, only in the compiled loop, (R, K B)
 
 
@@ -110,6 +116,35 @@ def compile_trace(trace: Trace, *, fuse: bool = True, slots: bool = False, weigh
     )
 
 
+class Losses:
+    """Finds the tasks before which their workers have lost what they remember of earlier tasks.
+
+    A worker loses it in a crash, unless the fault says otherwise, and whenever the server goes back to a
+    checkpoint. What a task has changed that was lost or cancelled is undone in any case, so memories depend
+    only on tasks in updates.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}  # losses of each worker before its last task so far
+
+    def before(self, worker: np.ndarray, released: np.ndarray, incidents: Sequence[Any]) -> np.ndarray:
+        """Returns for the next tasks, (N,), of each worker by clock, whether memory was lost before them.
+
+        `released`: when each was released, in seconds; `incidents`: those of the run so far.
+        """
+        found, losses = np.zeros(len(worker), bool), defaultdict(list)
+        for each in incidents:
+            if each["kind"] in ("down", "died") or (each["kind"] == "join" and each.get("forgets")):
+                losses[each["worker"]].append(each["time"])
+        for each in {*worker.tolist()} if losses else ():
+            own = np.flatnonzero(worker == each)
+            times = sorted(losses[each] + losses[-1])  # -1 is the server
+            counts = np.searchsorted(times, released[own], side="right")
+            found[own] = np.diff(counts, prepend=self._counts.get(each, 0)) > 0
+            self._counts[each] = int(counts[-1])
+        return found
+
+
 def _applied_tasks(trace: Trace) -> Tasks:
     """Returns a trace's applied tasks in the order of replay."""
     tasks = trace.tasks
@@ -123,7 +158,9 @@ def _applied_tasks(trace: Trace) -> Tasks:
         place = np.full(len(tasks), NONE)
         place[order] = np.arange(len(order))
         copy_from = np.where(cached[order], place[predecessors(tasks)[order]], NONE)
-    return Tasks._make([*(column[order] for column in columns), copy_from])
+    released, incidents = starts(tasks).to_numpy()[order], trace.metadata.get("incidents", ())
+    anew = Losses().before(worker[order], released, incidents)
+    return Tasks._make([*(column[order] for column in columns), copy_from, anew])
 
 
 def _first_tasks(update: np.ndarray, fuse: bool) -> np.ndarray:
@@ -174,7 +211,7 @@ def lay_out(
     if slots is not None:
         read, write, keep = slots.allot(update, version, copy_from, last, live)
     whole = np.repeat(*totals(tasks.update, tasks.weight))[first] if len(first) else np.ones(0)
-    own = versions[update], versions[version]
+    own = versions[update], versions[version], np.where(tasks.anew[first], NONE, worker[:, 0])
     return Rows(worker, clock, batch_size, weight, whole, compensation, read, write, keep, last, *own)
 
 
@@ -190,11 +227,13 @@ def cut(
     """Returns a span of rows, padded to `size` with rows of weight 0 that read slot 0 and end no update.
 
     Rows have their first `width` tasks. Values that nothing reads go to the slot `spill`. Padding tasks
-    belong to the worker `filler`, which is not in the cluster. `paced` says whether progress is needed.
+    belong to the worker `filler`, which is not in the cluster; the memory of `filler + 1` never changes.
+    `paced` says whether the optimizer reads progress.
     """
     real = jax.dtypes.canonicalize_dtype(np.float64)
     write, keep = (pad(slots[span], size, np.int32, NONE) for slots in (rows.write, rows.keep))
     worker, clock, batch_size, weight = (table[span, :width] for table in rows[:4])
+    memory = rows.memory[span]
     return Rows(
         pad(worker, size, np.int32, filler),
         pad(clock, size, np.int32),
@@ -206,7 +245,9 @@ def cut(
         np.where(write == NONE, spill, write),
         np.where(keep == NONE, spill, keep),
         pad(rows.last[span], size, np.bool_),
-        *(pad(column[span], size, real) if paced else () for column in (rows.progress, rows.pulled)),
+        pad(rows.progress[span], size, real) if paced else (),
+        pad(rows.pulled[span], size, real) if paced else (),
+        pad(np.where(memory == NONE, filler + 1, memory), size, np.int32, filler),
     )
 
 

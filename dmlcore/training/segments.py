@@ -19,7 +19,7 @@ from dmlcore.training.driver import spill
 from dmlcore.training.evaluation import device_data, evaluate
 from dmlcore.training.local_steps import contribution_of
 from dmlcore.training.loop import advance_one
-from dmlcore.training.program import Tasks, cut, lay_out, power_of_two, row_shape
+from dmlcore.training.program import Losses, Tasks, cut, lay_out, power_of_two, row_shape
 from dmlcore.training.slots import NONE, Slots
 from dmlcore.training.step import Inputs, begin
 from dmlcore.training.turns import Turn, Turns
@@ -74,6 +74,7 @@ class TrainingWatch:
         self._trained = 0  # updates trained so far
         self._first = 0  # first row of the record whose task may be in a later update
         self._widths: set[int] = set()  # widths of tasks so far
+        self._losses = Losses()
         self._versions: list[tuple[float, float]] = [(0, 0)]  # samples and seconds of each version
         self._turns: Turns | None = None
         self._slots = Slots()
@@ -125,7 +126,10 @@ class TrainingWatch:
         self._widths |= {self._kind.width(size) for size in np.unique(batch_size).tolist()}
         kind = contribution_of(self._problem, [samples] if self._fuse else sorted(self._widths))
 
-        tasks = Tasks(update, worker, clock, batch_size, version, weight, copies)
+        released = np.array([task.pull_start for task in landed])
+        released = np.where(np.isnan(released), [task.compute_start for task in landed], released)
+        anew = self._losses.before(worker, released, progress.incidents)
+        tasks = Tasks(update, worker, clock, batch_size, version, weight, copies, anew)
         slots = None if self._fuse else self._slots
         plain = self._aggregate.plain
         made = np.cumsum(np.add.reduceat(batch_size, first)) + self._versions[-1][0]

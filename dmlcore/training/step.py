@@ -105,7 +105,7 @@ def begin(
     `scales` says whether the weights of some update do not sum to 1.
     """
     problem = contribution.problem
-    params, local = contribution.begin(problem.init(run_key(seed, INIT)), optimizer, filler + 1)
+    params, local = contribution.begin(problem.init(run_key(seed, INIT)), optimizer, filler + 2)
     optimizer_state = optimizer.init(params)
     update, numbers = hoist_update(optimizer, params, optimizer_state)
     rule, own = aggregation.traced(aggregate or mean(), params, places)
@@ -147,7 +147,7 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
     params, optimizer_state, gathered, slots, memory, local, before = state
     held = (params, optimizer_state) if plan.reads_newest else at(slots, row.read)
     who = row.worker[0], row.clock[0]
-    view, part = coding.received(plan.coding, coding.of(memory, who[0]), *who, held[0])
+    view, part = coding.received(plan.coding, coding.of(memory, row.memory), *who, held[0])
     if pushed is None:
         pushed = plan.contribution.of(view, local, row, inputs.data)
     gradient, change = pushed

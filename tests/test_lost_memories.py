@@ -1,0 +1,113 @@
+"""What codecs and local optimizers remember through crashes, hangs, restarts and cancelled tasks."""
+
+import jax
+import numpy as np
+import optax
+import pytest
+from engine_runs import same_bits
+from reference import replay_reference
+
+import dmlcore as dml
+from dmlcore.cluster.faults import Crash, Hang, ServerCrash
+from dmlcore.types import Policy
+
+PROBLEM = dml.problems.linear_regression(num_samples=64, num_features=3)
+CLUSTER = dml.Cluster.from_speeds([1000, 900, 400], latency=0.002, jitter="exponential")
+FAULTS = {
+    "lost": [Crash(1, 0.05, 0.05)],
+    "kept": [Crash(1, 0.05, 0.05, keeps_memory=True)],
+    "hang": [Hang(1, 0.05, 0.08)],
+    "restart": [ServerCrash(0.1, 0.03)],
+    "overlap": [Crash(1, 0.05, 0.05, keeps_memory=True), Crash(1, 0.07, 0.01), Hang(1, 0.06, 0.06)],
+    "all": [
+        Crash(1, 0.05, 0.05, keeps_memory=True),
+        Crash(0, 0.08, 0.04),
+        Hang(2, 0.03, 0.1),
+        ServerCrash(0.2, 0.03),
+        Crash(2, 0.19, 0.1, keeps_memory=True),
+    ],
+}
+CLUSTERS = {
+    name: CLUSTER.with_faults(*faults, patience=0.02, checkpoint_every=4) for name, faults in FAULTS.items()
+}
+FEEDBACK = "coded(push=error_feedback(affine(bits=2)))"
+HOW = {
+    "feedback": {"transport": FEEDBACK},
+    "differences": {"transport": "coded(push=difference(affine(bits=4)), pull=difference(affine(bits=4)))"},
+    "pipeline": {"transport": f"pipelined({FEEDBACK})"},
+    "local state": {"local": dml.local_steps(2, optax.sgd(1e-3, momentum=0.9), keep_state=True)},
+}
+POLICIES = {"bsp": dml.bsp(), "asp": dml.asp(), "k_sync": dml.k_sync(2), "adasync": dml.adasync(1)}
+OPTIONS = {"updates": 40, "batch_size": 8, "eval_every": 40, "seed": 1}
+
+
+def trained(cluster, policy, how, **options):
+    sgd = optax.sgd(0.3 if how == "local state" else 1e-3)
+    return dml.train(PROBLEM, cluster, policy, sgd, **OPTIONS | HOW[how] | options), sgd
+
+
+def replayed(run, sgd, how):
+    own = {"local": HOW[how]["local"]} if "local" in HOW[how] else {}
+    return dml.replay(run.trace, PROBLEM, sgd, eval_every=40, fuse=False, **own)
+
+
+@pytest.mark.parametrize("engine", ["simulate", "threads"])
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_memories_are_those_of_the_reference(fault, policy, how, engine):
+    run, sgd = trained(CLUSTERS[fault], POLICIES[policy], how, engine=engine)
+    kinds = {incident["kind"] for incident in run.trace.metadata["incidents"]}
+    assert kinds >= ({"down"} if fault == "restart" else {"leave", "join"})
+    assert same_bits(replayed(run, sgd, how).params, run.params)
+    problem = PROBLEM.with_steps(HOW[how].get("local"), 8)
+    for one, two in zip(
+        *map(jax.tree.leaves, (replay_reference(run.trace, problem, sgd), run.params)), strict=True
+    ):
+        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["differences", "local state"])
+def test_devices_are_the_same(how):
+    (run, _), (several, _) = (
+        trained(CLUSTERS["all"], dml.asp(), how, engine=engine) for engine in ("simulate", "devices")
+    )
+    for one, two in zip(*map(jax.tree.leaves, (run.params, several.params)), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
+
+
+def test_a_lost_memory_differs_from_a_kept_one():
+    """On the same timeline; runs without any memory are the same."""
+    for how in ("feedback", "differences", "local state"):
+        (lost, _), (kept, _) = (trained(CLUSTERS[fault], dml.bsp(), how) for fault in ("lost", "kept"))
+        assert lost.trace.tasks.equals(kept.trace.tasks)
+        assert not same_bits(lost.params, kept.params)
+    plain = [
+        dml.train(PROBLEM, CLUSTERS[fault], dml.bsp(), optax.sgd(1e-3), **OPTIONS).params
+        for fault in ("lost", "kept")
+    ]
+    assert same_bits(*plain)
+
+
+def test_a_policy_that_watches_sees_the_same_training():
+    seen = []
+    own = dml.asp()
+    told = {"on_observation": lambda state, each: seen.append(each) or state, "observe_every": 4}
+    watching = Policy("watching()", own.init, own.on_push, on_leave=own.on_leave, on_join=own.on_join, **told)
+    run, sgd = trained(CLUSTERS["all"], watching, "feedback")
+    again = dml.replay(run.trace, PROBLEM, sgd, eval_every=1).history
+    last = {each.update: each.loss for each in seen}  # after a restart again
+    for update, loss in last.items():
+        assert loss == pytest.approx(again["loss"][update], rel=1e-4)
+
+
+def test_incidents_say_which_memories_were_lost():
+    found = {}
+    for fault, cluster in CLUSTERS.items():
+        log = dml.simulate(dml.bsp(), cluster, updates=40, batch_size=8, seed=1).metadata["incidents"]
+        found[fault] = [entry.get("forgets", False) for entry in log if entry["kind"] == "join"]
+    assert found["lost"] == found["overlap"] == [True]
+    assert found["kept"] == found["hang"] == [False]
+    assert CLUSTERS["kept"].describe()["faults"]["events"][0]["keeps_memory"] is True
+    with pytest.raises(ValueError, match=r"^Crash.keeps_memory: expected True or False, got 1"):
+        CLUSTER.with_faults(Crash(0, 1.0, 1.0, keeps_memory=1))
