@@ -88,6 +88,12 @@ CHAINS = {
         )
     ),
     "inject_hyperparams": lambda: optax.inject_hyperparams(optax.adam)(learning_rate=0.01),
+    "schedule in samples": lambda: optax.inject_hyperparams(optax.adam)(
+        dml.schedule_in("samples", optax.linear_schedule(0.01, 0.0, 500))
+    ),
+    "schedule in seconds": lambda: optax.inject_hyperparams(optax.adamw)(
+        dml.schedule_in("seconds", optax.linear_schedule(0.01, 0.0, 1.0))
+    ),
     "injected schedule": lambda: optax.inject_hyperparams(optax.sgd)(optax.linear_schedule(0.1, 0.0, 10)),
     "partition": lambda: optax.partition({"matrix": optax.adam(0.01), "vector": optax.sgd(0.05)}, parts),
     "masked decay": lambda: optax.adamw(0.01, weight_decay=0.1, mask=is_matrix),

@@ -10,6 +10,8 @@ from clusters import EXPONENTIAL
 from engine_runs import plane, same_bits
 
 import dmlcore as dml
+from dmlcore.experiments.study.goal import Goal
+from dmlcore.experiments.study.space import as_space, possible
 
 FREE = optax.contrib.schedule_free_sgd(0.3, warmup_steps=2)
 GIVEN = plane(), EXPONENTIAL, dml.ssp(2)
@@ -87,7 +89,9 @@ def test_comparisons_and_sweeps(tmp_path):
         *given, optimizer, eval_params=eval_params, until={"loss": target}, resolve=True, **asked
     )
     assert 5 < cut["update"].iloc[-1] <= 10
-    with pytest.raises(ValueError, match=r"^eval_params: expected a function of the optimizer's state"):
+    with pytest.raises(
+        ValueError, match=r"^methods\['own'\], eval_params: expected a function of the optimizer's state"
+    ):
         dml.compare({"own": dml.Method(GIVEN[2], optimizer=optax.adam(0.1))}, *GIVEN[:2], None,
                     eval_params=eval_params, **asked)  # fmt: skip
 
@@ -106,6 +110,14 @@ def test_studies_and_recommendations():
     assert run.history["loss"].iloc[-1] <= 0.5
     advice = dml.recommend(*given, methods=["ASP", "BSP"], budget=1, progress=False, **options)
     assert [each.goal.eval_params for each in advice.answers.values()] == [polyak]
+
+
+def test_methods_that_it_does_not_suit_are_left_out():
+    goal = Goal(GIVEN[0], GIVEN[1], "loss", 0.5, 32, eval_params=polyak)
+    spaces, notes = {"ssp": as_space("ssp", GIVEN[2])}, []
+    assert not possible(spaces, optax.sgd, goal.check, notes)
+    assert notes[0].startswith("ssp is left out (eval_params: expected")
+    assert [*possible(spaces, summing, goal.check, notes)] == ["ssp"]
 
 
 def test_a_target_is_reached_by_what_is_evaluated():

@@ -53,6 +53,17 @@ def test_not_scale_free(name):
     assert not scale_free(NOT[name], PARAMS)
 
 
+DELAYED = optax.join_schedules([optax.constant_schedule(0.0), optax.constant_schedule(0.1)], [5000])
+
+
+@pytest.mark.parametrize(
+    "schedule", [DELAYED, dml.schedule_in("samples", DELAYED)], ids=["updates", "samples"]
+)
+def test_a_rate_may_be_0_at_first(schedule):
+    assert scale_free(optax.inject_hyperparams(optax.adam)(schedule), PARAMS)
+    assert not scale_free(optax.inject_hyperparams(optax.sgd)(schedule), PARAMS)
+
+
 def test_parts_of_the_parameters_may_have_their_own_optimizers():
     parts = {"w": optax.adam(0.1), "b": optax.sgd(0.1)}
     assert scale_free(

@@ -254,7 +254,8 @@ def _run_all(
     for name, given in methods.items():
         each[name] = method = Method(given) if isinstance(given, Policy) else given
         # Messages name the method for its own options, and not for the options of all methods.
-        shared = {*OPTIONS} - {field for field, own in method._asdict().items() if own is not None}
+        own = {field for field, value in method._asdict().items() if value is not None}
+        shared = {*OPTIONS} - own - {"eval_params"}
         with checks.within(f"methods[{name!r}]", shared):
             if method.optimizer is not None:
                 check_optimizer(method.optimizer, problem)

@@ -229,7 +229,7 @@ def _hoist(
 
 def hoist_update(optimizer: Any, params: Any, state: Any) -> tuple[Hoisted, tuple[np.ndarray, ...]]:
     """`hoist` of the update of a server's optimizer, which may read its progress."""
-    return hoist(optimizer.update, params, state, params, **pacing.named(optimizer, pacing.progress()))
+    return hoist(optimizer.update, params, state, params, **pacing.named(optimizer.update, pacing.progress()))
 
 
 def check_update(name: str, optimizer: Any, shapes: Any, *, told: bool = True) -> None:

@@ -24,9 +24,9 @@ def progress(*numbers: Any) -> np.ndarray:
     return np.stack(numbers or (0, 0), axis=-1).astype(jax.dtypes.canonicalize_dtype(float))
 
 
-def named(optimizer: Any, of_version: Any) -> dict[str, Any]:
-    """Returns the progress of a version, (2,), as keyword arguments that an optimizer takes."""
-    known = inspect.signature(optimizer.update).parameters
+def named(update: Any, of_version: Any) -> dict[str, Any]:
+    """Returns the progress of a version, (2,), as keyword arguments that an update takes."""
+    known = inspect.signature(update).parameters
     takes_all = any(each.kind is each.VAR_KEYWORD for each in known.values())
     return {unit: of_version[place] for place, unit in enumerate(UNITS) if takes_all or unit in known}
 

@@ -22,6 +22,7 @@ STEPS, FIRST = 8, 6  # steps that are tried, of which the first do not count: RA
 WEIGHTS = "the weights of pushes scale the updates; dml.weigh_gradients(optimizer) turns this off"
 MAGNITUDES = 0.01, 10.0  # of the gradients that are tried
 PACE = 1e-3  # samples, and seconds, between steps that are tried
+LATER = 0, 100, 10_000, 1_000_000  # progress at which they begin, if a schedule is 0 before
 
 
 class WeighedGradients(optax.GradientTransformationExtraArgs):
@@ -75,12 +76,12 @@ def scale_free(optimizer: Any, params: Any) -> bool:
     for most in (4, max((size for shape, _ in kinds for size in shape), default=1)):
         # An optimizer may be made for parameters of just these shapes.
         with contextlib.suppress(Exception):
-            return _scale_free(optimizer, tree, kinds, most)
+            return _scale_free(optimizer.init, optimizer.update, tree, kinds, most)
     return False
 
 
 @functools.lru_cache(maxsize=128)
-def _scale_free(optimizer: Any, tree: Any, kinds: tuple[Any, ...], most: int) -> bool:
+def _scale_free(init: Any, update: Any, tree: Any, kinds: tuple[Any, ...], most: int) -> bool:
     rng = np.random.default_rng(0)
 
     def drawn() -> Any:
@@ -91,17 +92,26 @@ def _scale_free(optimizer: Any, tree: Any, kinds: tuple[Any, ...], most: int) ->
 
     params, gradients = drawn(), [drawn() for _ in range(STEPS)]
 
-    def size(magnitude: float) -> float:
+    def counted(leaf: Any, later: int) -> Any:
+        counts = later and not np.ndim(leaf) and jax.dtypes.issubdtype(leaf.dtype, np.integer)
+        return np.asarray(leaf + later, leaf.dtype) if counts else leaf
+
+    def size(magnitude: float, later: int) -> float:
         """Returns the norm of what gradients of this magnitude change of the updates."""
-        state, rest, found = optimizer.init(params), optimizer.init(params), 0.0
+        state = rest = jax.tree.map(lambda leaf: counted(leaf, later), init(params))
+        found = 0.0
         for number, each in enumerate(gradients):
-            # Early in schedules, which may be 0 at the start and at the end.
-            told = pacing.named(optimizer, pacing.progress(PACE * number, PACE * number))
+            told = pacing.named(update, pacing.progress(*[later + PACE * number] * 2))
             given = jax.tree.map(lambda leaf: np.asarray(magnitude * leaf, leaf.dtype), each)
-            moved, state = optimizer.update(given, state, params, **told)
-            still, rest = optimizer.update(jax.tree.map(np.zeros_like, each), rest, params, **told)
+            moved, state = update(given, state, params, **told)
+            still, rest = update(jax.tree.map(np.zeros_like, each), rest, params, **told)
             gaps = jax.tree.map(lambda one, two: np.asarray(one - np.nan_to_num(two)), moved, still)
             found += sum(float((gap**2).sum()) for gap in jax.tree.leaves(gaps)) * (number >= FIRST)
         return found**0.5
 
-    return all(size(FACTOR * each) > FACTOR**0.5 * size(each) > 0 for each in MAGNITUDES)
+    for later in LATER:
+        if size(MAGNITUDES[-1], later) > 0:
+            return all(
+                size(FACTOR * each, later) > FACTOR**0.5 * size(each, later) > 0 for each in MAGNITUDES
+            )
+    return False

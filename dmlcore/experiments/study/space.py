@@ -186,7 +186,7 @@ class Candidate:
 
     def _refusal(self, setting: tuple[int, ...]) -> Exception | None:
         try:
-            self._check(self._made(setting, self.space.rate or 1.0))
+            self._check(self.method(Trial(self.name, setting, self.space.rate or 1.0)))
         except Exception as error:  # a function may fail in any way at a value that the caller did not give
             return error
         return None
