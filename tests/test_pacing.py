@@ -41,7 +41,7 @@ def last_rate(run):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_rate_is_that_of_the_trace_on_every_engine(policy, unit):
     optimizer, policy = falling(unit), POLICIES[policy]
-    several = ["devices"] if policy in (POLICIES["bsp"], POLICIES["ssp"]) else []
+    several = ["devices"] if policy is POLICIES["ssp"] else []
     for engine in ("simulate", dml.engines.threads(time_scale=0.05), *several):
         run = train(policy, optimizer, engine=engine)
         assert last_rate(run) == pytest.approx(expected(run.trace, unit), rel=1e-5)

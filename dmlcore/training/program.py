@@ -52,9 +52,7 @@ class Rows(NamedTuple):
     last: Any  # whether the row ends its update, (R,)
     progress: Any  # of the version that the row's update changes, for optimizers that read it, (R, 2)
     pulled: Any  # of the version that the worker pulled, likewise, (R, 2)
-    memory: (
-        Any  # the worker whose memory the row reads, and then makes that of its own; NONE: a new one, (R,)
-    )
+    memory: Any  # the worker whose memory the row reads; NONE: one that begins anew, (R,)
     samples: Any = ()  # of the tasks, only in the compiled loop, (R, K B)
 
 
@@ -136,8 +134,9 @@ class Losses:
         for each in incidents:
             if each["kind"] in ("down", "died") or (each["kind"] == "join" and each.get("forgets")):
                 losses[each["worker"]].append(each["time"])
-        for each in {*worker.tolist()} if losses else ():
-            own = np.flatnonzero(worker == each)
+        order = np.argsort(worker, kind="stable") if losses else np.zeros(0, int)
+        for own in np.split(order, np.flatnonzero(np.diff(worker[order])) + 1) if len(order) else ():
+            each = int(worker[own[0]])
             times = sorted(losses[each] + losses[-1])  # -1 is the server
             counts = np.searchsorted(times, released[own], side="right")
             found[own] = np.diff(counts, prepend=self._counts.get(each, 0)) > 0
