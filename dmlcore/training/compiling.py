@@ -1,9 +1,7 @@
 """Compilation: what is compiled by itself, XLA's options for loops, and the cache of compiled programs."""
 
-import atexit
 import contextlib
 import functools
-import gc
 import threading
 import weakref
 from collections.abc import Callable
@@ -29,9 +27,6 @@ OWN_SETTINGS = (
     "threefry_partitionable",
     "numpy_dtype_promotion",
 )
-
-# At its end a process would search for garbage among all that JAX has traced, which takes 0.3 s.
-atexit.register(gc.freeze)
 
 UNROLLED = 4  # steps per iteration of a loop on an accelerator
 
