@@ -401,7 +401,7 @@ def test_an_unknown_option_is_told_all_that_there_are(problem):
     words = str(error.value).partition("one of ")[2].partition(", got ")[0]
     told = words.replace("'", "").split(", ")
     assert {*told} == {
-        *("seeds", "until", "eval_every", "resolve", "executor", "save", "progress"),
+        *("seeds", "until", "eval_every", "eval_params", "resolve", "executor", "save", "progress"),
         *("updates", "seconds", "samples", "batch_size"),
         *("load", "transport", "compensation", "engine", "local", "aggregate"),
     }

@@ -45,7 +45,7 @@ PAGES = {
     "methods": Page(
         "Methods and their parts",
         "A method is a policy, a load rule, a transport and what a task does with its samples.",
-        ("Method", "Policy", "LocalSteps", "local_steps", "weigh_gradients"),
+        ("Method", "Policy", "LocalSteps", "local_steps", "weigh_gradients", "schedule_in"),
     ),
     "policies": Page(
         "Policies", "The server's rules: which workers wait, and what forms an update.", ("policies",)
