@@ -12,6 +12,7 @@ from clusters import EXPONENTIAL
 from engine_runs import plane
 
 import dmlcore as dml
+from dmlcore.training.evaluation import device_data
 from dmlcore.training.identity import of_optimizer, of_problem, of_training, told
 from dmlcore.types import Decision, Policy, Start
 
@@ -54,6 +55,12 @@ PAIRS = {
     "priors": lambda: tuple(problems.lda(alpha=each) for each in (0.1, 0.2)),
     "start": lambda: (DIGITS, dataclasses.replace(DIGITS, init=lambda key: DIGITS.init(jax.random.key(5)))),
     "gradient": lambda: (with_gradient(1.0), with_gradient(2.0)),
+    "number of rows": lambda: tuple(
+        dataclasses.replace(
+            DIGITS, losses=lambda params, batch, by=by: DIGITS.losses(params, batch) / by(batch)
+        )
+        for by in (lambda batch: 2, lambda batch: len(batch["labels"]))
+    ),
     "metric": lambda: tuple(
         dataclasses.replace(DIGITS, evaluate=lambda *given, by=by: {"loss": by * loss_of(*given)})
         for by in (1.0, 2.0)
@@ -69,6 +76,16 @@ def test_problems_that_differ_are_told_apart(pair):
     one, two = PAIRS[pair]()
     assert of_problem(one) == of_problem(dataclasses.replace(one))
     assert of_problem(one) != of_problem(two)
+
+
+def test_training_data_are_as_they_were_when_the_first_training_began():
+    """A store that large arrays of NumPy would share with JAX if it were not copied."""
+    inputs = np.zeros((512, *DIGITS.data["inputs"].shape[1:]), np.float32)
+    data = {"inputs": inputs, "labels": np.zeros(512, np.int32)}
+    problem = dataclasses.replace(DIGITS, data=data)
+    kept = device_data(problem)[0]["inputs"]
+    inputs += 1
+    assert not kept.any()
 
 
 SOME = {

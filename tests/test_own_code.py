@@ -1,5 +1,6 @@
 """What functions of a user's own raise is raised again as it is, with a note of what was going on."""
 
+import dataclasses
 import re
 
 import hello
@@ -109,6 +110,17 @@ def test_threads_give_up_a_policy_that_never_updates(monkeypatch):
     job = hello.job(Policy("mine()", lambda num_workers: None, on_push))
     with pytest.raises(RuntimeError, match=r"mine\(\) makes no update: .* tasks arrived since update 0"):
         on_threads.record(Job(job.spec, job.problem, job.optimizer, job.time_scale))
+
+
+def test_an_evaluation_that_has_no_hash_is_one():
+    problem = dml.problems.linear_regression()
+
+    class Evaluation(list):
+        def __call__(self, *given):
+            return problem.evaluate(*given)
+
+    own = dataclasses.replace(problem, evaluate=Evaluation())
+    dml.train(own, LOCK_STEP, ASP, optax.sgd(0.01), updates=4)
 
 
 def test_a_problem_notes_on_which_batch():

@@ -2,7 +2,7 @@
 
 import functools
 import operator
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -20,7 +20,8 @@ _on_device: WeakKeyDictionary[Problem, tuple[Any, Any]] = WeakKeyDictionary()
 def device_data(problem: Problem) -> tuple[Any, Any]:
     """Returns the problem's training and evaluation data as device arrays; they are transferred once."""
     if problem not in _on_device:
-        _on_device[problem] = jax.device_put((problem.data, problem.eval_data))
+        # Copies: an array of NumPy that a user changes later would else be the same memory.
+        _on_device[problem] = jax.tree.map(jnp.array, (problem.data, problem.eval_data))
     return _on_device[problem]
 
 
@@ -28,7 +29,8 @@ def metrics(problem: Problem, params: Any, eval_data: Any) -> dict[str, jax.Arra
     """Returns the metrics of the parameters as scalars."""
     real = jax.dtypes.canonicalize_dtype(np.float64)
     with checks.noting(f"evaluate of problem {problem.name!r}"):
-        found = jax.jit(problem.evaluate)(params, eval_data)  # which is traced once
+        traced_once = isinstance(problem.evaluate, Hashable)
+        found = (jax.jit(problem.evaluate) if traced_once else problem.evaluate)(params, eval_data)
     return {name: jnp.asarray(value, real) for name, value in found.items()}
 
 

@@ -107,13 +107,13 @@ def check_once(problem: Any) -> None:
     """As `check_problem`, unless an equal problem has passed in an earlier process.
 
     The user's cache folder has an empty file for each problem that has passed, next to the compiled programs.
-    Its name is a hash of all that the check depends on: the problem, this package, JAX and its settings. A
-    problem whose identity cannot be told is checked in every process.
+    Its name is a hash of what the check depends on, except the memory of the machine: the problem, this
+    package, JAX, its backend and settings. A problem whose identity cannot be told is always checked.
     """
     real, passed = str(jax.dtypes.canonicalize_dtype(float)), None
     if isinstance(problem, Problem) and real not in problem.checked:
         with contextlib.suppress(Exception):  # of a faulty problem, about which the check says more
-            content = of_problem(problem), of_code(), jax.__version__, np.__version__
+            content = of_problem(problem), of_code(), jax.__version__, jax.default_backend(), np.__version__
             passed = files.cache() / "checked" / hashlib.sha256(repr(content).encode()).hexdigest()
             if passed.exists():
                 problem.checked.add(real)
@@ -144,7 +144,7 @@ def _of_arrays(tree: Any) -> str:
 def _of_whole(problem: Problem) -> str:
     own = problem.metrics, problem.coupled, problem.local, _of_arrays(problem.eval_data)
     content = hashlib.sha256(repr((told(problem), *own)).encode())
-    batch = jax.tree.map(_two_rows, problem.data)
+    batch = jax.tree.map(_some_rows, problem.data)
     for text in (
         _of("problem, init", problem.init, jax.random.key(0)),
         _of("problem, evaluate", problem.evaluate, problem.shapes, problem.eval_data),
@@ -154,22 +154,25 @@ def _of_whole(problem: Problem) -> str:
     return content.hexdigest()
 
 
-def _two_rows(column: Any) -> jax.ShapeDtypeStruct:
-    """Returns the shape of two rows of a column, with the type that it has in JAX: int64 is int32 there."""
+ROWS = 13  # of a traced task. A smaller number, such as 2, may also stand in the program itself
+
+
+def _some_rows(column: Any) -> jax.ShapeDtypeStruct:
+    """Returns the shape of some rows of a column, with the type that it has in JAX: int64 is int32 there."""
     dtype = jax.dtypes.canonicalize_dtype(column.dtype, allow_extended_dtype=True)
-    return jax.ShapeDtypeStruct((2, *column.shape[1:]), dtype)
+    return jax.ShapeDtypeStruct((ROWS, *column.shape[1:]), dtype)
 
 
 def _of_task(problem: Problem, batch: Any) -> str:
     if problem.additive:
         shared, local = problem.apart(problem.shapes)
-        params = problem.together(shared, jax.tree.map(_two_rows, local))
+        params = problem.together(shared, jax.tree.map(_some_rows, local))
         return _of("problem, update", problem.update, params, batch, jax.random.key(0))
 
     def loss(params: Any, *given: Any) -> Any:
         return jnp.mean(problem.losses(params, *given))
 
-    keys = (jax.random.split(jax.random.key(0), 2),) if problem.keyed else ()
+    keys = (jax.random.split(jax.random.key(0), ROWS),) if problem.keyed else ()
     # Of the gradient, too, which a user may define.
     return _of("problem, losses", jax.value_and_grad(loss), problem.shapes, batch, *keys)
 
