@@ -106,6 +106,17 @@ def test_a_policy_that_watches_sees_the_same_training():
         assert loss == pytest.approx(again["loss"][update], rel=1e-4)
 
 
+def test_a_worker_that_rejoins_is_no_longer_frozen():
+    """A hang ends with the crash of its worker, on a real clock and whether it keeps its memory or not."""
+    for keeps in (True, False):
+        faults = Hang(1, 0.1, 5.0), Crash(1, 0.15, 0.05, keeps_memory=keeps)
+        cluster = CLUSTER.with_faults(*faults, patience=10.0)
+        for engine in ("simulate", "threads"):
+            own = {"updates": None, "seconds": 0.8, "engine": engine}
+            tasks = trained(cluster, dml.asp(), "feedback", **own)[0].trace.tasks
+            assert (tasks["push_end"][tasks["worker"] == 1] > 0.15).any()
+
+
 def test_incidents_say_which_memories_were_lost():
     found = {}
     for fault, cluster in CLUSTERS.items():

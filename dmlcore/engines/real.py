@@ -421,7 +421,8 @@ class Serving:
             if worker not in self._idle:
                 self._hire(worker)
             else:
-                self._post(worker, Idle(-1 if worker in self._forgets else self.server.taken(worker)))
+                taken = -1 if worker in self._forgets else self.server.taken(worker)
+                self._post(worker, Idle(taken, joins=True))
                 self._carry_out(self.server.join(worker, now), now)
             self._forgets.discard(worker)
             self._idle.discard(worker)

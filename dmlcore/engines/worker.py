@@ -51,9 +51,11 @@ class Idle(NamedTuple):
 
     Args:
         clock: of its last push that counts. -1: none, and its memory begins anew.
+        joins: whether it comes back from a crash, which has ended what it was frozen for.
     """
 
     clock: int
+    joins: bool = False
 
 
 class Stop(NamedTuple):
@@ -283,6 +285,7 @@ class Worker:
             self._held = None
             self._outbox.clear()
             if isinstance(message, Idle):
+                self._awake = 0.0 if message.joins else self._awake
                 start = self._memories[-1]
                 found = self._memories.get(message.clock, start)  # of before its start, if it is not there
                 self._memories = {-1: start, message.clock: found}
