@@ -3,7 +3,9 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from dmlcore.training import compiling
@@ -56,6 +58,20 @@ def test_of_several_threads_that_need_a_program_one_compiles_it():
     with ThreadPoolExecutor(4) as pool:
         assert [*map(int, pool.map(slowly, [jnp.ones(())] * 4))] == [2] * 4
     assert len(traced) == 1
+
+
+def test_nothing_is_held_while_a_program_runs():
+    """A callback that needs the same program for the first time, too, gets JAX's error and never waits."""
+
+    def steps(number):
+        return np.float32(0 if number <= 0 else 1 + countdown(jnp.float32(number - 1)))
+
+    @compiling.compiled()
+    def countdown(number):
+        return jax.pure_callback(steps, jax.ShapeDtypeStruct((), jnp.float32), number)
+
+    with ThreadPoolExecutor(1) as pool, pytest.raises(Exception, match="Recursively calling jit"):
+        pool.submit(countdown, jnp.float32(2)).result(120)
 
 
 def test_this_system_tells_what_it_can():

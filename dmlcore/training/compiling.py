@@ -134,14 +134,18 @@ class Compiled:
         made = lambda: jax.jit(function, compiler_options=options() | (xla or {}), **how)  # noqa: E731
         self._jitted = functools.cache(made)
         self._let_go = 0  # compiled programs that were released
-        self._firsts: dict[Any, Any] = {}  # arguments -> what their first call holds; later ones hold nothing
+        self._locks: dict[
+            Any, Any
+        ] = {}  # arguments -> what is held while their program is compiled; None: it is
         _ALL.add(self)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         before, kinds = self._kept(), _kinds((args, named))
-        with self._firsts.setdefault(kinds, threading.Lock()):
-            result = self._jitted()(*args, **named)
-        self._firsts[kinds] = contextlib.nullcontext()
+        if (lock := self._locks.setdefault(kinds, threading.Lock())) is not None:
+            with lock:
+                self.compile(*args, **named)  # the call finds the program
+            self._locks[kinds] = None
+        result = self._jitted()(*args, **named)
         if self._kept() > before and mappings() > most_mappings() / 2 > 0:
             for each in [*_ALL]:
                 each.let_go()
@@ -159,7 +163,7 @@ class Compiled:
         """Releases all programs, after a program that runs in another thread has ended."""
         jitted: Any = self._jitted()
         self._let_go += self._kept()
-        self._firsts.clear()
+        self._locks.clear()
         jitted.clear_cache()
 
     def _kept(self) -> int:
