@@ -19,9 +19,9 @@ from dmlcore import checks
 UNITS = ("samples", "seconds")
 
 
-def progress(*numbers: Any) -> np.ndarray:
-    """Returns samples and seconds, (..., 2), as numbers of compiled programs; all 0 without numbers."""
-    return np.stack(numbers or (0, 0), axis=-1).astype(jax.dtypes.canonicalize_dtype(float))
+def progress(numbers: Any = (0, 0)) -> np.ndarray:
+    """Returns samples and seconds, (..., 2), as numbers of compiled programs."""
+    return np.asarray(numbers, jax.dtypes.canonicalize_dtype(float))
 
 
 def named(update: Any, of_version: Any) -> dict[str, Any]:

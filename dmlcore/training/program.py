@@ -106,7 +106,7 @@ def compile_trace(trace: Trace, *, fuse: bool = True, slots: bool = False, weigh
         width = power_of_two(width, max(width, trace.num_workers))
     allocation = Slots() if slots or stale.any() or copies.any() else None
     made = trace.updates
-    versions = progress(np.append(0, made["samples"].cumsum()), np.append(0, made["time"]))
+    versions = np.pad(np.column_stack([made["samples"].cumsum(), made["time"]]), [(1, 0), (0, 0)])
     rows = lay_out(tasks, fuse, width, strength, allocation, versions, weighed=weighed)
     first_row = np.searchsorted(update[first], np.arange(len(trace.updates) + 1))
     return Program(
@@ -185,7 +185,7 @@ def lay_out(
         width: K, tasks per row.
         strength: lambda of delay compensation.
         slots: the slots of versions, which it updates. None: all tasks read the newest version.
-        versions: the progress of each version, (U + 1, 2).
+        versions: samples and seconds of each version, (U + 1, 2).
         live: versions that later tasks read.
         weighed: True: contributions are weighted and then compensated. False: the reverse order.
     """
@@ -210,7 +210,8 @@ def lay_out(
     if slots is not None:
         read, write, keep = slots.allot(update, version, copy_from, last, live)
     whole = np.repeat(*totals(tasks.update, tasks.weight))[first] if len(first) else np.ones(0)
-    own = versions[update], versions[version], np.where(tasks.anew[first], NONE, worker[:, 0])
+    memory = np.where(tasks.anew[first], NONE, worker[:, 0])
+    own = progress(versions[update]), progress(versions[version]), memory
     return Rows(worker, clock, batch_size, weight, whole, compensation, read, write, keep, last, *own)
 
 

@@ -101,7 +101,7 @@ def _scale_free(init: Any, update: Any, tree: Any, kinds: tuple[Any, ...], most:
         state = rest = jax.tree.map(lambda leaf: counted(leaf, later), init(params))
         found = 0.0
         for number, each in enumerate(gradients):
-            told = pacing.named(update, pacing.progress(*[later + PACE * number] * 2))
+            told = pacing.named(update, pacing.progress([later + PACE * number] * 2))
             given = jax.tree.map(lambda leaf: np.asarray(magnitude * leaf, leaf.dtype), each)
             moved, state = update(given, state, params, **told)
             still, rest = update(jax.tree.map(np.zeros_like, each), rest, params, **told)

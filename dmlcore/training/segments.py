@@ -11,7 +11,6 @@ import optax
 from dmlcore.methods.aggregate import mean
 from dmlcore.problems.problem import Problem
 from dmlcore.trace.record import Task
-from dmlcore.training import pacing
 from dmlcore.training.aggregation import nothing_gathered, traced
 from dmlcore.training.batches import draw_one
 from dmlcore.training.coding import Coding
@@ -75,7 +74,7 @@ class TrainingWatch:
         self._first = 0  # first row of the record whose task may be in a later update
         self._widths: set[int] = set()  # widths of tasks so far
         self._losses = Losses()
-        self._versions: list[tuple[float, float]] = [(0, 0)]  # samples and seconds of each version
+        self._versions = np.zeros((1, 2))  # samples and seconds of each version
         self._turns: Turns | None = None
         self._slots = Slots()
         self._spill = spill(0, self._num_workers)
@@ -132,10 +131,10 @@ class TrainingWatch:
         tasks = Tasks(update, worker, clock, batch_size, version, weight, copies, anew)
         slots = None if self._fuse else self._slots
         plain = self._aggregate.plain
-        made = np.cumsum(np.add.reduceat(batch_size, first)) + self._versions[-1][0]
-        self._versions += zip(made.tolist(), progress.times[updates[0] : updates[-1] + 1], strict=True)
-        versions = pacing.progress(*np.array(self._versions).T)
-        how = width, self._compensation, slots, versions, progress.live
+        made = np.cumsum(np.add.reduceat(batch_size, first)) + self._versions[-1, 0]
+        times = progress.times[updates[0] : updates[-1] + 1]
+        self._versions = np.concatenate([self._versions, np.stack([made, times], axis=1)])
+        how = width, self._compensation, slots, self._versions, progress.live
         rows = lay_out(tasks, self._fuse, *how, weighed=plain)
         if self._copies:
             kept = np.isnan([task.pull_start for task in landed])

@@ -184,7 +184,7 @@ class Stepper:
             (whole,), _ = totals(np.zeros(len(weights), int), np.asarray(weights, float))
             whole = self.put(np.asarray(whole, jax.dtypes.canonicalize_dtype(float)))
         after = served(True, self._update, self._numbers, gradient, state[:2], whole, told)
-        return *after, self.put(progress(*made)) if made and self._update.named else told
+        return *after, self.put(progress(made)) if made and self._update.named else told
 
 
 inner_product = jax.jit(inner)

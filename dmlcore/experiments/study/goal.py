@@ -228,7 +228,7 @@ def _updates(optimizer: Any) -> list[str]:
     params, found = jnp.asarray([1.0, -2.0, 3.0]), list[str]()
     state = optimizer.init(params)
     for gradient in ([1.0, 2.0, -0.5], [0.25, -1.0, 4.0]):
-        told = pacing.named(optimizer.update, pacing.progress(100 * len(found), len(found)))
+        told = pacing.named(optimizer.update, pacing.progress((100 * len(found), len(found))))
         update, state = optimizer.update(jnp.asarray(gradient), state, params, **told)
         found += [f"{float(value):.4g}" for value in update]
     return found
