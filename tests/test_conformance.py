@@ -203,7 +203,7 @@ def test_no_worker_of_ours_idles_for_good(trace, request, name):
         begun = own["pull_start"].fillna(own["compute_start"]).to_numpy()[1:]
         kept = own["pull_start"].isna().to_numpy()[1:]
         done = np.where(kept, own["compute_end"].to_numpy()[:-1], own["push_end"].to_numpy()[:-1])
-        assert len(begun)
+        assert len(begun) or "time_scale" in trace.metadata, "on a real clock a first task may last the run"
         assert all(b == d or b in made for d, b in zip(done, begun, strict=True))
         last = own.iloc[-1]
         if np.isnan(last.push_end):
