@@ -612,7 +612,7 @@ class Server:
     def _redo(self, worker: int, clock: int) -> None:
         """Removes the last cut attempt at a task that begins again, if there was one."""
         row = Rows(self.record).last(worker, clock)
-        if row >= 0 and row not in self._redone:
+        if row >= 0:
             self._redone.add(row)
 
     def _ahead(self, worker: int, clock: int, least: int) -> int:

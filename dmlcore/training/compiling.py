@@ -134,9 +134,8 @@ class Compiled:
         made = lambda: jax.jit(function, compiler_options=options() | (xla or {}), **how)  # noqa: E731
         self._jitted = functools.cache(made)
         self._let_go = 0  # compiled programs that were released
-        self._locks: dict[
-            Any, Any
-        ] = {}  # arguments -> what is held while their program is compiled; None: it is
+        # Arguments -> what is held while their program is compiled; None: it has been.
+        self._locks: dict[Any, Any] = {}
         _ALL.add(self)
 
     def __call__(self, *args: Any, **named: Any) -> Any:

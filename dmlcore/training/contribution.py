@@ -239,8 +239,7 @@ def factor(problem: Problem, optimizer: Any) -> float:
     # Small and large updates next to unrelated parameters, so that clipping or weight decay is detected.
     probe, params = jnp.array([-3e6, 0.0, 1e-4, 1.0]), jnp.array([3.0, 7.0, 0.0, -2.0])
     state = optimizer.init(params)
-    told = pacing.named(optimizer.update, pacing.progress())
-    scaled = np.asarray(optimizer.update(probe, state, params, **told)[0])
+    scaled = np.asarray(pacing.updated(optimizer.update, probe, state, params)[0])
     by = float(scaled[-1])
     whole = not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(problem.shapes))
     linear = by > 0 and np.allclose(scaled, by * np.asarray(probe), rtol=1e-5, atol=0)

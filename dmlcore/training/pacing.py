@@ -7,7 +7,7 @@ uses the progress of the version that it pulled.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -28,7 +28,17 @@ def named(update: Any, of_version: Any) -> dict[str, Any]:
     """Returns the progress of a version, (2,), as keyword arguments that an update takes."""
     known = inspect.signature(update).parameters
     takes_all = any(each.kind is each.VAR_KEYWORD for each in known.values())
-    return {unit: of_version[place] for place, unit in enumerate(UNITS) if takes_all or unit in known}
+    return arguments([unit for unit in UNITS if takes_all or unit in known], of_version)
+
+
+def arguments(units: Iterable[str], of_version: Any) -> dict[str, Any]:
+    """Returns these units of the progress of a version, (2,), as keyword arguments."""
+    return {unit: of_version[UNITS.index(unit)] for unit in units}
+
+
+def updated(update: Any, gradients: Any, state: Any, params: Any, at: Any = (0, 0)) -> Any:
+    """Returns what an update makes at this progress, of which it is told what it takes."""
+    return update(gradients, state, params, **named(update, progress(at)))
 
 
 class ScheduleIn:

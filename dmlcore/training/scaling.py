@@ -20,7 +20,7 @@ from dmlcore.training import pacing
 FACTOR = 0.25
 STEPS, FIRST = 8, 6  # steps that are tried, of which the first do not count: RAdam begins as SGD
 WEIGHTS = "the weights of pushes scale the updates; dml.weigh_gradients(optimizer) turns this off"
-MAGNITUDES = 0.01, 10.0  # of the gradients that are tried
+MAGNITUDES = 10.0, 0.01  # of the gradients that are tried
 PACE = 1e-3  # samples, and seconds, between steps that are tried
 LATER = 0, 100, 10_000, 1_000_000  # progress at which they begin, if a schedule is 0 before
 
@@ -96,21 +96,22 @@ def _scale_free(init: Any, update: Any, tree: Any, kinds: tuple[Any, ...], most:
         counts = later and not np.ndim(leaf) and jax.dtypes.issubdtype(leaf.dtype, np.integer)
         return np.asarray(leaf + later, leaf.dtype) if counts else leaf
 
+    @functools.cache
     def size(magnitude: float, later: int) -> float:
         """Returns the norm of what gradients of this magnitude change of the updates."""
         state = rest = jax.tree.map(lambda leaf: counted(leaf, later), init(params))
         found = 0.0
         for number, each in enumerate(gradients):
-            told = pacing.named(update, pacing.progress([later + PACE * number] * 2))
+            at = [later + PACE * number] * 2
             given = jax.tree.map(lambda leaf: np.asarray(magnitude * leaf, leaf.dtype), each)
-            moved, state = update(given, state, params, **told)
-            still, rest = update(jax.tree.map(np.zeros_like, each), rest, params, **told)
+            moved, state = pacing.updated(update, given, state, params, at)
+            still, rest = pacing.updated(update, jax.tree.map(np.zeros_like, each), rest, params, at)
             gaps = jax.tree.map(lambda one, two: np.asarray(one - np.nan_to_num(two)), moved, still)
             found += sum(float((gap**2).sum()) for gap in jax.tree.leaves(gaps)) * (number >= FIRST)
         return found**0.5
 
     for later in LATER:
-        if size(MAGNITUDES[-1], later) > 0:
+        if size(MAGNITUDES[0], later) > 0:
             return all(
                 size(FACTOR * each, later) > FACTOR**0.5 * size(each, later) > 0 for each in MAGNITUDES
             )

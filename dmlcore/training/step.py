@@ -309,7 +309,7 @@ def optimizer_step(
     update is multiplied by it. `progress` is that of the version which the step changes.
     """
     params, optimizer_state = state
-    told = {unit: progress[pacing.UNITS.index(unit)] for unit in optimizer.named}
+    told = pacing.arguments(optimizer.named, progress)
 
     def plain() -> tuple[Any, Any]:
         updates, after = optimizer(numbers, gradient, optimizer_state, params, **told)

@@ -129,13 +129,9 @@ class Goal:
     def _judged(self, optimizer: Any) -> list[str]:
         """Returns, in four digits, the metrics of what is evaluated after an update with the parameters."""
         params = self.problem.init(jax.random.key(0))
-        updates, state = optimizer.update(
-            params, optimizer.init(params), params, **pacing.named(optimizer.update, pacing.progress())
-        )
+        updates, state = pacing.updated(optimizer.update, params, optimizer.init(params), params)
         judged = self.eval_params(state, optax.apply_updates(params, updates))
-        return [
-            f"{float(value):.4g}" for value in self.problem.evaluate(judged, self.problem.eval_data).values()
-        ]
+        return [*map(_digits, self.problem.evaluate(judged, self.problem.eval_data).values())]
 
     def rounds(self) -> Trace:
         """Returns the trace of the first rounds of BSP."""
@@ -220,7 +216,11 @@ def check_asked(
 def _start(problem: Problem) -> list[tuple[str, str]]:
     """Returns the metrics of the initial parameters, in four digits."""
     start = problem.evaluate(problem.init(jax.random.key(0)), problem.eval_data)
-    return sorted((name, f"{float(value):.4g}") for name, value in start.items())
+    return sorted((name, _digits(value)) for name, value in start.items())
+
+
+def _digits(value: Any) -> str:
+    return f"{float(value):.4g}"
 
 
 def _updates(optimizer: Any) -> list[str]:
@@ -228,7 +228,7 @@ def _updates(optimizer: Any) -> list[str]:
     params, found = jnp.asarray([1.0, -2.0, 3.0]), list[str]()
     state = optimizer.init(params)
     for gradient in ([1.0, 2.0, -0.5], [0.25, -1.0, 4.0]):
-        told = pacing.named(optimizer.update, pacing.progress((100 * len(found), len(found))))
-        update, state = optimizer.update(jnp.asarray(gradient), state, params, **told)
-        found += [f"{float(value):.4g}" for value in update]
+        at = 100 * len(found), len(found)
+        update, state = pacing.updated(optimizer.update, jnp.asarray(gradient), state, params, at)
+        found += map(_digits, update)
     return found
