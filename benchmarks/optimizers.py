@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import os
 import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
+
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=3")  # read when JAX begins
 
 import jax
 import jax.numpy as jnp

@@ -119,8 +119,9 @@ class Compiled:
     """A function compiled by `jax.jit` with `options`, which are determined at the first call.
 
     It cannot be called inside another compiled function, because XLA takes its options from the outermost
-    one. Programs stay in memory until half of the process's memory mappings are used. All are then released,
-    and the cache on disk provides those that are needed again. So a session can run any number of methods.
+    one. Programs stay in memory until half of the process's memory mappings are used. All programs of JAX are
+    then released, and the cache on disk provides those that are needed again. So a session can run any number
+    of methods.
     If several threads need a new program, one compiles it and the others wait.
 
     Args:
@@ -146,8 +147,7 @@ class Compiled:
             self._locks[kinds] = None
         result = self._jitted()(*args, **named)
         if self._kept() > before and mappings() > most_mappings() / 2 > 0:
-            for each in [*_ALL]:
-                each.let_go()
+            _let_go()
         return result
 
     def compile(self, *args: Any, **named: Any) -> Any:
@@ -158,19 +158,20 @@ class Compiled:
         """The number of programs compiled so far."""
         return self._let_go + self._kept()
 
-    def let_go(self) -> None:
-        """Releases all programs, after a program that runs in another thread has ended."""
-        jitted: Any = self._jitted()
-        self._let_go += self._kept()
-        self._locks.clear()
-        jitted.clear_cache()
-
     def _kept(self) -> int:
         jitted: Any = self._jitted()
         return int(jitted._cache_size())
 
 
 _ALL: weakref.WeakSet[Compiled] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """Releases all programs of JAX: single operations have mappings, too. Those that run end first."""
+    for each in [*_ALL]:
+        each._let_go += each._kept()
+        each._locks.clear()
+    jax.clear_caches()
 
 
 def _kinds(given: Any) -> Any:
