@@ -231,8 +231,8 @@ one-look-too-early trace/metrics/decision.py test_study.py
 - len(values) < LOOKS[0]
 + len(values) < LOOKS[0] - 1
 coarse-crossing experiments/comparison.py test_study.py
-- history = histories(*given, eval_every, driver, resolve)[0]
-+ history = histories(*given, eval_every, driver)[0]
+- history = histories(*given, work.eval_every, driver, work.resolve)[0]
++ history = histories(*given, work.eval_every, driver)[0]
 neither-is-a-pair experiments/study/judging.py test_study.py
 - .mask((one == two) & np.isfinite(one), 1.0)
 + .mask(one == two, 1.0)

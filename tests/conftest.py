@@ -119,19 +119,6 @@ def selected(items):
             yield from own
 
 
-def not_in_turn(items):
-    """Yields the tests of opposing settings, except one in `SHARE` of each file; see `Opposition`."""
-    functions = collections.defaultdict(lambda: collections.defaultdict(list))
-    for item in items:
-        if item.get_closest_marker("opposing") and not item.get_closest_marker("full"):
-            functions[item.path][item.originalname].append(item)
-    for path, own in functions.items():
-        turn = zlib.crc32(path.name.encode()) % min(SHARE, len(own))
-        for number, cases in enumerate(own.values()):
-            if number % SHARE != turn:
-                yield from cases
-
-
 @pytest.hookimpl(trylast=True)  # -k comes first: the selection is one of what is asked for
 def pytest_collection_modifyitems(config, items):
     """Leaves a selection of the cases, unless `--all` or a test by its name is asked for. Longest first."""
@@ -142,7 +129,6 @@ def pytest_collection_modifyitems(config, items):
             if hasattr(item, "callspec") and item not in left_out:
                 files[item.path].append(item)
         left_out.update(item for own in files.values() for item in {*own}.difference(selected(own)))
-        left_out.update(not_in_turn(items))
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: next((n for n, word in enumerate(LONGEST) if word in item.nodeid), 99))

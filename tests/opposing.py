@@ -25,8 +25,8 @@ def rule(samples: Iterable[float], expected: tuple[float | None, float | None]) 
 class Opposition:
     """The claims of a paper for which such a test was declared.
 
-    They test claims about papers, no part of the package depends on them alone, and they train for long. By
-    default one in five of each file is run.
+    They test claims about papers, no part of the package depends on them alone, and they train for long: they
+    are run with `--all`.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Opposition:
     def __call__(self, *names: str) -> Callable[[Any], Any]:
         """Decorates a test that computes such a setting for these claims, and judges it by itself."""
         self.tried.update(names)
-        return pytest.mark.opposing
+        return pytest.mark.full
 
     def judged(self, paper: ModuleType, *names: str) -> Callable[[Any], Any]:
         """Decorates a test that returns, by claim, samples on a setting where it holds, and on one where not.
@@ -57,7 +57,7 @@ class Opposition:
                     outcomes = [rule(samples, claim.expected) for samples in settings]
                     assert outcomes == ["holds", "fails"], (name, claim.expected, settings)
 
-            return pytest.mark.opposing(wrapped)
+            return pytest.mark.full(wrapped)
 
         return decorate
 
