@@ -69,7 +69,44 @@ def test_parts_of_the_parameters_may_have_their_own_optimizers():
     assert scale_free(
         optax.partition({"w": optax.adam(0.1), "b": optax.lion(0.1)}, {"w": "w", "b": "b"}), PARAMS
     )
+    assert scale_free(optax.partition(parts, {"w": "w", "b": "b"}), PARAMS)
     assert not scale_free(optax.partition(parts, {"w": "b", "b": "b"}), PARAMS)
+
+
+AVERAGE = optax.GradientTransformation(
+    lambda params: params, lambda updates, state, params: (updates, optax.apply_updates(params, updates))
+)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "held"),
+    [
+        (optax.contrib.schedule_free_adamw(0.1), lambda run: run.opt_state.z),
+        (optax.chain(optax.adam(0.1), AVERAGE), lambda run: run.opt_state[1]),
+    ],
+    ids=["schedule-free", "average"],
+)
+def test_parameters_in_the_state_stay_with_those_of_the_server(optimizer, held, optimised):
+    """So gradients are weighed, which is told, and an average of decay 0 is the parameters."""
+    scaling.say_once.cache_clear()
+    with pytest.warns(UserWarning, match="hardly any effect"):
+        run = trained(STALE["damping"], optimizer)
+    other = trained(STALE["damping"], dml.weigh_gradients(optimizer))
+    assert same_bits((run.params, held(run)), (other.params, held(other)))
+    assert not scale_free(optimizer, PARAMS)
+    assert scale_free(optax.contrib.dog(), PARAMS), "its state has where it began, which stays"
+    if held(run) is run.opt_state[1]:
+        assert relative_error(held(run), run.params) < 1e-6
+
+
+def test_half_the_weight_moves_all_parts_less_where_one_is_scale_free():
+    parts = {"weights": optax.adam(0.1), "bias": optax.sgd(0.1)}
+    mixed = optax.partition(parts, {name: name for name in parts})
+    start = trained(dml.asp(), optax.set_to_zero()).params
+    runs = [trained(dml.asp(weight=weight), mixed, updates=4).params for weight in (1.0, 0.5)]
+    for name in parts:
+        whole, half = (float(jnp.linalg.norm(run[name] - start[name])) for run in runs)
+        assert 0.3 * whole < half < 0.7 * whole, name
 
 
 def test_both_ways_have_an_identity():

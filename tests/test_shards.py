@@ -276,3 +276,8 @@ def test_while_a_worker_is_away_nobody_draws_its_samples():
     run = dml.train(centres(VALUES), cluster, dml.bsp(), optax.sgd(0.1), updates=200)
     assert not run.trace.tasks.query("update >= 0 and worker == 0").size
     assert float(run.params) == pytest.approx(np.mean(VALUES[1:]), abs=1e-5)
+
+
+def test_the_name_of_a_rule_does_not_list_the_labels():
+    labels = np.repeat(["one", "two"], 50)
+    assert repr(dml.shards.by_label(2, 1, labels=labels)).endswith("labels=(100 labels))")

@@ -391,6 +391,8 @@ def replay_lanes(
     [4, 4]
     """
     driver = functools.partial(Replay, fuse=checks.boolean("fuse", fuse), eval_params=eval_params)
+    if isinstance(optimizers, optax.GradientTransformation):  # a tuple itself
+        checks.fail("optimizers", "one optimizer", "a sequence of one optax optimizer per lane")
     check_once(problem)
     if aggregate is not None:
         rule = resolve_aggregate(aggregate)

@@ -36,8 +36,15 @@ class Rule(NamedTuple):
         return self.name
 
 
+class _Labels(list[Any]):
+    """Labels of all samples, which a rule's name does not list."""
+
+    def __repr__(self) -> str:
+        return f"({len(self)} labels)"
+
+
 def _column(name: str, value: Any) -> Any:
-    return value if isinstance(value, str) else tuple(checks.listed(name, value))
+    return value if isinstance(value, str) else _Labels(checks.listed(name, value))
 
 
 @named(bare=True, num_workers=at_least(1), seed=checks.check_seed)

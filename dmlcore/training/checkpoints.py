@@ -160,4 +160,6 @@ def _short(value: Any) -> str:
 
 def _first_difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     name = next(name for name in {**wanted, **found} if found.get(name) != wanted.get(name))
+    if name.endswith("_sha256"):
+        return f"another {name.removesuffix('_sha256')}"
     return f"{name}: {_short(found.get(name))} there, {_short(wanted.get(name))} here"

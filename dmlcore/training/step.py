@@ -19,7 +19,7 @@ from dmlcore.training.compiling import isolated
 from dmlcore.training.contribution import Contribution
 from dmlcore.training.optimizer import Hoisted, hoist_update
 from dmlcore.training.program import ONE, Rows
-from dmlcore.training.scaling import WEIGHTS, say_once, scale_free
+from dmlcore.training.scaling import HELD, WEIGHTS, say_once, scale_free, tried
 from dmlcore.types import Aggregate
 
 
@@ -109,6 +109,8 @@ def begin(
     optimizer_state = optimizer.init(params)
     update, numbers = hoist_update(optimizer, params, optimizer_state)
     rule, own = aggregation.traced(aggregate or mean(), params, places)
+    if scales and all(tried(optimizer, params)):
+        say_once(HELD)
     if scales := scales and scale_free(optimizer, params):
         say_once(WEIGHTS)
     if rule is not None and rule.each is not None and scale_free(optimizer, params):
