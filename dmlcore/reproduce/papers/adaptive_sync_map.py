@@ -13,12 +13,14 @@ from dmlcore.cluster.regime import seconds_per_push
 from dmlcore.experiments.study import Space, space
 from dmlcore.methods import policies
 from dmlcore.reproduce.papers.adaptive_sync_places import COMMUNICATION, Place
+from dmlcore.types import Policy
 
 BATCH_SIZE = 32  # samples per task
 OURS = "adaptive sync"
 
 # Values to try for the knob of each method, the most important ones first.
 THRESHOLDS = (1 / 4, 4, 1, 2, 1 / 8)  # adaptive sync: S / P
+LATE = (0.5, 1.0, 2.0)  # adaptive sync: staleness of a straggler / S
 BOUNDS = (1, 32, 8, 16, 64)  # SSP: s in clocks
 UPPER = (6, 24, 12, 48, 4)  # DSSP: upper bound in clocks; the lower bound is 3
 SHARES = (16, 4, 2, 8, 32)  # Sync-Switch: length of the run / length of its synchronous part
@@ -28,6 +30,8 @@ MEANS = ("BSP", "Sync-Switch")  # an update is the mean of P gradients, for whic
 
 def cluster_of(place: Place, problem: Any, workers: int = 8) -> Cluster:
     """Returns the cluster of a place: a task of the fastest worker takes 32 ms, with a jitter of a quarter.
+
+    A busy server works for a push as long as for a pull and for an update.
 
     Guarantees: `regime(problem)` of the cluster has the communication ratio and the server load of the place.
 
@@ -50,9 +54,17 @@ def cluster_of(place: Place, problem: Any, workers: int = 8) -> Cluster:
     cluster = linked(cost.ratio / linked(1.0).regime(problem, BATCH_SIZE).communication_ratio)
     if not cost.server_load:
         return cluster
-    service = seconds_per_push(cluster, cost.server_load, problem, BATCH_SIZE)
-    pushing, updating = (1 - cost.update_share) * service, cost.update_share * service
-    return cluster.with_server(seconds_per_push=pushing, seconds_per_update=updating)
+    each = seconds_per_push(cluster, cost.server_load, problem, BATCH_SIZE) / 3
+    return cluster.with_server(seconds_per_push=each, seconds_per_pull=each, seconds_per_update=each)
+
+
+def adaptive(late: float, threshold: int, **options: Any) -> Policy:
+    """Returns adaptive sync whose stragglers are `late` times the threshold behind.
+
+    >>> adaptive(0.5, 8)
+    adaptive_sync(threshold=8, behind=4)
+    """
+    return policies.adaptive_sync(threshold, **{"behind": round(late * threshold)} | options)
 
 
 def spaces(names: Iterable[str], workers: int, clocks: int, rate: float, values: int = 3) -> dict[str, Space]:
@@ -71,7 +83,7 @@ def spaces(names: Iterable[str], workers: int, clocks: int, rate: float, values:
     thresholds = [round(share * workers) for share in THRESHOLDS[:values]]
     rounds = [max(1, clocks // share) for share in SHARES[:values]]
     made = {
-        OURS: space(policies.adaptive_sync, threshold=thresholds),
+        OURS: space(adaptive, late=LATE, threshold=thresholds),
         "BSP": space(policies.bsp),
         "ASP": space(policies.asp),
         "SSP": space(partial(policies.ssp, weight=1.0), staleness=BOUNDS[:values]),

@@ -4,23 +4,23 @@ They are not in `adaptive_sync_map` because claims name places, and the command 
 importing NumPy.
 """
 
+import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Communication(NamedTuple):
-    """The cost of communication: c, rho, and the share of the server's work that is per update, not push."""
+    """The cost of communication: c and rho."""
 
     ratio: float
     server_load: float = 0.0
-    update_share: float = 0.0
 
 
 COMMUNICATION: Mapping[str, Communication] = {
     "cheap": Communication(1 / 8),
     "slow links": Communication(1.0),
-    **{f"server load {load:g}": Communication(1 / 8, load, 0.5) for load in (1.4, 2, 2.8, 4)},
-    "dear": Communication(1.0, 2.0, 0.5),  # slow links and a busy server
+    **{f"server load {load:g}": Communication(1 / 8, load) for load in (1.4, 2, 2.8, 4)},
+    "dear": Communication(1.0, 2.0),  # slow links and a busy server
 }
 
 
@@ -56,3 +56,9 @@ TROUBLED = tuple(place for place in PLACES if place[:2] == KINDS[-1])  # places 
 ATLAS = tuple(  # further places, at full scale
     Place(speeds, slow, cost) for cost in COMMUNICATION for speeds in (1, 2, 4) for slow in (0.0, 0.2)
 )
+WITHOUT: Mapping[str, Mapping[str, Any]] = {  # adaptive sync without one of its rules
+    "no stragglers": {"behind": math.inf},
+    "stragglers not damped": {"damping": "none"},
+    "equal shares in a group": {"shares": "uniform"},
+    "groups open at the next push": {"patience": 1},
+}
