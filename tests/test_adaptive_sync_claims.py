@@ -40,12 +40,12 @@ def lead(place, policy, rate, rival, rival_rate):
     return dml.metrics.speedup(dml.metrics.time_to(runs, "loss", 0.5), "rival")["mine", 100]
 
 
-@opposes("A1", "A1-faster", "A1-best", "A1-worst", "A1-data", "A1-data-faster")
+@opposes("A1", "A1-faster", "A1-best", "A1-pulls", "A1-worst", "A1-data", "A1-data-faster")
 def test_the_threshold_decides_where_the_server_is_busy():
     """A small one leads ASP by more than the paper says; with a large one BSP is the faster."""
     ahead = lead(BUSY, dml.adaptive_sync(2), 0.4, dml.asp(), 0.1)
     behind = lead(BUSY, dml.adaptive_sync(32), 0.1, dml.bsp(), 1.0)
-    for name in ("A1", "A1-faster", "A1-best", "A1-worst", "A1-data", "A1-data-faster"):
+    for name in ("A1", "A1-faster", "A1-best", "A1-pulls", "A1-worst", "A1-data", "A1-data-faster"):
         assert inside(name, ahead)
         assert not inside(name, behind)
 

@@ -12,7 +12,7 @@ and tests/test_adaptive_sync_claims.py shows that each claim can fail.
 from pydantic import Field
 
 from dmlcore.reproduce.paper import TunedParameters, abstract, declare, ours
-from dmlcore.reproduce.papers.adaptive_sync_places import PLACES, TROUBLED, WITHOUT
+from dmlcore.reproduce.papers.adaptive_sync_places import FREE_PULLS, PLACES, TROUBLED, WITHOUT
 
 MAIN = ("BSP", "ASP", "SSP")  # rivals on every cluster
 RIVALS = (*MAIN, "DSSP", "Sync-Switch", "A2S")
@@ -24,7 +24,9 @@ BETTER = 0.01  # smallest difference in points of accuracy that counts as better
 DATA = ("MNIST", "CIFAR-10")  # data sets of full scale
 
 TROUBLES = tuple(f"{rival}, {cost}" for cost in COSTS for rival in RIVALS)
-ON_PLACES = tuple(f"{rival}, {place}" for place in PLACES for rival in MAIN)
+ON_PLACES, ON_FREE_PULLS = (
+    tuple(f"{rival}, {place}" for place in places for rival in MAIN) for places in (PLACES, FREE_PULLS)
+)
 ON_DATA = tuple(f"{data}, {rival}" for data in DATA for rival in MAIN)
 
 
@@ -40,6 +42,7 @@ CLAIMS = {
     "A1": abstract(parts=TROUBLES),
     "A1-faster": abstract(expected=(FASTER, None), parts=TROUBLES, repeats="A1"),
     "A1-best": ours(expected=(FASTER, None), parts=ON_PLACES),
+    "A1-pulls": ours(expected=(FASTER, None), parts=ON_FREE_PULLS),
     "A1-worst": ours(expected=(FASTER, None), parts=MAIN),
     "A1-rate": ours(expected=(FASTER, None), parts=COSTS),
     "A1-acts": ours(expected=(0.05, None), unit="", parts=tuple(map(str, PLACES))),

@@ -31,8 +31,6 @@ MEANS = ("BSP", "Sync-Switch")  # an update is the mean of P gradients, for whic
 def cluster_of(place: Place, problem: Any, workers: int = 8) -> Cluster:
     """Returns the cluster of a place: a task of the fastest worker takes 32 ms, with a jitter of a quarter.
 
-    A busy server works for a push as long as for a pull and for an update.
-
     Guarantees: `regime(problem)` of the cluster has the communication ratio and the server load of the place.
 
     Args:
@@ -54,8 +52,8 @@ def cluster_of(place: Place, problem: Any, workers: int = 8) -> Cluster:
     cluster = linked(cost.ratio / linked(1.0).regime(problem, BATCH_SIZE).communication_ratio)
     if not cost.server_load:
         return cluster
-    each = seconds_per_push(cluster, cost.server_load, problem, BATCH_SIZE) / 3
-    return cluster.with_server(seconds_per_push=each, seconds_per_pull=each, seconds_per_update=each)
+    seconds = seconds_per_push(cluster, cost.server_load, problem, BATCH_SIZE) / len(cost.work)
+    return cluster.with_server(**{f"seconds_per_{kind}": seconds for kind in cost.work})
 
 
 def adaptive(late: float, threshold: int, **options: Any) -> Policy:

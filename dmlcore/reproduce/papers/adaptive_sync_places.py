@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 
 class Communication(NamedTuple):
-    """The cost of communication: c and rho."""
+    """The cost of communication: c, rho, and the kinds of work of the server, which take it equally long."""
 
     ratio: float
     server_load: float = 0.0
+    work: tuple[str, ...] = ("push", "pull", "update")
 
 
 COMMUNICATION: Mapping[str, Communication] = {
@@ -21,6 +22,7 @@ COMMUNICATION: Mapping[str, Communication] = {
     "slow links": Communication(1.0),
     **{f"server load {load:g}": Communication(1 / 8, load) for load in (1.4, 2, 2.8, 4)},
     "dear": Communication(1.0, 2.0),  # slow links and a busy server
+    "free pulls": Communication(1.0, 2.0, ("push", "update")),  # the same, but pulls cost the server nothing
 }
 
 
@@ -53,6 +55,7 @@ class Place(NamedTuple):
 KINDS = ((1, 0.2), (4, 0.0), (4, 0.2))  # unstable, heterogeneous, and both: Place.speeds and .slow
 PLACES = tuple(Place(*kind, cost) for cost in ("cheap", "dear") for kind in KINDS)  # places of the claims
 TROUBLED = tuple(place for place in PLACES if place[:2] == KINDS[-1])  # places for all rivals
+FREE_PULLS = tuple(Place(*kind, "free pulls") for kind in KINDS)
 ATLAS = tuple(  # further places, at full scale
     Place(speeds, slow, cost) for cost in COMMUNICATION for speeds in (1, 2, 4) for slow in (0.0, 0.2)
 )
