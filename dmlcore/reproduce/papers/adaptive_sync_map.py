@@ -53,7 +53,8 @@ def cluster_of(place: Place, problem: Any, workers: int = 8) -> Cluster:
     if not cost.server_load:
         return cluster
     seconds = seconds_per_push(cluster, cost.server_load, problem, BATCH_SIZE) / len(cost.work)
-    return cluster.with_server(**{f"seconds_per_{kind}": seconds for kind in cost.work})
+    work: dict[str, Any] = {f"seconds_per_{kind}": seconds for kind in cost.work}
+    return cluster.with_server(**work)
 
 
 def adaptive(late: float, threshold: int, **options: Any) -> Policy:
@@ -62,7 +63,8 @@ def adaptive(late: float, threshold: int, **options: Any) -> Policy:
     >>> adaptive(0.5, 8)
     adaptive_sync(threshold=8, behind=4)
     """
-    return policies.adaptive_sync(threshold, **{"behind": round(late * threshold)} | options)
+    given: dict[str, Any] = {"behind": round(late * threshold), **options}
+    return policies.adaptive_sync(threshold, **given)
 
 
 def spaces(names: Iterable[str], workers: int, clocks: int, rate: float, values: int = 3) -> dict[str, Space]:
