@@ -6,4 +6,15 @@ in the cache.
 """
 
 from .corpora import Corpus, read_bag_of_words
-from .datasets import Labelled, Ratings, cifar10, digits, mnist, movielens_small, obtain
+from .datasets import (
+    Labelled,
+    Ratings,
+    cifar10,
+    digits,
+    mnist,
+    movielens_small,
+    obtain,
+    straggler_jobs,
+    straggler_steps,
+    straggler_tasks,
+)

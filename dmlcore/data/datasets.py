@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from dmlcore import checks
 
@@ -44,7 +45,23 @@ MOVIELENS_SMALL = DataFiles(
     sha256={"ratings.csv": "aa289ca83157595d0df6aea1be6a4ded676ddc4385472e8313a8ed9805352646"},
     urls=("https://files.grouplens.org/datasets/movielens/ml-latest-small.zip",),
 )
-SOURCES = {"mnist": MNIST, "cifar10": CIFAR10, "movielens_small": MOVIELENS_SMALL}
+STRAGGLER_JOBS = DataFiles(
+    folder="straggler_jobs",
+    sha256={
+        "AR.parquet": "1806e53f3ce6b1857f945d34b07ff2b257b3cea1fe216466e006e040def9cc20",
+        "SE.parquet": "f7da01edebb2227e51d0fb0c28d8b141f61743e5ac1633e0a3b227d48edf1e50",
+    },
+    urls=(
+        "https://raw.githubusercontent.com/ByteDance-Seed/StragglerAnalysis/"
+        "cc8af9f22291d9dec14d3460d530dd8e5c782a68/data/trace-",
+    ),
+)
+SOURCES = {
+    "mnist": MNIST,
+    "cifar10": CIFAR10,
+    "movielens_small": MOVIELENS_SMALL,
+    "straggler_jobs": STRAGGLER_JOBS,
+}
 
 
 class Labelled(NamedTuple):
@@ -146,3 +163,51 @@ def movielens_small() -> Ratings:
     _, user = np.unique(table["userId"], return_inverse=True)
     _, item = np.unique(table["movieId"], return_inverse=True)
     return Ratings(user, item, table["rating"].to_numpy())
+
+
+def straggler_jobs() -> dict[str, pd.DataFrame]:
+    """Returns the operations of two recorded training jobs of large language models with stragglers, by name.
+
+    In "AR", of 4 data-parallel ranks and 4 pipeline stages, a worker was slowed down on purpose; in "SE", of
+    32 ranks and 2 stages, sequences differ in length. A row is an operation of one of 44 or 43 steps: `dp_rank`,
+    `stage`, `rank`, `step`, `optype`, `start_ts` and `duration` in seconds, `seq_id`, `mc`, `mb_id`, `gmc`.
+
+    >>> {name: len(frame) for name, frame in straggler_jobs().items()}  # doctest: +SKIP
+    {'AR': 117216, 'SE': 107328}
+
+    Reference: Lin et al., Understanding Stragglers in Large Model Training Using What-if Analysis, OSDI 2025;
+    ByteDance-Seed/StragglerAnalysis, Copyright 2025 Bytedance Ltd., Apache License 2.0.
+    """
+    return {path.stem: pd.read_parquet(path) for path in fetch(STRAGGLER_JOBS).values()}
+
+
+def straggler_steps() -> dict[str, pd.DataFrame]:
+    """Returns the operations of four steps of each job of `straggler_jobs`: every eleventh, all rows unchanged.
+
+    >>> {name: frame["step"].unique().tolist() for name, frame in straggler_steps().items()}
+    {'AR': [16, 415, 809, 1204], 'SE': [16, 407, 436, 825]}
+
+    Reference: see `straggler_jobs`.
+    """
+    return _kept("straggler_steps.parquet")
+
+
+def straggler_tasks() -> dict[str, pd.DataFrame]:
+    """Returns the tasks of all ranks and steps of `straggler_jobs`, a log that `read_tasks` reads, by job.
+
+    `dmlcore.reading.pipeline.Pipeline.tasks` made them, in microseconds: a task is the computing of a rank in a
+    step, with its whole pipeline, as if it never waited for another rank, and its samples are its micro-batches.
+
+    >>> {name: len(tasks) for name, tasks in straggler_tasks().items()}
+    {'AR': 176, 'SE': 1376}
+
+    Reference: see `straggler_jobs`.
+    """
+    return _kept("straggler_tasks.parquet")
+
+
+def _kept(name: str) -> dict[str, pd.DataFrame]:
+    """Returns the rows of each job in a file that comes with the package."""
+    rows = pd.read_parquet(Path(__file__).with_name(name))
+    jobs = rows.groupby("job", observed=True)
+    return {str(job): own.drop(columns="job").reset_index(drop=True) for job, own in jobs}

@@ -20,8 +20,8 @@ class DataFiles(NamedTuple):
 
     folder: str  # below `DMLCORE_DATA`, below the cache and inside an archive
     sha256: Mapping[str, str]  # file name -> checksum, as 64 hexadecimal digits
-    # Tried in this order. An address that ends in "/" holds the files themselves, any other is an archive
-    # (.zip or .tar.gz) that contains `folder`. An archive needs no checksum: its files have one.
+    # Tried in this order. An address that ends in "/" or "-" is put before the files' names, any other is an
+    # archive (.zip or .tar.gz) that contains `folder`. An archive needs no checksum: its files have one.
     urls: tuple[str, ...]
 
 
@@ -89,7 +89,7 @@ def _get(url: str, source: DataFiles, aside: Path) -> dict[str, Path]:
 
     pooch.get_logger().info("Downloading %s from %s", source.folder, url)
     get = pooch.HTTPDownloader(timeout=SILENCE_SECONDS)
-    if url.endswith("/"):
+    if url.endswith(("/", "-")):
         paths = {name: aside / name for name in source.sha256}
         for name, path in paths.items():
             get(url + name, str(path), None)

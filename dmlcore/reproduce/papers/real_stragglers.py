@@ -1,0 +1,67 @@
+"""Two recorded jobs with stragglers: what waiting cost them, which method would have saved it, and is that known
+from a modelled cluster?
+
+The jobs and the numbers in claim R1 are published (Lin et al., OSDI 2025); the other claims are ours. They put
+advice into numbers that the other notebooks give for modelled clusters, and R10 asks whether such advice carries
+over. Studies search settings on seeds that do not judge.
+
+docs/papers/real_stragglers.md tells what was known before, and tests/test_real_stragglers.py shows that each
+claim can fail.
+"""
+
+from pydantic import Field
+
+from dmlcore.reproduce.paper import TunedParameters, conformance, declare, ours
+
+RATES = (25, 100, 400)  # Gb/s of a link
+JOBS = ("AR", "SE")  # a worker that was slowed down; sequences of different length
+SLOWDOWN, SLOWEST, LAST = "slowdown", "slowest workers", "last stage"  # what was published
+STAGES = {"AR": 4, "SE": 2}
+ROUNDS = tuple(
+    f"{job}, {part}" for job in JOBS for part in (*(f"stage {i}" for i in range(STAGES[job])), "whole ranks")
+)
+
+
+def linked(*jobs: str) -> tuple[str, ...]:
+    """Returns the names of some jobs with links of each rate."""
+    return tuple(f"{job}, {rate} Gb/s" for job in jobs for rate in RATES)
+
+
+class RealStragglersParameters(TunedParameters):
+    """Parameters of notebooks/08_real_stragglers.ipynb; `job` is the path of a log to take instead of the two."""
+
+    job: str = ""  # any file or folder that `dml.read_tasks` reads
+    events: str = ""  # which operations of `job` are a task's computing, as for `dml.read_tasks`
+    batch_size: int = Field(32, ge=1)  # samples of each task of `job`, if it does not say them
+
+
+CLAIMS = {
+    "R1": conformance(
+        expected=(-0.005, 0.005),
+        always=True,
+        unit="",
+        parts=tuple(f"{job}, {what}" for job in JOBS for what in (SLOWDOWN, SLOWEST, LAST)),
+        data="straggler jobs",
+    ),
+    "R2": conformance(expected=(0.999, 1.001), always=True, parts=ROUNDS, data="straggler jobs"),
+    "R3": ours(expected=(0.97, 1.03), parts=ROUNDS, data="straggler jobs"),
+    "R4": ours(expected=(1, None), parts=linked(*JOBS)),
+    "R5": ours(expected=(1.5, None), parts=linked("AR")),
+    "R6": ours(expected=(0.95, 1.05), parts=linked("SE")),
+    "R7": ours(expected=(1.05, None), parts=linked("SE")),
+    "R8": ours(expected=(0.9, 1.1), parts=linked("AR")),
+    "R9": ours(expected=(1, None), parts=linked(*JOBS)),
+    "R10": ours(expected=(None, 1.1), parts=linked(*JOBS)),
+    "R11": ours(expected=(None, 1.1), parts=JOBS),
+    "R12": ours(expected=(None, 1), parts=linked(*JOBS)),
+}
+
+PAPER = declare(
+    __file__,
+    CLAIMS,
+    {"unit": "x", "data": "any"},
+    notebook="08_real_stragglers.ipynb",
+    parameters=RealStragglersParameters,
+    data={"full": ("straggler_jobs",)},
+    quick_seconds=15,
+)
