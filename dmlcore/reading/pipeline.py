@@ -52,7 +52,9 @@ class Pipeline:
 
     def __init__(self, frame: pd.DataFrame) -> None:
         if missing := [name for name in COLUMNS if name not in frame]:
-            checks.reject("frame", f"columns {[*frame.columns]}", f"columns that include {', '.join(missing)}")
+            checks.reject(
+                "frame", f"columns {[*frame.columns]}", f"columns that include {', '.join(missing)}"
+            )
         frame = frame.astype({"optype": str, "start_ts": float, "duration": float})
         for kind in frame["optype"].unique():
             checks.choice("frame, optype", kind, dict.fromkeys(sorted(KINDS)))
@@ -104,7 +106,9 @@ class Pipeline:
         }
         return {each: np.full(self.shape, usual[each]) for each in self.took}
 
-    def mixed(self, some: Times, others: Times, chosen: Callable[[Operation], Any]) -> dict[Operation, np.ndarray]:
+    def mixed(
+        self, some: Times, others: Times, chosen: Callable[[Operation], Any]
+    ) -> dict[Operation, np.ndarray]:
         """Returns `some` where an operation is chosen, by a bool or one for each rank, (D,); else `others`."""
         return {each: np.where(chosen(each), some[each], others[each]) for each in self.took}
 
@@ -178,15 +182,21 @@ def _graph(start: Mapping[Operation, float]) -> list[Members]:
     stages = 1 + max(stage for *_, stage in start)
     waits: dict[Operation, list[Operation]] = {each: [] for each in start}
     for stage in range(stages):
-        own = sorted((each for each in start if each[0] in (FORWARD, BACKWARD) and each[2] == stage), key=start.get)
+        own = sorted(
+            (each for each in start if each[0] in (FORWARD, BACKWARD) and each[2] == stage), key=start.get
+        )
         orders = [own, [own[-1], *((kind, 0, stage) for kind in AFTER)], [(GATHER, 0, stage), own[0]]]
         for way in NEXT:
             for number in range(sum(each[0].startswith(way) for each in own)):
-                compute, send, receive = ((f"{way}-{do}", number, stage) for do in ("compute", "send", "recv"))
+                compute, send, receive = (
+                    (f"{way}-{do}", number, stage) for do in ("compute", "send", "recv")
+                )
                 orders += [[compute, send], [receive, compute], [(compute[0], number - 1, stage), receive]]
                 orders += [[(each[0], number - 1, stage), each] for each in (send, receive)]
         first = next(place for place, each in enumerate(own) if each[0] == BACKWARD)
-        orders += [[own[max(first - 2, 0)], (f"backward-{end}", 0, stage)] for end in ("send", "recv") if first >= 2]
+        orders += [
+            [own[max(first - 2, 0)], (f"backward-{end}", 0, stage)] for end in ("send", "recv") if first >= 2
+        ]
         for order in orders:
             there = [each for each in order if each in waits]
             for before, each in zip(there, there[1:], strict=False):

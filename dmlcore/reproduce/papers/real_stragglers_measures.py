@@ -1,20 +1,169 @@
-"""What notebooks/08_real_stragglers.ipynb measures: recorded jobs, clusters made of them, and what they predict."""
+"""What notebooks/08_real_stragglers.ipynb measures: recorded jobs, why they are slow, and clusters made of them."""
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 import dmlcore as dml
-from dmlcore.reading.pipeline import BACKWARD, FORWARD, Operation, Pipeline
-from dmlcore.units import quantity
+from dmlcore import data
+from dmlcore.reading.log import sized
+from dmlcore.reading.pipeline import BACKWARD, COLUMNS, FORWARD, Operation, Pipeline
+from dmlcore.reading.sources import table_of
+from dmlcore.reproduce.papers.real_stragglers import LAST, SLOWDOWN, SLOWEST, STAGES
+from dmlcore.trace.calibration import fit_cluster
 
-MODEL = 6_738_415_616 * 2  # bytes of Llama 2 7B in bfloat16, as its weights are published
-# Results that the authors published with the jobs: result-, mw- and ms-*.json of their repository.
-SLOWDOWN, SLOWEST, LAST = "slowdown", "slowest workers", "last stage"
+# The assumed model, since that of the jobs is not published: Llama 2 7B, 6,738,415,616 parameters of 16 bits.
+MODEL = 2 * 6_738_415_616
+STEPS = 4  # local steps of a task
+UNEVEN, WAITING = "uneven tasks of a stage", "waiting for other ranks"
+# result-, mw- and ms-AR.json and -SE.json of the authors' repository.
 PUBLISHED = {
-    "AR": {SLOWDOWN: 1.97305, SLOWEST: 1.00170, LAST: -0.00121},
-    "SE": {SLOWDOWN: 1.53736, SLOWEST: 0.02506, LAST: 0.68771},
+    "AR": {SLOWDOWN: 1.973045, SLOWEST: 1.001701, LAST: -0.001212},
+    "SE": {SLOWDOWN: 1.537361, SLOWEST: 0.025062, LAST: 0.687711},
 }
+
+
+class Job(NamedTuple):
+    """A recorded job.
+
+    Args:
+        tasks: a task for each step of a data-parallel rank; or the tasks of any log.
+        lanes: links of a worker, one for each pipeline stage, which together carry the model.
+        pipeline: the graph of operations; None: the log has none.
+        stages: name of the stage -> its micro-batches.
+    """
+
+    tasks: dml.TaskLog
+    lanes: int = 1
+    pipeline: Pipeline | None = None
+    stages: Mapping[str, dml.TaskLog] = {}
+
+
+def recorded(*, whole: bool) -> dict[str, Job]:
+    """Returns both published jobs: `whole`, or four steps of their operations, and the tasks of all steps."""
+    frames = data.straggler_jobs() if whole else data.straggler_steps()
+    return {name: of_operations(frame, data.straggler_tasks()[name]) for name, frame in frames.items()}
+
+
+def of_operations(frame: pd.DataFrame, tasks: pd.DataFrame | None = None) -> Job:
+    """Returns the job of a table of operations; its tasks are made if they are not given."""
+    pipeline = Pipeline(frame)
+    stages = {
+        f"stage {stage}": dml.read_tasks(
+            frame, {"batch_size": 1}, events={"optype": [FORWARD, BACKWARD], "stage": int(stage)}
+        )
+        for stage in np.unique(frame["stage"])
+    }
+    return Job(dml.read_tasks(pipeline.tasks() if tasks is None else tasks), len(stages), pipeline, stages)
+
+
+def of_log(source: Any, events: str, batch_size: int) -> Job:
+    """Returns the job of a log that `read_tasks` reads; with operations of a pipeline, as of the two jobs."""
+    frame = table_of("job", source).frame
+    if {*COLUMNS} <= {*frame}:
+        return of_operations(frame)
+    return Job(sized(dml.read_tasks(source, events=events or None), batch_size))
+
+
+def causes(pipeline: Pipeline) -> pd.Series:
+    """Returns the slowdown of a job, and the share of it that goes with each cause, by itself."""
+    slowest, stages = pipeline.slowest(), {stage for *_, stage in pipeline.took}
+    own = pipeline.tasks().eval("compute_end - compute_start").to_numpy().reshape(pipeline.shape)
+    lost = (pipeline.seconds(pipeline.took) - pipeline.seconds(pipeline.ideal)).mean()
+
+    def of_slowest(each: Operation) -> np.ndarray:
+        return np.isin(np.arange(pipeline.shape[1]), [rank for rank, stage in slowest if stage == each[2]])
+
+    return pd.Series(
+        {
+            SLOWDOWN: pipeline.slowdown(pipeline.took),
+            SLOWEST: pipeline.mended(of_slowest),
+            LAST: pipeline.mended(lambda each: each[2] == max(stages)),
+            UNEVEN: pipeline.mended(
+                lambda each: each[0] in (FORWARD, BACKWARD), pipeline.even(lambda each: (each[0], each[2]))
+            ),
+            WAITING: (own.max(axis=1) - own.mean(axis=1)).mean() / lost,
+        }
+    )
+
+
+def by_worker(log: dml.TaskLog) -> list[np.ndarray]:
+    """Returns the seconds of each worker's tasks, in their order."""
+    return [own["seconds"].to_numpy() for _, own in log.tasks.groupby("worker")]
+
+
+def recorded_round(log: dml.TaskLog) -> float:
+    """Returns the mean seconds of a recorded round, whose k-th one has the k-th task of every worker."""
+    seconds = by_worker(log)
+    rounds = min(map(len, seconds))
+    return float(np.max([own[:rounds] for own in seconds], axis=0).mean())
+
+
+def simulated_round(cluster: dml.Cluster, log: dml.TaskLog, rounds: int, seed: int = 0) -> float:
+    """Returns the mean seconds of a round of BSP on a cluster, without links."""
+    trace = dml.simulate(dml.bsp(), cluster, updates=rounds, batch_size=log.batch_size, seed=seed)
+    return trace.end_time / rounds
+
+
+def replayed_round(log: dml.TaskLog) -> float:
+    """Returns the same on a cluster that replays the recorded tasks."""
+    return simulated_round(dml.Cluster.from_durations(log, "error"), log, min(map(len, by_worker(log))))
+
+
+def in_a_row(log: dml.TaskLog, count: int) -> dml.TaskLog:
+    """Returns the log of tasks that are as many of a worker's tasks in a row; the first follows the last.
+
+    A task of several local steps is drawn from these, since else one slow step would make all of them slow.
+    """
+    parts = [
+        pd.DataFrame({"worker": worker, "seconds": sum(np.roll(own, -place) for place in range(count))})
+        for worker, own in enumerate(by_worker(log))
+    ]
+    return dml.read_tasks(pd.concat(parts, ignore_index=True).assign(batch_size=count * log.batch_size))
+
+
+def drawing(log: dml.TaskLog) -> dml.Cluster:
+    """Returns the cluster that draws each worker's recorded tasks at random."""
+    return dml.Cluster.from_durations(log, "bootstrap")
+
+
+def modelled(log: dml.TaskLog) -> dml.Cluster:
+    """Returns the cluster of laws that are fitted to the tasks, and not to rounds as `calibrate` does."""
+    return fit_cluster(dml.Trace.from_tasks(log))
+
+
+def with_links(cluster: dml.Cluster, rate: float, lanes: int) -> dml.Cluster:
+    """Returns the cluster with `lanes` links of `rate` Gb/s for each worker."""
+    bandwidth = (lanes * rate * 1e9 / 8,) * cluster.num_workers
+    return dataclasses.replace(cluster, bandwidth_bytes_per_second=bandwidth)
+
+
+def gain_of_not_waiting(cluster: dml.Cluster, problem: dml.Problem, batch_size: int) -> float:
+    """Returns the samples per second of workers that never wait / those of workers that wait for all."""
+    options = {"batch_size": batch_size, "parameter_bytes": problem.parameter_bytes}
+    wait, never = (
+        dml.simulate(policy, cluster, updates=updates, **options)
+        for policy, updates in ((dml.bsp(), 300), (dml.asp(), 300 * cluster.num_workers))
+    )
+    return (len(never.tasks) / never.end_time) / (len(wait.tasks) / wait.end_time)
+
+
+def searched(answers: Sequence[Any], among: Sequence[str] = ()) -> str:
+    """Returns the method with the least median time on the seeds of the searches, of all or `among` some."""
+    found = {
+        name: float(best[2])
+        for answer in answers
+        for record in answer.found.values()
+        for name, best in record["best"].items()
+    }
+    return min((name for name in found if not among or name in among), key=found.__getitem__)
+
+
+def outcomes(answers: Sequence[Any], column: str = "seconds") -> pd.DataFrame:
+    """Returns what the judged runs of several studies on one cluster needed to the target, by method and seed."""
+    return pd.concat([answer.measured[column].unstack("seed") for answer in answers])
