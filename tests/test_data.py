@@ -193,6 +193,12 @@ def test_download_as_files_or_archive(homes, server, name, write):
     assert sorted(path.name for path in homes[1].rglob("*")) == ["one.txt", "set", "two.txt"]
 
 
+def test_an_address_may_be_the_begin_of_names(homes, server):
+    folder, address = server
+    put(folder, {f"trace-{name}": content for name, content in FILES.items()})
+    assert contents(fetch.fetch(source(address + "trace-"))) == FILES
+
+
 def test_second_address_helps(homes, server):
     folder, address = server
     put(folder)
@@ -262,5 +268,5 @@ def test_movielens_small():
 
 
 def test_sources_have_whole_checksums():
-    for source in (datasets.MNIST, datasets.CIFAR10, datasets.MOVIELENS_SMALL):
+    for source in datasets.SOURCES.values():
         assert all(len(bytes.fromhex(value)) == 32 for value in source.sha256.values())

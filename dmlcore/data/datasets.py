@@ -169,8 +169,8 @@ def straggler_jobs() -> dict[str, pd.DataFrame]:
     """Returns the operations of two recorded training jobs of large language models with stragglers, by name.
 
     In "AR", of 4 data-parallel ranks and 4 pipeline stages, a worker was slowed down on purpose; in "SE", of
-    32 ranks and 2 stages, sequences differ in length. A row is an operation of one of 44 or 43 steps: `dp_rank`,
-    `stage`, `rank`, `step`, `optype`, `start_ts` and `duration` in seconds, `seq_id`, `mc`, `mb_id`, `gmc`.
+    32 ranks and 2 stages, sequences differ in length. A row is an operation of one of 44 or 43 steps, with
+    `dp_rank`, `stage`, `step`, `optype`, `seq_id`, and `start_ts` and `duration` in seconds, and others.
 
     >>> {name: len(frame) for name, frame in straggler_jobs().items()}  # doctest: +SKIP
     {'AR': 117216, 'SE': 107328}
@@ -182,7 +182,7 @@ def straggler_jobs() -> dict[str, pd.DataFrame]:
 
 
 def straggler_steps() -> dict[str, pd.DataFrame]:
-    """Returns the operations of four steps of each job of `straggler_jobs`: every eleventh, all rows unchanged.
+    """Returns four steps of each job of `straggler_jobs`: every eleventh, with all rows unchanged.
 
     >>> {name: frame["step"].unique().tolist() for name, frame in straggler_steps().items()}
     {'AR': [16, 415, 809, 1204], 'SE': [16, 407, 436, 825]}
@@ -193,10 +193,10 @@ def straggler_steps() -> dict[str, pd.DataFrame]:
 
 
 def straggler_tasks() -> dict[str, pd.DataFrame]:
-    """Returns the tasks of all ranks and steps of `straggler_jobs`, a log that `read_tasks` reads, by job.
+    """Returns the tasks of all ranks and steps of `straggler_jobs`, by job: logs that `read_tasks` reads.
 
-    `dmlcore.reading.pipeline.Pipeline.tasks` made them, in microseconds: a task is the computing of a rank in a
-    step, with its whole pipeline, as if it never waited for another rank, and its samples are its micro-batches.
+    `dmlcore.reading.pipeline.Pipeline.tasks` made them, and they were rounded to microseconds. A task is what
+    a rank's pipeline computes in a step, as if it never waited for another rank.
 
     >>> {name: len(tasks) for name, tasks in straggler_tasks().items()}
     {'AR': 176, 'SE': 1376}

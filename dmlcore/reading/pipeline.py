@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from graphlib import TopologicalSorter
-from typing import Any
+from itertools import pairwise
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -62,7 +63,8 @@ class Pipeline:
         self.shape = len(self.steps), len(self.ranks)
         start, lasted = dict[Operation, np.ndarray](), dict[Operation, np.ndarray]()
         rows = frame.sort_values(["step", "dp_rank"], kind="stable")
-        for (kind, number, stage), own in rows.groupby(["optype", "seq_id", "stage"]):
+        for key, own in rows.groupby(["optype", "seq_id", "stage"]):
+            kind, number, stage = cast(Operation, key)
             if len(own) != np.prod(self.shape) or own.duplicated(["step", "dp_rank"]).any():
                 expected = f"one in each of {self.shape[0]} steps of {self.shape[1]} ranks"
                 checks.reject("frame", f"{len(own)} rows of {kind} {number} of stage {stage}", expected)
@@ -109,7 +111,7 @@ class Pipeline:
     def mixed(
         self, some: Times, others: Times, chosen: Callable[[Operation], Any]
     ) -> dict[Operation, np.ndarray]:
-        """Returns `some` where an operation is chosen, by a bool or one for each rank, (D,); else `others`."""
+        """Returns `some` where an operation is chosen, by a bool or one for each rank; else `others`."""
         return {each: np.where(chosen(each), some[each], others[each]) for each in self.took}
 
     def slowdown(self, took: Times) -> float:
@@ -129,15 +131,14 @@ class Pipeline:
 
         A worker is as slow as its rank or its stage makes an ideal job, whichever is less (section 3.3).
         """
-        stages = sorted({stage for *_, stage in self.took})
-        by_rank, by_stage = (
-            {each: self.slowdown(self.mixed(self.took, self.ideal, chosen(each))) for each in group}
-            for group, chosen in (
-                (range(self.shape[1]), lambda rank: lambda _: np.arange(self.shape[1]) == rank),
-                (stages, lambda stage: lambda each: each[2] == stage),
-            )
-        )
-        workers = [(rank, stage) for rank in by_rank for stage in stages]
+        ranks, stages = np.arange(self.shape[1]), sorted({stage for *_, stage in self.took})
+
+        def slow(chosen: Callable[[Operation], Any]) -> float:
+            return self.slowdown(self.mixed(self.took, self.ideal, chosen))
+
+        by_rank = [slow(lambda _, rank=rank: ranks == rank) for rank in ranks]
+        by_stage = [slow(lambda each, stage=stage: each[2] == stage) for stage in stages]
+        workers = [(int(rank), stage) for rank in ranks for stage in stages]
         count = int(np.ceil(share * len(workers)))
         return sorted(workers, key=lambda each: -min(by_rank[each[0]], by_stage[each[1]]))[:count]
 
@@ -183,7 +184,8 @@ def _graph(start: Mapping[Operation, float]) -> list[Members]:
     waits: dict[Operation, list[Operation]] = {each: [] for each in start}
     for stage in range(stages):
         own = sorted(
-            (each for each in start if each[0] in (FORWARD, BACKWARD) and each[2] == stage), key=start.get
+            (each for each in start if each[0] in (FORWARD, BACKWARD) and each[2] == stage),
+            key=start.__getitem__,
         )
         orders = [own, [own[-1], *((kind, 0, stage) for kind in AFTER)], [(GATHER, 0, stage), own[0]]]
         for way in NEXT:
@@ -199,7 +201,7 @@ def _graph(start: Mapping[Operation, float]) -> list[Members]:
         ]
         for order in orders:
             there = [each for each in order if each in waits]
-            for before, each in zip(there, there[1:], strict=False):
+            for before, each in pairwise(there):
                 waits[each].append(before)
     groups = dict[Operation, dict[Operation, list[Operation]]]()
     for each, before in waits.items():

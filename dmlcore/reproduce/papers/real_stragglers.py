@@ -1,9 +1,8 @@
-"""Two recorded jobs with stragglers: what waiting cost them, which method would have saved it, and is that known
-from a modelled cluster?
+"""Two recorded jobs with stragglers: what did waiting cost, and which method would have saved it?
 
-The jobs and the numbers in claim R1 are published (Lin et al., OSDI 2025); the other claims are ours. They put
-advice into numbers that the other notebooks give for modelled clusters, and R10 asks whether such advice carries
-over. Studies search settings on seeds that do not judge.
+The jobs and the numbers in claim R1 are published (Lin et al., OSDI 2025); the other claims are ours. They
+put into numbers the advice that the other notebooks give for modelled clusters, and R10 asks whether such
+advice carries over. Studies search settings on seeds that do not judge.
 
 docs/papers/real_stragglers.md tells what was known before, and tests/test_real_stragglers.py shows that each
 claim can fail.
@@ -28,7 +27,7 @@ def linked(*jobs: str) -> tuple[str, ...]:
 
 
 class RealStragglersParameters(TunedParameters):
-    """Parameters of notebooks/08_real_stragglers.ipynb; `job` is the path of a log to take instead of the two."""
+    """Parameters of notebooks/08_real_stragglers.ipynb; `job` is a log to take in place of the two jobs."""
 
     job: str = ""  # any file or folder that `dml.read_tasks` reads
     events: str = ""  # which operations of `job` are a task's computing, as for `dml.read_tasks`

@@ -1,4 +1,4 @@
-"""What notebooks/08_real_stragglers.ipynb measures: recorded jobs, why they are slow, and clusters made of them."""
+"""What notebooks/08_real_stragglers.ipynb measures: why recorded jobs are slow, and clusters made of them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 import dmlcore as dml
-from dmlcore import data
+from dmlcore import checks, data
 from dmlcore.reading.log import sized
 from dmlcore.reading.pipeline import BACKWARD, COLUMNS, FORWARD, Operation, Pipeline
 from dmlcore.reading.sources import table_of
-from dmlcore.reproduce.papers.real_stragglers import LAST, SLOWDOWN, SLOWEST, STAGES
+from dmlcore.reproduce.papers.real_stragglers import LAST, SLOWDOWN, SLOWEST
 from dmlcore.trace.calibration import fit_cluster
 
 # The assumed model, since that of the jobs is not published: Llama 2 7B, 6,738,415,616 parameters of 16 bits.
@@ -73,7 +73,8 @@ def of_log(source: Any, events: str, batch_size: int) -> Job:
 def causes(pipeline: Pipeline) -> pd.Series:
     """Returns the slowdown of a job, and the share of it that goes with each cause, by itself."""
     slowest, stages = pipeline.slowest(), {stage for *_, stage in pipeline.took}
-    own = pipeline.tasks().eval("compute_end - compute_start").to_numpy().reshape(pipeline.shape)
+    tasks = pipeline.tasks()
+    own = (tasks["compute_end"] - tasks["compute_start"]).to_numpy().reshape(pipeline.shape)
     lost = (pipeline.seconds(pipeline.took) - pipeline.seconds(pipeline.ideal)).mean()
 
     def of_slowest(each: Operation) -> np.ndarray:
@@ -92,6 +93,13 @@ def causes(pipeline: Pipeline) -> pd.Series:
     )
 
 
+def samples(log: dml.TaskLog) -> int:
+    """Returns the samples of a task; ValueError if tasks differ in their number."""
+    if log.batch_size is None:
+        checks.reject("job", "tasks with different numbers of samples", "tasks with one number of samples")
+    return log.batch_size
+
+
 def by_worker(log: dml.TaskLog) -> list[np.ndarray]:
     """Returns the seconds of each worker's tasks, in their order."""
     return [own["seconds"].to_numpy() for _, own in log.tasks.groupby("worker")]
@@ -106,7 +114,7 @@ def recorded_round(log: dml.TaskLog) -> float:
 
 def simulated_round(cluster: dml.Cluster, log: dml.TaskLog, rounds: int, seed: int = 0) -> float:
     """Returns the mean seconds of a round of BSP on a cluster, without links."""
-    trace = dml.simulate(dml.bsp(), cluster, updates=rounds, batch_size=log.batch_size, seed=seed)
+    trace = dml.simulate(dml.bsp(), cluster, updates=rounds, batch_size=samples(log), seed=seed)
     return trace.end_time / rounds
 
 
@@ -124,7 +132,7 @@ def in_a_row(log: dml.TaskLog, count: int) -> dml.TaskLog:
         pd.DataFrame({"worker": worker, "seconds": sum(np.roll(own, -place) for place in range(count))})
         for worker, own in enumerate(by_worker(log))
     ]
-    return dml.read_tasks(pd.concat(parts, ignore_index=True).assign(batch_size=count * log.batch_size))
+    return dml.read_tasks(pd.concat(parts, ignore_index=True).assign(batch_size=count * samples(log)))
 
 
 def drawing(log: dml.TaskLog) -> dml.Cluster:
@@ -165,5 +173,5 @@ def searched(answers: Sequence[Any], among: Sequence[str] = ()) -> str:
 
 
 def outcomes(answers: Sequence[Any], column: str = "seconds") -> pd.DataFrame:
-    """Returns what the judged runs of several studies on one cluster needed to the target, by method and seed."""
+    """Returns what the judged runs of studies on one cluster needed to the target, by method and seed."""
     return pd.concat([answer.measured[column].unstack("seed") for answer in answers])
