@@ -130,6 +130,10 @@ def test_equal_operations_are_ideal():
     [
         (lambda frame: frame.drop(columns="seq_id"), "columns that include seq_id"),
         (lambda frame: frame.replace("optimizer", "adam"), "expected one of .*'optimizer'.*got 'adam'"),
+        (
+            lambda frame: frame.assign(seq_id=frame["seq_id"] + (frame["optype"] == "optimizer")),
+            r"one optimizer in a step .no virtual stages., got optimizer 1",
+        ),
         (lambda frame: frame.drop(index=3), "one in each of 1 steps of 2 ranks"),
         (lambda frame: pd.concat([frame, frame]), "one in each of 1 steps of 2 ranks, got 4 rows"),
     ],

@@ -68,6 +68,8 @@ class Pipeline:
             if len(own) != np.prod(self.shape) or own.duplicated(["step", "dp_rank"]).any():
                 expected = f"one in each of {self.shape[0]} steps of {self.shape[1]} ranks"
                 checks.reject("frame", f"{len(own)} rows of {kind} {number} of stage {stage}", expected)
+            if number and kind in (GATHER, *AFTER):
+                checks.reject("frame", f"{kind} {number}", f"one {kind} in a step (no virtual stages)")
             start[kind, number, stage] = own["start_ts"].to_numpy().reshape(self.shape)
             lasted[kind, number, stage] = own["duration"].to_numpy().reshape(self.shape)
         self.graph = _graph({each: float(times[0, 0]) for each, times in start.items()})
@@ -129,7 +131,7 @@ class Pipeline:
     def slowest(self, share: float = 0.03) -> list[tuple[int, int]]:
         """Returns rank and stage of the slowest workers, a share of all, rounded up.
 
-        A worker is as slow as its rank or its stage makes an ideal job, whichever is less (section 3.3).
+        A worker is as slow as its rank or its stage makes an ideal job, whichever is less.
         """
         ranks, stages = np.arange(self.shape[1]), sorted({stage for *_, stage in self.took})
 
@@ -196,9 +198,7 @@ def _graph(start: Mapping[Operation, float]) -> list[Members]:
                 orders += [[compute, send], [receive, compute], [(compute[0], number - 1, stage), receive]]
                 orders += [[(each[0], number - 1, stage), each] for each in (send, receive)]
         first = next(place for place, each in enumerate(own) if each[0] == BACKWARD)
-        orders += [
-            [own[max(first - 2, 0)], (f"backward-{end}", 0, stage)] for end in ("send", "recv") if first >= 2
-        ]
+        orders += [[*own[first - 2 : first - 1], (f"backward-{end}", 0, stage)] for end in ("send", "recv")]
         for order in orders:
             there = [each for each in order if each in waits]
             for before, each in pairwise(there):
