@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import optax
 from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -119,6 +120,26 @@ def servers() -> None:
             verdict(f"{name}, {sharing} server, tasks per second / without", ratio, least)
 
 
+def clients() -> None:
+    """What a round of 100 workers costs that are drawn from 10,000, next to a cluster of 100 workers."""
+    problem, optimizer = dml.problems.digits_mlp(), optax.sgd(0.1)
+    sizes = {100: dml.bsp(), 10_000: dml.sampled(100)}
+    clusters = {workers: dml.Cluster.uniform(workers, jitter=stats.expon()) for workers in sizes}
+    measured: dict[tuple[str, int], list[float]] = {}
+    for number in range(REPEATS + 1):  # the first of training compiles
+        for workers in [*sizes][:: -1 if number % 2 else 1]:
+            cluster, policy = clusters[workers], sizes[workers]
+            begun = time.perf_counter()
+            dml.simulate(policy, cluster, updates=500)
+            timed = time.perf_counter()
+            dml.train(problem, cluster, policy, optimizer, updates=500, seed=number)
+            measured.setdefault(("timeline", workers), []).append(timed - begun)
+            measured.setdefault(("training", workers), []).append(time.perf_counter() - timed)
+    for what, least in {"timeline": 0.3, "training": 0.9}.items():
+        few, many = (np.array(measured[what, workers][1:]) for workers in sizes)
+        verdict(f"{what}, 100 of 10,000 workers a round, speed / of 100 workers", few / many, least)
+
+
 def main() -> None:
     rates: dict[tuple[str, int], list[float]] = {}
     names = ("bare heap", *POLICIES, CANCELS)
@@ -151,6 +172,7 @@ def main() -> None:
     length()
     faults()
     servers()
+    clients()
 
 
 if __name__ == "__main__":

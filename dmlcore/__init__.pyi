@@ -23,6 +23,7 @@ from dmlcore.methods.policies.rounds import k_async as k_async, k_batch_async as
 from dmlcore.methods.policies.rounds import k_batch_sync as k_batch_sync, k_sync as k_sync
 from dmlcore.methods.policies.rounds import k_sync_schedule as k_sync_schedule, n_softsync as n_softsync
 from dmlcore.methods.policies.rounds import rennala as rennala, ringleader as ringleader
+from dmlcore.methods.policies.sampling import sampled as sampled
 from dmlcore.methods.policies.trials import mindflayer as mindflayer
 from dmlcore.methods.policies.watching import adaptive_load as adaptive_load, adasync as adasync, dbw as dbw
 from dmlcore.methods.policies.watching import pflug as pflug

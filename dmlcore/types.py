@@ -117,7 +117,8 @@ Watch = Callable[[Progress], Observation]
 class Policy(NamedTuple):
     """A server's rule: which workers wait, which pushes form an update, and when workers start.
 
-    Every worker starts its clock 0 on version 0 at time 0; after that only decisions start work. Functions
+    Every worker starts its clock 0 on version 0 at time 0, unless `on_begin` names those that do; after that
+    only decisions start work. Functions
     below are written as arguments -> results. Times are seconds from the start of the run. A function may
     update the state in place. The state must depend on the calls alone, because an engine that restarts
     repeats them.
@@ -155,6 +156,8 @@ class Policy(NamedTuple):
             pushes that arrived before it was due. A timer takes no server time, but its decision waits for an
             update in progress. Timers that were due while the server was down fire when it is up again. None:
             the policy sets no timers.
+        on_begin: state, seed of the run -> state, starts. Called once at time 0, before all other calls; the
+            seed is for random decisions. No pipeline then fills. None: every worker starts.
 
     >>> import dmlcore as dml
     >>> def on_push(state, push):  # every push is an update, and its worker starts again
@@ -177,6 +180,7 @@ class Policy(NamedTuple):
     on_pull: Callable[[Any, int], tuple[int, float]] | None = None
     keep_copy: Callable[[int, int], bool] | None = None
     on_wake: Callable[[Any, Any, float], tuple[Any, Decision]] | None = None
+    on_begin: Callable[[Any, int], tuple[Any, Sequence[Start]]] | None = None
 
     def _repr_html_(self) -> str:
         return notebook.html(self)

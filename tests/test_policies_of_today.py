@@ -48,6 +48,8 @@ WHOLE = [
     (dml.fedbuff(1, 0), dml.asp()),
     (dml.mindflayer(math.inf), dml.bsp()),
     (dml.mindflayer(1e9, 1), dml.bsp()),
+    *((dml.sampled(4, policy), policy) for policy in (dml.bsp(), dml.k_sync(2), dml.deadline(0.04))),
+    *((dml.sampled(4, policy), policy) for policy in (dml.fedbuff(3), dml.asp(), dml.mindflayer(0.05, 2))),
 ]
 
 

@@ -109,11 +109,9 @@ class Serving:
         self._server_crashes = any(isinstance(fault, ServerCrash) for fault in faults.events)
         # Batch sizes of each worker's first task and of tasks that may follow, to compile for them at the
         # start.
-        more, (_, _, first) = spec.policy.sizes, self._new_server().begin()
-        self._sizes = {
-            order.worker: (order.batch_size, *more, *(widths(order.batch_size) if spec.sizes_change else ()))
-            for order in first
-        }
+        first = map(self._new_server().first_size, range(self.server.num_workers))
+        more = spec.policy.sizes
+        self._sizes = [(size, *more, *(widths(size) if spec.sizes_change else ())) for size in first]
 
     def run(
         self, metadata: dict[str, Any], since: float = 0.0, log: Sequence[dict[str, Any]] = ()

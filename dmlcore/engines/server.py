@@ -150,15 +150,21 @@ class Server:
         self._noted = self.journal is not None or self.load.observe is not None
         self._starting = self._depth, *lists, sizes, self.policy.on_pull
 
+    def first_size(self, worker: int) -> int:
+        """Returns the samples of a worker's first task."""
+        return self._size(worker, 0, self.policy.batch_size)
+
     @property
     def num_workers(self) -> int:
         """W, the number of workers of the cluster, present or not."""
         return self.spec.cluster.num_workers
 
     def begin(self) -> Answer:
-        """Starts every worker's clock 0 on version 0 at time 0; in a pipeline, its clock 1 too."""
-        size = self.policy.batch_size
-        tasks = [Start(w, size) for w in range(self.num_workers)]
+        """Starts the first clock of workers on version 0 at time 0; in a pipeline, the second one too."""
+        policy = self.policy
+        tasks: Sequence[Start] = [Start(w, policy.batch_size) for w in range(self.num_workers)]
+        if policy.on_begin is not None:
+            self.state, tasks = policy.on_begin(self.state, self.spec.seed)
         return (), (), [order for depth in range(self._depth) for order in self._start(tasks, 0.0, depth + 1)]
 
     def find(self, worker: int, clock: int, attempt: int) -> Order | None:

@@ -172,6 +172,8 @@ class RunSpec:
                 "a policy whose tasks all pull (with compensation, codecs or a pipeline the server must know "
                 "the copy on which a task was computed, and only the worker knows one that it keeps)",
             )
+        if policy.on_begin is not None and transport.pipelined:
+            checks.fail("policy", policy, "one that starts all workers (a pipeline has two tasks of each)")
         given = policy, cluster, ends, seed, batch_size, load, transport, compensation
         return cls(*given, parameter_bytes, sizes, local, step_size, aggregate)
 

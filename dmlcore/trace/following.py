@@ -62,6 +62,8 @@ def follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
 
 def _follow(policy: Policy, trace: Trace) -> Iterator[Followed]:
     state, on_pull = policy.init(trace.num_workers), policy.on_pull or (lambda state, worker: (0, 1.0))
+    if policy.on_begin is not None:
+        state, _ = policy.on_begin(state, int(trace.metadata["seed"]))
     keep_copy = policy.keep_copy or (lambda copy_clock, clock: False)
     told = [on_pull(state, worker) for worker in range(trace.num_workers)]
     tokens: list[Any] = [None]  # of the timers, in the order in which they are set

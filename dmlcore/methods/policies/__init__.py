@@ -18,6 +18,7 @@ from dmlcore.methods.policies.rounds import (
     rennala,
     ringleader,
 )
+from dmlcore.methods.policies.sampling import sampled
 from dmlcore.methods.policies.trials import mindflayer
 from dmlcore.methods.policies.watching import adaptive_load, adasync, dbw, pflug
 from dmlcore.types import Policy
@@ -55,9 +56,11 @@ ALL_POLICIES: dict[str, Callable[[], Policy]] = {
     "delay_adaptive": lambda: delay_adaptive(concurrency=2),
     "fedbuff": lambda: fedbuff(3),
     "fedasync": lambda: fedasync(0.6, "hinge", a=2, b=1),
+    "sampled": lambda: sampled(2),
+    "sampled_async": lambda: sampled(2, fedbuff(2)),
 }
 
 __all__ = ["ALL_POLICIES", "a2s", "adaptive_load", "adaptive_sync", "adasync", "asp", "backup", "bsp", "dbw"]
 __all__ += ["deadline", "delay_adaptive", "dssp", "essp", "fedasync", "fedbuff", "k_async", "k_batch_async"]
 __all__ += ["k_batch_sync", "k_sync", "k_sync_schedule", "mindflayer", "n_softsync", "pflug", "rennala"]
-__all__ += ["ringleader", "ringmaster", "ssp", "sync_switch"]
+__all__ += ["ringleader", "ringmaster", "sampled", "ssp", "sync_switch"]
