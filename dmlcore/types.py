@@ -280,6 +280,8 @@ class LocalSteps(NamedTuple):
         steps: the number of local steps of a task.
         optimizer: the local optax optimizer.
         keep_state: whether a worker's next task continues with the state of that optimizer.
+        prox: mu of the proximal term.
+        control_variates: whether control variates correct the steps, as in SCAFFOLD.
 
     >>> import dmlcore as dml
     >>> import optax
@@ -292,6 +294,13 @@ class LocalSteps(NamedTuple):
     steps: int
     optimizer: Any
     keep_state: bool = False
+    prox: float = 0.0
+    control_variates: bool = False
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a worker's task depends on its earlier tasks."""
+        return self.keep_state or self.control_variates
 
     def __repr__(self) -> str:
         return self.name

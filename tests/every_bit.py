@@ -136,6 +136,10 @@ CONTRIBUTIONS = {
         functools.partial(regression, "vector"),
         {"local": dml.local_steps(3, INNER, keep_state=True)},
     ),
+    "control variates": (
+        functools.partial(regression, "vector"),
+        {"local": dml.local_steps(3, INNER, prox=0.1, control_variates=True)},
+    ),
     "additive": (
         lambda dtype: dml.problems.lasso(num_samples=40, num_features=60, num_nonzeros=5, dtype=dtype),
         {},

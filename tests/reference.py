@@ -98,6 +98,9 @@ def replay_reference(
         return batch_gradient(params, indices, shares, *keys)
 
     states: dict[int, Any] = {}  # by worker: state of its local optimizer
+    nothing = jax.tree.map(jnp.zeros_like, params)
+    own_controls: dict[int, Any] = {}  # by worker: its control variate
+    controls = [nothing]  # of each version: the server's control variate
 
     def local_steps(params: Any, task: Any, own: Any) -> Any:
         inner, reached = problem.inner, params
@@ -108,13 +111,26 @@ def replay_reference(
         who = task.worker, task.clock
         drawn = own[task_indices(run_key(seed, BATCHES), *who, width, len(own))]
         keys = [sample_keys(run_key(seed, LOSSES), *who, width)] if problem.keyed else []
+        control, before = controls[task.version_read], own_controls.get(task.worker, nothing)
+        slopes: list[Any] = []
         for first in range(0, task.batch_size, inner.batch_size):
             part = slice(first, min(first + inner.batch_size, task.batch_size))
             shares = jnp.full(part.stop - first, 1 / (part.stop - first))
             gradient = batch_gradient(reached, drawn[part], shares, *(each[part] for each in keys))
+            slopes.append(gradient)
+            gradient = jax.tree.map(lambda g, c, c_i: g + (c - c_i), gradient, control, before)
+            gradient = jax.tree.map(lambda g, w, w_0: g + inner.prox * (w - w_0), gradient, reached, params)
             updates, state = inner.optimizer.update(gradient, state, reached)
             reached = optax.apply_updates(reached, updates)
         states[task.worker] = state
+        if inner.control_variates:
+            own_controls[task.worker] = jax.tree.map(lambda *each: sum(each) / len(each), *slopes)
+            controls[-1] = jax.tree.map(
+                lambda c, new, old: c + (new - old) / trace.num_workers,
+                controls[-1],
+                own_controls[task.worker],
+                before,
+            )
         return jax.tree.map(jnp.subtract, params, reached)
 
     @jax.jit
@@ -170,6 +186,7 @@ def replay_reference(
     applied = trace.tasks[trace.tasks["update"] >= 0].sort_values(["update", "worker", "clock"])
     for _, tasks in applied.groupby("update"):
         weights, pushes, parts = [], [], []
+        controls.append(controls[-1])
         rows: Any = tasks.itertuples()
         for task in rows:
             kept = math.isnan(task.pull_start)
@@ -178,6 +195,7 @@ def replay_reference(
             before, since[task.worker] = since.get(task.worker, -1.0), released(task)
             if any(before < time <= released(task) and worker in (-1, task.worker) for time, worker in lost):
                 states.pop(task.worker, None)
+                own_controls.pop(task.worker, None)
                 if coding:
                     fresh = start(coding, seed, 0, versions[0][0])
                     memory = put(memory, task.worker, of(fresh, 0))

@@ -14,12 +14,19 @@ from reference import replay_reference
 
 import dmlcore as dml
 from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
+from dmlcore.training.replay import Replay
 
 PLANE = plane()
 FED_AVG = dml.local_steps(8, optax.sgd(0.1))
 DILOCO = dml.local_steps(8, optax.adamw(3e-3), keep_state=True)
 NESTEROV = optax.sgd(0.7, momentum=0.9, nesterov=True)
-KINDS = {"FedAvg": (FED_AVG, optax.sgd(1.0)), "DiLoCo": (DILOCO, NESTEROV)}
+KINDS = {
+    "FedAvg": (FED_AVG, optax.sgd(1.0)),
+    "DiLoCo": (DILOCO, NESTEROV),
+    "FedProx": (dml.local_steps(8, optax.sgd(0.1), prox=0.5), optax.sgd(1.0)),
+    "SCAFFOLD": (dml.local_steps(8, optax.sgd(0.1), control_variates=True), optax.sgd(0.9)),
+}
+REMEMBER = [name for name, (local, _) in KINDS.items() if local.remembers]
 ENGINES = {
     "simulate": dml.engines.simulated(),
     "devices": dml.engines.devices(),
@@ -27,29 +34,46 @@ ENGINES = {
 }
 
 
-def by_hand(local, outer, rounds, workers=4, size=32, seed=0):
-    """Rounds of local steps and one outer step, in a plain loop."""
+def by_hand(local, outer, samples, workers=4, size=32, seed=0):
+    """Rounds of local steps of some workers and one outer step, in a plain loop.
+
+    With the proximal term it is algorithm 2 of Li et al. 2020, with control variates algorithm 1 of
+    Karimireddy et al. 2020 with option II, whose local learning rate is 0.1.
+    """
     params = PLANE.init(run_key(seed, INIT))
     outer_state, inner_states = outer.init(params), [local.optimizer.init(params)] * workers
+    nothing = jax.tree.map(jnp.zeros_like, params)
+    control, controls, clocks = nothing, [nothing] * workers, [0] * workers
 
     @jax.jit
-    def inner_step(params, state, indices):
+    def inner_step(params, state, indices, pulled, own, control):
         batch = {name: jnp.asarray(column)[indices] for name, column in PLANE.data.items()}
         gradient = jax.grad(lambda p: PLANE.losses(p, batch).mean())(params)
+        gradient = jax.tree.map(lambda g, c_i, c: g - c_i + c, gradient, own, control)
+        gradient = jax.tree.map(lambda g, w, w0: g + local.prox * (w - w0), gradient, params, pulled)
         updates, state = local.optimizer.update(gradient, state, params)
         return optax.apply_updates(params, updates), state
 
-    for clock in range(rounds):
-        reached = []
-        for worker in range(workers):
-            mine = params
+    for sample in samples:
+        reached, changes = [], []
+        for worker in sample:
+            mine, own = params, controls[worker]
             state = inner_states[worker] if local.keep_state else local.optimizer.init(params)
-            drawn = task_indices(run_key(seed, BATCHES), worker, clock, local.steps * size, PLANE.num_samples)
+            who = worker, clocks[worker]
+            drawn = task_indices(run_key(seed, BATCHES), *who, local.steps * size, PLANE.num_samples)
             for indices in drawn.reshape(local.steps, size):
-                mine, state = inner_step(mine, state, indices)
-            inner_states[worker] = state
+                mine, state = inner_step(mine, state, indices, params, own, control)
+            inner_states[worker], clocks[worker] = state, clocks[worker] + 1
             reached.append(mine)
-        mean = jax.tree.map(lambda *leaves: sum(leaves) / workers, *reached)
+            if local.control_variates:
+                steps = local.steps * 0.1
+                controls[worker] = jax.tree.map(
+                    lambda c_i, c, x, y, steps=steps: c_i - c + (x - y) / steps, own, control, params, mine
+                )
+                changes.append(jax.tree.map(jnp.subtract, controls[worker], own))
+        mean = jax.tree.map(lambda *leaves: sum(leaves) / len(leaves), *reached)
+        if changes:
+            control = jax.tree.map(lambda c, *each: c + sum(each) / workers, control, *changes)
         difference = jax.tree.map(jnp.subtract, params, mean)
         updates, outer_state = outer.update(difference, outer_state, params)
         params = optax.apply_updates(params, updates)
@@ -61,7 +85,72 @@ def by_hand(local, outer, rounds, workers=4, size=32, seed=0):
 def test_rounds_by_hand(kind, engine):
     local, outer = KINDS[kind]
     run = dml.train(PLANE, EXPONENTIAL, dml.bsp(), outer, updates=20, local=local, engine=ENGINES[engine])
-    assert relative_error(run.params, by_hand(local, outer, 20)) < 1e-5
+    assert relative_error(run.params, by_hand(local, outer, [range(4)] * 20)) < 1e-5
+
+
+@pytest.mark.parametrize("kind", REMEMBER)
+def test_rounds_of_samples_by_hand(kind):
+    """A worker that is not drawn keeps its memory, and the server's control variate counts all workers."""
+    local, outer = KINDS[kind]
+    run = dml.train(PLANE, EXPONENTIAL, dml.sampled(2), outer, updates=20, local=local)
+    samples = run.trace.tasks.dropna(subset="push_end").groupby("update")["worker"].agg(sorted)
+    assert relative_error(run.params, by_hand(local, outer, samples)) < 1e-5
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_fedprox_without_its_term_is_fedavg(engine):
+    none = dml.local_steps(8, optax.sgd(0.1), prox=0)
+    one, two = (train(updates=10, local=local, engine=ENGINES[engine]) for local in (none, FED_AVG))
+    assert same_bits(one.params, two.params)
+
+
+@pytest.mark.parametrize("policy", [dml.bsp(), dml.sampled(2), dml.k_sync(3)], ids=str)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_scaffold_with_equal_full_batches_is_fedavg(engine, policy):
+    """Where all rows are equal, every batch has the gradient of all data, on every worker. In the first round
+    of a worker its control variate is 0 and the server's may not be, unless all take part."""
+    rows = jax.tree.map(lambda column: column[:1], PLANE.data)
+    problem = dataclasses.replace(PLANE, name="row", data=rows, eval_data=rows)
+    scaffold, outer = KINDS["SCAFFOLD"][0], optax.sgd(1.0)
+    options = {"problem": problem, "optimizer": outer, "policy": policy, "engine": ENGINES[engine]}
+    one, two = (train(**options, local=local, updates=6) for local in (scaffold, FED_AVG))
+    assert (relative_error(one.params, two.params) < 1e-5) == (policy.name == "bsp()")
+
+
+def test_messages_with_control_variates_are_twice_as_large():
+    sizes = []
+    for transport in (None, "coded(push=affine(bits=8))"):
+        for kind in ("FedAvg", "SCAFFOLD"):
+            run = train(local=KINDS[kind][0], transport=transport, updates=3)
+            sizes.append(np.array(run.trace.metadata["transfer_bytes"]))
+            assert run.history["bytes"].iloc[-1] == 3 * 4 * sizes[-1].sum()
+    assert (sizes[1] == 2 * sizes[0]).all()
+    assert (sizes[3] == 2 * sizes[2]).all()
+
+
+@pytest.mark.parametrize("policy", [dml.asp(), dml.k_batch_async(3), dml.sampled(2)], ids=str)
+def test_the_servers_control_variate_is_the_mean_of_the_workers(policy):
+    """Whatever the weights of pushes, once those under way are counted."""
+    local = KINDS["SCAFFOLD"][0]
+    trace = train(policy, local=local, updates=40).trace
+    driver = Replay([trace], PLANE.with_steps(local, 32), [optax.sgd(1.0)])
+    driver.advance(40)
+    state = driver.state()
+    mean = jax.tree.map(lambda leaves: leaves[:4].mean(0), state.local[1])
+    assert relative_error(state.params.control, mean) < 1e-4
+    assert not same_bits(mean, jax.tree.map(jnp.zeros_like, mean))
+
+
+def test_watched_and_evaluated_are_the_parameters():
+    """A policy that watches sees the model's loss, and `eval_params` gets the model's parameters."""
+    local = KINDS["SCAFFOLD"][0]
+    run = train(dml.adasync(1), local=local, updates=12, eval_every=4)
+    same = train(
+        dml.adasync(1), local=local, updates=12, eval_every=4, eval_params=lambda state, params: params
+    )
+    assert same.history["loss"].equals(run.history["loss"])
+    assert jax.tree.structure(run.params) == jax.tree.structure(PLANE.shapes)
+    assert PLANE.evaluate(run.params, PLANE.eval_data)["loss"] == pytest.approx(run.history["loss"].iloc[-1])
 
 
 POLICIES = [dml.asp(), dml.ssp(2), dml.k_batch_async(3)]
@@ -81,6 +170,8 @@ def test_asynchronous_threads_replay_to_the_same_bits(kind, policy):
 def test_compiled_equals_reference(kind, transport):
     """Codecs are for the difference that is pushed; the last mini-batch of a task may be smaller."""
     local, outer = KINDS[kind]
+    if local.control_variates and transport and transport.startswith("coded"):
+        return  # the reference rounds no control variates
     with jax.enable_x64(True):
         problem = plane("float64")
         options = {"updates": 30, "local": local, "load": "speed_proportional", "batch_size": 24}
@@ -93,14 +184,14 @@ def test_compiled_equals_reference(kind, transport):
 
 
 @pytest.mark.full  # test_train sweeps over local steps
-def test_lanes_side_by_side():
-    traces = [
-        dml.simulate(dml.Method(dml.asp(), local=DILOCO), MIXED, updates=20, seed=seed) for seed in range(3)
-    ]
-    for trace, lane in zip(
-        traces, dml.replay_lanes(traces, PLANE, [NESTEROV] * 3, local=DILOCO), strict=True
-    ):
-        assert relative_error(lane.params, dml.replay(trace, PLANE, NESTEROV, local=DILOCO).params) < 1e-4
+@pytest.mark.parametrize("kind", REMEMBER)
+def test_lanes_side_by_side(kind):
+    local, outer = KINDS[kind]
+    method = dml.Method(dml.asp(), local=local)
+    traces = [dml.simulate(method, MIXED, updates=20, seed=seed) for seed in range(3)]
+    lanes = dml.replay_lanes(traces, PLANE, [outer] * 3, local=local)
+    for trace, lane in zip(traces, lanes, strict=True):
+        assert relative_error(lane.params, dml.replay(trace, PLANE, outer, local=local).params) < 1e-4
 
 
 @pytest.mark.parametrize("policy", [dml.bsp(), dml.ssp(2), dml.k_batch_async(3)], ids=str)
@@ -154,16 +245,18 @@ def test_shards():
         assert relative_error(run.params, wanted) <= 1e-10
 
 
-def test_a_run_goes_on_from_its_checkpoint(tmp_path):
-    """With kept states too; and not with another local optimizer."""
+@pytest.mark.parametrize("kind", REMEMBER)
+def test_a_run_goes_on_from_its_checkpoint(kind, tmp_path):
+    """With what workers remember; and not with other local steps."""
+    local, outer = KINDS[kind]
     options = {"eval_every": 5, "checkpoint": tmp_path / "run"}
-    given = PLANE, EXPONENTIAL, dml.asp(), NESTEROV
-    run = dml.train(*given, updates=20, local=DILOCO, **options)
-    again = dml.train(*given, updates=20, local=DILOCO, **options)
+    given = PLANE, EXPONENTIAL, dml.asp(), outer
+    run = dml.train(*given, updates=20, local=local, **options)
+    again = dml.train(*given, updates=20, local=local, **options)
     assert same_bits(run.params, again.params)
-    other = dml.local_steps(8, optax.adamw(1e-3), keep_state=True)
-    with pytest.raises(ValueError, match="checkpoint"):
-        dml.train(*given, updates=20, local=other, **options)
+    for other in (local._replace(optimizer=optax.adamw(1e-3)), dml.local_steps(8, local.optimizer, prox=0.1)):
+        with pytest.raises(ValueError, match="checkpoint"):
+            dml.train(*given, updates=20, local=other, **options)
 
 
 def train(policy=None, cluster=EXPONENTIAL, problem=PLANE, optimizer=None, **options):
@@ -179,6 +272,13 @@ WRONG = {
         2, 0.1
     ),
     "keep_state: expected True or False, got 1": lambda: dml.local_steps(2, optax.sgd(1.0), 1),
+    "prox: expected a number >= 0, got -1": lambda: dml.local_steps(2, optax.sgd(1.0), prox=-1),
+    "control_variates: expected True or False, got 1": lambda: dml.local_steps(
+        2, optax.sgd(1.0), control_variates=1
+    ),
+    "aggregate: expected mean() (each control variate counts in the server's), got median()": lambda: train(
+        local=KINDS["SCAFFOLD"][0], aggregate="median()"
+    ),
     "local: expected what dml.local_steps(steps, optimizer) returns, got 8": lambda: train(local=8),
     "steps: expected at most 524287 (of 4096 samples), got 1048576": lambda: train(
         local=dml.local_steps(2**20, optax.sgd(1.0)), batch_size=2**12
@@ -189,7 +289,7 @@ WRONG = {
     "local: expected None (tasks of lasso are themselves updates), got local_steps(8)": lambda: train(
         problem=dml.problems.lasso(), optimizer=optax.identity(), batch_size=1
     ),
-    "local: expected local steps without keep_state (under ringmaster(r=1) the push of worker": (
+    "local: expected local steps without memory, unlike keep_state and control_variates (under ringmaster": (
         lambda: train(dml.ringmaster(1), local=DILOCO)
     ),
     "local: expected local_steps(8) with steps of 32 samples (as in the trace), got None": lambda: dml.replay(

@@ -36,6 +36,7 @@ HOW = {
     "differences": {"transport": "coded(push=difference(affine(bits=4)), pull=difference(affine(bits=4)))"},
     "pipeline": {"transport": f"pipelined({FEEDBACK})"},
     "local state": {"local": dml.local_steps(2, optax.sgd(1e-3, momentum=0.9), keep_state=True)},
+    "control variates": {"local": dml.local_steps(2, optax.sgd(1e-3), control_variates=True)},
 }
 POLICIES = {"bsp": dml.bsp(), "asp": dml.asp(), "k_sync": dml.k_sync(2), "adasync": dml.adasync(1)}
 OPTIONS = {"updates": 40, "batch_size": 8, "eval_every": 40, "seed": 1}
@@ -47,7 +48,7 @@ def few(names, *selected):
 
 
 def trained(cluster, policy, how, **options):
-    sgd = optax.sgd(0.3 if how == "local state" else 1e-3)
+    sgd = optax.sgd(0.3 if "local" in HOW[how] else 1e-3)
     return dml.train(PROBLEM, cluster, policy, sgd, **OPTIONS | HOW[how] | options), sgd
 
 

@@ -159,6 +159,8 @@ class RunSpec:
             checks.fail("compensation", compensation, expected)
         if compensation and local is not None:
             checks.fail("compensation", compensation, "0 (what local steps push is not a gradient)")
+        if not aggregate.plain and local is not None and local.control_variates:
+            checks.fail("aggregate", aggregate, "mean() (each control variate counts in the server's)")
         server, numbers = cluster.server, sum(sizes)
         if server is not None and server.bandwidth_bytes_per_second < math.inf and not parameter_bytes:
             expected = "the size of the parameters, > 0 (the server's link has a bandwidth)"
@@ -202,7 +204,13 @@ class RunSpec:
     def service_seconds(self) -> dict[str, float] | None:
         """Mean seconds of each kind of work of the server; None if it takes no time."""
         server = self.cluster.server
-        return None if server is None else server.seconds(sum(self.tensor_sizes), *self.transferred_bytes())
+        numbers = sum(self.tensor_sizes) * self.copies
+        return None if server is None else server.seconds(numbers, *self.transferred_bytes())
+
+    @property
+    def copies(self) -> int:
+        """How many trees like the parameters a message holds."""
+        return 2 if self.local is not None and self.local.control_variates else 1
 
     @property
     def seconds_per_update(self) -> float:
@@ -224,7 +232,8 @@ class RunSpec:
 
         def count(codec: Codec | None, plainly: Callable[[int], int]) -> int:
             with checks.noting(f"transport {transport.name}, asked for its bytes"):
-                found = codec.num_bytes(self.tensor_sizes) if codec else plainly(self.parameter_bytes)
+                sizes, whole = self.tensor_sizes * self.copies, self.parameter_bytes * self.copies
+                found = codec.num_bytes(sizes) if codec else plainly(whole)
             return checks.integer(f"transport {transport.name}", found, low=0, why="bytes")
 
         return count(transport.pull, transport.pull_bytes), count(transport.push, transport.push_bytes)

@@ -35,6 +35,7 @@ from dmlcore.training.coding import coding_by, memory_of
 from dmlcore.training.contribution import factor
 from dmlcore.training.evaluation import reached
 from dmlcore.training.identity import check_once, of_eval_params, of_timeline, of_training, told
+from dmlcore.training.local_steps import contribution_of
 from dmlcore.training.loop import EvalParams
 from dmlcore.training.optimizer import check_update
 from dmlcore.training.replay import Replay
@@ -244,7 +245,7 @@ def run(
     options: Any = {"local": spec.local, "aggregate": spec.aggregate, "eval_params": eval_params}
     ran = replay(trace, problem, optimizer, until=until, eval_every=eval_every, **options)
     cut = len(ran.trace.updates) < len(trace.updates)
-    return ran if cut else dataclasses.replace(ran, params=params)
+    return ran if cut else dataclasses.replace(ran, params=contribution_of(problem).model(params))
 
 
 def timeline(

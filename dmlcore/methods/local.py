@@ -6,16 +6,32 @@ from dmlcore import checks
 from dmlcore.types import LocalSteps
 
 
-def local_steps(steps: int, optimizer: Any, keep_state: bool = False) -> LocalSteps:
+def local_steps(
+    steps: int,
+    optimizer: Any,
+    keep_state: bool = False,
+    *,
+    prox: float = 0.0,
+    control_variates: bool = False,
+) -> LocalSteps:
     """Makes each task take local optimizer steps on mini-batches and push the change of the parameters.
 
     From the pulled parameters w_0 a task computes w_{i+1} = w_i + u_i, where u_i is the local optimizer's
-    update for the gradient of the i-th mini-batch. After H steps it pushes w_0 - w_H, pulled minus reached.
-    The server's optimizer treats that as a gradient. With `optax.sgd(1)` and BSP the next parameters are the
-    mean of those that the workers reached (FedAvg, local SGD); with Nesterov momentum at the server it is
-    DiLoCo; with `k_batch_async` it is FedBuff.
+    update for the gradient g_i of the i-th mini-batch. After H steps it pushes w_0 - w_H, pulled minus
+    reached. The server's optimizer treats that as a gradient. With `optax.sgd(1)` and BSP the next parameters
+    are the mean of those that the workers reached (FedAvg, local SGD); with Nesterov momentum at the server
+    it is DiLoCo; with `k_batch_async` it is FedBuff.
 
-    Guarantees: `local_steps(1, optax.sgd(1))` pushes the gradient.
+    With `prox` the gradient is g_i + mu (w_i - w_0), so that tasks stay close to what they pulled (FedProx).
+
+    With `control_variates` it is g_i - c_k + c (SCAFFOLD). Worker k remembers c_k, the mean of the g_i of its
+    last task, at first 0, and the server c, the mean of all c_k. So workers whose data differ still go the
+    same way. Control variates travel with the parameters, and messages are twice as large. If a crash takes a
+    worker's memory, c_k begins anew at 0, and c stays. With local SGD this c_k is that of the paper's option
+    II. The server's optimizer sees the parameters only.
+
+    Guarantees: `local_steps(1, optax.sgd(1))` pushes the gradient. Without pushes under way c is the mean of
+    the c_k, whatever the weights of pushes, up to rounding.
 
     The `batch_size` of the run is the size of a mini-batch. A task has H x batch_size samples, which take
     computing time and count towards `samples=` as usual. Load rules divide H x batch_size x P samples among P
@@ -26,8 +42,11 @@ def local_steps(steps: int, optimizer: Any, keep_state: bool = False) -> LocalSt
         steps: the papers' H, the number of local steps per task, >= 1.
         optimizer: the local optax optimizer.
         keep_state: True: a worker's next task continues with the state of the local optimizer, as in DiLoCo.
-            False: each task starts with a new state, as in FedAvg. Kept states require that every task is in
-            an update if its push arrives, in its worker's order. A `Crash` says whether the state is lost.
+            False: each task starts with a new state, as in FedAvg. Kept states, and control variates,
+            require that every task is in an update if its push arrives, in its worker's order. A `Crash` says
+            whether they are lost.
+        prox: FedProx's mu, >= 0. Default: 0, no proximal term.
+        control_variates: whether control variates correct the steps. The aggregate is then `mean`.
 
     Returns:
         The local steps, for the argument `local` of `Method` or `train`.
@@ -36,15 +55,21 @@ def local_steps(steps: int, optimizer: Any, keep_state: bool = False) -> LocalSt
         ValueError: an argument is wrong; the message names it.
 
     >>> import optax
-    >>> local_steps(8, optax.sgd(0.1))
-    local_steps(8)
+    >>> local_steps(8, optax.sgd(0.1)), local_steps(8, optax.sgd(0.1), control_variates=True)
+    (local_steps(8), local_steps(8, control_variates=True))
 
-    Reference: McMahan et al. 2017, algorithm 1; Douillard et al. 2023, "DiLoCo", algorithm 1.
+    Reference: McMahan et al. 2017, algorithm 1; Douillard et al. 2023, "DiLoCo", algorithm 1; Li et al. 2020,
+    "Federated optimization in heterogeneous networks", algorithm 2; Karimireddy et al. 2020, "SCAFFOLD:
+    stochastic controlled averaging for federated learning", algorithm 1.
     """
     steps = checks.integer("steps", steps, low=1, high=2**20)
     keep_state = checks.boolean("keep_state", keep_state)
-    name = f"local_steps({steps}{', keep_state=True' if keep_state else ''})"
-    return LocalSteps(name, steps, checks.check_optax("optimizer", optimizer), keep_state)
+    prox = checks.real("prox", prox, low=0)
+    control_variates = checks.boolean("control_variates", control_variates)
+    options = {"keep_state": keep_state, "prox": prox, "control_variates": control_variates}
+    name = ", ".join([f"{steps}", *(f"{option}={given}" for option, given in options.items() if given)])
+    optimizer = checks.check_optax("optimizer", optimizer)
+    return LocalSteps(f"local_steps({name})", steps, optimizer, keep_state, prox, control_variates)
 
 
 def check_local(local: Any) -> LocalSteps:

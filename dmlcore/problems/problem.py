@@ -29,6 +29,8 @@ class Inner(NamedTuple):
     optimizer: Any  # the local optax optimizer
     batch_size: int  # samples per step
     keep_state: bool  # whether a worker's next task continues with the state of the optimizer
+    prox: float  # mu of the proximal term
+    control_variates: bool  # whether control variates correct the steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +192,7 @@ class Problem:
             return self
         if self.additive:
             checks.fail("local", local, f"None (tasks of {self.name} are themselves updates)")
-        key = Inner(local.optimizer, batch_size, local.keep_state)
+        key = Inner(local.optimizer, batch_size, *local[3:])
         if key == self.inner:
             return self
         return self._stepping(key)

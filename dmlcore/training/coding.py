@@ -39,7 +39,7 @@ class Memory(NamedTuple):
 
 # What messages ask for if something may be lost between two tasks of a worker.
 WITHOUT_MEMORY = "a transport without memory, unlike error_feedback, difference and own_steps"
-WITHOUT_STATE = "local steps without keep_state"
+WITHOUT_STATE = "local steps without memory, unlike keep_state and control_variates"
 EVERY_PUSH = "a policy that applies every push that arrives, in order"
 
 
@@ -78,7 +78,7 @@ def memory_of(transport: Transport, local: LocalSteps | None) -> tuple[str, str,
     """
     if remembers(coding_by(transport)):
         return "transport", transport.name, WITHOUT_MEMORY
-    if local is not None and local.keep_state:
+    if local is not None and local.remembers:
         return "local", local.name, WITHOUT_STATE
     return None
 

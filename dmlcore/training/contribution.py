@@ -69,6 +69,18 @@ class Contribution(abc.ABC):
     def whole(self, params: Any, local: Any) -> Any:
         """Returns all parameters: the inverse of `begin`."""
 
+    def served(self, params: Any) -> Any:
+        """Returns what a server on a real clock trains, which holds all parameters."""
+        return params
+
+    def model(self, served: Any) -> Any:
+        """Returns the parameters: the inverse of `served`."""
+        return served
+
+    def optimizer(self, optimizer: Any, num_workers: int) -> Any:
+        """Returns the optimizer of what is sent, from that of the parameters."""
+        return optimizer
+
     @abc.abstractmethod
     def of(self, view: Any, local: Any, row: Rows, data: Any) -> tuple[Any, Any]:
         """Returns the push of a row's tasks, and the change of the local state.

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ref
 
 import jax
@@ -10,17 +10,25 @@ import jax.numpy as jnp
 import optax
 
 from dmlcore.problems.problem import Inner, Problem
+from dmlcore.training import pacing
 from dmlcore.training.compiling import isolated
 from dmlcore.training.contribution import AdditiveUpdate, Contribution, CoupledGradient, Gradient
 from dmlcore.training.identity import of_optimizer
 from dmlcore.training.program import Rows
 
 
+class Controlled(NamedTuple):
+    """What is sent with control variates: of the server, and in a push what a worker's has become less by."""
+
+    params: Any
+    control: Any
+
+
 class LocalTraining(Gradient):
     """Local optimizer steps on mini-batches; the push is the pulled minus the reached parameters.
 
-    With `keep_state`, each worker keeps the state of its local optimizer; of two further states one is for
-    padding tasks, and one is that of a worker at the start.
+    Each worker may keep the state of its local optimizer, and its control variate; of two further ones one is
+    for padding tasks, and one is that of a worker at the start.
     """
 
     fuses, loops = False, True
@@ -37,7 +45,7 @@ class LocalTraining(Gradient):
 
     @property
     def keeps(self) -> bool:
-        return bool(self.inner.keep_state)
+        return self.inner.keep_state or self.inner.control_variates
 
     def fingerprint(self) -> str:
         return of_optimizer(self.inner.optimizer, self.problem.shapes, "local, optimizer")
@@ -47,16 +55,25 @@ class LocalTraining(Gradient):
         return int(size << (-(-batch_size // size) - 1).bit_length())
 
     def begin(self, params: Any, optimizer: Any, num_states: int) -> tuple[Any, Any]:
-        return params, self.states(params, num_states) if self.keeps else ()
+        served = self.served(params)
+        kept = self.kept_by_worker(served)
+        return served, jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_states, *jnp.shape(leaf))), kept)
 
-    def states(self, params: Any, *number: int) -> Any:
-        """Returns an initial state of the local optimizer, or `number` of them stacked."""
-        state = self.inner.optimizer.init(params)
-        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*number, *jnp.shape(leaf))), state)
+    def whole(self, params: Any, local: Any) -> Any:
+        return self.model(params)
+
+    def served(self, params: Any) -> Any:
+        return Controlled(params, zeros(params)) if self.inner.control_variates else params
+
+    def model(self, served: Any) -> Any:
+        return served.params if self.inner.control_variates else served
+
+    def optimizer(self, optimizer: Any, num_workers: int) -> Any:
+        return with_control(optimizer, num_workers) if self.inner.control_variates else optimizer
 
     def of(self, view: Any, local: Any, row: Rows, data: Any) -> tuple[Any, Any]:
         worker, batch, batch_size = row.worker[0], self._batch(row.samples, data), row.batch_size[0]
-        kept = jax.tree.map(lambda leaf: leaf[row.memory], local) if self.keeps else None
+        kept = jax.tree.map(lambda leaf: leaf[row.memory], local)
         pushed, kept = self._at_width(functools.partial(self._task, view, kept), batch, batch_size)
         return pushed, (worker, kept) if self.keeps else ()
 
@@ -68,34 +85,67 @@ class LocalTraining(Gradient):
 
     def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
         batch = self._batch(samples, data)
-        pushed, after = self._task(params, kept if self.keeps else None, batch, batch_size)
-        return pushed, after if self.keeps else ()
+        return self._task(params, kept, batch, batch_size)
 
     def kept_by_worker(self, params: Any) -> Any:
-        return self.states(params) if self.keeps else ()
+        if not self.keeps:
+            return ()
+        inner, own = self.inner, self.model(params)
+        return inner.optimizer.init(
+            own
+        ) if inner.keep_state else (), params.control if inner.control_variates else ()
 
-    def _task(self, pulled: Any, state: Any, batch: tuple[Any, ...], batch_size: Any) -> tuple[Any, Any]:
+    def _task(self, pulled: Any, kept: Any, batch: tuple[Any, ...], batch_size: Any) -> tuple[Any, Any]:
         """Returns `_steps`, isolated: in every engine and in replay the same computation."""
-        return isolated(batch_size > 0, self._steps, pulled, state, batch, batch_size)
+        return isolated(batch_size > 0, self._steps, pulled, kept, batch, batch_size)
 
-    def _steps(self, pulled: Any, state: Any, batch: tuple[Any, ...], batch_size: Any) -> tuple[Any, Any]:
-        """Returns the pulled minus the reached parameters of a task, and the local optimizer's new state."""
-        inner = self.inner
-        size = inner.batch_size
+    def _steps(self, pulled: Any, kept: Any, batch: tuple[Any, ...], batch_size: Any) -> tuple[Any, Any]:
+        """Returns the push of a task, and what its worker keeps."""
+        inner, start = self.inner, self.model(pulled)
+        size, controls = inner.batch_size, inner.control_variates
+        state, own = kept or ((), ())
+        correction = jax.tree.map(jnp.subtract, pulled.control, own) if controls else ()
 
-        def one(number: Any, carried: tuple[Any, Any]) -> tuple[Any, Any]:
-            params, state = carried
+        def one(number: Any, carried: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+            params, state, total = carried
             first = number * size
-            own = jax.tree.map(lambda column: jax.lax.dynamic_slice_in_dim(column, first, size), batch)
-            gradient = self._mean(params, own, jnp.minimum(batch_size - first, size))
+            samples = jax.tree.map(lambda column: jax.lax.dynamic_slice_in_dim(column, first, size), batch)
+            gradient = self._mean(params, samples, jnp.minimum(batch_size - first, size))
+            if controls:
+                total = jax.tree.map(jnp.add, total, gradient)
+                gradient = jax.tree.map(jnp.add, gradient, correction)
+            if inner.prox:
+                gradient = jax.tree.map(lambda g, w, w0: g + inner.prox * (w - w0), gradient, params, start)
             updates, state = inner.optimizer.update(gradient, state, params)
-            return optax.apply_updates(params, updates), state
+            return optax.apply_updates(params, updates), state, total
 
         count = -(-batch_size // size)
-        begun = pulled, self.states(pulled) if state is None else state
+        begun = start, state if inner.keep_state else inner.optimizer.init(start), zeros(own)
         begun = jax.tree.map(jnp.asarray, begun)  # a loop carries arrays of fixed types
-        reached, state = jax.lax.fori_loop(0, count, one, begun)
-        return jax.tree.map(jnp.subtract, pulled, reached), state
+        reached, state, total = jax.lax.fori_loop(0, count, one, begun)
+        pushed = jax.tree.map(jnp.subtract, start, reached)
+        if controls:
+            total = jax.tree.map(lambda each: each / jnp.asarray(count, each.dtype), total)
+            pushed = Controlled(pushed, jax.tree.map(jnp.subtract, own, total))
+        return pushed, (state if inner.keep_state else (), total) if self.keeps else ()
+
+
+def zeros(tree: Any) -> Any:
+    """Returns zeros like a tree of arrays."""
+    return jax.tree.map(jnp.zeros_like, tree)
+
+
+def with_control(optimizer: Any, num_workers: int) -> optax.GradientTransformation:
+    """Returns an optimizer that also adds a push's change to the mean of all workers' control variates."""
+    takes = [*pacing.named(optimizer.update, pacing.progress())]
+
+    def update(pushed: Any, state: Any, served: Any, **told: Any) -> tuple[Any, Any]:
+        told = {unit: told[unit] for unit in takes}
+        updates, state = optimizer.update(pushed.params, state, served.params, **told)
+        change = jax.tree.map(lambda less: less * (-1.0 / num_workers), pushed.control)
+        return Controlled(updates, change), state
+
+    return optax.GradientTransformationExtraArgs(lambda served: optimizer.init(served.params), update)
 
 
 def contribution_of(problem: Problem, widths: Iterable[int] = ()) -> Contribution:

@@ -155,9 +155,10 @@ def evaluated(kind: Contribution, course: Course, eval_data: Any, state: State) 
 
     def judge(own: tuple[Any, Any, Any]) -> dict[str, Any]:
         params, local, optimizer_state = own
+        params = kind.whole(params, local)
         if course.eval_params is not None:
             params = course.eval_params(optimizer_state, params)
-        return metrics(kind.problem, kind.whole(params, local), eval_data)
+        return metrics(kind.problem, params, eval_data)
 
     kept = () if course.eval_params is None else state.optimizer_state
     own, depth = (state.params, state.local, kept), len(course.axes)

@@ -17,6 +17,7 @@ from dmlcore.training.batches import INIT, Source, run_key, source_of
 from dmlcore.training.coding import Coding
 from dmlcore.training.compiling import isolated
 from dmlcore.training.contribution import Contribution
+from dmlcore.training.local_steps import Controlled
 from dmlcore.training.optimizer import Hoisted, hoist_update
 from dmlcore.training.program import ONE, Rows
 from dmlcore.training.scaling import HELD, WEIGHTS, say_once, scale_free, tried
@@ -105,15 +106,17 @@ def begin(
     `scales` says whether the weights of some update do not sum to 1.
     """
     problem = contribution.problem
-    params, local = contribution.begin(problem.init(run_key(seed, INIT)), optimizer, filler + 2)
-    optimizer_state = optimizer.init(params)
-    update, numbers = hoist_update(optimizer, params, optimizer_state)
+    initial = problem.init(run_key(seed, INIT))
+    params, local = contribution.begin(initial, optimizer, filler + 2)
+    whole = contribution.optimizer(optimizer, num_workers)
+    optimizer_state = whole.init(params)
+    update, numbers = hoist_update(whole, params, optimizer_state)
     rule, own = aggregation.traced(aggregate or mean(), params, places)
-    if scales and all(tried(optimizer, params)):
+    if scales and all(tried(optimizer, initial)):
         say_once(HELD)
-    if scales := scales and scale_free(optimizer, params):
+    if scales := scales and scale_free(optimizer, initial):
         say_once(WEIGHTS)
-    if rule is not None and rule.each is not None and scale_free(optimizer, params):
+    if rule is not None and rule.each is not None and scale_free(optimizer, initial):
         say_once(f"{aggregate} limits the share of a push in an update of several, and no update")
     plan = Plan(contribution, update, aggregation=rule, scales=scales, **options)
     slots: Any = () if plan.reads_newest else plan.version(params, optimizer_state)
@@ -258,7 +261,9 @@ def weighed(weight: Any, gradient: Any) -> Any:
 
 @jax.jit
 def weigh(weight: Any, gradient: Any) -> Any:
-    """Returns `weight * gradient`."""
+    """Returns `weight * gradient`; control variates count whole."""
+    if isinstance(gradient, Controlled):
+        return gradient._replace(params=weigh(weight, gradient.params))
     return jax.tree.map(lambda g: jnp.asarray(weight, g.dtype) * g, gradient)
 
 
@@ -269,7 +274,9 @@ def add(total: Any, gradient: Any) -> Any:
 
 
 def inner(one: Any, two: Any) -> Any:
-    """Returns the inner product of two pytrees."""
+    """Returns the inner product of two pytrees, without control variates."""
+    if isinstance(one, Controlled):
+        one, two = one.params, two.params
     return sum(jnp.vdot(a, b) for a, b in zip(*map(jax.tree.leaves, (one, two)), strict=True))
 
 

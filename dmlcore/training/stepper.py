@@ -67,12 +67,14 @@ class Stepper:
         num_workers: int = 1,
         aggregate: Aggregate | None = None,
     ):
-        self.problem, self._optimizer, self._seed, self._device = problem, optimizer, seed, device
+        self.problem, self._seed, self._device = problem, seed, device
         self._contribution = contribution_of(problem)
         self._source = self.put(source_of(problem, seed, num_workers))
         self._data = self.put(jax.tree.map(jnp.asarray, problem.data))
         params = problem.init(run_key(seed, INIT))
-        self._update, numbers = hoist_update(optimizer, params, optimizer.init(params))
+        self._optimizer = self._contribution.optimizer(optimizer, num_workers)
+        served = self._contribution.served(params)
+        self._update, numbers = hoist_update(self._optimizer, served, self._optimizer.init(served))
         self._numbers = self.put(numbers)
         self._scales = self._contribution.weighs and scale_free(optimizer, params)
         self._aggregate, self._params = aggregate or mean(), problem.shapes
@@ -83,10 +85,14 @@ class Stepper:
         return tree if self._device is None else jax.device_put(tree, self._device)
 
     def start(self) -> State:
-        """Returns the parameters and the optimizer state at the start of the run."""
-        params = self.problem.init(run_key(self._seed, INIT))
+        """Returns what is trained, and the optimizer state, at the start of the run."""
+        params = self._contribution.served(self.problem.init(run_key(self._seed, INIT)))
         told = progress() if self._update.named else ()
         return self.put((params, self._optimizer.init(params), told))
+
+    def model(self, served: Any) -> Any:
+        """Returns the parameters in what is trained."""
+        return self._contribution.model(served)
 
     def kept(self, params: Any) -> Any:
         """Returns the initial state that a worker keeps from task to task; () if it keeps none."""
@@ -217,7 +223,9 @@ class Observer:
     def observation(self, update: int, time: float, params: Any) -> Observation:
         """Returns the observation of all updates since the last call."""
         problem = self._stepper.problem
-        loss = float(evaluate(problem, params, self._stepper.put(device_data(problem)[1]))["loss"])
+        loss = float(
+            evaluate(problem, self._stepper.model(params), self._stepper.put(device_data(problem)[1]))["loss"]
+        )
         tasks, samples, *norms = map(list, zip(*self._rows, strict=True)) if self._rows else [[]] * 4
         self._rows = []
         return Observation(update, time, loss, [*map(int, tasks)], [*map(int, samples)], *norms)
