@@ -282,6 +282,7 @@ class LocalSteps(NamedTuple):
         keep_state: whether a worker's next task continues with the state of that optimizer.
         prox: mu of the proximal term.
         control_variates: whether control variates correct the steps, as in SCAFFOLD.
+        normalised: whether pushes are normalised by their numbers of steps, as in FedNova.
 
     >>> import dmlcore as dml
     >>> import optax
@@ -296,6 +297,7 @@ class LocalSteps(NamedTuple):
     keep_state: bool = False
     prox: float = 0.0
     control_variates: bool = False
+    normalised: bool = False
 
     @property
     def remembers(self) -> bool:

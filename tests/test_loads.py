@@ -23,7 +23,7 @@ from dmlcore.training.batches import BATCHES, run_key, task_indices
 from dmlcore.training.stepper import Stepper
 from dmlcore.types import Push
 
-DYNAMIC = sorted(set(LOADS) - {"equal"})
+DYNAMIC = sorted(set(LOADS) - {"equal", "fixed"})
 # Rules that promise balance within ten rounds; in samples, a tenth of a percent of their shares is one.
 PROMPT = {
     "equal_finish_time": loads.equal_finish_time(),

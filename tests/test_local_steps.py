@@ -128,6 +128,49 @@ def test_messages_with_control_variates_are_twice_as_large():
     assert (sizes[3] == 2 * sizes[2]).all()
 
 
+def two_shards():
+    """Worker 0 owns 96 samples of value 1, worker 1 owns 32 of value -1, whose mean minimises the loss."""
+
+    def losses(params, batch):
+        return (params - batch) ** 2 / 2
+
+    rows = np.repeat([1.0, -1.0], [96, 32]).astype("float32")
+    problem = dml.Problem(
+        "two shards",
+        lambda key: jnp.zeros(()),
+        rows,
+        lambda params, data: {"loss": losses(params, data).mean()},
+        rows,
+        losses=losses,
+    )
+    return problem.sharded((rows < 0).astype(int))
+
+
+@pytest.mark.parametrize("engine", ["simulate", "threads"])
+@pytest.mark.parametrize("rate", [0.01, 0.5])
+@pytest.mark.parametrize("normalised", [False, True])
+def test_an_epoch_of_unequal_shards(normalised, rate, engine):
+    """FedAvg counts a large shard twice, by its weight and by its steps, and FedNova once: closed forms."""
+    problem, local = two_shards(), dml.local_steps(1, optax.sgd(rate), normalised=normalised)
+    options = {"local": local, "load": dml.loads.fixed(problem.shard_sizes), "engine": ENGINES[engine]}
+    run = train(problem=problem, cluster=dml.Cluster.uniform(2), updates=int(9 / rate), **options)
+    steps, shares = np.array([3, 1]), np.array([0.75, 0.25])
+    weights = shares * (shares @ steps / steps if normalised else 1)
+    tasks = run.trace.tasks.query("update == 3").sort_values("worker")
+    assert tasks["batch_size"].tolist() == [96, 32]
+    assert tasks["weight"].to_numpy() == pytest.approx(weights)
+    pulls = weights * (1 - (1 - rate) ** steps)
+    assert float(run.params) == pytest.approx(pulls @ [1, -1] / pulls.sum(), abs=1e-3)
+    if rate == 0.01:
+        assert (abs(float(run.params) - 0.5) < 0.01) == normalised
+
+
+@pytest.mark.parametrize("policy", [dml.bsp(), dml.k_batch_async(3), dml.asp()], ids=str)
+def test_normalised_pushes_of_equal_steps_are_not_changed(policy):
+    one, two = (train(policy, local=dml.local_steps(8, optax.sgd(0.1), normalised=n)) for n in (True, False))
+    assert relative_error(one.params, two.params) < 1e-6
+
+
 @pytest.mark.parametrize("policy", [dml.asp(), dml.k_batch_async(3), dml.sampled(2)], ids=str)
 def test_the_servers_control_variate_is_the_mean_of_the_workers(policy):
     """Whatever the weights of pushes, once those under way are counted."""
@@ -276,6 +319,11 @@ WRONG = {
     "control_variates: expected True or False, got 1": lambda: dml.local_steps(
         2, optax.sgd(1.0), control_variates=1
     ),
+    "normalised: expected True or False, got 1": lambda: dml.local_steps(2, optax.sgd(1.0), normalised=1),
+    "policy: expected a policy whose tasks all pull (weights are those of an update), got ssp": lambda: train(
+        dml.ssp(2), local=dml.local_steps(2, optax.sgd(1.0), normalised=True)
+    ),
+    "problem: expected one that is sharded, got Problem(plane": lambda: PLANE.shard_sizes,
     "aggregate: expected mean() (each control variate counts in the server's), got median()": lambda: train(
         local=KINDS["SCAFFOLD"][0], aggregate="median()"
     ),

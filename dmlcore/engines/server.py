@@ -89,7 +89,7 @@ class Server:
     # Slots are faster to look up than a dictionary, which matters at every push.
     __slots__ = (
         "_at_push", "_cancels", "_clock", "_depth", "_done", "_free", "_last_cut", "_look",
-        "_looked", "_most", "_noted", "_num_timers", "_passed", "_patience", "_patient",
+        "_looked", "_most", "_normalises", "_noted", "_num_timers", "_passed", "_patience", "_patient",
         "_plan", "_redone", "_serial", "_starting", "_times", "_update_seconds", "_wakes", "_woken",
         "flight", "ignored", "journal", "load", "load_state", "num_updates", "over", "pending", "policy",
         "present", "record", "samples", "spec", "state", "timers",
@@ -128,6 +128,7 @@ class Server:
         self._wakes: list[tuple[float, int, int]] = []  # fired timers: time, rows of the record then, number
         self._woken: tuple[float, int] = (nan, 0)  # progress at the last timer, and timers without progress
         self._update_seconds = spec.seconds_per_update
+        self._normalises = spec.local is not None and spec.local.normalised
         self._depth = 2 if spec.transport.pipelined else 1  # number of tasks that a worker has at once
         self._done = [-1] * self.num_workers  # clock of each worker's last push
         self._free = [0.0] * self.num_workers  # when the task of that push was computed, seconds
@@ -479,6 +480,9 @@ class Server:
             pending, keeps = self.pending, self.policy.keep_copy
             if apply:
                 samples, number, record = 0, self.num_updates, self.record
+                if self._normalises and all(push[:2] in pending for push in apply):
+                    sizes = [pending[worker, clock][1].batch_size for worker, clock, _ in apply]
+                    apply = self.spec.normalised(apply, sizes)
                 for worker, clock, weight in apply:
                     found = pending.pop((worker, clock), None)
                     if found is None:

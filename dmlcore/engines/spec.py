@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -174,6 +175,8 @@ class RunSpec:
                 "a policy whose tasks all pull (with compensation, codecs or a pipeline the server must know "
                 "the copy on which a task was computed, and only the worker knows one that it keeps)",
             )
+        if policy.keep_copy is not None and local is not None and local.normalised:
+            checks.fail("policy", policy, "a policy whose tasks all pull (weights are those of an update)")
         if policy.on_begin is not None and transport.pipelined:
             checks.fail("policy", policy, "one that starts all workers (a pipeline has two tasks of each)")
         given = policy, cluster, ends, seed, batch_size, load, transport, compensation
@@ -195,6 +198,16 @@ class RunSpec:
     def sizes_change(self) -> bool:
         """Whether the load rule changes batch sizes during the run."""
         return self.load.observe is not None
+
+    def normalised(
+        self, apply: Sequence[tuple[int, int, float]], samples: Sequence[int]
+    ) -> Sequence[tuple[int, int, float]]:
+        """Returns the pushes of an update, of so many samples each, with the weights of FedNova."""
+        steps = [-(-each // self.step_size) for each in samples]
+        weights = [weight for _, _, weight in apply]
+        mean = sum(map(operator.mul, weights, steps)) / (sum(weights) or 1.0)
+        pairs = zip(apply, steps, strict=True)
+        return [(worker, clock, weight * (mean / tau)) for (worker, clock, weight), tau in pairs]
 
     def links(self) -> Links:
         """Returns the times of a task's phases, with new draws, since threads cannot share them."""

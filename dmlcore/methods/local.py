@@ -13,6 +13,7 @@ def local_steps(
     *,
     prox: float = 0.0,
     control_variates: bool = False,
+    normalised: bool = False,
 ) -> LocalSteps:
     """Makes each task take local optimizer steps on mini-batches and push the change of the parameters.
 
@@ -29,6 +30,10 @@ def local_steps(
     same way. Control variates travel with the parameters, and messages are twice as large. If a crash takes a
     worker's memory, c_k begins anew at 0, and c stays. With local SGD this c_k is that of the paper's option
     II. The server's optimizer sees the parameters only.
+
+    With `normalised` workers that take more steps count no more for it (FedNova): of pushes with weights w_k,
+    which say how much each worker's data count, and numbers of steps tau_k, push k gets the weight
+    w_k tau / tau_k in its update. Here tau is the mean of the tau_k by the w_k.
 
     Guarantees: `local_steps(1, optax.sgd(1))` pushes the gradient. Without pushes under way c is the mean of
     the c_k, whatever the weights of pushes, up to rounding.
@@ -47,6 +52,8 @@ def local_steps(
             whether they are lost.
         prox: FedProx's mu, >= 0. Default: 0, no proximal term.
         control_variates: whether control variates correct the steps. The aggregate is then `mean`.
+        normalised: whether pushes are normalised by their numbers of steps, which are then to be steps of
+            plain SGD. No task may keep a cached copy.
 
     Returns:
         The local steps, for the argument `local` of `Method` or `train`.
@@ -60,16 +67,20 @@ def local_steps(
 
     Reference: McMahan et al. 2017, algorithm 1; Douillard et al. 2023, "DiLoCo", algorithm 1; Li et al. 2020,
     "Federated optimization in heterogeneous networks", algorithm 2; Karimireddy et al. 2020, "SCAFFOLD:
-    stochastic controlled averaging for federated learning", algorithm 1.
+    stochastic controlled averaging for federated learning", algorithm 1; Wang et al. 2020, "Tackling the
+    objective inconsistency problem in heterogeneous federated optimization", section 4, FedNova.
     """
     steps = checks.integer("steps", steps, low=1, high=2**20)
     keep_state = checks.boolean("keep_state", keep_state)
     prox = checks.real("prox", prox, low=0)
     control_variates = checks.boolean("control_variates", control_variates)
+    normalised = checks.boolean("normalised", normalised)
     options = {"keep_state": keep_state, "prox": prox, "control_variates": control_variates}
+    options["normalised"] = normalised
     name = ", ".join([f"{steps}", *(f"{option}={given}" for option, given in options.items() if given)])
     optimizer = checks.check_optax("optimizer", optimizer)
-    return LocalSteps(f"local_steps({name})", steps, optimizer, keep_state, prox, control_variates)
+    given = keep_state, prox, control_variates, normalised
+    return LocalSteps(f"local_steps({name})", steps, optimizer, *given)
 
 
 def check_local(local: Any) -> LocalSteps:

@@ -192,7 +192,7 @@ class Problem:
             return self
         if self.additive:
             checks.fail("local", local, f"None (tasks of {self.name} are themselves updates)")
-        key = Inner(local.optimizer, batch_size, *local[3:])
+        key = Inner(local.optimizer, batch_size, local.keep_state, local.prox, local.control_variates)
         if key == self.inner:
             return self
         return self._stepping(key)
@@ -326,6 +326,13 @@ class Problem:
     def num_samples(self) -> int:
         """The number of training samples, N."""
         return num_samples(self.data)
+
+    @property
+    def shard_sizes(self) -> np.ndarray:
+        """The number of samples that each worker owns, (P,); ValueError if the problem is not sharded."""
+        if self.owner is None:
+            checks.fail("problem", self, "one that is sharded")
+        return np.bincount(self.owner)
 
     @functools.cached_property
     def metrics(self) -> tuple[str, ...]:

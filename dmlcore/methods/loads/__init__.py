@@ -17,7 +17,7 @@ from dmlcore.methods.loads.sharing import share_out
 from dmlcore.types import Load, Push
 
 __all__ = ["LOADS", "resolve"]
-__all__ += ["dynamic_batching", "equal", "equal_finish_time", "lb_bsp", "speed_proportional"]
+__all__ += ["dynamic_batching", "equal", "equal_finish_time", "fixed", "lb_bsp", "speed_proportional"]
 
 Caps = int | Sequence[int] | Callable[[int, int], int] | None
 MOST_PUSHES = 2  # mean pushes per worker after which a window ends although some workers did not push
@@ -164,6 +164,37 @@ def equal() -> Load:
     32
     """
     return Load("", lambda num_workers, total: total // num_workers, lambda state, worker: state)
+
+
+@named(sizes=checks.one_or_each(at_least(1)))
+def fixed(sizes: int | Sequence[int] = 32) -> Load:
+    """Gives each worker tasks of a fixed size, such as its shard: policies weigh tasks by their samples.
+
+    With local steps of B samples and `fixed(epochs * problem.shard_sizes)`, worker k takes epochs n_k / B
+    steps, rounded up, and BSP weighs what it reaches by n_k / n, as FedAvg does. Unlike there, an epoch's
+    samples are drawn with replacement.
+
+    Args:
+        sizes: samples of a task, >= 1; one number for all workers, or one per worker (W,).
+
+    Returns:
+        The load rule, for which the run's `batch_size` is that of a local step only.
+
+    Raises:
+        ValueError: a size is not a whole number >= 1; from `init`: there are not as many as workers.
+
+    >>> import dmlcore as dml
+    >>> problem = dml.problems.digits_mlp().sharded(dml.shards.dirichlet(4, 0.1))
+    >>> fixed(problem.shard_sizes)
+    fixed(sizes=[388, 447, 238, 364])
+
+    Reference: McMahan et al. 2017, algorithm 1.
+    """
+
+    def init(num_workers: int, total: int) -> tuple[int, ...]:
+        return for_each("sizes", sizes, num_workers)
+
+    return Load("", init, lambda state, worker: state[worker])
 
 
 def _seconds(name: str, value: Any) -> float | tuple[float, ...]:
@@ -368,7 +399,8 @@ def lb_bsp(caps: Caps = None, *, least: int = 1, step: int | None = None, window
 
 
 LOADS: dict[str, Callable[[], Load]] = {
-    rule.__name__: rule for rule in (equal, equal_finish_time, speed_proportional, dynamic_batching, lb_bsp)
+    rule.__name__: rule
+    for rule in (equal, fixed, equal_finish_time, speed_proportional, dynamic_batching, lb_bsp)
 }
 
 
