@@ -15,7 +15,7 @@ import numpy as np
 
 from dmlcore import checks
 
-__all__ = ["Crash", "DoubledPush", "Hang", "LostPush", "ServerCrash", "random_faults"]
+__all__ = ["Crash", "DoubledPush", "Hang", "LostPush", "ServerCrash", "absences", "random_faults"]
 
 
 @dataclass(frozen=True)
@@ -259,6 +259,67 @@ def random_faults(
     for kind in (Crash, Hang, LostPush, DoubledPush, ServerCrash):
         for _ in range(rng.integers(1, 4)):
             found.append(kind(*(draw[part.name]() for part in fields(kind) if part.name in draw)))
+    return found
+
+
+def absences(
+    source: Any, num_workers: int, *, seed: int | None = None, keeps_memory: bool = True
+) -> list[Crash]:
+    """Returns crashes of workers for the times at which a table says that they are not there.
+
+    A worker that comes back pulls first. `dml.sampled` draws from those that are there, and a `deadline` ends
+    a round without those that have gone.
+
+    Args:
+        source: a table, or the path of one, such as a CSV file, with a row for each stay: `worker`; `from`
+            and `until`, in seconds from the start of the run. A stay whose `until` is empty lasts for good.
+            Stays may overlap; a worker without a stay is never there.
+        num_workers: W, >= 1.
+        seed: None: worker w stays as the table's worker w does. A number: as one of the table's workers does,
+            of which each worker draws one, with this seed.
+        keeps_memory: as for `Crash`.
+
+    Returns:
+        The crashes, to be passed on as `cluster.with_faults(*crashes)`.
+
+    Raises:
+        ValueError: a column is missing, a number is out of range, or a stay ends before it begins.
+
+    >>> stays = {"worker": [0, 0, 1], "from": [0, 60, 10], "until": [50, None, 90]}
+    >>> [(each.worker, each.time, each.seconds) for each in absences(stays, 2)]
+    [(0, 50.0, 10.0), (1, 0.0, 10.0), (1, 90.0, inf)]
+    """
+    from dmlcore import tables  # with pandas, for which a cluster does not wait
+    from dmlcore.reading.sources import table_of
+
+    checks.integer("num_workers", num_workers, low=1)
+    columns = {"worker": "number of the worker", "from": "when a stay begins", "until": "when it ends"}
+    frame = table_of("source", source).frame
+    tables.require("source", frame, columns)
+    begins, ends = (
+        tables.numbers("source", frame, name, low=0, nan=name == "until") for name in ("from", "until")
+    )
+    ends = np.where(np.isnan(ends), math.inf, ends)
+    if (wrong := ends < begins).any():
+        row = int(np.argmax(wrong))
+        checks.reject(
+            f"source, row {row}", f"a stay from {begins[row]:g} until {ends[row]:g}", "from <= until"
+        )
+    last = num_workers - 1 if seed is None else 2**31 - 1
+    owners, stays = tables.integers("source", frame, "worker", low=0, high=last), defaultdict(list)
+    for worker, *stay in zip(owners.tolist(), begins.tolist(), ends.tolist(), strict=True):
+        stays[worker].append(stay)
+    whose = [*range(num_workers)]
+    if seed is not None:
+        drawn = np.random.default_rng(checks.check_seed("seed", seed)).integers(len(stays), size=num_workers)
+        whose = [[*stays][number] for number in drawn]
+    found = []
+    for worker, like in enumerate(whose):
+        gone = 0.0
+        for begin, end in [*sorted(stays.get(like, ())), [math.inf, math.inf]]:
+            if begin > gone:
+                found.append(Crash(worker, gone, begin - gone, keeps_memory))
+            gone = max(gone, end)
     return found
 
 

@@ -1,6 +1,6 @@
 """Client sampling: a policy of m workers, for whom those of a larger cluster stand in, drawn at random."""
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -133,7 +133,7 @@ def sampled(m: int, policy: Policy | None = None, weights: float | Sequence[floa
         return answer(state, rule.on_push(state.inner, told))
 
     def on_leave(state: Sampling, worker: int, time: float) -> tuple[Sampling, Decision]:
-        state.present.remove(worker)
+        del state.present[bisect_left(state.present, worker)]
         place = state.place_of.get(worker)
         if place is None:
             return state, NOTHING_YET
