@@ -84,16 +84,13 @@ class LocalTraining(Gradient):
         return jax.tree.map(lambda leaves, leaf: leaves.at[worker].set(leaf), local, kept)
 
     def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
-        batch = self._batch(samples, data)
-        return self._task(params, kept, batch, batch_size)
+        return self._task(params, kept, self._batch(samples, data), batch_size)
 
     def kept_by_worker(self, params: Any) -> Any:
         if not self.keeps:
             return ()
-        inner, own = self.inner, self.model(params)
-        return inner.optimizer.init(
-            own
-        ) if inner.keep_state else (), params.control if inner.control_variates else ()
+        state = self.inner.optimizer.init(self.model(params)) if self.inner.keep_state else ()
+        return state, params.control if self.inner.control_variates else ()
 
     def _task(self, pulled: Any, kept: Any, batch: tuple[Any, ...], batch_size: Any) -> tuple[Any, Any]:
         """Returns `_steps`, isolated: in every engine and in replay the same computation."""
