@@ -12,7 +12,7 @@ import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from dmlcore import checks
 from dmlcore.engines import mistakes
@@ -162,10 +162,11 @@ class Server:
 
     def begin(self) -> Answer:
         """Starts the first clock of workers on version 0 at time 0; in a pipeline, the second one too."""
-        policy = self.policy
-        tasks: Sequence[Start] = [Start(w, policy.batch_size) for w in range(self.num_workers)]
+        policy, tasks = self.policy, cast(Sequence[Start], ())
         if policy.on_begin is not None:
             self.state, tasks = policy.on_begin(self.state, self.spec.seed)
+        else:
+            tasks = [Start(worker, policy.batch_size) for worker in range(self.num_workers)]
         return (), (), [order for depth in range(self._depth) for order in self._start(tasks, 0.0, depth + 1)]
 
     def find(self, worker: int, clock: int, attempt: int) -> Order | None:
