@@ -41,7 +41,7 @@ def table_of(trace):
 )
 def test_a_simulated_trace_comes_back(policy, cluster, transport, faults, seed):
     rule, where = ALL_POLICIES[policy](), CLUSTERS[cluster]
-    transport = "plain()" if rule.keep_copy is not None else transport
+    transport = "plain()" if rule.keep_copy or rule.on_begin else transport
     if faults:
         where = where.with_faults(*random_faults(4, 1.0, seed=seed), patience=0.1, checkpoint_every=5)
     trace = simulate(rule, where, updates=40, seed=seed, transport=transport)
