@@ -20,8 +20,8 @@ from dmlcore.data import Labelled
 from . import networks
 from .problem import Batch, Params, Problem, floating, frozen
 
-CHUNK_BYTES, LEAST_CHUNK = 2**20, 100
-"""Bytes of inputs that evaluation looks at in one go, and samples at least."""
+WHOLE_BYTES, PIECE = 2**20, 32
+"""Bytes of inputs up to which evaluation takes all at once; else samples of a piece, which a cache holds."""
 
 
 def classification(
@@ -75,9 +75,9 @@ def classification(
 
 
 def in_pieces(judge: Callable[[Batch], list[jax.Array]], batch: Batch) -> list[jax.Array]:
-    """Applies `judge` to a batch in pieces that fit in memory; returns its results per sample, (B,) each."""
+    """Applies `judge` to a batch, in pieces if it is large; returns its results per sample, (B,) each."""
     inputs = batch["inputs"]
-    size = min(len(inputs), max(LEAST_CHUNK, CHUNK_BYTES * len(inputs) // max(inputs.nbytes, 1)))
+    size = len(inputs) if inputs.nbytes <= WHOLE_BYTES else min(len(inputs), PIECE)
     whole = len(inputs) // size * size
     pieces = jax.tree.map(lambda rows: rows[:whole].reshape(-1, size, *rows.shape[1:]), batch)
     found = [each.reshape(-1) for each in jax.lax.map(judge, pieces)]
