@@ -139,6 +139,9 @@ one-bit-mean methods/codecs.py test_quantisers.py
 terngrad-chance methods/codecs.py test_quantisers.py
 - share(jnp.abs(tensor), scale)
 + share(jnp.abs(tensor), 2 * scale)
+top-k-magnitude methods/codecs.py test_quantisers.py
+- top_k(jnp.abs(flat), _count
++ top_k(flat, _count
 # local steps and aggregates
 local-sign training/local_steps.py test_local_steps.py
 - jnp.subtract, pulled, reached

@@ -11,7 +11,9 @@ from dmlcore.methods.codecs import (
     exact,
     one_bit,
     qsgd,
+    random_k,
     terngrad,
+    top_k,
     transmit,
 )
 
@@ -22,11 +24,15 @@ PLAIN = (
     qsgd(6),
     terngrad(),
     one_bit(),
+    top_k(0.25),
+    random_k(0.25),
 )
 REMEMBERING = (
     error_feedback(one_bit()),
     difference(affine(4, stochastic=False)),
     error_feedback(difference(qsgd(300))),
+    error_feedback(top_k(0.1)),
+    difference(random_k(0.5, unbiased=False)),
 )
 KEY = jax.random.key(0)
 send = jax.jit(transmit, static_argnums=0)

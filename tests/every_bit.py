@@ -152,8 +152,12 @@ CONTRIBUTIONS = {
     "clipped": (functools.partial(regression, "vector"), {"aggregate": "clipped(0.5)"}),
     "median": (functools.partial(regression, "vector"), {"aggregate": "median()"}),
     "compensated": (functools.partial(regression, "vector"), {"compensation": 0.5}),
+    "sparse": (
+        functools.partial(regression, "vector"),
+        {"transport": "coded(error_feedback(top_k(0.1)), difference(random_k(0.5, unbiased=False)))"},
+    ),
 }
-PULLING = {"affine", "one bit", "compensated"}  # they need policies whose tasks all pull
+PULLING = {"affine", "one bit", "compensated", "sparse"}  # they need policies whose tasks all pull
 POLICIES = {
     "asp": dml.asp(weight=0.3),
     "ssp": dml.ssp(2),

@@ -1,5 +1,6 @@
 """Messages as bytes: what `num_bytes` counts, made. No engine sends them: links only charge their time."""
 
+import dataclasses
 import io
 
 import jax
@@ -55,4 +56,5 @@ def _unpack(stream, part):
     packed = np.frombuffer(stream.read(-(-size * part.bits // 8)), np.uint8)
     bits = np.unpackbits(packed, count=size * part.bits).reshape(size, part.bits)
     codes = bits @ (1 << np.arange(part.bits - 1, -1, -1))
-    return Coded(header, jnp.asarray(codes.reshape(part.codes.shape), part.codes.dtype), part.bits)
+    codes = jnp.asarray(codes.reshape(part.codes.shape), part.codes.dtype)
+    return dataclasses.replace(part, header=header, codes=codes)

@@ -14,7 +14,9 @@ from dmlcore.methods.codecs import (
     error_feedback,
     exact,
     one_bit,
+    random_k,
     terngrad,
+    top_k,
     transmit,
 )
 
@@ -26,7 +28,9 @@ def dtype(request):
 
 
 @pytest.mark.parametrize(
-    "codec", [one_bit(), terngrad(), affine(3), difference(affine(4, stochastic=False))], ids=repr
+    "codec",
+    [one_bit(), terngrad(), affine(3), top_k(0.1), difference(affine(4, stochastic=False))],
+    ids=repr,
 )
 @pytest.mark.usefixtures("both_dtypes")
 def test_error_feedback_telescopes(codec):
@@ -130,3 +134,62 @@ def test_error_feedback_on_the_way_up():
         tolerance = 5 * np.sqrt(8 / steps)  # |w|^2 is 8 / steps, the noise's variance over them
         assert train(exact(), steps) < tolerance
         assert train(error_feedback(one_bit()), steps) < tolerance
+
+
+def test_top_k_leads_away_and_its_residual_home():
+    """The largest entry of each of three gradients points away from the least of their mean, 0.
+
+    Without error feedback x grows by the factor 1 + 11 / 6 * rate a step (Beznosikov et al. 2020, "On biased
+    compression for distributed learning", their example); with it x goes to 0.
+    """
+    rows = jnp.array([[-3.0, 2.0, 2.0], [2.0, -3.0, 2.0], [2.0, 2.0, -3.0]])
+    rate, steps = 0.01, 1000
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def train(codec):
+        """The distance to 0, relative to the start, of descent on mean_i <row_i, x>^2 + |x|^2 / 4."""
+
+        def step(i, carry):
+            x, memory = carry
+            gradients = 2 * (rows @ x)[:, None] * rows + x / 2
+            received, memory = jax.vmap(functools.partial(transmit, codec, None))(memory, gradients)
+            return x - rate * received.mean(axis=0), memory
+
+        carry = jnp.ones(3), jax.vmap(codec.init)(jnp.zeros_like(rows))
+        return jnp.linalg.norm(jax.lax.fori_loop(0, steps, step, carry)[0]) / 3**0.5
+
+    assert float(train(top_k(0.3))) == pytest.approx((1 + 11 / 6 * rate) ** steps, rel=1e-3)
+    assert train(error_feedback(top_k(0.3))) < 1e-4
+    assert float(train(exact())) == pytest.approx((1 - 7 / 6 * rate) ** steps, rel=1e-3)
+
+
+def test_random_k_hovers_wider_without_its_residual():
+    """Two workers with gradients x - b and x + b, of which k / d = q is sent; the least is at 0.
+
+    Unbiased, messages have the variance (1 / q - 1) |b|^2, and E |x|^2 ends at about rate / 4 times that.
+    With error feedback a residual is b times the number of messages since its value was sent, whose variance
+    is (1 - q) / q^2, and x is off by the mean of both residuals times the rate: E |x|^2 ends at about
+    rate^2 (1 - q) / q^2 |b|^2 / 2.
+    """
+    rate, q, lanes, steps = 0.02, 0.5, 32, 1200
+    b = jnp.asarray(np.random.default_rng(5).normal(size=8), jnp.float32)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def train(codec):
+        """E |x|^2 / |b|^2, by lanes that differ in their keys and all steps from the 200th."""
+
+        def step(i, carry):
+            x, memory, total = carry
+            keys = jax.random.split(jax.random.fold_in(KEY, i), (lanes, 2))
+            gradients = x[:, None] + jnp.stack([b, -b])
+            received, memory = jax.vmap(jax.vmap(functools.partial(transmit, codec)))(keys, memory, gradients)
+            x = x - rate * received.mean(axis=1)
+            return x, memory, total + (i >= 200) * (x**2).sum() / lanes
+
+        nothing = jnp.zeros((lanes, 2, 8))
+        carry = nothing[:, 0], jax.vmap(jax.vmap(codec.init))(nothing), 0.0
+        return jax.lax.fori_loop(0, steps, step, carry)[2] / (steps - 200) / (b**2).sum()
+
+    assert float(train(random_k(q))) == pytest.approx(rate * (1 / q - 1) / 4, rel=0.1)
+    fed = error_feedback(random_k(q, unbiased=False))
+    assert float(train(fed)) == pytest.approx(rate**2 * (1 - q) / q**2 / 2, rel=0.1)

@@ -22,8 +22,10 @@ from dmlcore.methods.codecs import (
     of_width,
     one_bit,
     qsgd,
+    random_k,
     resolve,
     terngrad,
+    top_k,
     transmit,
 )
 
@@ -87,6 +89,8 @@ def test_bytes_are_as_many_as_charged(codec):
         (qsgd(4), 3 * 4 + 17 + 1 + 4),
         (terngrad(), 3 * 4 + 9 + 1 + 2),
         (one_bit(), 3 * 8 + 5 + 1 + 1),
+        (top_k(0.25), 4 * (8 + 1 + 2) + 6 + 0 + 1),  # indices of 6, 0 and 3 bits
+        (random_k(0.25), 4 * (8 + 1 + 2) + 3 * 4),
         (difference(error_feedback(one_bit())), 3 * 8 + 5 + 1 + 1),
     ],
     ids=repr,
@@ -189,9 +193,13 @@ def test_bits_for_error():
         (lambda: qsgd(2.5), "levels: expected .*, got 2.5"),
         (lambda: terngrad(0), "clip: expected a number > 0.*, got 0"),
         (lambda: terngrad(float("inf")), "clip: expected a finite number.*, got inf"),
+        (lambda: top_k(0), "fraction: expected a number > 0 and <= 1, got 0"),
+        (lambda: random_k(1.5), "fraction: expected a number > 0 and <= 1, got 1.5"),
+        (lambda: random_k(0.5, unbiased=1), "unbiased: expected True or False.*, got 1"),
         (lambda: error_feedback("one_bit()"), r"codec: expected a codec.*, got 'one_bit\(\)'"),
         (lambda: difference(one_bit), "codec: expected .*, got <functools"),
         (lambda: transmit(affine(8), None, (), jnp.ones(3)), "key: expected a random key.*, got None"),
+        (lambda: transmit(random_k(0.5), None, (), jnp.ones(3)), "key: expected a random key.*, got None"),
         (
             lambda: transmit(affine(8), KEY, (), jnp.arange(3)),
             "tree: expected arrays of a floating type, got an array of int32",

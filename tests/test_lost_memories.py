@@ -34,7 +34,7 @@ FEEDBACK = "coded(push=error_feedback(affine(bits=2)))"
 HOW = {
     "feedback": {"transport": FEEDBACK},
     "differences": {"transport": "coded(push=difference(affine(bits=4)), pull=difference(affine(bits=4)))"},
-    "pipeline": {"transport": f"pipelined({FEEDBACK})"},
+    "pipeline": {"transport": "pipelined(coded(push=error_feedback(top_k(fraction=0.4))))"},
     "local state": {"local": dml.local_steps(2, optax.sgd(1e-3, momentum=0.9), keep_state=True)},
     "control variates": {"local": dml.local_steps(2, optax.sgd(1e-3), control_variates=True)},
 }

@@ -1,4 +1,4 @@
-"""What rounding does to values: means, bounds, variances."""
+"""What rounding and sparsification do to values: means, bounds, variances."""
 
 import re
 
@@ -16,7 +16,9 @@ from dmlcore.methods.codecs import (
     exact,
     one_bit,
     qsgd,
+    random_k,
     terngrad,
+    top_k,
     transmit,
 )
 
@@ -52,6 +54,7 @@ def draws(codec, tensor, num_draws):
         (qsgd(9), 32),
         (terngrad(clip=None), 64),
         (terngrad(), 32),
+        (random_k(0.25), 32),
     ],
     ids=str,
 )
@@ -104,10 +107,10 @@ def test_affine_bound_is_tight():
     np.testing.assert_array_equal(received, [0, 0, 1, 3])
 
 
-@given(sent=ARRAYS)
-@settings(max_examples=60)
-def test_exact_keeps_every_bit(sent):
-    received = np.asarray(send(exact(), None, (), sent)[0])
+@given(sent=ARRAYS, codec=st.sampled_from([exact(), top_k(1), random_k(1)]))
+@settings(max_examples=80)
+def test_exact_and_all_keep_every_bit(sent, codec):
+    received = np.asarray(send(codec, KEY, (), sent)[0])
     np.testing.assert_array_equal(received.view(np.uint32), sent.view(np.uint32))
 
 
@@ -135,6 +138,36 @@ def test_qsgd_variance():
         expected = (chance * (1 - chance)).sum() * (norm / levels) ** 2
         assert abs(squares.mean() - expected) < 4.5 * squares.std() / np.sqrt(3000)
         assert expected <= min(64 / levels**2, 8 / levels) * norm**2
+
+
+@given(sent=ARRAYS, fraction=st.sampled_from([0.2, 0.5, 1.0]))
+@settings(max_examples=80)
+def test_top_k_loses_the_smallest(sent, fraction):
+    """What it loses is at most 1 - k / d of the squares (definition 2.1); what it sends arrives unchanged."""
+    received, count = (
+        np.asarray(send(top_k(fraction), None, (), sent)[0]),
+        max(1, round(fraction * sent.size)),
+    )
+    assert ((received == sent) | (received == 0)).all()
+    lost, squares = ((sent.astype(float) - received) ** 2).sum(), np.sort(sent.astype(float) ** 2, axis=None)
+    assert lost == pytest.approx(squares[: sent.size - count].sum(), rel=1e-12)
+    assert lost <= (1 - count / sent.size) * squares.sum() * (1 + 1e-12)
+
+
+def test_an_index_of_17_bits():
+    sent = jnp.zeros(70_000).at[-1].set(2.0)
+    np.testing.assert_array_equal(send(top_k(1e-5), None, (), sent)[0], sent)
+    assert top_k(1e-5).num_bytes([70_000]) == 4 + 3
+
+
+def test_random_k_loses_its_share():
+    """1 - k / d of the squares on average; times d / k where the receiver multiplies by that."""
+    sent = np.random.default_rng(4).normal(size=64)
+    for codec, expected in ((random_k(0.25, unbiased=False), 0.75), (random_k(0.25), 3.0)):
+        received = draws(codec, jnp.asarray(sent), 3000)
+        assert ((received != 0).sum(axis=1) == 16).all()
+        lost = ((received - sent) ** 2).sum(axis=1) / (sent**2).sum()
+        assert abs(lost.mean() - expected) < 4.5 * lost.std() / np.sqrt(3000)
 
 
 def test_ternary_values():

@@ -59,6 +59,13 @@ def test_a_state_of_an_optimizer_travels(ray_cluster):
     check_replay(run, problem, optimizer)
 
 
+def test_sparse_messages(ray_cluster):
+    """With the memories of both ends, which lie in different processes."""
+    transport = "coded(push=error_feedback(top_k(0.1)), pull=difference(random_k(0.5, unbiased=False)))"
+    problem, run = train(dml.asp(), updates=50, transport=transport)
+    assert same_bits(run.params, dml.replay(run.trace, problem, optax.sgd(0.1)).params)
+
+
 @pytest.mark.full  # test_aggregate has the other engines, with the same server
 @pytest.mark.parametrize(
     ("policy", "aggregate"),

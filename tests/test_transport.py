@@ -26,6 +26,9 @@ TRANSPORTS = {
     "feedback": coded("error_feedback(one_bit())"),
     "difference": coded(pull="difference(affine(bits=8, stochastic=False))"),
     "both ways": coded("error_feedback(affine(bits=4))", "difference(affine(bits=6))"),
+    "sparse": coded(
+        "error_feedback(top_k(fraction=0.4))", "difference(random_k(fraction=0.5, unbiased=False))"
+    ),
     "rounded parameters": coded("terngrad()", "affine(bits=8)"),
     "pipelined": pipelined(),
     "own steps": pipelined(own_steps=True),
@@ -129,17 +132,18 @@ def test_compiled_equals_reference(policy, name, optimizer):
 
 
 def test_exact_codecs_change_nothing():
-    problem = plane()
+    problem, cluster = plane(), dml.Cluster.from_speeds([1000, 800, 500], latency=0.002, jitter=stats.expon())
     runs = [
-        dml.train(problem, CLUSTER, dml.asp(), optax.sgd(0.1), updates=60, transport=transport)
-        for transport in (plain(), coded("exact()", "exact()"))
+        dml.train(problem, cluster, dml.asp(), optax.sgd(0.1), updates=60, transport=transport)
+        for transport in (plain(), coded("exact()", "exact()"), coded("top_k(1)", "random_k(1)"))
     ]
-    assert largest_difference(runs[0].params, runs[1].params) == 0
+    assert [largest_difference(runs[0].params, run.params) for run in runs] == [0, 0, 0]
     assert runs[0].trace.metadata["transfer_bytes"] == runs[1].trace.metadata["transfer_bytes"]
 
 
-def test_the_clock_is_charged_what_the_message_weighs():
-    problem, codec = plane(), codecs.affine(5)
+@pytest.mark.parametrize("codec", [codecs.affine(5), codecs.top_k(0.01)], ids=str)
+def test_the_clock_is_charged_what_the_message_weighs(codec):
+    problem = plane()
     params = problem.init(jax.random.key(0))
     message, _ = codec.encode(jax.random.key(1), (), params)
     run = dml.train(problem, CLUSTER, dml.bsp(), optax.sgd(0.1), updates=3, transport=coded(codec))
@@ -214,9 +218,16 @@ def test_coded_training_is_its_recurrence():
     assert largest_difference(run.params, state[0]) < 1e-3
 
 
-def test_threads_round_as_the_replay_does():
+@pytest.mark.parametrize(
+    "transport",
+    [
+        coded("error_feedback(one_bit())", "difference(affine(bits=2, stochastic=False))"),
+        TRANSPORTS["sparse"],
+    ],
+    ids=str,
+)
+def test_threads_round_as_the_replay_does(transport):
     problem, optimizer = plane(), optax.sgd(0.1)
-    transport = coded("error_feedback(one_bit())", "difference(affine(bits=2, stochastic=False))")
     engine = dml.engines.threads(time_scale=0.2)
     options = {"updates": 40, "transport": transport, "engine": engine}
     run = dml.train(problem, CLUSTER, dml.asp(), optimizer, **options)

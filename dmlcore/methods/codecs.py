@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,27 +14,31 @@ from dmlcore import calls, checks
 from dmlcore.calls import memoised
 from dmlcore.types import Codec
 
-__all__ = ["CODECS", "affine", "difference", "error_feedback", "exact", "one_bit", "qsgd", "terngrad"]
-__all__ += ["Coded", "bits_for_error", "bits_that_hide", "of_width", "resolve", "transmit"]
+__all__ = ["CODECS", "Coded", "affine", "bits_for_error", "bits_that_hide", "difference", "error_feedback"]
+__all__ += ["exact", "of_width", "one_bit", "qsgd", "random_k", "resolve", "terngrad", "top_k", "transmit"]
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["header", "codes"], meta_fields=["bits"])
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["header", "codes"], meta_fields=["bits", "shape"]
+)
 @dataclass(frozen=True)
 class Coded:
     """An encoded tensor: the message that a codec sends for one tensor.
 
     Args:
-        header: 32-bit floats that the decoder needs, such as a norm; their number depends on the codec.
-        codes: whole numbers < 2^bits, in the shape of the tensor.
-        bits: bits per code, at most 16.
+        header: 32-bit floats, such as a norm or the values that are sent; their number depends on the codec.
+        codes: whole numbers < 2^bits: one for each value in the shape of the tensor, or indices, or a seed.
+        bits: bits per code, at most 32.
+        shape: of the tensor; it is no part of the message, because the receiver knows it.
 
-    >>> Coded(header=jnp.array([0.5]), codes=jnp.array([0, 1, 3]), bits=2).codes.shape
+    >>> Coded(header=jnp.array([0.5]), codes=jnp.array([0, 1, 3]), bits=2, shape=(3,)).codes.shape
     (3,)
     """
 
     header: Any
     codes: Any
     bits: int
+    shape: tuple[int, ...]
 
 
 def transmit(codec: Codec, key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
@@ -73,34 +78,48 @@ def decode_like(tree: Any, codec: Codec, message: Any, memory: Any) -> Any:
 
 def by_tensor(
     name: str,
+    num_bytes: Callable[[int], int],  # number of values in a tensor -> bytes
+    encode: Callable[[Any, Any], Coded],  # tensor, its random numbers or None
+    decode: Callable[[Coded], Any],  # -> tensor, in any type of floats
+    draw: Callable[[Any, list[Any]], Any] | None = None,  # key, tensors -> random numbers for each
+) -> Codec:
+    """Returns a codec without memory that encodes each tensor separately."""
+
+    def encode_tree(key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
+        leaves, structure = jax.tree.flatten(tree)
+        tensors = [floats(leaf) for leaf in leaves]
+        if draw and key is None:
+            checks.fail("key", key, "a random key (the codec draws)")
+        drawn = draw(key, tensors) if draw else [None] * len(tensors)
+        return jax.tree.unflatten(structure, map(encode, tensors, drawn)), memory
+
+    def decode_tree(message: Any, memory: Any) -> Any:
+        return jax.tree.map(decode, message, is_leaf=lambda node: isinstance(node, Coded))
+
+    return Codec(name, lambda sizes: sum(map(num_bytes, sizes)), lambda tree: (), encode_tree, decode_tree)
+
+
+def rounding(
+    name: str,
     bits: int,  # per value; a tensor is padded to whole bytes
     header: int,  # number of 32-bit floats per tensor
     encode: Callable[[Any, Any], tuple[Any, Any]],  # tensor, uniforms in [0, 1) or None -> header, codes
     decode: Callable[[Any, Any], Any],  # header, codes -> tensor, in the widest floats enabled in JAX
     stochastic: bool,  # whether `encode` receives uniforms of the tensor's shape
 ) -> Codec:
-    """Returns a codec without memory that rounds each tensor separately."""
+    """Returns a codec without memory that sends a code of so many bits for each value of a tensor."""
     kind = jnp.uint8 if bits <= 8 else jnp.uint16
 
-    def encode_tree(key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
-        leaves, structure = jax.tree.flatten(tree)
-        tensors = [floats(leaf) for leaf in leaves]
-        uniforms = draw(key, tensors) if stochastic else [None] * len(tensors)
-        parts = map(encode, tensors, uniforms)
-        coded = [
-            Coded(jnp.stack(head).astype(jnp.float32), codes.astype(kind), bits) for head, codes in parts
-        ]
-        return jax.tree.unflatten(structure, coded), memory
+    def encode_tensor(tensor: Any, uniform: Any) -> Coded:
+        head, codes = encode(tensor, uniform)
+        return Coded(jnp.stack(head).astype(jnp.float32), codes.astype(kind), bits, tensor.shape)
 
-    def decode_tree(message: Any, memory: Any) -> Any:
+    def decode_tensor(coded: Coded) -> Any:
         real = jax.dtypes.canonicalize_dtype(float)
-        read = lambda coded: decode(coded.header.astype(real), coded.codes.astype(real))  # noqa: E731
-        return jax.tree.map(read, message, is_leaf=lambda node: isinstance(node, Coded))
+        return decode(coded.header.astype(real), coded.codes.astype(real))
 
-    def num_bytes(sizes: Sequence[int]) -> int:
-        return sum(4 * header + -(-size * bits // 8) for size in sizes)
-
-    return Codec(name, num_bytes, lambda tree: (), encode_tree, decode_tree)
+    num_bytes = lambda size: 4 * header + -(-size * bits // 8)  # noqa: E731
+    return by_tensor(name, num_bytes, encode_tensor, decode_tensor, uniforms if stochastic else None)
 
 
 def floats(leaf: Any) -> jax.Array:
@@ -120,10 +139,8 @@ def round_up(value: Any) -> Any:
     return jnp.where(short.astype(value.dtype) < value, up, short).astype(value.dtype)
 
 
-def draw(key: Any, tensors: list[Any]) -> list[Any]:
+def uniforms(key: Any, tensors: list[Any]) -> list[Any]:
     """Returns uniforms in [0, 1) for each tensor, split from one draw because each draw compiles slowly."""
-    if key is None:
-        checks.fail("key", key, "a random key (the codec draws)")
     ends = list(itertools.accumulate((tensor.size for tensor in tensors), initial=0))
     uniform = jax.random.uniform(key, ends[-1:], jnp.result_type(jnp.float32, *tensors))
     parts = zip(tensors, itertools.pairwise(ends), strict=True)
@@ -211,7 +228,7 @@ def affine(bits: int, *, stochastic: bool = True) -> Codec:
         return header[0] * (1 - up) + header[1] * up
 
     name = f"affine(bits={bits}{'' if stochastic else ', stochastic=False'})"
-    return by_tensor(name, bits, 2, encode, decode, stochastic)
+    return rounding(name, bits, 2, encode, decode, stochastic)
 
 
 @memoised(levels=functools.partial(checks.integer, low=1, high=2**15 - 1, why="a sign and 15 bits"))
@@ -252,7 +269,7 @@ def qsgd(levels: int) -> Codec:
         level = codes - sign * negative
         return header[0] * jnp.where(negative, -level, level) / levels
 
-    return by_tensor(f"qsgd(levels={levels})", 1 + levels.bit_length(), 1, encode, decode, stochastic=True)
+    return rounding(f"qsgd(levels={levels})", 1 + levels.bit_length(), 1, encode, decode, stochastic=True)
 
 
 def _clip(name: str, clip: Any) -> float | None:
@@ -301,7 +318,7 @@ def terngrad(clip: float | None = 2.5) -> Codec:
     def decode(header: Any, codes: Any) -> Any:
         return header[0] * jnp.where(codes == 2, -1, codes)
 
-    return by_tensor(f"terngrad(clip={clip})", 2, 1, encode, decode, stochastic=True)
+    return rounding(f"terngrad(clip={clip})", 2, 1, encode, decode, stochastic=True)
 
 
 @functools.cache
@@ -330,7 +347,114 @@ def one_bit() -> Codec:
     def decode(header: Any, codes: Any) -> Any:
         return jnp.where(codes == 1, header[1], header[0])
 
-    return by_tensor("one_bit()", 1, 2, encode, decode, stochastic=False)
+    return rounding("one_bit()", 1, 2, encode, decode, stochastic=False)
+
+
+_fraction = functools.partial(checks.real, above=0, high=1)
+
+
+@memoised(fraction=_fraction)
+def top_k(fraction: float) -> Codec:
+    """Top-k sparsification: sends the k values of each tensor with the largest magnitudes; the others are 0.
+
+    Guarantees: ||x - Q(x)||^2 <= (1 - k / d) ||x||^2 for a tensor of d values, of which those sent arrive as
+    by `exact`; of equal magnitudes the first are sent; nothing is random. The codec is biased: use it in
+    `error_feedback`.
+
+    Args:
+        fraction: k / d, > 0 and at most 1; k is rounded to the nearest whole number, and is at least 1.
+
+    Returns:
+        The codec: a 32-bit float and an index of ceil(log2(d)) bits for each of k values per tensor. Beyond
+        half of the values it is usually `exact` that sends fewer bytes.
+
+    Raises:
+        ValueError: `fraction` is out of range.
+
+    >>> from dmlcore.methods.codecs import top_k, transmit
+    >>> transmit(top_k(0.5), None, (), jnp.array([1.0, -3.0, 2.0, 0.5]))[0]
+    Array([ 0., -3.,  2.,  0.], dtype=float32)
+    >>> top_k(0.01).num_bytes([1000])  # ten values, ten indices of ten bits
+    53
+
+    Reference: Stich et al. 2018, "Sparsified SGD with memory", definitions 2.1 and 2.2; a fraction of
+    each tensor as in Lin et al. 2018, "Deep gradient compression".
+    """
+
+    def encode(tensor: Any, nothing: Any) -> Coded:
+        flat = tensor.reshape(-1)
+        _, chosen = jax.lax.top_k(jnp.abs(flat), _count(fraction, flat.size))
+        values, chosen = flat[chosen].astype(jnp.float32), chosen.astype(jnp.uint32)
+        return Coded(values, chosen, (flat.size - 1).bit_length(), tensor.shape)
+
+    def num_bytes(size: int) -> int:
+        count = _count(fraction, size)
+        return 4 * count + -(-count * (size - 1).bit_length() // 8)
+
+    decode = lambda coded: _spread(coded.header, coded.codes, coded.shape)  # noqa: E731
+    return by_tensor(f"top_k(fraction={fraction})", num_bytes, encode, decode)
+
+
+@memoised(fraction=_fraction, unbiased=checks.boolean)
+def random_k(fraction: float, *, unbiased: bool = True) -> Codec:
+    """Random-k sparsification: sends k values of each tensor, chosen at random; the others are 0.
+
+    Guarantees: with `unbiased`, E Q(x) = x and E ||x - Q(x)||^2 = (d / k - 1) ||x||^2 for a tensor of d
+    values; without, E ||x - Q(x)||^2 = (1 - k / d) ||x||^2, and those sent arrive as by `exact`. If a value
+    of a tensor is not finite, NaN is sent.
+
+    Args:
+        fraction: k / d, > 0 and at most 1; k is rounded to the nearest whole number, and is at least 1.
+        unbiased: True: the receiver multiplies by d / k. False: it does not, which `error_feedback` and
+            `difference` need.
+
+    Returns:
+        The codec: a 32-bit float for each of k values, and the seed of their indices, 4 bytes, per tensor.
+
+    Raises:
+        ValueError: an argument is out of range.
+
+    >>> random_k(0.01), random_k(0.01).num_bytes([1000])
+    (random_k(fraction=0.01), 44)
+
+    Reference: Stich et al. 2018, "Sparsified SGD with memory", definitions 2.1 and 2.2, without the
+    factor; with it, Konečný et al. 2016, "Federated learning: strategies for improving communication
+    efficiency", section 3 (subsampling).
+    """
+
+    def indices(seed: Any, size: int) -> Any:
+        bits = jax.random.bits(jax.random.key(seed[0]), (size,), jnp.uint32)
+        # The k least. Floats are denser there: ties change the chance of an index by a share of about 2^-24.
+        return jax.lax.top_k(-bits.astype(jnp.float32), _count(fraction, size))[1]
+
+    def encode(tensor: Any, seed: Any) -> Coded:
+        values = tensor.reshape(-1)[indices(seed, tensor.size)]
+        values = jnp.where(jnp.isfinite(tensor).all(), values, jnp.nan)
+        return Coded(values.astype(jnp.float32), seed, 32, tensor.shape)
+
+    def decode(coded: Coded) -> Any:
+        size = math.prod(coded.shape)
+        scale = size / coded.header.size if unbiased else 1
+        return _spread(scale * coded.header, indices(coded.codes, size), coded.shape)
+
+    name = f"random_k(fraction={fraction}{'' if unbiased else ', unbiased=False'})"
+    return by_tensor(name, lambda size: 4 * _count(fraction, size) + 4, encode, decode, _seeds)
+
+
+def _count(fraction: float, size: int) -> int:
+    """Returns the number of values to be sent, k."""
+    return min(size, max(1, round(fraction * size)))
+
+
+def _spread(values: Any, indices: Any, shape: tuple[int, ...]) -> Any:
+    """Returns a tensor of zeros except for `values` at different indices of the flat tensor."""
+    flat = jnp.zeros(math.prod(shape), values.dtype)
+    return flat.at[indices].set(values, unique_indices=True).reshape(shape)
+
+
+def _seeds(key: Any, tensors: list[Any]) -> Any:
+    """Returns a seed of 32 bits for each tensor."""
+    return jax.random.bits(key, (len(tensors), 1), jnp.uint32)
 
 
 def _codec(name: str, codec: Any) -> Codec:
@@ -528,7 +652,8 @@ def check_widths(widths: Sequence[int]) -> list[int]:
 
 # Every codec in this table can be given by name, and runs through the tests of all codecs.
 CODECS: dict[str, Callable[..., Codec]] = {
-    codec.__name__: codec for codec in (exact, affine, qsgd, terngrad, one_bit, error_feedback, difference)
+    codec.__name__: codec
+    for codec in (exact, affine, qsgd, terngrad, one_bit, top_k, random_k, error_feedback, difference)
 }
 
 
