@@ -16,7 +16,7 @@ import dmlcore as dml
 from dmlcore.reproduce import claims
 from dmlcore.reproduce.papers import dbs_sgd as paper
 from dmlcore.reproduce.papers import dbs_sgd_measures as measures
-from dmlcore.reproduce.papers.dbs_sgd import PAPER, RIVALS
+from dmlcore.reproduce.papers.dbs_sgd import PAPER, RIVALS, SLOWER, SOFTSYNC
 
 LAW = stats.gamma(16, scale=1 / 16)
 DYNAMIC = dml.loads.speed_proportional(least=4, warm_up=3, alpha=0.3)
@@ -24,8 +24,8 @@ CAPPED = dml.loads.speed_proportional(caps=64, least=4, warm_up=3, alpha=0.3)
 METHODS = {
     "BSP": dml.Method(dml.bsp()),
     "ASGD": dml.Method(dml.asp()),
-    "n-softsync": dml.Method(dml.n_softsync(4)),
-    "n-softsync, 1/tau": dml.Method(dml.n_softsync(4, damping="reciprocal")),
+    **{name: dml.Method(dml.n_softsync(n)) for name, n in zip(SLOWER, SOFTSYNC, strict=True)},
+    "n-softsync (n=4), 1/tau": dml.Method(dml.n_softsync(4, damping="reciprocal")),
     "DBS-SGD": dml.Method(dml.asp(), load=DYNAMIC),
 }
 SEEDS = range(2)
@@ -155,12 +155,21 @@ def one_rate(how, kind, ratio, rate):
     return measures.against(runs[runs["learning_rate"] == rate], RIVALS, how)
 
 
+def one_rate_per_sample(how, kind, ratio, rate):
+    """DBS-SGD against n-softsync, whose rate is as many times larger as its updates have pushes."""
+    runs = [grid(kind, ratio, (rate,), names=("DBS-SGD",))]
+    runs += [
+        grid(kind, ratio, (rate * 8 / n,), names=(name,)) for name, n in zip(SLOWER, SOFTSYNC, strict=True)
+    ]
+    return measures.against(pd.concat(runs), SLOWER, how)
+
+
 def own_rates(how, kind, ratio):
     """The same, each method at its own best rate."""
     return measures.against(dml.metrics.fair(grid(kind, ratio, RATES[kind]), "loss", 0.0), RIVALS, how)
 
 
-RATES = {"common": (0.05, 0.1, 0.2, 0.4), "sharded": (0.05, 0.1, 0.2), "convex": (0.2, 0.4)}
+RATES = {"common": (0.05, 0.1, 0.2, 0.4, 0.8, 1.6), "sharded": (0.05, 0.1, 0.2), "convex": (0.2, 0.4)}
 
 
 def atlas(kind, samples):
@@ -198,9 +207,17 @@ MOMENTUM = ("common", 10, (0.01, 0.02, 0.04, 0.08))
 TRIED = {  # claim: samples where it is reproduced, and where it is not
     "D1": (lambda: one_rate(LOSS, *SHARDED), lambda: one_rate(LOSS, *CONVEX)),
     "D1-lower": (lambda: one_rate(LOSS, *SHARDED), lambda: one_rate(LOSS, "common", 10, 0.2)),
+    "D1-samples": (
+        lambda: one_rate_per_sample(LOSS, *SHARDED),
+        lambda: one_rate_per_sample(LOSS, "convex", 10, 0.1),
+    ),
     "D1-fair": (lambda: own_rates(LOSS, "sharded", 100), lambda: own_rates(LOSS, "common", 10)),
     "D2": (lambda: one_rate(POINTS, *SHARDED), lambda: one_rate(POINTS, *CONVEX)),
     "D2-relative": (lambda: one_rate(RATIO, *SHARDED), lambda: one_rate(RATIO, *CONVEX)),
+    "D2-samples": (
+        lambda: one_rate_per_sample(POINTS, *SHARDED),
+        lambda: one_rate_per_sample(POINTS, "convex", 10, 0.1),
+    ),
     "D2-fair": (lambda: own_rates(POINTS, "sharded", 100), lambda: own_rates(POINTS, "common", 10)),
     "D2-loss": (lambda: one_rate(LOSS, *SHARDED), lambda: one_rate(LOSS, "common", 10, 0.2)),
     "D3": (lambda: against_asgd(0.001), lambda: against_asgd([0] * 4 + [0.03] * 4)),
