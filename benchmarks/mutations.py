@@ -144,14 +144,14 @@ top-k-magnitude methods/codecs.py test_quantisers.py
 + top_k(flat, _count
 # local steps and aggregates
 local-sign training/local_steps.py test_local_steps.py
-- jnp.subtract, pulled, reached
-+ jnp.subtract, reached, pulled
+- jnp.subtract, start, reached
++ jnp.subtract, reached, start
 last-local-step training/local_steps.py test_local_steps.py
 - count = -(-batch_size // size)
 + count = batch_size // size
 local-state training/local_steps.py test_local_steps.py
-- begun = pulled, self.states(pulled) if state is None else state
-+ begun = pulled, self.states(pulled)
+- state if inner.keep_state else inner.optimizer.init(start), zeros
++ inner.optimizer.init(start), zeros
 trim-low-side methods/aggregate/places.py test_aggregate.py
 - (place >= cut) & (place < count - cut)
 + (place >= 2 * cut) & (place < count)
