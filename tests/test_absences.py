@@ -4,7 +4,7 @@ import numpy as np
 import optax
 import pandas as pd
 import pytest
-from engine_runs import plane
+from engine_runs import plane, same_bits
 
 import dmlcore as dml
 
@@ -36,8 +36,8 @@ def test_pushes_are_of_those_that_are_there(policy, tmp_path):
 
 
 def test_memory_is_kept_unless_told_otherwise():
-    """A worker that was away goes on with its control variate, and replay repeats it."""
-    local = dml.local_steps(2, optax.sgd(0.1), control_variates=True)
+    """A worker that was away goes on with the state of its local optimizer, and replay repeats it."""
+    local = dml.local_steps(2, optax.sgd(0.1, momentum=0.9), keep_state=True)
     ends = []
     for keeps in (True, False):
         cluster = CLUSTER.with_faults(*dml.faults.absences(STAYS, 4, keeps_memory=keeps))
@@ -45,6 +45,8 @@ def test_memory_is_kept_unless_told_otherwise():
             plane(), cluster, dml.bsp(), optax.sgd(1.0), seconds=6.0, local=local, eval_every=1000
         )
         assert any("forgets" in each for each in run.trace.metadata["incidents"]) != keeps
+        again = dml.replay(run.trace, plane(), optax.sgd(1.0), local=local, eval_every=1000, fuse=False)
+        assert same_bits(again.params, run.params)
         ends.append(float(run.history["loss"].iloc[-1]))
     assert ends[0] != ends[1]
 

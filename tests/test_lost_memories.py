@@ -38,6 +38,7 @@ HOW = {
     "local state": {"local": dml.local_steps(2, optax.sgd(1e-3, momentum=0.9), keep_state=True)},
     "control variates": {"local": dml.local_steps(2, optax.sgd(1e-3), control_variates=True)},
 }
+LOST = [*HOW][:-1]  # control variates may not be lost
 POLICIES = {"bsp": dml.bsp(), "asp": dml.asp(), "k_sync": dml.k_sync(2), "adasync": dml.adasync(1)}
 OPTIONS = {"updates": 40, "batch_size": 8, "eval_every": 40, "seed": 1}
 
@@ -58,7 +59,7 @@ def replayed(run, sgd, how):
 
 
 @pytest.mark.parametrize("engine", ["simulate", "threads"])
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", LOST)
 @pytest.mark.parametrize("policy", few(POLICIES, "asp", "k_sync", "adasync"))
 @pytest.mark.parametrize("fault", few(FAULTS, "overlap", "all"))
 def test_memories_are_those_of_the_reference(fault, policy, how, engine):
@@ -73,7 +74,19 @@ def test_memories_are_those_of_the_reference(fault, policy, how, engine):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("how", few(HOW, "local state"))
+@pytest.mark.parametrize("engine", ["simulate", "devices", "threads"])
+@pytest.mark.parametrize("fault", ["kept", "hang"])
+def test_control_variates_are_kept(fault, engine):
+    run, sgd = trained(CLUSTERS[fault], dml.asp(), "control variates", engine=engine)
+    assert {incident["kind"] for incident in run.trace.metadata["incidents"]} >= {"leave", "join"}
+    problem = PROBLEM.with_steps(HOW["control variates"]["local"], 8)
+    for one, two in zip(
+        *map(jax.tree.leaves, (replay_reference(run.trace, problem, sgd), run.params)), strict=True
+    ):
+        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("how", few(LOST, "local state"))
 def test_devices_are_the_same(how):
     (run, _), (several, _) = (
         trained(CLUSTERS["all"], dml.asp(), how, engine=engine) for engine in ("simulate", "devices")

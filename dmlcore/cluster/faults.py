@@ -312,7 +312,8 @@ def absences(
     whose = [*range(num_workers)]
     if seed is not None:
         drawn = np.random.default_rng(checks.check_seed("seed", seed)).integers(len(stays), size=num_workers)
-        whose = [[*stays][number] for number in drawn]
+        names = sorted(stays)
+        whose = [names[number] for number in drawn]
     found = []
     for worker, like in enumerate(whose):
         gone = 0.0

@@ -17,7 +17,7 @@ from dmlcore.engines.links import Links
 from dmlcore.engines.service import FairService, Service
 from dmlcore.methods.aggregate import resolve as resolve_aggregate
 from dmlcore.methods.loads import resolve as resolve_load
-from dmlcore.methods.local import check_local
+from dmlcore.methods.local import check_controlled, check_local
 from dmlcore.methods.transport import resolve as resolve_transport
 from dmlcore.provenance import versions
 from dmlcore.types import Aggregate, Codec, Load, LocalSteps, Method, Policy, Transport
@@ -160,8 +160,8 @@ class RunSpec:
             checks.fail("compensation", compensation, expected)
         if compensation and local is not None:
             checks.fail("compensation", compensation, "0 (what local steps push is not a gradient)")
-        if not aggregate.plain and local is not None and local.control_variates:
-            checks.fail("aggregate", aggregate, "mean() (each control variate counts in the server's)")
+        if local is not None and local.control_variates:
+            check_controlled(aggregate, transport, cluster.faults.events)
         server, numbers = cluster.server, sum(sizes)
         if server is not None and server.bandwidth_bytes_per_second < math.inf and not parameter_bytes:
             expected = "the size of the parameters, > 0 (the server's link has a bandwidth)"

@@ -25,7 +25,7 @@ from dmlcore.engines.job import Job
 from dmlcore.engines.spec import RunSpec
 from dmlcore.experiments.reaching import Evaluations, resolved
 from dmlcore.methods.aggregate import resolve as resolve_aggregate
-from dmlcore.methods.local import check_local
+from dmlcore.methods.local import check_controlled, check_local
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.trace.accounts import accounts
@@ -400,6 +400,8 @@ def replay_lanes(
         own = {id(trace): _aggregated(trace, rule) for trace in traces}  # lanes still share traces
         traces = [own[id(trace)] for trace in traces]
         check_aggregate(rule, problem.shapes)
+        if local is not None and check_local(local).control_variates:
+            check_controlled(rule)
         driver = functools.partial(driver, aggregate=rule)
     if local is not None:
         check_local(local)

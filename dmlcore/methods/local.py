@@ -1,8 +1,10 @@
 """Local steps: a task takes several optimizer steps on its samples instead of computing one gradient."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from dmlcore import checks
+from dmlcore.cluster.faults import Crash, ServerCrash
 from dmlcore.types import LocalSteps
 
 
@@ -27,9 +29,9 @@ def local_steps(
 
     With `control_variates` it is g_i - c_k + c (SCAFFOLD). Worker k remembers c_k, the mean of the g_i of its
     last task, at first 0, and the server c, the mean of all c_k. So workers whose data differ still go the
-    same way. Control variates travel with the parameters, and messages are twice as large. If a crash takes a
-    worker's memory, c_k begins anew at 0, and c stays. With local SGD this c_k is that of the paper's option
-    II. The server's optimizer sees the parameters only.
+    same way. Control variates travel with the parameters, and messages are twice as large. So that c stays
+    the mean of the c_k, pushes are to be sent exactly, and no fault may take a memory. With local SGD this
+    c_k is that of the paper's option II. The server's optimizer sees the parameters only.
 
     With `normalised` workers that take more steps count no more for it (FedNova): of pushes with weights w_k,
     which say how much each worker's data count, and numbers of steps tau_k, push k gets the weight
@@ -49,7 +51,7 @@ def local_steps(
         keep_state: True: a worker's next task continues with the state of the local optimizer, as in DiLoCo.
             False: each task starts with a new state, as in FedAvg. Kept states, and control variates,
             require that every task is in an update if its push arrives, in its worker's order. A `Crash` says
-            whether they are lost.
+            whether states are lost.
         prox: FedProx's mu, >= 0. Default: 0, no proximal term.
         control_variates: whether control variates correct the steps. The aggregate is then `mean`.
         normalised: whether pushes are normalised by their numbers of steps, which are then to be steps of
@@ -81,6 +83,19 @@ def local_steps(
     optimizer = checks.check_optax("optimizer", optimizer)
     given = keep_state, prox, control_variates, normalised
     return LocalSteps(f"local_steps({name})", steps, optimizer, *given)
+
+
+def check_controlled(aggregate: Any, transport: Any = None, faults: Sequence[Any] = ()) -> None:
+    """Raises ValueError if the server could not keep the mean of the workers' control variates."""
+    why = " (with control_variates the server's is the mean of the workers')"
+    if not aggregate.plain:
+        checks.fail("aggregate", aggregate, f"mean(){why}")
+    if transport is not None and transport.push:
+        checks.fail("transport", transport, f"one that sends pushes exactly{why}")
+    for each in faults:
+        if isinstance(each, ServerCrash) or (isinstance(each, Crash) and not each.keeps_memory):
+            kept = "faults after which workers have their memory, as Crash(..., keeps_memory=True)"
+            checks.fail("cluster", each, kept + why)
 
 
 def check_local(local: Any) -> LocalSteps:

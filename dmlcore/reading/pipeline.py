@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any, cast
 
@@ -46,7 +46,7 @@ class Pipeline:
 
     Raises:
         ValueError: a column is missing, an operation is of an unknown kind, or a rank lacks one that others
-            have.
+            have, numbers are not finite, or a stage lacks its computations.
 
     Reference: Lin et al., Understanding Stragglers in Large Model Training Using What-if Analysis, OSDI 2025.
     """
@@ -72,7 +72,17 @@ class Pipeline:
                 checks.reject("frame", f"{kind} {number}", f"one {kind} in a step (no virtual stages)")
             start[kind, number, stage] = own["start_ts"].to_numpy().reshape(self.shape)
             lasted[kind, number, stage] = own["duration"].to_numpy().reshape(self.shape)
-        self.graph = _graph({each: float(times[0, 0]) for each, times in start.items()})
+        if not np.isfinite([*start.values(), *lasted.values()]).all():
+            checks.reject("frame", "numbers that are not finite", "finite start_ts and duration")
+        stages = {kind: {each[2] for each in start if each[0] == kind} for kind in (FORWARD, BACKWARD)}
+        if not stages[FORWARD] == stages[BACKWARD] == {*range(len(stages[FORWARD]))} or not start:
+            expected = f"a {FORWARD} and a {BACKWARD} of every stage from 0 on"
+            checks.reject("frame", f"those of stages {stages}", expected)
+        try:
+            self.graph = _graph({each: float(times[0, 0]) for each, times in start.items()})
+        except CycleError as error:
+            found = f"operations that wait for each other: {error.args[1]}"
+            raise ValueError(checks.message("frame", found, "start times of a pipeline")) from error
         self.took: dict[Operation, np.ndarray] = {}
         for members in self.graph:
             come = _come(start, members)
@@ -123,10 +133,11 @@ class Pipeline:
     def mended(self, chosen: Callable[[Operation], Any], took: Times | None = None) -> float:
         """Returns the share of the slowdown that goes if the chosen operations take `took`: equation 5.
 
-        Default of `took`: None, the ideal times.
+        Default of `took`: None, the ideal times. 0 if nothing slows the job down.
         """
         left = self.slowdown(self.mixed(took or self.ideal, self.took, chosen)) - 1
-        return 1 - left / (self.slowdown(self.took) - 1)
+        whole = self.slowdown(self.took) - 1
+        return 1 - left / whole if whole else 0.0
 
     def slowest(self, share: float = 0.03) -> list[tuple[int, int]]:
         """Returns rank and stage of the slowest workers, a share of all, rounded up.

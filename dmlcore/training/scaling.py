@@ -22,7 +22,9 @@ from dmlcore.training.optimizer import plain
 FACTOR = 0.25
 STEPS, FIRST = 8, 6  # steps that are tried, of which the first do not count: RAdam begins as SGD
 WEIGHTS = "the weights of pushes scale the updates; dml.weigh_gradients(optimizer) turns this off"
-HELD = "the weights of pushes have hardly any effect: they scale gradients, as its state has parameters, too"
+HELD = (
+    "the weights of pushes have hardly any effect: it moves parameters in its state, so they scale gradients"
+)
 MAGNITUDES = 10.0, 0.01  # of the gradients that are tried
 PACE = 1e-3  # samples, and seconds, between steps that are tried
 LATER = 0, 100, 10_000, 1_000_000  # progress at which they begin, if a schedule is 0 before
@@ -128,6 +130,6 @@ def _tried(init: Any, update: Any, tree: Any, kinds: tuple[Any, ...], most: int)
     own, states = jax.tree.leaves(params), (init(params), after(MAGNITUDES[0], later)[1])
     held = any(
         any(np.array_equal(begin, each) for each in own) and not np.array_equal(begin, end)
-        for begin, end in zip(*(map(plain, jax.tree.leaves(state)) for state in states), strict=True)
+        for begin, end in zip(*(map(plain, jax.tree.leaves(state)) for state in states), strict=False)
     )
     return bool(free), held

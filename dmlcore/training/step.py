@@ -262,9 +262,14 @@ def weighed(weight: Any, gradient: Any) -> Any:
 @jax.jit
 def weigh(weight: Any, gradient: Any) -> Any:
     """Returns `weight * gradient`; control variates count whole."""
+    return of_params(lambda g: jnp.asarray(weight, g.dtype) * g, gradient)
+
+
+def of_params(function: Any, gradient: Any) -> Any:
+    """Returns a gradient with a function of each leaf, but control variates as they are."""
     if isinstance(gradient, Controlled):
-        return gradient._replace(params=weigh(weight, gradient.params))
-    return jax.tree.map(lambda g: jnp.asarray(weight, g.dtype) * g, gradient)
+        return gradient._replace(params=jax.tree.map(function, gradient.params))
+    return jax.tree.map(function, gradient)
 
 
 @jax.jit
@@ -326,7 +331,7 @@ def optimizer_step(
 
     def scaled() -> tuple[Any, Any]:
         over = jnp.where(whole == 0, 1, whole)
-        mean = jax.tree.map(lambda g: g / over.astype(g.dtype), gradient)
+        mean = of_params(lambda g: g / over.astype(g.dtype), gradient)
         updates, after = optimizer(numbers, mean, optimizer_state, params, **told)
         return optax.apply_updates(params, weigh(whole, updates)), after
 

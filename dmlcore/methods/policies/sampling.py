@@ -57,7 +57,8 @@ def pulling(name: str, policy: Any) -> Policy | None:
     if policy is None:
         return None
     checks.check_kind(name, policy, Policy)
-    if policy.keep_copy or policy.on_begin or policy.on_leave is None or policy.on_join is None:
+    missing = policy.on_leave is None or policy.on_join is None
+    if missing or policy.keep_copy or policy.on_begin or policy.on_pull:
         expected = "a policy whose tasks all pull, whose workers may leave and join, and that does not sample"
         checks.fail(name, policy, expected)
     return policy
@@ -73,11 +74,13 @@ def sampled(m: int, policy: Policy | None = None, weights: float | Sequence[floa
     If a worker leaves, one that is idle takes over at once; the policy hears of it only if none is.
 
     Guarantees: as long as all workers are present, `sampled(num_workers, policy)` is `policy`. Samples follow
-    from the run's seed. With equal weights a round takes O(m) time, however many workers there are.
+    from the run's seed. With equal weights a round of a policy that starts all workers together takes O(m)
+    time, however many workers there are.
 
     Args:
         m: the number of workers that take part at a time, from 1 to the number of workers.
-        policy: the rule for these m workers, without cached copies. Default: None, `bsp()`.
+        policy: the rule for these m workers, without cached copies; what it is told as the clock of a push is
+            only good to name the task. Default: None, `bsp()`.
         weights: each worker is drawn with a probability proportional to its weight, > 0, among those that are
             left, such as its number of samples; one number for all workers, or one per worker (W,).
 

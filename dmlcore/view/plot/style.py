@@ -27,7 +27,7 @@ _FAMILIES: Mapping[str, Sequence[str]] = {
     _GREEN: ["ASP", "ASGD", "Pflug"],
     _SKY: ["K-sync", "Sync-Switch", "FedBuff", "AdaSync"],
     _BROWN: ["n-softsync", "backup", "deadline", "A2S", "MindFlayer"],
-    _GREY: ["fixed", "one worker", "FedAsync"],
+    _GREY: ["fixed", "one worker", "FedAsync", "sampled"],
     "#000000": ["adaptive sync", "delay-adaptive"],
 }
 METHOD_COLORS: Mapping[str, str] = {name: color for color, names in _FAMILIES.items() for name in names}
