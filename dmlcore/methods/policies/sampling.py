@@ -38,7 +38,7 @@ class Sampling:
             self.worker_at.pop(place, None)
         busy = {*self.worker_at.values()}
         among = [worker for worker in self.present if worker not in busy] if busy else self.present
-        if len(places) < len(among):
+        if 0 < len(places) < len(among):  # of none nothing is drawn
             odds = None if self.odds is None else self.odds[among] / self.odds[among].sum()
             random, self.draws = np.random.default_rng((self.seed, self.draws)), self.draws + 1
             drawn = random.choice(len(among), len(places), replace=False, p=odds, shuffle=False)
