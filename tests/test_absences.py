@@ -29,7 +29,7 @@ def test_pushes_are_of_those_that_are_there(policy, tmp_path):
     assert all(within(task, THERE[task.worker]) for task in tasks.itertuples())
     busy = {worker: {int(time) for time in own["pull_start"]} for worker, own in tasks.groupby("worker")}
     assert busy == {0: {0, 1, 3, 4, 5}, 1: {1, 2, 3}, 2: {*range(6)}, 3: {2, 3, 4}}
-    # Whoever comes back pulls the newest version.
+    # A worker that comes back pulls the newest version.
     made = dml.simulate(policy, cluster, seconds=6.0).updates["time"].to_numpy()
     first = tasks[(tasks["worker"] == 0) & (tasks["pull_start"] >= 3)].iloc[0]
     assert first["version_read"] == (made <= first["pull_start"]).sum()

@@ -121,8 +121,7 @@ class Compiled:
     It cannot be called inside another compiled function, because XLA takes its options from the outermost
     one. Programs stay in memory until half of the process's memory mappings are used. All programs of JAX are
     then released, and the cache on disk provides those that are needed again. So a session can run any number
-    of methods.
-    If several threads need a new program, one compiles it and the others wait.
+    of methods. If several threads need a new program, one compiles it and the others wait.
 
     Args:
         function: the function to compile.

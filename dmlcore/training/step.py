@@ -20,7 +20,7 @@ from dmlcore.training.contribution import Contribution
 from dmlcore.training.local_steps import Controlled
 from dmlcore.training.optimizer import Hoisted, hoist_update
 from dmlcore.training.program import ONE, Rows
-from dmlcore.training.scaling import HELD, WEIGHTS, say_once, scale_free, tried
+from dmlcore.training.scaling import HELD, WEIGHTS, say_once, tried
 from dmlcore.types import Aggregate
 
 
@@ -112,12 +112,13 @@ def begin(
     optimizer_state = whole.init(params)
     update, numbers = hoist_update(whole, params, optimizer_state)
     rule, own = aggregation.traced(aggregate or mean(), params, places)
-    if scales and all(tried(optimizer, initial)):
-        say_once(HELD)
-    if scales := scales and scale_free(optimizer, initial):
-        say_once(WEIGHTS)
-    if rule is not None and rule.each is not None and scale_free(optimizer, initial):
+    limits = rule is not None and rule.each is not None
+    free, held = tried(optimizer, initial) if scales or limits else (False, False)
+    if scales and free:
+        say_once(HELD if held else WEIGHTS)
+    if limits and free and not held:
         say_once(f"{aggregate} limits the share of a push in an update of several, and no update")
+    scales = scales and free and not held
     plan = Plan(contribution, update, aggregation=rule, scales=scales, **options)
     slots: Any = () if plan.reads_newest else plan.version(params, optimizer_state)
     slots = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_slots, *jnp.shape(leaf))), slots)
