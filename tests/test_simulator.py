@@ -10,9 +10,8 @@ import dmlcore as dml
 from dmlcore.engines import virtual
 from dmlcore.engines.server import Order, Server
 from dmlcore.engines.service import Service
-from dmlcore.engines.spec import RunSpec
-from dmlcore.engines.virtual import VirtualClock, make_timeline
-from dmlcore.types import Decision, Load, Policy, Start, Transport
+from dmlcore.engines.virtual import VirtualClock
+from dmlcore.types import Decision, Load, Start, Transport
 
 
 def jittered(quantile):
@@ -194,32 +193,6 @@ def test_a_policy_that_never_updates_is_given_up(cluster, monkeypatch):
     with pytest.raises(RuntimeError, match=r"never\(\) makes no update: 5,000 tasks arrived since update 0"):
         dml.simulate(policy, cluster, updates=10)
     assert len(dml.simulate(policy, cluster, seconds=200.0).updates) == 0
-
-
-@pytest.mark.parametrize("sharing", [None, "fifo", "fair"])
-@pytest.mark.parametrize("stop", [{"updates": 300}, {"samples": 9000}, {"seconds": 2.0}], ids=str)
-def test_looking_at_progress_changes_nothing(sharing, stop):
-    """Shares of the run are told in order, and the trace is the same, with faults, too."""
-    cluster = EXPONENTIAL
-    if sharing is not None:
-        cluster = cluster.with_server(bandwidth=1e6, seconds_per_push=0.005, sharing=sharing)
-    faults = dml.faults.random_faults(4, 2.0, seed=1)
-    for each in (cluster, cluster.with_faults(*faults, patience=0.1, checkpoint_every=20)):
-        spec = RunSpec.checked(dml.ssp(2), each, **stop, parameter_bytes=4000)
-        shares = []
-        watched = make_timeline(spec, None, shares.append)
-        assert watched.tasks.equals(make_timeline(spec).tasks)
-        assert len(shares) > 5
-        assert all(0 <= share <= 1 for share in shares)
-        assert shares == sorted(shares) or each is not cluster, "a server that crashes loses updates"
-    progressing = dml.simulate(dml.asp(), cluster, **stop, parameter_bytes=4000, progress=True)
-    assert progressing.tasks["clock"].max() > 0
-
-
-def test_a_deadlock_is_found_while_progress_is_shown():
-    never = Policy("never()", lambda workers: None, lambda state, push: (state, Decision()))
-    with pytest.raises(RuntimeError, match="deadlocks"):
-        dml.simulate(never, EXPONENTIAL, updates=5, progress=True)
 
 
 @pytest.mark.parametrize("policy", [dml.asp(), dml.bsp(), NEVER], ids=str)

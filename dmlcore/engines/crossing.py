@@ -35,11 +35,6 @@ class Crossing:
         # Copies that leave the server's processor, in that order: time, serial number, task.
         self.leaving: deque[tuple[float, int, Order]] = deque()
 
-    @property
-    def due(self) -> float:
-        """When the next transfer ends, or the next copy starts on the link to the workers; seconds."""
-        return min(self.service.due, self.leaving[0][0] if self.leaving else inf)
-
     def run(self) -> None:
         """Handles all events until the run ends."""
         clock, service = self.clock, self.service

@@ -171,7 +171,7 @@ class Failures:
         clock.server.ignored = ignored
         self.life += 1
         # The server learns of the workers' incidents when it is up again; messages sent to it are lost.
-        clock.forget(back, handle_incident)
+        clock.forget(back)
         if back >= clock.end:
             clock.timed.clear()  # no event follows
             clock.server.timers.clear()

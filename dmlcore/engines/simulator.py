@@ -25,7 +25,6 @@ def simulate(
     parameter_bytes: int = 0,
     tensor_sizes: Sequence[int] | None = None,
     watch: Watch | None = None,
-    progress: bool = False,
 ) -> Trace:
     """Runs a policy on a virtual clock and returns its trace.
 
@@ -48,7 +47,6 @@ def simulate(
             one tensor of `parameter_bytes / 4` values.
         watch: function that shows the training to a policy that watches losses or gradients; `train` passes
             its own. None: the policy watches nothing.
-        progress: whether to show a progress bar.
 
     Returns:
         The trace, validated.
@@ -72,10 +70,4 @@ def simulate(
         watch = None
     elif watch is None:
         checks.fail("policy", policy, "one that watches no training", "dml.train")
-    if not checks.boolean("progress", progress):
-        return make_timeline(spec, watch)
-    from rich.progress import Progress
-
-    with Progress(transient=True) as bar:
-        shown = bar.add_task(spec.policy.name, total=1.0)
-        return make_timeline(spec, watch, lambda share: bar.update(shown, completed=share))
+    return make_timeline(spec, watch)

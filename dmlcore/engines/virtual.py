@@ -10,13 +10,12 @@ them again when it is restored.
 import gc
 import itertools
 import math
-import time
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
 
 from dmlcore.engines.crossing import Crossing, handle_push_joins
-from dmlcore.engines.failures import Failures
+from dmlcore.engines.failures import Failures, handle_incident
 from dmlcore.engines.server import NOTHING, Answer, Order, Server
 from dmlcore.engines.service import FairService
 from dmlcore.engines.spec import RunSpec
@@ -31,7 +30,6 @@ PushEvent = tuple[float, int, Callable[[Any, Any], bool], Order, float, float, f
 Computing = tuple[int, Order, float, float, float]
 
 inf = math.inf
-TICKS = 0.1, 0.5  # least and most real seconds between two reports of progress, roughly
 MANY_CANCELLED = 1000  # cancelled pushes are removed when they exceed this number and the number of workers
 
 
@@ -44,20 +42,17 @@ class VirtualClock:
     Args:
         spec: the run.
         watch: function that shows the training to a policy that watches it.
-        progress: function that receives the share of the run that is done, from time to time.
     """
 
     # Slots are faster to look up than a dictionary, which matters at every event.
     __slots__ = (
         "at_hand", "computing", "crossing", "end", "event", "failures", "handle_arrival", "heap",
-        "limit", "links", "may_look", "now", "num_cancelled", "pace", "pipelined", "plain", "progress",
-        "read", "restarts", "sending", "serial", "server", "service", "spec", "take", "ticked", "timed",
-        "timers", "updates_take", "watch",
+        "limit", "links", "may_look", "now", "num_cancelled", "pace", "pipelined", "plain", "read",
+        "restarts", "sending", "serial", "server", "service", "spec", "take", "timed", "timers",
+        "updates_take", "watch",
     )  # fmt: skip
 
-    def __init__(
-        self, spec: RunSpec, watch: Watch | None = None, progress: Callable[[float], None] | None = None
-    ):
+    def __init__(self, spec: RunSpec, watch: Watch | None = None):
         workers = spec.cluster.num_workers
         self.spec, self.watch, self.links, self.service = spec, watch, spec.links(), spec.service()
         self.failures = Failures(self) if spec.faults.events else None
@@ -69,7 +64,6 @@ class VirtualClock:
         self.server = self.new_server()
         self.heap: list[Any] = [END]  # arrivals
         self.timed: list[Any] = []  # all other events
-        self.progress, self.ticked = progress, 0.0
         self.end = spec.stop.seconds
         self.num_cancelled = 0  # cancelled pushes since the last sweep
         self.limit = inf  # arrivals before this time need no further check
@@ -102,9 +96,6 @@ class VirtualClock:
         over = self.carry_out(self.server.begin(), 0.0)
         if self.timers:
             over = self.carry_out(self.server.wake(0.0), 0.0)
-        first = min(self.due(), self.end)
-        if self.progress is not None and first < inf:
-            self.at(first, VirtualClock.handle_tick, first + math.ulp(1.0))
         if self.crossing is not None:
             self.crossing.run()
             over = True
@@ -123,12 +114,6 @@ class VirtualClock:
     def timer(self) -> float:
         """Returns when the policy's next timer is due, in seconds; a timer that was missed fires now."""
         return max(self.server.due, self.now) if self.timers else inf
-
-    def due(self) -> float:
-        """Returns the time of the next event in seconds; infinite if none can follow."""
-        timed = self.timed[0][0] if self.timed else inf
-        crossing = inf if self.crossing is None else self.crossing.due
-        return min(self.heap[0][0], timed, crossing, self.timer())
 
     def set_limit(self) -> None:
         """Sets the limit to the next event that is not an arrival, or to the end of the run."""
@@ -160,20 +145,6 @@ class VirtualClock:
                 over = event[2](self, event)
         self.set_limit()
         return over
-
-    def handle_tick(self, event: Any) -> bool:
-        """Reports the progress of the run, and schedules the next report."""
-        now, _, _, step = event
-        least, most = TICKS
-        took, self.ticked = time.monotonic() - self.ticked, time.monotonic()
-        step *= 2 if took < least else 0.5 if took > most else 1
-        stop, server = self.spec.stop, self.server
-        shares = (now / self.end, server.num_updates / stop.updates, server.samples / stop.samples)
-        assert self.progress is not None
-        self.progress(min(max(shares), 1.0))
-        if self.due() < inf:  # otherwise it is a deadlock
-            self.at(now + step, VirtualClock.handle_tick, step)
-        return False
 
     def new_server(self) -> Server:
         """Returns a server in its first state."""
@@ -398,14 +369,14 @@ class VirtualClock:
         self.service.take(order[0], order[1], now)
         return False
 
-    def forget(self, back: float, stays: Callable[[Any, Any], bool]) -> None:
-        """Discards all messages and tasks; events of the handler `stays` remain, not before `back`."""
+    def forget(self, back: float) -> None:
+        """Discards all messages and tasks; incidents remain, not before `back`."""
         for worker in range(len(self.sending)):
             self.sending[worker] = self.computing[worker] = None
         self.heap[:] = [END]
         if self.crossing is not None:
             self.crossing.forget()
-        kept = [each for each in self.timed if each[2] in (stays, VirtualClock.handle_tick)]
+        kept = [each for each in self.timed if each[2] is handle_incident]
         self.timed[:] = [(max(time, back), *rest) for time, *rest in kept]
         heapify(self.timed)
         self.set_limit()
@@ -415,16 +386,14 @@ class VirtualClock:
 END = (inf, inf, VirtualClock.handle_end)
 
 
-def make_timeline(
-    spec: RunSpec, watch: Watch | None = None, progress: Callable[[float], None] | None = None
-) -> Trace:
-    """Returns the trace of a run on a virtual clock; `progress` receives the share of it that is done."""
+def make_timeline(spec: RunSpec, watch: Watch | None = None) -> Trace:
+    """Returns the trace of a run on a virtual clock."""
     # The run makes few reference cycles, and the collector would scan all tasks in flight repeatedly.
     collects = gc.isenabled()
     gc.disable()
     clock = None
     try:
-        clock = VirtualClock(spec, watch, progress)
+        clock = VirtualClock(spec, watch)
         return clock.run()
     finally:
         if clock is not None:
