@@ -2,10 +2,12 @@
 
 import hashlib
 import os
+import tomllib
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -13,6 +15,11 @@ import platformdirs
 def cache() -> Path:
     """Returns the user's cache folder, for datasets and compiled programs."""
     return platformdirs.user_cache_path("dmlcore")
+
+
+def table(module: str, name: str) -> dict[str, Any]:
+    """Returns the content of the file `name`.toml beside a module, whose `__file__` is given."""
+    return tomllib.loads(Path(module).with_name(f"{name}.toml").read_text(encoding="utf-8"))
 
 
 @contextmanager

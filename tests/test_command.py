@@ -79,14 +79,14 @@ def test_a_parameter_goes_to_the_papers_that_have_it():
 
 
 def junk(homes, monkeypatch):
-    for name in datasets.MNIST.sha256:
+    for name in datasets.SOURCES["mnist"].sha256:
         (homes / "mnist" / name).write_bytes(b"junk")
     hint = "try deleting this damaged or different file and running again"
     return rf"paper_repro\.py: data of plain: .*ubyte\.gz: expected .*; {hint}"
 
 
 def offline(homes, monkeypatch):
-    source = datasets.MNIST._replace(urls=("http://127.0.0.1:9/",))
+    source = datasets.SOURCES["mnist"]._replace(urls=("http://127.0.0.1:9/",))
     monkeypatch.setitem(datasets.SOURCES, "mnist", source)
     return r"paper_repro\.py: data of plain: mnist: cannot be downloaded"
 

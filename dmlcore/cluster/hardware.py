@@ -1,7 +1,4 @@
-"""Clusters from hardware: training speeds, sizes of models and rates of links, each with its source.
-
-Pairs of model and accelerator without a published number are left out.
-"""
+"""Clusters from hardware: training speeds, sizes of models and rates of links, from `hardware.toml`."""
 
 import math
 from collections.abc import Mapping
@@ -10,17 +7,12 @@ from typing import Any, NamedTuple
 from dmlcore import checks, notebook
 from dmlcore.cluster.cluster import Cluster
 from dmlcore.cluster.regime import Regime
+from dmlcore.files import table
 
 BYTES = 4  # per parameter: a 32-bit float; a `coded` transport sends fewer
 
-PARAMETERS: Mapping[str, int] = {  # number of trainable parameters
-    "resnet50": 25_557_032,  # torchvision, num_params of ResNet50_Weights
-    "vgg16": 138_357_544,  # torchvision, num_params of VGG16_Weights; Keras Applications has the same
-    "inception_v3": 23_817_352,  # Keras Applications, trainable; no auxiliary classifier
-    # Derived from the configuration of Devlin et al. 2018: 24 layers of width 1024, 30,522 words, 512 places,
-    # with the pooler and without the heads of pre-training (0.3% more).
-    "bert_large": 335_141_888,
-}
+TABLES = table(__file__, "hardware")
+PARAMETERS: Mapping[str, int] = TABLES["parameters"]  # number of trainable parameters
 
 
 class Measured(NamedTuple):
@@ -30,23 +22,10 @@ class Measured(NamedTuple):
     batch_size: int  # samples per step
 
 
-# Publications:
-# - TensorFlow: "Benchmarks" of its performance guide (tensorflow/docs, r1/guide/performance/benchmarks.md),
-#   measured in May 2017, 32-bit floats, synthetic ImageNet, 1 GPU. K80: Google Compute Engine, one of the
-#   two processors of a card. P100: DGX-1.
-# - NVIDIA: DeepLearningExamples, mixed precision, 1 GPU. ResNet-50 v1.5 of PyTorch, container 21.03 (2021):
-#   A100 80GB of a DGX A100, V100 16GB of a DGX-1, batch sizes of its configs.yml. BERT of PyTorch, container
-#   19.07 (2019): pre-training, sequences of 128 words, V100 32GB of a DGX-1.
 SPEEDS: Mapping[tuple[str, str], Measured] = {
-    ("resnet50", "k80"): Measured(51.9, 64),  # TensorFlow
-    ("resnet50", "p100"): Measured(219.0, 64),  # TensorFlow
-    ("resnet50", "v100"): Measured(1200.0, 256),  # NVIDIA
-    ("resnet50", "a100"): Measured(2470.0, 256),  # NVIDIA
-    ("vgg16", "k80"): Measured(35.4, 32),  # TensorFlow
-    ("vgg16", "p100"): Measured(154.0, 64),  # TensorFlow
-    ("inception_v3", "k80"): Measured(30.5, 64),  # TensorFlow
-    ("inception_v3", "p100"): Measured(142.0, 64),  # TensorFlow
-    ("bert_large", "v100"): Measured(171.52, 64),  # NVIDIA
+    (model, accelerator): Measured(*speed)
+    for model, speeds in TABLES["speeds"].items()
+    for accelerator, speed in speeds.items()
 }
 
 
@@ -58,19 +37,10 @@ class Link(NamedTuple):
     latency: float  # seconds, one way
 
 
-# Derived: an Ethernet frame of 1500 bytes carries 1448 bytes of the message (TCP over IPv4 with timestamps)
-# and takes 1538 bytes on the wire (header, preamble and gap). InfiniBand: 4096 of 4122 bytes, with the
-# headers LRH, BTH, ICRC and VCRC.
-_TCP, _INFINIBAND = 1448 / 1538, 4096 / 4122
-# Assumed, and small beside the time of megabytes: a TCP message through kernels and a switch; an RDMA
-# message.
-_KERNEL, _RDMA = 50e-6, 2e-6
-LINKS: Mapping[str, Link] = {  # rates as in the standards
-    "1GbE": Link(1e9, _TCP, _KERNEL),  # IEEE 802.3ab
-    "10GbE": Link(10e9, _TCP, _KERNEL),  # IEEE 802.3ae
-    "25GbE": Link(25e9, _TCP, _KERNEL),  # IEEE 802.3by
-    "100GbE": Link(100e9, _TCP, _KERNEL),  # IEEE 802.3ba
-    "InfiniBand HDR": Link(200e9, _INFINIBAND, _RDMA),  # InfiniBand Trade Association, 4 lanes
+LINKS: Mapping[str, Link] = {
+    name: Link(rate, kind["payload"] / kind["frame"], kind["latency"])
+    for kind in TABLES["links"]
+    for name, rate in kind["bits_per_second"].items()
 }
 
 # Passes over the parameters' bytes in the server's memory. Derived; the time of the arithmetic is negligible.
@@ -126,7 +96,7 @@ def hardware(
     (plain SGD), a pull two. Transfers do not overlap with computing and numbers have 4 bytes, unless a
     transport says otherwise.
 
-    The tables and the sources of their numbers are in `dmlcore/cluster/hardware.py`. Speeds are published
+    The tables and the sources of their numbers are in `dmlcore/cluster/hardware.toml`. Speeds are published
     measurements, rates are those of standards, efficiencies and passes are derived, latencies are assumed.
 
     Args:

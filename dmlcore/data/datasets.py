@@ -11,57 +11,12 @@ import numpy as np
 import pandas as pd
 
 from dmlcore import checks
+from dmlcore.files import table
 
 from .fetch import DataFiles, fetch
 from .formats import parse_cifar, read_idx, read_ratings
 
-MNIST = DataFiles(
-    folder="mnist",
-    sha256={
-        "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-        "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-        "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-        "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-    },
-    urls=(
-        "https://storage.googleapis.com/cvdf-datasets/mnist/",
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
-    ),
-)
-CIFAR10 = DataFiles(
-    folder="cifar-10-batches-bin",
-    sha256={
-        "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
-        "data_batch_2.bin": "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
-        "data_batch_3.bin": "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
-        "data_batch_4.bin": "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
-        "data_batch_5.bin": "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
-        "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
-    },
-    urls=("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
-)
-MOVIELENS_SMALL = DataFiles(
-    folder="ml-latest-small",
-    sha256={"ratings.csv": "aa289ca83157595d0df6aea1be6a4ded676ddc4385472e8313a8ed9805352646"},
-    urls=("https://files.grouplens.org/datasets/movielens/ml-latest-small.zip",),
-)
-STRAGGLER_JOBS = DataFiles(
-    folder="straggler_jobs",
-    sha256={
-        "AR.parquet": "1806e53f3ce6b1857f945d34b07ff2b257b3cea1fe216466e006e040def9cc20",
-        "SE.parquet": "f7da01edebb2227e51d0fb0c28d8b141f61743e5ac1633e0a3b227d48edf1e50",
-    },
-    urls=(
-        "https://raw.githubusercontent.com/ByteDance-Seed/StragglerAnalysis/"
-        "cc8af9f22291d9dec14d3460d530dd8e5c782a68/data/trace-",
-    ),
-)
-SOURCES = {
-    "mnist": MNIST,
-    "cifar10": CIFAR10,
-    "movielens_small": MOVIELENS_SMALL,
-    "straggler_jobs": STRAGGLER_JOBS,
-}
+SOURCES = {name: DataFiles(**entry) for name, entry in table(__file__, "files").items()}
 
 
 class Labelled(NamedTuple):
@@ -127,7 +82,7 @@ def mnist() -> Labelled:
 
     Reference: LeCun, Bottou, Bengio and Haffner, Proceedings of the IEEE 86(11), 1998.
     """
-    return Labelled(*(read_idx(path) for path in fetch(MNIST).values()))
+    return Labelled(*(read_idx(path) for path in fetch(SOURCES["mnist"]).values()))
 
 
 def cifar10() -> Labelled:
@@ -141,7 +96,7 @@ def cifar10() -> Labelled:
 
     Reference: Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
     """
-    parts = [parse_cifar(path.read_bytes(), str(path)) for path in fetch(CIFAR10).values()]
+    parts = [parse_cifar(path.read_bytes(), str(path)) for path in fetch(SOURCES["cifar10"]).values()]
     images, labels = zip(*parts, strict=True)
     return Labelled(np.concatenate(images[:-1]), np.concatenate(labels[:-1]), images[-1], labels[-1])
 
@@ -159,7 +114,7 @@ def movielens_small() -> Ratings:
 
     Reference: Harper and Konstan, The MovieLens Datasets, ACM TiiS 5(4), 2015.
     """
-    table = read_ratings(fetch(MOVIELENS_SMALL)["ratings.csv"])
+    table = read_ratings(fetch(SOURCES["movielens_small"])["ratings.csv"])
     _, user = np.unique(table["userId"], return_inverse=True)
     _, item = np.unique(table["movieId"], return_inverse=True)
     return Ratings(user, item, table["rating"].to_numpy())
@@ -178,7 +133,7 @@ def straggler_jobs() -> dict[str, pd.DataFrame]:
     Reference: Lin et al., Understanding Stragglers in Large Model Training Using What-if Analysis, OSDI 2025;
     ByteDance-Seed/StragglerAnalysis, Copyright 2025 Bytedance Ltd., Apache License 2.0.
     """
-    return {path.stem: pd.read_parquet(path) for path in fetch(STRAGGLER_JOBS).values()}
+    return {path.stem: pd.read_parquet(path) for path in fetch(SOURCES["straggler_jobs"]).values()}
 
 
 def straggler_steps() -> dict[str, pd.DataFrame]:

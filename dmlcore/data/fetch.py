@@ -5,7 +5,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ class DataFiles(NamedTuple):
     sha256: Mapping[str, str]  # file name -> checksum, as 64 hexadecimal digits
     # Tried in this order. An address that ends in "/" or "-" is put before the files' names, any other is an
     # archive (.zip or .tar.gz) that contains `folder`. An archive needs no checksum: its files have one.
-    urls: tuple[str, ...]
+    urls: Sequence[str]
 
 
 def fetch(source: DataFiles) -> dict[str, Path]:
