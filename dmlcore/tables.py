@@ -1,6 +1,6 @@
 """Tables that users bring, with every column checked once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
@@ -36,19 +36,17 @@ def check_column(name: str, column: Any, frame: pd.DataFrame) -> None:
     checks.choice(name, column, dict.fromkeys(frame.columns))
 
 
-def require(name: str, frame: pd.DataFrame, wanted: Mapping[str, str], more: Sequence[str] = ()) -> None:
+def require(name: str, frame: pd.DataFrame, wanted: Mapping[str, str]) -> None:
     """Raises one ValueError that lists everything that is missing.
 
     Args:
         name: of the argument.
         frame: the table.
         wanted: column -> what it holds.
-        more: what else is missing.
     """
     missing = [f"{column} ({meaning})" for column, meaning in wanted.items() if column not in frame]
-    if missing or more:
-        columns = [f"columns that include {', '.join(missing)}"] * bool(missing)
-        checks.reject(name, f"columns {[*frame.columns]}", " and ".join([*columns, *more]))
+    if missing:
+        checks.reject(name, f"columns {[*frame.columns]}", f"columns that include {', '.join(missing)}")
 
 
 def numbers(

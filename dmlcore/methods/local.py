@@ -73,16 +73,14 @@ def local_steps(
     objective inconsistency problem in heterogeneous federated optimization", section 4, FedNova.
     """
     steps = checks.integer("steps", steps, low=1, high=2**20)
-    keep_state = checks.boolean("keep_state", keep_state)
-    prox = checks.real("prox", prox, low=0)
-    control_variates = checks.boolean("control_variates", control_variates)
-    normalised = checks.boolean("normalised", normalised)
-    options = {"keep_state": keep_state, "prox": prox, "control_variates": control_variates}
-    options["normalised"] = normalised
+    options = {
+        "keep_state": checks.boolean("keep_state", keep_state),
+        "prox": checks.real("prox", prox, low=0),
+        "control_variates": checks.boolean("control_variates", control_variates),
+        "normalised": checks.boolean("normalised", normalised),
+    }
     name = ", ".join([f"{steps}", *(f"{option}={given}" for option, given in options.items() if given)])
-    optimizer = checks.check_optax("optimizer", optimizer)
-    given = keep_state, prox, control_variates, normalised
-    return LocalSteps(f"local_steps({name})", steps, optimizer, *given)
+    return LocalSteps(f"local_steps({name})", steps, checks.check_optax("optimizer", optimizer), **options)
 
 
 def check_controlled(aggregate: Any, transport: Any = None, faults: Sequence[Any] = ()) -> None:

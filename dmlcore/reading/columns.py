@@ -11,36 +11,18 @@ import numpy as np
 import pandas as pd
 
 from dmlcore import checks, tables
+from dmlcore.files import table
 from dmlcore.reading.sources import ON_GPU, Table
 from dmlcore.units import TIMES
 
-# Role -> the names that it usually has, the clearest first. Times may end in a unit.
-ALIASES: Mapping[str, Sequence[str]] = {
-    "worker": ("worker", "worker_id", "rank", "dp_rank", "global_rank", "host", "hostname", "node", "machine",
-               "instance", "executor", "replica", "client", "process", "device", "gpu", "gpu_id",
-               "local_rank", "pod", "pid", "file"),
-    "start": ("compute_start", "start", "start_time", "start_ts", "started", "started_at", "begin",
-              "begin_time", "t_start", "t0", "ts", "timestamp", "datetime", "date", "logged_at"),
-    "end": ("compute_end", "end", "end_time", "end_ts", "ended", "ended_at", "finish", "finish_time",
-            "finished", "finished_at", "stop", "stop_time", "t_end", "t1"),
-    "seconds": ("seconds", "duration", "dur", "elapsed", "elapsed_time", "compute_time", "step_time",
-                "iteration_time", "iter_time", "batch_time", "task_time", "runtime", "took", "time"),
-    "batch_size": ("batch_size", "samples", "num_samples", "batchsize", "batch", "bs", "examples",
-                   "num_examples", "local_batch_size"),
-    "step": ("step", "global_step", "iteration", "iter", "round", "train_step"),
-    "part": ("mb_id", "micro_batch", "microbatch", "micro_batch_id", "microbatch_id"),
-    "event": ("optype", "op", "operation", "event", "name", "phase", "op_name", "event_name"),
-}  # fmt: skip
-WITHIN = "local_rank", "gpu", "gpu_id", "device"  # which of a host's workers it is
-HOSTS = "host", "hostname", "node", "machine", "instance", "pod"
+NAMES = table(__file__, "columns")
+ALIASES: Mapping[str, Sequence[str]] = NAMES["aliases"]
 TIMED = "start", "end", "seconds"
 SEVERAL = "worker", "seconds"  # roles that several columns may have together
 COLLECTIVE = re.compile(r"(?i)all.?reduce|all.?gather|reduce.?scatter|broadcast|nccl|negotiate|barrier|wait")
 STEP = re.compile(r"ProfilerStep#\d+")
 LISTED = 8  # names that a message lists
-UNITS = {"sec": "s", "secs": "s", "second": "s", "seconds": "s", "msec": "ms", "millis": "ms", "usec": "us",
-         "milliseconds": "ms", "micros": "us", "microseconds": "us", "nanos": "ns", "nanoseconds": "ns",
-         "µs": "us", "minutes": "min", "hours": "h"} | {unit: unit for unit in TIMES}  # fmt: skip
+UNITS = {unit: unit for unit in TIMES} | {name: unit for unit, own in NAMES["units"].items() for name in own}
 UNIT = re.compile(rf"^(.+?)[_ (\[]+({'|'.join(sorted(UNITS, key=len, reverse=True))})[)\]]?$")
 
 
@@ -100,8 +82,19 @@ def meaning(name: str, table: Table, columns: Any, exact: Sequence[str]) -> Mean
             taken.add(column)
     if table.chrome and not (columns and "worker" in columns):
         of["worker"] = _lanes(frame)
-    elif "worker" in of and plain(of["worker"][0])[0] in HOSTS and not (columns and "worker" in columns):
-        more = next((column for column in frame if plain(column)[0] in WITHIN and column not in taken), None)
+    elif (
+        "worker" in of
+        and plain(of["worker"][0])[0] in NAMES["hosts"]["names"]
+        and not (columns and "worker" in columns)
+    ):
+        more = next(
+            (
+                column
+                for column in frame
+                if plain(column)[0] in NAMES["hosts"]["within"] and column not in taken
+            ),
+            None,
+        )
         of["worker"] += () if more is None else (more,)
     if {"worker", "seconds"} <= {*of} and not {"start", "end"} & {*of}:
         when = next((column for column in frame if words[column][0] == "time" and column not in taken), None)
