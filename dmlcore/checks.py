@@ -212,8 +212,8 @@ def path(name: str, value: Any) -> str:
     return text if isinstance(text, str) and text else fail(name, value, "a path, as text or a pathlib.Path")
 
 
-def array(name: str, value: Any, *, ndim: int = 1, nan: bool = False) -> Any:
-    """Returns `value` as an array of floats with `ndim` axes; NaN is allowed only if `nan` is true.
+def array(name: str, value: Any, *, nan: bool = False) -> Any:
+    """Returns `value` as an array of floats with one axis; NaN is allowed only if `nan` is true.
 
     >>> array("rates", [0.1, "0.2"])
     Traceback (most recent call last):
@@ -221,11 +221,10 @@ def array(name: str, value: Any, *, ndim: int = 1, nan: bool = False) -> Any:
     """
     import numpy as np  # imported late, so that the command line starts fast
 
-    axes = f"{ndim} axis" if ndim == 1 else f"{ndim} axes"
-    expected = f"an array of numbers with {axes}" + ", without NaN" * (not nan)
+    expected = "an array of numbers with 1 axis" + ", without NaN" * (not nan)
     try:
         numbers = np.asarray(value)
-        sound = numbers.dtype.kind in "iuf" and numbers.ndim == ndim
+        sound = numbers.dtype.kind in "iuf" and numbers.ndim == 1
         numbers = numbers.astype(float) if sound else numbers
     except (TypeError, ValueError, OverflowError):
         sound = False

@@ -1,4 +1,4 @@
-"""Notebook displays: objects ask here, and `dmlcore.view.show` answers."""
+"""How objects are shown: by their name, or in a notebook as `dmlcore.view.show` says."""
 
 import importlib
 from typing import Any
@@ -12,3 +12,8 @@ def html(item: Any) -> str:
     True
     """
     return importlib.import_module("dmlcore.view.show").html(item)
+
+
+def named(item: Any) -> str:
+    """Returns an object's name, which is the call that makes it, for its `__repr__`."""
+    return str(item.name)

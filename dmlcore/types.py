@@ -182,11 +182,9 @@ class Policy(NamedTuple):
     on_wake: Callable[[Any, Any, float], tuple[Any, Decision]] | None = None
     on_begin: Callable[[Any, int], tuple[Any, Sequence[Start]]] | None = None
 
-    def _repr_html_(self) -> str:
-        return notebook.html(self)
+    _repr_html_ = notebook.html
 
-    def __repr__(self) -> str:
-        return self.name
+    __repr__ = notebook.named
 
 
 class Load(NamedTuple):
@@ -212,8 +210,7 @@ class Load(NamedTuple):
     on_leave: Callable[[Any, int], Any] | None = None
     on_join: Callable[[Any, int], Any] | None = None
 
-    def __repr__(self) -> str:
-        return self.name
+    __repr__ = notebook.named
 
 
 class Codec(NamedTuple):
@@ -237,8 +234,7 @@ class Codec(NamedTuple):
     encode: Callable[[Any, Any, Any], tuple[Any, Any]]
     decode: Callable[[Any, Any], Any]
 
-    def __repr__(self) -> str:
-        return self.name
+    __repr__ = notebook.named
 
 
 class Transport(NamedTuple):
@@ -268,8 +264,7 @@ class Transport(NamedTuple):
         """Whether workers or server use values that differ from those that were sent."""
         return bool(self.pull or self.push or self.own_steps)
 
-    def __repr__(self) -> str:
-        return self.name
+    __repr__ = notebook.named
 
 
 class LocalSteps(NamedTuple):
@@ -304,8 +299,7 @@ class LocalSteps(NamedTuple):
         """Whether a worker's task depends on its earlier tasks."""
         return self.keep_state or self.control_variates
 
-    def __repr__(self) -> str:
-        return self.name
+    __repr__ = notebook.named
 
 
 class Aggregate(NamedTuple):
@@ -342,8 +336,7 @@ class Aggregate(NamedTuple):
         """Whether the rule is the weighted sum of the unchanged pushes."""
         return self.each is None and self.reduce is None
 
-    def __repr__(self) -> str:
-        return self.name
+    __repr__ = notebook.named
 
 
 class Method(NamedTuple):
@@ -378,8 +371,7 @@ class Method(NamedTuple):
     local: LocalSteps | None = None
     aggregate: Aggregate | str | None = None
 
-    def _repr_html_(self) -> str:
-        return notebook.html(self)
+    _repr_html_ = notebook.html
 
     def __repr__(self) -> str:
         """The call that makes this method, but for an optimizer, which does not know its own."""

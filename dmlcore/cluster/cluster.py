@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import scipy
 
@@ -18,9 +18,6 @@ from dmlcore.cluster.parameter_server import ParameterServer
 from dmlcore.cluster.regime import Regime, regime
 from dmlcore.cluster.slowdowns import SpeedChange, Stragglers, TimedChange, check_workers, speed_change
 from dmlcore.theory import Response
-
-if TYPE_CHECKING:
-    pass
 
 NONE = Faults()
 FINITE = {"low": 0, "high": 1e300}

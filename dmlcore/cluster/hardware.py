@@ -72,8 +72,7 @@ class Hardware(NamedTuple):
         """Communication ratio c and server load rho, without units; see `Cluster.regime`."""
         return self.cluster.regime(self.parameter_bytes, self.batch_size)
 
-    def _repr_html_(self) -> str:
-        return notebook.html(self)
+    _repr_html_ = notebook.html
 
 
 def hardware(

@@ -30,8 +30,7 @@ class Regime(NamedTuple):
     def __str__(self) -> str:
         return f"c = {self.communication_ratio:.2g}, rho = {self.server_load:.2g}"
 
-    def _repr_html_(self) -> str:
-        return notebook.html(self)
+    _repr_html_ = notebook.html
 
 
 class Sizes(NamedTuple):

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dmlcore import checks
+from dmlcore import checks, notebook
 from dmlcore.engines.simulator import simulate
 from dmlcore.engines.spec import RunSpec
 from dmlcore.engines.virtual import make_timeline
@@ -43,8 +43,7 @@ class Engine(NamedTuple):
     record: Callable[[Job], Recording] | None = None
     time_scale: float = 1.0
 
-    def __repr__(self) -> str:
-        return self.name
+    __repr__ = notebook.named
 
 
 def simulated() -> Engine:

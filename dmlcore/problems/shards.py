@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dmlcore import checks
+from dmlcore import checks, notebook
 from dmlcore.calls import named
 from dmlcore.checks import at_least
 
@@ -32,8 +32,7 @@ class Rule(NamedTuple):
     num_workers: int
     owners: Callable[[Any], np.ndarray]
 
-    def __repr__(self) -> str:
-        return self.name
+    __repr__ = notebook.named
 
 
 class _Labels(list[Any]):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from dmlcore import checks
+from dmlcore import checks, notebook
 
 
 class Response(NamedTuple):
@@ -33,8 +33,7 @@ class Response(NamedTuple):
     survival: Callable[[Any, int], np.ndarray]
     scales: bool = True
 
-    def __repr__(self) -> str:
-        return self.name
+    __repr__ = notebook.named
 
     def mean(self, batch_size: int) -> float:
         """Returns the mean E[Z(b)].

@@ -43,18 +43,13 @@ land, LANDED = _LANDED.pack_into, ROW - _LANDED.size
 
 
 class Rows:
-    """The rows of a packed record, each as a `Task`; the record may grow meanwhile."""
+    """The rows of a packed record; the record may grow meanwhile."""
 
     def __init__(self, record: bytearray):
         self._record = record
 
     def __len__(self) -> int:
         return len(self._record) // ROW
-
-    def __getitem__(self, row: int) -> Task:
-        if not 0 <= row < len(self):
-            raise IndexError(row)
-        return Task(*_LAYOUT.unpack_from(self._record, row * ROW))
 
     def last(self, worker: int, clock: int) -> int:
         """Returns the last row of a worker's task, or -1; it searches all rows."""

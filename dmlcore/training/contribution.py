@@ -47,9 +47,9 @@ class Contribution(abc.ABC):
         assert problem is not None, "a contribution is used only while its problem is alive"
         return problem
 
-    @abc.abstractmethod
     def width(self, batch_size: int) -> int:
         """Returns the number of samples to which a task of `batch_size` samples is padded."""
+        return batch_size
 
     @property
     def num_gradients(self) -> int:
@@ -61,13 +61,13 @@ class Contribution(abc.ABC):
         """Whether a worker's push depends on its earlier tasks."""
         return False
 
-    @abc.abstractmethod
     def begin(self, params: Any, optimizer: Any, num_states: int) -> tuple[Any, Any]:
-        """Returns the parameters that are sent, and the state that stays with `num_states` workers."""
+        """Returns what is sent, and the state that stays with `num_states` workers."""
+        return self.served(params), ()
 
-    @abc.abstractmethod
     def whole(self, params: Any, local: Any) -> Any:
         """Returns all parameters: the inverse of `begin`."""
+        return self.model(params)
 
     def served(self, params: Any) -> Any:
         """Returns what a server on a real clock trains, which holds all parameters."""
@@ -89,9 +89,9 @@ class Contribution(abc.ABC):
         pushes. All have read `view`. Samples of the row beyond a task's batch size do not count.
         """
 
-    @abc.abstractmethod
     def applied(self, local: Any, samples: Any, change: Any) -> Any:
         """Returns the local state after a row's change of it."""
+        return local
 
     @abc.abstractmethod
     def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
@@ -114,12 +114,6 @@ class Gradient(Contribution):
     def width(self, batch_size: int) -> int:
         return padded(batch_size)
 
-    def begin(self, params: Any, optimizer: Any, num_states: int) -> tuple[Any, Any]:
-        return params, ()
-
-    def whole(self, params: Any, local: Any) -> Any:
-        return params
-
     def of(self, view: Any, local: Any, row: Rows, data: Any) -> tuple[Any, Any]:
         batch, batch_size, weight = self._batch(row.samples, data), row.batch_size, row.weight
         if len(weight) > 1:
@@ -134,9 +128,6 @@ class Gradient(Contribution):
 
         index = jnp.searchsorted(jnp.array(self.widths), batch_size)
         return jax.lax.switch(index, [filled_up(width) for width in self.widths])
-
-    def applied(self, local: Any, samples: Any, change: Any) -> Any:
-        return local
 
     def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
         return self._of_one(params, self._batch(samples, data), batch_size), kept
@@ -197,9 +188,6 @@ class AdditiveUpdate(Contribution):
     """
 
     fuses = weighs = False
-
-    def width(self, batch_size: int) -> int:
-        return batch_size
 
     def begin(self, params: Any, optimizer: Any, num_states: int) -> tuple[Any, Any]:
         shared, rows = self.problem.apart(params)

@@ -59,9 +59,6 @@ class LocalTraining(Gradient):
         kept = self.kept_by_worker(served)
         return served, jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_states, *jnp.shape(leaf))), kept)
 
-    def whole(self, params: Any, local: Any) -> Any:
-        return self.model(params)
-
     def served(self, params: Any) -> Any:
         return Controlled(params, zeros(params)) if self.inner.control_variates else params
 
