@@ -32,18 +32,15 @@ def quantity(name: str, given: Any, kind: str) -> float:
     ValueError: link: expected a number > 0 in bytes/s, or one with a unit, such as '25Gb/s', got '25Gb'
     """
     units, example = KINDS[kind]
-    value, expected = given, f"a number > 0 in {BASE[kind]}, or one with a unit, such as {example}"
+    value = given
     if isinstance(given, str):
-        parts = re.fullmatch(r"\s*([\d.]+(?:e[+-]?\d+)?)\s*([A-Za-zµ/]*)\s*", given)
-        number, unit = parts.groups() if parts else ("", "")
+        parts = re.fullmatch(r"\s*((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([A-Za-zµ/]*)\s*", given)
+        number, unit = parts.groups() if parts else ("nan", "")
         unit = unit.replace("µ", "u").replace("bit", "b")
         unit = unit if "Ki" in unit else unit.replace("K", "k")
-        factor = units.get(unit) if unit else 1.0
-        try:
-            value = math.nan if factor is None else float(number) * factor
-        except ValueError:
-            value = math.nan
+        value = float(number) * (units.get(unit, math.nan) if unit else 1.0)
     try:
         return checks.positive(name, value)
     except ValueError:
+        expected = f"a number > 0 in {BASE[kind]}, or one with a unit, such as {example}"
         raise ValueError(checks.message(name, checks.shown(given), expected)) from None

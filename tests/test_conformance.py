@@ -10,7 +10,7 @@ from engine_runs import table as rows
 from watched import simulate
 
 import dmlcore as dml
-from dmlcore.cluster.draws import PUSH, Draws
+from dmlcore.cluster.draws import Draws
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.trace import metrics, predecessors
 from dmlcore.types import Decision, Policy, Start
@@ -198,7 +198,8 @@ def test_no_worker_of_ours_idles_for_good(trace, request, name):
     _, _, cluster = request.node.callspec.params["trace"]
     if name.startswith("sampled"):
         pytest.skip("a worker that is not drawn idles")
-    draws = Draws(CLUSTERS[cluster], seed=3)
+    nbytes = plane().parameter_bytes
+    draws = Draws(CLUSTERS[cluster], 3, nbytes, nbytes)
     fired = [time for time, _, _ in trace.metadata.get("wakes", ())]
     made, end = {*trace.updates["time"], *fired}, trace.end_time
     finished = trace.tasks[trace.tasks["push_end"].notna()]["worker"].value_counts()
@@ -212,7 +213,7 @@ def test_no_worker_of_ours_idles_for_good(trace, request, name):
         if np.isnan(last.push_end):
             if name == "mindflayer":
                 continue  # its last trial of the round may have been cut off: it waits for the others
-            sending = draws.transfer_seconds(PUSH, worker, int(last.clock), plane().parameter_bytes)
+            sending = draws.push_seconds(worker, int(last.clock))
             # On a real clock a task may take longer than it was meant to; a busy server keeps pushes waiting.
             if "time_scale" not in trace.metadata and cluster != "contended":
                 assert last.compute_end == end or last.compute_end + sending >= end, "it works"

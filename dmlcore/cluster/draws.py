@@ -1,5 +1,9 @@
-"""Random task and transfer times, keyed by seed, worker and clock."""
+"""The times of a task's phases: random ones are keyed by seed, worker and clock.
 
+They are the same on a virtual clock and, injected as sleeps, on a real one.
+"""
+
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +13,8 @@ from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.cluster.durations import Durations
 from dmlcore.cluster.jitter import SizedJitter, quantile_function
-from dmlcore.cluster.slowdowns import SpeedChange, Stragglers
+from dmlcore.cluster.pace import Pace
+from dmlcore.cluster.slowdowns import SpeedChange, Stragglers, TimedChange
 
 WORKERS_PER_BLOCK = 32
 CLOCKS_PER_BLOCK = 32
@@ -39,7 +44,7 @@ def uniforms(seed: int, stream: int, row: int, column: int) -> np.ndarray:
 
 
 class Draws:
-    """Task and transfer times of a cluster under one seed.
+    """Times of pulls, tasks and pushes on a cluster under one seed.
 
     A whole block of workers and clocks is drawn when the first of its times is needed. Threads must not share
     one object.
@@ -47,23 +52,33 @@ class Draws:
     Args:
         cluster: the cluster.
         seed: seed of all random times.
+        pull_bytes: bytes of a pull.
+        push_bytes: bytes of a push.
 
     Attributes:
         compute_seconds: function of worker, clock and samples; returns the compute time of that task in
-            seconds. Changes of speed at a time are not included: see `Pace`.
+            seconds. Changes of speed at a time are not included: see `finish`.
+        pace: changes of speed at a time. None: there are none.
+        pulls_take: whether pulls take any time.
+        pushes_take: whether pushes do.
 
     >>> draws = Draws(Cluster.uniform(2, samples_per_second=100, overhead=1.0), seed=0)
     >>> draws.compute_seconds(0, 0, 50)
     1.5
     """
 
-    def __init__(self, cluster: Cluster, seed: int):
-        self.cluster, self.seed = cluster, seed
+    def __init__(self, cluster: Cluster, seed: int, pull_bytes: int = 0, push_bytes: int = 0):
+        self.cluster, self.seed, self._bytes = cluster, seed, {PULL: pull_bytes, PUSH: push_bytes}
+        timed = any(isinstance(change, TimedChange) for change in cluster.changes)
+        self.pace = Pace(cluster) if timed else None
+        narrow = min(cluster.bandwidth_bytes_per_second) < math.inf
+        down = cluster.pull_latency_seconds or cluster.latency_seconds
+        self.pulls_take = any(down) or (narrow and pull_bytes > 0)
+        self.pushes_take = any(cluster.latency_seconds) or (narrow and push_bytes > 0)
         sized = isinstance(cluster.jitter, SizedJitter)
         self._jitter = None if sized else quantile_function(cluster.jitter)
         self._latency_jitter = quantile_function(cluster.latency_jitter)
         self._server_jitter = quantile_function(None if cluster.server is None else cluster.server.jitter)
-        # Changes at a time do not depend on the task alone: `Pace` applies them.
         self._changes = [each for each in cluster.changes if isinstance(each, SpeedChange)]
         self._overhead = cluster.overhead_seconds
         self._varied = bool(cluster.stragglers or self._changes)  # whether the overhead varies between tasks
@@ -134,21 +149,33 @@ class Draws:
 
         return measured
 
-    def transfer_seconds(self, stream: int, worker: int, clock: int, nbytes: int) -> float:
-        """Returns the seconds of the pull before (stream PULL) or the push after (stream PUSH) task `clock`.
+    def pull_seconds(self, worker: int, clock: int) -> float:
+        """Returns the seconds of the pull before a worker's task `clock`."""
+        return self._transfer_seconds(PULL, worker, clock)
 
-        Args:
-            stream: PULL or PUSH.
-            worker: number of the worker.
-            clock: number of the task.
-            nbytes: bytes of the message.
-        """
+    def push_seconds(self, worker: int, clock: int) -> float:
+        """Returns the seconds of the push after a worker's task `clock`."""
+        return self._transfer_seconds(PUSH, worker, clock)
+
+    def finish(self, worker: int, clock: int, samples: int, begun: float) -> float:
+        """Returns the end of computing, in seconds, of a task that begins to compute at `begun`."""
+        seconds = self.compute_seconds(worker, clock, samples)
+        return begun + seconds if self.pace is None else self.pace.finish(worker, begun, seconds)
+
+    def computing(
+        self, worker: int, clock: int, samples: int, pull: bool, since: float
+    ) -> tuple[float, float]:
+        """Returns begin and end of computing, in seconds, of a task that was released at `since`."""
+        begun = since + self.pull_seconds(worker, clock) if pull else since
+        return begun, self.finish(worker, clock, samples, begun)
+
+    def _transfer_seconds(self, stream: int, worker: int, clock: int) -> float:
         cluster = self.cluster
         way = cluster.pull_latency_seconds if stream == PULL else None
         latency = (way or cluster.latency_seconds)[worker]
         if self._latency_jitter is not None and latency:
             latency *= self.multiplier(stream, worker, clock)
-        return latency + nbytes / cluster.bandwidth_bytes_per_second[worker]
+        return latency + self._bytes[stream] / cluster.bandwidth_bytes_per_second[worker]
 
     def multiplier(self, stream: int, worker: int, clock: int, samples: int = 0) -> float:
         """Returns the random multiplier of a task's compute time, of a latency or of the server's time.

@@ -29,8 +29,8 @@ class Crossing:
         # Then attempt -> end of the transfer, and wait on the link in seconds, of copies that came too early.
         self.coming: list[list[tuple[Order, float]]] = [[] for _ in range(clock.spec.cluster.num_workers)]
         self.came: dict[int, tuple[float, float]] = {}
-        links = clock.links
-        takes = links, links.compute_seconds, links.pulls_take
+        draws = clock.draws
+        takes = draws, draws.compute_seconds, draws.pulls_take
         self.at_hand: tuple[Any, ...] = (clock.timed, clock.sending, *takes, clock.plain)
         # Copies that leave the server's processor, in that order: time, serial number, task.
         self.leaving: deque[tuple[float, int, Order]] = deque()
@@ -124,7 +124,7 @@ class Crossing:
     def copy_is_through(self, order: Order, now: float, waited: float) -> None:
         """Gives a worker its copy, and starts the task; copies of one worker arrive in order."""
         clock, coming = self.clock, self.coming[order[0]]
-        timed, sending, links, compute_seconds, pulls_take, plain = self.at_hand
+        timed, sending, draws, compute_seconds, pulls_take, plain = self.at_hand
         if coming[0][0] is not order:  # it waits for earlier copies
             self.came[order.attempt] = now, waited
             return
@@ -133,7 +133,7 @@ class Crossing:
             worker, number, size, _, _, _, attempt, _ = order
             _, queued = coming.pop(0)
             if order in clock.server.flight[worker]:  # otherwise it was cancelled or lost
-                begun = now + links.pull_seconds(worker, number) if pulls_take else now
+                begun = now + draws.pull_seconds(worker, number) if pulls_take else now
                 end = begun + compute_seconds(worker, number, size)
                 queued += waited + now - through
                 if plain:

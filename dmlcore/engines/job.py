@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dmlcore.cluster.draws import Draws
 from dmlcore.cluster.faults import ServerCrash
-from dmlcore.engines.links import Links
 from dmlcore.engines.server import Order, Server
 from dmlcore.engines.service import Service
 from dmlcore.engines.spec import RunSpec
@@ -69,9 +69,9 @@ class Job:
         coding = coding_by(self.spec.transport)
         return None if coding is None else Coder(coding, self.spec.seed, worker, params)
 
-    def links(self) -> Links | None:
+    def draws(self) -> Draws | None:
         """Returns the times of phases; None if no latencies are injected."""
-        return self.spec.links() if self.time_scale else None
+        return self.spec.draws() if self.time_scale else None
 
     def service(self) -> Service | None:
         """Returns the queues of a server that takes time; None if it takes none or nothing is injected."""
@@ -86,15 +86,15 @@ class Job:
             serial: numbers of attempts, shared by all these servers, so that no number occurs twice.
             answered: attempt -> when the copy has left the server, and how long it waited there, in seconds.
         """
-        links, spec = self.links(), self.spec
+        draws, spec = self.draws(), self.spec
         if not self.time_scale:
             spec = dataclasses.replace(spec, cluster=dataclasses.replace(spec.cluster, server=None))
 
         def plan(order: Order) -> tuple[float, float, float]:
-            if links is None:
+            if draws is None:
                 return order.time, float("inf"), 0.0  # without known times, all its time counts as computing
             since, waited = answered.get(order.attempt, (order.time, 0.0))
-            due = links.computing(order.worker, order.clock, order.batch_size, order.pull, since)
+            due = draws.computing(order.worker, order.clock, order.batch_size, order.pull, since)
             return (*due, waited)
 
         return lambda: Server(spec, plan, serial)
@@ -132,10 +132,10 @@ def described(spec: RunSpec, problem: Problem, optimizer: Any, eval_params: Any 
     """
     stop = {name: str(value) for name, value in spec.stop._asdict().items()}
     steps = contribution_of(problem).fingerprint()  # for local steps, it contains their optimizer
-    links, workers = spec.links(), range(min(spec.cluster.num_workers, 64))
+    draws, workers = spec.draws(), range(min(spec.cluster.num_workers, 64))
     # A user's own distribution is identified by its name and by some of the resulting times.
     times = [
-        (links.compute_seconds(w, 0, 1), links.pull_seconds(w, 0), links.push_seconds(w, 0)) for w in workers
+        (draws.compute_seconds(w, 0, 1), draws.pull_seconds(w, 0), draws.push_seconds(w, 0)) for w in workers
     ]
     aggregate = digest(*traced(spec.aggregate, problem.shapes, places=2))
     own = {"stop": stop, "steps": steps, "times": times, "aggregate": aggregate}

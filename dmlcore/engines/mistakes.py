@@ -4,12 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dmlcore import checks
-from dmlcore.types import Load, Policy
-
-
-def where(policy: Policy, load: Load, event: str, time: float) -> str:
-    """Returns the note for an exception of a policy or a load: the event and its time."""
-    return f"raised under {policy.name}, load {load.name}: {event}, at {time:g} s"
+from dmlcore.types import Policy
 
 
 def no_decision(policy: Policy, hook: str, answer: Any) -> ValueError:

@@ -460,13 +460,13 @@ class Server:
         return self._carry_out(self._read(hook, answer), max(time, self.last_update))
 
     def _where(self, event: str, time: float) -> str:
-        return mistakes.where(self.policy, self.load, event, time)
+        """Returns the note for an exception of the policy or the load: the event and its time."""
+        return f"raised under {self.policy.name}, load {self.load.name}: {event}, at {time:g} s"
 
     def _read(self, hook: str, answer: Any) -> Decision:
         """Stores the state in a policy's answer, and returns the decision in it."""
         try:
-            self.state, (apply, drop, cancel, start, *timer) = answer
-            (wake,) = timer or (None,)  # a decision of four fields has no timer
+            self.state, (apply, drop, cancel, start, wake) = answer
             _ = len(apply), len(cancel), len(start)  # raises TypeError if one is not a sequence
         except (TypeError, ValueError, LookupError):
             raise mistakes.no_decision(self.policy, hook, answer) from None

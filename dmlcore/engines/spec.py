@@ -13,7 +13,6 @@ from dmlcore.checks import check_kind, check_seed
 from dmlcore.cluster import Cluster
 from dmlcore.cluster.draws import Draws
 from dmlcore.cluster.faults import Faults
-from dmlcore.engines.links import Links
 from dmlcore.engines.service import FairService, Service
 from dmlcore.methods.aggregate import resolve as resolve_aggregate
 from dmlcore.methods.loads import resolve as resolve_load
@@ -209,9 +208,9 @@ class RunSpec:
         pairs = zip(apply, steps, strict=True)
         return [(worker, clock, weight * (mean / tau)) for (worker, clock, weight), tau in pairs]
 
-    def links(self) -> Links:
-        """Returns the times of a task's phases, with new draws, since threads cannot share them."""
-        return Links(Draws(self.cluster, self.seed), *self.transferred_bytes())
+    def draws(self) -> Draws:
+        """Returns the times of a task's phases, a new object, since threads cannot share it."""
+        return Draws(self.cluster, self.seed, *self.transferred_bytes())
 
     @property
     def service_seconds(self) -> dict[str, float] | None:
@@ -237,7 +236,7 @@ class RunSpec:
         if server is None or seconds is None:
             return None
         kind = FairService if server.sharing == "fair" else Service
-        return kind(seconds, None if server.jitter is None else Draws(self.cluster, self.seed))
+        return kind(seconds, None if server.jitter is None else self.draws())
 
     def transferred_bytes(self) -> tuple[int, int]:
         """Returns the bytes of a pull and of a push."""

@@ -46,15 +46,15 @@ class VirtualClock:
 
     # Slots are faster to look up than a dictionary, which matters at every event.
     __slots__ = (
-        "at_hand", "computing", "crossing", "end", "event", "failures", "handle_arrival", "heap",
-        "limit", "links", "may_look", "now", "num_cancelled", "pace", "pipelined", "plain", "read",
+        "at_hand", "computing", "crossing", "draws", "end", "event", "failures", "handle_arrival", "heap",
+        "limit", "may_look", "now", "num_cancelled", "pace", "pipelined", "plain", "read",
         "restarts", "sending", "serial", "server", "service", "spec", "take", "timed", "timers",
         "updates_take", "watch",
     )  # fmt: skip
 
     def __init__(self, spec: RunSpec, watch: Watch | None = None):
         workers = spec.cluster.num_workers
-        self.spec, self.watch, self.links, self.service = spec, watch, spec.links(), spec.service()
+        self.spec, self.watch, self.draws, self.service = spec, watch, spec.draws(), spec.service()
         self.failures = Failures(self) if spec.faults.events else None
         self.timers = spec.policy.on_wake is not None
         self.restarts = self.failures is not None and self.failures.restarts  # whether the server crashes
@@ -73,9 +73,9 @@ class VirtualClock:
         self.read: tuple[PushEvent, float, float] | None = None
         self.computing: list[Computing | None] = [None] * workers
         self.now = 0.0  # time of the last event
-        self.pace = self.links.pace  # None: no changes of speed at a time
+        self.pace = self.draws.pace  # None: no changes of speed at a time
         # Whether a push is sent as soon as it is computed, and arrives immediately.
-        self.plain = not (self.failures or self.pace or self.pipelined or self.links.pushes_take)
+        self.plain = not (self.failures or self.pace or self.pipelined or self.draws.pushes_take)
         # The server's links with equal sharing, where each transfer is an event.
         self.crossing = Crossing(self, self.service) if isinstance(self.service, FairService) else None
         answers = None
@@ -83,9 +83,9 @@ class VirtualClock:
         if self.service is not None:
             self.take, self.handle_arrival = self.service.take, VirtualClock.handle_served
             answers = self.service.answer if self.service.pulls_take else None
-        links = self.links, self.links.compute_seconds, self.links.pulls_take
+        times = self.draws, self.draws.compute_seconds, self.draws.pulls_take
         how = self.handle_arrival, self.plain and self.crossing is None
-        self.at_hand: tuple[Any, ...] = (self.heap, self.sending, *links, answers, *how)
+        self.at_hand: tuple[Any, ...] = (self.heap, self.sending, *times, answers, *how)
 
     def run(self) -> Trace:
         """Runs to the end and returns the trace."""
@@ -164,7 +164,7 @@ class VirtualClock:
                 start = self.crossing.send_copies(start, now)
                 if not (start or cancel or self.may_look):
                     return self.server.over
-        heap, sending, links, compute_seconds, pulls_take, answers, handle_arrival, plain = self.at_hand
+        heap, sending, draws, compute_seconds, pulls_take, answers, handle_arrival, plain = self.at_hand
         if cancel:
             computing = self.computing
             for worker in cancel:
@@ -181,7 +181,7 @@ class VirtualClock:
                 if answers is not None:
                     begun, queued = answers(worker, clock, begun)
                 if pulls_take:
-                    begun += links.pull_seconds(worker, clock)
+                    begun += draws.pull_seconds(worker, clock)
             end = begun + compute_seconds(worker, clock, size)
             event: PushEvent | None
             if plain:
@@ -238,7 +238,7 @@ class VirtualClock:
         """
         worker, clock, size, _, _, since, _, _ = order
         if self.pace is not None:
-            end = self.links.finish(worker, clock, size, begun)
+            end = self.draws.finish(worker, clock, size, begun)
         departs = end
         if self.failures is not None and self.failures.frozen[worker]:
             begun, departs = self.failures.thaw(worker, since, begun, end)
@@ -246,7 +246,7 @@ class VirtualClock:
         if self.pipelined:
             before = self.computing[worker]
             if before is not None and begun < before[3]:
-                begun, end = before[3], self.links.finish(worker, clock, size, before[3])
+                begun, end = before[3], self.draws.finish(worker, clock, size, before[3])
             self.computing[worker] = (serial, order, begun, end, queued)
             if before is None:
                 return None
@@ -254,8 +254,8 @@ class VirtualClock:
             departs = begun
             serial, order, begun, end, queued = before
         arrival = departs
-        if self.links.pushes_take:
-            arrival += self.links.push_seconds(worker, order.clock)
+        if self.draws.pushes_take:
+            arrival += self.draws.push_seconds(worker, order.clock)
         # Pushes of one worker arrive in order; on a shared link, after the server has read the one before.
         ready, alone = arrival, self.event is None or self.crossing is not None
         arrival = max(arrival, now if alone else self.event[0])
@@ -304,7 +304,7 @@ class VirtualClock:
             return computing[2], computing[3], computing[4]
         if self.crossing is not None:  # its copy is being sent, unless the server has lost it
             return inf, inf, self.crossing.queued(order)
-        due = self.links.computing(worker, order.clock, order.batch_size, order.pull, order.time)
+        due = self.draws.computing(worker, order.clock, order.batch_size, order.pull, order.time)
         return (*due, 0.0)
 
     def handle_end(self, event: Any) -> bool:

@@ -229,8 +229,8 @@ class Worker:
     ):
         self._worker, self._inbox, self._send, self._clock = worker, inbox, send, clock
         self._sizes, self._hire = sizes, hire
-        self._stepper, self._links, self._faults = stepper or job.stepper(), job.links(), job.spec.faults
-        self._pace = None if self._links is None else self._links.pace  # None: no changes of speed at a time
+        self._stepper, self._draws, self._faults = stepper or job.stepper(), job.draws(), job.spec.faults
+        self._pace = None if self._draws is None else self._draws.pace  # None: no changes of speed at a time
         self._state: State = self._stepper.start()
         self._coder = job.coder(worker, self._state[0])
         self._kept = self._stepper.kept(self._state[0])  # from task to task
@@ -305,17 +305,17 @@ class Worker:
         """
         late = max(0.0, self._awake - since)
         due = (since, since)
-        if self._links is not None:
-            due = self._links.computing(order.worker, order.clock, order.batch_size, order.pull, since)
+        if self._draws is not None:
+            due = self._draws.computing(order.worker, order.clock, order.batch_size, order.pull, since)
         begins = max(due[0] + late, self._free) if self._pipelined else due[0] + late
         message, begun = self._wait(begins)
         if message is not None:
             return message, None
         ends = due[1] + begun - due[0]
-        if self._links is not None and self._pace is not None:
-            ends = self._links.finish(order.worker, order.clock, order.batch_size, begun)
+        if self._draws is not None and self._pace is not None:
+            ends = self._draws.finish(order.worker, order.clock, order.batch_size, begun)
         # With injected latencies a task has its exact times, even if the worker wakes up late.
-        if self._links is None and order.pull:
+        if self._draws is None and order.pull:
             begun = self._clock.now()
         if self._held is not None:
             self._push(self._held, begun)
@@ -354,8 +354,8 @@ class Worker:
         """Sends a push, and its copies if a fault doubles it."""
         first, *copies = self._faults.deliveries(push.worker, push.clock)
         arrival = departs + first
-        if self._links is not None:
-            arrival += self._links.push_seconds(push.worker, push.clock)
+        if self._draws is not None:
+            arrival += self._draws.push_seconds(push.worker, push.clock)
         arrival = self._outbox.put(push, arrival)
         for later in copies:
             self._outbox.put(push, arrival + later, ordered=False)

@@ -5,14 +5,14 @@ that the rule computes of what has arrived.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from dmlcore import calls, checks
 from dmlcore.calls import named
-from dmlcore.checks import at_least, for_each, not_negative, or_none
+from dmlcore.checks import at_least, for_each, not_negative, one_or_each, or_none
 from dmlcore.methods.loads.sharing import share_out
 from dmlcore.types import Load, Push
 
@@ -25,12 +25,10 @@ MOST_PUSHES = 2  # mean pushes per worker after which a window ends although som
 
 def check_caps(name: str, caps: Any) -> Caps:
     """Checks and returns the largest batch size: None, one number, one per worker (W,), or a function."""
-    if isinstance(caps, Iterable):
-        return tuple(checks.integer(name, cap, low=1) for cap in caps)
-    return caps if caps is None or callable(caps) else checks.integer(name, caps, low=1)
+    return caps if caps is None or callable(caps) else one_or_each(at_least(1))(name, caps)
 
 
-BOUNDS: dict[str, Any] = {"least": checks.at_least(1), "caps": check_caps}
+BOUNDS: dict[str, Any] = {"least": at_least(1), "caps": check_caps}
 check_alpha = partial(checks.real, above=0, high=1)  # weight of the newest value in a moving average
 
 
@@ -166,7 +164,7 @@ def equal() -> Load:
     return Load("", lambda num_workers, total: total // num_workers, lambda state, worker: state)
 
 
-@named(sizes=checks.one_or_each(at_least(1)))
+@named(sizes=one_or_each(at_least(1)))
 def fixed(sizes: int | Sequence[int] = 32) -> Load:
     """Gives each worker tasks of a fixed size, such as its shard: policies weigh tasks by their samples.
 
@@ -197,14 +195,10 @@ def fixed(sizes: int | Sequence[int] = 32) -> Load:
     return Load("", init, lambda state, worker: state[worker])
 
 
-def _seconds(name: str, value: Any) -> float | tuple[float, ...]:
-    """Checks and returns seconds: one number for all workers, or one per worker (W,)."""
-    if isinstance(value, Iterable):
-        return tuple(not_negative(name, each) for each in value)
-    return not_negative(name, value)
+check_seconds = one_or_each(not_negative)
 
 
-@named(**BOUNDS, overhead=_seconds, transfer=_seconds, alpha=check_alpha, window=at_least(1))
+@named(**BOUNDS, overhead=check_seconds, transfer=check_seconds, alpha=check_alpha, window=at_least(1))
 def equal_finish_time(
     caps: Caps = None,
     *,
