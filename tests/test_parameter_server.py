@@ -483,10 +483,10 @@ def test_traces_keep_their_queues(tmp_path):
         ({"bandwidth": 1e-320}, "bandwidth: expected a number >= 1e-09.*, got 1e-320"),
         (
             {"bandwidth": 1e6, "sharing": np.array(["fifo", "fair"])},
-            r"sharing: expected 'fifo'.*, got array\(",
+            r"sharing: expected one of 'fifo', 'fair', got array\(",
         ),
         ({"bandwidth": 1e6, "shards": 0}, "shards: expected a whole number >= 1.*, got 0"),
-        ({"bandwidth": 1e6, "sharing": "even"}, "sharing: expected 'fifo' or 'fair'.*, got 'even'"),
+        ({"bandwidth": 1e6, "sharing": "even"}, "sharing: expected one of 'fifo', 'fair', got 'even'"),
         (
             {"seconds_per_push": 1.0, "sharing": "fair"},
             "sharing: expected 'fifo' .the link.*, got 'fair'; try a finite bandwidth=",

@@ -71,8 +71,6 @@ class Pace:
             stopped: when the worker pauses, or when the task would begin if that is later.
             again: when the worker continues or begins the task.
         """
-        return (
-            math.inf
-            if math.inf in (end, again)
-            else self.finish(worker, again, self.work(worker, stopped, end))
-        )
+        if math.inf in (end, again):
+            return math.inf
+        return self.finish(worker, again, self.work(worker, stopped, end))

@@ -12,12 +12,12 @@ from dmlcore import checks
 from dmlcore.cluster.jitter import resolve_jitter, show_jitter
 
 LEAST_BANDWIDTH = 1e-9  # bytes/s: smaller ones could make the time of a transfer overflow
-SHARING = "fifo", "fair"  # how transfers share the server's link
 CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "jitter": resolve_jitter,
     "bandwidth_bytes_per_second": partial(checks.real, low=LEAST_BANDWIDTH),
     **dict.fromkeys(("seconds_per_push", "seconds_per_pull", "seconds_per_update"), checks.not_negative),
     "shards": checks.at_least(1),
+    "sharing": checks.one_of("fifo", "fair"),  # how transfers share the server's link
 }
 
 
@@ -47,15 +47,12 @@ class ParameterServer:
     jitter: Any = None
 
     def __post_init__(self) -> None:
-        sharing = self.sharing
-        if not isinstance(sharing, str) or sharing not in SHARING:
-            checks.fail("sharing", sharing, " or ".join(map(repr, SHARING)))
-        if sharing == "fair" and self.bandwidth_bytes_per_second == math.inf:
-            expected = "'fifo' (the link's bandwidth is infinite)"
-            checks.fail("sharing", sharing, expected, "a finite bandwidth=")
         for name, check in CHECKS.items():
             value = check(name.removesuffix("_bytes_per_second"), getattr(self, name))
             object.__setattr__(self, name, value)
+        if self.sharing == "fair" and self.bandwidth_bytes_per_second == math.inf:
+            expected = "'fifo' (the link's bandwidth is infinite)"
+            checks.fail("sharing", self.sharing, expected, "a finite bandwidth=")
 
     @classmethod
     def described(cls, description: Mapping[str, Any]) -> ParameterServer:
@@ -100,13 +97,8 @@ class ParameterServer:
     def describe(self) -> dict[str, Any]:
         """Returns the server as plain JSON values."""
         bandwidth = self.bandwidth_bytes_per_second
-        return {
+        return vars(self) | {
             "bandwidth_bytes_per_second": None if bandwidth == math.inf else bandwidth,
-            "seconds_per_push": self.seconds_per_push,
-            "seconds_per_pull": self.seconds_per_pull,
-            "seconds_per_update": self.seconds_per_update,
-            "shards": self.shards,
-            "sharing": self.sharing,
             "jitter": show_jitter(self.jitter),
         }
 

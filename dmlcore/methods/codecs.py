@@ -561,9 +561,8 @@ def of_width(bits: int, *, stochastic: bool = True) -> Codec:
     >>> of_width(32), of_width(8)
     (exact(), affine(bits=8))
     """
-    return (
-        exact() if checks.integer("bits", bits, low=1, high=32) == 32 else affine(bits, stochastic=stochastic)
-    )
+    bits = checks.integer("bits", bits, low=1, high=32)
+    return exact() if bits == 32 else affine(bits, stochastic=stochastic)
 
 
 def bits_that_hide(

@@ -147,24 +147,26 @@ class Problem:
             checks.fail("problem", self, f"a problem that can be sharded (this one is {why})")
         found = np.asarray(owners_of(owner, self.data), np.int32)
         rule = str(owner) if isinstance(owner, Rule) else f"{found.max() + 1} shards"
-        return self._sharded(rule, found.tobytes())  # two rules may give the same owners
+        return self._changed(name=f"{self.name}, {rule}", owner=found.tobytes())
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns the state for another process, without the caches of problems made from this one."""
-        caches = "_sharded", "_stepping", "_sized"
-        return {name: value for name, value in vars(self).items() if name not in caches}
-
-    def _changed(self, **fields: Any) -> Problem:
-        """Returns a copy with changed fields that does not need to be checked again."""
-        made = dataclasses.replace(self, **fields)
-        vars(made)["checked"] = self.checked
-        return made
+        """Returns the state for another process, without the problems made from this one."""
+        return {name: value for name, value in vars(self).items() if name != "_changed"}
 
     @functools.cached_property
-    def _sharded(self) -> Callable[[str, bytes], Problem]:
+    def _changed(self) -> Callable[..., Problem]:
+        """Fields -> a copy with them, which does not need to be checked again; the same for the same fields.
+
+        An owner is given as bytes.
+        """
+
         @kept
-        def made(rule: str, owner: bytes) -> Problem:
-            return self._changed(name=f"{self.name}, {rule}", owner=np.frombuffer(owner, np.int32))
+        def made(**fields: Any) -> Problem:
+            if "owner" in fields:
+                fields["owner"] = np.frombuffer(fields["owner"], np.int32)
+            problem = dataclasses.replace(self, **fields)
+            vars(problem)["checked"] = self.checked
+            return problem
 
         return made
 
@@ -193,13 +195,7 @@ class Problem:
         if self.additive:
             checks.fail("local", local, f"None (tasks of {self.name} are themselves updates)")
         key = Inner(local.optimizer, batch_size, local.keep_state, local.prox, local.control_variates)
-        if key == self.inner:
-            return self
-        return self._stepping(key)
-
-    @functools.cached_property
-    def _stepping(self) -> Callable[[Inner], Problem]:
-        return kept(lambda inner: self._changed(inner=inner))
+        return self if key == self.inner else self._changed(inner=key)
 
     def with_parameter_bytes(self, parameter_bytes: int | str) -> Problem:
         """Returns this problem with messages as large as those of another model, for which it stands.
@@ -224,11 +220,7 @@ class Problem:
         size = quantity("parameter_bytes", parameter_bytes, "size")
         if not 1 <= size <= checks.MAX_INT:
             checks.fail("parameter_bytes", parameter_bytes, "a size of at least one byte")
-        return self._sized(round(size))
-
-    @functools.cached_property
-    def _sized(self) -> Callable[[int], Problem]:
-        return kept(lambda size: self._changed(message_bytes=size))
+        return self._changed(message_bytes=round(size))
 
     def check_workers(self, num_workers: int) -> None:
         """Raises ValueError if the data are sharded for another number of workers.

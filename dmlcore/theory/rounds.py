@@ -46,9 +46,8 @@ def kth_of(survival: Callable[[float], float], n: int, scale: float) -> np.ndarr
     def unfinished(t: float) -> np.ndarray:
         return scipy.special.betainc(n - k + 1, k, survival(t))
 
-    return scipy.integrate.quad_vec(unfinished, 0.0, end, epsrel=1e-9, norm="max", points=(scale / n, scale))[
-        0
-    ]
+    points = scale / n, scale
+    return scipy.integrate.quad_vec(unfinished, 0.0, end, epsrel=1e-9, norm="max", points=points)[0]
 
 
 def mean_round(response: Response, n: int, batch_sizes: Sequence[int]) -> np.ndarray:

@@ -1,13 +1,12 @@
 """Aggregates: how the server combines the pushes of one update into one gradient.
 
-The docstring of `Aggregate` says how the weights of a policy enter. Functions import JAX when they compute
-gradients, so that timelines can be made without it.
+The docstring of `Aggregate` says how the weights of a policy enter. All but the mean import JAX, because
+timelines can be made without it.
 """
 
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 from dmlcore import calls, checks
 from dmlcore.calls import memoised
@@ -55,11 +54,9 @@ def median() -> Aggregate:
     Reference: Yin, Chen, Ramchandran and Bartlett 2018, "Byzantine-robust distributed learning: towards
     optimal statistical rates", definition 1 and algorithm 1, option I.
     """
+    from dmlcore.methods.aggregate import places
 
-    def reduce(pushes: Any, present: Any) -> Any:
-        return _places().median(pushes, present)
-
-    return Aggregate("median()", reduce=reduce)
+    return Aggregate("median()", reduce=places.median)
 
 
 @memoised(fraction=functools.partial(checks.real, low=0, below=0.5))
@@ -89,11 +86,9 @@ def trimmed_mean(fraction: float) -> Aggregate:
     Reference: Yin, Chen, Ramchandran and Bartlett 2018, "Byzantine-robust distributed learning: towards
     optimal statistical rates", definition 2 and algorithm 1, option II.
     """
+    from dmlcore.methods.aggregate import places
 
-    def reduce(pushes: Any, present: Any) -> Any:
-        return _places().trimmed_mean(fraction, pushes, present)
-
-    return Aggregate(f"trimmed_mean({fraction})", reduce=reduce)
+    return Aggregate(f"trimmed_mean({fraction})", reduce=functools.partial(places.trimmed_mean, fraction))
 
 
 @memoised(c=functools.partial(checks.real, above=0))
@@ -125,19 +120,9 @@ def clipped(c: float) -> Aggregate:
     convergence guarantees", for the clipping operator. It is also the centred clipping of Karimireddy, He and
     Jaggi 2021, "Learning from history for Byzantine robust optimization", with the centre 0.
     """
-    if c == math.inf:
-        return mean()
-
-    def each(push: Any) -> Any:
-        return _places().clip(c, push)
-
-    return Aggregate(f"clipped({c})", each=each)
-
-
-def _places() -> Any:
     from dmlcore.methods.aggregate import places
 
-    return places
+    return mean() if c == math.inf else Aggregate(f"clipped({c})", each=functools.partial(places.clip, c))
 
 
 AGGREGATES: dict[str, Callable[..., Aggregate]] = {
