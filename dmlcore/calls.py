@@ -68,11 +68,11 @@ def _bound(make: Callable[..., Any], checked: Mapping[str, Check], args: Any, kw
     return bound
 
 
-def checked(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def checked(**by_name: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorates a function: checks its arguments before each call.
 
     Args:
-        checked: a `Check` for each parameter that needs one.
+        by_name: a `Check` for each parameter that needs one.
 
     >>> @checked(times=checks.at_least(0))
     ... def repeat(text, times):
@@ -82,23 +82,22 @@ def checked(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
     ValueError: times: expected a whole number >= 0, got '2'
     """
 
-    return lambda function: _checked(function, checked)
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            bound = _bound(function, by_name, args, kwargs)
+            return function(*bound.args, **bound.kwargs)
+
+        return call
+
+    return decorate
 
 
-def _checked(function: Callable[P, T], checked: Mapping[str, Check]) -> Callable[P, T]:
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        bound = _bound(function, checked, args, kwargs)
-        return function(*bound.args, **bound.kwargs)
-
-    return call
-
-
-def memoised(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def memoised(**by_name: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorates a factory: checks its arguments, and returns the same object for the same arguments.
 
     Args:
-        checked: a `Check` for each parameter that needs one.
+        by_name: a `Check` for each parameter that needs one.
 
     >>> @memoised(factor=checks.at_least(1))
     ... def shorter(factor):
@@ -107,7 +106,7 @@ def memoised(**checked: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
     True
     """
 
-    return lambda make: _checked(kept(make), checked)
+    return lambda make: checked(**by_name)(kept(make))
 
 
 def named(

@@ -201,7 +201,7 @@ def function(name: str, value: Any) -> Any:
     return value if callable(value) else fail(name, value, "a function")
 
 
-def path(name: str, value: Any) -> str:
+def path(name: str, value: Any, expected: str = "a path, as text or a pathlib.Path") -> str:
     """Returns the path of a file or folder as text.
 
     >>> path("save", "")
@@ -209,7 +209,8 @@ def path(name: str, value: Any) -> str:
     ValueError: save: expected a path, as text or a pathlib.Path, got ''
     """
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
-    return text if isinstance(text, str) and text else fail(name, value, "a path, as text or a pathlib.Path")
+    sound = isinstance(text, str) and text and "\0" not in text  # "" would mean the current folder
+    return text if sound else fail(name, value, expected)
 
 
 def array(name: str, value: Any, *, nan: bool = False) -> Any:
@@ -240,13 +241,10 @@ def folder(name: str, value: Any) -> Path:
     Traceback (most recent call last):
     ValueError: checkpoint: expected a folder, got ''
     """
-    given = os.fspath(value) if isinstance(value, str | os.PathLike) else None
-    if not isinstance(given, str) or not given or "\0" in given:  # "" would mean the current folder
-        fail(name, value, "a folder")
-    path = Path(given).absolute()
-    if not next(each for each in (path, *path.parents) if each.exists()).is_dir():
-        fail(name, given, "a folder, or a path where nothing exists yet")
-    return path
+    found = Path(path(name, value, "a folder")).absolute()
+    if not next(each for each in (found, *found.parents) if each.exists()).is_dir():
+        fail(name, os.fspath(value), "a folder, or a path where nothing exists yet")
+    return found
 
 
 def for_each(name: str, value: Any, num_workers: int) -> tuple[Any, ...]:
