@@ -1,7 +1,5 @@
 """Sizes, rates and times with units, such as 5.2GB, 25Gb/s and 50us, as text of a command or an argument."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

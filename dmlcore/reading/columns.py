@@ -1,7 +1,5 @@
 """What the columns of a log mean: usual names, units in names, and the operations that are a task."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What is probably wrong with a log of tasks: the number that gives it away, and what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`read_tasks`: one reader of logs, which says what it assumed and what is probably wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import importlib

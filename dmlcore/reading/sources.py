@@ -1,7 +1,5 @@
 """Sources of logs: tables in memory, CSV, Parquet, JSON and Chrome traces, in one file or several."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Times of a log: stamps and durations, with their units, become seconds."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple

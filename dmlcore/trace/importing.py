@@ -1,7 +1,5 @@
 """Traces of other systems: a table of tasks becomes a valid trace, and missing columns are derived."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -4,8 +4,6 @@ A weight on a gradient has no effect there, so weights scale the update instead;
 parameters in its own state, too, such as a schedule-free one, whose update is no step of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import warnings

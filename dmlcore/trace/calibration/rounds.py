@@ -1,7 +1,5 @@
 """Rounds in which every worker computes a task: recorded ones, and those that a fitted cluster predicts."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple

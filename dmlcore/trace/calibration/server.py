@@ -1,7 +1,5 @@
 """The server in a trace: its processor times of pushes, updates and pulls, found from pushes that waited."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
