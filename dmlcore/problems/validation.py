@@ -168,7 +168,8 @@ def _initial(problem: Problem) -> Params:
 def _check_evaluate(problem: Problem, params: Params) -> None:
     """Checks that the metrics are scalars by name, and that one of them is the loss."""
 
-    def check(metrics: Any) -> None:
+    def evaluated(params: Params, eval_data: Any) -> None:
+        metrics = _called("evaluate", problem.evaluate, params, eval_data)
         if not isinstance(metrics, Mapping):
             checks.fail("evaluate", metrics, "a dict of metrics by name")
         for name, value in metrics.items():
@@ -183,9 +184,6 @@ def _check_evaluate(problem: Problem, params: Params) -> None:
                 checks.reject(f"evaluate[{name!r}]", _described(array), "a real number, of shape ()")
         if "loss" not in metrics:
             checks.fail("evaluate", [*metrics], "metrics that include 'loss'")
-
-    def evaluated(params: Params, eval_data: Any) -> None:
-        check(_called("evaluate", problem.evaluate, params, eval_data))
 
     jax.eval_shape(evaluated, params, problem.eval_data)
 
@@ -212,7 +210,8 @@ def _check_update(problem: Problem, params: Params) -> None:
     shared, local = problem.apart(params)
     view = problem.together(shared, jax.tree.map(lambda leaf: np.asarray(leaf)[numbers], local))
 
-    def check(update: Any) -> None:
+    def updated(view: Params, batch: Batch, key: jax.Array) -> None:
+        update = _called("update", problem.update, view, batch, key)
         expected = dict(_leaves("update", view))
         tree: Any = jax.tree.structure(view)
         found: Any = jax.tree.structure(update)
@@ -224,9 +223,6 @@ def _check_update(problem: Problem, params: Params) -> None:
                 checks.reject(
                     name, _described(leaf), f"{_described(expected[name])}, like the parameters that it sees"
                 )
-
-    def updated(view: Params, batch: Batch, key: jax.Array) -> None:
-        check(_called("update", problem.update, view, batch, key))
 
     jax.eval_shape(updated, view, _rows(problem, numbers), jax.random.key(0))
 
