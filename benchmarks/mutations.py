@@ -111,8 +111,8 @@ pull-latency cluster/draws.py test_transport.py test_adaptive.py
 - if stream == PULL else None
 + if stream == PUSH else None
 bits-for-bytes cluster/draws.py test_theory.py test_transport.py
-- latency + nbytes / cluster
-+ latency + 8 * nbytes / cluster
+- latency + self._bytes[stream] / cluster
++ latency + 8 * self._bytes[stream] / cluster
 pulls-like-pushes cluster/draws.py test_simulator.py test_transport.py test_jitter.py
 - COMPUTE, PULL, PUSH, EPISODES = range(4)
 + COMPUTE, PULL, PUSH, EPISODES = 0, 1, 1, 3
