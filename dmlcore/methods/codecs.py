@@ -272,7 +272,14 @@ def qsgd(levels: int) -> Codec:
     return rounding(f"qsgd(levels={levels})", 1 + levels.bit_length(), 1, encode, decode, stochastic=True)
 
 
-@memoised(clip=checks.or_none(checks.positive))
+def _clip(name: str, clip: Any) -> float | None:
+    number = None if clip is None else checks.real(name, clip, above=0)
+    if number == math.inf:
+        checks.fail(name, clip, "a finite number > 0, or None for no clipping")
+    return number
+
+
+@memoised(clip=_clip)
 def terngrad(clip: float | None = 2.5) -> Codec:
     """TernGrad: rounds each value at random to -S, 0 or S.
 
