@@ -1,7 +1,8 @@
 """Causes of slow tasks: random slow episodes, and changes of speed at known tasks or times."""
 
+import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -105,13 +106,8 @@ def check_workers(workers: Sequence[int] | None, num_workers: int) -> tuple[int,
     """Returns numbers of workers, checked; None means all workers."""
     if workers is None:
         return None
-    if not isinstance(workers, Iterable):
-        checks.fail("workers", workers, "numbers of workers, such as [0]")
-    last = num_workers - 1
-    found = [checks.integer("workers", w, low=0, high=last, why="workers count from 0") for w in workers]
-    if not found or len({*found}) < len(found):
-        checks.fail("workers", found, "at least one worker, all different, or None for all of them")
-    return tuple(found)
+    one = functools.partial(checks.integer, low=0, high=num_workers - 1, why="workers count from 0")
+    return tuple(checks.several("workers", workers, one))
 
 
 def _of(workers: tuple[int, ...] | None) -> str:
