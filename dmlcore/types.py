@@ -102,7 +102,7 @@ class Progress(NamedTuple):
 
     time: float  # seconds from the start of the run
     num_updates: int  # made so far
-    record: Any  # `dmlcore.trace.record.Rows`: each task that arrived or was cut
+    record: Any  # `dmlcore.trace.record.Record`: each task that arrived or was cut
     live: Collection[int]  # versions read by tasks that may still be applied, and the newest version
     looked: int = 0  # updates made at the last observation
     oldest: int = 0  # first row of the record whose task may still be applied

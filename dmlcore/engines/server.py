@@ -18,7 +18,7 @@ from dmlcore import checks
 from dmlcore.engines import mistakes
 from dmlcore.engines.spec import MOST, RunSpec
 from dmlcore.trace import Trace
-from dmlcore.trace.record import LANDED, ROW, Rows, land, pack, tasks_frame, updates_frame
+from dmlcore.trace.record import LANDED, ROW, Record, land, pack, tasks_frame, updates_frame
 from dmlcore.types import NOTHING_YET, Decision, Observation, Progress, Push, Start
 
 MOST_TASKS = 200_000  # tasks, or timers, without an update after which a run that ends after updates fails
@@ -322,7 +322,7 @@ class Server:
         """Returns the progress of the run at `time`."""
         live = {self.num_updates, *(order.version for orders in self.flight for order in orders)}
         live.update(order.version for _, order in self.pending.values())
-        rows = Rows(self.record)
+        rows = Record(self.record)
         oldest = min((row for row, _ in self.pending.values()), default=len(rows))
         return Progress(time, self.num_updates, rows, live, self._looked, oldest, times=self._times)
 
@@ -576,7 +576,7 @@ class Server:
 
     def _check_updates(self, time: float) -> None:
         """Raises RuntimeError if a run that ends after updates makes none, or if no time passes."""
-        last = Rows(self.record).last_applied()
+        last = Record(self.record).last_applied()
         rows = len(self.record) // ROW
         if rows > last + self._patient and self.spec.stop.seconds == math.inf:
             raise mistakes.never_updates(self.policy, time, self.num_updates, self._patient)
@@ -622,7 +622,7 @@ class Server:
 
     def _redo(self, worker: int, clock: int) -> None:
         """Removes the last cut attempt at a task that begins again, if there was one."""
-        row = Rows(self.record).last(worker, clock)
+        row = Record(self.record).last(worker, clock)
         if row >= 0:
             self._redone.add(row)
 

@@ -42,7 +42,7 @@ _LANDED = Struct("=di")
 land, LANDED = _LANDED.pack_into, ROW - _LANDED.size
 
 
-class Rows:
+class Record:
     """The rows of a packed record; the record may grow meanwhile."""
 
     def __init__(self, record: bytearray):

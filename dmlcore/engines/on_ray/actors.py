@@ -27,7 +27,7 @@ LIVES = itertools.count()  # numbers of server processes, so that attempts of di
 ATTEMPTS_PER_LIFE = 2**32
 
 
-class Task(NamedTuple):
+class PackedJob(NamedTuple):
     """A job in the form that is sent to actors."""
 
     reference: list[Any]  # Ray's reference to the problem; in a list, so that Ray does not resolve it
@@ -35,8 +35,8 @@ class Task(NamedTuple):
     config: dict[str, Any]  # JAX settings that numbers depend on
 
     @classmethod
-    def pack(cls, job: Job, actors: Actors) -> Task:
-        """Returns the task for a job, and puts its problem into Ray's object store."""
+    def pack(cls, job: Job, actors: Actors) -> PackedJob:
+        """Returns a job in that form, and puts its problem into Ray's object store."""
         return cls([actors.reference(job.problem)], dataclasses.replace(job, problem=None), settings())
 
     def unpack(self) -> Job:
@@ -67,11 +67,11 @@ class WorkerActor(Receiver):
     """A worker as an actor; its clock follows the server's."""
 
     def run(
-        self, task: Task, worker: int, server: Any, sizes: tuple[int, ...], start: tuple[int, int]
+        self, packed: PackedJob, worker: int, server: Any, sizes: tuple[int, ...], start: tuple[int, int]
     ) -> None:
         """Works until a `Stop` arrives."""
         try:
-            job = task.unpack()
+            job = packed.unpack()
             clock = Clock(job.time_scale or 1.0)
             stepper = job.stepper()
             wire = Wire(stepper)
@@ -87,8 +87,8 @@ class WorkerActor(Receiver):
 class RayCrew:
     """The workers of a server process as actors; `idle`: actors of an earlier run, which are reused."""
 
-    def __init__(self, task: Task, server: Any, wire: Wire, idle: list[Any], life: int):
-        self._task, self._server, self._wire, self._idle, self._life = task, server, wire, idle, life
+    def __init__(self, packed: PackedJob, server: Any, wire: Wire, idle: list[Any], life: int):
+        self._packed, self._server, self._wire, self._idle, self._life = packed, server, wire, idle, life
         self._workers: dict[int, Any] = {}
         self._senders: dict[int, Callable[[Any], None]] = {}
         self._running: dict[Any, int] = {}
@@ -99,7 +99,7 @@ class RayCrew:
         self._workers[worker] = actor
         start = self._life, hire
         self._senders[worker] = sender(actor, start, self._wire)
-        self._running[actor.run.remote(self._task, worker, self._server, sizes, start)] = worker
+        self._running[actor.run.remote(self._packed, worker, self._server, sizes, start)] = worker
 
     def post(self, worker: int, message: Any) -> None:
         """Sends a worker a message."""
@@ -151,14 +151,14 @@ class ServerActor(Receiver):
     """The server as an actor."""
 
     def run(
-        self, task: Task, idle: list[Any], life: int, since: float, log: list[dict[str, Any]]
+        self, packed: PackedJob, idle: list[Any], life: int, since: float, log: list[dict[str, Any]]
     ) -> tuple[Any, ...]:
         """Runs to the end; returns the trace's parts, the flat parameters (D,), and the workers' actors."""
-        job = task.unpack()
+        job = packed.unpack()
         stepper = job.stepper()
         wire, clock = Wire(stepper), Clock(job.time_scale or 1.0)
         inbox = self._inbox = Inbox(wire, (life,))
-        crew = RayCrew(task, installed().get_runtime_context().current_actor, wire, idle, life)
+        crew = RayCrew(packed, installed().get_runtime_context().current_actor, wire, idle, life)
 
         def die() -> None:
             os._exit(1)
@@ -189,13 +189,13 @@ def record(job: Job, address: str | None, keep: bool) -> Recording:
         actors_for(ray, num_workers, keep) as actors,
         job.with_folder() as whole,
     ):
-        task = Task.pack(whole, actors)
+        packed = PackedJob.pack(whole, actors)
         while True:
             if actors.server is None:
                 actors.server = new_actor(ServerActor)
             idle, actors.workers = actors.workers, []
             try:
-                run = actors.server.run.remote(task, idle, next(LIVES), since, log)
+                run = actors.server.run.remote(packed, idle, next(LIVES), since, log)
                 *frames, flat, actors.workers = ray.get(run)
                 break
             except ray.exceptions.RayActorError as error:
