@@ -110,8 +110,8 @@ class Serving:
         # Batch sizes of each worker's first task and of tasks that may follow, to compile for them at the
         # start.
         first = map(self._new_server().first_size, range(self.server.num_workers))
-        more = spec.policy.sizes
-        self._sizes = [(size, *more, *(widths(size) if spec.sizes_change else ())) for size in first]
+        more, changes = spec.policy.sizes, spec.load.observe is not None
+        self._sizes = [(size, *more, *(widths(size) if changes else ())) for size in first]
 
     def run(
         self, metadata: dict[str, Any], since: float = 0.0, log: Sequence[dict[str, Any]] = ()

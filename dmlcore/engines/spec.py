@@ -193,11 +193,6 @@ class RunSpec:
         """The faults of the cluster."""
         return self.cluster.faults
 
-    @property
-    def sizes_change(self) -> bool:
-        """Whether the load rule changes batch sizes during the run."""
-        return self.load.observe is not None
-
     def normalised(
         self, apply: Sequence[tuple[int, int, float]], samples: Sequence[int]
     ) -> Sequence[tuple[int, int, float]]:

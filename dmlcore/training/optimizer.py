@@ -160,14 +160,6 @@ def plain(array: Any) -> np.ndarray:
     return np.asarray(jax.random.key_data(array) if is_key(array) else array)
 
 
-def is_hoisted(atom: Any) -> bool:
-    """Returns whether an operand is a floating-point scalar literal."""
-    if not isinstance(atom, core.Literal):
-        return False
-    aval: Any = atom.aval
-    return aval.shape == () and np.issubdtype(aval.dtype, np.inexact)
-
-
 def hoist(function: Callable[..., Any], *args: Any, **named: Any) -> tuple[Hoisted, tuple[np.ndarray, ...]]:
     """Traces `function` and makes its floating-point scalar literals and captured arrays inputs.
 
@@ -208,11 +200,12 @@ def _hoist(
         jaxpr = jaxpr.replace(invars=jaxpr.invars[: structure.num_leaves])
 
     def hoisted(atoms: Any) -> list[Any]:
-        """Returns the operands with a new variable in place of each literal."""
+        """Returns the operands with a new variable in place of each floating-point scalar literal."""
         found = []
         for atom in atoms:
-            if is_hoisted(atom):
-                literals[variable := core.Var(atom.aval)] = np.asarray(atom.val, atom.aval.dtype)
+            aval = atom.aval
+            if isinstance(atom, core.Literal) and not aval.shape and np.issubdtype(aval.dtype, np.inexact):
+                literals[variable := core.Var(aval)] = np.asarray(atom.val, aval.dtype)
                 atom = variable
             found.append(atom)
         return found
