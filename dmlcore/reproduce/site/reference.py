@@ -4,7 +4,9 @@ import functools
 import importlib
 import inspect
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -18,83 +20,12 @@ class Page(NamedTuple):
 
     title: str
     intro: str
-    names: tuple[str, ...]  # of `dmlcore`, or below it; of a module all public names are meant
+    names: list[str]  # of `dmlcore`, or below it; of a module all public names are meant
 
 
 PAGES = {
-    "training": Page(
-        "Training",
-        "A run at one go, or a timeline first and the training along it.",
-        ("train", "simulate", "replay", "replay_lanes", "Run", "Trace"),
-    ),
-    "experiments": Page(
-        "Comparing, studying, recommending",
-        "Many runs: methods side by side, over seeds, learning rates and clusters.",
-        (
-            "compare",
-            "sweep",
-            "study",
-            "space",
-            "Study",
-            "Space",
-            "recommend",
-            "Recommendation",
-            "experiments.recommendation.result.Regimes",
-        ),
-    ),
-    "methods": Page(
-        "Methods and their parts",
-        "A method is a policy, a load rule, a transport and what a task does with its samples.",
-        ("Method", "Policy", "LocalSteps", "local_steps", "weigh_gradients", "schedule_in"),
-    ),
-    "policies": Page(
-        "Policies", "The server's rules: which workers wait, and what forms an update.", ("policies",)
-    ),
-    "loads": Page("Loads", "Samples per task.", ("loads",)),
-    "codecs": Page("Codecs", "Fewer bits for what is sent.", ("codecs",)),
-    "transport": Page("Transports", "What travels between server and workers.", ("transport",)),
-    "aggregate": Page("Aggregates", "How the pushes of an update become one gradient.", ("aggregate",)),
-    "words": Page("What policies and engines exchange", "For policies of your own.", ("types",)),
-    "cluster": Page(
-        "Clusters",
-        "Workers, links and the server.",
-        (
-            "Cluster",
-            "cluster.regime.Regime",
-            "cluster.slowdowns.Stragglers",
-            "cluster.slowdowns.SpeedChange",
-            "cluster.slowdowns.TimedChange",
-            "cluster.parameter_server.ParameterServer",
-            "cluster.durations.Durations",
-            "read_tasks",
-            "TaskLog",
-        ),
-    ),
-    "presets": Page("Clusters ready to use", "Presets.", ("presets",)),
-    "faults": Page("Faults", "What breaks, and when.", ("faults", "cluster.faults.Faults")),
-    "problems": Page(
-        "Problems", "What is trained.", ("problems", "problems.problem.Inner", "data.corpora.Corpus")
-    ),
-    "shards": Page("Shards", "Data of the workers' own.", ("shards",)),
-    "engines": Page("Engines", "Where a policy runs.", ("engines",)),
-    "recorded": Page(
-        "Recorded clusters",
-        "From a real timeline to a modelled cluster.",
-        (
-            "calibrate",
-            "prediction_errors",
-            "service_times",
-            "follow",
-            "trace.following.Followed",
-            "trace.following.Wake",
-        ),
-    ),
-    "metrics": Page("Metrics", "What a run did, in numbers.", ("metrics",)),
-    "theory": Page("Theory", "Closed forms and bounds.", ("theory",)),
-    "plot": Page("Plots", "Pictures of runs.", ("plot",)),
-    "explorer": Page("Explorer", "Sliders for a cluster and a policy.", ("explorer",)),
-    "perfetto": Page("Perfetto", "Timelines to zoom into.", ("perfetto",)),
-    "claims": Page("Claims", "The ledger of what papers say.", ("claims", "reproduce.claims.tally.Tally")),
+    name: Page(**page)
+    for name, page in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
 }
 
 
@@ -118,13 +49,11 @@ def entries() -> dict[str, dict[str, Any]]:
     modules = {name for page in PAGES.values() for name in page.names}
     lost = [name for name in NAMES if id(getattr(dml, name)) not in known and name not in modules]
     if lost:
-        raise ValueError(
-            f"no page of the API reference has {', '.join(lost)}; add each to PAGES in {__file__}"
-        )
+        raise ValueError(f"no page of the API reference has {', '.join(lost)}; add each to reference.toml")
     return found
 
 
-def _named(names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+def _named(names: list[str]) -> Iterator[tuple[str, Any]]:
     for name in names:
         value = _find(name)
         if isinstance(value, ModuleType):
