@@ -9,27 +9,16 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import optax
-import pandas as pd
 import pytest
 from PIL import Image
 from scipy import stats
 
 import dmlcore as dml
 from dmlcore.engines.spec import RunSpec
-from dmlcore.experiments.recommendation.result import Regimes
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.trace import metrics
 from dmlcore.view import show
 
-MAP = Regimes(
-    {"workers": [4, 8, 4], "c": [0.5, 0.5, 2.0], "method": ["BSP", "ASP", "ASP"]}
-    | {
-        "seconds": [2.0, 1.5, np.inf],
-        "uncertain": [True, False, False],
-        "others": ["ASP", "", ""],
-        "tuned": False,
-    }
-)
 METHOD = dml.Method(dml.ssp(3), load="equal", local=dml.local_steps(4, optax.sgd(0.1)), compensation=0.0)
 SIZES = {"updates": 100, "parameter_bytes": 800, "tensor_sizes": [150, 50], "batch_size": 8}
 EVIL = "<script>alert('&')</script>"
@@ -71,7 +60,7 @@ def items():
     found = {"problem": problem, "run": run, "trace": run.trace, "long": long}
     found |= {"cluster": CLUSTER, "many": many.with_faults(*crash), "busy": BUSY}
     found |= {"hardware": dml.presets.hardware(workers=4), "regime": BUSY.regime(problem)}
-    found |= {"method": METHOD, "spec": RunSpec.checked(METHOD, BUSY, **SIZES), "regimes": MAP}
+    found |= {"method": METHOD, "spec": RunSpec.checked(METHOD, BUSY, **SIZES)}
     return found | {name: make() for name, make in ALL_POLICIES.items()}
 
 
@@ -289,25 +278,6 @@ def test_a_run_to_come_shows_what_will_be_run():
     assert facts["staleness"].startswith("3: ")
     regime = ("communication ratio c", "server load rho")
     assert [facts[name] for name in regime] == [facts_of(trace)[name] for name in regime]
-
-
-def test_regimes_show_the_best_method_of_each_cell():
-    page, _ = shown(MAP)
-    rows = [[*row.itertext()] for row in ET.fromstring(page).iter("tr")]
-    cells = [[text.strip() for text in row if text.strip()] for row in rows][1:]
-    assert cells == [
-        ["workers = 4", "workers = 8"],
-        ["c = 0.5", "BSP, 2 s *", "ASP, 1.5 s"],
-        ["c = 2", "not reached"],  # and one that is not finished
-    ]
-    assert " ".join("".join(rows[0]).split()) == "best method BSP in 1, ASP in 1, none in 1 of 3 cells"
-    assert "A star marks cells" in page
-    assert "tuned for one cluster" in page
-    sure = Regimes(MAP.assign(uncertain=False, tuned=True))
-    assert "A star" not in sure._repr_html_()
-    assert "tuned for" not in sure._repr_html_()
-    assert type(MAP.head(1)) is pd.DataFrame
-    assert "<table" in Regimes(MAP[["workers"]])._repr_html_()  # of which no map can be made
 
 
 def test_other_objects_are_refused():

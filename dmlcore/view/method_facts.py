@@ -1,19 +1,15 @@
-"""What a method is, what a run will be, and which method is best where: facts for notebook displays."""
+"""What a method is, and what a run will be: facts for notebook displays."""
 
 import ast
 import inspect
 import math
 import re
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
-
-import pandas as pd
 
 from dmlcore.calls import parsed
 from dmlcore.cluster.regime import Regime, Sizes, regime_of
 from dmlcore.engines.spec import RunSpec
-from dmlcore.experiments.recommendation.axes import AXES
 from dmlcore.methods import policies
 from dmlcore.types import Method, Policy
 
@@ -143,36 +139,3 @@ def regime_of_spec(spec: RunSpec) -> Regime:
     sizes = Sizes(sum(spec.tensor_sizes), *spec.transferred_bytes())
     return regime_of(spec.cluster.describe(), sizes, spec.batch_size)
 
-
-def cells(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns the best method of each cell as text: a column for each value of the first axis.
-
-    >>> frame = pd.DataFrame({"workers": [4, 8], "c": 0.5, "method": ["BSP", "ASP"], "seconds": [2, math.inf],
-    ...                       "uncertain": [True, False]})
-    >>> cells(frame)
-            workers = 4  workers = 8
-    c = 0.5  BSP, 2 s *  not reached
-    """
-    axes = [name for name in frame if name in AXES]
-    labels = {name: [f"{name} = {value:g}" for value in frame[name]] for name in axes}
-    table: dict[str, dict[str, str]] = {}
-    for place, row in enumerate(frame.to_dict("records")):
-        text = f"{row['method']}, {row['seconds']:.3g} s" + " *" * bool(row["uncertain"])
-        column, *line = (labels[name][place] for name in axes)
-        table.setdefault(column, {})[line[0] if line else "best method"] = (
-            text if math.isfinite(row["seconds"]) else "not reached"
-        )
-    return pd.DataFrame(table).fillna("")
-
-
-def counted(frame: pd.DataFrame) -> str:
-    """Returns in how many cells each method is the best.
-
-    >>> counted(pd.DataFrame({"method": ["ASP", "BSP", "ASP", "ASP"], "seconds": [1, 2, 1, math.inf]}))
-    'ASP in 2, BSP in 1, none in 1 of 4 cells'
-    """
-    best = frame["method"].where(frame["seconds"] < math.inf, "none")
-    return (
-        ", ".join(f"{name} in {count}" for name, count in Counter(best).most_common())
-        + f" of {len(frame)} cells"
-    )

@@ -23,9 +23,7 @@ from dmlcore.cluster.jitter import show_jitter
 from dmlcore.cluster.regime import Regime, Sizes, regime_of
 from dmlcore.engines.spec import RunSpec
 from dmlcore.experiments.recommendation import Recommendation
-from dmlcore.experiments.recommendation.axes import AXES
 from dmlcore.experiments.recommendation.reasons import alike_of, number
-from dmlcore.experiments.recommendation.result import Regimes
 from dmlcore.experiments.runs import Run
 from dmlcore.experiments.study import Study
 from dmlcore.problems.problem import Problem
@@ -205,18 +203,6 @@ def of_spec(spec: RunSpec) -> Card:
     return Card(f"{spec.policy.name} until {method_facts.ending(spec)}", "Run to come", told)
 
 
-def of_regimes(frame: Regimes) -> Card:
-    """Returns a card with the best method of each cell."""
-    told = "Each cell has the method with the least median time to the target."
-    if frame["uncertain"].any():
-        told += " A star marks cells in which seeds do not tell it from another method."
-    if not frame["tuned"].all():
-        told += " Settings and learning rates were tuned for one cluster, not in each cell."
-    axes = " and ".join(str(name) for name in frame if name in AXES)
-    facts = {"best method": method_facts.counted(frame)}
-    return Card(f"Best method by {axes}", "Regimes", facts, table=method_facts.cells(frame), text=told)
-
-
 def of_problem(problem: Problem) -> Card:
     """Returns a card with the problem's sizes, and its optimum if it is known."""
     count = sum(problem.tensor_sizes)
@@ -324,7 +310,6 @@ CARDS: Any = {
     Study: of_study,
     Method: of_method,
     RunSpec: of_spec,
-    Regimes: of_regimes,
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from dmlcore import checks, notebook
+from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.experiments.comparison import bar
 from dmlcore.experiments.recommendation import reasons
@@ -30,26 +30,6 @@ ELSEWHERE = "Settings and learning rates were tuned for another cluster"
 SEEDS = 4  # with which methods run on another cluster, to find out how long they take
 MOST = LENGTHS + SEEDS + LOOKS[2]  # runs of each method there
 TOLD = ["method", "seconds", "uncertain", "others", "tuned"]  # of each cell, besides its place on the axes
-
-
-class Regimes(pd.DataFrame):
-    """A row for each cell, with the columns that `Recommendation.over` names.
-
-    A notebook shows it as a table with the best method of every cell. What is taken out of it is a plain
-    DataFrame.
-
-    >>> frame = Regimes({"workers": [4, 8], "method": ["BSP", "ASP"], "seconds": [2.0, 1.0],
-    ...                  "uncertain": False, "others": "", "tuned": True})
-    >>> "workers = 8" in frame._repr_html_(), type(frame[["method"]]).__name__
-    (True, 'DataFrame')
-    """
-
-    @property
-    def _constructor(self) -> Any:
-        return pd.DataFrame
-
-    def _repr_html_(self) -> str:
-        return notebook.html(self) if {*TOLD} <= {*self} else pd.DataFrame(self).to_html()
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -151,7 +131,7 @@ class Recommendation(Study):
         found = dataclasses.replace(found, told=self.answer.told.loc[[*made]], tuning=self.answer.tuning)
         return dataclasses.replace(self, answers={"": found}, seeds=judging)
 
-    def over(self, *, budget: float | None = None, progress: bool = True, **axes: Any) -> Regimes:
+    def over(self, *, budget: float | None = None, progress: bool = True, **axes: Any) -> pd.DataFrame:
         """Returns the best method for every combination of values of one or two axes; see `dml.plot.regimes`.
 
         Args:
@@ -167,8 +147,7 @@ class Recommendation(Study):
             A frame with one row per combination: the values of the axes; `method`, the best one, or "none" if
             none reaches the target there, of which a warning tells; `seconds`, its median time; `uncertain`,
             whether other methods are not clearly slower; `others`, the names of these; and `tuned`, whether
-            the methods were tuned for this combination. After Ctrl-C, the rows that are finished. A notebook
-            shows it as a table of the best methods.
+            the methods were tuned for this combination. After Ctrl-C, the rows that are finished.
 
         Raises:
             ValueError: there is no axis or more than two, an axis is unknown, or a value or the budget is not
@@ -204,7 +183,7 @@ class Recommendation(Study):
                     told = str(table.index[0]), table["seconds"].iloc[0], bool(others), ", ".join(others)
                 rows.append(cell | dict(zip(TOLD, (*told, budget is not None), strict=True)))
                 advance(1)
-        return Regimes(rows)
+        return pd.DataFrame(rows)
 
     def __repr__(self) -> str:
         return f"Recommendation({self.sentences()[0]})"
