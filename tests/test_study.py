@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 import zlib
+from dataclasses import replace
 from datetime import timedelta
 
 import matplotlib.pyplot as plt
@@ -416,7 +417,7 @@ class TestJudging:
 
         spent = Spending(runs, None)
         spent.made.update(dict.fromkeys(times, 0))
-        found = judging.judge(GOAL, dict.fromkeys(times), range(seeds), make, spent)
+        found = judging.judge(replace(GOAL, seeds=range(seeds)), dict.fromkeys(times), make, spent)
         return GOAL.measured(found)["seconds"].unstack("seed"), calls
 
     def draws(self, number, methods, spread=0.2, means=None):

@@ -1,5 +1,6 @@
 """`recommend`: the fastest method for a cluster, and the reason."""
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from dmlcore.experiments.journal import folder_for
 from dmlcore.experiments.recommendation.clusters import ASSUMED_SIZE, as_cluster, with_links
 from dmlcore.experiments.recommendation.library import Scale, chosen
 from dmlcore.experiments.recommendation.result import Recommendation
-from dmlcore.experiments.study.goal import Goal, check_asked
+from dmlcore.experiments.study.goal import asked
 from dmlcore.experiments.study.search import FEWEST, FIRST, magnitudes, tune
 from dmlcore.experiments.study.space import Candidates, Space, possible
 from dmlcore.experiments.study.spending import Spending
@@ -91,7 +92,8 @@ def recommend(
     ['ASP', 'BSP']
     """
     size = 1 if batch_size is None else batch_size
-    metric, value, judging = check_asked(problem, target, optimizer, seeds, size)
+    save = folder_for(save)
+    goal = asked(problem, None, target, optimizer, seeds, size, save=save, eval_params=eval_params)
     if problem.additive:
         checks.fail("problem", problem, "a problem that is trained by gradients, with a learning rate")
     budget = checks.real("budget", budget, above=0)
@@ -102,8 +104,8 @@ def recommend(
     fitted = with_links(as_cluster(cluster, batch_size), links)
     if parameter_bytes is not None:
         fitted.untold.append(f"Messages are those of a model of {problem.parameter_bytes:,} bytes")
-    size, save = batch_size or fitted.batch_size or ASSUMED_SIZE, folder_for(save)
-    goal = Goal(problem, fitted.cluster, metric, value, size, save, eval_params=eval_params)
+    size = batch_size or fitted.batch_size or ASSUMED_SIZE
+    goal = dataclasses.replace(goal, problem=problem, cluster=fitted.cluster, batch_size=size)
     tasks = goal.rounds().tasks
     seconds = float((tasks["push_end"] - tasks["pull_start"]).mean())
     scale = Scale(goal.cluster.num_workers, size, seconds, 1.0, 1.0, optimizer, not fitted.real)
@@ -113,23 +115,23 @@ def recommend(
         return possible(chosen(methods, scale), optimizer, goal.check, None if strict else left_out)
 
     made = chosen_at(scale, [])  # before anything is run
-    path = place(goal, made, {"seeds": judging, "budget": budget, "trials": trials})
+    path = place(goal, made, {"budget": budget, "trials": trials})
     scouts = {"BSP at first": Space(bsp, {}), "ASP at first": Space(asp, {})}
     with bar(checks.boolean("progress", progress), None) as advance:
         spending = Spending(None, budget, path, advance=advance)
-        scouting = begin(goal, possible(scouts, optimizer, goal.check), judging, spending)
+        scouting = begin(goal, possible(scouts, optimizer, goal.check), spending)
         rates, reached = magnitudes(scouting)
         together, alone = (rates[name] for name in scouts)
         notes = [*fitted.untold]
         made = chosen_at(scale._replace(together=together, alone=alone), notes)
-        search = begin(goal, made, judging, spending, reached)
-        found = answer(search, judging, tune(search, trials), notes)
+        search = begin(goal, made, spending, reached)
+        found = answer(search, tune(search, trials), notes)
     if found.interrupted:
         warnings.warn(found.notes[0], stacklevel=2)
 
     def again(cluster: Cluster, budget: float) -> Recommendation:
         same: Any = {"trials": trials, "methods": methods, "optimizer": optimizer, "save": save}
-        same |= {"seeds": judging, "batch_size": batch_size, "progress": False, "eval_params": eval_params}
+        same |= {"seeds": goal.seeds, "batch_size": batch_size, "progress": False, "eval_params": eval_params}
         return recommend(problem, cluster, target, budget=budget, **same)
 
-    return Recommendation({"": found}, judging, tuned=goal.cluster, again=again)
+    return Recommendation({"": found}, tuned=goal.cluster, again=again)

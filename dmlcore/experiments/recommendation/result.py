@@ -38,7 +38,6 @@ class Recommendation(Study):
 
     Args:
         answers: what was found on the cluster, see `Study`.
-        seeds: for judging.
         failed: as for `Study`; empty.
         tuned: the cluster for which settings and learning rates were tuned.
         again: cluster, budget in seconds -> the recommendation for that cluster, with the other arguments
@@ -110,8 +109,8 @@ class Recommendation(Study):
         checks.check_kind("cluster", cluster, Cluster)
         if seeds is None and cluster == self.cluster and self.answer.runs is not None:
             return self
-        goal = dataclasses.replace(self.goal, cluster=cluster, _grids={})
-        judging = checks.several("seeds", self.seeds if seeds is None else seeds, checks.check_seed)
+        judging = checks.several("seeds", self.goal.seeds if seeds is None else seeds, checks.check_seed)
+        goal = dataclasses.replace(self.goal, cluster=cluster, seeds=judging)
         if both := self.answer.tuning.intersection(judging):
             expected = f"seeds that did not tune, unlike {', '.join(map(str, sorted(both)))}"
             checks.fail("seeds", judging, expected)
@@ -122,14 +121,14 @@ class Recommendation(Study):
             checks.fail("cluster", cluster, f"a cluster on which a method can run ({notes[-1]})")
         if cluster != self.tuned and ELSEWHERE not in notes:
             notes.append(ELSEWHERE)
-        search = begin(goal, made, judging, Spending(MOST, None))
+        search = begin(goal, made, Spending(MOST, None))
         search.about = magnitudes(search)[1]
         search.rung("", map(Trial, made), SEEDS, LONGEST * search.about)
-        found = answer(search, judging, True, notes)
+        found = answer(search, True, notes)
         if found.interrupted:
             raise KeyboardInterrupt
         found = dataclasses.replace(found, told=self.answer.told.loc[[*made]], tuning=self.answer.tuning)
-        return dataclasses.replace(self, answers={"": found}, seeds=judging)
+        return dataclasses.replace(self, answers={"": found})
 
     def over(self, *, budget: float | None = None, progress: bool = True, **axes: Any) -> pd.DataFrame:
         """Returns the best method for every combination of values of one or two axes; see `dml.plot.regimes`.

@@ -62,6 +62,8 @@ class Goal:
         metric: column of the history.
         target: the value of the metric to reach.
         batch_size: samples per task.
+        seeds: for judging, S of them.
+        all_seeds: whether all methods are judged on all of them, also those that are told apart before.
         save: folder of finished runs, or None.
         executor: of the runs, as for `compare`.
         eval_params: makes the parameters that are evaluated, as for `train`, or None.
@@ -72,10 +74,12 @@ class Goal:
     metric: str
     target: float
     batch_size: int
+    seeds: Sequence[int] = ()
+    all_seeds: bool = False
     save: Any = None
     executor: str = "threads"
     eval_params: Any = None
-    _grids: dict[Any, int] = field(default_factory=dict, compare=False, repr=False)
+    _grids: dict[Any, int] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def sign(self) -> int:
@@ -200,17 +204,18 @@ class Goal:
         return pd.DataFrame(found | {"last": last})[[*Outcome._fields]]
 
 
-def check_asked(
-    problem: Any, target: Any, optimizer: Any, seeds: Any, batch_size: Any
-) -> tuple[str, float, list[int]]:
-    """Checks what a study is asked; returns the metric and the value of the target, and the seeds."""
+def asked(
+    problem: Any, cluster: Any, target: Any, optimizer: Any, seeds: Any, batch_size: Any, **more: Any
+) -> Goal:
+    """Checks what a study is asked, apart from the cluster, and returns it; `more` has further fields."""
     check_once(problem)
     if not isinstance(target, Mapping) or len(target) != 1:
         checks.fail("target", target, "a mapping of one metric to its value, such as {'loss': 0.1}")
     ((metric, value),) = check_until(target, problem, "target").items()
     check_factory(optimizer)
     checks.integer("batch_size", batch_size, low=1)
-    return metric, value, checks.several("seeds", seeds, checks.check_seed)
+    judging = checks.several("seeds", seeds, checks.check_seed)
+    return Goal(problem, cluster, metric, value, batch_size, judging, **more)
 
 
 def _start(problem: Problem) -> list[tuple[str, str]]:

@@ -58,32 +58,23 @@ def compared(seconds: pd.DataFrame) -> dict[str, Ratio]:
     return {name: ratio(seconds, name, best) for name in dict.fromkeys([best, *seconds.index])}
 
 
-def judge(
-    goal: Goal,
-    methods: Mapping[str, Method],
-    seeds: Sequence[int],
-    runs: Runs,
-    spending: Spending,
-    looks: Sequence[int] = LOOKS,
-) -> pd.DataFrame | None:
+def judge(goal: Goal, methods: Mapping[str, Method], runs: Runs, spending: Spending) -> pd.DataFrame | None:
     """Runs all methods on the first seeds, and on more those that are not told apart from the best one.
 
     Args:
-        goal: what is asked.
+        goal: what is asked, with the seeds.
         methods: name -> method with its optimizer.
-        seeds: for judging.
         runs: methods and seeds by name -> histories, and whether Ctrl-C was pressed.
         spending: what it may spend.
-        looks: numbers of seeds after which a method that is told apart from the best one gets no more.
 
     Returns:
         The histories; None if Ctrl-C was pressed before all methods had run.
     """
-    most = min([len(seeds), *looks[-1:]])
-    looks = [*(look for look in looks if look < most), most]
+    most = len(goal.seeds) if goal.all_seeds else min(len(goal.seeds), LOOKS[-1])
+    looks = [*(look for look in LOOKS if look < most and not goal.all_seeds), most]
     left, found, ran = [*methods], None, 0
     for look in looks:
-        own = seeds[ran:look]
+        own = goal.seeds[ran:look]
         if not ran:
             own = own[: max(1, spending.room())]  # a small budget has fewer seeds, and decides nothing
         elif not spending.affords(f"look {look}", dict.fromkeys(left, len(own))):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,7 +32,7 @@ class Answer:
         spent: method -> number of its runs.
         notes: sentences on what limits the answer.
         interrupted: whether Ctrl-C ended it.
-        found: which search it was -> what it has found, as JSON values.
+        settings: makes what the search has found, as JSON values, by the question that it answers.
     """
 
     goal: Goal
@@ -44,7 +44,7 @@ class Answer:
     spent: Mapping[str, int]
     notes: Sequence[str] = ()
     interrupted: bool = False
-    found: Mapping[str, Any] = field(default_factory=dict)
+    settings: Callable[[], Mapping[str, Any]] = dict
 
     @property
     def seconds(self) -> pd.DataFrame:
@@ -99,7 +99,6 @@ class Study:
 
     Args:
         answers: name of the cluster -> what was found there; the name of a single one is "".
-        seeds: for judging.
         failed: sentences on clusters on which no method reached the target. Default: none.
 
     >>> import dmlcore as dml
@@ -111,7 +110,6 @@ class Study:
     """
 
     answers: Mapping[str, Any]  # each an `Answer`
-    seeds: Sequence[int]
     failed: Sequence[str] = ()
     _drawn_by: ClassVar[str] = "study"  # of `dml.plot`
 
@@ -142,7 +140,7 @@ class Study:
     @property
     def settings(self) -> dict[str, Any]:
         """What the searches have found, as JSON values: the argument `settings` of the same study later."""
-        return {key: found for each in self.answers.values() for key, found in each.found.items()}
+        return {key: found for each in self.answers.values() for key, found in each.settings().items()}
 
     @property
     def runs(self) -> pd.DataFrame:

@@ -178,13 +178,13 @@ def question(search: Search) -> str:
 
 
 def recorded(search: Search, whole: bool) -> dict[str, Any]:
-    """Returns what a search has found as JSON values, for `recalled`; `whole` as `tune` returns it."""
+    """Returns what a search has found, by its question, as JSON values for `recalled`."""
     best = {}
     for name, trial in search.best().items():
         _, *reached = search.rank(trial)
         best[name] = search.candidates[name].told_knobs(trial), trial.rate, *map(str, reached)
     seeds = sorted({seed for outcomes in search.found.values() for seed in outcomes})
-    return {"about": search.about, "seeds": seeds, "whole": whole, "best": best}
+    return {question(search): {"about": search.about, "seeds": seeds, "whole": whole, "best": best}}
 
 
 def recalled(search: Search, record: Mapping[str, Any]) -> bool:

@@ -19,7 +19,7 @@ from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.experiments.comparison import bar
 from dmlcore.experiments.journal import Journal, folder_for
-from dmlcore.experiments.study.goal import Goal, Outcome, check_asked
+from dmlcore.experiments.study.goal import Goal, Outcome, asked
 from dmlcore.experiments.study.judging import judge
 from dmlcore.experiments.study.result import Answer, Study
 from dmlcore.experiments.study.search import (
@@ -112,38 +112,38 @@ def study(
 
     Source: `dmlcore.experiments.study.search` for the halving, `metrics.decide` for the rule.
     """
-    metric, value, judging = check_asked(problem, target, optimizer, seeds, batch_size)
+    goal = asked(
+        problem, None, target, optimizer, seeds, batch_size,
+        all_seeds=checks.boolean("all_seeds", all_seeds), save=folder_for(save),
+        executor=checks.one_of("threads", "ray")("executor", executor), eval_params=eval_params,
+    )  # fmt: skip
     spaces, (runs, seconds) = named(methods), check_budget(budget)
-    if checks.boolean("all_seeds", all_seeds) and not (runs and runs > len(judging)):
-        checks.fail("budget", budget, f"more runs than the {len(judging)} seeds (with all_seeds=True)")
-    checks.one_of("threads", "ray")("executor", executor)
+    if all_seeds and not (runs and runs > len(goal.seeds)):
+        checks.fail("budget", budget, f"more runs than the {len(goal.seeds)} seeds (with all_seeds=True)")
     if not isinstance(settings, Mapping | None):
         checks.fail("settings", settings, "the `settings` of an earlier study")
     several = isinstance(cluster, Mapping)
     clusters: Mapping[str, Cluster] = cluster if isinstance(cluster, Mapping) else {"": cluster}
     if not clusters:
         checks.fail("cluster", cluster, "a Cluster, or a mapping of at least one name to one")
-    asked = {}
+    goals: dict[str, tuple[Goal, Candidates]] = {}
     for name, each in clusters.items():
         if not isinstance(name, str):
             checks.fail("cluster", name, "a string as the name of each cluster")
         checks.check_kind(f"cluster[{name!r}]" if several else "cluster", each, Cluster)
-        goal = Goal(problem, each, metric, value, batch_size, folder_for(save), executor, eval_params)
-        asked[name] = goal, possible(spaces, None if problem.additive else optimizer, goal.check)
-    answers, failed = {}, {}
+        own = dataclasses.replace(goal, cluster=each)
+        goals[name] = own, possible(spaces, None if problem.additive else optimizer, own.check)
+    answers, failed = dict[str, Answer](), dict[str, ValueError]()
     with bar(checks.boolean("progress", progress), None) as advance:
-        for name, (goal, made) in asked.items():
-            path = place(goal, made, {"budget": str(budget), "seeds": judging})
+        for name, (goal, made) in goals.items():
+            path = place(goal, made, {"budget": budget})
             total = seconds and seconds * len(spaces)
             spending = Spending(runs, total, None if runs else path, advance=advance)
             try:
-                search = begin(goal, made, judging, spending, all_seeds=all_seeds)
-                key = question(search)
-                earlier = settings.get(key) if settings else None
-                whole = bool(earlier["whole"]) if earlier and recalled(search, earlier) else tune(search)
-                made_of = answer(search, judging, whole, all_seeds=all_seeds)
-                kept = {} if spending.interrupted else {key: recorded(search, whole)}
-                answers[name] = dataclasses.replace(made_of, found=kept)
+                search = begin(goal, made, spending)
+                earlier = settings.get(question(search)) if settings else None
+                known = earlier is not None and recalled(search, earlier)
+                answers[name] = answer(search, bool(earlier["whole"]) if known else tune(search))
             except KeyboardInterrupt:
                 if not answers:
                     raise
@@ -156,10 +156,10 @@ def study(
                 break
     if not answers:
         raise ValueError("; ".join(f"on {name}, {error}" for name, error in failed.items()))
-    found = Study(answers, judging, [f"{name} is left out ({error})" for name, error in failed.items()])
-    if len(answers) + len(failed) < len(asked) or found.interrupted:
-        known = f"; the study knows {len(answers)} of {len(asked)} clusters" if several else ""
-        warnings.warn(f"interrupted: the answer is that of the runs that are finished{known}", stacklevel=2)
+    found = Study(answers, [f"{name} is left out ({error})" for name, error in failed.items()])
+    if len(answers) + len(failed) < len(goals) or found.interrupted:
+        told = f"; the study knows {len(answers)} of {len(goals)} clusters" if several else ""
+        warnings.warn(f"interrupted: the answer is that of the runs that are finished{told}", stacklevel=2)
     return found
 
 
@@ -200,54 +200,35 @@ def place(goal: Goal, candidates: Candidates, about: Mapping[str, Any]) -> Path 
         if len({*own}) < len(own):
             expected = "policies, loads and transports whose names say their settings (with save=)"
             checks.fail(f"methods[{name!r}]", candidates[name].space, expected)
-    call: dict[str, Any] = {"target": {goal.metric: goal.target}, "methods": made}
+    call: dict[str, Any] = {"target": {goal.metric: goal.target}, "methods": made, "seeds": [*goal.seeds]}
     call |= {name: str(value) for name, value in about.items()}
     return Journal(goal.save, {"call": "study"}).path(call).with_suffix(".json")
 
 
-def begin(
-    goal: Goal,
-    candidates: Candidates,
-    judging: Sequence[int],
-    spending: Spending,
-    about: float = 0.0,
-    *,
-    all_seeds: bool = False,
-) -> Search:
+def begin(goal: Goal, candidates: Candidates, spending: Spending, about: float = 0.0) -> Search:
     """Returns a search on seeds that do not judge, which leaves runs for judging.
 
     Args:
         goal: what is asked.
         candidates: the methods by name.
-        judging: seeds of the comparison.
         spending: what may be spent.
         about: cluster time in which a good run reaches the target. 0: not known.
-        all_seeds: whether every method will be judged on all of them.
     """
-    tuning = [*itertools.islice((seed for seed in itertools.count(TUNING) if seed not in judging), 2**12)]
+    tuning = [*itertools.islice((s for s in itertools.count(TUNING) if s not in goal.seeds), 2**12)]
     spending.made.update(dict.fromkeys(candidates, 0))
     further = spending.runs is not None and len(candidates) > 1  # a single method needs no further seeds
-    most = len(judging) if further else min(LOOKS[0], len(judging))
-    reserve = len(judging) if all_seeds else max(1, min(most, spending.room() // 2))
+    most = len(goal.seeds) if further else min(LOOKS[0], len(goal.seeds))
+    reserve = len(goal.seeds) if goal.all_seeds else max(1, min(most, spending.room() // 2))
     return Search(goal, candidates, tuning, spending, reserve, about)
 
 
-def answer(
-    search: Search,
-    judging: Sequence[int],
-    whole: bool,
-    notes: Sequence[str] = (),
-    *,
-    all_seeds: bool = False,
-) -> Answer:
+def answer(search: Search, whole: bool, notes: Sequence[str] = ()) -> Answer:
     """Judges the best settings that a search has found; after Ctrl-C, tells what they are.
 
     Args:
         search: its trials, and what may be spent.
-        judging: seeds of the comparison.
         whole: whether the budget was large enough for the search.
         notes: of the answer.
-        all_seeds: whether every method is judged on all seeds.
 
     Raises:
         ValueError: no method reaches the target.
@@ -266,8 +247,7 @@ def answer(
             last = {name: search.rank(trial)[2] for name, trial in best.items()}
             fail_to_reach(goal, last, LONGEST * search.about)
         until: Any = {"seconds": LONGEST * least, "about": search.about, "seed": search.seeds[0]}
-        looks = () if all_seeds else LOOKS
-        histories = judge(goal, methods, judging, functools.partial(goal.runs, **until), spending, looks)
+        histories = judge(goal, methods, functools.partial(goal.runs, **until), spending)
     if histories is not None:
         measured, known = goal.measured(histories), "more seeds could tell more methods apart"
     elif search.recalled:
@@ -277,12 +257,13 @@ def answer(
         rows = {(name, seed): search.found[best[name]][seed] for name in best for seed in seeds}
         measured = pd.DataFrame(rows, index=Outcome._fields).T.rename_axis(["method", "seed"])
         known = f"the times are those of {len(seeds)} of the seeds that tuned, not of the judging seeds"
+    record: Callable[[], Mapping[str, Any]] = dict
     if spending.interrupted:
         unknown = ", ".join(name for name in candidates if name not in best)
         lacking = [f"Not run before the interrupt: {unknown}"] if unknown else []
         notes = [f"Interrupted: {known}", *lacking, *notes]
-    elif not whole:
-        notes = [*notes, CUT]
+    else:
+        notes, record = [*notes, *[CUT] * (not whole)], functools.partial(recorded, search, whole)
     used = frozenset(seed for outcomes in search.found.values() for seed in outcomes)
     spent = {name: spending.made[name] for name in best}
-    return Answer(goal, methods, told, measured, histories, used, spent, notes, spending.interrupted)
+    return Answer(goal, methods, told, measured, histories, used, spent, notes, spending.interrupted, record)
