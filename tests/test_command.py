@@ -45,7 +45,7 @@ def root(tmp_path):
         ("--scale huge", "scale (swift): expected 'quick' or 'full', got 'huge'"),
         ("swift --seeds " + "9" * 400, f"seeds (swift): expected a whole number <= 1048576, got '{'9' * 99}"),
         ("swift -p seeds=999999999", "seeds (swift): expected a whole number <= 1048576, got '999999999'"),
-        ("--jobs 0", "argument --jobs: expected a whole number >= 1, got '0'"),
+        ("--jobs 0", "--jobs: expected a whole number >= 1, got '0'"),
         ("--bogus", "unrecognized arguments: --bogus"),
         ("list swift", "list: expected no further arguments, got swift"),
         ("lab --ip=0.0.0.0", "lab: expected options that leave address and token as they are"),

@@ -17,6 +17,7 @@ from dmlcore.reproduce import agreement, arithmetic, claims, manifest, recommend
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.paper import SETTINGS, unsealed
 from dmlcore.reproduce.papers import PAPERS, Paper, Parameters
+from dmlcore.reproduce.parsing import WHOLE, Parser, UsageError
 from dmlcore.reproduce.progress import Display, Outcome, seconds
 from dmlcore.reproduce.site import command as docs
 from dmlcore.reproduce.site import results
@@ -40,15 +41,6 @@ other commands:
   test [pytest arguments]   the test suite
   lab [jupyter arguments]   JupyterLab on the notebooks, on this machine only
 """
-
-
-class UsageError(Exception):
-    """A mistake of the user: the program shows its message without a traceback, and the exit code is 2."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (see {self.prog} --help)")
 
 
 def installed() -> NoReturn:
@@ -81,7 +73,7 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
             case ["recommend", *rest]:
                 return advise(console, rest, root)
             case ["docs", *rest]:
-                return docs.docs(console, docs.parser(_Parser, CALL).parse_args(rest), root, papers, JOBS)
+                return docs.docs(console, docs.parser(CALL).parse_args(rest), root, papers, JOBS)
             case ["list"]:
                 return overview(console, papers)
             case ["check"]:
@@ -103,30 +95,22 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(
-        prog=CALL,
-        description="Runs the notebooks of the papers, judges their claims, compares the results with the "
+    parser = Parser(
+        CALL,
+        "Runs the notebooks of the papers, judges their claims, compares the results with the "
         "published ones in figures/, and writes runs/report.html.",
-        epilog=OTHERS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        OTHERS,
     )
     parser.add_argument("papers", nargs="*", metavar="PAPER", help="keys as `list` shows them (default: all)")
     parser.add_argument("--scale", help="quick (default) or full")
     parser.add_argument("--seeds", help="number of seeds (default: that of each paper)")
-    parser.add_argument("--jobs", type=_positive, default=JOBS, metavar="N",
+    parser.add_argument("--jobs", type=WHOLE, default=JOBS, metavar="N",
                         help="notebooks that run at a time (default: 2, or 1 on a single core)")  # fmt: skip
     parser.add_argument("-p", dest="pairs", action="append", default=[], metavar="NAME=VALUE",
                         help="a parameter, for the papers that have it; can be repeated")  # fmt: skip
     parser.add_argument("--force", action="store_true", help="run finished papers again")
     parser.add_argument("--publish", action="store_true", help="put the results in figures/")
     return parser.parse_args(arguments)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number >= 1, got {text!r}")
-    return int(text)
 
 
 def plan(given: argparse.Namespace, papers: Mapping[str, Paper]) -> list[PaperJob]:
@@ -294,7 +278,7 @@ def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> in
 
 def advise(console: Console, arguments: Sequence[str], root: Path) -> int:
     """Recommends a method for a recorded cluster; UsageError for a wrong argument or record."""
-    given = recommending.parser(_Parser, CALL).parse_args(arguments)
+    given = recommending.parser(CALL).parse_args(arguments)
     try:
         return recommending.recommend(console, given, root)
     except (ValueError, OSError) as error:

@@ -2,7 +2,7 @@
 
 import argparse
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -10,24 +10,22 @@ from rich.console import Console
 from dmlcore.reproduce import manifest, runner
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.paper import Paper
+from dmlcore.reproduce.parsing import Parser
 from dmlcore.reproduce.progress import Display
 from dmlcore.reproduce.site import results
 
 
-def parser(make: Callable[..., argparse.ArgumentParser], call: str) -> argparse.ArgumentParser:
+def parser(call: str) -> Parser:
     """Returns the parser of the command's arguments."""
-    found = make(
-        prog=f"{call} docs",
-        description="Builds the documentation site in build/site, which opens without a network. Notebooks "
+    found = Parser(
+        f"{call} docs",
+        "Builds the documentation site in build/site, which opens without a network. Notebooks "
         "without a finished run are run first.",
-        allow_abbrev=False,
     )
-    found.add_argument(
-        "--no-run", action="store_true", help="run no notebook: those that were never run have no outputs"
-    )
-    found.add_argument(
-        "--pages", action="store_true", help="only write the results in README.md and docs/ from the ledgers"
-    )
+    told = "run no notebook: those that were never run have no outputs"
+    found.add_argument("--no-run", action="store_true", help=told)
+    told = "only write the results in README.md and docs/ from the ledgers"
+    found.add_argument("--pages", action="store_true", help=told)
     return found
 
 
