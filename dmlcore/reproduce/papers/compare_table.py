@@ -129,16 +129,6 @@ def behind(table: pd.DataFrame) -> pd.Series:
     return (medians / medians.min()).max(axis=1)
 
 
-def alike(table: pd.DataFrame) -> str:
-    """Returns a sentence with the methods and clusters for which runs equal those of ASP; "" if none."""
-    times = ["seconds", "least", "most"]
-    asp = table[table["method"] == "ASP"].set_index("regime")[times]
-    others = table[table["method"] != "ASP"]
-    same = others[(others[times].to_numpy() == asp.loc[others["regime"], times].to_numpy()).all(axis=1)]
-    parts = [f"{method} ({', '.join(rows['regime'])})" for method, rows in same.groupby("method", sort=False)]
-    return f"With its chosen setting a method acts as ASP: {'; '.join(parts)}." if parts else ""
-
-
 def conclusions(table: pd.DataFrame) -> list[str]:
     """Returns the conclusions of the table, in sentences made from its numbers.
 
@@ -146,11 +136,10 @@ def conclusions(table: pd.DataFrame) -> list[str]:
         table: columns problem, regime, straggling, c, rho, method and those of `rows`; one row per problem,
             regime and method. The first problem has all methods and regimes.
     """
-    first, *others = table["problem"].unique()
+    first = table["problem"].iloc[0]
     own = table[table["problem"] == first]
     found = [fastest(column) for _, column in own.groupby("regime", sort=False)]
-    ratio = own.pivot(index="method", columns="regime", values=RATIO)[own["regime"].unique()]
-    asp = ratio.loc["ASP"]
+    asp = own[own["method"] == "ASP"].set_index("regime")[RATIO]
     parts = [f"{regime} {amount(value)}" for regime, value in asp.items()]
     found.append(f"ASP, whose workers never wait, takes this share of BSP's time: {', '.join(parts)}.")
     worst = behind(own)
@@ -160,34 +149,6 @@ def conclusions(table: pd.DataFrame) -> list[str]:
         f"than {amount(worst[safe])} times as long as the fastest there (by medians); BSP takes up to "
         f"{amount(worst['BSP'])} times as long."
     )
-    found += [each for each in [alike(own)] if each]
-    spans = own[own["group"] == OTHER].groupby("method", sort=False)[RATIO].agg(["min", "max"])
-    if len(spans):
-        each = [f"{name} takes {amount(low)} to {amount(high)}" for name, low, high in spans.itertuples()]
-        found.append(
-            f"{in_words(each)} of BSP's time. They are not ranked, because their optimizer is "
-            "another one, so the gain is not due to the policy alone."
-        )
     if names := never_slower(table):
         found.append(f"Never slower than BSP, on any cluster or problem: {in_words(names)}.")
-    for problem in others:
-        found.append(elsewhere(own, table[table["problem"] == problem], problem))
     return found
-
-
-def elsewhere(own: pd.DataFrame, other: pd.DataFrame, problem: str) -> str:
-    """Returns a sentence on the ranks, on another problem, of the fastest methods of the first problem."""
-    parts = []
-    for regime, column in other.groupby("regime", sort=False):
-        there = own[(own["regime"] == regime) & own["method"].isin(column["method"])]
-        there = there[there["group"] != OTHER]
-        name = there.sort_values(RATIO)["method"].iloc[0]
-        row = column.set_index("method").loc[name]
-        reached = np.isfinite(row["seconds"])
-        share = f"takes {amount(row[RATIO])} of BSP's time" if reached else "does not reach the target"
-        parts.append(f"{name}, which is first on {own['problem'].iloc[0]} with {regime}, {share}")
-    worst = behind(other)
-    return (
-        f"On {problem}, of the methods that were run on both: {'; '.join(parts)}. There {worst.idxmin()} is "
-        f"the safest choice: it takes at most {amount(worst.min())} times the smallest median."
-    )
