@@ -138,4 +138,3 @@ def regime_of_spec(spec: RunSpec) -> Regime:
     """Returns the regime that a run will be in."""
     sizes = Sizes(sum(spec.tensor_sizes), *spec.transferred_bytes())
     return regime_of(spec.cluster.describe(), sizes, spec.batch_size)
-

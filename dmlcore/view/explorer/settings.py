@@ -42,22 +42,6 @@ POLICIES: Mapping[str, Choice] = {
     "deadline": Choice(lambda s: policies.deadline(s.deadline_seconds), "deadline"),
 }
 
-RANGES: Mapping[str, tuple[Any, Any]] = {  # ints: the setting is a whole number
-    "workers": (1, 32),
-    "slowest": (0.1, 1.0),
-    "jitter": (0.0, 1.0),
-    "slow_tasks": (0.0, 0.5),
-    "slowdown": (1.0, 10.0),
-    "communication_ratio": (0.0, 4.0),
-    "server_load": (0.0, 4.0),
-    "staleness": (0, 16),
-    "k": (1, 32),
-    "deadline": (0.5, 10.0),
-    "learning_rate": (0.001, 10.0),
-    "seconds": (0.5, 60.0),
-    "seed": (0, 2**31 - 1),
-}
-
 
 def most_load(workers: int) -> float:
     """Returns the largest server load in the explorer; the load of P workers is always less than P.
@@ -66,6 +50,11 @@ def most_load(workers: int) -> float:
     (1.8, 4.0)
     """
     return min(RANGES["server_load"][1], 0.9 * workers)
+
+
+def _setting(default: Any, low: Any, high: Any) -> Any:
+    """Returns a field with a range; that of a whole number is of ints."""
+    return dataclasses.field(default=default, metadata={"range": (low, high)})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,20 +92,20 @@ class Settings:
     ValueError: staleness: expected a whole number from 0 to 16, got -1
     """
 
-    workers: int = 8
-    slowest: float = 0.5
-    jitter: float = 0.25
-    slow_tasks: float = 0.1
-    slowdown: float = 4.0
-    communication_ratio: float = 0.125
-    server_load: float = 0.0
+    workers: int = _setting(8, 1, 32)
+    slowest: float = _setting(0.5, 0.1, 1.0)
+    jitter: float = _setting(0.25, 0.0, 1.0)
+    slow_tasks: float = _setting(0.1, 0.0, 0.5)
+    slowdown: float = _setting(4.0, 1.0, 10.0)
+    communication_ratio: float = _setting(0.125, 0.0, 4.0)
+    server_load: float = _setting(0.0, 0.0, 4.0)
     policy: str = "SSP"
-    staleness: int = 3
-    k: int = 6
-    deadline: float = 1.5
-    learning_rate: float = 0.5
-    seconds: float = 4.0
-    seed: int = 0
+    staleness: int = _setting(3, 0, 16)
+    k: int = _setting(6, 1, 32)
+    deadline: float = _setting(1.5, 0.5, 10.0)
+    learning_rate: float = _setting(0.5, 0.001, 10.0)
+    seconds: float = _setting(4.0, 0.5, 60.0)
+    seed: int = _setting(0, 0, 2**31 - 1)
 
     def __post_init__(self) -> None:
         checks.choice("policy", self.policy, POLICIES)
@@ -204,3 +193,8 @@ class Settings:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*no update within")  # the explorer shows the count
             return train(problem, self.cluster(), self.method(), optimizer, **options)
+
+
+RANGES: Mapping[str, tuple[Any, Any]] = {
+    each.name: each.metadata["range"] for each in dataclasses.fields(Settings) if each.metadata
+}
