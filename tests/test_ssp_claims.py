@@ -16,7 +16,7 @@ import dmlcore as dml
 from dmlcore.reproduce.papers import ssp as paper
 from dmlcore.reproduce.papers import ssp_crossover as crossing
 from dmlcore.reproduce.papers import ssp_measures as measures
-from dmlcore.reproduce.papers.ssp_map import CHEAP, EQUAL, PUSHES
+from dmlcore.reproduce.papers.ssp import CHEAP, EQUAL, PUSHES
 from dmlcore.reproduce.papers.ssp_study import Experiment, transient
 
 SEEDS, SEARCH = range(2), 8  # search: runs of each method

@@ -11,8 +11,10 @@ tests/test_ssp_claims.py shows that each claim can fail.
 from pydantic import Field
 
 from dmlcore.reproduce.paper import TunedParameters, abstract, conformance, declare, ours, theory
-from dmlcore.reproduce.papers.ssp_map import CHEAP, EQUAL, PROBLEMS
 
+PROBLEMS = ("matrix factorization", "digits")  # on the map of SSP against ASP
+CHEAP, EQUAL = "cheap pushes", "pushes as costly as pulls"
+PUSHES = {CHEAP: 0.1, EQUAL: 0.5}  # share of the push in the server's time for a push and a pull
 SMALL = (*PROBLEMS, "Lasso", "LDA")
 REAL = ("MovieLens", "MNIST", "Lasso, 40,000 features", "LDA, a UCI corpus")  # only at full scale
 READINGS = ("one mini-batch", "a pass")  # two meanings of a clock
