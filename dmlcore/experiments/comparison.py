@@ -25,7 +25,6 @@ from dmlcore.engines.on_ray.connection import spread
 from dmlcore.engines.spec import RunSpec
 from dmlcore.experiments.journal import Journal, folder_for
 from dmlcore.experiments.runs import (
-    check_eval_params,
     check_optimizer,
     check_until,
     driver_with,
@@ -57,24 +56,19 @@ LANES_AT_ONCE = 256
 
 
 class Work(NamedTuple):
-    """The arguments that all runs of a comparison share."""
+    """The arguments that all runs of a comparison share, and how they are run."""
 
     problem: Problem
     optimizers: Mapping[float, optax.GradientTransformation]  # by learning rate; key 0: no rates were given
     engine: Any
     until: Mapping[str, float] | None
     eval_every: int | None
-    eval_params: EvalParams | None = None
-    resolve: bool = False
-    journal: Journal | None = None
-
-
-class How(NamedTuple):
-    """The arguments that say how to run a comparison, and do not affect its results."""
-
+    eval_params: EvalParams | None
+    resolve: bool
     executor: Any
     save: Any
     progress: Any
+    journal: Journal | None = None
 
 
 Item = tuple[RunSpec, Any]  # a run, and the optimizer of its method or None
@@ -138,10 +132,10 @@ def compare(
     >>> len(runs), list(runs.columns[:5])
     (12, ['method', 'seed', 'update', 'time', 'samples'])
     """
-    engine = options.pop("engine", "simulate")
-    work = Work(problem, {0.0: optimizer}, engine, until, eval_every, eval_params, resolve)
-    how = How(executor, save, progress)
-    return _run_all(compare, methods, work, cluster, seeds, how, options)
+    looks = until, eval_every, eval_params, resolve
+    engine, made = options.pop("engine", "simulate"), {0.0: optimizer}
+    work = Work(problem, made, engine, *looks, executor, save, progress)
+    return _run_all(compare, methods, work, cluster, seeds, options)
 
 
 def sweep(
@@ -189,10 +183,9 @@ def sweep(
     """
     rates = several("learning_rates", learning_rates, checks.positive)
     made = {rate: check_factory(optimizer, rate) for rate in rates}
-    engine = options.pop("engine", "simulate")
-    work = Work(problem, made, engine, until, eval_every, eval_params, resolve)
-    how = How(executor, save, progress)
-    return _run_all(sweep, methods, work, cluster, seeds, how, options)
+    looks = until, eval_every, eval_params, resolve
+    work = Work(problem, made, options.pop("engine", "simulate"), *looks, executor, save, progress)
+    return _run_all(sweep, methods, work, cluster, seeds, options)
 
 
 def check_factory(optimizer: Any, rate: float = 0.1) -> optax.GradientTransformation:
@@ -226,29 +219,28 @@ def check_given(function: Any, methods: Any, problem: Any, seeds: Any, options: 
         if name in options:
             checks.fail(name, options[name], expected, hint)
     for name in options:
-        known = [*inspect.getfullargspec(function).kwonlyargs, *How._fields, *OPTIONS]
+        known = [*inspect.getfullargspec(function).kwonlyargs, *OPTIONS]
         checks.choice("argument", name, dict.fromkeys(known))
     return seeds
 
 
 def _run_all(
-    function: Any, methods: Any, work: Work, cluster: Any, seeds: Any, how: How, options: dict[str, Any]
+    function: Any, methods: Any, work: Work, cluster: Any, seeds: Any, options: dict[str, Any]
 ) -> pd.DataFrame:
-    problem, optimizers, engine, until, eval_every, eval_params, resolve, _ = work
+    problem, optimizers, engine, until, eval_every, eval_params, resolve, executor, save, progress, _ = work
     seeds = check_given(function, methods, problem, seeds, options)
     check_kind("cluster", cluster, Cluster)
     brought = [isinstance(given, Method) and given.optimizer is not None for given in methods.values()]
     for optimizer in optimizers.values():
         if optimizer is not None or not all(brought):
-            check_optimizer(optimizer, problem)
-            check_eval_params(eval_params, optimizer, problem)
+            check_optimizer(optimizer, problem, eval_params)
     engine = resolve_engine(engine)
     check_until(until, problem)
     if checks.boolean("resolve", resolve) and not until:
         checks.fail("resolve", resolve, "False (there is no target to resolve)", "until=")
-    checks.one_of("threads", "ray")("executor", how.executor)
-    if how.executor == "ray" and engine.record is not None:
-        checks.fail("executor", how.executor, "'threads' (the engine has a real clock)")
+    checks.one_of("threads", "ray")("executor", executor)
+    if executor == "ray" and engine.record is not None:
+        checks.fail("executor", executor, "'threads' (the engine has a real clock)")
     each, specs = {}, {}
     alike: dict[tuple[int, ...], RunSpec] = {}  # of methods that differ in their optimizer only
     for name, given in methods.items():
@@ -258,8 +250,7 @@ def _run_all(
         shared = {*OPTIONS} - own - {"eval_params"}
         with checks.within(f"methods[{name!r}]", shared):
             if method.optimizer is not None:
-                check_optimizer(method.optimizer, problem)
-                check_eval_params(eval_params, method.optimizer, problem)
+                check_optimizer(method.optimizer, problem, eval_params)
             parts = tuple(map(id, method._replace(optimizer=None)))
             specs[name] = alike.get(parts) or run_spec(problem, method, cluster, **options)
             alike[parts] = specs[name]
@@ -270,14 +261,14 @@ def _run_all(
     }
     items = [(seeded[id(specs[name]), seed], each[name].optimizer) for name, seed in runs]
     work = work._replace(engine=engine)
-    folder = folder_for(how.save)
+    folder = folder_for(save)
     if folder is not None:
         about = {"engine": str(engine), "until": until, "eval_every": eval_every}
         about |= {"resolve": True} if resolve else {}
         work = work._replace(journal=Journal(folder, about))
     found: dict[tuple[str, int], list[pd.DataFrame]] = {}
     per_item = len(optimizers)
-    with bar(checks.boolean("progress", how.progress), per_item * len(items)) as advance:
+    with bar(checks.boolean("progress", progress), per_item * len(items)) as advance:
 
         def finished(number: int, of_run: list[pd.DataFrame]) -> None:
             found[runs[number]] = of_run
@@ -285,7 +276,7 @@ def _run_all(
 
         interrupted = False
         try:
-            _make(work, items, len(each), how.executor, finished)
+            _make(work, items, len(each), finished)
         except KeyboardInterrupt:
             if not found:
                 raise
@@ -330,46 +321,35 @@ def bar(shown: bool, total: int | None, counted: str = "runs") -> Iterator[Calla
 
 
 def _make(
-    work: Work,
-    items: Sequence[Item],
-    num_methods: int,
-    executor: str,
-    finished: Callable[[int, list[pd.DataFrame]], None],
+    work: Work, items: Sequence[Item], num_methods: int, finished: Callable[[int, list[pd.DataFrame]], None]
 ) -> None:
     """Makes the runs and calls `finished` after each, with the run's number and its histories."""
-    engine = work.engine
-    if executor == "ray":
-        for number, of_run in enumerate(spread(_histories, work, items)):
-            finished(number, of_run)
-    elif engine.record is not None or engine.driver is not None:
-        for number, item in enumerate(items):  # one after the other: a real clock needs the whole machine
-            finished(number, _histories(work, item))
-    elif jax.default_backend() != "cpu":
-        seeds = max(1, LANES_AT_ONCE // len(work.optimizers))
-        for first in range(num_methods):  # every `num_methods`-th item is of one method
-            of_method = range(first, len(items), num_methods)
-            for numbers in (of_method[start : start + seeds] for start in range(0, len(of_method), seeds)):
-                made = _side_by_side(work, [items[number] for number in numbers])
-                for number, of_run in zip(numbers, made, strict=True):
-                    finished(number, of_run)
-    else:
-        groups: dict[int, list[int]] = {}  # runs that differ in their optimizer only
+    ray, alone = work.executor == "ray", work.engine.record is not None or work.engine.driver is not None
+    lanes = not ray and not alone and jax.default_backend() != "cpu"
+    groups = [[number] for number in range(len(items))]
+    if lanes:
+        seeds, every = max(1, LANES_AT_ONCE // len(work.optimizers)), range(len(items))
+        of_methods = [every[first::num_methods] for first in range(num_methods)]  # runs of one method each
+        groups = [[*own[start : start + seeds]] for own in of_methods for start in range(0, len(own), seeds)]
+    elif not ray and not alone:
+        alike: dict[int, list[int]] = {}  # runs that differ in their optimizer only
         for number, (spec, _) in enumerate(items):
-            groups.setdefault(id(spec), []).append(number)
-        if len(groups) < (os.cpu_count() or 1):
-            groups = {number: [number] for number in range(len(items))}
-        together = [*groups.values()]
+            alike.setdefault(id(spec), []).append(number)
+        groups = [*alike.values()] if len(alike) >= (os.cpu_count() or 1) else groups
+    batches = [[items[number] for number in own] for own in groups]
 
-        def told(place: int, of_group: list[list[pd.DataFrame]]) -> None:
-            for number, of_run in zip(together[place], of_group, strict=True):
-                finished(number, of_run)
+    def told(place: int, of_group: list[list[pd.DataFrame]]) -> None:
+        for number, of_run in zip(groups[place], of_group, strict=True):
+            finished(number, of_run)
 
-        _in_threads(functools.partial(_together, work), [[items[n] for n in own] for own in together], told)
-
-
-def _histories(work: Work, item: Item) -> list[pd.DataFrame]:
-    """Returns the histories of a run, one per optimizer."""
-    return _together(work, [item])[0]
+    if ray:
+        for place, made in enumerate(spread(_together, work, batches)):
+            told(place, made)
+    elif alone or lanes:  # one after the other: a real clock needs the whole machine
+        for place, batch in enumerate(batches):
+            told(place, _side_by_side(work, batch) if lanes else _together(work, batch))
+    else:
+        _in_threads(functools.partial(_together, work), batches, told)
 
 
 def _together(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]:
@@ -400,13 +380,8 @@ def _together(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]:
                 journal.save(known, history)
         return history
 
-    found: list[list[pd.DataFrame]] = []
-    for _, own in items:
-        if own:
-            found.append([history_of(own)] * len(work.optimizers))
-        else:
-            found.append([history_of(each) for each in work.optimizers.values()])
-    return found
+    every = work.optimizers.values()
+    return [[history_of(own)] * len(every) if own else [*map(history_of, every)] for _, own in items]
 
 
 def _timeline_first(engine: Engine, spec: RunSpec) -> bool:
@@ -415,10 +390,10 @@ def _timeline_first(engine: Engine, spec: RunSpec) -> bool:
 
 
 def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]:
-    """As `_histories` for several seeds, as lanes of one `vmap`: one run leaves an accelerator idle."""
+    """Returns the histories of several seeds, as lanes of one `vmap`: one run leaves an accelerator idle."""
     first, own = items[0]
     if not _timeline_first(work.engine, first):
-        return [_histories(work, item) for item in items]
+        return [_together(work, [item])[0] for item in items]
     problem = work.problem.with_steps(first.local, first.step_size)
     distinct = [own] if own else [*work.optimizers.values()]
     lanes = [(spec, optimizer) for spec, _ in items for optimizer in distinct]

@@ -410,8 +410,7 @@ def replay_lanes(
                 checks.fail("local", local, f"{trace.metadata.get('local')} (as in the trace)")
         problem = problem.with_steps(local, int(traces[0].metadata["step_size"]))
     for optimizer in optimizers:
-        check_optimizer(optimizer, problem)
-        check_eval_params(eval_params, optimizer, problem)
+        check_optimizer(optimizer, problem, eval_params)
     return _runs(traces, problem, _trained(traces, problem, optimizers, until, eval_every, driver))
 
 
@@ -585,13 +584,17 @@ def history(trace: Trace, evaluations: Sequence[tuple[int, Mapping[str, Any]]]) 
     return pd.concat([pd.DataFrame({"update": at}), costs, pd.DataFrame(metrics)], axis=1)
 
 
-def check_optimizer(optimizer: Any, problem: Problem | None = None) -> None:
-    """Raises ValueError unless `optimizer` is an optax optimizer that the problem supports."""
+def check_optimizer(
+    optimizer: Any, problem: Problem | None = None, eval_params: EvalParams | None = None
+) -> None:
+    """Raises ValueError unless it is an optax optimizer that the problem supports, and `eval_params` it."""
     check_optax("optimizer", optimizer)
     if problem is not None and problem.additive:
         factor(problem, optimizer)
     elif problem is not None:
         check_update("optimizer", optimizer, problem.shapes)
+    if problem is not None:
+        check_eval_params(eval_params, optimizer, problem)
 
 
 def check_eval_params(eval_params: EvalParams | None, optimizer: Any, problem: Problem) -> None:
