@@ -160,7 +160,8 @@ def real(problem, cluster, target, found, name, engine):
     times = []
     for seed in REAL_SEEDS:
         options = {"engine": engine, "seed": seed, "seconds": 3 * row["seconds"], "until": target}
-        history = dml.train(problem, cluster, found.methods[name], None, eval_every=1, **options).history
+        method = found.answer.methods[name]
+        history = dml.train(problem, cluster, method, None, eval_every=1, **options).history
         times.append(dml.metrics.crossing(history["time"], history[metric], value))
     told = {"method": name, "outcome": row["outcome"], "predicted": float(row["seconds"])}
     return told | {"real": float(np.median(times)), "times": times}

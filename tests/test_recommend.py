@@ -267,14 +267,14 @@ class TestAnswer:
         near = {"one": dml.asp(), "other": dml.k_async(2), "BSP": dml.bsp()}
         same = {"methods": near, "trials": 3, "seeds": range(128)}
         found = asked(**same)
-        ran = found.seconds.notna().sum(axis=1)
+        ran = found.answer.seconds.notna().sum(axis=1)
         assert ran["BSP"] == 8
         assert ran["one"] == ran["other"] > 8
         outcomes = found.table["outcome"].to_dict()
         assert outcomes["BSP"] in ("slower", "not reached")  # runs last up to four times the best one
-        assert f"median of {ran['one']} seeds" in found._repr_html_()
+        assert f"on up to {ran['one']} seeds" in found._repr_html_()
         monkeypatch.setattr(Spending, "left", lambda self: 0.0)
-        assert asked(**same).seconds.shape == (3, 8)
+        assert asked(**same).answer.seconds.shape == (3, 8)
 
     def test_a_budget_that_ends_before_the_leading_are_tuned_is_told(self, monkeypatch):
         assert STUDY.CUT not in asked(trials=3).notes
@@ -283,7 +283,7 @@ class TestAnswer:
 
     def test_the_picture_says_who_missed_seeds_not_who_did_not_run(self, found):
         ax = found.plot()
-        ran, reached = found.seconds.notna().sum(axis=1), np.isfinite(found.seconds).sum(axis=1)
+        ran, reached = found.answer.seconds.notna().sum(axis=1), np.isfinite(found.answer.seconds).sum(axis=1)
         assert [text.get_text() for text in ax.texts] == [
             f"{reached[name]} of {ran[name]} seeds" for name in found.table.index if reached[name] < ran[name]
         ]
@@ -295,7 +295,7 @@ class TestAnswer:
         with pytest.warns(UserWarning, match="more seeds could tell more methods apart"):
             found = asked(methods=near, trials=3, seeds=range(128))
         assert pressed == [1]
-        assert [*found.seconds.columns] == [*range(8)]
+        assert [*found.answer.seconds.columns] == [*range(8)]
         assert found.interrupted
         assert "Interrupted: " in found._repr_html_()
 
@@ -303,8 +303,8 @@ class TestAnswer:
         """Transfers of 1 GB take 40 s at 25 MB/s, which no task of milliseconds hides."""
         few = {"trials": 3, "seeds": [0]}
         found = asked(parameter_bytes="1GB", links="200Mb/s", **few)
-        assert found.goal.problem.parameter_bytes == 10**9
-        trace = found.goal.timeline(dml.Method(dml.bsp()), updates=2)
+        assert found.answer.goal.problem.parameter_bytes == 10**9
+        trace = found.answer.goal.timeline(dml.Method(dml.bsp()), updates=2)
         assert trace.metadata["transfer_bytes"] == [10**9, 10**9]
         assert trace.updates["time"].diff().iloc[1] == pytest.approx(80, rel=0.01)
         assert found.table["seconds"].min() > 80
@@ -317,8 +317,8 @@ class TestAnswer:
     def test_tasks_are_as_large_as_those_of_the_record(self):
         record, few = dml.simulate(dml.asp(), SLOW, updates=400, batch_size=8), {"trials": 3, "seeds": [0]}
         for size, expected in ((None, 8), (16, 16)):
-            assert asked(cluster=record, batch_size=size, **few).goal.batch_size == expected
-        assert asked(batch_size=None, **few).goal.batch_size == 32
+            assert asked(cluster=record, batch_size=size, **few).answer.goal.batch_size == expected
+        assert asked(batch_size=None, **few).answer.goal.batch_size == 32
 
     def test_the_best_is_ready_to_train(self, found):
         options = {
@@ -329,7 +329,7 @@ class TestAnswer:
         }
         run = dml.train(PROBLEM, SLOW, found.best, None, seed=0, **options)
         assert dml.metrics.crossing(run.history["time"], run.history["loss"], 30.0) == pytest.approx(
-            found.seconds.loc["ASP", 0], rel=0.1
+            found.answer.seconds.loc["ASP", 0], rel=0.1
         )
 
     def test_the_reason_adds_up(self, found):
@@ -387,7 +387,7 @@ class TestAnswer:
         with pytest.warns(UserWarning, match="Interrupted"):
             found = asked()
         assert found.runs.empty
-        assert {*found.seconds.columns} == seeds
+        assert {*found.answer.seconds.columns} == seeds
         assert found.notes[0].startswith("Interrupted")
         assert found.best.optimizer is not None
 
@@ -471,7 +471,7 @@ class TestWhatIf:
     def test_another_cluster_is_answered_from_the_same_methods(self, found):
         even = dml.Cluster.uniform(3, latency=0.001)
         other = found.with_cluster(even)
-        assert other.methods == found.methods
+        assert other.answer.methods == found.answer.methods
         assert other.cluster == even
         assert other.table[["setting", "learning_rate"]].equals(
             found.table.loc[other.table.index, ["setting", "learning_rate"]]
@@ -491,7 +491,7 @@ class TestWhatIf:
     def test_seeds_that_tuned_do_not_judge(self, found):
         with pytest.raises(ValueError, match=r"seeds: expected seeds that did not tune.*, got \[1000\]"):
             found.with_cluster(SLOW, seeds=[1000])
-        assert [*found.with_cluster(SLOW, seeds=[77, 78]).seconds.columns] == [77, 78]
+        assert [*found.with_cluster(SLOW, seeds=[77, 78]).answer.seconds.columns] == [77, 78]
 
     def test_an_interrupt_is_one(self, monkeypatch, found):
         interrupting(monkeypatch, lambda items, seeds: True)
@@ -565,7 +565,7 @@ class TestShown:
         ax = found.plot()
         assert [text.get_text() for text in ax.get_yticklabels()] == [*found.table.index]
         for dots, name in zip(ax.collections[::2], found.table.index, strict=True):
-            assert sorted(dots.get_offsets()[:, 0]) == sorted(found.seconds.loc[name])
+            assert sorted(dots.get_offsets()[:, 0]) == sorted(found.answer.seconds.loc[name])
         assert "ASP is first" in ax.get_title(loc="left")
         plt.close(ax.figure)
 

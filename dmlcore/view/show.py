@@ -221,7 +221,7 @@ LEGEND = (
 )
 
 
-def of_study(found: Study) -> Card:
+def of_study(found: Study, drawn: Picture | None = None) -> Card:
     """Returns a card with what a study has found: a sentence for each pair, a table and a picture."""
     goal = next(iter(found.answers.values())).goal
     clusters = [each.goal.cluster for each in found.answers.values()]
@@ -233,32 +233,25 @@ def of_study(found: Study) -> Card:
     }
     height = 2 + 0.45 * len(found.table.index.unique("method"))
     label = f"Time to {goal} of each method, times that of the best, with its interval"
-    drawn = picture(label, height, lambda ax: plot_study(found, ax=ax))
+    drawn = drawn or picture(label, height, lambda ax: plot_study(found, ax=ax))
     name = f"Study of {len(found.table.index.unique('method'))} methods"
     text = ". ".join(found.sentences()) + "."
     return Card(name, f"Study, to {goal}", told, [drawn], readable(found.table), text, (*found.notes, LEGEND))
 
 
 def of_recommendation(found: Recommendation) -> Card:
-    """Returns a card with the best method, the reason, a table of all methods, and their times."""
-    table, best = found.table, found.table.iloc[0]
-    alike = alike_of(table)
-    told = {
-        "method": in_python(found.best),
-        "learning rate": f"{best['learning_rate']:.3g}",
-        "time to the target": f"{best['seconds']:.3g} s, median of {best['seeds']} seeds",
-        "cluster": str(found.cluster),
-        "tuned by": f"{table['runs'].min()} to {table['runs'].max()} runs of each method, judging among them",
-    }
-    label = f"Time to {found.goal} of each method: a point for each seed, and a line at the median. "
+    """Returns the card of a study that is named by its best method, with the reason and all seeds' times."""
+    table, alike = found.table, alike_of(found.table)
+    label = f"Time to {found.answer.goal} of each method: a point for each seed, and a line at the median. "
     label += "Filled: methods that are not known to be slower than the best"
     drawn = picture(label, 1.4 + 0.34 * len(table), lambda ax: plot_recommendation(found, ax=ax))
-    kind, name = f"Recommendation for {found.goal}, {found.goal.problem.name}", str(table.index[0])
+    name = f"{'Interrupted: ' * found.interrupted}{table.index[0]}"
     if alike:
         name += f" or {alike[0]}" if len(alike) == 1 else f", or one of {len(alike)} that may be as fast"
-    if found.interrupted:
-        name = f"Interrupted: {name}"
-    return Card(name, kind, told, [drawn], readable(table), found.why, (*found.notes, LEGEND))
+    card = of_study(found, drawn)
+    told = {"method": in_python(found.best), **card.facts}
+    kind = card.kind.replace("Study", "Recommendation")
+    return card._replace(name=name, kind=kind, facts=told, text=found.why)
 
 
 def in_python(method: Method) -> str:

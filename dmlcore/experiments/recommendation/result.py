@@ -7,7 +7,7 @@ import functools
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,7 +24,6 @@ from dmlcore.experiments.study.space import Trial, as_space, possible
 from dmlcore.experiments.study.spending import Spending
 from dmlcore.experiments.study.study import answer, begin
 from dmlcore.trace.metrics.decision import LOOKS
-from dmlcore.types import Method
 
 ELSEWHERE = "Settings and learning rates were tuned for another cluster"
 SEEDS = 4  # with which methods run on another cluster, to find out how long they take
@@ -68,24 +67,9 @@ class Recommendation(Study):
         return self.answers[""]
 
     @property
-    def goal(self) -> Any:
-        """What was asked: problem, cluster and target."""
-        return self.answer.goal
-
-    @property
-    def seconds(self) -> pd.DataFrame:
-        """Times to the target by method and seed; inf: not reached; NaN: not run."""
-        return self.answer.seconds
-
-    @property
-    def methods(self) -> Mapping[str, Method]:
-        """Name -> the method as it was judged, with its optimizer."""
-        return self.answer.methods
-
-    @property
     def cluster(self) -> Cluster:
         """The cluster of this recommendation: the given one, or the one fitted to a record."""
-        return self.goal.cluster
+        return self.answer.goal.cluster
 
     def with_cluster(self, cluster: Cluster, *, seeds: Iterable[int] | None = None) -> Recommendation:
         """Judges the methods on another cluster, with the settings and learning rates of this recommendation.
@@ -109,13 +93,15 @@ class Recommendation(Study):
         checks.check_kind("cluster", cluster, Cluster)
         if seeds is None and cluster == self.cluster and self.answer.runs is not None:
             return self
-        judging = checks.several("seeds", self.goal.seeds if seeds is None else seeds, checks.check_seed)
-        goal = dataclasses.replace(self.goal, cluster=cluster, seeds=judging)
+        judging = checks.several(
+            "seeds", self.answer.goal.seeds if seeds is None else seeds, checks.check_seed
+        )
+        goal = dataclasses.replace(self.answer.goal, cluster=cluster, seeds=judging)
         if both := self.answer.tuning.intersection(judging):
             expected = f"seeds that did not tune, unlike {', '.join(map(str, sorted(both)))}"
             checks.fail("seeds", judging, expected)
         notes = [*self.answer.notes]
-        fixed = {name: as_space(name, each) for name, each in self.methods.items()}
+        fixed = {name: as_space(name, each) for name, each in self.answer.methods.items()}
         made = possible(fixed, None, goal.check, notes)
         if not made:
             checks.fail("cluster", cluster, f"a cluster on which a method can run ({notes[-1]})")
@@ -161,7 +147,7 @@ class Recommendation(Study):
             checks.real("budget", budget, above=0)
         values = {name: checks.listed(name, each) for name, each in axes.items()}
         cells = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
-        clusters = [along(self.goal, cell) for cell in cells]  # before anything is run
+        clusters = [along(self.answer.goal, cell) for cell in cells]  # before anything is run
         rows: list[dict[str, Any]] = []
         with bar(checks.boolean("progress", progress), len(cells), "cells") as advance:
             for cell, cluster in zip(cells, clusters, strict=True):

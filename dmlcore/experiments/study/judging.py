@@ -58,6 +58,19 @@ def compared(seconds: pd.DataFrame) -> dict[str, Ratio]:
     return {name: ratio(seconds, name, best) for name in dict.fromkeys([best, *seconds.index])}
 
 
+def outcomes(seconds: pd.DataFrame) -> dict[str, Ratio]:
+    """Returns the ratios of `compared`; the first is `BEST`, and methods that never arrive are `NEVER`."""
+    found = compared(seconds)
+    best = next(iter(found))
+    for name, each in found.items():
+        ran = seconds.loc[name].dropna().to_numpy(float)
+        if not np.isfinite(ran).any():
+            found[name] = each._replace(outcome=NEVER)
+        elif name == best:
+            found[name] = Ratio(1.0, 1.0, 1.0, len(ran), BEST)
+    return found
+
+
 def judge(goal: Goal, methods: Mapping[str, Method], runs: Runs, spending: Spending) -> pd.DataFrame | None:
     """Runs all methods on the first seeds, and on more those that are not told apart from the best one.
 

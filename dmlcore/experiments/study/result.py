@@ -13,7 +13,7 @@ import pandas as pd
 
 from dmlcore import checks, notebook
 from dmlcore.experiments.study.goal import Goal
-from dmlcore.experiments.study.judging import BEST, NEVER, compared, ratios
+from dmlcore.experiments.study.judging import NEVER, compared, outcomes, ratios
 from dmlcore.trace.metrics.decision import Ratio, decide, interval
 from dmlcore.types import Method
 
@@ -67,13 +67,9 @@ class Answer:
     def table(self) -> pd.DataFrame:
         """Returns a row per method, the best first, then by the ratio to it."""
         seconds, rows = self.seconds, dict[str, dict[str, Any]]()
-        for name, found in compared(seconds).items():
+        for name, found in outcomes(seconds).items():
             ran = seconds.loc[name].dropna().to_numpy(float)
             low, high = interval(ran)
-            if not np.isfinite(ran).any():
-                found = found._replace(outcome=NEVER)
-            elif not rows:
-                found = Ratio(1.0, 1.0, 1.0, len(ran), BEST)
             rows[name] = {
                 "seconds": np.median(ran),
                 "seconds_low": max(low, 0.0),

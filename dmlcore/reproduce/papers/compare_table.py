@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from dmlcore.experiments.recommendation.reasons import in_words
-from dmlcore.experiments.study.judging import BEST, NEVER, compared
+from dmlcore.experiments.study.judging import BEST, outcomes
 
 RATIO = "relative to BSP"  # median of the seeds' ratios of times to the target
 OTHER = "another optimizer"  # group of rows that are not compared, because their optimizer is another one
@@ -46,23 +46,8 @@ def rows(answers: Sequence[Any], groups: Mapping[str, str]) -> pd.DataFrame:
     )
     table["reached"] = np.isfinite(seconds).sum(axis=1)
     table[RATIO] = (lasted / lasted.loc["BSP"]).median(axis=1)
-    return table.assign(outcome=outcomes(seconds[table["group"] != OTHER])).fillna({"outcome": ALONE})
-
-
-def outcomes(seconds: pd.DataFrame) -> pd.Series:
-    """Returns how every method compares with the best one, by `metrics.decide`; the best comes first.
-
-    Args:
-        seconds: to the target, by method and seed; inf if it was not reached.
-
-    >>> frame = pd.DataFrame([[2.0, 2.2] * 4, [1.0, 2.1] * 4, [np.inf] * 8], ["BSP", "ASP", "SSP"])
-    >>> outcomes(frame).to_dict()
-    {'ASP': 'best', 'BSP': 'slower', 'SSP': 'not reached'}
-    """
-    found = {name: ratio.outcome for name, ratio in compared(seconds).items()}
-    found[next(iter(found))] = BEST
-    never = (seconds == np.inf).all(axis=1)
-    return pd.Series({name: NEVER if never[name] else outcome for name, outcome in found.items()})
+    ranked = {name: found.outcome for name, found in outcomes(seconds[table["group"] != OTHER]).items()}
+    return table.assign(outcome=pd.Series(ranked)).fillna({"outcome": ALONE})
 
 
 def amount(ratio: float) -> str:

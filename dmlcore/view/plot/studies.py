@@ -39,12 +39,21 @@ def study(found: Any, *, ax: Axes | None = None) -> Axes:
     return _map(found, ax) if found.several else _ratios(found, ax)
 
 
+def _lanes(table: pd.DataFrame, ax: Axes | None) -> Axes:
+    """Returns Axes with a lane for each method and a title that says how they compare."""
+    ax = axes(ax, height=1.4 + 0.34 * len(table))
+    ax.set_yticks(range(len(table)), table.index)
+    ax.set(ylim=(len(table) - 0.4, -0.6))
+    ax.set_title(_headline(table), fontsize="medium")
+    return ax
+
+
 def _ratios(found: Any, ax: Axes | None) -> Axes:
     table = found.table
     colors, reached = palette(table.index), table[np.isfinite(table["ratio"])]
     ends = reached["ratio_high"].where(np.isfinite(reached["ratio_high"]), reached["ratio"])
     right = max(1.25, float(ends.max()) * 1.1)
-    ax = axes(ax, height=1.4 + 0.34 * len(table))
+    ax = _lanes(table, ax)
     ax.axvspan(1 / (1 + LEVEL), 1 + LEVEL, color="0.9", zorder=0)
     for place, (name, row) in enumerate(table.iterrows()):
         if not np.isfinite(row["ratio"]):
@@ -56,8 +65,6 @@ def _ratios(found: Any, ax: Axes | None) -> Axes:
             ax.plot(right, place, marker=">", color=color, clip_on=False)
         inside = "white" if row["outcome"] == "slower" else color
         ax.scatter(row["ratio"], place, s=60, facecolor=inside, edgecolor=color, linewidth=2, zorder=3)
-    ax.set_yticks(range(len(table)), table.index)
-    ax.set_ylim(len(table) - 0.4, -0.6)
     ax.set_xscale("log")
     ax.set_xlim(right=right)
     low, _ = ax.get_xlim()
@@ -65,7 +72,6 @@ def _ratios(found: Any, ax: Axes | None) -> Axes:
     ax.set_xticks(marks, [f"{mark:g}" for mark in marks])
     ax.minorticks_off()
     ax.set_xlabel(f"time to {next(iter(found.answers.values())).goal}, times that of {table.index[0]}")
-    ax.set_title(_headline(table), fontsize="medium")
     return ax
 
 
@@ -118,13 +124,12 @@ def recommendation(found: Any, *, ax: Axes | None = None) -> Axes:
 
     >>> recommendation(dml.recommend(problem, cluster, {"loss": 0.1}))  # doctest: +SKIP
     """
-    for name in ("table", "seconds", "goal"):
-        if not hasattr(found, name):
-            checks.fail("found", found, "what dml.recommend returns")
-    table, colors = found.table, palette(found.table.index)
-    ax = axes(ax, height=1.4 + 0.34 * len(table))
+    if not hasattr(found, "answer"):
+        checks.fail("found", found, "what dml.recommend returns")
+    table, seconds = found.table, found.answer.seconds
+    ax, colors = _lanes(table, ax), palette(table.index)
     for place, (name, row) in enumerate(table.iterrows()):
-        times = found.seconds.loc[name].dropna().to_numpy(float)
+        times = seconds.loc[name].dropna().to_numpy(float)
         seeds = len(times)
         times, color = times[np.isfinite(times)], colors[name]
         inside = "white" if row["outcome"] in ("slower", "not reached") else color
@@ -135,13 +140,10 @@ def recommendation(found: Any, *, ax: Axes | None = None) -> Axes:
             text = f"{len(times)} of {seeds} seeds"
             ax.annotate(text, (1, place), (6, 0), xycoords=("axes fraction", "data"), annotation_clip=False,
                         textcoords="offset points", ha="left", va="center", fontsize="small")  # fmt: skip
-    ax.set_yticks(range(len(table)), table.index)
-    ax.set_ylim(len(table) - 0.4, -0.6)
-    if np.isfinite(found.seconds.to_numpy(float)).any():
+    if np.isfinite(seconds.to_numpy(float)).any():
         ax.set_xscale("log")
         _plain_numbers(ax)
-    ax.set_xlabel(f"time to {found.goal} (s)")
-    ax.set_title(_headline(table), fontsize="medium")
+    ax.set_xlabel(f"time to {found.answer.goal} (s)")
     return ax
 
 
