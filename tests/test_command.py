@@ -19,6 +19,7 @@ from dmlcore.reproduce import arithmetic, claims, command, lab
 from dmlcore.reproduce import paper as declaring
 from dmlcore.reproduce.paper import TUNING_SEEDS, TunedParameters, declare, ours
 from dmlcore.reproduce.papers import PAPERS
+from dmlcore.reproduce.parsing import Parser
 from dmlcore.trace.metrics import decide
 
 ROOT = Path(__file__).parents[1]
@@ -70,7 +71,9 @@ def test_a_notebook_with_other_parameters_is_refused(tmp_path, capsys):
 
 
 def test_a_parameter_goes_to_the_papers_that_have_it():
-    given = command.parse(["swift", "plain", "--seeds", "7", "-p", "staleness=8"])
+    given = Parser("reproduce", "paper_repro.py").parse_args(
+        ["swift", "plain", "--seeds", "7", "-p", "staleness=8"]
+    )
     jobs = command.plan(given, tiny_papers.PAPERS)
     assert [(job.key, job.parameters.seeds, job.parameters.staleness) for job in jobs] == [
         ("swift", 7, 8),

@@ -17,7 +17,7 @@ from dmlcore.reproduce import agreement, arithmetic, claims, manifest, recommend
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.paper import SETTINGS, unsealed
 from dmlcore.reproduce.papers import PAPERS, Paper, Parameters
-from dmlcore.reproduce.parsing import WHOLE, Parser, UsageError
+from dmlcore.reproduce.parsing import Parser, UsageError
 from dmlcore.reproduce.progress import Display, Outcome, seconds
 from dmlcore.reproduce.site import command as docs
 from dmlcore.reproduce.site import results
@@ -28,19 +28,6 @@ TOUR = "00_tour.ipynb"  # the notebook that JupyterLab opens; it belongs to no p
 NAME = "paper_repro.py"  # of the command, in messages
 CALL = f"python3 {NAME}"
 ANYWHERE = ("list", "recommend")  # commands that need no notebooks
-OTHERS = """\
-other commands:
-  list                      papers, their parameters, claims and run times
-  check                     check that the outcomes in each figures/*/claims.json follow from its samples,
-                            that the pages have these, and that no settings.json was edited
-  recommend RECORD --target METRIC=VALUE
-                            recommend a method for a cluster, from a recorded trace or a table of task
-                            times (see `recommend --help`)
-  docs [--no-run]           the documentation site, in build/site; runs notebooks first
-  docs --pages              writes the results of the ledgers into README.md and docs/
-  test [pytest arguments]   the test suite
-  lab [jupyter arguments]   JupyterLab on the notebooks, on this machine only
-"""
 
 
 def installed() -> NoReturn:
@@ -73,7 +60,7 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
             case ["recommend", *rest]:
                 return advise(console, rest, root)
             case ["docs", *rest]:
-                return docs.docs(console, docs.parser(CALL).parse_args(rest), root, papers, JOBS)
+                return docs.docs(console, Parser("docs", f"{CALL} docs").parse_args(rest), root, papers, JOBS)
             case ["list"]:
                 return overview(console, papers)
             case ["check"]:
@@ -92,25 +79,6 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
     except OSError as error:  # another run, a full disk, or a folder that is not writable
         sys.stderr.write(f"{NAME}: {error}\n")
         return 1
-
-
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(
-        CALL,
-        "Runs the notebooks of the papers, judges their claims, compares the results with the "
-        "published ones in figures/, and writes runs/report.html.",
-        OTHERS,
-    )
-    parser.add_argument("papers", nargs="*", metavar="PAPER", help="keys as `list` shows them (default: all)")
-    parser.add_argument("--scale", help="quick (default) or full")
-    parser.add_argument("--seeds", help="number of seeds (default: that of each paper)")
-    parser.add_argument("--jobs", type=WHOLE, default=JOBS, metavar="N",
-                        help="notebooks that run at a time (default: 2, or 1 on a single core)")  # fmt: skip
-    parser.add_argument("-p", dest="pairs", action="append", default=[], metavar="NAME=VALUE",
-                        help="a parameter, for the papers that have it; can be repeated")  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="run finished papers again")
-    parser.add_argument("--publish", action="store_true", help="put the results in figures/")
-    return parser.parse_args(arguments)
 
 
 def plan(given: argparse.Namespace, papers: Mapping[str, Paper]) -> list[PaperJob]:
@@ -157,7 +125,9 @@ def reproduce(
     console: Console, arguments: Sequence[str], folders: Folders, papers: Mapping[str, Paper]
 ) -> int:
     """Runs notebooks, shows their claims and writes the report of all claims."""
-    given = parse(arguments)
+    parser = Parser("reproduce", CALL)
+    parser.set_defaults(jobs=JOBS)
+    given = parser.parse_args(arguments)
     jobs = plan(given, papers)
     todo = [job for job in jobs if given.force or not manifest.finished(job, folders)]
     for job in todo:
@@ -278,7 +248,7 @@ def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> in
 
 def advise(console: Console, arguments: Sequence[str], root: Path) -> int:
     """Recommends a method for a recorded cluster; UsageError for a wrong argument or record."""
-    given = recommending.parser(CALL).parse_args(arguments)
+    given = Parser("recommend", f"{CALL} recommend").parse_args(arguments)
     try:
         return recommending.recommend(console, given, root)
     except (ValueError, OSError) as error:

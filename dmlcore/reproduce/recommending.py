@@ -6,7 +6,6 @@ import argparse
 import functools
 import os
 import re
-import tomllib
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,29 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 from dmlcore import calls, checks, files, pages
-from dmlcore.reproduce.parsing import POSITIVE, WHOLE, Parser, unfit
+from dmlcore.reproduce.parsing import COMMANDS
 
 PROBLEMS = ("digits_mlp", "logistic_regression", "linear_regression", "matrix_factorization", "mnist_lenet",
             "cifar10_cnn", "cifar10_lenet")  # fmt: skip
 PAGE_PATH = "runs/recommend.html"
-OPTIONS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-
-
-def parser(call: str) -> Parser:
-    """Returns the parser of the command's arguments."""
-    found = Parser(
-        f"{call} recommend",
-        "Fits a cluster to a trace or to measured tasks, tunes all methods on it within one "
-        "budget, and says which of them reaches the target first, and why.",
-    )
-    told = "a trace (.parquet), or a log of tasks: CSV, Parquet, JSON, or a Chrome trace of torch.profiler, "
-    told += "Ray or Horovod, compressed or not; several files, or a folder, of which each is a worker's"
-    found.add_argument("trace", metavar="RECORD", nargs="+", help=told)
-    kinds = {"target": _target, "over": _axis, "columns": _columns, "batch-size": WHOLE, "seeds": WHOLE}
-    kinds |= {"budget": POSITIVE, "over-budget": POSITIVE}
-    for option, given in OPTIONS.items():
-        found.add_argument(f"--{option}", type=kinds.get(option, str), **given)
-    return found
 
 
 def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
@@ -123,36 +104,6 @@ def _shown(frame: Any) -> Table:
     return shown
 
 
-def _target(text: str) -> dict[str, float]:
-    metric, _, value = text.partition("=")
-    try:
-        return {metric: float(value)}
-    except ValueError:
-        unfit(text, "METRIC=VALUE, such as loss=0.1")
-
-
-def _axis(text: str) -> tuple[str, list[float]]:
-    axis, _, values = text.partition("=")
-    try:
-        numbers = [float(value) for value in values.split(",")]
-    except ValueError:
-        unfit(text, "AXIS=VALUES, such as workers=8,16")
-    return axis, [int(number) if number.is_integer() else number for number in numbers]
-
-
-def _columns(text: str) -> list[tuple[str, Any]]:
-    """Returns pairs of role and column of ROLE=COLUMN,...; `+` joins columns, a number is that of samples."""
-    found: list[tuple[str, Any]] = []
-    for each in re.split(r",(?=\w+=)", text):
-        role, _, column = each.partition("=")
-        if not column:
-            unfit(each, "ROLE=COLUMN, such as worker=host")
-        several = role in ("worker", "seconds") and "+" in column
-        count = role == "batch_size" and column.isdecimal()
-        found.append((role, column.split("+") if several else int(column) if count else column))
-    return found
-
-
 def _events(given: list[str]) -> Any:
     """Returns the names of operations, or column -> names if all texts are COLUMN=NAME,NAME."""
     pairs = [text.partition("=") for text in given]
@@ -177,7 +128,7 @@ def typed(message: str) -> str:
         message = message.replace(roles[0], told)
     message = re.sub(r"events='([^']*)'", r"--events '\1'", message)
     words = {"cluster, frame": "RECORD", "cluster": "RECORD", "frame": "RECORD"}
-    words |= {option.replace("-", "_"): f"--{option}" for option in OPTIONS}
+    words |= {word.strip("-").replace("-", "_"): word for word in COMMANDS["recommend"]["arguments"]}
     words |= {"parameter_bytes": "--model-bytes", "links, bandwidth": "--link"}
     words |= {"links, server_bandwidth": "--server-link", "links, latency": "--latency"}
     for name, word in words.items():

@@ -10,23 +10,8 @@ from rich.console import Console
 from dmlcore.reproduce import manifest, runner
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.paper import Paper
-from dmlcore.reproduce.parsing import Parser
 from dmlcore.reproduce.progress import Display
 from dmlcore.reproduce.site import results
-
-
-def parser(call: str) -> Parser:
-    """Returns the parser of the command's arguments."""
-    found = Parser(
-        f"{call} docs",
-        "Builds the documentation site in build/site, which opens without a network. Notebooks "
-        "without a finished run are run first.",
-    )
-    told = "run no notebook: those that were never run have no outputs"
-    found.add_argument("--no-run", action="store_true", help=told)
-    told = "only write the results in README.md and docs/ from the ledgers"
-    found.add_argument("--pages", action="store_true", help=told)
-    return found
 
 
 def docs(
