@@ -39,7 +39,7 @@ def aside(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def lock(path: Path, flags: int = os.O_RDONLY) -> int:
+def lock(path: Path) -> int:
     """Locks a file or folder and returns its handle: the lock lasts as long as the handle is open.
 
     Raises:
@@ -48,7 +48,7 @@ def lock(path: Path, flags: int = os.O_RDONLY) -> int:
     """
     import fcntl  # there is none on Windows, where nothing is locked
 
-    handle = os.open(path, flags, 0o600)
+    handle = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
