@@ -1,7 +1,9 @@
 """How a run agrees with the published ledger: which numbers are equal, and whether any outcome changes."""
 
+import itertools
+import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dmlcore.reproduce.claims import Ledger, outcome
 from dmlcore.reproduce.claims.ledger import declaration
@@ -15,9 +17,7 @@ def same(one: float | None, other: float | None) -> bool:
     >>> same(2.0, 2.0001), same(2.0, 2.001), same(0.0, 1e-9), same(None, None), same(None, 1.0)
     (True, False, False, True, False)
     """
-    if one is None or other is None or one == other:
-        return one == other
-    return abs(one - other) <= RELATIVE * max(abs(one), abs(other)) < float("inf")
+    return one == other if one is None or other is None else math.isclose(one, other, rel_tol=RELATIVE)
 
 
 class Difference(NamedTuple):
@@ -89,15 +89,9 @@ def agreement(published: Ledger, here: Ledger) -> Agreement | None:
 
 def total(agreements: Iterable[Agreement]) -> Agreement:
     """Returns the sum over papers."""
-    found = [*agreements]
-    return Agreement(
-        sum(each.numbers for each in found),
-        sum(each.equal for each in found),
-        sum(each.rounded for each in found),
-        sum(each.settings for each in found),
-        sum(each.unchanged for each in found),
-        tuple(difference for each in found for difference in each.differences),
-    )
+    columns: Any = zip(*agreements, strict=True)
+    *counts, differences = columns
+    return Agreement(*map(sum, counts), differences=(*itertools.chain(*differences),))
 
 
 def _shown(value: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -137,7 +137,7 @@ def chapters(
     papers: Mapping[str, Paper],
     *,
     local: bool = False,
-    failed: Iterable[str] = (),
+    failed: Collection[str] = (),
 ) -> list[Chapter]:
     """Returns a chapter for each ledger.
 
@@ -148,30 +148,26 @@ def chapters(
         local: whether the last runs on this machine come before what is published.
         failed: places whose newest run failed.
     """
-    return [_chapter(ledger, folders, papers[ledger.paper], local, {*failed}) for ledger in ledgers]
-
-
-def _chapter(ledger: Ledger, folders: Folders, paper: Paper, local: bool, failed: set[str]) -> Chapter:
-    pictures = _pictures(paper, folders, local)
-    stated = _stated(ledger, paper, pictures)
-    return Chapter(
-        paper,
-        told=claims.told(ledger.claims),
-        groups=_groups(stated),
-        pictures=[*pictures.values()],
-        kinds=dict.fromkeys(pictures, "picture") | {each.row.claim: "claim" for each in stated},
-        runs=[_run(place, ledger, folders, paper, local) for place in range(len(ledger.runs))],
-        failed=[scale for scale in SCALES if manifest.place(paper.key, scale) in failed],
-    )
+    found = []
+    for ledger in ledgers:
+        paper = papers[ledger.paper]
+        pictures = _pictures(paper, folders, local)
+        stated = _stated(ledger, paper, pictures)
+        kinds = dict.fromkeys(pictures, "picture") | {each.row.claim: "claim" for each in stated}
+        runs = [_run(place, ledger, folders, paper, local) for place in range(len(ledger.runs))]
+        lost = [scale for scale in SCALES if manifest.place(paper.key, scale) in failed]
+        told = claims.told(ledger.claims)
+        found.append(Chapter(paper, told, _groups(stated), [*pictures.values()], kinds, runs, lost))
+    return found
 
 
 def _run(place: int, ledger: Ledger, folders: Folders, paper: Paper, local: bool) -> Run:
     made, told = ledger.runs[place], "not recorded"
     if made.scale == "quick" and made.seeds == paper.parameters.defaults()["seeds"]:
         told = f"about {seconds(paper.quick_seconds)} on two CPU cores"
-    last = manifest.latest(manifest.place(ledger.paper, made.scale), folders) if local else {}
-    if last and last["inputs"]["parameters"] == made.parameters:
-        told = seconds(sum(last["cell_seconds"]))
+    last = manifest.latest(manifest.place(ledger.paper, made.scale), folders) if local else None
+    if last and last.inputs.get("parameters") == made.parameters:
+        told = seconds(sum(last.cell_seconds))
     parts = [part for result in ledger.claims for part in result.parts]
     return Run(made, sum(part.run == place and part.outcome != "not run" for part in parts), told)
 

@@ -34,7 +34,6 @@ def table(runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
       experiment method    loss
     0     digits    BSP  1.2346
     """
-    import numpy as np
     import pandas as pd
 
     if not isinstance(runs, Mapping) or not runs:
@@ -46,10 +45,7 @@ def table(runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         named.append(frame.assign(experiment=name))
     found = pd.concat(named, ignore_index=True)
     for column in found.select_dtypes("float"):
-        values = found[column].to_numpy(np.float64)
-        size = np.abs(np.where(np.isfinite(values) & (values != 0), values, 1.0))
-        scale = 10.0 ** (DIGITS - 1 - np.floor(np.log10(size)))
-        found[column] = np.where(np.isfinite(values), np.round(values * scale) / scale, values)
+        found[column] = [float(f"{value:.{DIGITS}g}") for value in found[column]]
     return found[["experiment", *(column for column in found if column != "experiment")]]
 
 

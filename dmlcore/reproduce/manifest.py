@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from dmlcore import files
 from dmlcore.reproduce import claims
@@ -87,38 +88,32 @@ def inputs(job: PaperJob, folders: Folders) -> dict[str, Any]:
     }
 
 
-def write(
-    job: PaperJob,
-    folders: Folders,
-    made_from: dict[str, Any],
-    cell_seconds: list[float],
-) -> None:
+class Manifest(BaseModel):
+    """The inputs of a finished run, the fingerprints of its figures, and the seconds of its code cells."""
+
+    inputs: dict[str, Any]
+    figures: dict[str, str]
+    cell_seconds: list[float]
+
+
+def write(job: PaperJob, folders: Folders, made_from: dict[str, Any], cell_seconds: list[float]) -> None:
     """Writes the manifest of a finished run whose figures are in place."""
-    content = {
-        "inputs": made_from,
-        "figures": _present(job.place, folders),
-        "cell_seconds": cell_seconds,
-    }
-    files.write(path(job.place, folders), json.dumps(content, indent=2) + "\n")
+    own = Manifest(inputs=made_from, figures=_present(job.place, folders), cell_seconds=cell_seconds)
+    files.write(path(job.place, folders), own.model_dump_json(indent=2) + "\n")
 
 
-def read(place: str, folders: Folders) -> dict[str, Any]:
-    """Returns the manifest of the last finished run with this place; empty if none can be read."""
+def read(place: str, folders: Folders) -> Manifest | None:
+    """Returns the manifest of the last finished run with this place; None if none can be read."""
     try:
-        content = json.loads(path(place, folders).read_bytes())
+        return Manifest.model_validate_json(path(place, folders).read_bytes())
     except (OSError, ValueError):
-        return {}
-    kinds = {"inputs": dict, "figures": dict, "cell_seconds": list}
-    whole = isinstance(content, dict) and all(
-        isinstance(content.get(name), kind) for name, kind in kinds.items()
-    )
-    return content if whole and isinstance(content["inputs"].get("parameters", {}), dict) else {}
+        return None
 
 
-def latest(place: str, folders: Folders) -> dict[str, Any]:
-    """Returns the manifest of the last run if it is whole and unchanged; else an empty one."""
+def latest(place: str, folders: Folders) -> Manifest | None:
+    """Returns the manifest of the last run if it is whole and unchanged."""
     old = read(place, folders)
-    return old if old and old["figures"] == _present(place, folders) else {}
+    return old if old and old.figures == _present(place, folders) else None
 
 
 def _present(place: str, folders: Folders) -> dict[str, str]:
@@ -130,7 +125,7 @@ def finished(job: PaperJob, folders: Folders) -> bool:
     """Returns whether the last run had the same inputs, and all its outputs exist unchanged."""
     old = latest(job.place, folders)
     copy = folders.runs / job.place / job.paper.notebook
-    if not old or not copy.exists() or old["inputs"] != inputs(job, folders):
+    if not old or not copy.exists() or old.inputs != inputs(job, folders):
         return False
     return not job.paper.claims or ledger(made(job.place, folders)) is not None
 
@@ -143,6 +138,6 @@ def ledger(folder: Path) -> claims.Ledger | None:
 def expected_seconds(job: PaperJob, folders: Folders, cells: int) -> list[float] | None:
     """Returns the expected seconds of each code cell: those of the last run, or equal shares of the total."""
     old, parameters = read(job.place, folders), job.parameters.model_dump(mode="json")
-    if old and len(old["cell_seconds"]) == cells and old["inputs"].get("parameters") == parameters:
-        return old["cell_seconds"]
+    if old and len(old.cell_seconds) == cells and old.inputs.get("parameters") == parameters:
+        return old.cell_seconds
     return [job.paper.quick_seconds / cells] * cells if job.parameters.scale == "quick" else None

@@ -102,15 +102,10 @@ class Paper:
                 "key", self.key, f"a short name of letters, digits and underscores, other than {FULL}"
             )
         for claim in self.claims:
-            if claim.paper != self.key:
-                checks.fail(f"paper of the claim {claim.id}", claim.paper, repr(self.key))
             if claim.picture:
                 checks.choice(f"picture of the claim {claim.id}", claim.picture, self.captions(FULL))
         if self.card:
             checks.choice("picture of the card", self.card.picture, self.figures)
-        names = [claim.id for claim in self.claims]
-        if len(set(names)) < len(names):
-            checks.fail("claims", names, "a different id for each")
         for scale in self.data:
             checks.choice("scale of the data", scale, dict.fromkeys(SCALES))
 
@@ -284,23 +279,8 @@ def declare(
     if apart := sorted({*table} ^ {*texts.claims}):
         checks.fail(f"claims of {path.name}", apart, f"texts of the claims in {key}.py, and of these only")
     common = {"paper": key, "regime": texts.regime, **(shared or {})}
-    return Paper(
-        key,
-        texts.title,
-        texts.reference,
-        notebook,
-        parameters,
-        claims=tuple(
-            Claim.model_validate(
-                {"id": name} | common | texts.claims[name].model_dump(exclude_unset=True) | own
-            )
-            for name, own in table.items()
-        ),
-        figures=texts.figures,
-        full_figures=texts.full_figures,
-        comparisons=texts.comparisons,
-        card=texts.card,
-        summary=texts.summary,
-        data=data or {},
-        quick_seconds=quick_seconds,
-    )
+    worded = {name: texts.claims[name].model_dump(exclude_unset=True) for name in table}
+    claims = [Claim.model_validate({"id": name} | common | worded[name] | own) for name, own in table.items()]
+    told: dict[str, Any] = {name: value for name, value in texts if name not in ("claims", "regime")}
+    told |= {"parameters": parameters, "data": data or {}, "quick_seconds": quick_seconds}
+    return Paper(key=key, notebook=notebook, claims=tuple(claims), **told)

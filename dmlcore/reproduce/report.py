@@ -1,6 +1,6 @@
 """The report: one page with all claims and figures. Pictures are part of it, so that it opens offline."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from dmlcore import files, pages
@@ -41,7 +41,7 @@ def ledger_paths(figures: Path) -> list[Path]:
     return sorted(figures.glob("*/claims.json"))
 
 
-def write(folders: Folders, papers: Mapping[str, Paper], failed: Iterable[str] = ()) -> Path:
+def write(folders: Folders, papers: Mapping[str, Paper], failed: Collection[str] = ()) -> Path:
     """Writes `runs/report.html`, and returns its path: the last runs here, and what is published of the rest.
 
     It has the processor, the versions and the time of the runs on this machine. For runs that have `failed`,

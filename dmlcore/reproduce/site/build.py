@@ -1,8 +1,8 @@
 """Builds the site: all of it aside, and in place in one step when it is whole."""
 
+import contextlib
 import io
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -43,24 +43,13 @@ def build(root: Path, papers: Mapping[str, Paper]) -> Path:
 
 def _sphinx(staging: Path) -> list[str]:
     """Runs Sphinx; returns its warnings, with the files as they are in the repository."""
-    from sphinx.application import Sphinx
-    from sphinx.util.docutils import docutils_namespace, patch_docutils
+    from sphinx.cmd.build import build_main
 
-    pages, warnings = staging / "source", io.StringIO()
-    with patch_docutils(pages), docutils_namespace():  # else a second site of this process warns of the first
-        Sphinx(
-            pages,
-            pages,
-            staging / "html",
-            staging / "doctrees",
-            "html",
-            status=None,
-            warning=warnings,
-            freshenv=True,
-        ).build()
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", warnings.getvalue()).splitlines()
-    names = f"{pages}{os.sep}"
-    return [line.replace(names, "docs/") for line in lines if line.strip()]
+    pages, doctrees = staging / "source", staging / "doctrees"
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        build_main(["-qEN", "-d", str(doctrees), str(pages), str(staging / "html")])
+    lines = said.getvalue().splitlines()
+    return [line.replace(f"{pages}{os.sep}", "docs/") for line in lines if line.strip()]
 
 
 def _put(new: Path, place: Path, aside: Path) -> None:

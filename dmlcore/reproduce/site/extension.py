@@ -66,21 +66,13 @@ def _homes() -> dict[str, str]:
 def _own_page(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> str | None:
     """Makes a deck of the slides, and mends the pages of source code.
 
-    viewcode links back to one name of a module, where an object may be documented under another. And all
-    files of a folder share a table of contents, which has none of them and takes long to make.
+    viewcode links back to one name of a module, where an object may be documented under another. And a table
+    of contents, which has none of them, takes long to make.
     """
     if page.startswith("_modules/"):
         context["body"] = re.sub(r'<a class="viewcode-back".*?</a>', "", context["body"])
-        context["toctree"] = functools.partial(_contents, app, page.rpartition("/")[0], context["toctree"])
+        context["toctree"] = lambda **options: ""
     return "deck.html" if page == "slides" else None
-
-
-def _contents(app: Any, folder: str, make: Any, **options: Any) -> Any:
-    key = (folder, *sorted(options.items()))
-    known = app.__dict__.setdefault("dmlcore_contents", {})
-    if key not in known:
-        known[key] = make(**options)
-    return known[key]
 
 
 def inline(translator: Any, node: nodes.math) -> None:
