@@ -228,8 +228,8 @@ slowest-trial experiments/study/search.py test_study.py
 - -len(runs), float(seconds), float(last)
 + -len(runs), -float(seconds), float(last)
 tuned-on-the-judges experiments/study/study.py test_study.py
-- seed for seed in itertools.count(TUNING) if seed not in judging
-+ seed for seed in itertools.count(TUNING)
+- s for s in itertools.count(TUNING) if s not in goal.seeds
++ s for s in itertools.count(TUNING)
 one-look-too-early trace/metrics/decision.py test_study.py
 - len(values) < LOOKS[0]
 + len(values) < LOOKS[0] - 1
