@@ -55,7 +55,11 @@ class Group(NamedTuple):
 
     source: Source
     claims: Sequence[Stated]
-    counts: Sequence[tuple[str, int]]  # how many have each verdict; those that repeat others are not counted
+
+    @property
+    def counts(self) -> list[tuple[str, int]]:
+        """How many have each verdict; those that repeat others are not counted."""
+        return _counted(self.claims)
 
     @property
     def heading(self) -> str:
@@ -124,11 +128,13 @@ class Chapter:
 
     def counts(self, *sources: Source) -> list[tuple[str, int]]:
         """Returns how many claims have each verdict, of some sources; by default of all."""
-        counts: Counter[str] = Counter()
-        for group in self.groups:
-            if group.source in (sources or HEADINGS):
-                counts.update(dict(group.counts))
-        return [(verdict, counts[verdict]) for verdict in get_args(Verdict) if counts[verdict]]
+        groups = [group for group in self.groups if group.source in (sources or HEADINGS)]
+        return _counted([each for group in groups for each in group.claims])
+
+
+def _counted(stated: Iterable[Stated]) -> list[tuple[str, int]]:
+    counts = Counter(each.result.verdict for each in stated if not each.repeats)
+    return [(verdict, counts[verdict]) for verdict in get_args(Verdict) if counts[verdict]]
 
 
 def chapters(
@@ -153,11 +159,13 @@ def chapters(
         paper = papers[ledger.paper]
         pictures = _pictures(paper, folders, local)
         stated = _stated(ledger, paper, pictures)
+        by_source = {source: [each for each in stated if each.result.source == source] for source in HEADINGS}
+        groups = [Group(source, each) for source, each in by_source.items() if each]
         kinds = dict.fromkeys(pictures, "picture") | {each.row.claim: "claim" for each in stated}
         runs = [_run(place, ledger, folders, paper, local) for place in range(len(ledger.runs))]
         lost = [scale for scale in SCALES if manifest.place(paper.key, scale) in failed]
         told = claims.told(ledger.claims)
-        found.append(Chapter(paper, told, _groups(stated), [*pictures.values()], kinds, runs, lost))
+        found.append(Chapter(paper, told, groups, [*pictures.values()], kinds, runs, lost))
     return found
 
 
@@ -184,15 +192,6 @@ def _stated(ledger: Ledger, paper: Paper, pictures: Mapping[str, Picture]) -> li
         repeated = again.get(each.id, "")
         found.append(Stated(each, *rows, finding, quote, shown, commands_of(ledger, each), repeated))
     return found
-
-
-def _groups(stated: Sequence[Stated]) -> list[Group]:
-    groups = []
-    for source in HEADINGS:
-        if found := [each for each in stated if each.result.source == source]:
-            tallies = claims.tallies([each.result for each in found if not each.repeats])
-            groups.append(Group(source, found, tallies[0].counts if tallies else ()))
-    return groups
 
 
 def _pictures(paper: Paper, folders: Folders, local: bool) -> dict[str, Picture]:
