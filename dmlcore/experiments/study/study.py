@@ -112,11 +112,9 @@ def study(
 
     Source: `dmlcore.experiments.study.search` for the halving, `metrics.decide` for the rule.
     """
-    goal = asked(
-        problem, None, target, optimizer, seeds, batch_size,
-        all_seeds=checks.boolean("all_seeds", all_seeds), save=folder_for(save),
-        executor=checks.one_of("threads", "ray")("executor", executor), eval_params=eval_params,
-    )  # fmt: skip
+    options: Any = {"all_seeds": checks.boolean("all_seeds", all_seeds), "save": folder_for(save)}
+    options |= {"executor": checks.one_of("threads", "ray")("executor", executor), "eval_params": eval_params}
+    goal = asked(problem, None, target, optimizer, seeds, batch_size, **options)
     spaces, (runs, seconds) = named(methods), check_budget(budget)
     if all_seeds and not (runs and runs > len(goal.seeds)):
         checks.fail("budget", budget, f"more runs than the {len(goal.seeds)} seeds (with all_seeds=True)")
