@@ -126,34 +126,29 @@ def sizes(*each):
     return Load(f"sizes{each}", lambda *_: None, lambda state, worker: each[worker % len(each)])
 
 
+VECTOR = functools.partial(regression, "vector")
 INNER = optax.adamw(3e-3)
 # What a task contributes: a problem by dtype, and the rest of the method.
 CONTRIBUTIONS = {
     **{layer: (functools.partial(network, layer), {"load": sizes(8, 5)}) for layer in LAYERS},
-    "vector": (functools.partial(regression, "vector"), {"load": sizes(8, 5)}),
+    "vector": (VECTOR, {"load": sizes(8, 5)}),
     "elementwise": (functools.partial(regression, "elementwise"), {"load": sizes(8, 5)}),
-    "local steps": (
-        functools.partial(regression, "vector"),
-        {"local": dml.local_steps(3, INNER, keep_state=True)},
-    ),
-    "control variates": (
-        functools.partial(regression, "vector"),
-        {"local": dml.local_steps(3, INNER, prox=0.1, control_variates=True)},
-    ),
+    "local steps": (VECTOR, {"local": dml.local_steps(3, INNER, keep_state=True)}),
+    "control variates": (VECTOR, {"local": dml.local_steps(3, INNER, prox=0.1, control_variates=True)}),
     "additive": (
         lambda dtype: dml.problems.lasso(num_samples=40, num_features=60, num_nonzeros=5, dtype=dtype),
         {},
     ),
-    "affine": (functools.partial(regression, "vector"), {"transport": "coded(push=affine(bits=8))"}),
+    "affine": (VECTOR, {"transport": "coded(push=affine(bits=8))"}),
     "one bit": (
-        functools.partial(regression, "vector"),
+        VECTOR,
         {"transport": "coded(pull=difference(affine(bits=8)), push=error_feedback(one_bit()))"},
     ),
-    "clipped": (functools.partial(regression, "vector"), {"aggregate": "clipped(0.5)"}),
-    "median": (functools.partial(regression, "vector"), {"aggregate": "median()"}),
-    "compensated": (functools.partial(regression, "vector"), {"compensation": 0.5}),
+    "clipped": (VECTOR, {"aggregate": "clipped(0.5)"}),
+    "median": (VECTOR, {"aggregate": "median()"}),
+    "compensated": (VECTOR, {"compensation": 0.5}),
     "sparse": (
-        functools.partial(regression, "vector"),
+        VECTOR,
         {"transport": "coded(error_feedback(top_k(0.1)), difference(random_k(0.5, unbiased=False)))"},
     ),
 }

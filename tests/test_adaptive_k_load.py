@@ -82,12 +82,12 @@ def test_the_bounds_numbers_are_those_of_exponential_times(law, expected):
     assert verdict("K3-bound", joint.uplinks / only_k.uplinks) == expected
 
 
-def costs(rival, depth, law="shifted", ratio=1.0, rate=RATE, **options):
+def costs(rival, depth, law="shifted", ratio=1.0, rate=RATE, seconds=900.0, **options):
     """What the online scheme and a rival spend until the excess loss is at a part of the first one."""
     scheme = dml.adaptive_load(rate, LOADS, **{"law": law} | options)
     goal, cluster = PROBLEM.optimum + depth * FIRST, dml.Cluster.from_response(WORKERS, response(law, ratio))
     runs = dml.compare(
-        {"joint": scheme, "rival": rival}, PROBLEM, cluster, optax.sgd(rate), seeds=[100], seconds=900.0,
+        {"joint": scheme, "rival": rival}, PROBLEM, cluster, optax.sgd(rate), seeds=[100], seconds=seconds,
         batch_size=FULL, until={"loss": goal}, eval_every=5, resolve=True,
     )  # fmt: skip
     return measures.bounded(measures.spent(runs, goal), runs, "joint")
@@ -145,8 +145,8 @@ def test_every_claim_has_a_setting_in_which_it_comes_out_the_other_way():
 
 def test_a_rival_that_misses_the_target_counts_with_what_it_spent():
     """Where the scheme misses it, too, nothing is measured; where it alone does, it has lost."""
-    never = costs(dml.k_sync_schedule([(0, 1, 2)]), 1 / 300)
-    assert np.isfinite(never["time"]["rival"]).all()
+    never = costs(dml.k_sync_schedule([(0, 1, 2)]), 1 / 300, seconds=240.0)
+    assert (never["time"]["rival"] > 239).all(), "it does not reach the target"
     assert verdict("K2-fair", *measures.ratios(never, "joint", "rival", "computation")) == "holds"
 
 

@@ -75,11 +75,15 @@ FOUND = {"sse4_2": ("convolution", "float32"), "avx2": ("dense", "float64")}  # 
 
 
 def rows_for(processor):
-    """Numbers of rows: each contribution on one processor, in turns of dtypes, and what once differed."""
+    """Numbers of rows: each contribution on one processor, and what once differed.
+
+    Those of the same problem have one dtype there, so that they share its programs; others have another one.
+    """
     turn = [*PROCESSORS].index(processor)
     for number, (contribution, dtype, *_) in enumerate(every_bit.ROWS):
         kind, place = divmod(number, len(every_bit.DTYPES))
-        mine = (kind + kind // 3 - turn) % 3 == (kind - kind // 3 - place) % 3 == 0
+        shared = every_bit.CONTRIBUTIONS[contribution][0] is every_bit.VECTOR
+        mine = kind % 3 == turn and place == (turn + (2 if shared else kind % 2)) % 3
         if contribution in {name for name, _ in FOUND.values()}:
             mine = (contribution, dtype) == FOUND.get(processor)
         if mine:

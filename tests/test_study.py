@@ -759,7 +759,7 @@ def test_a_target_that_is_not_reached_on_every_seed_in_words(times, words):
     assert words in str(dml.metrics.decide(times))
 
 
-@pytest.mark.parametrize("spread", [0.1, 0.5])
+@pytest.mark.parametrize("spread", [pytest.param(0.1, marks=pytest.mark.full), 0.5])
 def test_equal_methods_are_told_apart_at_most_once_in_twenty(spread):
     """500 comparisons of equal methods, a twelfth of whose runs do not reach the target."""
     wrong = 0

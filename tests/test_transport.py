@@ -115,9 +115,15 @@ def test_own_steps_are_their_recurrence():
     assert largest_difference(run.params, versions[-1]) < 1e-5
 
 
+WITHOUT_ROUNDS = ("both ways", "pipelined", "all")  # by default only with other policies than BSP
+
+
 @pytest.mark.parametrize(
     ("policy", "name", "optimizer"),
-    [(dml.bsp(), name, optax.sgd(2e-3)) for name in TRANSPORTS]
+    [
+        pytest.param(dml.bsp(), name, optax.sgd(2e-3), marks=[pytest.mark.full] * (name in WITHOUT_ROUNDS))
+        for name in TRANSPORTS
+    ]
     + [(dml.asp(), name, optax.sgd(2e-3)) for name in ("both ways", "pipelined")]
     + [pytest.param(dml.asp(), "all", optax.sgd(2e-3), marks=pytest.mark.full)]
     + [(dml.k_async(2), "all", optax.adam(0.01))],
