@@ -184,7 +184,11 @@ def fixed_schedule(
 
 
 def greedy_schedule(
-    round_seconds: np.ndarray, batch_sizes: Sequence[int], constants: Constants, error: float
+    round_seconds: np.ndarray,
+    batch_sizes: Sequence[int],
+    constants: Constants,
+    error: float,
+    allowed: np.ndarray | None = None,
 ) -> Schedule:
     """Returns the schedule that always uses the (k, b) with which the bound falls fastest.
 
@@ -198,12 +202,14 @@ def greedy_schedule(
         batch_sizes: b of each column, samples per task.
         constants: of the problem and the step.
         error: E_0, the excess loss at the start.
+        allowed: which (k, b) may be used, booleans of shape (W, B), such as those for which the bound holds.
+            Default: None, all.
 
     Returns:
         The schedule.
 
     Raises:
-        ValueError: shapes disagree, or a constant is out of range.
+        ValueError: shapes disagree, a constant is out of range, or no (k, b) is allowed.
 
     >>> mu = np.array([[0.1, 0.2], [0.3, 0.6]])
     >>> made = greedy_schedule(mu, [1, 2], Constants(0.001, 2.0, 1.0, 10.0), 100.0)
@@ -216,7 +222,11 @@ def greedy_schedule(
     if mu.ndim != 2 or mu.shape[1] != len(batch_sizes):
         checks.fail("round_seconds, shape", mu.shape, f"(workers, {len(batch_sizes)} batch sizes)")
     k, b = np.arange(1, len(mu) + 1)[:, None], np.asarray(batch_sizes)
-    return _fall_fastest(mu, floor(constants, k, b), decay(constants), b, error)
+    use = np.broadcast_to(True, mu.shape) if allowed is None else np.asarray(allowed, bool)
+    if use.shape != mu.shape or not use.any():
+        checks.fail("allowed", use.tolist(), f"booleans of shape {mu.shape}, at least one of them True")
+    phi = np.where(use, floor(constants, k, b), np.inf)  # with an infinite floor it is never the best
+    return _fall_fastest(mu, phi, decay(constants), b, error)
 
 
 def _fall_fastest(mu: np.ndarray, phi: np.ndarray, alpha: float, b: np.ndarray, error: float) -> Schedule:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -82,6 +83,96 @@ def fitted(
     floor = float((few["loss"] - optimum).iloc[len(few) // 2 :].mean())
     variance = 2 * floor * samples / learning_rate
     return theory.Constants(learning_rate, c, c, variance), float(np.exp(start))
+
+
+class Proven(NamedTuple):
+    """Constants of a linear regression with which the error bound holds, and where it holds.
+
+    Let H be the mean of x x', with eigenvalues from c to L, w* the optimum and eps = y - <x, w*>. A step with
+    the mean g of B gradients x (<x, w> - y) of random samples changes d = |w - w*|^2 on average by
+
+        - 2 eta d'H d + eta^2 ((1 - 1/B) |H d|^2 + E|g_1|^2 / B)    (d here is the vector w - w*),
+
+    with |H d|^2 <= L d'H d, and E|g_1|^2 <= growth d'H d + sigma^2 for the gradient of one sample. So if
+    eta (L + growth / B) <= 1, d shrinks to (1 - eta c) d + eta^2 sigma^2 / B at most, and as the excess loss
+    is at most L d / 2, it stays below phi + (1 - eta c)^j (error - phi), phi = eta L sigma^2 / (2 c B).
+
+    Args:
+        constants: with L, c and sigma^2 of the data, for one learning rate.
+        error: L |w_0 - w*|^2 / 2 for w_0 = 0, at least the excess loss there; E_0 of the bound.
+        growth: how fast the noise grows with the error; close to tr H, of which it is a safe value.
+
+    >>> Proven(theory.Constants(0.1, 2.0, 1.0, 10.0), 100.0, 32.0).overshoot(1, 8)
+    0.6000000000000001
+    """
+
+    constants: theory.Constants
+    error: float
+    growth: float
+
+    def overshoot(self, k: Any, b: Any) -> Any:
+        """Returns eta (L + growth / (k b)): the bound holds up to 1, and from about 2 on SGD diverges."""
+        return self.constants.learning_rate * (self.constants.smoothness + self.growth / (k * b))
+
+
+def proven(problem: Problem, learning_rate: float) -> Proven:
+    """Computes the constants of a linear regression with which the error bound holds.
+
+    Growth is the smallest R^2 with E[|x|^2 x x'] <= R^2 H, and a twentieth more. That twentieth pays for the
+    products of x and eps in E|g_1|^2, which have a mean of nearly 0.
+
+    Args:
+        problem: with data `x` and `y`, and parameters that begin at 0.
+        learning_rate: of SGD.
+
+    >>> from dmlcore.problems import linear_regression
+    >>> known = proven(linear_regression(num_features=3, standardize=True), 0.1)
+    >>> round(known.constants.strong_convexity, 2), round(known.constants.smoothness, 2), round(known.growth)
+    (0.95, 1.04, 4)
+    """
+    x, y = (problem.data[name].astype(float) for name in "xy")
+    values, vectors = np.linalg.eigh(x.T @ x / len(x))
+    optimum = np.linalg.lstsq(x, y, rcond=None)[0]
+    left, squares = y - x @ optimum, (x**2).sum(1)
+    white = x @ vectors / np.sqrt(values)  # its mean of x x' is the identity
+    most = float(np.linalg.eigvalsh((white * squares[:, None]).T @ white / len(x))[-1])
+    mixed = white.T @ (squares * left) / len(x)
+    variance = float(np.mean(squares * left**2) + mixed @ mixed / (most / 20))
+    c, smoothness = float(values[0]), float(values[-1])
+    constants = theory.Constants(learning_rate, smoothness, c, variance)
+    return Proven(constants, smoothness / 2 * float(optimum @ optimum), 1.05 * most)
+
+
+def expected_excess(problem: Problem, learning_rate: float, samples: int, updates: int) -> np.ndarray:
+    """Computes the expected excess loss of SGD on a linear regression after every update, exactly.
+
+    The mean and the second moments of w - w* follow a linear recursion, in which samples are drawn with
+    replacement.
+
+    Args:
+        problem: with data `x` and `y`, and parameters that begin at 0.
+        learning_rate: of SGD.
+        samples: of an update, k b.
+        updates: U; the result has U + 1 numbers.
+
+    >>> from dmlcore.problems import linear_regression
+    >>> excess = expected_excess(linear_regression(num_features=3, standardize=True), 0.1, 8, 100)
+    >>> bool(excess[100] < 1e-3 * excess[0])
+    True
+    """
+    x, y = (problem.data[name].astype(float) for name in "xy")
+    hessian, optimum = x.T @ x / len(x), np.linalg.lstsq(x, y, rcond=None)[0]
+    left, mean, moments = y - x @ optimum, -optimum, np.outer(optimum, optimum)
+    found = [np.trace(hessian @ moments) / 2]
+    for _ in range(updates):
+        square = ((x @ moments) * x).sum(1) - 2 * left * (x @ mean) + left**2  # of <x, w> - y
+        one = (x * square[:, None]).T @ x / len(x)  # E g g', g the gradient of one sample
+        seen = ((1 - 1 / samples) * hessian @ moments @ hessian) + one / samples
+        shrunk = hessian @ moments
+        moments = moments - learning_rate * (shrunk + shrunk.T) + learning_rate**2 * seen
+        mean = mean - learning_rate * hessian @ mean
+        found.append(np.trace(hessian @ moments) / 2)
+    return np.array(found)
 
 
 def ill_conditioned(problem: Problem, ratio: float) -> Problem:
