@@ -88,14 +88,14 @@ def fitted(
 class Proven(NamedTuple):
     """Constants of a linear regression with which the error bound holds, and where it holds.
 
-    Let H be the mean of x x', with eigenvalues from c to L, w* the optimum and eps = y - <x, w*>. A step with
-    the mean g of B gradients x (<x, w> - y) of random samples changes d = |w - w*|^2 on average by
+    Let H be the mean of x x', with eigenvalues from c to L, and v = w - w* the distance from the optimum. A
+    step with the mean of the gradients g = x (<x, w> - y) of B random samples changes |v|^2 on average by
 
-        - 2 eta d'H d + eta^2 ((1 - 1/B) |H d|^2 + E|g_1|^2 / B)    (d here is the vector w - w*),
+        - 2 eta v'H v + eta^2 ((1 - 1/B) |H v|^2 + E|g|^2 / B),
 
-    with |H d|^2 <= L d'H d, and E|g_1|^2 <= growth d'H d + sigma^2 for the gradient of one sample. So if
-    eta (L + growth / B) <= 1, d shrinks to (1 - eta c) d + eta^2 sigma^2 / B at most, and as the excess loss
-    is at most L d / 2, it stays below phi + (1 - eta c)^j (error - phi), phi = eta L sigma^2 / (2 c B).
+    with |H v|^2 <= L v'H v, and E|g|^2 <= growth v'H v + sigma^2. So if eta (L + growth / B) <= 1, |v|^2
+    becomes at most (1 - eta c) |v|^2 + eta^2 sigma^2 / B on average, and as the excess loss is at most
+    L |v|^2 / 2, it stays below phi + (1 - eta c)^j (error - phi), with phi = eta L sigma^2 / (2 c B).
 
     Args:
         constants: with L, c and sigma^2 of the data, for one learning rate.
@@ -119,7 +119,7 @@ def proven(problem: Problem, learning_rate: float) -> Proven:
     """Computes the constants of a linear regression with which the error bound holds.
 
     Growth is the smallest R^2 with E[|x|^2 x x'] <= R^2 H, and a twentieth more. That twentieth pays for the
-    products of x and eps in E|g_1|^2, which have a mean of nearly 0.
+    products of v with what the optimum does not explain, whose mean in E|g|^2 is nearly 0.
 
     Args:
         problem: with data `x` and `y`, and parameters that begin at 0.
@@ -128,7 +128,7 @@ def proven(problem: Problem, learning_rate: float) -> Proven:
     >>> from dmlcore.problems import linear_regression
     >>> known = proven(linear_regression(num_features=3, standardize=True), 0.1)
     >>> round(known.constants.strong_convexity, 2), round(known.constants.smoothness, 2), round(known.growth)
-    (0.95, 1.04, 4)
+    (0.96, 1.04, 4)
     """
     x, y = (problem.data[name].astype(float) for name in "xy")
     values, vectors = np.linalg.eigh(x.T @ x / len(x))
