@@ -1,6 +1,8 @@
 """Settings in which claims of `papers/real_stragglers.py` come out the other way, and what measures them."""
 
 import functools
+import math
+import re
 import types
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import papermill
 import pytest
 from engine_runs import plane
 from opposing import Opposition
+from pydantic import ValidationError
 from real_data import needs
 from scipy import stats
 
@@ -153,12 +156,57 @@ def test_the_method_of_a_search_is_that_with_the_least_median():
 
 def test_any_log_becomes_a_job(tmp_path):
     """Operations of a pipeline are analysed; of all other logs there are the tasks alone."""
+
+    def job(name, **options):
+        return measures.of_log(paper.RealStragglersParameters(job=str(tmp_path / name), output="", **options))
+
     data.straggler_steps()["SE"].to_parquet(tmp_path / "operations.parquet")
-    whole = measures.of_log(tmp_path / "operations.parquet", "", 32)
+    whole = job("operations.parquet")
     assert (whole.lanes, whole.tasks.batch_size, len(whole.tasks.names)) == (2, 8, 32)
-    log(np.ones((2, 30))).tasks.drop(columns="batch_size").to_csv(tmp_path / "tasks.csv")
-    plain = measures.of_log(tmp_path / "tasks.csv", "", 32)
+    tasks = log(np.ones((2, 30))).tasks.drop(columns="batch_size")
+    tasks.to_csv(tmp_path / "tasks.csv")
+    plain = job("tasks.csv")
     assert (plain.pipeline, plain.tasks.batch_size, len(plain.tasks.names)) == (None, 32, 2)
+    tasks[["worker", "seconds"]].rename(columns={"worker": "who", "seconds": "took"}).to_csv(
+        tmp_path / "odd.csv"
+    )
+    odd = job("odd.csv", columns="worker=who,seconds=took", batch_size=4)
+    assert (odd.tasks.batch_size, len(odd.tasks.names)) == (4, 2)
+    with pytest.raises(ValueError, match=re.escape("try columns=worker=...")):
+        job("odd.csv")
+
+
+def test_another_job_has_its_own_links_and_judges_nothing():
+    given = paper.RealStragglersParameters(job="log.csv", model_bytes="1GB", link="25Gb/s", output="")
+    assert measures.rates_of(given) == (25,)
+    assert measures.rates_of(paper.RealStragglersParameters(job="log.csv", output="")) == (math.inf,)
+    own = paper.PAPER.of(given)
+    assert (own.claims, own.found("R1").data, "no claim" in own.in_short().data) == ((), "", True)
+    assert paper.PAPER.of(paper.RealStragglersParameters(output="")) is paper.PAPER
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"model_bytes": "1GB"}, "no value without a job"),
+        ({"job": "log.csv", "model_bytes": "1GB"}, "a rate for model_bytes"),
+        ({"job": "log.csv", "link": "1Gb/s"}, "no value without model_bytes"),
+        ({"job": "log.csv", "model_bytes": "1Gx", "link": "1Gb/s"}, "a size, such as 5.2GB"),
+    ],
+)
+def test_values_for_another_job_are_checked(given, told):
+    with pytest.raises(ValidationError, match=told):
+        paper.RealStragglersParameters(output="", **given)
+
+
+def test_causes_of_a_log_without_a_pipeline():
+    """All is lost by one worker that takes 3 s for 1 s; or by tasks that take 1 s and 3 s in turn."""
+    slow = measures.causes(measures.Job(log(np.array([[1.0, 1.0], [1.0, 1.0], [3.0, 3.0]]))))
+    assert slow[paper.SLOWDOWN] == pytest.approx(3 / (5 / 3))
+    assert slow[measures.SLOW_WORKER] == pytest.approx((3 - 5 / 3) / (3 - 5 / 3))
+    assert slow[measures.UNEVEN_TASKS] == pytest.approx(0)
+    uneven = measures.causes(measures.Job(log(np.array([[1.0, 3.0], [3.0, 1.0]]))))
+    assert (uneven[paper.SLOWDOWN], uneven[measures.UNEVEN_TASKS]) == pytest.approx((1.5, 1))
 
 
 @pytest.mark.full  # the test above reads the same kinds of files
@@ -181,6 +229,9 @@ def test_the_notebook_takes_the_log_of_another_job(tmp_path):
         cwd=NOTEBOOK.parent,
     )
     table = pd.read_csv(tmp_path / "out" / "methods.csv").set_index("method")
-    assert ({*table.index}, {*table["job"]}) == ({"BSP", "balanced BSP", "backup workers", "ASP"}, {"job"})
+    assert ({*table.index}, {*table["job"]}) == ({"BSP", "balanced BSP", "backup workers", "ASP"}, {"tasks"})
     assert (table["reached"] == 1).sum() > 1
-    assert all((tmp_path / "out" / name).is_file() for name in paper.PAPER.figures)
+    made = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {*paper.PAPER.figures, "methods.png"} <= made
+    assert "claims.json" not in made
+    assert "BSP" in (tmp_path / "out" / "answer.txt").read_text()

@@ -27,6 +27,7 @@ JOBS = min(2, os.cpu_count() or 1)
 TOUR = "00_tour.ipynb"  # the notebook that JupyterLab opens; it belongs to no paper
 NAME = "paper_repro.py"  # of the command, in messages
 CALL = f"python3 {NAME}"
+ANSWER = "answer.txt"  # next to the figures of a run that judges no claims: what it found, for the console
 ANYWHERE = ("list", "recommend")  # commands that need no notebooks
 
 
@@ -100,7 +101,8 @@ def plan(given: argparse.Namespace, papers: Mapping[str, Paper]) -> list[PaperJo
     for name in values:
         if name not in known:
             raise UsageError(_unknown("-p", name, known))
-    return [PaperJob(paper, _validated(paper, values)) for paper in chosen]
+    parameters = [_validated(paper, values) for paper in chosen]
+    return [PaperJob(paper.of(each), each) for paper, each in zip(chosen, parameters, strict=True)]
 
 
 def _validated(paper: Paper, values: Mapping[str, str]) -> Parameters:
@@ -129,6 +131,9 @@ def reproduce(
     parser.set_defaults(jobs=JOBS)
     given = parser.parse_args(arguments)
     jobs = plan(given, papers)
+    own = [job for job in jobs if not job.parameters.judges]
+    if own and given.publish:
+        raise UsageError(checks.message("--publish", own[0].key, "runs that judge the claims of a paper"))
     todo = [job for job in jobs if given.force or not manifest.finished(job, folders)]
     for job in todo:
         if fault := runner.disagreements(job, folders):
@@ -156,7 +161,10 @@ def reproduce(
         outcomes = runner.run(todo, folders, display, parallel=given.jobs)
     ledgers, faults = report.ledgers(folders, papers, local=True)
     failed = [outcome.key for outcome in outcomes if outcome.status == "failed"]
-    asked = {job.key: job.place for job in jobs if job.key not in failed}
+    asked = {job.key: job.place for job in jobs if job.key not in failed and job not in own}
+    for job in own:
+        if job.key not in failed:
+            tell(console, job, folders)
     if shown := [result for ledger in ledgers if ledger.paper in asked for result in ledger.claims]:
         console.print(claims.table(shown))
         for line in claims.told(shown):
@@ -165,15 +173,25 @@ def reproduce(
     if public := [job for job in published if job.key not in failed]:
         runner.publish(public, folders)
         results.write(folders.root, papers)
-    if ledgers:
+    if ledgers and len(own) < len(jobs):
         path = report.write(folders, papers, [job.place for job in jobs if job.key in failed])
         console.print(f"report: {path}", highlight=False, soft_wrap=True)
     for fault in faults:
         console.print(fault, style="red", markup=False, soft_wrap=True)
     if failed:
-        told = f"failed: {', '.join(failed)}; the report shows their previous runs, if there are any"
+        earlier = "; the report shows their previous runs, if there are any" if len(own) < len(jobs) else ""
+        told = f"failed: {', '.join(failed)}{earlier}"
         console.print(told, style="red", markup=False, soft_wrap=True)
     return int(bool(faults or failed))
+
+
+def tell(console: Console, job: PaperJob, folders: Folders) -> None:
+    """Prints what a run that judges no claims has found, and where its results are."""
+    folder = folders.runs / job.place
+    if (answer := folder / "figures" / ANSWER).is_file():
+        console.print(answer.read_text(encoding="utf-8"), highlight=False, markup=False)
+    console.print(f"notebook: {folder / job.paper.notebook}", highlight=False, soft_wrap=True)
+    console.print(f"tables and pictures: {folder / 'figures'}", highlight=False, soft_wrap=True)
 
 
 def compare(console: Console, places: Mapping[str, str], folders: Folders) -> None:

@@ -13,6 +13,8 @@ from dmlcore.reproduce import claims
 from dmlcore.reproduce.claims.ledger import known
 from dmlcore.reproduce.paper import FULL, SETTINGS, Paper, Parameters
 
+OWN = "own"  # the folder of runs that judge no claims
+
 
 @dataclass(frozen=True)
 class Folders:
@@ -47,7 +49,7 @@ class PaperJob:
     @property
     def place(self) -> str:
         """The folder of its results, relative to the folders of figures and of runs."""
-        return place(self.key, self.parameters.scale)
+        return place(self.key, self.parameters.scale) if self.parameters.judges else f"{OWN}/{self.key}"
 
 
 def place(key: str, scale: str | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -59,6 +59,11 @@ class Parameters(BaseModel):
         """Whether a run takes the settings that published studies have found."""
         return self.scale != FULL
 
+    @property
+    def judges(self) -> bool:
+        """Whether a run measures the paper's claims, and nothing else in their place."""
+        return True
+
     @classmethod
     def defaults(cls) -> dict[str, Any]:
         """Returns the defaults of the parameters that a command line can set: all except `output`."""
@@ -109,6 +114,10 @@ class Paper:
         for scale in self.data:
             checks.choice("scale of the data", scale, dict.fromkeys(SCALES))
 
+    def of(self, parameters: Parameters) -> Paper:
+        """Returns the paper of a run: without claims if its parameters ask for another subject."""
+        return self if parameters.judges else replace(self, claims=(), summary=None, comparisons=())
+
     def captions(self, scale: str | None) -> dict[str, str]:
         """Returns file name -> caption of every picture that the notebook saves at a scale."""
         return {**self.figures, **(self.full_figures if scale == FULL else {})}
@@ -130,6 +139,8 @@ class Paper:
 
     def in_short(self) -> Markdown:
         """Returns the summary for the notebook: the claims, where they hold, why, and what to choose."""
+        if not self.claims:
+            return _shown("This run has another subject, so no claim is judged, and findings are left out.")
         return _shown(self.summary.markdown() if self.summary else "")
 
     def found(self, *ids: str) -> Markdown:
@@ -138,6 +149,7 @@ class Paper:
         Raises:
             ValueError: a claim has no finding.
         """
+        ids = ids if self.claims else ()
         for name in ids:
             checks.choice("claim with a finding", name, self.findings)
         return _shown("\n\n".join(f"**{name}.** {self.findings[name]}" for name in ids))

@@ -70,7 +70,7 @@ def _axis(text: str) -> tuple[str, list[float]]:
     return axis, [int(number) if number.is_integer() else number for number in numbers]
 
 
-def _columns(text: str) -> list[tuple[str, Any]]:
+def columns_of(text: str) -> list[tuple[str, Any]]:
     """Returns pairs of role and column of ROLE=COLUMN,...; `+` joins columns, a number is that of samples."""
     found: list[tuple[str, Any]] = []
     for each in re.split(r",(?=\w+=)", text):
@@ -88,5 +88,5 @@ KINDS: dict[str, Callable[[str], Any]] = {
     "positive": _number(float, "a number > 0"),
     "target": _target,
     "axis": _axis,
-    "columns": _columns,
+    "columns": columns_of,
 }

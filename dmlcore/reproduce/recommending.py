@@ -54,7 +54,7 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
         warnings.filterwarnings("ignore", "Interrupted")  # the notes say so
         found = find(
             problem,
-            record_of("cluster", source, columns, given.unit, _events(given.events)),
+            record_of("cluster", source, columns, given.unit, events_of(given.events)),
             given.target,
             methods=given.methods and [name.strip() for name in given.methods.split(",")],
             batch_size=given.batch_size,
@@ -104,7 +104,7 @@ def _shown(frame: Any) -> Table:
     return shown
 
 
-def _events(given: list[str]) -> Any:
+def events_of(given: list[str]) -> Any:
     """Returns the names of operations, or column -> names if all texts are COLUMN=NAME,NAME."""
     pairs = [text.partition("=") for text in given]
     if all(equals for _, equals, _ in pairs):

@@ -8,8 +8,10 @@ docs/papers/real_stragglers.md tells what was known before, and tests/test_real_
 claim can fail.
 """
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
+from dmlcore import units
 from dmlcore.reproduce.paper import TunedParameters, conformance, declare, ours
 
 RATES = (25, 100, 400)  # Gb/s of a link
@@ -30,8 +32,39 @@ class RealStragglersParameters(TunedParameters):
     """Parameters of notebooks/08_real_stragglers.ipynb; `job` is a log to take in place of the two jobs."""
 
     job: str = ""  # any file or folder that `dml.read_tasks` reads
+    columns: str = ""  # what columns of `job` mean, such as worker=host,seconds=took
     events: str = ""  # which operations of `job` are a task's computing, as for `dml.read_tasks`
     batch_size: int = Field(32, ge=1)  # samples of each task of `job`, if it does not say them
+    model_bytes: str = ""  # size of the job's model, such as 5.2GB; empty: transfers take no time
+    link: str = Field("", validate_default=True)  # rate of a worker's link, such as 25Gb/s
+
+    @property
+    def judges(self) -> bool:
+        return not self.job
+
+    @field_validator("columns", "events", "model_bytes", "link")
+    @classmethod
+    def _is_of_the_job(cls, value: str, info: ValidationInfo) -> str:
+        if value and not info.data.get("job"):
+            raise PydanticCustomError("jobless", "no value without a job")
+        return value
+
+    @field_validator("model_bytes", "link")
+    @classmethod
+    def _has_a_unit(cls, value: str, info: ValidationInfo) -> str:
+        name = str(info.field_name)
+        kind, like = {"model_bytes": ("size", "5.2GB"), "link": ("rate", "25Gb/s")}[name]
+        if name == "link" and bool(value) != bool(info.data.get("model_bytes", value)):
+            expected = "no value without model_bytes" if value else f"a rate for model_bytes, such as {like}"
+            raise PydanticCustomError("apart", "{expected}", {"expected": expected})
+        try:
+            if value:
+                units.quantity(name, value, kind)
+        except ValueError:
+            raise PydanticCustomError(
+                "unit", "a {kind}, such as {like}", {"kind": kind, "like": like}
+            ) from None
+        return value
 
 
 CLAIMS = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,17 +12,19 @@ import numpy as np
 import pandas as pd
 
 import dmlcore as dml
-from dmlcore import checks, data
-from dmlcore.reading.log import sized
+from dmlcore import checks, data, units
+from dmlcore.reading.log import read, sized
 from dmlcore.reading.pipeline import BACKWARD, COLUMNS, FORWARD, Operation, Pipeline
 from dmlcore.reading.sources import table_of
-from dmlcore.reproduce.papers.real_stragglers import LAST, SLOWDOWN, SLOWEST
+from dmlcore.reproduce.papers.real_stragglers import LAST, SLOWDOWN, SLOWEST, RealStragglersParameters
+from dmlcore.reproduce.recommending import columns_of, events_of
 from dmlcore.trace.calibration import fit_cluster
 
 # The assumed model, since that of the jobs is not published: Llama 2 7B, 6,738,415,616 parameters of 16 bits.
 MODEL = 2 * 6_738_415_616
 STEPS = 4  # local steps of a task
 UNEVEN, WAITING = "uneven tasks of a stage", "waiting for other ranks"
+SLOW_WORKER, UNEVEN_TASKS = "slowest worker", "uneven tasks of each worker"  # of a log without a pipeline
 # result-, mw- and ms-AR.json and -SE.json of the authors' repository.
 PUBLISHED = {
     "AR": {SLOWDOWN: 1.973045, SLOWEST: 1.001701, LAST: -0.001212},
@@ -62,16 +66,50 @@ def of_operations(frame: pd.DataFrame, tasks: pd.DataFrame | None = None) -> Job
     return Job(dml.read_tasks(pipeline.tasks() if tasks is None else tasks), len(stages), pipeline, stages)
 
 
-def of_log(source: Any, events: str, batch_size: int) -> Job:
+def of_log(given: RealStragglersParameters) -> Job:
     """Returns the job of a log that `read_tasks` reads; with operations of a pipeline, as of the two jobs."""
-    frame = table_of("job", source).frame
-    if {*COLUMNS} <= {*frame}:
+    frame = table_of("job", given.job).frame
+    if {*COLUMNS} <= {*frame} and not (given.columns or given.events):
         return of_operations(frame)
-    return Job(sized(dml.read_tasks(source, events=events or None), batch_size))
+    columns, events = (
+        parse(list(filter(None, [text])))
+        for parse, text in ((columns_of, given.columns), (events_of, given.events))
+    )
+    try:
+        return Job(sized(read("job", given.job, columns, None, events), given.batch_size))
+    except ValueError as error:  # columns are given as text here
+        raise ValueError(re.sub(r"\{('.*?)\}", _as_text, str(error))) from None
 
 
-def causes(pipeline: Pipeline) -> pd.Series:
+def _as_text(columns: re.Match[str]) -> str:
+    return ",".join(f"{role}=..." for role in re.findall(r"'(\w+)':", columns[1]))
+
+
+def rates_of(given: RealStragglersParameters) -> tuple[float, ...]:
+    """Returns the rates of the job's links in Gb/s; infinite if it does not say them."""
+    return (units.quantity("link", given.link, "rate") / 1e9 * 8 if given.link else math.inf,)
+
+
+def causes(job: Job) -> pd.Series:
     """Returns the slowdown of a job, and the share of it that goes with each cause, by itself."""
+    return _of_pipeline(job.pipeline) if job.pipeline else _of_rounds(job.tasks)
+
+
+def _of_rounds(log: dml.TaskLog) -> pd.Series:
+    """Returns them from the tasks alone; a round lasts as long as the longest of its tasks."""
+    took = in_rounds(log)
+    slowest = took.mean(axis=1).argmax()
+    without = np.where(np.arange(len(took))[:, None] == slowest, took.mean(), took)
+    even = np.broadcast_to(took.mean(axis=1, keepdims=True), took.shape)
+    lost = took.max(axis=0).mean() - took.mean()
+    shares = [
+        (took.max(axis=0) - each.max(axis=0)).mean() / lost if lost > 0 else 0.0 for each in (without, even)
+    ]
+    return pd.Series({SLOWDOWN: 1 + lost / took.mean(), SLOW_WORKER: shares[0], UNEVEN_TASKS: shares[1]})
+
+
+def _of_pipeline(pipeline: Pipeline) -> pd.Series:
+    """Returns them from the graph of operations."""
     slowest, stages = pipeline.slowest(), {stage for *_, stage in pipeline.took}
     tasks = pipeline.tasks()
     own = (tasks["compute_end"] - tasks["compute_start"]).to_numpy().reshape(pipeline.shape)
@@ -105,11 +143,15 @@ def by_worker(log: dml.TaskLog) -> list[np.ndarray]:
     return [own["seconds"].to_numpy() for _, own in log.tasks.groupby("worker")]
 
 
+def in_rounds(log: dml.TaskLog) -> np.ndarray:
+    """Returns the seconds of tasks (workers, rounds) until a worker has no further one."""
+    workers = by_worker(log)
+    return np.array([own[: min(map(len, workers))] for own in workers])
+
+
 def recorded_round(log: dml.TaskLog) -> float:
     """Returns the mean seconds of a recorded round, whose k-th one has the k-th task of every worker."""
-    seconds = by_worker(log)
-    rounds = min(map(len, seconds))
-    return float(np.max([own[:rounds] for own in seconds], axis=0).mean())
+    return float(in_rounds(log).max(axis=0).mean())
 
 
 def simulated_round(cluster: dml.Cluster, log: dml.TaskLog, rounds: int, seed: int = 0) -> float:
@@ -120,7 +162,7 @@ def simulated_round(cluster: dml.Cluster, log: dml.TaskLog, rounds: int, seed: i
 
 def replayed_round(log: dml.TaskLog) -> float:
     """Returns the same on a cluster that replays the recorded tasks."""
-    return simulated_round(dml.Cluster.from_durations(log, "error"), log, min(map(len, by_worker(log))))
+    return simulated_round(dml.Cluster.from_durations(log, "error"), log, in_rounds(log).shape[1])
 
 
 def in_a_row(log: dml.TaskLog, count: int) -> dml.TaskLog:
@@ -175,3 +217,30 @@ def searched(answers: Sequence[Any], among: Sequence[str] = ()) -> str:
 def outcomes(answers: Sequence[Any], column: str = "seconds") -> pd.DataFrame:
     """Returns what the judged runs of studies on one cluster needed to the target, by method and seed."""
     return pd.concat([answer.measured[column].unstack("seed") for answer in answers])
+
+
+def answer(name: str, job: Job, table: pd.DataFrame, links: str, seeds: int) -> str:
+    """Returns what was found for another job, for its console: why it waits, and what methods take.
+
+    Args:
+        name: of the job.
+        job: the job.
+        table: one row per method, as the notebook makes it.
+        links: what links are like, in words.
+        seeds: number of seeds that judged.
+    """
+    why = causes(job)
+    shares = ", ".join(f"{cause} {share:.0%}" for cause, share in why.iloc[1:].items())
+    hint = "" if seeds >= 8 else "; --seeds 8 gives intervals"
+    lines = [
+        *(f"assumed: {note}" for note in job.tasks.notes),
+        f"{name}: stragglers make a round {why.iloc[0]:.2f} times as long as without them.",
+        f"Share of the loss that goes if one cause is mended: {shares}.",
+        f"Time to a target on digits, {samples(job.tasks)} samples a task, {links}; {seeds} seeds{hint}.",
+        f"  {'method':<26} time / BSP's, interval  samples / BSP's",
+    ]
+    for row in table.to_dict("records"):
+        method = f"{row['method']} ({row['setting']})" if row["setting"] else row["method"]
+        interval = f"({row['low']:.2f} to {row['high']:.2f})" if seeds >= 8 else ""
+        lines.append(f"  {method:<26} {row['time / BSP']:.2f} {interval:<18} {row['samples / BSP']:.2f}")
+    return "\n".join(lines) + "\n"
