@@ -28,6 +28,7 @@ LEARNING_RATE = {
     "cifar10_cnn": 0.02,
     "cifar10_lenet": 0.05,
     "matrix_factorization": 2.0,
+    "language_model": 0.5,
 }
 PARAMETERS = {
     "digits_mlp": 2410,
@@ -37,6 +38,7 @@ PARAMETERS = {
     "cifar10_cnn": 89578,
     "cifar10_lenet": 62006,
     "matrix_factorization": 2500,
+    "language_model": 18384,
 }
 KEY = jax.random.key(0)
 

@@ -16,8 +16,8 @@ from dmlcore.reproduce.site import results
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# Run elsewhere: in tests/test_recipes.py, and with eight devices in tests/eight_devices.py.
-ELSEWHERE = {"CONTRIBUTING.md", "docs/devices.md"}
+# Run elsewhere: by test_recipes.py and test_modules.py, and with eight devices by eight_devices.py.
+ELSEWHERE = {"CONTRIBUTING.md", "docs/devices.md", "docs/your_model.md"}
 
 
 def place(path):

@@ -4,9 +4,11 @@ from collections.abc import Callable
 
 from . import shards
 from .classification import cifar10_cnn, cifar10_lenet, digits_mlp, logistic_regression, mnist_lenet
+from .language import language_model
 from .lasso import lasso
 from .linear_regression import linear_regression
 from .matrix_factorization import matrix_factorization
+from .modules import from_flax
 from .problem import Batch, Params, Problem
 from .topics import bars, lda, match_topics, top_words, topics_of
 
@@ -21,10 +23,21 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
         cifar10_cnn,
         cifar10_lenet,
         matrix_factorization,
+        language_model,
         lda,
     )
 }
 """Name -> factory of all problems; each works without arguments."""
 
-__all__ = ["PROBLEMS", "Batch", "Params", "Problem", "bars", "match_topics", "shards", "top_words"]
+__all__ = [
+    "PROBLEMS",
+    "Batch",
+    "Params",
+    "Problem",
+    "bars",
+    "from_flax",
+    "match_topics",
+    "shards",
+    "top_words",
+]
 __all__ += ["topics_of", *PROBLEMS]

@@ -1,10 +1,10 @@
 """Classifiers: a small network and a convex model of digits, and networks of MNIST and CIFAR-10.
 
-They share cross-entropy per sample and an evaluation in pieces. The digits, scikit-learn's, work offline.
+They share cross-entropy per sample. The digits, scikit-learn's, work offline.
 Images stay uint8 in memory; the network scales them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -19,9 +19,7 @@ from dmlcore.data import Labelled
 
 from . import networks
 from .problem import Batch, Params, Problem, floating, frozen
-
-WHOLE_BYTES, PIECE = 2**20, 32
-"""Bytes of inputs up to which evaluation takes all at once; else samples of a piece, which a cache holds."""
+from .supervised import supervised
 
 
 def classification(
@@ -45,46 +43,20 @@ def classification(
     train = {"inputs": frozen(data.train_inputs, dtype), "labels": frozen(data.train_labels, np.int32)}
     test = {"inputs": frozen(data.test_inputs, dtype), "labels": frozen(data.test_labels, np.int32)}
 
-    def losses(params: Params, batch: Batch, scores: jax.Array) -> jax.Array:
+    def loss(params: Params, scores: jax.Array, batch: Batch) -> jax.Array:
         return optax.softmax_cross_entropy_with_integer_labels(scores, batch["labels"]) + penalty(params)
 
-    def right(params: Params, batch: Batch, scores: jax.Array) -> jax.Array:
-        return scores.argmax(-1) == batch["labels"]
-
-    def means(params: Params, batch: Batch, *judges: Callable[..., jax.Array]) -> list[jax.Array]:
-        def judge(piece: Batch) -> list[jax.Array]:
-            scores = logits(params, piece["inputs"])
-            return [each(params, piece, scores) for each in judges]
-
-        return [found.mean() for found in in_pieces(judge, batch)]
-
-    def evaluate(params: Params, eval_data: Mapping[str, Batch]) -> dict[str, jax.Array]:
-        (loss,) = means(params, eval_data["train"], losses)
-        test_loss, accuracy = means(params, eval_data["test"], losses, right)
-        return {"loss": loss, "test_loss": test_loss, "accuracy": accuracy}
-
-    return Problem(
-        name=name,
-        init=init,
-        losses=lambda params, batch: losses(params, batch, logits(params, batch["inputs"])),
-        data=train,
-        evaluate=evaluate,
-        eval_data=jax.tree.map(lambda rows: rows[:eval_samples], {"train": train, "test": test}),
+    return supervised(
+        name,
+        init,
+        lambda params, batch: logits(params, batch["inputs"]),
+        loss,
+        train,
+        test,
+        metrics={"accuracy": lambda scores, batch: scores.argmax(-1) == batch["labels"]},
+        eval_samples=eval_samples,
         optimum=optimum,
     )
-
-
-def in_pieces(judge: Callable[[Batch], list[jax.Array]], batch: Batch) -> list[jax.Array]:
-    """Applies `judge` to a batch, in pieces if it is large; returns its results per sample, (B,) each."""
-    inputs = batch["inputs"]
-    size = len(inputs) if inputs.nbytes <= WHOLE_BYTES else min(len(inputs), PIECE)
-    whole = len(inputs) // size * size
-    pieces = jax.tree.map(lambda rows: rows[:whole].reshape(-1, size, *rows.shape[1:]), batch)
-    found = [each.reshape(-1) for each in jax.lax.map(judge, pieces)]
-    if whole == len(inputs):
-        return found
-    rest = judge(jax.tree.map(lambda rows: rows[whole:], batch))
-    return [jnp.concatenate(parts) for parts in zip(found, rest, strict=True)]
 
 
 PIXELS, CLASSES = 64, 10

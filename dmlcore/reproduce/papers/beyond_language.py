@@ -1,7 +1,6 @@
 """The transformer and the outer optimizer of notebooks/07_beyond.ipynb, small enough for a laptop."""
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from flax import nnx
 from dmlcore import checks
 from dmlcore.problems.networks import Network, starting
 from dmlcore.problems.problem import Batch, Params, Problem, frozen
+from dmlcore.problems.transformer import Transformer
 
 LETTERS = 27  # the alphabet and the space
 
@@ -82,41 +82,6 @@ def generated_text(length: int, seed: int = 0, words: int = 60) -> np.ndarray:
     return np.array(text[:length], np.int32)
 
 
-class Block(nnx.Module):
-    """Causal self-attention with two heads, and a layer of rectified units; keeps the shape (B, T, width)."""
-
-    def __init__(self, width: int, rngs: nnx.Rngs):
-        self.norm = nnx.LayerNorm(width, use_bias=False, use_scale=False, rngs=rngs)
-        self.qkv, self.out = nnx.Linear(width, 3 * width, rngs=rngs), nnx.Linear(width, width, rngs=rngs)
-        self.up, self.down = (
-            nnx.Linear(*sizes, rngs=rngs) for sizes in ((width, 2 * width), (2 * width, width))
-        )
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        batch, length, _ = x.shape
-        queries, keys, values = jnp.split(self.qkv(self.norm(x)).reshape(batch, length, 2, -1), 3, axis=-1)
-        scores = jnp.einsum("bqhd,bkhd->bhqk", queries, keys) / math.sqrt(queries.shape[-1])
-        seen = jax.nn.softmax(jnp.where(jnp.tril(jnp.ones((length, length), bool)), scores, -1e9))
-        x = x + self.out(jnp.einsum("bhqk,bkhd->bqhd", seen, values).reshape(batch, length, -1))
-        return x + self.down(nnx.relu(self.up(self.norm(x))))
-
-
-class Transformer(nnx.Module):
-    """A transformer from letters to scores of the next letter, (B, context) -> (B, context, 27)."""
-
-    def __init__(self, context: int, width: int, layers: int, rngs: nnx.Rngs):
-        self.letters = nnx.Linear(LETTERS, width, use_bias=False, rngs=rngs)
-        self.places = nnx.Linear(context, width, use_bias=False, rngs=rngs)
-        self.blocks = nnx.List([Block(width, rngs) for _ in range(layers)])
-        self.head = nnx.Linear(width, LETTERS, rngs=rngs)
-
-    def __call__(self, text: jax.Array) -> jax.Array:
-        x = self.letters(jax.nn.one_hot(text, LETTERS)) + self.places(jnp.eye(text.shape[1]))
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.blocks[-1].norm(x))
-
-
 def network(build: Callable[[nnx.Rngs], nnx.Module]) -> Network:
     """Returns a flax network as pure functions."""
     graph, state = nnx.split(nnx.eval_shape(lambda: build(nnx.Rngs(0))))
@@ -136,7 +101,7 @@ def language(letters: int = 20_000, context: int = 32, width: int = 32, layers: 
     def windows(part: np.ndarray, step: int) -> np.ndarray:
         return frozen(np.lib.stride_tricks.sliding_window_view(part, context + 1)[::step], np.int32)
 
-    init, scores = network(lambda rngs: Transformer(context, width, layers, rngs))
+    init, scores = network(lambda rngs: Transformer(LETTERS, context, width, layers, rngs))
 
     def losses(params: Params, batch: Batch) -> jax.Array:
         guesses = scores(params, batch[:, :-1])

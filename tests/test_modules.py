@@ -1,0 +1,186 @@
+"""Problems of flax modules, and the language model on text whose entropy is known."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import test_readme
+from flax import linen, nnx
+
+import dmlcore as dml
+from dmlcore.problems import from_flax, language_model
+from dmlcore.problems.language import entropies, source
+
+CLUSTER = dml.Cluster.from_speeds([1000, 600])
+KEY = jax.random.key(3)
+
+
+class Network(nnx.Module):
+    """Two classes of four numbers, with or without dropout."""
+
+    def __init__(self, rngs, rate=0.0):
+        self.hidden, self.out = nnx.Linear(4, 16, rngs=rngs), nnx.Linear(16, 2, rngs=rngs)
+        self.dropout = nnx.Dropout(rate, rngs=rngs) if rate else None
+
+    def __call__(self, x):
+        hidden = nnx.relu(self.hidden(x))
+        return self.out(self.dropout(hidden) if self.dropout else hidden)
+
+
+def dropping(rngs):
+    return Network(rngs, 0.5)
+
+
+def rows(count=64):
+    inputs = np.random.default_rng(0).normal(size=(count, 4)).astype("float32")
+    return {"inputs": inputs, "labels": (inputs.sum(1) > 0).astype("int32")}
+
+
+def cross_entropy(scores, batch):
+    return optax.softmax_cross_entropy_with_integer_labels(scores, batch["labels"])
+
+
+def right(scores, batch):
+    return scores.argmax(-1) == batch["labels"]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return from_flax(Network, cross_entropy, rows(), rows(20), metrics={"accuracy": right})
+
+
+@pytest.fixture(scope="module")
+def dropped():
+    return from_flax(dropping, cross_entropy, rows(), rows(20))
+
+
+def test_parameters_start_as_the_module_initialises_them(plain):
+    own = nnx.to_pure_dict(nnx.state(Network(nnx.Rngs(KEY)), nnx.Param))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), plain.init(KEY), own)
+
+
+def test_losses_and_metrics_are_those_of_the_module(plain):
+    model, batch = Network(nnx.Rngs(KEY)), rows()
+    params = nnx.to_pure_dict(nnx.state(model, nnx.Param))
+    losses = np.asarray(cross_entropy(model(batch["inputs"]), batch))
+    np.testing.assert_allclose(plain.losses(params, batch), losses, rtol=1e-5)
+    found = plain.evaluate(params, plain.eval_data)
+    test = {name: rows(20)[name] for name in batch}
+    assert found["loss"] == pytest.approx(losses.mean(), rel=1e-5)
+    assert found["test_loss"] == pytest.approx(
+        float(cross_entropy(model(test["inputs"]), test).mean()), rel=1e-5
+    )
+    assert found["accuracy"] == pytest.approx(float(right(model(test["inputs"]), test).mean()))
+
+
+def test_dropout_depends_on_the_key_of_a_sample_alone(plain, dropped):
+    params, batch = dropped.init(KEY), rows(8)
+    keys, losses = jax.random.split(KEY, 8), jax.jit(dropped.losses)
+    found = losses(params, batch, keys)
+    assert not np.allclose(found, plain.losses(params, batch))
+    assert not np.allclose(found, losses(params, batch, keys[::-1]))
+    np.testing.assert_allclose(found[1:], losses(params, batch, keys.at[0].set(KEY))[1:], rtol=1e-6)
+    several = [losses(params, batch, keys).mean() for keys in jax.random.split(jax.random.key(0), (100, 8))]
+    assert np.mean(several) >= plain.losses(params, batch).mean()  # Jensen: the loss is convex in the scores
+    metrics = dropped.evaluate(params, dropped.eval_data), plain.evaluate(params, plain.eval_data)
+    assert metrics[0]["test_loss"] == metrics[1]["test_loss"]
+
+
+def test_it_trains_and_replays_to_the_same_bits(dropped):
+    run = dml.train(dropped, CLUSTER, dml.ssp(2), optax.sgd(0.3), updates=120, batch_size=8)
+    assert run.history["loss"].iloc[-1] < 0.5 * run.history["loss"].iloc[0]
+    again = dml.replay(run.trace, dropped, optax.sgd(0.3))
+    assert all(map(np.array_equal, *map(jax.tree.leaves, (run.params, again.params))))
+
+
+def test_a_coupled_problem_has_one_key_for_its_batch():
+    made = from_flax(dropping, cross_entropy, rows(), coupled=True)
+    params, keys = made.init(KEY), jax.random.split(KEY, 64)
+    found = made.losses(params, rows(), keys)
+    assert made.coupled
+    assert np.array_equal(found, made.losses(params, rows(), keys.at[1:].set(keys[0])))
+    assert set(made.evaluate(params, made.eval_data)) == {"loss"}
+
+
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [
+        (lambda rngs: nnx.BatchNorm(4, rngs=rngs), r"parameters alone .* got \['BatchStat'\]"),
+        (lambda rngs: 3, "a function from nnx.Rngs to a module of flax.nnx, got 3"),
+        (lambda rngs: nnx.Dropout(0.5, rngs=rngs), "a module without parameters"),
+        (linen.Dense(2), "got a module of flax.linen; try lambda rngs: nnx.bridge.ToNNX"),
+    ],
+)
+def test_what_is_no_model_is_refused(build, told):
+    with pytest.raises(ValueError, match=told):
+        from_flax(build, cross_entropy, rows())
+
+
+@pytest.mark.full  # `flax` promises it; our part is to name it in the message above
+def test_a_module_of_linen_is_wrapped():
+    def build(rngs):
+        return nnx.bridge.ToNNX(linen.Dense(2), rngs=rngs).lazy_init(rows()["inputs"])
+
+    made = from_flax(build, cross_entropy, rows())
+    run = dml.train(made, CLUSTER, dml.bsp(), optax.sgd(0.5), updates=40)
+    assert run.history["loss"].iloc[-1] < 0.6 * run.history["loss"].iloc[0]
+
+
+@pytest.mark.full  # its parts are tested above; the convolution and the transformer compile for long
+def test_the_page_runs_as_written():
+    names = test_readme.run(test_readme.ROOT / "docs" / "your_model.md")
+    assert names["mlp"].keyed
+    assert not names["cnn"].keyed
+    assert names["run"].history["loss"].iloc[-1] < 0.5  # it counts to twelve
+
+
+# Text
+
+
+def test_the_source_is_stationary_and_its_entropy_is_that_of_its_text():
+    chain = source(5)
+    np.testing.assert_allclose(chain.following.sum(-1), 1)
+    np.testing.assert_allclose(np.einsum("ab,abc->bc", chain.pairs, chain.following), chain.pairs, atol=1e-12)
+    text = chain.text(50_000, 1)
+    surprise = -np.log(chain.following[text[:-2], text[1:-1], text[2:]])
+    rate = (chain.pairs * entropies(chain.following)).sum()
+    assert surprise.mean() == pytest.approx(rate, abs=4 * surprise.std() / math.sqrt(len(text)))
+    first = -np.log(chain.after_one[text[:-1], text[1:]])
+    alone = (chain.pairs.sum(0) * entropies(chain.after_one)).sum()
+    assert first.mean() == pytest.approx(alone, abs=4 * first.std() / math.sqrt(len(text)))
+    assert chain.entropy(4) == pytest.approx((alone + 3 * rate) / 4)
+
+
+def test_the_loss_of_a_language_model_is_its_expectation():
+    """A model that knows nothing has the loss log 16, and no model is below the entropy."""
+    problem = language_model(layers=1)
+    params = problem.init(KEY)
+    blank = jax.tree.map(jnp.zeros_like, params)
+    chances = problem.eval_data["chances"]
+    found = problem.evaluate(blank, problem.eval_data)["loss"]
+    assert found == pytest.approx(problem.optimum + math.log(16) - entropies(chances).mean(), rel=1e-5)
+    run = dml.train(problem, CLUSTER, dml.bsp(), optax.adamw(1e-2), updates=150, batch_size=16)
+    assert problem.optimum < run.history["loss"].iloc[-1] < 2.6
+
+
+def test_a_text_file_is_learnt(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("the cat sat on the mat. " * 100, encoding="utf-8")
+    problem = language_model(str(path), context=8, width=8, layers=1)
+    letters = sorted({*"the cat sat on the mat. "})
+    assert problem.optimum is None
+    assert "".join(letters[place] for place in problem.data[0]) == "the cat s"
+    assert problem.shapes["head"]["kernel"].shape == (8, len(letters))
+    assert set(problem.evaluate(problem.init(KEY), problem.eval_data)) == {"loss"}
+    path.write_text("short", encoding="utf-8")
+    with pytest.raises(ValueError, match="at least 340 letters, at most 256 different ones, got 5 letters"):
+        language_model(str(path))
+
+
+@pytest.mark.parametrize("given", [{"width": 7}, {"context": 1}, {"length": 10}, {"layers": 0}])
+def test_sizes_of_a_language_model_are_checked(given):
+    with pytest.raises(ValueError, match=next(iter(given))):
+        language_model(**given)
