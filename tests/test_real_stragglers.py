@@ -149,7 +149,7 @@ def test_never_to_wait_gains_what_the_slow_worker_costs():
 
 def test_the_method_of_a_search_is_that_with_the_least_median():
     best = {"BSP": [{}, 0.1, "3.0", "0.2"], "ASP": [{}, 0.1, "2.0", "0.2"]}
-    answers = [types.SimpleNamespace(found={"key": {"best": best}})]
+    answers = [types.SimpleNamespace(settings=lambda: {"key": {"best": best}})]
     assert measures.searched(answers) == "ASP"
     assert measures.searched(answers, ["BSP"]) == "BSP"
 

@@ -8,11 +8,14 @@ docs/papers/real_stragglers.md tells what was known before, and tests/test_real_
 claim can fail.
 """
 
+from argparse import ArgumentTypeError
+
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from dmlcore import units
 from dmlcore.reproduce.paper import TunedParameters, conformance, declare, ours
+from dmlcore.reproduce.parsing import columns_of
 
 RATES = (25, 100, 400)  # Gb/s of a link
 JOBS = ("AR", "SE")  # a worker that was slowed down; sequences of different length
@@ -47,6 +50,15 @@ class RealStragglersParameters(TunedParameters):
     def _is_of_the_job(cls, value: str, info: ValidationInfo) -> str:
         if value and not info.data.get("job"):
             raise PydanticCustomError("jobless", "no value without a job")
+        return value
+
+    @field_validator("columns")
+    @classmethod
+    def _names_columns(cls, value: str) -> str:
+        try:
+            columns_of(value or "worker=worker")
+        except ArgumentTypeError:
+            raise PydanticCustomError("columns", "ROLE=COLUMN,..., such as worker=host") from None
         return value
 
     @field_validator("model_bytes", "link")

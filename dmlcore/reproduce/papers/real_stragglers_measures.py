@@ -17,7 +17,8 @@ from dmlcore.reading.log import read, sized
 from dmlcore.reading.pipeline import BACKWARD, COLUMNS, FORWARD, Operation, Pipeline
 from dmlcore.reading.sources import table_of
 from dmlcore.reproduce.papers.real_stragglers import LAST, SLOWDOWN, SLOWEST, RealStragglersParameters
-from dmlcore.reproduce.recommending import columns_of, events_of
+from dmlcore.reproduce.parsing import columns_of
+from dmlcore.reproduce.recommending import events_of
 from dmlcore.trace.calibration import fit_cluster
 
 # The assumed model, since that of the jobs is not published: Llama 2 7B, 6,738,415,616 parameters of 16 bits.
@@ -71,10 +72,8 @@ def of_log(given: RealStragglersParameters) -> Job:
     frame = table_of("job", given.job).frame
     if {*COLUMNS} <= {*frame} and not (given.columns or given.events):
         return of_operations(frame)
-    columns, events = (
-        parse(list(filter(None, [text])))
-        for parse, text in ((columns_of, given.columns), (events_of, given.events))
-    )
+    columns = dict(columns_of(given.columns)) if given.columns else None
+    events = events_of([given.events]) if given.events else None
     try:
         return Job(sized(read("job", given.job, columns, None, events), given.batch_size))
     except ValueError as error:  # columns are given as text here
@@ -208,7 +207,7 @@ def searched(answers: Sequence[Any], among: Sequence[str] = ()) -> str:
     found = {
         name: float(best[2])
         for answer in answers
-        for record in answer.found.values()
+        for record in answer.settings().values()
         for name, best in record["best"].items()
     }
     return min((name for name in found if not among or name in among), key=found.__getitem__)
