@@ -144,7 +144,12 @@ def test_a_killed_program_goes_on_to_the_same_parameters(environment, tmp_path):
     assert relative_error(resumed.params, whole.params) <= 1e-4, "BSP's parameters depend on no latency"
 
 
-@pytest.mark.parametrize(("policy", "seed"), [(dml.k_batch_async(3), 1), (dml.ssp(3), 2)], ids=str)
+@pytest.mark.parametrize(
+    ("policy", "seed"),
+    # The other run has every kind of fault; test_faults has this policy's on threads, with the same server.
+    [pytest.param(dml.k_batch_async(3), 1, marks=pytest.mark.full), (dml.ssp(3), 2)],
+    ids=str,
+)
 def test_faults(policy, seed):
     """Workers' and the server's processes are killed, the server once; samples count once each."""
     faults = random_faults(4, 1.3, seed=seed)
