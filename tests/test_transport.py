@@ -21,8 +21,6 @@ from dmlcore.training.stepper import Stepper
 
 PROBLEM = plane()
 CLUSTER = dml.Cluster.from_speeds([1000, 800, 500], latency=0.002, bandwidth=2e6, jitter=stats.expon())
-pytestmark = pytest.mark.usefixtures("optimised")  # what codecs make of a last bit may be seen
-
 TRANSPORTS = {
     "stochastic": coded("affine(bits=8)"),
     "feedback": coded("error_feedback(one_bit())"),
