@@ -11,8 +11,6 @@ import dmlcore as dml
 from dmlcore.cluster.faults import Crash, Hang, ServerCrash
 from dmlcore.types import Policy
 
-pytestmark = pytest.mark.usefixtures("optimised")
-
 PROBLEM = dml.problems.linear_regression(num_samples=64, num_features=3)
 CLUSTER = dml.Cluster.from_speeds([1000, 900, 400], latency=0.002, jitter="exponential")
 FAULTS = {
