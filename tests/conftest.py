@@ -11,13 +11,10 @@ import shutil
 import sys
 import warnings
 import zlib
-from importlib.metadata import version
 from pathlib import Path
 
 import hypothesis  # its plugin would do it in the summary, too deep for the parser of Python 3.11
 import pytest
-
-from dmlcore.reproduce import arithmetic
 
 with contextlib.suppress(ImportError):
     from xdist.scheduler import LoadScopeScheduling
@@ -59,10 +56,6 @@ RAY = ("-ray-exponential", "slow_down_too[one-ray-", "test_ray", "-ray-")
 LONGEST = (*RAY, "test_devices", "with_plain_pip", "killed")
 LONGEST += ("test_train.py", "test_transport.py", "test_watching.py")
 
-# With these flags of XLA, where it knows them, programs compile in half of the time; what they are otherwise.
-QUICKLY = {arithmetic.QUICKLY: True, "--xla_cpu_parallel_codegen_split_count=1": 32}
-QUICKLY = QUICKLY if version("jaxlib").startswith(arithmetic.ALONE) else {}
-
 
 def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="run every case of every test, not only a selection")
@@ -75,8 +68,6 @@ def pytest_configure(config):
     """
     if not config.option.all:
         os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
-        own = os.environ.get("XLA_FLAGS", "").split()
-        os.environ["XLA_FLAGS"] = " ".join([flag for flag in QUICKLY if flag not in own] + own)
 
 
 def values(item):
@@ -220,21 +211,12 @@ def optimised():
     See `pytest_configure`.
     """
     import jax
-    from jax._src import compiler  # a process reads flags once, and this alone sets them for all programs
 
-    usual = {flag.strip("-").partition("=")[0]: value for flag, value in QUICKLY.items()}
-    flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if flag not in QUICKLY]
-
-    def for_users(*args, env_options_overrides=None, **named):
-        return quickly(*args, env_options_overrides=usual | (env_options_overrides or {}), **named)
-
-    before, quickly = jax.config.read("jax_disable_most_optimizations"), compiler.get_compile_options
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
-    compiler.get_compile_options = for_users
     jax.clear_caches()
-    yield {"JAX_DISABLE_MOST_OPTIMIZATIONS": "false", "XLA_FLAGS": " ".join(flags)}
+    yield {"JAX_DISABLE_MOST_OPTIMIZATIONS": "false"}
     jax.config.update("jax_disable_most_optimizations", before)
-    compiler.get_compile_options = quickly
     jax.clear_caches()
 
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -107,7 +108,7 @@ def test_every_contribution_with_the_instructions_of_every_processor(
     there = Path("/proc/cpuinfo")
     if not there.exists() or processor not in there.read_text().split():
         pytest.skip(f"this processor has no {processor}")
-    flags = f"{optimised['XLA_FLAGS']} --xla_cpu_max_isa={PROCESSORS[processor]}"
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={PROCESSORS[processor]}"
     numbers = [] if request.config.getoption("--all") else map(str, rows_for(processor))
     command = [sys.executable, every_bit.__file__, *numbers]
     own = environment | optimised | {"XLA_FLAGS": flags}
