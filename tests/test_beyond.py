@@ -124,7 +124,7 @@ def test_generated_text_is_reproducible_and_made_of_words():
 
 
 def test_a_letter_is_guessed_from_those_before_it():
-    init, scores = network(lambda rngs: Transformer(8, 8, 1, rngs))
+    init, scores = network(lambda rngs: Transformer(27, 8, 8, 1, rngs))
     params, text = jax.jit(init)(jax.random.key(0)), language(2_000, context=8).data[:2, :8]
     changed = np.array(text)
     changed[:, 5] = (changed[:, 5] + 1) % 27

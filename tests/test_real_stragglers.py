@@ -176,8 +176,11 @@ def test_any_log_becomes_a_job(tmp_path):
         job("odd.csv")
 
 
-def test_another_job_has_its_own_links_and_judges_nothing():
+def test_another_job_has_its_own_links_and_judges_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.csv").touch()
     given = paper.RealStragglersParameters(job="log.csv", model_bytes="1GB", link="25Gb/s", output="")
+    assert (given.job, given.subject) == (str(tmp_path / "log.csv"), "log")
     assert measures.rates_of(given) == (25,)
     assert measures.rates_of(paper.RealStragglersParameters(job="log.csv", output="")) == (math.inf,)
     own = paper.PAPER.of(given)
@@ -189,14 +192,28 @@ def test_another_job_has_its_own_links_and_judges_nothing():
     ("given", "told"),
     [
         ({"model_bytes": "1GB"}, "no value without a job"),
-        ({"job": "log.csv", "model_bytes": "1GB"}, "a rate for model_bytes"),
-        ({"job": "log.csv", "link": "1Gb/s"}, "no value without model_bytes"),
-        ({"job": "log.csv", "model_bytes": "1Gx", "link": "1Gb/s"}, "a size, such as 5.2GB"),
+        ({"job": __file__, "model_bytes": "1GB"}, "a rate for model_bytes"),
+        ({"job": __file__, "link": "1Gb/s"}, "no value without model_bytes"),
+        ({"job": __file__, "model_bytes": "1Gx", "link": "1Gb/s"}, "a size with its unit, such as 5.2GB"),
+        ({"job": __file__, "model_bytes": "1GB", "link": "25"}, "a rate with its unit, such as 25Gb/s"),
+        ({"job": __file__, "columns": "host"}, "ROLE=COLUMN"),
+        ({"job": "no such file"}, "a file or folder that exists"),
     ],
 )
 def test_values_for_another_job_are_checked(given, told):
     with pytest.raises(ValidationError, match=told):
         paper.RealStragglersParameters(output="", **given)
+
+
+def test_whole_rounds_are_drawn_if_workers_are_slow_together():
+    rng = np.random.default_rng(0)
+    together = log(rng.choice([1.0, 4.0], 200, p=[0.8, 0.2]) * rng.uniform(0.95, 1.05, (8, 200)))
+    assert measures.slow_together(together)
+    assert not measures.slow_together(log(rng.gamma(4, 0.25, (6, 600))))
+    found = measures.simulated_round(measures.drawing(together), together, 400)
+    assert found == pytest.approx(measures.recorded_round(together), rel=0.15)  # chance of 400 rounds
+    shares = measures.causes(measures.Job(together)).iloc[1:]
+    assert all(-0.05 <= share <= 1 for share in shares)
 
 
 def test_causes_of_a_log_without_a_pipeline():

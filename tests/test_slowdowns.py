@@ -251,5 +251,5 @@ def test_slow_episodes_cost_the_same_however_long_the_run(monkeypatch):
 @pytest.mark.parametrize("change", ["with_stragglers", "with_speed_change"])
 def test_workers_of_a_change_are_named_once(change, workers):
     options = {"clock": 3} if change == "with_speed_change" else {}
-    with pytest.raises(ValueError, match=r"^workers: expected at least one worker, all different"):
+    with pytest.raises(ValueError, match=r"^workers: expected at least one value, all different"):
         getattr(dml.Cluster.uniform(4), change)(2, workers=workers, **options)

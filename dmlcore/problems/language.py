@@ -110,7 +110,7 @@ def language_model(
 
     >>> problem = language_model()
     >>> problem, round(problem.optimum, 3)
-    (Problem(language_model, 24997 samples), 1.626)
+    (Problem(language_model, 24996 samples), 1.626)
     """
     if width % 2:
         checks.fail("width", width, "an even number (there are two heads of attention)")

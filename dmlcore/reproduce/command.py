@@ -131,10 +131,10 @@ def reproduce(
     parser.set_defaults(jobs=JOBS)
     given = parser.parse_args(arguments)
     jobs = plan(given, papers)
-    own = [job for job in jobs if not job.parameters.judges]
+    own = [job for job in jobs if job.parameters.subject]
     if own and given.publish:
         raise UsageError(checks.message("--publish", own[0].key, "runs that judge the claims of a paper"))
-    todo = [job for job in jobs if given.force or not manifest.finished(job, folders)]
+    todo = [job for job in jobs if given.force or job in own or not manifest.finished(job, folders)]
     for job in todo:
         if fault := runner.disagreements(job, folders):
             raise UsageError(fault)

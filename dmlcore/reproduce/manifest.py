@@ -49,7 +49,8 @@ class PaperJob:
     @property
     def place(self) -> str:
         """The folder of its results, relative to the folders of figures and of runs."""
-        return place(self.key, self.parameters.scale) if self.parameters.judges else f"{OWN}/{self.key}"
+        subject = self.parameters.subject
+        return f"{OWN}/{subject}" if subject else place(self.key, self.parameters.scale)
 
 
 def place(key: str, scale: str | None) -> str:

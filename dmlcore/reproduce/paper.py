@@ -60,9 +60,9 @@ class Parameters(BaseModel):
         return self.scale != FULL
 
     @property
-    def judges(self) -> bool:
-        """Whether a run measures the paper's claims, and nothing else in their place."""
-        return True
+    def subject(self) -> str:
+        """The name of what a run measures in place of the paper's claims; empty if it judges them."""
+        return ""
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Paper:
 
     def of(self, parameters: Parameters) -> Paper:
         """Returns the paper of a run: without claims if its parameters ask for another subject."""
-        return self if parameters.judges else replace(self, claims=(), summary=None, comparisons=())
+        return replace(self, claims=(), summary=None, comparisons=(), data={}) if parameters.subject else self
 
     def captions(self, scale: str | None) -> dict[str, str]:
         """Returns file name -> caption of every picture that the notebook saves at a scale."""

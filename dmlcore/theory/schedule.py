@@ -188,7 +188,7 @@ def greedy_schedule(
     batch_sizes: Sequence[int],
     constants: Constants,
     error: float,
-    allowed: np.ndarray | None = None,
+    allowed: np.ndarray | bool = True,
 ) -> Schedule:
     """Returns the schedule that always uses the (k, b) with which the bound falls fastest.
 
@@ -203,7 +203,7 @@ def greedy_schedule(
         constants: of the problem and the step.
         error: E_0, the excess loss at the start.
         allowed: which (k, b) may be used, booleans of shape (W, B), such as those for which the bound holds.
-            Default: None, all.
+            Default: True, all.
 
     Returns:
         The schedule.
@@ -222,10 +222,9 @@ def greedy_schedule(
     if mu.ndim != 2 or mu.shape[1] != len(batch_sizes):
         checks.fail("round_seconds, shape", mu.shape, f"(workers, {len(batch_sizes)} batch sizes)")
     k, b = np.arange(1, len(mu) + 1)[:, None], np.asarray(batch_sizes)
-    use = np.broadcast_to(True, mu.shape) if allowed is None else np.asarray(allowed, bool)
-    if use.shape != mu.shape or not use.any():
-        checks.fail("allowed", use.tolist(), f"booleans of shape {mu.shape}, at least one of them True")
-    phi = np.where(use, floor(constants, k, b), np.inf)  # with an infinite floor it is never the best
+    if np.shape(allowed) not in ((), mu.shape) or not np.any(allowed):
+        checks.fail("allowed", allowed, f"booleans of shape {mu.shape}, at least one of them True")
+    phi = np.where(allowed, floor(constants, k, b), np.inf)  # with an infinite floor it is never the best
     return _fall_fastest(mu, phi, decay(constants), b, error)
 
 

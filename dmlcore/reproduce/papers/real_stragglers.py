@@ -9,6 +9,7 @@ claim can fail.
 """
 
 from argparse import ArgumentTypeError
+from pathlib import Path
 
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -42,8 +43,17 @@ class RealStragglersParameters(TunedParameters):
     link: str = Field("", validate_default=True)  # rate of a worker's link, such as 25Gb/s
 
     @property
-    def judges(self) -> bool:
-        return not self.job
+    def subject(self) -> str:
+        return Path(self.job).name.partition(".")[0]
+
+    @field_validator("job")
+    @classmethod
+    def _is_there(cls, value: str) -> str:
+        """Returns the whole path, since a notebook runs in a folder of its own."""
+        path = Path(value).expanduser().absolute()
+        if value and not path.exists():
+            raise PydanticCustomError("missing", "a file or folder that exists")
+        return value and str(path)
 
     @field_validator("columns", "events", "model_bytes", "link")
     @classmethod
@@ -70,11 +80,11 @@ class RealStragglersParameters(TunedParameters):
             expected = "no value without model_bytes" if value else f"a rate for model_bytes, such as {like}"
             raise PydanticCustomError("apart", "{expected}", {"expected": expected})
         try:
-            if value:
-                units.quantity(name, value, kind)
+            if value and units.quantity(name, value, kind) and value[-1].isdigit():
+                raise ValueError
         except ValueError:
             raise PydanticCustomError(
-                "unit", "a {kind}, such as {like}", {"kind": kind, "like": like}
+                "unit", "a {kind} with its unit, such as {like}", {"kind": kind, "like": like}
             ) from None
         return value
 

@@ -94,11 +94,15 @@ def causes(job: Job) -> pd.Series:
     return _of_pipeline(job.pipeline) if job.pipeline else _of_rounds(job.tasks)
 
 
+def slowest_worker(log: dml.TaskLog) -> int:
+    """Returns the worker with the longest tasks on average."""
+    return int(in_rounds(log).mean(axis=1).argmax())
+
+
 def _of_rounds(log: dml.TaskLog) -> pd.Series:
     """Returns them from the tasks alone; a round lasts as long as the longest of its tasks."""
     took = in_rounds(log)
-    slowest = took.mean(axis=1).argmax()
-    without = np.where(np.arange(len(took))[:, None] == slowest, took.mean(), took)
+    without = np.where(np.arange(len(took))[:, None] == slowest_worker(log), took.mean(axis=0), took)
     even = np.broadcast_to(took.mean(axis=1, keepdims=True), took.shape)
     lost = took.max(axis=0).mean() - took.mean()
     shares = [
@@ -177,8 +181,24 @@ def in_a_row(log: dml.TaskLog, count: int) -> dml.TaskLog:
 
 
 def drawing(log: dml.TaskLog) -> dml.Cluster:
-    """Returns the cluster that draws each worker's recorded tasks at random."""
-    return dml.Cluster.from_durations(log, "bootstrap")
+    """Returns the cluster that draws each worker's recorded tasks at random, or whole rounds.
+
+    Whole rounds are drawn if workers are slow together, so that rounds of tasks that are drawn alone would
+    differ from the recorded ones by more than 3%.
+    """
+    if not slow_together(log):
+        return dml.Cluster.from_durations(log, "bootstrap")
+    took = in_rounds(log)
+    workers = np.repeat(np.arange(len(took)), took.shape[1])
+    frame = {"worker": workers, "seconds": took.ravel(), "batch_size": samples(log)}
+    return dml.Cluster.from_durations(pd.DataFrame(frame), "rounds")
+
+
+def slow_together(log: dml.TaskLog) -> bool:
+    """Returns whether rounds of tasks that are drawn alone differ from the recorded ones by more than 3%."""
+    rng = np.random.default_rng(0)
+    alone = np.max([rng.choice(own, 20_000) for own in in_rounds(log)], axis=0).mean()
+    return bool(abs(alone / recorded_round(log) - 1) > 0.03)
 
 
 def modelled(log: dml.TaskLog) -> dml.Cluster:
@@ -218,7 +238,12 @@ def outcomes(answers: Sequence[Any], column: str = "seconds") -> pd.DataFrame:
     return pd.concat([answer.measured[column].unstack("seed") for answer in answers])
 
 
-def answer(name: str, job: Job, table: pd.DataFrame, links: str, seeds: int) -> str:
+def transfers(problem: dml.Problem, rate: float, lanes: int) -> float:
+    """Returns the seconds that a task's pull and push take on links of a rate in Gb/s."""
+    return 2 * problem.parameter_bytes / (lanes * rate * 1e9 / 8)
+
+
+def answer(name: str, job: Job, table: pd.DataFrame, links: str, moved: float, seeds: int, full: bool) -> str:
     """Returns what was found for another job, for its console: why it waits, and what methods take.
 
     Args:
@@ -226,20 +251,46 @@ def answer(name: str, job: Job, table: pd.DataFrame, links: str, seeds: int) -> 
         job: the job.
         table: one row per method, as the notebook makes it.
         links: what links are like, in words.
+        moved: seconds of a task's transfers.
         seeds: number of seeds that judged.
+        full: whether all methods were compared.
     """
-    why = causes(job)
-    shares = ", ".join(f"{cause} {share:.0%}" for cause, share in why.iloc[1:].items())
-    hint = "" if seeds >= 8 else "; --seeds 8 gives intervals"
+    log = job.tasks
+    why, long, mean = causes(job), recorded_round(log), in_rounds(log).mean()
+    worker = f" ({log.names[slowest_worker(log)]})"
+    shares = ", ".join(
+        f"{cause}{worker if cause == SLOW_WORKER else ''} {share:.0%}"
+        for cause, share in why.iloc[1:].items()
+    )
+    best, bsp = table.iloc[0], table[table["method"] == "BSP"].iloc[0]
+    if seeds < 8:
+        verdict = f"{seeds} seeds give no interval, --seeds 8 does"
+    elif best["method"] == "BSP" or best["high"] >= 1:
+        verdict = "no method is told apart from BSP"
+    else:
+        verdict = (
+            f"{best['method']} is faster than BSP, in {best['low']:.2f} to {best['high']:.2f} of its time"
+        )
     lines = [
-        *(f"assumed: {note}" for note in job.tasks.notes),
-        f"{name}: stragglers make a round {why.iloc[0]:.2f} times as long as without them.",
-        f"Share of the loss that goes if one cause is mended: {shares}.",
-        f"Time to a target on digits, {samples(job.tasks)} samples a task, {links}; {seeds} seeds{hint}.",
-        f"  {'method':<26} time / BSP's, interval  samples / BSP's",
+        *log.notes,
+        "assumed: workers have links of their own, the server takes no time, and a task pulls and pushes the "
+        f"whole model, which takes {moved:.3g} s",
+        *(["workers are slow together, so whole rounds are drawn"] if slow_together(log) else []),
+        *(["fewer than 20 tasks of a worker are a short record"] if in_rounds(log).shape[1] < 20 else []),
+        f"{name}: the mean round computes for {long:.4g} s, the mean task for {mean:.4g} s; so waiting makes a "
+        f"round, with transfers, {(long + moved) / (mean + moved):.2f} times as long",
+        f"share of what is lost that goes if one cause is mended: {shares}",
+        f"time to a target on digits, in place of your model, {samples(log)} samples a task, {links}: "
+        f"{verdict}",
+        f"  {'method':<44} time / BSP's, interval  samples / BSP's  samples/s / BSP's",
     ]
     for row in table.to_dict("records"):
         method = f"{row['method']} ({row['setting']})" if row["setting"] else row["method"]
         interval = f"({row['low']:.2f} to {row['high']:.2f})" if seeds >= 8 else ""
-        lines.append(f"  {method:<26} {row['time / BSP']:.2f} {interval:<18} {row['samples / BSP']:.2f}")
+        used = row["samples / BSP"]
+        speed = used * bsp["seconds"] / row["seconds"]
+        lines.append(f"  {method:<44} {row['time / BSP']:.2f} {interval:<18} {used:<16.2f} {speed:.2f}")
+    lines.append("samples include those of cancelled tasks; `recommend` searches the whole library")
+    if not full:
+        lines.append("six more methods, with local steps among them: --scale full")
     return "\n".join(lines) + "\n"
