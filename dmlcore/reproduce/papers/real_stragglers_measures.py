@@ -277,7 +277,7 @@ def answer(name: str, job: Job, table: pd.DataFrame, links: str, moved: float, s
         f"whole model, which takes {moved:.3g} s",
         *(["workers are slow together, so whole rounds are drawn"] if slow_together(log) else []),
         *(["fewer than 20 tasks of a worker are a short record"] if in_rounds(log).shape[1] < 20 else []),
-        f"{name}: the mean round computes for {long:.4g} s, the mean task for {mean:.4g} s; so waiting makes a "
+        f"{name}: the mean round computes for {long:.4g} s, the mean task for {mean:.4g} s; waiting makes a "
         f"round, with transfers, {(long + moved) / (mean + moved):.2f} times as long",
         f"share of what is lost that goes if one cause is mended: {shares}",
         f"time to a target on digits, in place of your model, {samples(log)} samples a task, {links}: "
