@@ -247,8 +247,8 @@ exit-code reproduce/command.py test_runner.py test_command.py
 - int(bool(faults or failed))
 + int(bool(faults))
 force-unused reproduce/command.py test_runner.py test_command.py
-- if given.force or not manifest
-+ if not manifest
+- if given.force or job in own or not manifest
++ if job in own or not manifest
 half-a-file files.py test_kept.py test_runner.py
 - partial.unlink(missing_ok=True)
 + pass

@@ -119,6 +119,30 @@ def test_what_is_no_model_is_refused(build, told):
         from_flax(build, cross_entropy, rows())
 
 
+def test_the_objective_keeps_its_name():
+    with pytest.raises(ValueError, match="metrics: expected other names"):
+        from_flax(Network, cross_entropy, rows(), metrics={"loss": right})
+
+
+def test_layers_that_are_stacked_have_streams_of_their_own():
+    class Stacked(nnx.Module):
+        def __init__(self, rngs):
+            @nnx.split_rngs(splits=2)
+            @nnx.vmap
+            def layers(rngs):
+                return nnx.Dropout(0.5, rngs=rngs)
+
+            self.drop, self.out = layers(rngs), nnx.Linear(4, 2, rngs=rngs)
+
+        def __call__(self, x):
+            twice = nnx.vmap(lambda layer, x: layer(x), in_axes=(0, None))(self.drop, x)
+            return self.out(twice.mean(0))
+
+    made = from_flax(Stacked, cross_entropy, rows())
+    found = made.losses(made.init(KEY), rows(6), jax.random.split(KEY, 6))
+    assert np.isfinite(found).all()
+
+
 @pytest.mark.full  # `flax` promises it; our part is to name it in the message above
 def test_a_module_of_linen_is_wrapped():
     def build(rngs):

@@ -20,6 +20,7 @@ from scipy import stats
 import dmlcore as dml
 from dmlcore import data
 from dmlcore.reading.pipeline import Pipeline
+from dmlcore.reproduce import command
 from dmlcore.reproduce.kernel import LocalKernel
 from dmlcore.reproduce.papers import real_stragglers as paper
 from dmlcore.reproduce.papers import real_stragglers_measures as measures
@@ -71,7 +72,7 @@ def test_another_job_has_another_slowdown():
     """The last stage of SE, made 20% slower."""
     frame = data.straggler_jobs()["SE"]
     slower = frame.assign(duration=frame["duration"] * np.where(frame["stage"] == 1, 1.2, 1.0))
-    whys = [measures.causes(Pipeline(each)) for each in (frame, slower)]
+    whys = [measures.of_pipeline(Pipeline(each)) for each in (frame, slower)]
     return {"R1": tuple([why[paper.SLOWDOWN] - measures.PUBLISHED["SE"][paper.SLOWDOWN]] for why in whys)}
 
 
@@ -180,7 +181,8 @@ def test_another_job_has_its_own_links_and_judges_nothing(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "log.csv").touch()
     given = paper.RealStragglersParameters(job="log.csv", model_bytes="1GB", link="25Gb/s", output="")
-    assert (given.job, given.subject) == (str(tmp_path / "log.csv"), "log")
+    assert given.job == str((tmp_path / "log.csv").resolve())
+    assert given.subject.startswith("log_csv-")
     assert measures.rates_of(given) == (25,)
     assert measures.rates_of(paper.RealStragglersParameters(job="log.csv", output="")) == (math.inf,)
     own = paper.PAPER.of(given)
@@ -210,7 +212,10 @@ def test_whole_rounds_are_drawn_if_workers_are_slow_together():
     together = log(rng.choice([1.0, 4.0], 200, p=[0.8, 0.2]) * rng.uniform(0.95, 1.05, (8, 200)))
     assert measures.slow_together(together)
     assert not measures.slow_together(log(rng.gamma(4, 0.25, (6, 600))))
-    found = measures.simulated_round(measures.drawing(together), together, 400)
+    assert not measures.slow_together(log(np.array([[1.0, 3.0], [3.0, 1.0]] * 50).T))  # in turn
+    short = [measures.slow_together(log(rng.gamma(4, 0.25, (8, rounds)))) for rounds in (2, 8, 20, 40) * 10]
+    assert sum(short) <= 2  # of 40 that are not slow together
+    found = measures.simulated_round(measures.resampled(together), together, 400)
     assert found == pytest.approx(measures.recorded_round(together), rel=0.15)  # chance of 400 rounds
     shares = measures.causes(measures.Job(together)).iloc[1:]
     assert all(-0.05 <= share <= 1 for share in shares)
@@ -224,6 +229,29 @@ def test_causes_of_a_log_without_a_pipeline():
     assert slow[measures.UNEVEN_TASKS] == pytest.approx(0)
     uneven = measures.causes(measures.Job(log(np.array([[1.0, 3.0], [3.0, 1.0]]))))
     assert (uneven[paper.SLOWDOWN], uneven[measures.UNEVEN_TASKS]) == pytest.approx((1.5, 1))
+
+
+@pytest.mark.full  # its notebook runs below, too
+def test_the_command_answers_for_another_job(tmp_path, monkeypatch, capsys):
+    """It is printed and kept apart; a run is neither published nor skipped, and paths are the caller's."""
+    for name in ("dmlcore", "notebooks", "figures"):
+        (tmp_path / name).symlink_to(NOTEBOOK.parents[1] / name)
+    monkeypatch.chdir(tmp_path)
+    call = ["real_stragglers", "--seeds", "1", "-p", "job=steps.csv"]
+    for workers in (3, 4):
+        tasks = log(np.random.default_rng(0).gamma(9, 1 / 9, (workers, 40))).tasks
+        tasks.drop(columns="batch_size").to_csv("steps.csv")
+        assert command.main(call, root=tmp_path) == 0
+        said = capsys.readouterr().out
+        assert "skipped" not in said
+        assert "steps: the mean round computes for" in said
+        assert "reproduced" not in said
+        assert "report:" not in said
+    [kept] = (tmp_path / "runs" / "own").iterdir()
+    assert (kept / NOTEBOOK.name).is_file()
+    assert not (kept / "figures" / "claims.json").exists()
+    assert command.main([*call, "--publish"], root=tmp_path) == 2
+    assert "runs that judge the claims" in capsys.readouterr().err
 
 
 @pytest.mark.full  # the test above reads the same kinds of files

@@ -67,7 +67,7 @@ def source(seed: int = 0, letters: int = LETTERS) -> Source:
 
 @memoised(
     length=at_least(3),
-    context=at_least(2),
+    context=partial(checks.integer, low=2, high=1024),
     width=partial(checks.integer, low=2, high=4096),
     layers=at_least(1),
     seed=at_least(0),
@@ -92,17 +92,18 @@ def language_model(
     letter, -sum_c p(c) log q(c), on windows of held-out text, and less noisy than on letters that were drawn.
 
     Args:
-        text: path of a UTF-8 text file, whose last tenth is held out. Default: None, generated text.
+        text: path of a UTF-8 text file, whose last tenth is held out; a process reads it once. Default: None,
+            generated text.
         length: letters of the generated training text, > `context`.
-        context: T, letters of a window, >= 2.
-        width: of the transformer, an even number >= 2.
+        context: T, letters of a window, 2 to 1024.
+        width: of the transformer, an even number, 2 to 4096.
         layers: number of blocks of attention and a layer of rectified units, >= 1.
         seed: of the generated text, >= 0.
         dtype: "float32", or "float64" if JAX has 64 bits enabled.
 
     Returns:
         The problem; 18,384 parameters by default. Batches are windows (B, T + 1), of which every fourth is a
-        sample. Metric: `loss` on 250 windows of held-out text. `optimum` is known for generated text.
+        sample. Metric: `loss` on up to 250 windows of held-out text. `optimum` is known for generated text.
 
     Raises:
         ValueError: an argument is out of range, or the text is too short or has more than 256 letters.
@@ -112,6 +113,8 @@ def language_model(
     >>> problem, round(problem.optimum, 3)
     (Problem(language_model, 24996 samples), 1.626)
     """
+    if text is not None and not isinstance(text, str):
+        checks.fail("text", text, "the path of a text file, or None")
     if width % 2:
         checks.fail("width", width, "an even number (there are two heads of attention)")
     if text is None:

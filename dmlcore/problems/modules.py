@@ -75,14 +75,14 @@ def functions(build: Callable[[nnx.Rngs], nnx.Module]) -> Functions:
 
     def seeded(key: Any) -> Any:
         """Returns the random streams of the module that begin with a key."""
-        fresh = [
-            jax.random.split(jax.random.fold_in(key, place), leaf.shape)
-            if leaf.shape
-            else jax.random.fold_in(key, place)
-            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-            else jnp.zeros(leaf.shape, leaf.dtype)
-            for place, leaf in enumerate(leaves)
-        ]
+
+        def begun(place: int, leaf: Any) -> jax.Array:
+            if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+                return jnp.zeros(leaf.shape, leaf.dtype)
+            own = jax.random.fold_in(key, place)
+            return jax.random.split(own, leaf.shape) if leaf.shape else own
+
+        fresh = [begun(place, leaf) for place, leaf in enumerate(leaves)]
         return jax.tree.unflatten(tree, fresh)
 
     def init(key: jax.Array) -> Params:
@@ -112,8 +112,9 @@ def from_flax(
     """Returns the problem that trains a module of flax.nnx; tasks are gradients of the mean loss.
 
     Guarantees: parameters start as the module initialises them, from the run's key. Dropout has a random key
-    for each sample, a function of (seed, worker, clock, position in the task), the same on every engine and
-    in replay; it is off while metrics are computed. Keep the object: compiled programs belong to it.
+    for each sample (for each task, if `coupled`), a function of (seed, worker, clock, position in the task),
+    the same on every engine and in replay; it is off while metrics are computed. Keep the object: compiled
+    programs belong to it.
 
     Args:
         build: `nnx.Rngs` -> the module, such as `lambda rngs: nnx.Linear(64, 10, rngs=rngs)`. Its variables
@@ -151,6 +152,8 @@ def from_flax(
     """
     checks.integer("eval_samples", eval_samples, low=1)
     checks.boolean("coupled", coupled)
+    if taken := sorted({"loss", "test_loss"} & {*(metrics or {})}):
+        checks.fail("metrics", taken, "other names than loss and test_loss, which `loss` has")
     made = functions(build)
 
     def whole(params: Params, batch: Batch, key: Any) -> jax.Array:

@@ -44,7 +44,10 @@ def supervised(
             found = outputs(params, piece)
             return [each(found, piece) for each in judges.values()]
 
-        return {name: each.mean() for name, each in zip(judges, in_pieces(judge, batch), strict=True)}
+        return {
+            name: each.mean()
+            for name, each in zip(judges, in_pieces(judge, batch, fields.get("coupled", False)), strict=True)
+        }
 
     def evaluate(params: Params, eval_data: Mapping[str, Batch]) -> dict[str, jax.Array]:
         own = partial(loss, params)
@@ -62,11 +65,14 @@ def supervised(
     return Problem(name, init, data, evaluate, first, **whole)
 
 
-def in_pieces(judge: Callable[[Batch], list[jax.Array]], batch: Batch) -> list[jax.Array]:
-    """Applies `judge` to a batch, in pieces if it is large; returns its results per sample, (B,) each."""
+def in_pieces(
+    judge: Callable[[Batch], list[jax.Array]], batch: Batch, coupled: bool = False
+) -> list[jax.Array]:
+    """Applies `judge` to a batch, in pieces if it is large and not coupled; returns (B,) each."""
     leaves = jax.tree.leaves(batch)
     count = len(leaves[0])
-    size = count if max(leaf.nbytes for leaf in leaves) <= WHOLE_BYTES else min(count, PIECE)
+    large = max(leaf.nbytes for leaf in leaves) > WHOLE_BYTES and not coupled
+    size = min(count, PIECE) if large else count
     whole = count // size * size
     pieces = jax.tree.map(lambda rows: rows[:whole].reshape(-1, size, *rows.shape[1:]), batch)
     found = [each.reshape(-1) for each in jax.lax.map(judge, pieces)]

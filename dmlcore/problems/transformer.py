@@ -36,8 +36,9 @@ class Transformer(nnx.Module):
         self.head = nnx.Linear(width, letters, rngs=rngs)
 
     def __call__(self, text: jax.Array) -> jax.Array:
-        one_hot = jax.nn.one_hot(text, self.letters.in_features)
-        x = self.letters(one_hot) + self.places(jnp.eye(text.shape[1]))
+        kind = self.head.kernel.dtype
+        one_hot = jax.nn.one_hot(text, self.letters.in_features, dtype=kind)
+        x = self.letters(one_hot) + self.places(jnp.eye(text.shape[1], dtype=kind))
         for block in self.blocks:
             x = block(x)
         return self.head(self.blocks[-1].norm(x))

@@ -21,7 +21,6 @@ RESERVED = frozenset((*HISTORY, *SERVER, *COMPARISON))
 
 QUICK = {"xla_backend_optimization_level": 0}  # for XLA: this program runs once, so compile it quickly
 ONE_CHECKS = threading.RLock()  # held while a problem is checked, so that no other thread checks it, too
-FLOATS = {"f64": jnp.float64, "f32": jnp.float32, "f16": jnp.float16, "bf16": jnp.bfloat16}  # as in programs
 PROBE = 4  # samples in the batch of the test; the test also computes its two halves separately
 
 
@@ -298,6 +297,18 @@ def _moved(leaf: jax.Array) -> jax.Array:
 
 
 def _coarsest(trace: Any) -> float:
-    """Returns the eps of the least precise float type that a traced function computes with."""
-    text = str(trace)
-    return max(float(jnp.finfo(kind).eps) for name, kind in FLOATS.items() if f":{name}[" in text)
+    """Returns the eps of the least precise float type in a traced function, at least that of float32."""
+
+    def types(jaxpr: Any) -> Iterator[Any]:
+        for equation in jaxpr.eqns:
+            yield from (each.aval.dtype for each in equation.outvars if hasattr(each.aval, "dtype"))
+            for inner in jax.tree.leaves([*equation.params.values()], is_leaf=_has_equations):
+                if _has_equations(inner):
+                    yield from types(inner)
+
+    real = [each for each in types(trace) if jnp.issubdtype(each, jnp.floating)]
+    return max([float(jnp.finfo(each).eps) for each in real], default=float(jnp.finfo(jnp.float32).eps))
+
+
+def _has_equations(value: Any) -> bool:
+    return hasattr(value, "eqns")

@@ -50,7 +50,8 @@ class PaperJob:
     def place(self) -> str:
         """The folder of its results, relative to the folders of figures and of runs."""
         subject = self.parameters.subject
-        return f"{OWN}/{subject}" if subject else place(self.key, self.parameters.scale)
+        where = place(subject or self.key, self.parameters.scale)
+        return f"{OWN}/{where}" if subject else where
 
 
 def place(key: str, scale: str | None) -> str:

@@ -10,6 +10,9 @@ from typing import Any, NoReturn
 COMMANDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
+TARGET = "METRIC=VALUE, such as loss=0.1"
+
+
 class UsageError(Exception):
     """A mistake of the user: the program shows its message without a traceback, and the exit code is 2."""
 
@@ -56,9 +59,9 @@ def _number(kind: Callable[[str], float], expected: str) -> Callable[[str], floa
 def _target(text: str) -> dict[str, float]:
     metric, _, value = text.partition("=")
     try:
-        return {metric: float(value)}
+        return {metric: float(value)} if metric else _unfit(text, TARGET)
     except ValueError:
-        _unfit(text, "METRIC=VALUE, such as loss=0.1")
+        _unfit(text, TARGET)
 
 
 def _axis(text: str) -> tuple[str, list[float]]:

@@ -1,7 +1,7 @@
 """Aggregates: how the server combines the pushes of one update into one gradient.
 
-The docstring of `Aggregate` says how the weights of a policy enter. All but the mean import JAX, because
-timelines can be made without it.
+The docstring of `Aggregate` says how the weights of a policy enter. Factories other than
+`mean` import JAX when they are called.
 """
 
 import functools

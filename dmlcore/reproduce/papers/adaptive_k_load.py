@@ -100,6 +100,5 @@ PAPER = declare(
     {"unit": "x", "expected": (MORE, None), "data": "any"},
     notebook="03_adaptive_k_load.ipynb",
     parameters=AdaptiveKLoadParameters,
-    data={"full": ("mnist", "cifar10")},
     quick_seconds=45,
 )

@@ -8,6 +8,8 @@ docs/papers/real_stragglers.md tells what was known before, and tests/test_real_
 claim can fail.
 """
 
+import hashlib
+import re
 from argparse import ArgumentTypeError
 from pathlib import Path
 
@@ -44,13 +46,14 @@ class RealStragglersParameters(TunedParameters):
 
     @property
     def subject(self) -> str:
-        return Path(self.job).name.partition(".")[0]
+        name = re.sub(r"\W+", "_", Path(self.job).name)
+        return self.job and f"{name}-{hashlib.sha256(self.job.encode()).hexdigest()[:6]}"
 
     @field_validator("job")
     @classmethod
     def _is_there(cls, value: str) -> str:
         """Returns the whole path, since a notebook runs in a folder of its own."""
-        path = Path(value).expanduser().absolute()
+        path = Path(value).expanduser().resolve()
         if value and not path.exists():
             raise PydanticCustomError("missing", "a file or folder that exists")
         return value and str(path)
@@ -80,7 +83,7 @@ class RealStragglersParameters(TunedParameters):
             expected = "no value without model_bytes" if value else f"a rate for model_bytes, such as {like}"
             raise PydanticCustomError("apart", "{expected}", {"expected": expected})
         try:
-            if value and units.quantity(name, value, kind) and value[-1].isdigit():
+            if value and units.quantity(name, value, kind) and not value[-1].isalpha():
                 raise ValueError
         except ValueError:
             raise PydanticCustomError(

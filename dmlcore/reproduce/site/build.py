@@ -47,8 +47,8 @@ def _sphinx(staging: Path) -> list[str]:
 
     pages, doctrees = staging / "source", staging / "doctrees"
     with contextlib.redirect_stderr(io.StringIO()) as said:
-        build_main(["-qEN", "-d", str(doctrees), str(pages), str(staging / "html")])
-    lines = said.getvalue().splitlines()
+        code = build_main(["-qEN", "-d", str(doctrees), str(pages), str(staging / "html")])
+    lines = said.getvalue().splitlines() or ["Sphinx failed"] * bool(code)
     return [line.replace(f"{pages}{os.sep}", "docs/") for line in lines if line.strip()]
 
 

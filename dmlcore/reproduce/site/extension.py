@@ -66,8 +66,8 @@ def _homes() -> dict[str, str]:
 def _own_page(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> str | None:
     """Makes a deck of the slides, and mends the pages of source code.
 
-    viewcode links back to one name of a module, where an object may be documented under another. And a table
-    of contents, which has none of them, takes long to make.
+    viewcode links back to one name of a module, where an object may be documented under another. Pages of
+    source code have no table of contents, since it takes long to make.
     """
     if page.startswith("_modules/"):
         context["body"] = re.sub(r'<a class="viewcode-back".*?</a>', "", context["body"])

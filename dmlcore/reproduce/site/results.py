@@ -16,7 +16,7 @@ from dmlcore.reproduce import claims, report
 from dmlcore.reproduce.chapters import Chapter, chapters
 from dmlcore.reproduce.claims.model import Ledger
 from dmlcore.reproduce.manifest import Folders
-from dmlcore.reproduce.paper import Paper
+from dmlcore.reproduce.paper import FULL, Paper
 
 PART = re.compile(r"^<!-- (\w+)(?: (\S+))? -->\n(.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
 FOR_HANDS = "contents"  # the part that is a list by hand, of which the site makes its navigation
@@ -74,12 +74,14 @@ def filled(
         elif name in _OF_ALL:
             content = getattr(macros, name)(found)
         else:
-            paper = checks.choice("paper", key.partition("/")[0], papers)
+            full, place = key.startswith(f"{FULL}/"), key.removeprefix(f"{FULL}/")
+            paper = checks.choice("paper", place.partition("/")[0], papers)
             if name == "summary":
                 content = (paper.summary or checks.fail("paper", key, "one that has a summary")).markdown()
             elif name == "picture":
                 named = {each.name: each for c in found if c.paper == paper for each in c.pictures}
-                content = macros.picture(paper, checks.choice("picture", key.partition("/")[2], named))
+                picture = checks.choice("picture", place.partition("/")[2], named)
+                content = macros.picture(paper, picture, picture.shots[0 if full else -1])
             else:
                 content = "".join(getattr(macros, name)(each) for each in found if each.paper == paper)
         return f"<!-- {' '.join(filter(None, (name, key)))} -->\n{content.strip()}\n<!-- end -->"
