@@ -153,6 +153,8 @@ def test_additive_updates_are_like_the_parameters(name):
 
 
 def test_evaluated_loss_is_the_mean_of_losses(quick_name):
+    if quick_name == "language_model":
+        pytest.skip("its loss is an expectation on held-out text, see test_modules.py")
     problem = PROBLEMS[quick_name]()
     params, batch, eval_data = problem.init(KEY), problem.data, problem.eval_data
     if quick_name in DATA:
