@@ -140,9 +140,8 @@ def language_model(
             [chain.after_one[judged[:, :1]], chain.following[judged[:, :-2], judged[:, 1:-1]]], axis=1
         )
         optimum = chain.entropy(context)
-        offset = (
-            optimum - entropies(chances).mean()
-        )  # of windows by chance easier or harder than the mean one
+        # The windows are by chance easier or harder than the mean one.
+        offset = optimum - entropies(chances).mean()
         eval_data["chances"] = frozen(chances, dtype)
 
     def build(rngs):

@@ -42,10 +42,8 @@ def functions(build: Callable[[nnx.Rngs], nnx.Module]) -> Functions:
         ValueError: it is no module, or has variables that are neither parameters nor random streams, such as
             the statistics of `nnx.BatchNorm`.
     """
-    from flax import (
-        linen,
-        nnx,
-    )  # imported here because it takes half a second, and most problems do without it
+    # Imported here because it takes half a second, and most problems do without it.
+    from flax import linen, nnx
 
     if isinstance(build, linen.Module):
         hint = "lambda rngs: nnx.bridge.ToNNX(module, rngs=rngs).lazy_init(inputs)"

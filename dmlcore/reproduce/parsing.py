@@ -2,12 +2,12 @@
 
 import argparse
 import re
-import tomllib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NoReturn
 
-COMMANDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+from dmlcore import files
+
+COMMANDS = files.table(__file__, "parsing")
 
 
 TARGET = "METRIC=VALUE, such as loss=0.1"

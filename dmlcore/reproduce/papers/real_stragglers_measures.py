@@ -259,8 +259,8 @@ def answer(name: str, job: Job, table: pd.DataFrame, links: str, moved: float, s
         seeds: number of seeds that judged.
         full: whether all methods were compared.
     """
-    log = job.tasks
-    why, long, mean = causes(job), recorded_round(log), in_rounds(log).mean()
+    log, why, took = job.tasks, causes(job), in_rounds(job.tasks)
+    long, mean = took.max(axis=0).mean(), took.mean()
     worker = f" ({log.names[slowest_worker(log)]})"
     shares = ", ".join(
         f"{cause}{worker if cause == SLOW_WORKER else ''} {share:.0%}"
@@ -280,11 +280,7 @@ def answer(name: str, job: Job, table: pd.DataFrame, links: str, moved: float, s
         *(["assumed: workers have links of their own, and the server takes no time"] if moved else []),
         f"assumed: {taken if moved else 'transfers take no time, since model_bytes and link are not given'}",
         *(["workers are slow together, so whole rounds are drawn"] if slow_together(log) else []),
-        *(
-            [f"fewer than {FEWEST} tasks of a worker are a short record"]
-            if in_rounds(log).shape[1] < FEWEST
-            else []
-        ),
+        *([f"fewer than {FEWEST} tasks of a worker are a short record"] if took.shape[1] < FEWEST else []),
         f"{name}: the mean round computes for {long:.4g} s, the mean task for {mean:.4g} s",
         f"waiting makes a round{', with transfers,' if moved else ''} "
         f"{(long + moved) / (mean + moved):.2f} times as long",

@@ -4,13 +4,12 @@ import functools
 import importlib
 import inspect
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import dmlcore as dml
+from dmlcore import files
 
 NAMES: list[str] = vars(dml)["__all__"]
 
@@ -23,10 +22,7 @@ class Page(NamedTuple):
     names: list[str]  # of `dmlcore`, or below it; of a module all public names are meant
 
 
-PAGES = {
-    name: Page(**page)
-    for name, page in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
-}
+PAGES = {name: Page(**page) for name, page in files.table(__file__, "reference").items()}
 
 
 def entries() -> dict[str, dict[str, Any]]:
