@@ -11,6 +11,7 @@ import shutil
 import sys
 import warnings
 import zlib
+from importlib.metadata import version
 from pathlib import Path
 
 import hypothesis  # its plugin would do it in the summary, too deep for the parser of Python 3.11
@@ -134,13 +135,35 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: next((n for n, word in enumerate(LONGEST) if word in item.nodeid), 99))
 
 
-def pytest_collection_finish():
+def pytest_collection_finish(session):
     """Makes the garbage collector run seldom: where tests are many and short, it takes a sixth of their time.
 
     What is imported by now stays anyway. Tests that ask what is released collect by themselves.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+    if not session.config.option.all and version("jaxlib").startswith("0.10."):
+        use_older_emitters()
+
+
+def use_older_emitters():
+    """Where XLA optimises little, it uses its older emitters on a CPU, too, which compile in half the time.
+
+    JAX has no public setting for all programs of a process that can be changed, and other releases may not
+    know the option. Where tests are about bits, programs are as users' are: the older emitters round
+    otherwise in one program than in another.
+    """
+    import jax
+    from jax._src import compiler
+
+    made = compiler.get_compile_options
+
+    def get_compile_options(*args, env_options_overrides=None, **rest):
+        little = jax.config.read("jax_disable_most_optimizations")
+        own = {"xla_cpu_use_fusion_emitters": False} if little else {}
+        return made(*args, env_options_overrides=own | (env_options_overrides or {}), **rest)
+
+    compiler.get_compile_options = get_compile_options
 
 
 @pytest.fixture(scope="session")
