@@ -135,14 +135,15 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: next((n for n, word in enumerate(LONGEST) if word in item.nodeid), 99))
 
 
-def pytest_collection_finish(session):
+def pytest_collection_finish():
     """Makes the garbage collector run seldom: where tests are many and short, it takes a sixth of their time.
 
-    What is imported by now stays anyway. Tests that ask what is released collect by themselves.
+    What is imported by now stays anyway. Tests that ask what is released collect by themselves. JAX is among
+    it, so its compiler is set here, too; a process that only hands out tests does not come here.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
-    if not session.config.option.all and version("jaxlib").startswith("0.10."):
+    if version("jaxlib").startswith("0.10."):
         use_older_emitters()
 
 
