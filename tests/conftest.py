@@ -17,6 +17,8 @@ from pathlib import Path
 import hypothesis  # its plugin would do it in the summary, too deep for the parser of Python 3.11
 import pytest
 
+from dmlcore.reproduce.arithmetic import ALONE, QUICKLY
+
 with contextlib.suppress(ImportError):
     from xdist.scheduler import LoadScopeScheduling
 
@@ -57,6 +59,8 @@ RAY = ("-ray-exponential", "slow_down_too[one-ray-", "test_ray", "-ray-")
 LONGEST = (*RAY, "test_devices", "with_plain_pip", "killed")
 LONGEST += ("test_train.py", "test_transport.py", "test_watching.py")
 
+LITTLE = "JAX_DISABLE_MOST_OPTIMIZATIONS"
+
 
 def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="run every case of every test, not only a selection")
@@ -65,10 +69,13 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     """By default XLA optimises little, since programs of tests run for milliseconds and compile for seconds.
 
-    With `--all`, and where tests are about bits (`optimised`), it does what it does for users.
+    Operations are fused as in the kernels of quick papers, which takes half the time to compile, where
+    releases have both ways. Child processes do the same. With `--all`, and where tests are about bits
+    (`optimised`), XLA does what it does for users.
     """
-    if not config.option.all:
-        os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
+    little = not config.option.all and os.environ.setdefault(LITTLE, "true") == "true"
+    if little and version("jaxlib").startswith(ALONE):
+        os.environ["XLA_FLAGS"] = f"{QUICKLY} {os.environ.get('XLA_FLAGS', '')}".rstrip()
 
 
 def values(item):
@@ -143,16 +150,15 @@ def pytest_collection_finish():
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
-    if version("jaxlib").startswith("0.10."):
-        use_older_emitters()
+    if QUICKLY in os.environ.get("XLA_FLAGS", ""):
+        let_fusion_change()
 
 
-def use_older_emitters():
-    """Where XLA optimises little, it uses its older emitters on a CPU, too, which compile in half the time.
+def let_fusion_change():
+    """Where tests are about bits, operations are fused as for users, whatever the process started with.
 
-    JAX has no public setting for all programs of a process that can be changed, and other releases may not
-    know the option. Where tests are about bits, programs are as users' are: the older emitters round
-    otherwise in one program than in another.
+    Otherwise one program may round otherwise than another. JAX has no public setting for all programs of a
+    process that can be changed.
     """
     import jax
     from jax._src import compiler
@@ -161,7 +167,7 @@ def use_older_emitters():
 
     def get_compile_options(*args, env_options_overrides=None, **rest):
         little = jax.config.read("jax_disable_most_optimizations")
-        own = {"xla_cpu_use_fusion_emitters": False} if little else {}
+        own = {"xla_cpu_use_fusion_emitters": not little}
         return made(*args, env_options_overrides=own | (env_options_overrides or {}), **rest)
 
     compiler.get_compile_options = get_compile_options
@@ -230,7 +236,7 @@ def both_dtypes():
 
 @pytest.fixture(scope="module")
 def optimised():
-    """Programs that are compiled as users' are, for modules about bits; a variable for other processes.
+    """Programs that are compiled as users' are, for modules about bits; variables for other processes.
 
     See `pytest_configure`.
     """
@@ -239,7 +245,7 @@ def optimised():
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
     jax.clear_caches()
-    yield {"JAX_DISABLE_MOST_OPTIMIZATIONS": "false"}
+    yield {LITTLE: "false", "XLA_FLAGS": os.environ.get("XLA_FLAGS", "").replace(QUICKLY, "").strip()}
     jax.config.update("jax_disable_most_optimizations", before)
     jax.clear_caches()
 

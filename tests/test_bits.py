@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -108,10 +107,10 @@ def test_every_contribution_with_the_instructions_of_every_processor(
     there = Path("/proc/cpuinfo")
     if not there.exists() or processor not in there.read_text().split():
         pytest.skip(f"this processor has no {processor}")
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={PROCESSORS[processor]}"
     numbers = [] if request.config.getoption("--all") else map(str, rows_for(processor))
     command = [sys.executable, every_bit.__file__, *numbers]
-    own = environment | optimised | {"XLA_FLAGS": flags}
+    own = environment | optimised
+    own["XLA_FLAGS"] = f"--xla_cpu_max_isa={PROCESSORS[processor]} {own['XLA_FLAGS']}".rstrip()
     done = subprocess.run(command, env=own, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == []
