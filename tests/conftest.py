@@ -74,8 +74,9 @@ def pytest_configure(config):
     (`optimised`), XLA does what it does for users.
     """
     little = not config.option.all and os.environ.setdefault(LITTLE, "true") == "true"
-    if little and version("jaxlib").startswith(ALONE):
-        os.environ["XLA_FLAGS"] = f"{QUICKLY} {os.environ.get('XLA_FLAGS', '')}".rstrip()
+    own = os.environ.get("XLA_FLAGS", "")
+    if little and version("jaxlib").startswith(ALONE) and QUICKLY not in own:  # workers inherit it
+        os.environ["XLA_FLAGS"] = f"{QUICKLY} {own}".rstrip()
 
 
 def values(item):
