@@ -133,7 +133,8 @@ def pytest_collection_modifyitems(config, items):
     """Leaves a selection of the cases, unless `--all` or a test by its name is asked for. Longest first."""
     if not config.option.all and not any("::" in word for word in config.args):
         files = collections.defaultdict(list)
-        left_out = {item for item in items if item.get_closest_marker("full")}
+        # The whole site takes as long as hundreds of tests; by default its parts are tried on small pages.
+        left_out = {item for item in items if item.get_closest_marker("full") or "site" in item.fixturenames}
         for item in items:
             if hasattr(item, "callspec") and item not in left_out:
                 files[item.path].append(item)

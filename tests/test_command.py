@@ -359,7 +359,7 @@ class TestRecommend:
         return path
 
     def test_table_reason_and_page(self, tasks, capsys):
-        line = f"recommend {tasks} --target loss=30 --methods BSP,ASP --budget 3 --seeds 2"
+        line = f"recommend {tasks} --target loss=30 --methods BSP,ASP --budget 1 --seeds 2"
         line += " --over workers=2,3 --over c=0,1"
         problem = ["--problem", "linear_regression(num_samples=64, num_features=3)"]
         assert command.main([*line.split(), *problem], root=tasks.parent) == 0
@@ -377,7 +377,7 @@ class TestRecommend:
     def test_from_a_timeline_and_from_dates_and_hosts(self, record, tmp_path, capsys):
         """In one go, with the user's model and links."""
         logs.write(tmp_path)
-        line = f"recommend {tmp_path / record} --target loss=30 --methods BSP,ASP --budget 2 --seeds 1"
+        line = f"recommend {tmp_path / record} --target loss=30 --methods BSP,ASP --budget 1 --seeds 1"
         line += " --batch-size 8 --model-bytes 5.2GB --link 25Gb/s --server-link 100Gb/s --latency 50us"
         line += " --problem linear_regression(num_samples=64,num_features=3)"
         assert command.main(line.split(), root=tmp_path) == 0

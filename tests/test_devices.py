@@ -92,9 +92,18 @@ def found(request, measured, case):
 
 
 def cases(function):
-    """By default of the policies one of each kind: others have the programs of one of these."""
+    """By default one of each kind: others have the programs, or the parts, of one of these."""
     known = TRIED[function.__name__][0]
-    few = KINDS if function.__name__ == "test_every_policy" else known
+    few = {
+        "test_every_policy": KINDS,
+        "test_every_part_of_a_method": (
+            "memories",
+            "own steps",
+            "DiLoCo",
+            "asynchronous SCAFFOLD",
+            "trimmed",
+        ),
+    }.get(function.__name__, known)
     each = [pytest.param(case, marks=[pytest.mark.full] * (case not in few)) for case in known]
     return pytest.mark.parametrize("case", each)(function)
 

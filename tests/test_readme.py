@@ -38,7 +38,13 @@ def run(path):
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in PAGES[1:] if code(path) and place(path) not in ELSEWHERE], ids=place
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.full] * ("concepts" in path.parts))  # what they show has tests
+        for path in PAGES[1:]
+        if code(path) and place(path) not in ELSEWHERE
+    ],
+    ids=place,
 )
 def test_the_code_of_a_page_runs_as_written(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -103,6 +103,7 @@ def test_a_model_of_your_own(tmp_path, monkeypatch, capsys):
     assert (4 * taken["bytes"]["DiLoCo"] < taken["bytes"]["ASP"]).all(), "it sends once in 16 steps"
 
 
+@pytest.mark.full  # test_keys.py has dropout, and test_batch_statistics runs the code
 def test_dropout():
     make = run("Dropout, augmentation, batch statistics")["digits_with_dropout"]
     cluster, sgd = dml.Cluster.uniform(4), optax.sgd(0.2)

@@ -150,7 +150,7 @@ STALE = {
 @pytest.mark.parametrize("engine", ["simulate", "devices", "threads"])
 @pytest.mark.parametrize(
     "policy",
-    [pytest.param(name, marks=() if name in ("damping", "fedbuff", "ssp") else FULL) for name in STALE],
+    [pytest.param(name, marks=() if name in ("damping", "ssp") else FULL) for name in STALE],
 )
 def test_the_same_on_every_engine_and_in_replay(policy, engine, optimised):
     clock = dml.engines.threads(time_scale=0.02) if engine == "threads" else engine
@@ -183,6 +183,7 @@ def test_it_is_said_once(options, told):
         trained(**options, updates=2)
 
 
+@pytest.mark.full  # half the weight is half the rate, above, of every update
 @pytest.mark.parametrize("turn", [lambda made: made, pytest.param(dml.weigh_gradients, marks=FULL)])
 def test_damping_steadies_adamw_where_updates_are_stale(turn):
     """At a rate too large for a staleness of 15: damped updates are a smaller rate for the stalest ones."""

@@ -541,7 +541,7 @@ class TestStudy:
         given = {name: value for name, value in given.items() if name not in ("methods", "problem")}
         cluster, target = given.pop("cluster"), given.pop("target")
         again = dml.study(
-            methods, problem, cluster, target, budget=30, seeds=range(8), settings=found.settings, **given
+            methods, problem, cluster, target, budget=12, seeds=range(8), settings=found.settings, **given
         )
         assert not {*again.settings} & {*found.settings}
         assert again.table["runs"].max() > 8
@@ -555,8 +555,8 @@ class TestStudy:
 
     def test_a_record_that_is_none_is_searched(self, found):
         (key,) = found.settings
-        for record in ({"best": {}}, {"best": {name: [] for name in METHODS}}, {"whole": True}, {"best": 3}):
-            again = asked(budget=30, seeds=range(8), settings={key: record | {"whole": True}})
+        for record in ({"best": {name: [] for name in METHODS}}, {"best": 3}):
+            again = asked(budget=12, seeds=range(8), settings={key: record | {"whole": True}})
             assert again.table["runs"].max() > 8
 
     def test_an_interrupted_study_keeps_no_settings_and_invents_no_times(self, found, monkeypatch):
@@ -660,6 +660,7 @@ class TestStudy:
         with pytest.raises(ValueError, match=r"on a, target: expected .*; on b, target: expected"):
             asked({"M": never}, cluster={"a": SLOW, "b": dml.Cluster.uniform(2)}, budget=6)
 
+    @pytest.mark.full  # a finished study goes on from the same folder, above
     def test_it_goes_on_where_it_was_killed(self, found, tmp_path, environment):
         code = "import sys, test_study; test_study.asked(save=sys.argv[1])"
         process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=environment)

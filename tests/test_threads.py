@@ -51,6 +51,7 @@ def test_a_policy_may_list_pushes_in_any_order():
     check_replay(run, problem, optax.sgd(0.1))
 
 
+@pytest.mark.full  # test_bits.py has float64, too
 @pytest.mark.parametrize("policy", RECORDED, ids=str)
 def test_a_recorded_run_replays_in_float64(policy):
     with jax.enable_x64(True):
