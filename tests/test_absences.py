@@ -67,6 +67,11 @@ def test_resampled():
     assert many != dml.faults.absences(STAYS, 2000, seed=2)
 
 
+def test_a_stay_may_last_for_good():
+    one, two = ({"worker": [0], "from": [3], "until": [end]} for end in (None, np.inf))
+    assert dml.faults.absences(one, 2) == dml.faults.absences(two, 2)
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [

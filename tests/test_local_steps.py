@@ -353,6 +353,7 @@ WRONG = {
         2, optax.sgd(1.0), control_variates=1
     ),
     "normalised: expected True or False, got 1": lambda: dml.local_steps(2, optax.sgd(1.0), normalised=1),
+    "optimizer: expected one without momentum": lambda: dml.local_steps(2, optax.adam(0.1), normalised=True),
     "policy: expected a policy whose tasks all pull (weights are those of an update), got ssp": lambda: train(
         dml.ssp(2), local=dml.local_steps(2, optax.sgd(1.0), normalised=True)
     ),

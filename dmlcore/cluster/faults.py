@@ -272,8 +272,8 @@ def absences(
 
     Args:
         source: a table, or the path of one, such as a CSV file, with a row for each stay: `worker`; `from`
-            and `until`, in seconds from the start of the run. A stay whose `until` is empty lasts for good.
-            Stays may overlap; a worker without a stay is never there.
+            and `until`, in seconds from the start of the run. A stay whose `until` is empty, or inf, lasts
+            for good. Stays may overlap; a worker without a stay is never there.
         num_workers: W, >= 1.
         seed: None: worker w stays as the table's worker w does. A number: as one of the table's workers does,
             of which each worker draws one, with this seed.
@@ -296,6 +296,7 @@ def absences(
     columns = {"worker": "number of the worker", "from": "when a stay begins", "until": "when it ends"}
     frame = table_of("source", source).frame
     tables.require("source", frame, columns)
+    frame = frame.assign(until=frame["until"].replace(math.inf, math.nan))
     begins, ends = (
         tables.numbers("source", frame, name, low=0, nan=name == "until") for name in ("from", "until")
     )

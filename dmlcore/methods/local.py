@@ -1,7 +1,11 @@
 """Local steps: a task takes several optimizer steps on its samples instead of computing one gradient."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
+
+import jax
+import numpy as np
 
 from dmlcore import checks
 from dmlcore.cluster.faults import Crash, ServerCrash
@@ -55,7 +59,7 @@ def local_steps(
         prox: FedProx's mu, >= 0. Default: 0, no proximal term.
         control_variates: whether control variates correct the steps. The aggregate is then `mean`.
         normalised: whether pushes are normalised by their numbers of steps, which are then to be steps of
-            plain SGD. No task may keep a cached copy.
+            SGD without momentum. No task may keep a cached copy.
 
     Returns:
         The local steps, for the argument `local` of `Method` or `train`.
@@ -79,8 +83,19 @@ def local_steps(
         "control_variates": checks.boolean("control_variates", control_variates),
         "normalised": checks.boolean("normalised", normalised),
     }
+    optimizer = checks.check_optax("optimizer", optimizer)
+    if normalised and _has_moments(optimizer):
+        checks.fail("optimizer", optimizer, "one without momentum or other moments (as normalised=True)")
     name = ", ".join([f"{steps}", *(f"{option}={given}" for option, given in options.items() if given)])
-    return LocalSteps(f"local_steps({name})", steps, checks.check_optax("optimizer", optimizer), **options)
+    return LocalSteps(f"local_steps({name})", steps, optimizer, **options)
+
+
+def _has_moments(optimizer: Any) -> bool:
+    """Whether an optimizer remembers an array like the parameters, unless it is made for certain ones."""
+    like = np.zeros(2, np.float32)
+    with contextlib.suppress(Exception):
+        return any(np.shape(leaf) == like.shape for leaf in jax.tree.leaves(optimizer.init(like)))
+    return False
 
 
 def check_controlled(aggregate: Any, transport: Any = None, faults: Sequence[Any] = ()) -> None:
