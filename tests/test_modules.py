@@ -124,6 +124,24 @@ def test_the_objective_keeps_its_name():
         from_flax(Network, cross_entropy, rows(), metrics={"loss": right})
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"loss": 3}, "loss: expected a function, got 3"),
+        ({"metrics": {"accuracy": 0}}, r"metrics\['accuracy'\]: expected a function, got 0"),
+        (
+            {"data": {"inputs": [[1.0]]}},
+            r"data\['inputs'\]\[0\]\[0\]: expected a NumPy or JAX array, got 1.0",
+        ),
+        ({"test_data": rows() | {"labels": np.zeros(7)}}, r"test_data\['labels'\]: expected \d+ rows"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_other_arguments_are_checked_first(given, told):
+    with pytest.raises(ValueError, match=told):
+        from_flax(**{"build": Network, "loss": cross_entropy, "data": rows()} | given)
+
+
 def test_layers_that_are_stacked_have_streams_of_their_own():
     class Stacked(nnx.Module):
         def __init__(self, rngs):

@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from dmlcore import checks
@@ -92,6 +91,8 @@ def local_steps(
 
 def _has_moments(optimizer: Any) -> bool:
     """Whether an optimizer remembers an array like the parameters, unless it is made for certain ones."""
+    import jax  # which the optimizer has imported, and a timeline does without
+
     like = np.zeros(2, np.float32)
     with contextlib.suppress(Exception):
         return any(np.shape(leaf) == like.shape for leaf in jax.tree.leaves(optimizer.init(like)))

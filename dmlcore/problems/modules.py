@@ -12,6 +12,7 @@ from dmlcore import checks
 
 from .problem import Batch, Params, Problem
 from .supervised import Judge, supervised
+from .validation import check_rows
 
 if TYPE_CHECKING:
     from flax import nnx
@@ -135,7 +136,7 @@ def from_flax(
 
     Raises:
         ValueError: `build` makes no module of flax.nnx, or one with other variables than parameters and
-            random streams; or an argument is out of range.
+            random streams; or an argument is wrong, which the message names.
 
     >>> import numpy as np, optax
     >>> from flax import nnx
@@ -148,6 +149,11 @@ def from_flax(
     >>> problem, problem.parameter_bytes
     (Problem(Linear, 4 samples), 80)
     """
+    judges = {f"metrics[{key!r}]": judge for key, judge in (metrics or {}).items()}
+    for argument, given in {"build": build, "loss": loss, "inputs": inputs, **judges}.items():
+        checks.function(argument, given)
+    for argument, rows in {"data": data, **({} if test_data is None else {"test_data": test_data})}.items():
+        check_rows(argument, rows)
     checks.integer("eval_samples", eval_samples, low=1)
     checks.boolean("coupled", coupled)
     if taken := sorted({"loss", "test_loss"} & {*(metrics or {})}):

@@ -19,6 +19,7 @@ COMPARISON = ("method", "seed", "learning_rate")
 RESERVED = frozenset((*HISTORY, *SERVER, *COMPARISON))
 """Columns of histories and comparisons: no metric can have one of these names."""
 
+ARRAY = "a NumPy or JAX array"
 QUICK = {"xla_backend_optimization_level": 0}  # for XLA: this program runs once, so compile it quickly
 ONE_CHECKS = threading.RLock()  # held while a problem is checked, so that no other thread checks it, too
 PROBE = 4  # samples in the batch of the test; the test also computes its two halves separately
@@ -119,22 +120,27 @@ def _check_arrays(name: str, tree: Any, kinds: str, other: type | tuple[type, ..
 
 def _check_data(problem: Problem) -> None:
     """Checks that training samples have the same first axis, and evaluation data types that JAX supports."""
-    arrays = "a NumPy or JAX array"
-    _check_arrays("data", problem.data, arrays)
-    _check_arrays("eval_data", problem.eval_data, f"{arrays}, or a number", (bool, int, float, complex))
-    found = dict(_leaves("data", problem.data))
+    check_rows("data", problem.data)
+    numbers = (bool, int, float, complex)
+    _check_arrays("eval_data", problem.eval_data, f"{ARRAY}, or a number", numbers)
+
+
+def check_rows(name: str, data: Any) -> None:
+    """Raises ValueError unless these are arrays with the same first axis, one row for each sample."""
+    _check_arrays(name, data, ARRAY)
+    found = dict(_leaves(name, data))
     if not found:
-        checks.fail("data", problem.data, "a pytree with at least one array")
+        checks.fail(name, data, "a pytree with at least one array")
     first = next(iter(found))
-    for name, leaf in found.items():
+    for where, leaf in found.items():
         if leaf.ndim == 0:
-            checks.reject(name, _described(leaf), "an array with a row for each sample")
+            checks.reject(where, _described(leaf), "an array with a row for each sample")
         if len(leaf) != len(found[first]):
             checks.reject(
-                name, f"{len(leaf)}", f"{len(found[first])} rows, as in {first}, one for each sample"
+                where, f"{len(leaf)}", f"{len(found[first])} rows, as in {first}, one for each sample"
             )
         if not len(leaf):
-            checks.reject(name, "0 rows", "at least one sample")
+            checks.reject(where, "0 rows", "at least one sample")
 
 
 def _initial(problem: Problem) -> Params:
