@@ -278,6 +278,8 @@ class LocalSteps(NamedTuple):
         prox: mu of the proximal term.
         control_variates: whether control variates correct the steps, as in SCAFFOLD.
         normalised: whether pushes are normalised by their numbers of steps, as in FedNova.
+        fragments: number of fragments that are synchronised in turn, as in Streaming DiLoCo.
+        mixing: share of a worker's own parameters in a fragment that it has received.
 
     >>> import dmlcore as dml
     >>> import optax
@@ -293,11 +295,18 @@ class LocalSteps(NamedTuple):
     prox: float = 0.0
     control_variates: bool = False
     normalised: bool = False
+    fragments: int = 1
+    mixing: float = 0.0
+
+    @property
+    def streams(self) -> bool:
+        """Whether a worker keeps its own parameters from task to task."""
+        return self.fragments > 1 or self.mixing > 0
 
     @property
     def remembers(self) -> bool:
         """Whether a worker's task depends on its earlier tasks."""
-        return self.keep_state or self.control_variates
+        return self.keep_state or self.control_variates or self.streams
 
     __repr__ = notebook.named
 

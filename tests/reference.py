@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.flatten_util import ravel_pytree
 
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
@@ -102,8 +103,30 @@ def replay_reference(
     own_controls: dict[int, Any] = {}  # by worker: its control variate
     controls = [nothing]  # of each version: the server's control variate
 
+    fragments = 1 if problem.inner is None else problem.inner.fragments
+    flat, shaped = ravel_pytree(params)
+    outer_states = [optimizer.init(params)] * fragments  # each of a whole optimizer, for its fragment only
+    own_params: dict[int, Any] = {}  # by worker, if they keep them
+
+    def only(number: int, one: Any, two: Any) -> Any:
+        """A fragment of one tree, and the rest of another one."""
+        first = number % fragments
+        part = slice(flat.size * first // fragments, flat.size * (first + 1) // fragments)
+        one, two = (ravel_pytree(tree)[0] for tree in (one, two))
+        return shaped(two.at[part].set(one[part]))
+
+    def begins(params: Any, task: Any) -> Any:
+        inner = problem.inner
+        if not inner.delay:
+            return params
+        mine, answers = own_params.get(task.worker, params), task.clock - inner.delay
+        if answers < 0:
+            return mine
+        mixed = jax.tree.map(lambda x, w: inner.mixing * x + (1 - inner.mixing) * w, mine, params)
+        return only(answers, mixed, mine)
+
     def local_steps(params: Any, task: Any, own: Any) -> Any:
-        inner, reached = problem.inner, params
+        inner, reached = problem.inner, begins(params, task)
         assert inner is not None
         state = states.get(task.worker) if inner.keep_state else None
         state = inner.optimizer.init(params) if state is None else state
@@ -131,7 +154,8 @@ def replay_reference(
                 own_controls[task.worker],
                 before,
             )
-        return jax.tree.map(jnp.subtract, params, reached)
+        own_params[task.worker] = reached
+        return only(task.clock, jax.tree.map(jnp.subtract, params, reached), nothing)
 
     @jax.jit
     def weigh(weight: float, gradient: Any) -> Any:
@@ -216,5 +240,11 @@ def replay_reference(
             weights.append(task.weight)
             pushes.append(push)
             parts.append(gradient)
-        versions.append(step(versions[-1], together(weights, pushes, parts), sum(weights)))
+        number, total = len(versions) - 1, together(weights, pushes, parts)
+        if fragments == 1:
+            versions.append(step(versions[-1], total, sum(weights)))
+            continue
+        given = versions[-1][0], outer_states[number % fragments]
+        after, outer_states[number % fragments] = step(given, total, sum(weights))
+        versions.append((only(number, after, versions[-1][0]), versions[-1][1]))
     return versions[-1][0]

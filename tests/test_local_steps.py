@@ -1,6 +1,7 @@
 """Tasks of local steps: FedAvg and DiLoCo written out by hand, limits, bits, and what is refused."""
 
 import dataclasses
+import functools
 import itertools
 import math
 
@@ -11,6 +12,7 @@ import optax
 import pytest
 from clusters import EXPONENTIAL, MIXED
 from engine_runs import plane, relative_error, same_bits, uniform
+from jax.flatten_util import ravel_pytree
 from reference import replay_reference
 
 import dmlcore as dml
@@ -21,19 +23,26 @@ from dmlcore.training.replay import Replay
 PLANE = plane()
 FED_AVG = dml.local_steps(8, optax.sgd(0.1))
 DILOCO = dml.local_steps(8, optax.adamw(3e-3), keep_state=True)
+streamed = functools.partial(dml.local_steps, *DILOCO[1:3], keep_state=True, fragments=3)
 NESTEROV = optax.sgd(0.7, momentum=0.9, nesterov=True)
 KINDS = {
     "FedAvg": (FED_AVG, optax.sgd(1.0)),
     "DiLoCo": (DILOCO, NESTEROV),
     "FedProx": (dml.local_steps(8, optax.sgd(0.1), prox=0.5), optax.sgd(1.0)),
     "SCAFFOLD": (dml.local_steps(8, optax.sgd(0.1), control_variates=True), optax.sgd(0.9)),
+    "Streaming DiLoCo": (streamed(mixing=0.5), NESTEROV),
 }
 REMEMBER = [name for name, (local, _) in KINDS.items() if local.remembers]
+ALONE = [name for name, (local, _) in KINDS.items() if not local.streams]  # need no push of every worker
 ENGINES = {
     "simulate": dml.engines.simulated(),
     "devices": dml.engines.devices(),
     "threads": dml.engines.threads(time_scale=0.05),
 }
+
+
+def policy_of(kind):
+    return dml.asp() if kind in ALONE else dml.bsp()
 
 
 def by_hand(local, outer, samples, workers=4, size=32, seed=0):
@@ -82,15 +91,114 @@ def by_hand(local, outer, samples, workers=4, size=32, seed=0):
     return params
 
 
+def streaming_by_hand(local, outer, updates, overlap, workers=4, size=32, seed=0):
+    """Algorithm 2 of Douillard et al. 2025: a loop over steps of all workers, on flat parameters.
+
+    A fragment is sent every P * steps steps, and one of them every `steps`; `overlap` is the paper's tau.
+    """
+    flat, shaped = ravel_pytree(PLANE.init(run_key(seed, INIT)))
+    bounds = [flat.size * number // local.fragments for number in range(local.fragments + 1)]
+    parts = [slice(*bound) for bound in itertools.pairwise(bounds)]
+    anchors, own = flat, [flat] * workers
+    outer_states = [outer.init(flat[part]) for part in parts]
+    inner_states, sent = [local.optimizer.init(flat)] * workers, []
+
+    @jax.jit
+    def inner_step(flat, state, indices):
+        batch = {name: jnp.asarray(column)[indices] for name, column in PLANE.data.items()}
+        gradient = jax.grad(lambda flat: PLANE.losses(shaped(flat), batch).mean())(flat)
+        updates, state = local.optimizer.update(gradient, state, flat)
+        return flat + updates, state
+
+    for step in range(1, updates * local.steps + overlap + 1):
+        clock, place = divmod(step - 1, local.steps)
+        for worker in range(workers):
+            drawn = task_indices(
+                run_key(seed, BATCHES), worker, clock, local.steps * size, PLANE.num_samples
+            ).reshape(local.steps, size)
+            own[worker], inner_states[worker] = inner_step(own[worker], inner_states[worker], drawn[place])
+        if place == local.steps - 1:
+            part = parts[clock % local.fragments]
+            sent.append((step + overlap, clock % local.fragments, sum(anchors[part] - x[part] for x in own)))
+        for due, number, total in sent:
+            if due == step:
+                part = parts[number]
+                given = total / workers, outer_states[number], anchors[part]
+                moved, outer_states[number] = outer.update(*given)
+                anchors = anchors.at[part].add(moved)
+                alpha, come = local.mixing, anchors[part]
+                own = [x.at[part].set(alpha * x[part] + (1 - alpha) * come) for x in own]
+    return shaped(anchors)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_rounds_by_hand(kind, engine):
     local, outer = KINDS[kind]
     run = dml.train(PLANE, EXPONENTIAL, dml.bsp(), outer, updates=20, local=local, engine=ENGINES[engine])
-    assert relative_error(run.params, by_hand(local, outer, [range(4)] * 20)) < 1e-5
+    hand = streaming_by_hand(local, outer, 20, 0) if local.streams else by_hand(local, outer, [range(4)] * 20)
+    assert relative_error(run.params, hand) < 1e-5
 
 
-@pytest.mark.parametrize("kind", REMEMBER)
+@pytest.mark.parametrize(
+    "outer", [NESTEROV, optax.adam(0.02), optax.sgd(1.0)], ids=["nesterov", "adam", "sgd"]
+)
+@pytest.mark.parametrize("transport", ["plain()", "pipelined()"])
+@pytest.mark.parametrize("mixing", [0, 0.5])
+def test_streaming_by_hand(mixing, transport, outer):
+    """With a pipeline a fragment travels during the steps of one task."""
+    local = streamed(mixing=mixing)
+    run = train(local=local, optimizer=outer, updates=11, transport=transport)
+    overlap = local.steps * (transport == "pipelined()")
+    assert relative_error(run.params, streaming_by_hand(local, outer, 11, overlap)) < 1e-5
+
+
+@pytest.mark.parametrize("transport", ["plain()", "pipelined()"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_one_fragment_without_mixing_is_diloco(engine, transport):
+    options = {"optimizer": NESTEROV, "engine": ENGINES[engine], "transport": transport}
+    one, two = (train(**options, local=local) for local in (streamed(fragments=1, mixing=0), DILOCO))
+    assert same_bits(one.params, two.params)
+
+
+def test_fragments_move_in_turn():
+    """An update moves its own fragment only, and the momentum of no other one."""
+    size = PLANE.parameter_bytes // 4
+    trace = train(local=streamed(), optimizer=NESTEROV, updates=4).trace
+    driver = Replay([trace], PLANE.with_steps(streamed(), 32), [NESTEROV])
+    states = []
+    for update in range(5):
+        driver.advance(update)
+        params, momentum = driver.state().params, driver.state().optimizer_state[0]
+        states.append([np.asarray(ravel_pytree(tree)[0]) for tree in (params, momentum)])
+    for update, pair in enumerate(itertools.pairwise(states)):
+        for before, after in zip(*pair, strict=True):
+            places = np.flatnonzero(before != after)
+            first, end = (size * (update % 3 + more) // 3 for more in (0, 1))
+            assert first <= places.min() <= places.max() < end
+            assert len(places) > 0.9 * (end - first)
+
+
+@pytest.mark.parametrize("transport", ["plain()", "pipelined()"])
+def test_fragments_on_threads_replay_to_the_same_bits(transport):
+    local, options = streamed(mixing=0.5), {"optimizer": NESTEROV, "transport": transport}
+    run = train(**options, local=local, engine=ENGINES["threads"], load="speed_proportional")
+    again = dml.replay(run.trace, PLANE, NESTEROV, local=local)
+    assert same_bits(run.params, again.params)
+
+
+def test_a_message_has_a_fragment():
+    cluster = dml.Cluster.uniform(4, latency=0.0, bandwidth=1e5)
+    runs = [train(cluster=cluster, local=local, updates=6) for local in (DILOCO, streamed())]
+    for run, fragments in zip(runs, (1, 3), strict=True):
+        size = math.ceil(PLANE.parameter_bytes / fragments)
+        assert run.trace.metadata["transfer_bytes"] == [size, size]
+        assert run.history["bytes"].iloc[-1] == 2 * 6 * 4 * size
+    seconds = [(run.trace.tasks["push_end"] - run.trace.tasks["compute_end"]).mean() for run in runs]
+    assert seconds[0] / seconds[1] == pytest.approx(3, rel=1e-2)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in REMEMBER if kind in ALONE])
 def test_rounds_of_samples_by_hand(kind):
     """A worker that is not drawn keeps its memory, and the server's control variate counts all workers."""
     local, outer = KINDS[kind]
@@ -222,7 +330,7 @@ POLICIES = [dml.asp(), dml.ssp(2), dml.k_batch_async(3)]
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALONE)
 def test_asynchronous_threads_replay_to_the_same_bits(kind, policy):
     local, outer = KINDS[kind]
     engine = ENGINES["threads"]
@@ -235,6 +343,8 @@ CODED, PIPELINED = "coded(push=affine(bits=8))", "pipelined()"
 
 # By default each kind and each transport, and a state that is kept beside a codec; above, rounds are by hand.
 FEW = [("FedAvg", CODED), ("DiLoCo", None), ("DiLoCo", CODED), ("FedProx", None), ("SCAFFOLD", PIPELINED)]
+FEW += [("Streaming DiLoCo", None), ("Streaming DiLoCo", PIPELINED)]
+EXACT = "SCAFFOLD", "Streaming DiLoCo"  # send values exactly
 
 
 @pytest.mark.parametrize(
@@ -242,7 +352,7 @@ FEW = [("FedAvg", CODED), ("DiLoCo", None), ("DiLoCo", CODED), ("FedProx", None)
     [
         pytest.param(*pair, marks=[pytest.mark.full] * (pair not in FEW))
         for pair in itertools.product(KINDS, [None, CODED, PIPELINED])
-        if pair != ("SCAFFOLD", CODED)
+        if pair not in [(kind, CODED) for kind in EXACT]
     ],
 )
 def test_compiled_equals_reference(kind, transport):
@@ -251,11 +361,12 @@ def test_compiled_equals_reference(kind, transport):
     with jax.enable_x64(True):
         problem = plane("float64")
         options = {"updates": 30, "local": local, "load": "speed_proportional", "batch_size": 24}
-        run = dml.train(problem, MIXED, dml.asp(), outer, transport=transport, **options)
+        policy, pipelined = policy_of(kind), transport == PIPELINED
+        run = dml.train(problem, MIXED, policy, outer, transport=transport, **options)
         sizes = run.trace.tasks["batch_size"]
         assert sizes.nunique() > 1
         assert (sizes % 24 > 0).any()
-        wanted = replay_reference(run.trace, problem.with_steps(local, 24), outer)
+        wanted = replay_reference(run.trace, problem.with_steps(local, 24, pipelined), outer)
         assert relative_error(run.params, wanted) <= 1e-10
 
 
@@ -263,7 +374,7 @@ def test_compiled_equals_reference(kind, transport):
 @pytest.mark.parametrize("kind", REMEMBER)
 def test_lanes_side_by_side(kind):
     local, outer = KINDS[kind]
-    method = dml.Method(dml.asp(), local=local)
+    method = dml.Method(policy_of(kind), local=local)
     traces = [dml.simulate(method, MIXED, updates=20, seed=seed) for seed in range(3)]
     lanes = dml.replay_lanes(traces, PLANE, [outer] * 3, local=local)
     for trace, lane in zip(traces, lanes, strict=True):
@@ -326,7 +437,7 @@ def test_a_run_goes_on_from_its_checkpoint(kind, tmp_path):
     """With what workers remember; and not with other local steps."""
     local, outer = KINDS[kind]
     options = {"eval_every": 5, "checkpoint": tmp_path / "run"}
-    given = PLANE, EXPONENTIAL, dml.asp(), outer
+    given = PLANE, EXPONENTIAL, policy_of(kind), outer
     run = dml.train(*given, updates=20, local=local, **options)
     again = dml.train(*given, updates=20, local=local, **options)
     assert same_bits(run.params, again.params)
@@ -371,14 +482,43 @@ WRONG = {
     "local: expected None (tasks of lasso are themselves updates), got local_steps(8)": lambda: train(
         problem=dml.problems.lasso(), optimizer=optax.identity(), batch_size=1
     ),
-    "local: expected local steps without memory, unlike keep_state and control_variates (under ringmaster": (
-        lambda: train(dml.ringmaster(1), local=DILOCO)
-    ),
+    "local: expected local steps without memory, unlike keep_state, control_variates, fragments and mixing "
+    "(under ringmaster": lambda: train(dml.ringmaster(1), local=DILOCO),
     "local: expected local_steps(8) with steps of 32 samples (as in the trace), got None": lambda: dml.replay(
         TRACE, PLANE, optax.sgd(1.0)
     ),
     "local: expected local_steps(8) (as in the trace), got local_steps(8, keep_state=True)": (
         lambda: dml.replay(TRACE, PLANE, optax.sgd(1.0), local=DILOCO)
+    ),
+    "fragments: expected a whole number >= 1, got 0": lambda: streamed(fragments=0),
+    "mixing: expected a number >= 0 and < 1, got 1": lambda: streamed(mixing=1),
+    "control_variates: expected False (with fragments or mixing), got True": lambda: streamed(
+        control_variates=True
+    ),
+    "normalised: expected False (with fragments or mixing), got True": lambda: dml.local_steps(
+        8, optax.sgd(0.1), normalised=True, fragments=3
+    ),
+    "fragments: expected at most 2410 (the number of parameters), got 2411": lambda: train(
+        local=streamed(fragments=2411)
+    ),
+    "policy: expected one with a push of every worker in each update, as bsp() (with fragments or mixing), "
+    "got asp()": lambda: train(dml.asp(), local=streamed()),
+    "policy: expected one with a push of every worker in each update, as bsp() (with fragments or mixing), "
+    "got k_sync(k=3)": lambda: train(dml.k_sync(3), local=dml.local_steps(8, optax.sgd(0.1), fragments=3)),
+    "transport: expected one that sends values exactly (with fragments or mixing), got coded": lambda: train(
+        local=streamed(), transport=CODED
+    ),
+    "fragments: expected at least 2 (with mixing in a pipeline": lambda: train(
+        local=streamed(fragments=1, mixing=0.5), transport=PIPELINED
+    ),
+    "cluster: expected one that no worker leaves (with fragments or mixing), got Faults": lambda: train(
+        cluster=MIXED.with_faults(Crash(1, 0.1, 0.1, keeps_memory=True)), local=streamed()
+    ),
+    "eval_params: expected None (each fragment has an optimizer's state of its own)": lambda: train(
+        local=streamed(), eval_params=lambda state, params: params
+    ),
+    "local: expected None (tasks of lasso are themselves updates), got local_steps(8, keep": lambda: train(
+        problem=dml.problems.lasso(), optimizer=optax.identity(), batch_size=1, local=streamed()
     ),
     "local: expected None (as in the trace), got local_steps(8)": lambda: dml.replay(
         dml.simulate(dml.bsp(), EXPONENTIAL, updates=2), PLANE, optax.sgd(1.0), local=FED_AVG

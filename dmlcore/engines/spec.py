@@ -16,7 +16,7 @@ from dmlcore.cluster.faults import Faults
 from dmlcore.engines.service import FairService, Service
 from dmlcore.methods.aggregate import resolve as resolve_aggregate
 from dmlcore.methods.loads import resolve as resolve_load
-from dmlcore.methods.local import check_controlled, check_local
+from dmlcore.methods.local import check_controlled, check_local, check_streamed
 from dmlcore.methods.transport import resolve as resolve_transport
 from dmlcore.provenance import versions
 from dmlcore.types import Aggregate, Codec, Load, LocalSteps, Method, Policy, Transport
@@ -162,6 +162,8 @@ class RunSpec:
         if local is not None and local.control_variates:
             check_controlled(aggregate, transport, cluster.faults.events)
         server, numbers = cluster.server, sum(sizes)
+        if local is not None and local.streams:
+            check_streamed(local, policy, transport, cluster.faults, numbers)
         if server is not None and server.bandwidth_bytes_per_second < math.inf and not parameter_bytes:
             expected = "the size of the parameters, > 0 (the server's link has a bandwidth)"
             checks.fail("parameter_bytes", parameter_bytes, expected)
@@ -211,13 +213,18 @@ class RunSpec:
     def service_seconds(self) -> dict[str, float] | None:
         """Mean seconds of each kind of work of the server; None if it takes no time."""
         server = self.cluster.server
-        numbers = sum(self.tensor_sizes) * self.copies
+        numbers = self.in_message(sum(self.tensor_sizes))
         return None if server is None else server.seconds(numbers, *self.transferred_bytes())
 
     @property
     def copies(self) -> int:
-        """How many trees like the parameters a message holds."""
+        """How many trees like the parameters a message holds, or holds a fragment of."""
         return 2 if self.local is not None and self.local.control_variates else 1
+
+    def in_message(self, whole: int) -> int:
+        """Returns how much of a size of all parameters a message has: that of its largest fragment."""
+        fragments = 1 if self.local is None else self.local.fragments
+        return -(-whole * self.copies // fragments)
 
     @property
     def seconds_per_update(self) -> float:
@@ -239,7 +246,7 @@ class RunSpec:
 
         def count(codec: Codec | None, plainly: Callable[[int], int]) -> int:
             with checks.noting(f"transport {transport.name}, asked for its bytes"):
-                sizes, whole = self.tensor_sizes * self.copies, self.parameter_bytes * self.copies
+                sizes, whole = self.tensor_sizes * self.copies, self.in_message(self.parameter_bytes)
                 found = codec.num_bytes(sizes) if codec else plainly(whole)
             return checks.integer(f"transport {transport.name}", found, low=0, why="bytes")
 

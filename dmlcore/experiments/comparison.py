@@ -356,7 +356,7 @@ def _together(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]:
     """Returns the histories of runs that differ in their optimizer only; with one timeline if they can."""
     (spec, _), problem, engine, until, journal = items[0], work.problem, work.engine, work.until, work.journal
     replays = driver_with(Replay, spec.aggregate, work.eval_params)
-    problem = problem.with_steps(spec.local, spec.step_size)
+    problem = problem.with_steps(spec.local, spec.step_size, spec.transport.pipelined)
     made_first = _timeline_first(engine, spec)
     trace: Trace | None = None
     driver = Repeated(replays)
@@ -394,7 +394,7 @@ def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]
     first, own = items[0]
     if not _timeline_first(work.engine, first):
         return [_together(work, [item])[0] for item in items]
-    problem = work.problem.with_steps(first.local, first.step_size)
+    problem = work.problem.with_steps(first.local, first.step_size, first.transport.pipelined)
     distinct = [own] if own else [*work.optimizers.values()]
     lanes = [(spec, optimizer) for spec, _ in items for optimizer in distinct]
     journal = work.journal

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from dmlcore import checks
-from dmlcore.cluster.faults import Crash, ServerCrash
-from dmlcore.types import LocalSteps
+from dmlcore.cluster.faults import Crash, Faults, ServerCrash
+from dmlcore.types import LocalSteps, Policy, Transport
+
+IN_STEP = "one with a push of every worker in each update, as bsp() (with fragments or mixing)"
 
 
 def local_steps(
@@ -19,6 +21,8 @@ def local_steps(
     prox: float = 0.0,
     control_variates: bool = False,
     normalised: bool = False,
+    fragments: int = 1,
+    mixing: float = 0.0,
 ) -> LocalSteps:
     """Makes each task take local optimizer steps on mini-batches and push the change of the parameters.
 
@@ -40,8 +44,18 @@ def local_steps(
     which say how much each worker's data count, and numbers of steps tau_k, push k gets the weight
     w_k tau / tau_k in its update. Here tau is the mean of the tau_k by the w_k.
 
+    With `fragments` the parameters are divided, and one fragment after the other is synchronised (Streaming
+    DiLoCo). A worker keeps its own parameters x and goes on from them. Task c pushes w_0 - x_H of fragment
+    c mod P only, and its answer brings only this one, so messages are a P-th as large. The worker merges
+    it, x = mixing x + (1 - mixing) w, and keeps the rest of x. The server's optimizer has a state for each
+    fragment and counts the updates of this one. `steps` is the time from one fragment to the next, the
+    paper's H / P. With the transport `pipelined()` a worker computes another task while its push and the
+    answer travel: the paper's overlap, tau = `steps`. The policy must have a push of every worker in each
+    update, as BSP.
+
     Guarantees: `local_steps(1, optax.sgd(1))` pushes the gradient. Without pushes under way c is the mean of
-    the c_k, whatever the weights of pushes, up to rounding.
+    the c_k, whatever the weights of pushes, up to rounding. One fragment without mixing is DiLoCo, bit for
+    bit.
 
     The `batch_size` of the run is the size of a mini-batch. A task has H x batch_size samples, which take
     computing time and count towards `samples=` as usual. Load rules divide H x batch_size x P samples among P
@@ -59,6 +73,10 @@ def local_steps(
         control_variates: whether control variates correct the steps. The aggregate is then `mean`.
         normalised: whether pushes are normalised by their numbers of steps, which are then to be steps of
             SGD without momentum. No task may keep a cached copy.
+        fragments: the paper's P, >= 1 and at most the number of parameters: contiguous parts of the
+            flattened parameters, as equal as can be. Default: 1, all parameters are synchronised at once.
+        mixing: the paper's alpha, in [0, 1): the worker's share in what it merges. Default: 0, what has come
+            replaces its own.
 
     Returns:
         The local steps, for the argument `local` of `Method` or `train`.
@@ -73,7 +91,8 @@ def local_steps(
     Reference: McMahan et al. 2017, algorithm 1; Douillard et al. 2023, "DiLoCo", algorithm 1; Li et al. 2020,
     "Federated optimization in heterogeneous networks", algorithm 2; Karimireddy et al. 2020, "SCAFFOLD:
     stochastic controlled averaging for federated learning", algorithm 1; Wang et al. 2020, "Tackling the
-    objective inconsistency problem in heterogeneous federated optimization", section 4, FedNova.
+    objective inconsistency problem in heterogeneous federated optimization", section 4, FedNova; Douillard et
+    al. 2025, "Streaming DiLoCo with overlapping communication", algorithm 2.
     """
     steps = checks.integer("steps", steps, low=1, high=2**20)
     options = {
@@ -81,12 +100,18 @@ def local_steps(
         "prox": checks.real("prox", prox, low=0),
         "control_variates": checks.boolean("control_variates", control_variates),
         "normalised": checks.boolean("normalised", normalised),
+        "fragments": checks.integer("fragments", fragments, low=1),
+        "mixing": checks.real("mixing", mixing, low=0, below=1),
     }
     optimizer = checks.check_optax("optimizer", optimizer)
     if normalised and _has_moments(optimizer):
         checks.fail("optimizer", optimizer, "one without momentum or other moments (as normalised=True)")
-    name = ", ".join([f"{steps}", *(f"{option}={given}" for option, given in options.items() if given)])
-    return LocalSteps(f"local_steps({name})", steps, optimizer, **options)
+    made, usual = LocalSteps("", steps, optimizer, **options), LocalSteps._field_defaults
+    for option in ("control_variates", "normalised"):
+        if made.streams and options[option]:
+            checks.fail(option, True, "False (with fragments or mixing)")
+    told = [f"{option}={given}" for option, given in options.items() if given != usual[option]]
+    return made._replace(name=f"local_steps({', '.join([f'{steps}', *told])})")
 
 
 def _has_moments(optimizer: Any) -> bool:
@@ -110,6 +135,25 @@ def check_controlled(aggregate: Any, transport: Any = None, faults: Sequence[Any
         if isinstance(each, ServerCrash) or (isinstance(each, Crash) and not each.keeps_memory):
             kept = "faults after which workers have their memory, as Crash(..., keeps_memory=True)"
             checks.fail("cluster", each, kept + why)
+
+
+def check_streamed(
+    local: LocalSteps, policy: Policy, transport: Transport, faults: Faults, num_parameters: int
+) -> None:
+    """Raises ValueError if workers that keep their own parameters would not all be in every update.
+
+    Policies that declare a lead of 0 may still do without some pushes, which only their traces tell.
+    """
+    if num_parameters and local.fragments > num_parameters:
+        checks.fail("fragments", local.fragments, f"at most {num_parameters} (the number of parameters)")
+    if policy.max_lead != 0:
+        checks.fail("policy", policy, IN_STEP)
+    if transport.changes_values:
+        checks.fail("transport", transport, "one that sends values exactly (with fragments or mixing)")
+    if transport.pipelined and local.fragments == 1:
+        checks.fail("fragments", 1, "at least 2 (with mixing in a pipeline, where a push would count twice)")
+    if faults.forget:
+        checks.fail("cluster", faults, "one that no worker leaves (with fragments or mixing)")
 
 
 def check_local(local: Any) -> LocalSteps:

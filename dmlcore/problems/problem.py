@@ -31,6 +31,9 @@ class Inner(NamedTuple):
     keep_state: bool  # whether a worker's next task continues with the state of the optimizer
     prox: float  # mu of the proximal term
     control_variates: bool  # whether control variates correct the steps
+    fragments: int = 1  # number of fragments that are synchronised in turn
+    mixing: float = 0.0  # share of a worker's own parameters in a fragment that it has received
+    delay: int = 0  # tasks from a push to the one that has the answer; 0: workers keep no parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,12 +173,13 @@ class Problem:
 
         return made
 
-    def with_steps(self, local: LocalSteps | None, batch_size: int) -> Problem:
+    def with_steps(self, local: LocalSteps | None, batch_size: int, pipelined: bool = False) -> Problem:
         """Returns this problem, whose tasks make local steps instead of one gradient.
 
         Args:
             local: the local steps. None: the problem stays as it is.
             batch_size: samples per mini-batch, of one local step.
+            pipelined: whether a worker computes a task while its last push and the answer to it travel.
 
         Returns:
             The problem with `inner` set; the same object for the same arguments.
@@ -194,7 +198,9 @@ class Problem:
             return self
         if self.additive:
             checks.fail("local", local, f"None (tasks of {self.name} are themselves updates)")
-        key = Inner(local.optimizer, batch_size, local.keep_state, local.prox, local.control_variates)
+        delay = (2 if pipelined else 1) if local.streams else 0
+        steps = local.optimizer, batch_size, local.keep_state, local.prox, local.control_variates
+        key = Inner(*steps, local.fragments, local.mixing, delay)
         return self if key == self.inner else self._changed(inner=key)
 
     def with_parameter_bytes(self, parameter_bytes: int | str) -> Problem:

@@ -13,7 +13,9 @@ import jax.numpy as jnp
 
 from dmlcore import checks
 from dmlcore.methods.codecs import transmit
+from dmlcore.methods.local import IN_STEP
 from dmlcore.methods.transport import resolve
+from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.training.batches import PULL_CODES, PUSH_CODES, run_key, task_key
 from dmlcore.training.compiling import isolated
@@ -39,7 +41,7 @@ class Memory(NamedTuple):
 
 # What messages ask for if something may be lost between two tasks of a worker.
 WITHOUT_MEMORY = "a transport without memory, unlike error_feedback, difference and own_steps"
-WITHOUT_STATE = "local steps without memory, unlike keep_state and control_variates"
+WITHOUT_STATE = "local steps without memory, unlike keep_state, control_variates, fragments and mixing"
 EVERY_PUSH = "a policy that applies every push that arrives, in order"
 
 
@@ -83,9 +85,19 @@ def memory_of(transport: Transport, local: LocalSteps | None) -> tuple[str, str,
     return None
 
 
-def check_kept(trace: Trace) -> None:
-    """Raises ValueError if local optimizers keep their state and a task of a worker is in no update."""
+def check_kept(trace: Trace, problem: Problem) -> None:
+    """Raises ValueError if what workers keep of local steps would depend on tasks that are in no update.
+
+    If they keep their own parameters, all workers are to be in every update, and to pull every version.
+    """
     _check_complete(trace, "local", trace.metadata["local"], WITHOUT_STATE)
+    if problem.inner is None or not problem.inner.delay:
+        return
+    tasks = trace.tasks[trace.tasks["update"] >= 0]
+    update, version = tasks["update"], (tasks["clock"] + 1 - problem.inner.delay).clip(lower=0)
+    in_step = (tasks["clock"] == update) & (tasks["version_read"] == version)
+    if not in_step.all() or (update.value_counts() != trace.num_workers).any():
+        checks.reject("policy", trace.metadata["policy"], IN_STEP)
 
 
 def _check_complete(trace: Trace, name: str, given: str, expected: str, lost: bool = False) -> None:

@@ -13,6 +13,7 @@ from dmlcore.problems.problem import Inner, Problem
 from dmlcore.training import pacing
 from dmlcore.training.compiling import isolated
 from dmlcore.training.contribution import AdditiveUpdate, Contribution, CoupledGradient, Gradient
+from dmlcore.training.fragments import Streamed, chosen, merged, of_fragments, within
 from dmlcore.training.identity import of_optimizer
 from dmlcore.training.program import Rows
 
@@ -27,8 +28,8 @@ class Controlled(NamedTuple):
 class LocalTraining(Gradient):
     """Local optimizer steps on mini-batches; the push is the pulled minus the reached parameters.
 
-    Each worker may keep the state of its local optimizer, and its control variate; of two further ones one is
-    for padding tasks, and one is that of a worker at the start.
+    Each worker may keep the state of its local optimizer, its control variate, and its own parameters; of two
+    further ones one is for padding tasks, and one is that of a worker at the start.
     """
 
     fuses, loops = False, True
@@ -45,7 +46,7 @@ class LocalTraining(Gradient):
 
     @property
     def keeps(self) -> bool:
-        return self.inner.keep_state or self.inner.control_variates
+        return self.inner.keep_state or self.inner.control_variates or self.inner.delay > 0
 
     def fingerprint(self) -> str:
         return of_optimizer(self.inner.optimizer, self.problem.shapes, "local, optimizer")
@@ -66,6 +67,8 @@ class LocalTraining(Gradient):
         return served.params if self.inner.control_variates else served
 
     def optimizer(self, optimizer: Any, num_workers: int) -> Any:
+        if self.inner.fragments > 1:
+            return of_fragments(optimizer, self.inner.fragments)
         return with_control(optimizer, num_workers) if self.inner.control_variates else optimizer
 
     def of(self, view: Any, local: Any, row: Rows, data: Any) -> tuple[Any, Any]:
@@ -86,8 +89,10 @@ class LocalTraining(Gradient):
     def kept_by_worker(self, params: Any) -> Any:
         if not self.keeps:
             return ()
-        state = self.inner.optimizer.init(self.model(params)) if self.inner.keep_state else ()
-        return state, params.control if self.inner.control_variates else ()
+        inner = self.inner
+        state = inner.optimizer.init(self.model(params)) if inner.keep_state else ()
+        streamed = Streamed(params, jnp.zeros((), jnp.int32)) if inner.delay else ()
+        return state, params.control if inner.control_variates else (), streamed
 
     def _task(self, pulled: Any, kept: Any, batch: tuple[Any, ...], batch_size: Any) -> tuple[Any, Any]:
         """Returns `_steps`, isolated: in every engine and in replay the same computation."""
@@ -97,7 +102,9 @@ class LocalTraining(Gradient):
         """Returns the push of a task, and what its worker keeps."""
         inner, start = self.inner, self.model(pulled)
         size, controls = inner.batch_size, inner.control_variates
-        state, own = kept or ((), ())
+        empty: Any = ()
+        state, own, streamed = kept or (empty, empty, empty)
+        begins = merged(inner, pulled, streamed) if inner.delay else start
         correction = jax.tree.map(jnp.subtract, pulled.control, own) if controls else ()
 
         def one(number: Any, carried: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
@@ -114,14 +121,17 @@ class LocalTraining(Gradient):
             return optax.apply_updates(params, updates), state, total
 
         count = -(-batch_size // size)
-        begun = start, state if inner.keep_state else inner.optimizer.init(start), zeros(own)
+        begun = begins, state if inner.keep_state else inner.optimizer.init(start), zeros(own)
         begun = jax.tree.map(jnp.asarray, begun)  # a loop carries arrays of fixed types
         reached, state, total = jax.lax.fori_loop(0, count, one, begun)
         pushed = jax.tree.map(jnp.subtract, start, reached)
         if controls:
             total = jax.tree.map(lambda each: each / jnp.asarray(count, each.dtype), total)
             pushed = Controlled(pushed, jax.tree.map(jnp.subtract, own, total))
-        return pushed, (state if inner.keep_state else (), total) if self.keeps else ()
+        if inner.delay:
+            pushed = chosen(within(pushed, streamed.clock, inner.fragments), pushed, zeros(pushed))
+            streamed = Streamed(reached, streamed.clock + 1)
+        return pushed, (state if inner.keep_state else (), total, streamed) if self.keeps else ()
 
 
 def zeros(tree: Any) -> Any:

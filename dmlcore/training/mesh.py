@@ -132,7 +132,7 @@ class ShardedReplay(Driver):
         kind, code = contribution_of(problem), coding.coding_of(trace)
         trace = whole(trace, problem)
         if kind.keeps:
-            coding.check_kept(trace)
+            coding.check_kept(trace, problem)
         plain = aggregate.plain
         fuse &= kind.fuses and code is None and plain
         program = compile_trace(trace, fuse=fuse, weighed=plain)

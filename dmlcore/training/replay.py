@@ -153,7 +153,7 @@ class Replay(Driver):
         traces = [whole(trace, problem) for trace in traces]
         contribution = contribution_of(problem)
         for trace in traces if contribution.keeps else ():
-            coding.check_kept(trace)
+            coding.check_kept(trace, problem)
         aggregates = [aggregate_of(trace, aggregate) for trace in traces]
         self._check_aggregates(aggregates)
         plain = aggregates[0].plain

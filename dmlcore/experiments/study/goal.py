@@ -98,7 +98,7 @@ class Goal:
     def identity(self, method: Method) -> str:
         """Returns a text that tells a method from others, as the journal does."""
         spec = self.check(method)
-        problem = self.problem.with_steps(spec.local, spec.step_size)
+        problem = self.problem.with_steps(spec.local, spec.step_size, spec.transport.pipelined)
         return json.dumps(described(spec, problem, method.optimizer, self.eval_params), sort_keys=True)
 
     def timeline(self, method: Method, *, seed: int = 0, **stop: Any) -> Trace:

@@ -1,0 +1,83 @@
+"""Fragments of the parameters, which are synchronised in turn: Streaming DiLoCo.
+
+The flattened parameters are divided into P contiguous fragments, as equal as can be. Update u is of the
+fragment u mod P.
+"""
+
+import itertools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from dmlcore.problems.problem import Inner
+from dmlcore.training import pacing
+
+
+class Streamed(NamedTuple):
+    """What a worker keeps besides the state of its local optimizer."""
+
+    params: Any  # its own parameters
+    clock: Any  # of its next task
+
+
+def within(params: Any, number: Any, fragments: int) -> Any:
+    """Returns which parameters are in fragment `number` mod `fragments`, a tree like the parameters."""
+    leaves, tree = jax.tree.flatten(params)
+    starts = [*itertools.accumulate((jnp.size(leaf) for leaf in leaves), initial=0)]
+    bounds = jnp.array([starts[-1] * each // fragments for each in range(fragments + 1)])
+    first = number % fragments
+    low, high = bounds[first], bounds[first + 1]
+    places = [
+        start + jnp.arange(jnp.size(leaf)).reshape(jnp.shape(leaf))
+        for start, leaf in zip(starts, leaves, strict=False)
+    ]
+    return jax.tree.unflatten(tree, [(low <= place) & (place < high) for place in places])
+
+
+def chosen(where: Any, one: Any, two: Any) -> Any:
+    """Returns the leaves of the first tree where the condition holds, and else of the second one."""
+    return jax.tree.map(jnp.where, where, one, two)
+
+
+def merged(inner: Inner, pulled: Any, own: Streamed) -> Any:
+    """Returns the parameters with which a task begins: its worker's own, with the fragment that has come."""
+    answers = own.clock - inner.delay  # the update that made what it pulls; none if negative
+    come = within(pulled, answers, inner.fragments)
+    mixed = jax.tree.map(lambda mine, new: inner.mixing * mine + (1 - inner.mixing) * new, own.params, pulled)
+    return chosen(jax.tree.map(lambda each: each & (answers >= 0), come), mixed, own.params)
+
+
+def of_fragments(optimizer: Any, fragments: int) -> optax.GradientTransformation:
+    """Returns an optimizer that updates one fragment after the other, each with a state of its own.
+
+    What is like the parameters in a state is kept once, as fragments share no parameter; the rest, such as
+    a count of steps, is kept for each fragment.
+    """
+    takes = [*pacing.named(optimizer.update, pacing.progress())]
+
+    def shared(params: Any) -> Any:
+        """Returns the structure of a state, with trees like the parameters as leaves: True for these."""
+        kinds, state = jax.eval_shape(lambda params: (params, optimizer.init(params)), params)
+        return jax.tree.map(lambda part: part == kinds, state, is_leaf=lambda part: part == kinds)
+
+    def init(params: Any) -> Any:
+        def begun(once: bool, part: Any) -> Any:
+            return part if once else jnp.broadcast_to(part, (fragments, *jnp.shape(part)))
+
+        return jax.tree.map(begun, shared(params), optimizer.init(params)), jnp.zeros((), jnp.int32)
+
+    def update(pushed: Any, state: Any, params: Any, **told: Any) -> tuple[Any, Any]:
+        states, turn = state
+        once, here = shared(params), within(params, turn, fragments)
+        own = jax.tree.map(lambda once, part: part if once else part[turn], once, states)
+        updates, after = optimizer.update(pushed, own, params, **{unit: told[unit] for unit in takes})
+
+        def put(once: bool, part: Any, new: Any) -> Any:
+            return chosen(here, new, part) if once else part.at[turn].set(new)
+
+        updates = chosen(here, updates, jax.tree.map(jnp.zeros_like, updates))
+        return updates, (jax.tree.map(put, once, states, after), (turn + 1) % fragments)
+
+    return optax.GradientTransformationExtraArgs(init, update)
