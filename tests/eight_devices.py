@@ -41,6 +41,7 @@ COMPENSATED = {
 }
 POLICIES = ALL_POLICIES | COMPENSATED
 KEPT = dml.local_steps(4, optax.adamw(3e-3), keep_state=True)
+STREAMED = dml.local_steps(4, optax.adamw(3e-3), keep_state=True, fragments=3, mixing=0.5)
 CONTROLLED = dml.local_steps(4, optax.sgd(0.1), control_variates=True)
 NESTEROV = optax.sgd(0.7, momentum=0.9, nesterov=True)
 MEMORIES = "coded(push=error_feedback(one_bit()), pull=difference(affine(bits=8)))"
@@ -54,6 +55,7 @@ METHODS = {
     "FedAvg": (dml.Method(dml.bsp(), local=dml.local_steps(4, optax.sgd(0.1))), optax.sgd(1.0)),
     "DiLoCo": (dml.Method(dml.bsp(), local=KEPT), NESTEROV),
     "asynchronous DiLoCo": (dml.Method(dml.asp(), local=KEPT), optax.sgd(0.1, momentum=0.9, nesterov=True)),
+    "Streaming DiLoCo": (dml.Method(dml.bsp(), transport="pipelined()", local=STREAMED), NESTEROV),
     "SCAFFOLD": (dml.Method(dml.sampled(5), local=CONTROLLED), optax.sgd(1.0)),
     "asynchronous SCAFFOLD": (dml.Method(dml.asp(), local=CONTROLLED), optax.sgd(0.1)),
     "median": (dml.Method(dml.bsp(), aggregate="median()"), OPTIMIZERS["sgd"]),

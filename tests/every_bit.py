@@ -150,6 +150,7 @@ CONTRIBUTIONS = {
         VECTOR,
         {"transport": "coded(error_feedback(top_k(0.1)), difference(random_k(0.5, unbiased=False)))"},
     ),
+    "fragments": (VECTOR, {"local": dml.local_steps(3, INNER, keep_state=True, fragments=3, mixing=0.3)}),
 }
 PULLING = {"affine", "one bit", "compensated", "sparse"}  # they need policies whose tasks all pull
 POLICIES = {
@@ -172,7 +173,7 @@ def rows():
         if contribution == "additive":
             policy, optimizer = "whole", "add"
             dtype = dtype.replace("bfloat16", "float32")  # this problem has none in bfloat16
-        elif contribution in PULLING and policy == "ssp":
+        elif contribution == "fragments" or (contribution in PULLING and policy == "ssp"):
             policy = "bsp"
         yield contribution, dtype, policy, optimizer
 

@@ -99,7 +99,7 @@ def cases(function):
         "test_every_part_of_a_method": (
             "memories",
             "own steps",
-            "DiLoCo",
+            "Streaming DiLoCo",
             "asynchronous SCAFFOLD",
             "trimmed",
         ),

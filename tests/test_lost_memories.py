@@ -86,6 +86,26 @@ def test_control_variates_are_kept(fault, engine):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
 
 
+STREAMED = dml.local_steps(2, optax.sgd(1e-3, momentum=0.9), keep_state=True, fragments=2, mixing=0.5)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_workers_that_keep_their_parameters_may_not_leave(fault):
+    with pytest.raises(ValueError, match="cluster: expected one that no worker leaves"):
+        dml.train(PROBLEM, CLUSTERS[fault], dml.bsp(), optax.sgd(0.3), local=STREAMED, **OPTIONS)
+
+
+@pytest.mark.parametrize("engine", ["simulate", "threads"])
+def test_a_hang_that_is_waited_for_loses_nothing(engine):
+    cluster, sgd = CLUSTER.with_faults(Hang(1, 0.05, 0.08)), optax.sgd(0.3, momentum=0.9)
+    hung, free = (
+        dml.train(PROBLEM, each, dml.bsp(), sgd, local=STREAMED, engine=engine, **OPTIONS | {"updates": 12})
+        for each in (cluster, CLUSTER)
+    )
+    assert hung.trace.end_time > free.trace.end_time
+    assert same_bits(hung.params, free.params)
+
+
 @pytest.mark.parametrize("how", few(LOST, "local state"))
 def test_devices_are_the_same(how):
     (run, _), (several, _) = (

@@ -66,6 +66,16 @@ def test_sparse_messages(ray_cluster):
     assert same_bits(run.params, dml.replay(run.trace, problem, optax.sgd(0.1)).params)
 
 
+def test_fragments_and_own_parameters(ray_cluster):
+    problem, outer = plane(), optax.sgd(0.7, momentum=0.9, nesterov=True)
+    local = dml.local_steps(4, optax.adamw(3e-3), keep_state=True, fragments=3, mixing=0.5)
+    options = {"updates": 20, "local": local, "transport": "pipelined()", "eval_every": 20}
+    run = dml.train(problem, EXPONENTIAL, dml.bsp(), outer, engine=FAST, **options)
+    assert same_bits(run.params, dml.replay(run.trace, problem, outer, local=local).params)
+    there = dml.train(problem, EXPONENTIAL, dml.bsp(), outer, **options)
+    assert relative_error(run.params, there.params) < 1e-5
+
+
 @pytest.mark.full  # test_aggregate has the other engines, with the same server
 @pytest.mark.parametrize(
     ("policy", "aggregate"),
