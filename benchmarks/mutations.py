@@ -153,6 +153,12 @@ last-local-step training/local_steps.py test_local_steps.py
 local-state training/local_steps.py test_local_steps.py
 - state if inner.keep_state else inner.optimizer.init(start), zeros
 + inner.optimizer.init(start), zeros
+fragment-of-answer training/fragments.py test_local_steps.py
+- answers = own.clock - inner.delay
++ answers = own.clock - 1
+momentum-of-others training/fragments.py test_local_steps.py
+- chosen(here, new, part) if once
++ new if once
 trim-low-side methods/aggregate/places.py test_aggregate.py
 - (place >= cut) & (place < count - cut)
 + (place >= 2 * cut) & (place < count)
