@@ -11,6 +11,7 @@ from dmlcore.cluster.faults import Crash, Faults, ServerCrash
 from dmlcore.types import LocalSteps, Policy, Transport
 
 IN_STEP = "one with a push of every worker in each update, as bsp() (with fragments or mixing)"
+ALL_STAY = "one that no worker leaves (with fragments or mixing)"
 
 
 def local_steps(
@@ -153,7 +154,7 @@ def check_streamed(
     if transport.pipelined and local.fragments == 1:
         checks.fail("fragments", 1, "at least 2 (with mixing in a pipeline, where a push would count twice)")
     if faults.forget:
-        checks.fail("cluster", faults, "one that no worker leaves (with fragments or mixing)")
+        checks.fail("cluster", faults, ALL_STAY)
 
 
 def check_local(local: Any) -> LocalSteps:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from dmlcore import checks
 from dmlcore.methods.codecs import transmit
-from dmlcore.methods.local import IN_STEP
+from dmlcore.methods.local import ALL_STAY, IN_STEP
 from dmlcore.methods.transport import resolve
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
@@ -98,6 +98,9 @@ def check_kept(trace: Trace, problem: Problem) -> None:
     in_step = (tasks["clock"] == update) & (tasks["version_read"] == version)
     if not in_step.all() or (update.value_counts() != trace.num_workers).any():
         checks.reject("policy", trace.metadata["policy"], IN_STEP)
+    gone = {"leave", "died", "down"} & {each["kind"] for each in trace.metadata.get("incidents", ())}
+    if gone:  # also where it was back in time for the update
+        checks.reject("trace", f"one with incidents {sorted(gone)}", ALL_STAY)
 
 
 def _check_complete(trace: Trace, name: str, given: str, expected: str, lost: bool = False) -> None:
