@@ -184,6 +184,7 @@ def test_fragments_move_in_turn():
 OUTER = {
     "adam": optax.adam(0.1),
     "clipped": optax.chain(optax.clip_by_global_norm(0.1), optax.sgd(optax.linear_schedule(1, 0, 4), 0.9)),
+    "momentum, clipped": optax.chain(optax.sgd(0.1, 0.9), optax.clip_by_global_norm(0.1)),
     "factored": optax.adafactor(0.1, min_dim_size_to_factor=2),
     "parts": optax.partition({"w": optax.sgd(0.1, 0.9), "b": optax.adam(0.1)}, {"weights": "w", "bias": "b"}),
 }

@@ -71,7 +71,11 @@ def of_fragments(optimizer: Any, fragments: int) -> optax.GradientTransformation
     def update(pushed: Any, state: Any, params: Any, **told: Any) -> tuple[Any, Any]:
         states, turn = state
         once, here = shared(params), within(params, turn, fragments)
-        own = jax.tree.map(lambda once, part: part if once else part[turn], once, states)
+
+        def mine(once: bool, part: Any, start: Any) -> Any:  # norms do not see other fragments
+            return chosen(here, part, start) if once else part[turn]
+
+        own = jax.tree.map(mine, once, states, optimizer.init(params))
         updates, after = optimizer.update(pushed, own, params, **{unit: told[unit] for unit in takes})
 
         def put(once: bool, part: Any, new: Any) -> Any:
