@@ -96,6 +96,8 @@ def cases(function):
     known = TRIED[function.__name__][0]
     few = {
         "test_every_policy": KINDS,
+        "test_float64": ("ssp", "k_async", "asp, compensated"),
+        "test_additive_updates": ("k_async",),
         "test_every_part_of_a_method": (
             "memories",
             "own steps",
