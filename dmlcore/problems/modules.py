@@ -149,13 +149,13 @@ def from_flax(
     >>> problem, problem.parameter_bytes
     (Problem(Linear, 4 samples), 80)
     """
+    checks.integer("eval_samples", eval_samples, low=1)
+    checks.boolean("coupled", coupled)
     judges = {f"metrics[{key!r}]": judge for key, judge in (metrics or {}).items()}
     for argument, given in {"build": build, "loss": loss, "inputs": inputs, **judges}.items():
         checks.function(argument, given)
     for argument, rows in {"data": data, **({} if test_data is None else {"test_data": test_data})}.items():
         check_rows(argument, rows)
-    checks.integer("eval_samples", eval_samples, low=1)
-    checks.boolean("coupled", coupled)
     if taken := sorted({"loss", "test_loss"} & {*(metrics or {})}):
         checks.fail("metrics", taken, "other names than loss and test_loss, which `loss` has")
     made = functions(build)

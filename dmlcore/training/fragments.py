@@ -45,7 +45,8 @@ def merged(inner: Inner, pulled: Any, own: Streamed) -> Any:
     """Returns the parameters with which a task begins: its worker's own, with the fragment that has come."""
     answers = own.clock - inner.delay  # the update that made what it pulls; none if negative
     come = within(pulled, answers, inner.fragments)
-    mixed = jax.tree.map(lambda mine, new: inner.mixing * mine + (1 - inner.mixing) * new, own.params, pulled)
+    # Of a sum of two products a processor rounds either one, and programs differ in which.
+    mixed = jax.tree.map(lambda mine, new: new + inner.mixing * (mine - new), own.params, pulled)
     return chosen(jax.tree.map(lambda each: each & (answers >= 0), come), mixed, own.params)
 
 
