@@ -17,7 +17,7 @@ from pathlib import Path
 import hypothesis  # its plugin would do it in the summary, too deep for the parser of Python 3.11
 import pytest
 
-from dmlcore.reproduce.arithmetic import ALONE, QUICKLY, RELEASES
+from dmlcore.reproduce.arithmetic import ALONE, QUICKLY
 
 with contextlib.suppress(ImportError):
     from xdist.scheduler import LoadScopeScheduling
@@ -60,8 +60,6 @@ LONGEST = (*RAY, "test_devices", "with_plain_pip", "killed")
 LONGEST += ("test_train.py", "test_transport.py", "test_watching.py")
 
 LITTLE = "JAX_DISABLE_MOST_OPTIMIZATIONS"
-# Programs of tests are small: to divide their code among threads takes a tenth of the time to compile them.
-UNDIVIDED = "--xla_cpu_parallel_codegen_split_count=1"
 
 
 def pytest_addoption(parser):
@@ -76,10 +74,9 @@ def pytest_configure(config):
     (`optimised`), XLA does what it does for users.
     """
     little = not config.option.all and os.environ.setdefault(LITTLE, "true") == "true"
-    own, release = os.environ.get("XLA_FLAGS", ""), version("jaxlib")
-    if little and UNDIVIDED not in own:  # workers inherit them
-        flags = [UNDIVIDED] * release.startswith(RELEASES) + [QUICKLY] * release.startswith(ALONE)
-        os.environ["XLA_FLAGS"] = " ".join([*flags, own]).rstrip()
+    own = os.environ.get("XLA_FLAGS", "")
+    if little and version("jaxlib").startswith(ALONE) and QUICKLY not in own:  # workers inherit it
+        os.environ["XLA_FLAGS"] = f"{QUICKLY} {own}".rstrip()
 
 
 def values(item):
