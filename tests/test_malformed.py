@@ -400,8 +400,7 @@ SOUND = {
 }
 
 
-@pytest.fixture(scope="module")
-def float16():
+def needs_float16():
     """Skips where XLA itself cannot round to float16: it lacks a routine for processors without F16C."""
     try:
         jax.block_until_ready(jnp.ones(3).astype(jnp.float16))
@@ -410,9 +409,9 @@ def float16():
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_sound(name, request):
+def test_sound(name):
     if name == "float16":
-        request.getfixturevalue("float16")
+        needs_float16()
     run = dml.train(problem(**SOUND[name]), CLUSTER, dml.asp(), optax.sgd(0.01), updates=1, batch_size=2)
     assert len(run.trace.updates) == 1
 

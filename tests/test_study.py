@@ -555,7 +555,7 @@ class TestStudy:
 
     def test_a_record_that_is_none_is_searched(self, found):
         (key,) = found.settings
-        for record in ({"best": {name: [] for name in METHODS}}, {"best": 3}):
+        for record in ({"best": {}}, {"best": {name: [] for name in METHODS}}, {"whole": True}, {"best": 3}):
             again = asked(budget=12, seeds=range(8), settings={key: record | {"whole": True}})
             assert again.table["runs"].max() > 8
 

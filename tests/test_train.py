@@ -237,6 +237,8 @@ def test_nothing_compiles_twice(problem):
     other = dml.Cluster.from_speeds([10, 20, 30, 40], jitter=stats.gamma(2, scale=0.5), latency=0.1)
     for first, second in (
         (dml.ssp(1), dml.ssp(7)),
+        (dml.bsp(), dml.bsp()),
+        (dml.asp(), dml.asp()),
         (dml.asp(weight=0.3), dml.asp(weight=0.5)),
         (dml.essp(1), dml.essp(3)),
     ):
