@@ -556,6 +556,15 @@ WRONG = {
     "eval_params: expected None (each fragment has an optimizer's state of its own)": lambda: train(
         local=streamed(), eval_params=lambda state, params: params
     ),
+    "methods['it'], eval_params: expected None (each fragment": lambda: dml.compare(
+        {"it": dml.Method(dml.bsp(), local=streamed())},
+        PLANE,
+        EXPONENTIAL,
+        NESTEROV,
+        updates=2,
+        seeds=[0],
+        eval_params=lambda state, params: params,
+    ),
     "local: expected None (tasks of lasso are themselves updates), got local_steps(8, keep": lambda: train(
         problem=dml.problems.lasso(), optimizer=optax.identity(), batch_size=1, local=streamed()
     ),

@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmlcore import checks, notebook
 from dmlcore.checks import check_kind, check_seed
@@ -20,6 +20,9 @@ from dmlcore.methods.local import check_controlled, check_local, check_streamed
 from dmlcore.methods.transport import resolve as resolve_transport
 from dmlcore.provenance import versions
 from dmlcore.types import Aggregate, Codec, Load, LocalSteps, Method, Policy, Transport
+
+if TYPE_CHECKING:
+    from dmlcore.problems.problem import Problem
 
 MOST = 2**31 - 1  # largest number of clocks, updates, and samples of a task: a trace stores 32 bits
 
@@ -215,6 +218,10 @@ class RunSpec:
         server = self.cluster.server
         numbers = self.in_message(sum(self.tensor_sizes))
         return None if server is None else server.seconds(numbers, *self.transferred_bytes())
+
+    def steps_of(self, problem: Problem) -> Problem:
+        """Returns a problem whose tasks make the local steps of this run, if it has some."""
+        return problem.with_steps(self.local, self.step_size, self.transport.pipelined)
 
     @property
     def copies(self) -> int:

@@ -25,6 +25,7 @@ from dmlcore.engines.on_ray.connection import spread
 from dmlcore.engines.spec import RunSpec
 from dmlcore.experiments.journal import Journal, folder_for
 from dmlcore.experiments.runs import (
+    check_one_state,
     check_optimizer,
     check_until,
     driver_with,
@@ -254,6 +255,7 @@ def _run_all(
             parts = tuple(map(id, method._replace(optimizer=None)))
             specs[name] = alike.get(parts) or run_spec(problem, method, cluster, **options)
             alike[parts] = specs[name]
+            check_one_state(eval_params, method.local)
     # Methods in turn, so that runs in parallel threads compile different loops.
     runs = [(name, seed) for seed in seeds for name in each]
     seeded = {
@@ -356,7 +358,7 @@ def _together(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]:
     """Returns the histories of runs that differ in their optimizer only; with one timeline if they can."""
     (spec, _), problem, engine, until, journal = items[0], work.problem, work.engine, work.until, work.journal
     replays = driver_with(Replay, spec.aggregate, work.eval_params)
-    problem = problem.with_steps(spec.local, spec.step_size, spec.transport.pipelined)
+    problem = spec.steps_of(problem)
     made_first = _timeline_first(engine, spec)
     trace: Trace | None = None
     driver = Repeated(replays)
@@ -394,7 +396,7 @@ def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]
     first, own = items[0]
     if not _timeline_first(work.engine, first):
         return [_together(work, [item])[0] for item in items]
-    problem = work.problem.with_steps(first.local, first.step_size, first.transport.pipelined)
+    problem = first.steps_of(work.problem)
     distinct = [own] if own else [*work.optimizers.values()]
     lanes = [(spec, optimizer) for spec, _ in items for optimizer in distinct]
     journal = work.journal

@@ -216,9 +216,10 @@ def run(
 ) -> Run:
     """Trains a problem as `train` does, for a given specification of the run."""
     check_until(until, problem)
-    problem = problem.with_steps(spec.local, spec.step_size, spec.transport.pipelined)
     check_eval_params(eval_params, optimizer, problem)
+    check_one_state(eval_params, spec.local)
     folder = None if checkpoint is None else checks.folder("checkpoint", checkpoint)
+    problem = spec.steps_of(problem)
     if eval_every is not None:
         checks.integer("eval_every", eval_every, low=1)
     if engine.record is None:
@@ -252,7 +253,7 @@ def timeline(
     problem: Problem, spec: RunSpec, optimizer: optax.GradientTransformation | None, engine: Engine
 ) -> Trace:
     """Returns the trace of a run on a virtual clock; trains as far as a policy that watches needs it."""
-    problem = problem.with_steps(spec.local, spec.step_size, spec.transport.pipelined)
+    problem = spec.steps_of(problem)
     if engine.timeline is None:
         checks.fail("engine", engine, "an engine with a virtual clock (for a timeline without training)")
     watch = None
@@ -408,6 +409,7 @@ def replay_lanes(
         for trace in traces:
             if trace.metadata.get("local") != local.name:
                 checks.fail("local", local, f"{trace.metadata.get('local')} (as in the trace)")
+        check_one_state(eval_params, local)
         told = traces[0].metadata
         problem = problem.with_steps(local, int(told["step_size"]), told.get("pipelined", False))
     for optimizer in optimizers:
@@ -605,8 +607,6 @@ def check_eval_params(eval_params: EvalParams | None, optimizer: Any, problem: P
     expected = f"a function of the optimizer's state and parameters that returns parameters of {problem.name}"
     if problem.additive or not callable(eval_params):
         checks.fail("eval_params", eval_params, "None" if problem.additive else expected)
-    if problem.inner is not None and problem.inner.fragments > 1:
-        checks.fail("eval_params", eval_params, "None (each fragment has an optimizer's state of its own)")
     fault = "a function that returns others"
     try:
         state = jax.eval_shape(optimizer.init, problem.shapes)
@@ -618,6 +618,12 @@ def check_eval_params(eval_params: EvalParams | None, optimizer: Any, problem: P
         same, fault = False, f"a function that fails ({type(error).__name__}: {error})".splitlines()[0]
     if not all(jax.tree.leaves(same)):
         checks.reject("eval_params", fault, expected)
+
+
+def check_one_state(eval_params: EvalParams | None, local: LocalSteps | None) -> None:
+    """Raises ValueError if what is evaluated depends on a state of which each fragment has its own."""
+    if eval_params is not None and local is not None and local.fragments > 1:
+        checks.fail("eval_params", eval_params, "None (each fragment has an optimizer's state of its own)")
 
 
 def check_until(

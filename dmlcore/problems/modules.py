@@ -154,8 +154,9 @@ def from_flax(
     judges = {f"metrics[{key!r}]": judge for key, judge in (metrics or {}).items()}
     for argument, given in {"build": build, "loss": loss, "inputs": inputs, **judges}.items():
         checks.function(argument, given)
-    for argument, rows in {"data": data, **({} if test_data is None else {"test_data": test_data})}.items():
-        check_rows(argument, rows)
+    check_rows("data", data)
+    if test_data is not None:
+        check_rows("test_data", test_data)
     if taken := sorted({"loss", "test_loss"} & {*(metrics or {})}):
         checks.fail("metrics", taken, "other names than loss and test_loss, which `loss` has")
     made = functions(build)

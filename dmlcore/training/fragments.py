@@ -56,7 +56,7 @@ def of_fragments(optimizer: Any, fragments: int) -> optax.GradientTransformation
     What is like the parameters in a state is kept once, as fragments share no parameter; the rest, such as
     a count of steps, is kept for each fragment.
     """
-    takes = [*pacing.named(optimizer.update, pacing.progress())]
+    of_one = pacing.told_all(optimizer.update)
 
     def shared(params: Any) -> Any:
         """Returns the structure of a state, with trees like the parameters as leaves: True for these."""
@@ -77,7 +77,7 @@ def of_fragments(optimizer: Any, fragments: int) -> optax.GradientTransformation
             return chosen(here, part, start) if once else part[turn]
 
         own = jax.tree.map(mine, once, states, optimizer.init(params))
-        updates, after = optimizer.update(pushed, own, params, **{unit: told[unit] for unit in takes})
+        updates, after = of_one(pushed, own, params, **told)
 
         def put(once: bool, part: Any, new: Any) -> Any:
             return chosen(here, new, part) if once else part.at[turn].set(new)

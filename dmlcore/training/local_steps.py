@@ -141,11 +141,10 @@ def zeros(tree: Any) -> Any:
 
 def with_control(optimizer: Any, num_workers: int) -> optax.GradientTransformation:
     """Returns an optimizer that also adds a push's change to the mean of all workers' control variates."""
-    takes = [*pacing.named(optimizer.update, pacing.progress())]
+    plainly = pacing.told_all(optimizer.update)
 
     def update(pushed: Any, state: Any, served: Any, **told: Any) -> tuple[Any, Any]:
-        told = {unit: told[unit] for unit in takes}
-        updates, state = optimizer.update(pushed.params, state, served.params, **told)
+        updates, state = plainly(pushed.params, state, served.params, **told)
         change = jax.tree.map(lambda less: less * (-1.0 / num_workers), pushed.control)
         return Controlled(updates, change), state
 

@@ -36,6 +36,12 @@ def arguments(units: Iterable[str], of_version: Any) -> dict[str, Any]:
     return {unit: of_version[UNITS.index(unit)] for unit in units}
 
 
+def told_all(update: Any) -> Callable[..., Any]:
+    """Returns an update that is told the whole progress of a version, and passes on what `update` takes."""
+    takes = [*named(update, progress())]
+    return lambda *given, **told: update(*given, **{unit: told[unit] for unit in takes})
+
+
 def updated(update: Any, gradients: Any, state: Any, params: Any, at: Any = (0, 0)) -> Any:
     """Returns what an update makes at this progress, of which it is told what it takes."""
     return update(gradients, state, params, **named(update, progress(at)))

@@ -104,13 +104,10 @@ def _tried(init: Any, update: Any, tree: Any, kinds: tuple[Any, ...], most: int)
 
     params, gradients = drawn(), [drawn() for _ in range(STEPS)]
 
-    def step(given: Any, state: Any, at: Any) -> Any:
-        return update(given, state, params, **pacing.named(update, at))
-
     # Single operations are compiled already, but a loop would be compiled again in each step.
-    operations = str(jax.make_jaxpr(step)(params, init(params), pacing.progress()))
+    operations = str(jax.make_jaxpr(functools.partial(pacing.updated, update))(params, init(params), params))
     if "scan[" in operations or "while[" in operations:
-        step = jax.jit(step)
+        update = jax.jit(update)
 
     def counted(leaf: Any, later: int) -> Any:
         counts = later and not np.ndim(leaf) and jax.dtypes.issubdtype(leaf.dtype, np.integer)
@@ -122,10 +119,10 @@ def _tried(init: Any, update: Any, tree: Any, kinds: tuple[Any, ...], most: int)
         state = rest = jax.tree.map(lambda leaf: counted(leaf, later), init(params))
         found = np.zeros(len(kinds))
         for number, each in enumerate(gradients):
-            at = pacing.progress([later + PACE * number] * 2)
+            at = [later + PACE * number] * 2
             given = jax.tree.map(lambda leaf: np.asarray(magnitude * leaf, leaf.dtype), each)
-            moved, state = step(given, state, at)
-            still, rest = step(jax.tree.map(np.zeros_like, each), rest, at)
+            moved, state = pacing.updated(update, given, state, params, at)
+            still, rest = pacing.updated(update, jax.tree.map(np.zeros_like, each), rest, params, at)
             gaps = jax.tree.map(lambda one, two: np.asarray(one - np.nan_to_num(two)), moved, still)
             found += [float((gap**2).sum()) * (number >= FIRST) for gap in jax.tree.leaves(gaps)]
         return found**0.5, state
