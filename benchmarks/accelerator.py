@@ -25,14 +25,13 @@ from replay import random_lenet
 from timing import console, quartiles, race, reported, show_race, spread
 
 import dmlcore as dml
-from dmlcore.reproduce.papers.beyond_language import language
 from dmlcore.training import replay
 from dmlcore.training.replay import Replay
 
 PROBLEMS = {
     "digits": ("digits MLP", dml.problems.digits_mlp),
     "lenet": ("LeNet on images of noise", random_lenet),
-    "transformer": ("transformer of 11,000 parameters", language),
+    "transformer": ("transformer of 18,000 parameters", dml.problems.language_model),
 }
 WORKERS, LEAST_UPDATES = 8, 8
 ON_CPU = jax.default_backend() == "cpu"

@@ -15,13 +15,7 @@ from dmlcore.reproduce.papers.beyond_convex import (
     weighted_loss,
     weighted_optimum,
 )
-from dmlcore.reproduce.papers.beyond_language import (
-    Transformer,
-    delayed_nesterov,
-    generated_text,
-    language,
-    network,
-)
+from dmlcore.reproduce.papers.beyond_outer import delayed_nesterov
 
 
 def test_the_noise_and_the_optimum_of_the_tridiagonal_function():
@@ -113,22 +107,3 @@ def test_optima_by_shares():
     rows = {name: column[problem.owner == 2] for name, column in problem.data.items()}
     at = jnp.asarray(best, jnp.float32)
     assert own[2] == pytest.approx(float(problem.losses(at, rows).mean()), rel=1e-5)
-
-
-def test_generated_text_is_reproducible_and_made_of_words():
-    text = generated_text(5_000)
-    assert (generated_text(1_000) == text[:1_000]).all()
-    words = "".join(" abcdefghijklmnopqrstuvwxyz"[i] for i in text).split(" ")[:-1]
-    assert {len(word) for word in words} <= {2, 3, 4, 5}
-    assert 20 < len({*words}) <= 60
-
-
-def test_a_letter_is_guessed_from_those_before_it():
-    init, scores = network(lambda rngs: Transformer(27, 8, 8, 1, rngs))
-    params, text = jax.jit(init)(jax.random.key(0)), language(2_000, context=8).data[:2, :8]
-    changed = np.array(text)
-    changed[:, 5] = (changed[:, 5] + 1) % 27
-    one, two = map(np.asarray, map(jax.jit(lambda each: scores(params, each)), (text, changed)))
-    assert one.shape == (2, 8, 27)
-    np.testing.assert_array_equal(one[:, :5], two[:, :5])
-    assert (abs(one - two)[:, 5:].max(-1) > 1e-4).all()

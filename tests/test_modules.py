@@ -13,6 +13,8 @@ from flax import linen, nnx
 import dmlcore as dml
 from dmlcore.problems import from_flax, language_model
 from dmlcore.problems.language import entropies, source
+from dmlcore.problems.modules import functions
+from dmlcore.problems.transformer import Transformer
 
 CLUSTER = dml.Cluster.from_speeds([1000, 600])
 KEY = jax.random.key(3)
@@ -206,6 +208,18 @@ def test_the_loss_of_a_language_model_is_its_expectation():
     assert found == pytest.approx(problem.optimum + math.log(16) - entropies(chances).mean(), rel=1e-5)
     run = dml.train(problem, CLUSTER, dml.bsp(), optax.adamw(1e-2), updates=150, batch_size=16)
     assert problem.optimum < run.history["loss"].iloc[-1] < 2.6
+
+
+def test_a_letter_is_guessed_from_those_before_it():
+    made = functions(lambda rngs: Transformer(16, 8, 8, 1, rngs))
+    params, text = made.init(KEY), language_model(length=2_000, context=8).data[:2, :8]
+    changed = np.array(text)
+    changed[:, 5] = (changed[:, 5] + 1) % 16
+    guesses = jax.jit(lambda each: made.judge(params, each))
+    one, two = np.asarray(guesses(text)), np.asarray(guesses(changed))
+    assert one.shape == (2, 8, 16)
+    np.testing.assert_array_equal(one[:, :5], two[:, :5])
+    assert (abs(one - two)[:, 5:].max(-1) > 1e-4).all()
 
 
 def test_a_text_file_is_learnt(tmp_path):

@@ -42,6 +42,8 @@ CLAIMS = {
     "B2-grows": ours(expected=(2, None), parts=SHARDS),
     "B2-shards": ours(expected=(1.5, None)),
     "B3-diloco": ours(expected=(None, 1.05)),
+    "B3-streaming": ours(expected=(None, 1.05)),
+    "B3-overlap": ours(expected=(1.2, None)),
     "B3-updates": ours(expected=(1, None)),
     "B3-delayed": ours(expected=(None, 1.05)),
     "B3-clock": ours(expected=(1.2, None)),
