@@ -1,9 +1,10 @@
-"""Rounds that SCAFFOLD and FedProx need on shards of skewed labels, next to FedAvg's, each at its best rate.
+"""Rounds that SCAFFOLD, FedDyn and FedProx need on skewed shards, next to FedAvg's, each at its best rate.
 
 .venv/bin/python benchmarks/label_skew.py
 
 Links are free and workers are even, so the ratio of times is that of rounds. Expected, before the first run:
-SCAFFOLD needs fewer rounds than FedAvg (Karimireddy et al. 2020), with all workers and with a sample of them.
+SCAFFOLD needs fewer rounds than FedAvg (Karimireddy et al. 2020), with all workers and with a sample of them,
+and so does FedDyn (Acar et al. 2021).
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ import dmlcore as dml
 
 STEPS, TARGET, BUDGET = 16, {"loss": 0.3}, 40
 POLICIES = {8: dml.bsp(), 16: dml.sampled(4)}  # by the number of workers
-CORRECTIONS = {"FedAvg": {}, "FedProx": {"prox": 0.1}, "SCAFFOLD": {"control_variates": True}}
+CORRECTIONS = {
+    "FedAvg": {},
+    "FedProx": {"prox": 0.1},
+    "SCAFFOLD": {"control_variates": True},
+    "FedDyn": {"prox": 0.1, "dynamic": True},
+}
 
 
 @cache  # a new local optimizer would be compiled anew

@@ -159,6 +159,9 @@ fragment-of-answer training/fragments.py test_local_steps.py
 momentum-of-others training/fragments.py test_local_steps.py
 - chosen(here, new, part) if once
 + new if once
+sum-of-pushes training/local_steps.py test_local_steps.py
+- centre = jax.tree.map(jnp.add, start, own)
++ centre = jax.tree.map(jnp.subtract, start, own)
 trim-low-side methods/aggregate/places.py test_aggregate.py
 - (place >= cut) & (place < count - cut)
 + (place >= 2 * cut) & (place < count)

@@ -277,6 +277,7 @@ class LocalSteps(NamedTuple):
         keep_state: whether a worker's next task continues with the state of that optimizer.
         prox: mu of the proximal term.
         control_variates: whether control variates correct the steps, as in SCAFFOLD.
+        dynamic: whether the proximal term is dynamic, as in FedDyn.
         normalised: whether pushes are normalised by their numbers of steps, as in FedNova.
         fragments: number of fragments that are synchronised in turn, as in Streaming DiLoCo.
         mixing: share of a worker's own parameters in a fragment that it has received.
@@ -294,6 +295,7 @@ class LocalSteps(NamedTuple):
     keep_state: bool = False
     prox: float = 0.0
     control_variates: bool = False
+    dynamic: bool = False
     normalised: bool = False
     fragments: int = 1
     mixing: float = 0.0
@@ -304,9 +306,14 @@ class LocalSteps(NamedTuple):
         return self.fragments > 1 or self.mixing > 0
 
     @property
+    def controlled(self) -> bool:
+        """Whether the server keeps the mean of what workers remember."""
+        return self.control_variates or self.dynamic
+
+    @property
     def remembers(self) -> bool:
         """Whether a worker's task depends on its earlier tasks."""
-        return self.keep_state or self.control_variates or self.streams
+        return self.keep_state or self.controlled or self.streams
 
     __repr__ = notebook.named
 

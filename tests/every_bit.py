@@ -151,6 +151,7 @@ CONTRIBUTIONS = {
         {"transport": "coded(error_feedback(top_k(0.1)), difference(random_k(0.5, unbiased=False)))"},
     ),
     "fragments": (VECTOR, {"local": dml.local_steps(3, INNER, keep_state=True, fragments=3, mixing=0.3)}),
+    "dynamic": (VECTOR, {"local": dml.local_steps(3, INNER, prox=0.1, dynamic=True)}),
 }
 PULLING = {"affine", "one bit", "compensated", "sparse"}  # they need policies whose tasks all pull
 POLICIES = {

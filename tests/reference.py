@@ -100,8 +100,8 @@ def replay_reference(
 
     states: dict[int, Any] = {}  # by worker: state of its local optimizer
     nothing = jax.tree.map(jnp.zeros_like, params)
-    own_controls: dict[int, Any] = {}  # by worker: its control variate
-    controls = [nothing]  # of each version: the server's control variate
+    own_controls: dict[int, Any] = {}  # by worker: its control variate; in FedDyn its gradient
+    controls = [nothing]  # of each version: the server's control variate; in FedDyn the paper's h
 
     fragments = 1 if problem.inner is None else problem.inner.fragments
     flat, shaped = ravel_pytree(params)
@@ -141,13 +141,19 @@ def replay_reference(
             shares = jnp.full(part.stop - first, 1 / (part.stop - first))
             gradient = batch_gradient(reached, drawn[part], shares, *(each[part] for each in keys))
             slopes.append(gradient)
-            gradient = jax.tree.map(lambda g, c, c_i: g + (c - c_i), gradient, control, before)
+            going = nothing if inner.dynamic else control
+            gradient = jax.tree.map(lambda g, c, c_i: g + (c - c_i), gradient, going, before)
             gradient = jax.tree.map(lambda g, w, w_0: g + inner.prox * (w - w_0), gradient, reached, params)
             updates, state = inner.optimizer.update(gradient, state, reached)
             reached = optax.apply_updates(reached, updates)
         states[task.worker] = state
         if inner.control_variates:
             own_controls[task.worker] = jax.tree.map(lambda *each: sum(each) / len(each), *slopes)
+        if inner.dynamic:
+            own_controls[task.worker] = jax.tree.map(
+                lambda c, w, w_0: c - inner.prox * (w - w_0), before, reached, params
+            )
+        if inner.control_variates or inner.dynamic:
             controls[-1] = jax.tree.map(
                 lambda c, new, old: c + (new - old) / trace.num_workers,
                 controls[-1],
@@ -241,6 +247,8 @@ def replay_reference(
             pushes.append(push)
             parts.append(gradient)
         number, total = len(versions) - 1, together(weights, pushes, parts)
+        if problem.inner is not None and problem.inner.dynamic:
+            total = jax.tree.map(lambda d, h: d + h / problem.inner.prox, total, controls[-1])
         if fragments == 1:
             versions.append(step(versions[-1], total, sum(weights)))
             continue

@@ -31,6 +31,7 @@ KINDS = {
     "DiLoCo": (DILOCO, NESTEROV),
     "FedProx": (dml.local_steps(8, optax.sgd(0.1), prox=0.5), optax.sgd(1.0)),
     "SCAFFOLD": (dml.local_steps(8, optax.sgd(0.1), control_variates=True), optax.sgd(0.9)),
+    "FedDyn": (dml.local_steps(8, optax.sgd(0.1), prox=0.5, dynamic=True), optax.sgd(1.0)),
     "Streaming DiLoCo": (streamed(mixing=0.5), NESTEROV),
 }
 REMEMBER = [name for name, (local, _) in KINDS.items() if local.remembers]
@@ -50,12 +51,13 @@ def by_hand(local, outer, samples, workers=4, size=32, seed=0):
     """Rounds of local steps of some workers and one outer step, in a plain loop.
 
     With the proximal term it is algorithm 2 of Li et al. 2020, with control variates algorithm 1 of
-    Karimireddy et al. 2020 with option II, whose local learning rate is 0.1.
+    Karimireddy et al. 2020 with option II, whose local learning rate is 0.1, and FedDyn is algorithm 1 of
+    Acar et al. 2021, where `controls` are the workers' gradients and `h` is the server's.
     """
     params = PLANE.init(run_key(seed, INIT))
     outer_state, inner_states = outer.init(params), [local.optimizer.init(params)] * workers
     nothing = jax.tree.map(jnp.zeros_like, params)
-    control, controls, clocks = nothing, [nothing] * workers, [0] * workers
+    control, controls, clocks, h = nothing, [nothing] * workers, [0] * workers, nothing
 
     @jax.jit
     def inner_step(params, state, indices, pulled, own, control):
@@ -77,6 +79,12 @@ def by_hand(local, outer, samples, workers=4, size=32, seed=0):
                 mine, state = inner_step(mine, state, indices, params, own, control)
             inner_states[worker], clocks[worker] = state, clocks[worker] + 1
             reached.append(mine)
+            if local.dynamic:
+                alpha = local.prox
+                controls[worker], h = (
+                    jax.tree.map(lambda c, x, y, a=a: c - a * (y - x), each, params, mine)
+                    for each, a in ((own, alpha), (h, alpha / workers))
+                )
             if local.control_variates:
                 steps = local.steps * 0.1
                 controls[worker] = jax.tree.map(
@@ -86,6 +94,8 @@ def by_hand(local, outer, samples, workers=4, size=32, seed=0):
         mean = jax.tree.map(lambda *leaves: sum(leaves) / len(leaves), *reached)
         if changes:
             control = jax.tree.map(lambda c, *each: c + sum(each) / workers, control, *changes)
+        if local.dynamic:
+            mean = jax.tree.map(lambda leaf, of_h: leaf - of_h / local.prox, mean, h)
         difference = jax.tree.map(jnp.subtract, params, mean)
         updates, outer_state = outer.update(difference, outer_state, params)
         params = optax.apply_updates(params, updates)
@@ -302,6 +312,19 @@ def test_an_epoch_of_unequal_shards(normalised, rate, engine):
         assert (abs(float(run.params) - 0.5) < 0.01) == normalised
 
 
+@pytest.mark.parametrize("engine", ["simulate", "threads"])
+def test_feddyn_ends_where_the_gradients_of_workers_cancel(engine):
+    """Whatever their steps and weights are: here at 0, where FedProx ends at a half."""
+    problem, ends = two_shards(), []
+    for dynamic in (True, False):
+        local = dml.local_steps(1, optax.sgd(0.5), prox=1.0, dynamic=dynamic)
+        options = {"local": local, "load": dml.loads.fixed(problem.shard_sizes), "engine": ENGINES[engine]}
+        options |= {"cluster": dml.Cluster.uniform(2), "optimizer": optax.sgd(1.0)}
+        ends.append(float(train(problem=problem, updates=60, **options).params))
+    assert ends[0] == pytest.approx(0, abs=1e-3)
+    assert ends[1] == pytest.approx(0.5, abs=1e-3)
+
+
 @pytest.mark.parametrize("policy", [dml.bsp(), dml.k_batch_async(3), dml.asp()], ids=str)
 def test_normalised_pushes_of_equal_steps_are_not_changed(policy):
     one, two = (train(policy, local=dml.local_steps(8, optax.sgd(0.1), normalised=n)) for n in (True, False))
@@ -310,9 +333,10 @@ def test_normalised_pushes_of_equal_steps_are_not_changed(policy):
 
 @pytest.mark.parametrize("policy", [dml.asp(weight=0.5), dml.k_batch_async(3), dml.sampled(2)], ids=str)
 @pytest.mark.parametrize("outer", [optax.sgd(1.0), optax.adam(0.01)], ids=["sgd", "adam"])
-def test_the_servers_control_variate_is_the_mean_of_the_workers(policy, outer):
+@pytest.mark.parametrize("kind", ["SCAFFOLD", "FedDyn"])
+def test_the_server_has_the_mean_of_what_workers_remember(kind, policy, outer):
     """Whatever the weights of pushes, once those under way are counted; also if weights scale updates."""
-    local = KINDS["SCAFFOLD"][0]
+    local = KINDS[kind][0]
     trace = train(policy, local=local, updates=40).trace
     driver = Replay([trace], PLANE.with_steps(local, 32), [outer])
     driver.advance(40)
@@ -371,7 +395,7 @@ CODED, PIPELINED = "coded(push=affine(bits=8))", "pipelined()"
 # By default each kind and each transport, and a state that is kept beside a codec; above, rounds are by hand.
 FEW = [("FedAvg", CODED), ("DiLoCo", None), ("DiLoCo", CODED), ("FedProx", None), ("SCAFFOLD", PIPELINED)]
 FEW += [("Streaming DiLoCo", None), ("Streaming DiLoCo", PIPELINED)]
-EXACT = "SCAFFOLD", "Streaming DiLoCo"  # send values exactly
+EXACT = "SCAFFOLD", "FedDyn", "Streaming DiLoCo"  # send values exactly
 
 
 @pytest.mark.parametrize(
@@ -499,13 +523,19 @@ WRONG = {
     "control_variates: expected True or False, got 1": lambda: dml.local_steps(
         2, optax.sgd(1.0), control_variates=1
     ),
+    "prox: expected FedDyn's alpha, > 0 (with dynamic=True), got 0": lambda: dml.local_steps(
+        2, optax.sgd(1.0), dynamic=True
+    ),
+    "control_variates: expected False (with dynamic=True), got True": lambda: dml.local_steps(
+        2, optax.sgd(1.0), prox=0.1, control_variates=True, dynamic=True
+    ),
     "normalised: expected True or False, got 1": lambda: dml.local_steps(2, optax.sgd(1.0), normalised=1),
     "optimizer: expected one without momentum": lambda: dml.local_steps(2, optax.adam(0.1), normalised=True),
     "policy: expected a policy whose tasks all pull (weights are those of an update), got ssp": lambda: train(
         dml.ssp(2), local=dml.local_steps(2, optax.sgd(1.0), normalised=True)
     ),
     "problem: expected one that is sharded, got Problem(plane": lambda: PLANE.shard_sizes,
-    "aggregate: expected mean() (with control_variates the server's": lambda: train(
+    "aggregate: expected mean() (with control_variates or dynamic the server": lambda: train(
         local=KINDS["SCAFFOLD"][0], aggregate="median()"
     ),
     "local: expected what dml.local_steps(steps, optimizer) returns, got 8": lambda: train(local=8),
@@ -518,8 +548,8 @@ WRONG = {
     "local: expected None (tasks of lasso are themselves updates), got local_steps(8)": lambda: train(
         problem=dml.problems.lasso(), optimizer=optax.identity(), batch_size=1
     ),
-    "local: expected local steps without memory, unlike keep_state, control_variates, fragments and mixing "
-    "(under ringmaster": lambda: train(dml.ringmaster(1), local=DILOCO),
+    "local: expected local steps without memory, unlike keep_state, control_variates, dynamic, fragments and "
+    "mixing (under ringmaster": lambda: train(dml.ringmaster(1), local=DILOCO),
     "local: expected local_steps(8) with steps of 32 samples (as in the trace), got None": lambda: dml.replay(
         TRACE, PLANE, optax.sgd(1.0)
     ),

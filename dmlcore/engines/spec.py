@@ -162,7 +162,7 @@ class RunSpec:
             checks.fail("compensation", compensation, expected)
         if compensation and local is not None:
             checks.fail("compensation", compensation, "0 (what local steps push is not a gradient)")
-        if local is not None and local.control_variates:
+        if local is not None and local.controlled:
             check_controlled(aggregate, transport, cluster.faults.events)
         server, numbers = cluster.server, sum(sizes)
         if local is not None and local.streams:

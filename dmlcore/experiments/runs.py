@@ -401,7 +401,7 @@ def replay_lanes(
         own = {id(trace): _aggregated(trace, rule) for trace in traces}  # lanes still share traces
         traces = [own[id(trace)] for trace in traces]
         check_aggregate(rule, problem.shapes)
-        if local is not None and check_local(local).control_variates:
+        if local is not None and check_local(local).controlled:
             check_controlled(rule)
         driver = functools.partial(driver, aggregate=rule)
     if local is not None:

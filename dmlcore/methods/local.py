@@ -21,6 +21,7 @@ def local_steps(
     *,
     prox: float = 0.0,
     control_variates: bool = False,
+    dynamic: bool = False,
     normalised: bool = False,
     fragments: int = 1,
     mixing: float = 0.0,
@@ -41,6 +42,11 @@ def local_steps(
     the mean of the c_k, pushes are to be sent exactly, and no fault may take a memory. With local SGD this
     c_k is that of the paper's option II. The server's optimizer sees the parameters only.
 
+    With `prox` and `dynamic` the gradient is g_i + alpha (w_i - w_0 - m_k), where alpha is `prox` and m_k the
+    sum of all that worker k has pushed, at first 0; the server's optimizer is given the pushes' mean plus the
+    mean of all m_k (FedDyn). So where training stays, the mean of all workers' gradients is 0, however much
+    their data differ. Messages are no larger, and the same is required as for control variates.
+
     With `normalised` workers that take more steps count no more for it (FedNova): of pushes with weights w_k,
     which say how much each worker's data count, and numbers of steps tau_k, push k gets the weight
     w_k tau / tau_k in its update. Here tau is the mean of the tau_k by the w_k.
@@ -54,9 +60,9 @@ def local_steps(
     answer travel: the paper's overlap, tau = `steps`. The policy must have a push of every worker in each
     update, as BSP.
 
-    Guarantees: `local_steps(1, optax.sgd(1))` pushes the gradient. Without pushes under way c is the mean of
-    the c_k, whatever the weights of pushes, up to rounding. One fragment without mixing is DiLoCo, bit for
-    bit.
+    Guarantees: `local_steps(1, optax.sgd(1))` pushes the gradient. Without pushes under way the server's mean
+    is that of the c_k or m_k, whatever the weights of pushes, up to rounding. One fragment without mixing is
+    DiLoCo, bit for bit.
 
     The `batch_size` of the run is the size of a mini-batch. A task has H x batch_size samples, which take
     computing time and count towards `samples=` as usual. Load rules divide H x batch_size x P samples among P
@@ -67,11 +73,12 @@ def local_steps(
         steps: the papers' H, the number of local steps per task, >= 1.
         optimizer: the local optax optimizer.
         keep_state: True: a worker's next task continues with the state of the local optimizer, as in DiLoCo.
-            False: each task starts with a new state, as in FedAvg. Kept states, and control variates,
-            require that every task is in an update if its push arrives, in its worker's order. A `Crash` says
-            whether states are lost.
-        prox: FedProx's mu, >= 0. Default: 0, no proximal term.
+            False: each task starts with a new state, as in FedAvg. Kept states, control variates and
+            `dynamic` require that every task is in an update if its push arrives, in its worker's order. A
+            `Crash` says whether states are lost.
+        prox: FedProx's mu, FedDyn's alpha, >= 0. Default: 0, no proximal term.
         control_variates: whether control variates correct the steps. The aggregate is then `mean`.
+        dynamic: whether the proximal term, `prox` > 0, is FedDyn's. The aggregate is then `mean`.
         normalised: whether pushes are normalised by their numbers of steps, which are then to be steps of
             SGD without momentum. No task may keep a cached copy.
         fragments: the paper's P, >= 1 and at most the number of parameters: contiguous parts of the
@@ -92,14 +99,16 @@ def local_steps(
     Reference: McMahan et al. 2017, algorithm 1; Douillard et al. 2023, "DiLoCo", algorithm 1; Li et al. 2020,
     "Federated optimization in heterogeneous networks", algorithm 2; Karimireddy et al. 2020, "SCAFFOLD:
     stochastic controlled averaging for federated learning", algorithm 1; Wang et al. 2020, "Tackling the
-    objective inconsistency problem in heterogeneous federated optimization", section 4, FedNova; Douillard et
-    al. 2025, "Streaming DiLoCo with overlapping communication", algorithm 2.
+    objective inconsistency problem in heterogeneous federated optimization", section 4, FedNova; Acar et al.
+    2021, "Federated learning based on dynamic regularization", algorithm 1; Douillard et al. 2025, "Streaming
+    DiLoCo with overlapping communication", algorithm 2.
     """
     steps = checks.integer("steps", steps, low=1, high=2**20)
     options = {
         "keep_state": checks.boolean("keep_state", keep_state),
         "prox": checks.real("prox", prox, low=0),
         "control_variates": checks.boolean("control_variates", control_variates),
+        "dynamic": checks.boolean("dynamic", dynamic),
         "normalised": checks.boolean("normalised", normalised),
         "fragments": checks.integer("fragments", fragments, low=1),
         "mixing": checks.real("mixing", mixing, low=0, below=1),
@@ -107,10 +116,14 @@ def local_steps(
     optimizer = checks.check_optax("optimizer", optimizer)
     if normalised and _has_moments(optimizer):
         checks.fail("optimizer", optimizer, "one without momentum or other moments (as normalised=True)")
+    if dynamic and not options["prox"]:
+        checks.fail("prox", prox, "FedDyn's alpha, > 0 (with dynamic=True)")
     made, usual = LocalSteps("", steps, optimizer, **options), LocalSteps._field_defaults
-    for option in ("control_variates", "normalised"):
+    for option in ("control_variates", "dynamic", "normalised"):
         if made.streams and options[option]:
             checks.fail(option, True, "False (with fragments or mixing)")
+        if dynamic and option != "dynamic" and options[option]:
+            checks.fail(option, True, "False (with dynamic=True)")
     told = [f"{option}={given}" for option, given in options.items() if given != usual[option]]
     return made._replace(name=f"local_steps({', '.join([f'{steps}', *told])})")
 
@@ -126,8 +139,8 @@ def _has_moments(optimizer: Any) -> bool:
 
 
 def check_controlled(aggregate: Any, transport: Any = None, faults: Sequence[Any] = ()) -> None:
-    """Raises ValueError if the server could not keep the mean of the workers' control variates."""
-    why = " (with control_variates the server's is the mean of the workers')"
+    """Raises ValueError if the server could not keep the mean of what workers remember."""
+    why = " (with control_variates or dynamic the server keeps the mean of what workers remember)"
     if not aggregate.plain:
         checks.fail("aggregate", aggregate, f"mean(){why}")
     if transport is not None and transport.push:

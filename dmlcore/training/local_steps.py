@@ -19,7 +19,7 @@ from dmlcore.training.program import Rows
 
 
 class Controlled(NamedTuple):
-    """What is sent with control variates: of the server, and in a push what a worker's has become less by."""
+    """Parameters, and the mean of what workers remember; in a push, what a worker's has become less by."""
 
     params: Any
     control: Any
@@ -28,8 +28,9 @@ class Controlled(NamedTuple):
 class LocalTraining(Gradient):
     """Local optimizer steps on mini-batches; the push is the pulled minus the reached parameters.
 
-    Each worker may keep the state of its local optimizer, its control variate, and its own parameters; of two
-    further ones one is for padding tasks, and one is that of a worker at the start.
+    Each worker may keep the state of its local optimizer, its control variate or the sum of its pushes, and
+    its own parameters; of two further ones one is for padding tasks, and one is that of a worker at the
+    start.
     """
 
     fuses, loops = False, True
@@ -46,7 +47,7 @@ class LocalTraining(Gradient):
 
     @property
     def keeps(self) -> bool:
-        return self.inner.keep_state or self.inner.control_variates or self.inner.delay > 0
+        return self.inner.keep_state or self.inner.controlled or self.inner.delay > 0
 
     def fingerprint(self) -> str:
         return of_optimizer(self.inner.optimizer, self.problem.shapes, "local, optimizer")
@@ -61,15 +62,17 @@ class LocalTraining(Gradient):
         return served, jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_states, *jnp.shape(leaf))), kept)
 
     def served(self, params: Any) -> Any:
-        return Controlled(params, zeros(params)) if self.inner.control_variates else params
+        return Controlled(params, zeros(params)) if self.inner.controlled else params
 
     def model(self, served: Any) -> Any:
-        return served.params if self.inner.control_variates else served
+        return served.params if self.inner.controlled else served
 
     def optimizer(self, optimizer: Any, num_workers: int) -> Any:
         if self.inner.fragments > 1:
             return of_fragments(optimizer, self.inner.fragments)
-        return with_control(optimizer, num_workers) if self.inner.control_variates else optimizer
+        if self.inner.controlled:
+            return with_control(optimizer, num_workers, self.inner.dynamic)
+        return optimizer
 
     def of(self, view: Any, local: Any, row: Rows, data: Any) -> tuple[Any, Any]:
         worker, batch, batch_size = row.worker[0], self._batch(row.samples, data), row.batch_size[0]
@@ -92,7 +95,7 @@ class LocalTraining(Gradient):
         inner = self.inner
         state = inner.optimizer.init(self.model(params)) if inner.keep_state else ()
         streamed = Streamed(params, jnp.zeros((), jnp.int32)) if inner.delay else ()
-        return state, params.control if inner.control_variates else (), streamed
+        return state, params.control if inner.controlled else (), streamed
 
     def _task(self, pulled: Any, kept: Any, batch: tuple[Any, ...], batch_size: Any) -> tuple[Any, Any]:
         """Returns `_steps`, isolated: in every engine and in replay the same computation."""
@@ -106,6 +109,7 @@ class LocalTraining(Gradient):
         state, own, streamed = kept or (empty, empty, empty)
         begins = merged(inner, pulled, streamed) if inner.delay else start
         correction = jax.tree.map(jnp.subtract, pulled.control, own) if controls else ()
+        centre = jax.tree.map(jnp.add, start, own) if inner.dynamic else start
 
         def one(number: Any, carried: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
             params, state, total = carried
@@ -116,7 +120,7 @@ class LocalTraining(Gradient):
                 total = jax.tree.map(jnp.add, total, gradient)
                 gradient = jax.tree.map(jnp.add, gradient, correction)
             if inner.prox:
-                gradient = jax.tree.map(lambda g, w, w0: g + inner.prox * (w - w0), gradient, params, start)
+                gradient = jax.tree.map(lambda g, w, c: g + inner.prox * (w - c), gradient, params, centre)
             updates, state = inner.optimizer.update(gradient, state, params)
             return optax.apply_updates(params, updates), state, total
 
@@ -128,6 +132,9 @@ class LocalTraining(Gradient):
         if controls:
             total = jax.tree.map(lambda each: each / jnp.asarray(count, each.dtype), total)
             pushed = Controlled(pushed, jax.tree.map(jnp.subtract, own, total))
+        if inner.dynamic:
+            total = jax.tree.map(jnp.add, own, pushed)
+            pushed = Controlled(pushed, jax.tree.map(jnp.negative, pushed))
         if inner.delay:
             pushed = chosen(within(pushed, streamed.clock, inner.fragments), pushed, zeros(pushed))
             streamed = Streamed(reached, streamed.clock + 1)
@@ -139,13 +146,19 @@ def zeros(tree: Any) -> Any:
     return jax.tree.map(jnp.zeros_like, tree)
 
 
-def with_control(optimizer: Any, num_workers: int) -> optax.GradientTransformation:
-    """Returns an optimizer that also adds a push's change to the mean of all workers' control variates."""
+def with_control(optimizer: Any, num_workers: int, dynamic: bool) -> optax.GradientTransformation:
+    """Returns an optimizer that also adds a push's change to the mean of what all workers remember.
+
+    `dynamic`: the optimizer is given the push plus that mean.
+    """
     plainly = pacing.told_all(optimizer.update)
 
     def update(pushed: Any, state: Any, served: Any, **told: Any) -> tuple[Any, Any]:
-        updates, state = plainly(pushed.params, state, served.params, **told)
         change = jax.tree.map(lambda less: less * (-1.0 / num_workers), pushed.control)
+        gradient = pushed.params
+        if dynamic:
+            gradient = jax.tree.map(lambda g, mean, more: g + (mean + more), gradient, served.control, change)
+        updates, state = plainly(gradient, state, served.params, **told)
         return Controlled(updates, change), state
 
     return optax.GradientTransformationExtraArgs(lambda served: optimizer.init(served.params), update)
