@@ -2,6 +2,7 @@
 
 .venv/bin/python benchmarks/recommend.py FOLDER            # 20 clusters, digits and matrix factorization
 .venv/bin/python benchmarks/recommend.py FOLDER threads    # 5 of them on a real clock; ray: one on Ray
+.venv/bin/python benchmarks/recommend.py FOLDER candidates # what the library lacks, next to the best of it
 
 On each cluster all methods are tuned with the first rung that 60 s on two idle cores allow, and again with
 ten times the runs; the leading ones, and those that are not told apart, go on to the end of their rungs and
@@ -10,6 +11,9 @@ the best of all methods that were tuned with ten times the runs. FOLDER keeps wh
 goes on.
 
 On a real clock BSP is recorded, a method is recommended for the trace, and the first three are run for real.
+
+A candidate belongs in the library if it is at least 10% faster than all methods of `STRONG`, those of the
+library that are often best, on at least a tenth of the clusters.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import json
 import sys
 import time
 import warnings
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +34,7 @@ import dmlcore as dml
 from dmlcore.cluster import presets
 from dmlcore.cluster.regime import with_ratio
 from dmlcore.experiments.study.search import runs_of
+from dmlcore.methods import transport
 
 RULE = 20261127  # seed of the draws; the search was developed on those of 20261125 and 20261126
 REAL_RULE = 20261125  # of those that run on a real clock
@@ -167,6 +173,70 @@ def real(problem, cluster, target, found, name, engine):
     return told | {"real": float(np.median(times)), "times": times}
 
 
+STRONG = ["BSP", "balanced BSP", "quantized BSP", "H-PS", "local SGD", "K-batch-sync", "SSP", "ASP"]
+STRONG += ["quantized ASP", "DBS-SGD", "asynchronous local SGD"]
+FEW = 6  # trials of each method in the first rung
+
+
+def sparse(policy):
+    """Pushes of the largest entries, what is left kept for later; parameters as differences of 8 bits."""
+
+    def make(fraction):
+        push = f"error_feedback(top_k({fraction}))"
+        return dml.Method(policy, transport=f"coded({push}, difference(affine(8, stochastic=False)))")
+
+    return dml.space(make, fraction=[0.1, 0.01, 0.03])
+
+
+def diloco(steps, local_rate, learning_rate):
+    outer = optax.sgd(learning_rate, momentum=0.9, nesterov=True)
+    return dml.Method(dml.bsp(), local=local_sgd(steps, local_rate), optimizer=outer)
+
+
+def streaming(steps, local_rate, learning_rate):
+    local = local_sgd(steps, local_rate, fragments=4, mixing=0.5)
+    options = {"transport": transport.pipelined(), "optimizer": optax.sgd(learning_rate)}
+    return dml.Method(dml.bsp(), local=local, **options)
+
+
+@cache  # a new local optimizer would be compiled anew
+def local_sgd(steps, rate, **options):
+    return dml.local_steps(steps, optax.sgd(rate), **options)
+
+
+RATES = {"local_rate": [0.2, 0.8, 0.05, 4.0], "learning_rate": [0.5, 1.0, 0.2]}
+CANDIDATES = {
+    "sparse BSP": sparse(dml.bsp()),
+    "sparse ASP": sparse(dml.asp()),
+    "DiLoCo": dml.space(diloco, steps=[8, 2, 32], **RATES),
+    "Streaming DiLoCo": dml.space(streaming, steps=[4, 1, 16], **RATES),
+}
+
+
+def candidates(folder):
+    """How much faster the best candidate is than the best of the library, on every cluster."""
+    leads = []
+    for number in CLUSTERS:
+        path = folder / f"candidates-{number}.json"
+        if not path.exists():
+            (problem, target), cluster = problem_of(number), drawn(number)
+            options = {"budget": FOREVER, "trials": FEW, "progress": False, "save": folder / "runs"}
+            methods = {name: {} for name in STRONG} | CANDIDATES
+            found = dml.recommend(problem, cluster, target, methods=methods, **options)
+            regime = str(cluster.regime(problem))
+            write(path, {"regime": regime, "seconds": found.table["seconds"].replace(np.inf, 1e9).to_dict()})
+        found = json.loads(path.read_text())
+        seconds = found["seconds"]
+        new, old = (min(names, key=lambda name: seconds.get(name, np.inf)) for names in (CANDIDATES, STRONG))
+        lead = seconds[old] / seconds[new]
+        leads.append((new, lead))
+        print(f"{number:2d} {found['regime']}: {new} {lead:.2f}x as fast as {old}", flush=True)
+    for name in CANDIDATES:
+        often = sum(new == name and lead >= CLOSE for new, lead in leads)
+        belongs = "belongs" if often >= len(leads) / 10 else "does not belong"
+        print(f"{name}: 10% faster than the library on {often} of {len(leads)}, so it {belongs} in it")
+
+
 def write(path, found):
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(found))
@@ -178,5 +248,7 @@ if __name__ == "__main__":
     folder.mkdir(parents=True, exist_ok=True)
     if kind == "simulated":
         simulated(folder)
+    elif kind == "candidates":
+        candidates(folder)
     else:
         on_a_real_clock(folder, kind, {"threads": ON_THREADS, "ray": ON_RAY}[kind])
