@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dmlcore.reproduce import claims
 from dmlcore.reproduce.claims import show
+from dmlcore.reproduce.papers import PAPERS
 from dmlcore.trace.metrics import decide
 
 ANY = st.one_of(st.none(), st.just(math.inf), st.just(math.nan), st.floats(-1e6, 1e6))
@@ -122,6 +123,12 @@ def test_other_data_stand_in_for_nothing(tmp_path, about, measured_on, verdict, 
     assert result.parts[0].samples == (() if verdict == "not run" else (1.2,) * 8)
     claims.write(tmp_path / "claims.json", ledger(result))
     assert claims.recheck(tmp_path / "claims.json", [declared]) == []
+
+
+def test_the_papers_claims_name_data_sets():
+    """Samples on other data are left out, so a name that no measurement has would leave out all."""
+    named = {name for paper in PAPERS.values() for each in paper.claims for name in each.data.split(", ")}
+    assert named == {"any", "none", "digits", "MNIST", "CIFAR-10", "straggler jobs"}
 
 
 def test_what_settings_were_measured_on_is_what_was_run(tmp_path):
