@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dmlcore.collecting import paused
+
 __version__ = "0.1.0"
 
 # As `lazy_loader.attach_stub` does, which would be one more dependency and finds no module of a subpackage.
@@ -32,8 +34,9 @@ def __getattr__(name: str) -> Any:
         raise (ImportError if importing else AttributeError)(
             f"module 'dmlcore' has no attribute {name!r}{use}"
         )
-    found = vars(importlib.import_module(_HOME[name]))
-    value = found[name] if name in found else importlib.import_module(f"{_HOME[name]}.{name}")
+    with paused():  # the collector would scan all that is imported, which takes a tenth of the time
+        found = vars(importlib.import_module(_HOME[name]))
+        value = found[name] if name in found else importlib.import_module(f"{_HOME[name]}.{name}")
     globals()[name] = value
     return value
 

@@ -22,7 +22,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 # A package or module imports from rows above its own, never from its own row or below.
 LAYERS = (
-    {"notebook", "pages"},
+    {"collecting", "notebook", "pages"},
     {"types", "checks", "files", "provenance"},
     {"calls", "sealed", "tables", "theory", "units"},
     {"reading"},

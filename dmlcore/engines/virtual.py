@@ -7,13 +7,13 @@ push that the server takes later, and may postpone or cancel it. A new kind of e
 them again when it is restored.
 """
 
-import gc
 import itertools
 import math
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
 
+from dmlcore.collecting import paused
 from dmlcore.engines.crossing import Crossing, handle_push_joins
 from dmlcore.engines.failures import Failures, handle_incident
 from dmlcore.engines.server import NOTHING, Answer, Order, Server
@@ -388,16 +388,10 @@ END = (inf, inf, VirtualClock.handle_end)
 
 def make_timeline(spec: RunSpec, watch: Watch | None = None) -> Trace:
     """Returns the trace of a run on a virtual clock."""
-    # The run makes few reference cycles, and the collector would scan all tasks in flight repeatedly.
-    collects = gc.isenabled()
-    gc.disable()
-    clock = None
-    try:
+    with paused():  # the collector would scan all tasks in flight repeatedly
         clock = VirtualClock(spec, watch)
-        return clock.run()
-    finally:
-        if clock is not None:
+        try:
+            return clock.run()
+        finally:
             # They refer to the clock: these cycles would keep every task of the run alive.
             del clock.server, clock.failures, clock.crossing
-        if collects:
-            gc.enable()

@@ -7,6 +7,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from dmlcore.collecting import paused
 from dmlcore.view.explorer import theme
 from dmlcore.view.explorer.explorer import Explorer, summary, svg
 from dmlcore.view.explorer.settings import POLICIES, RANGES, most_load
@@ -95,15 +96,11 @@ class Panel:
 
     def _answer(self) -> None:
         self._waiting = None
-        collects = gc.isenabled()
-        gc.disable()  # a full collection takes longer than a move, so it runs at the next pause
-        try:
-            self.explorer.update(**{name: control.value for name, control in self.controls.items()})
-        except ValueError as error:
-            self.note.value = html.escape(str(error))
-        finally:
-            if collects:
-                gc.enable()
+        with paused():  # a full collection takes longer than a move, so it runs at the next pause
+            try:
+                self.explorer.update(**{name: control.value for name, control in self.controls.items()})
+            except ValueError as error:
+                self.note.value = html.escape(str(error))
 
 
 def _options(name: str, *more: float) -> list[tuple[str, float]]:
