@@ -125,11 +125,14 @@ def test_it_may_decide_by_what_codecs_make_of_its_training(policy):
     "options",
     [
         pytest.param({}, marks=pytest.mark.full),
-        {"load": GROWING, "optimizer": optax.adam(0.01)},
+        pytest.param({"load": GROWING, "optimizer": optax.adam(0.01)}, marks=pytest.mark.full),
         pytest.param(
             {"cluster": EXPONENTIAL.with_faults(dml.faults.Crash(1, 0.1, 0.1))}, marks=pytest.mark.full
         ),
-        {"cluster": EXPONENTIAL.with_faults(dml.faults.ServerCrash(0.2, 0.1), checkpoint_every=10)},
+        {  # also with a state in each copy
+            "cluster": EXPONENTIAL.with_faults(dml.faults.ServerCrash(0.2, 0.1), checkpoint_every=10),
+            "optimizer": optax.adam(0.01),
+        },
     ],
     ids=["mixed", "growing", "a worker crashes", "the server crashes"],
 )
