@@ -189,7 +189,8 @@ def test_a_finished_run_is_read_back(policy, tmp_path):
 
 def test_in_float64(tmp_path):
     with jax.enable_x64(True):
-        one, two = (train(tmp_path / "run", problem=plane("float64")) for _ in range(2))
+        options = {"problem": plane("float64"), "optimizer": optax.sgd(0.1), "policy": dml.bsp()}
+        one, two = (train(tmp_path / "run", **options) for _ in range(2))
         assert all(leaf.dtype == np.float64 for leaf in jax.tree.leaves(two.params))
         assert same_bits(one.params, two.params)
 

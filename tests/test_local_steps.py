@@ -131,9 +131,7 @@ def streaming_by_hand(local, outer, updates, overlap, workers=4, size=32, seed=0
     for step in range(1, updates * local.steps + overlap + 1):
         clock, place = divmod(step - 1, local.steps)
         for worker in range(workers):
-            drawn = task_indices(
-                run_key(seed, BATCHES), worker, clock, local.steps * size, PLANE.num_samples
-            )
+            drawn = task_indices(run_key(seed, BATCHES), worker, clock, local.steps * size, PLANE.num_samples)
             indices = np.reshape(drawn, (local.steps, size))[place]
             own[worker], inner_states[worker] = inner_step(own[worker], inner_states[worker], indices)
         if place == local.steps - 1:
@@ -229,10 +227,12 @@ def test_each_fragment_has_an_optimizer_of_its_own(outer):
         params = optax.apply_updates(params, moved)
 
 
+# Steps of several sizes are compiled one by one; test_compiled_equals_reference has them on a virtual clock.
+@pytest.mark.parametrize("load", ["equal", pytest.param("speed_proportional", marks=pytest.mark.full)])
 @pytest.mark.parametrize("transport", ["plain()", "pipelined()"])
-def test_fragments_on_threads_replay_to_the_same_bits(transport):
+def test_fragments_on_threads_replay_to_the_same_bits(transport, load):
     local, options = streamed(mixing=0.5), {"optimizer": NESTEROV, "transport": transport}
-    run = train(**options, local=local, engine=ENGINES["threads"], load="speed_proportional")
+    run = train(**options, local=local, engine=ENGINES["threads"], load=load)
     again = dml.replay(run.trace, PLANE, NESTEROV, local=local)
     assert same_bits(run.params, again.params)
 
@@ -306,9 +306,17 @@ def two_shards():
     return problem.sharded((rows < 0).astype(int))
 
 
-@pytest.mark.parametrize("engine", ["simulate", "threads"])
-@pytest.mark.parametrize("rate", [0.01, 0.5])
-@pytest.mark.parametrize("normalised", [False, True])
+# By default each rate and each engine: a run of 900 updates, at the low rate, is on the virtual clock.
+EPOCHS = [(0.01, "simulate"), (0.5, "threads"), (0.01, "threads"), (0.5, "simulate")]
+
+
+@pytest.mark.parametrize(
+    ("normalised", "rate", "engine"),
+    [
+        pytest.param(normalised, *each, marks=[pytest.mark.full] * (each in EPOCHS[2:]))
+        for normalised, each in itertools.product([False, True], EPOCHS)
+    ],
+)
 def test_an_epoch_of_unequal_shards(normalised, rate, engine):
     """FedAvg counts a large shard twice, by its weight and by its steps, and FedNova once: closed forms."""
     problem, local = two_shards(), dml.local_steps(1, optax.sgd(rate), normalised=normalised)

@@ -317,8 +317,8 @@ class TestAnswer:
     def test_tasks_are_as_large_as_those_of_the_record(self):
         record = dml.simulate(dml.asp(), SLOW, updates=200, batch_size=8)
         few = {"methods": ["ASP"], "trials": 3, "seeds": [0]}
-        for given, size, expected in ((record, None, 8), (record, 16, 16), (SLOW, None, 32)):
-            assert asked(cluster=given, batch_size=size, **few).answer.goal.batch_size == expected
+        for cluster, size, expected in ((record, None, 8), (record, 16, 16), (SLOW, None, 32)):
+            assert asked(cluster=cluster, batch_size=size, **few).answer.goal.batch_size == expected
 
     def test_the_best_is_ready_to_train(self, found):
         options = {

@@ -70,9 +70,12 @@ def test_until_stops_at_the_first_evaluation_that_reaches_it(problem):
     reached = full.history[full.history["loss"] <= 1.0].iloc[0]
     assert run.history["update"].iloc[-1] == reached["update"] == len(run.trace.updates)
     assert run.trace.end_time == reached["time"]
-    rising = dataclasses.replace(
-        problem, evaluate=lambda *given: {**problem.evaluate(*given), "accuracy": 1 - problem.evaluate(*given)["loss"]}
-    )
+
+    def evaluate(params, data):
+        loss = problem.evaluate(params, data)["loss"]
+        return {"loss": loss, "accuracy": 1 - loss}
+
+    rising = dataclasses.replace(problem, evaluate=evaluate)
     accurate = dml.train(rising, EXPONENTIAL, dml.asp(), optax.sgd(0.1), until={"accuracy": 0.2}, **options)
     assert accurate.history["accuracy"].iloc[-1] >= 0.2 > accurate.history["accuracy"].iloc[-2]
 
@@ -417,6 +420,7 @@ def test_a_trace_of_another_problem_is_refused():
     with pytest.raises(ValueError, match=r"problem: expected.*parameter_bytes"):
         dml.replay(run.trace, eight, optax.sgd(0.1))
     metadata = {**run.trace.metadata, "parameter_bytes": 0}
+    del metadata["data_sha256"]
     unknown = Trace(run.trace.tasks, run.trace.updates, metadata)
     dml.replay(unknown, eight, optax.sgd(0.1))
 
