@@ -347,6 +347,11 @@ def test_lab_has_a_token_above_all_configuration_files(monkeypatch, capsys):
 
 
 class TestRecommend:
+    @pytest.fixture(autouse=True)
+    def few_trials(self, monkeypatch):
+        """As on a slow machine: what a budget can afford is for test_recommend."""
+        monkeypatch.setattr(search, "affordable", lambda *given: 3)
+
     @pytest.fixture
     def tasks(self, tmp_path):
         path = tmp_path / "tasks.csv"
@@ -421,7 +426,6 @@ class TestRecommend:
             return original(self, methods, given, *rest, **options)
 
         monkeypatch.setattr(Goal, "runs", runs)
-        monkeypatch.setattr(search, "affordable", lambda *given: 3)
         monkeypatch.setattr(judging, "decide", lambda ratios: decide(ratios)._replace(outcome="undecided"))
         line = f"recommend {tasks} --target loss=30 --methods K-sync,ASP --budget 300 --over workers=2,3"
         problem = ["--problem", "linear_regression(num_samples=64, num_features=3)"]

@@ -150,7 +150,8 @@ STALE = {
 }
 
 
-@pytest.mark.parametrize("engine", ["simulate", "devices", "threads"])
+# Devices make the gradients, for which test_devices is; the update is that of the virtual clock.
+@pytest.mark.parametrize("engine", ["simulate", pytest.param("devices", marks=FULL), "threads"])
 @pytest.mark.parametrize(
     "policy",
     [pytest.param(name, marks=() if name in ("damping", "ssp") else FULL) for name in STALE],

@@ -669,7 +669,8 @@ class TestStudy:
         pd.testing.assert_frame_equal(asked(save=tmp_path).table, found.table)
         assert {path: path.stat().st_mtime_ns for path in runs} == runs
 
-    @pytest.mark.parametrize("at", [2, 4, 6, 8])
+    # before anything is known, and after
+    @pytest.mark.parametrize("at", [2, *(pytest.param(at, marks=pytest.mark.full) for at in (4, 6)), 8])
     def test_an_interrupt_leaves_what_is_known(self, monkeypatch, at):
         compare, calls = asking.compare, []
 

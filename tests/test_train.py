@@ -107,8 +107,17 @@ KINDS = {  # of methods, by what is special about their training
 }
 
 
+LIKE = ["pipelined", "optimizer"]  # own steps, and the next tests of methods with optimizers
+
+
 @pytest.mark.parametrize("stops", [False, True], ids=["whole", "until"])
-@pytest.mark.parametrize("kind", [*KINDS, "shards", "additive"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.full] * (kind in LIKE))
+        for kind in [*KINDS, "shards", "additive"]
+    ],
+)
 def test_a_sweep_is_train_for_every_kind_of_method(problem, kind, stops):
     """Metrics are equal to the bit at every evaluation, so the parameters that they look at are, too."""
     method, make, rates = KINDS.get(kind, dml.ssp(2)), optax.sgd, [0.1, 0.4]
@@ -195,7 +204,10 @@ def test_compare_keeps_the_settings_of_its_thread():
 
 
 @pytest.mark.parametrize("load", [UNEQUAL, GROWING], ids=lambda load: load.name)
-@pytest.mark.parametrize("policy", [dml.bsp(), dml.ssp(2), dml.k_async(2)], ids=str)
+# test_threads has the sizes of k_async, on a real clock
+@pytest.mark.parametrize(
+    "policy", [dml.bsp(), dml.ssp(2), pytest.param(dml.k_async(2), marks=pytest.mark.full)], ids=str
+)
 def test_unequal_batches(problem, policy, load):
     run = dml.train(problem, MIXED, policy, optax.sgd(0.1), updates=30, load=load, seed=4)
     assert set(run.trace.tasks["batch_size"]) == {8, 16, 32, 64}

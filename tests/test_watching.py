@@ -98,8 +98,16 @@ def check_seen(policy, problem=None, cluster=MIXED, optimizer=SGD, **options):
 
 @pytest.mark.parametrize(
     ("codec", "policy"),
-    [(codec, dml.asp()) for codec in (*PLAIN[1::2], *REMEMBERING)]
-    + [(codec, policy) for codec in (PLAIN[1], REMEMBERING[1]) for policy in (dml.bsp(), dml.k_async(2))],
+    [
+        (codec, policy)
+        for codec in (PLAIN[1], REMEMBERING[1])
+        for policy in (dml.asp(), dml.bsp(), dml.k_async(2))
+    ]
+    # what other codecs make of a run is in test_transport
+    + [
+        pytest.param(codec, dml.asp(), marks=pytest.mark.full)
+        for codec in (*PLAIN[3::2], REMEMBERING[0], *REMEMBERING[2:])
+    ],
     ids=repr,
 )
 def test_it_sees_what_codecs_make_of_its_training(codec, policy):
