@@ -89,7 +89,7 @@ def test_nothing_dropped_is_no_dropout(policy):
     assert relative_error(train(policy).params, two) > 1e-2
 
 
-@pytest.mark.parametrize("size", [3, 8, 9])
+@pytest.mark.parametrize("size", [pytest.param(3, marks=pytest.mark.full), 8, 9])  # filled up: 9
 def test_a_task_has_keys_by_seed_worker_clock_and_place(size):
     """Written down directly, on just as many samples: filling up changes nothing."""
     problem, worker, clock = dropout(), 2, 5

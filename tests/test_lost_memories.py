@@ -74,7 +74,9 @@ def test_memories_are_those_of_the_reference(fault, policy, how, engine):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("engine", few(["simulate", "devices", "threads"], "simulate", "threads"))  # as below
+@pytest.mark.parametrize(
+    "engine", few(["simulate", "devices", "threads"], "simulate", "threads")
+)  # devices: below
 @pytest.mark.parametrize("fault", ["kept", "hang"])
 def test_control_variates_are_kept(fault, engine):
     run, sgd = trained(CLUSTERS[fault], dml.asp(), "control variates", engine=engine)
