@@ -189,6 +189,7 @@ def equal(contribution, dtype, policy, optimizer, updates=12):
     cluster, engine = dml.Cluster.uniform(4), dml.engines.threads(time_scale=0)
     with jax.enable_x64(dtype == "float64"):
         problem = make(dtype)
+        problem.checked.update(("float32", "float64"))  # the check compiles, too; it is for test_malformed
         own = {"updates": updates, "eval_every": updates, "engine": engine, "batch_size": 8} | options
         run = dml.train(problem, cluster, POLICIES[policy], rule, **own)
         same = {"local": own.get("local"), "fuse": False, "eval_every": updates}

@@ -108,12 +108,25 @@ def replay_reference(
     outer_states = [optimizer.init(params)] * fragments  # each of a whole optimizer, for its fragment only
     own_params: dict[int, Any] = {}  # by worker, if they keep them
 
-    def only(number: int, one: Any, two: Any) -> Any:
-        """A fragment of one tree, and the rest of another one."""
-        first = number % fragments
+    @functools.partial(jax.jit, static_argnums=0)
+    def joined(first: int, one: Any, two: Any) -> Any:
         part = slice(flat.size * first // fragments, flat.size * (first + 1) // fragments)
         one, two = (ravel_pytree(tree)[0] for tree in (one, two))
         return shaped(two.at[part].set(one[part]))
+
+    def only(number: int, one: Any, two: Any) -> Any:
+        """A fragment of one tree, and the rest of another one."""
+        return joined(number % fragments, one, two)
+
+    @jax.jit
+    def inner_step(gradient: Any, state: Any, reached: Any, params: Any, control: Any, before: Any) -> Any:
+        inner = problem.inner
+        assert inner is not None
+        going = nothing if inner.dynamic else control
+        gradient = jax.tree.map(lambda g, c, c_i: g + (c - c_i), gradient, going, before)
+        gradient = jax.tree.map(lambda g, w, w_0: g + inner.prox * (w - w_0), gradient, reached, params)
+        updates, state = inner.optimizer.update(gradient, state, reached)
+        return optax.apply_updates(reached, updates), state
 
     def begins(params: Any, task: Any) -> Any:
         inner = problem.inner
@@ -141,11 +154,7 @@ def replay_reference(
             shares = jnp.full(part.stop - first, 1 / (part.stop - first))
             gradient = batch_gradient(reached, drawn[part], shares, *(each[part] for each in keys))
             slopes.append(gradient)
-            going = nothing if inner.dynamic else control
-            gradient = jax.tree.map(lambda g, c, c_i: g + (c - c_i), gradient, going, before)
-            gradient = jax.tree.map(lambda g, w, w_0: g + inner.prox * (w - w_0), gradient, reached, params)
-            updates, state = inner.optimizer.update(gradient, state, reached)
-            reached = optax.apply_updates(reached, updates)
+            reached, state = inner_step(gradient, state, reached, params, control, before)
         states[task.worker] = state
         if inner.control_variates:
             own_controls[task.worker] = jax.tree.map(lambda *each: sum(each) / len(each), *slopes)

@@ -167,8 +167,8 @@ def test_every_claim_has_a_setting_in_which_it_comes_out_the_other_way():
 
 def test_a_rival_that_misses_the_target_counts_with_what_it_spent():
     """Where the scheme misses it, too, nothing is measured; where it alone does, it has lost."""
-    never = costs(dml.k_sync_schedule([(0, 1, 2)]), 1 / 300, seconds=240.0)
-    assert (never["time"]["rival"] > 239).all(), "it does not reach the target"
+    never = costs(dml.k_sync_schedule([(0, 1, 2)]), 1 / 30, seconds=60.0)
+    assert (never["time"]["rival"] > 59).all(), "it does not reach the target"
     assert verdict("K2-fair", *measures.ratios(never, "joint", "rival", "computation")) == "holds"
 
 

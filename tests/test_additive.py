@@ -81,7 +81,7 @@ def test_what_is_void():
     assert turns.weights([Turn(0, 7, 0, False, 6)]) == [1], "a kept copy has all"
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     policy=st.sampled_from(sorted(POLICIES)),
     workers=st.integers(3, 6),

@@ -119,7 +119,8 @@ def test_every_contribution_with_the_instructions_of_every_processor(
 @pytest.mark.parametrize("load", ["speed_proportional", "equal_finish_time"])
 @pytest.mark.parametrize(
     "policy",
-    [pytest.param(policy, marks=[pytest.mark.full] * (policy in POLICIES[1:5:3])) for policy in POLICIES],
+    # the children above have other problems under bsp() and asp(weight=0.3) on threads
+    [pytest.param(policy, marks=[pytest.mark.full] * (policy not in POLICIES[3::2])) for policy in POLICIES],
     ids=str,
 )
 def test_on_threads(policy, load):

@@ -81,11 +81,22 @@ def test_task_times_and_latencies_come_back(name):
     assert not found.stragglers
 
 
+# By default each cluster, each policy that was recorded and each that is predicted; further pairs of them.
+PAIRS = [(name, "asp", target) for name in CALM for target in ("bsp", "ssp", "k_sync")]
+PAIRS += [(name, "bsp", "asp") for name in CALM]
+PAIRS += [(name, "k_sync", "bsp") for name in ("exponential", "gamma")]
+PREDICTED = [
+    *PAIRS[:18:4],
+    ("lock_step", "asp", "k_sync"),
+    ("gamma", "bsp", "asp"),
+    ("gamma", "k_sync", "bsp"),
+]
+FURTHER = [each for each in PAIRS if each not in PREDICTED]
+
+
 @pytest.mark.parametrize(
     ("name", "source", "target"),
-    [(name, "asp", target) for name in CALM for target in ("bsp", "ssp", "k_sync")]
-    + [(name, "bsp", "asp") for name in CALM]
-    + [(name, "k_sync", "bsp") for name in ("exponential", "gamma")],
+    [*PREDICTED, *(pytest.param(*each, marks=pytest.mark.full) for each in FURTHER)],
 )
 def test_other_policies_are_predicted(name, source, target):
     assert rate(target, calibrated("calm", name, source)) == pytest.approx(rate(target, CALM[name]), rel=0.05)
@@ -271,7 +282,7 @@ class TestServer:
         if policy != "k_sync":  # of whose tasks two of eight end: the longest are never seen
             assert rate("bsp", dml.calibrate(trace)) == pytest.approx(rate("bsp", cluster), rel=0.05)
 
-    @pytest.mark.parametrize("workers", [4, 16])
+    @pytest.mark.parametrize("workers", [4, pytest.param(16, marks=pytest.mark.full)])  # above there are 16
     @pytest.mark.parametrize("latency", [0.002, 0.01])
     @pytest.mark.parametrize("law", [GAMMA, stats.expon()], ids=["gamma", "expon"])
     def test_links_that_vary_are_no_server(self, workers, latency, law):

@@ -99,7 +99,11 @@ def result(folder):
 
 @pytest.mark.parametrize(
     ("policy", "engine"),
-    [("k_batch_async(3)", "devices()"), ("bsp()", "threads(time_scale=0.05)")],
+    [
+        # the next test cuts it short in this process
+        pytest.param("k_batch_async(3)", "devices()", marks=pytest.mark.full),
+        ("bsp()", "threads(time_scale=0.05)"),
+    ],
 )
 def test_a_killed_run_goes_on_to_the_same_parameters(policy, engine, environment, tmp_path, monkeypatch):
     """To the same bits on a virtual clock; on a real one BSP's parameters depend on rounding alone."""
@@ -111,13 +115,12 @@ def test_a_killed_run_goes_on_to_the_same_parameters(policy, engine, environment
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert not (tmp_path / "killed.npz").exists()
-    process = start(environment, tmp_path / "killed", policy, engine, updates)
-    out, error = process.communicate(timeout=240)
-    assert process.returncode == 0, error
-    resumed = result(tmp_path / "killed")
-    first = int(out.split()[1])
-    assert first > updates // 3, "it did not begin anew"
+    saved, save = [], Checkpoints.save
+    monkeypatch.setattr(Checkpoints, "save", lambda *given: saved.append(given[1]) or save(*given))
     monkeypatch.setattr(Checkpoints, "due", lambda self: True)
+    long_run(tmp_path / "killed", policy, engine, updates)  # in another process, which this one is
+    resumed = result(tmp_path / "killed")
+    assert saved[0] > updates // 3, "it did not begin anew"
     long_run(tmp_path / "whole", policy, engine, updates)
     whole = result(tmp_path / "whole")
     assert resumed["updates"] == whole["updates"] == updates
@@ -128,6 +131,27 @@ def test_a_killed_run_goes_on_to_the_same_parameters(policy, engine, environment
     else:
         assert all((resumed[name] == whole[name]).all() for name in parts)
         assert (resumed["history"] == whole["history"]).all()
+
+
+def test_a_run_that_is_cut_short_goes_on_to_the_same_bits(tmp_path, monkeypatch):
+    save, saved = Checkpoints.save, []
+
+    def cut(self, step, *rest):
+        save(self, step, *rest)
+        saved.append(step)
+        if len(saved) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoints, "save", cut)
+    monkeypatch.setattr(Checkpoints, "due", lambda self: True)
+    options = {"policy": dml.k_batch_async(3), "engine": "devices", "eval_every": 10}
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "cut", **options)
+    resumed = train(tmp_path / "cut", **options)
+    assert 0 < saved[0] < saved[1] < saved[2], "it did not begin anew"
+    whole = train(tmp_path / "whole", **options)
+    assert same_bits(resumed.params, whole.params)
+    assert resumed.history.equals(whole.history)
 
 
 @pytest.mark.full
@@ -165,7 +189,8 @@ def test_a_finished_run_is_read_back(policy, tmp_path):
 
 def test_in_float64(tmp_path):
     with jax.enable_x64(True):
-        one, two = (train(tmp_path / "run", problem=plane("float64")) for _ in range(2))
+        options = {"problem": plane("float64"), "optimizer": optax.sgd(0.1), "policy": dml.bsp()}
+        one, two = (train(tmp_path / "run", **options) for _ in range(2))
         assert all(leaf.dtype == np.float64 for leaf in jax.tree.leaves(two.params))
         assert same_bits(one.params, two.params)
 

@@ -347,6 +347,11 @@ def test_lab_has_a_token_above_all_configuration_files(monkeypatch, capsys):
 
 
 class TestRecommend:
+    @pytest.fixture(autouse=True)
+    def few_trials(self, monkeypatch):
+        """As on a slow machine: what a budget can afford is for test_recommend."""
+        monkeypatch.setattr(search, "affordable", lambda *given: 3)
+
     @pytest.fixture
     def tasks(self, tmp_path):
         path = tmp_path / "tasks.csv"
@@ -359,7 +364,7 @@ class TestRecommend:
         return path
 
     def test_table_reason_and_page(self, tasks, capsys):
-        line = f"recommend {tasks} --target loss=30 --methods BSP,ASP --budget 1 --seeds 2"
+        line = f"recommend {tasks} --target loss=30 --methods BSP,ASP --budget 1 --seeds 1"
         line += " --over workers=2,3 --over c=0,1"
         problem = ["--problem", "linear_regression(num_samples=64, num_features=3)"]
         assert command.main([*line.split(), *problem], root=tasks.parent) == 0
@@ -373,7 +378,8 @@ class TestRecommend:
         assert "<script" not in page
         assert re.findall(r'(?:src|href)="(?!data:)', page) == []
 
-    @pytest.mark.parametrize("record", ["torch", "hosts.csv"])
+    # test_reading reads both; here it is the way from a record to the page
+    @pytest.mark.parametrize("record", ["torch", pytest.param("hosts.csv", marks=pytest.mark.full)])
     def test_from_a_timeline_and_from_dates_and_hosts(self, record, tmp_path, capsys):
         """In one go, with the user's model and links."""
         logs.write(tmp_path)
@@ -409,7 +415,8 @@ class TestRecommend:
         assert "What if, with settings and learning rates tuned again for each cluster:" in shown
         assert '"never" is longer than' in shown
 
-    @pytest.mark.parametrize("asked", ["judging", "further"])
+    # test_recommend is interrupted at further seeds
+    @pytest.mark.parametrize("asked", ["judging", pytest.param("further", marks=pytest.mark.full)])
     def test_an_interrupt_shows_what_is_known_and_asks_nothing_more(self, tasks, capsys, monkeypatch, asked):
         original, first = Goal.runs, 0 if asked == "judging" else 8
 
@@ -419,7 +426,6 @@ class TestRecommend:
             return original(self, methods, given, *rest, **options)
 
         monkeypatch.setattr(Goal, "runs", runs)
-        monkeypatch.setattr(search, "affordable", lambda *given: 3)
         monkeypatch.setattr(judging, "decide", lambda ratios: decide(ratios)._replace(outcome="undecided"))
         line = f"recommend {tasks} --target loss=30 --methods K-sync,ASP --budget 300 --over workers=2,3"
         problem = ["--problem", "linear_regression(num_samples=64, num_features=3)"]

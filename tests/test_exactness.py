@@ -32,6 +32,9 @@ def train(policy, cluster=MIXED, optimizer=None, problem=None, **options):
     return dml.train(problem, cluster, policy, optimizer or optax.sgd(0.1), **options)
 
 
+FULL = pytest.mark.full  # the other rows with dssp and n_softsync have their code
+
+
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize(
     ("one", "two"),
@@ -41,10 +44,10 @@ def train(policy, cluster=MIXED, optimizer=None, problem=None, **options):
         (dml.k_sync(4), dml.bsp()),
         (dml.deadline(math.inf), dml.bsp()),
         (dml.dssp(2, 2), dml.essp(2)),
-        (dml.dssp(0, 0), dml.bsp()),
+        pytest.param(dml.dssp(0, 0), dml.bsp(), marks=FULL),
         (dml.k_async(1), dml.asp()),
         (dml.k_batch_async(1), dml.asp()),
-        (dml.n_softsync(4), dml.asp()),
+        pytest.param(dml.n_softsync(4), dml.asp(), marks=FULL),
         (dml.n_softsync(2), dml.k_batch_async(2)),
         (dml.ssp(10_000), dml.ssp(math.inf)),
         (dml.essp(10_000), dml.asp(weight=1 / 4)),

@@ -80,7 +80,7 @@ OTHERS = {
     "evaluations": {"eval_every": 15},
     "target": {"until": {"loss": 6.5}},
     "batch": {"batch_size": 16},
-    "load": {"load": "speed_proportional"},
+    "load": {"load": dml.loads.fixed([16, 32, 32, 32])},
     "transport": {"transport": "coded(push=one_bit())"},
     "local steps": {"local": dml.local_steps(2, optax.sgd(0.1))},
     "problem": {"problem": plane(seed=6)},

@@ -3,7 +3,6 @@
 import math
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -92,7 +91,7 @@ def test_dropout_depends_on_the_key_of_a_sample_alone(plain, dropped):
 
 
 def test_it_trains_and_replays_to_the_same_bits(dropped):
-    run = dml.train(dropped, CLUSTER, dml.ssp(2), optax.sgd(0.3), updates=120, batch_size=8)
+    run = dml.train(dropped, CLUSTER, dml.ssp(2), optax.sgd(0.3), updates=120, batch_size=8, eval_every=60)
     assert run.history["loss"].iloc[-1] < 0.5 * run.history["loss"].iloc[0]
     again = dml.replay(run.trace, dropped, optax.sgd(0.3))
     assert all(map(np.array_equal, *map(jax.tree.leaves, (run.params, again.params))))
@@ -199,13 +198,17 @@ def test_the_source_is_stationary_and_its_entropy_is_that_of_its_text():
 
 
 def test_the_loss_of_a_language_model_is_its_expectation():
-    """A model that knows nothing has the loss log 16, and no model is below the entropy."""
+    """A model that knows nothing has the loss log 16."""
     problem = language_model(layers=1)
-    params = problem.init(KEY)
-    blank = jax.tree.map(jnp.zeros_like, params)
+    blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), problem.shapes)
     chances = problem.eval_data["chances"]
     found = problem.evaluate(blank, problem.eval_data)["loss"]
     assert found == pytest.approx(problem.optimum + math.log(16) - entropies(chances).mean(), rel=1e-5)
+
+
+@pytest.mark.full  # test_problems trains it by plain SGD, and holds it to the entropy, too
+def test_no_language_model_is_below_the_entropy():
+    problem = language_model(layers=1)
     run = dml.train(problem, CLUSTER, dml.bsp(), optax.adamw(1e-2), updates=150, batch_size=16)
     assert problem.optimum < run.history["loss"].iloc[-1] < 2.6
 

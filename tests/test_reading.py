@@ -603,7 +603,7 @@ EVENT = st.dictionaries(st.sampled_from(["ph", "name", "pid", "tid", "ts", "dur"
 ROW = st.dictionaries(st.sampled_from(["worker", "host", "start", "end", "seconds", "step", "name"]), NESTED)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.one_of(st.lists(EVENT.map(lambda each: {"ph": "X", **each})), st.lists(ROW), NESTED), st.booleans())
 def test_any_json_is_read_or_refused(tmp_path_factory, content, chosen):
     path = tmp_path_factory.getbasetemp() / "any.json"
@@ -625,8 +625,9 @@ def test_a_log_draws_itself(folder):
 
 
 OPERATIONS = ["forward-compute", "backward-compute"]
-STAGES = [("AR", 0), ("AR", 2), ("SE", 0)]
-STAGES += [pytest.param(*each, marks=pytest.mark.full) for each in (("AR", 1), ("AR", 3), ("SE", 1))]
+STAGES = [("AR", 0), ("SE", 0)]  # of each job the first one by default
+MORE = ("AR", 1), ("AR", 2), ("AR", 3), ("SE", 1)
+STAGES += [pytest.param(*each, marks=pytest.mark.full) for each in MORE]
 
 
 def recorded_job(name, stage):
@@ -706,9 +707,9 @@ def test_a_fit_predicts_the_rounds_of_its_log(kind, seed):
     log = {"worker": np.repeat(np.arange(6), 1200), "seconds": took.ravel(), "batch_size": 4}
     cluster = dml.calibrate(log)
     assert said in cluster.fitted
-    bsp = dml.simulate(dml.bsp(), cluster, updates=40_000, batch_size=4, seed=3)
+    bsp = dml.simulate(dml.bsp(), cluster, updates=10_000, batch_size=4, seed=3)
     asp = dml.simulate(dml.asp(), cluster, updates=40_000, batch_size=4, seed=3)
     mean = took.max(axis=0).mean()
-    assert bsp.end_time / 40_000 == pytest.approx(mean, rel=0.03)
+    assert bsp.end_time / 10_000 == pytest.approx(mean, rel=0.03)
     assert dml.metrics.straggling(bsp) == pytest.approx(mean / took.mean(), rel=0.03)
     assert dml.metrics.updates_per_second(asp) == pytest.approx((1 / took.mean(axis=1)).sum(), rel=0.03)

@@ -117,7 +117,7 @@ def test_dropout():
 
 
 def test_batch_statistics():
-    """A gradient step of rate 1 is the update of flax, and running statistics come to those of the data."""
+    """A gradient step of rate 1 is the update of flax."""
     import jax
     from flax import nnx
 
@@ -133,6 +133,14 @@ def test_batch_statistics():
         moved = params["statistics"]["norm"][name] - step[name]
         np.testing.assert_allclose(moved, np.asarray(updated[...]), rtol=1e-5, atol=1e-6)
 
+
+@pytest.mark.full  # test_coupled trains on whole batches; the test before has the recipe's code
+def test_batch_statistics_are_trained():
+    """Running statistics come to those of the data."""
+    import jax
+
+    names = run("Dropout, augmentation, batch statistics", 1)
+    problem = names["normalised_digits"]()
     cluster, optimizer = dml.Cluster.from_speeds([1000, 600, 1700]), names["optimizer"]
     ran = dml.train(problem, cluster, dml.bsp(), optimizer, updates=600)
     assert ran.history["test_loss"].iloc[-1] < 0.25

@@ -101,16 +101,17 @@ def test_a_run_and_its_resume(root, call):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """A function stands in for the cells of `swift`."""
+    """A function stands in for the cells of `swift` and `plain`."""
 
     def execute(job, folders, staging, display, journal):
         output = staging / "figures"
         output.mkdir()
-        (output / "curve.svg").write_text("<svg/>")
+        (output / "curve.svg").write_text(f"<svg/><!-- {job.parameters.staleness} -->")
         (staging / job.paper.notebook).write_text("copy")
         samples = [1.5 + seed for seed in range(job.parameters.seeds)]
         parameters = job.parameters.model_copy(update={"output": str(output)})
-        job.paper.conclude({"swift-1": samples}, parameters, data="toys")
+        if job.paper.claims:
+            job.paper.conclude({"swift-1": samples}, parameters, data="toys")
         return [1.0]
 
     monkeypatch.setattr(runner, "_execute", execute)
@@ -235,7 +236,7 @@ def test_a_damaged_file_of_a_run_is_a_reason_to_run_again(root, call, quick, nam
     assert (root / OWN).read_text() == before
 
 
-def test_reasons_to_run_again(root, call):
+def test_reasons_to_run_again(root, call, quick):
     call("plain", "-p", "staleness=5")
     _, output = call("plain", "-p", "staleness=5", "--force")
     assert "done" in output
@@ -274,7 +275,7 @@ def test_a_notebook_that_does_not_keep_its_word(root, call):
     assert f"executed copy: {root / 'runs/plain.failed.ipynb'}" in output
 
 
-def test_only_the_claims_of_what_was_asked_for_are_shown(root, call):
+def test_only_the_claims_of_what_was_asked_for_are_shown(root, call, quick):
     _, output = call("swift")
     assert "swift-1" in output
     assert "1 our own: 1 reproduced" in output

@@ -37,6 +37,7 @@ NOT = {
     "clip": optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1)),
     "adagrad": optax.adagrad(0.1),  # its accumulator does not begin at 0
     "schedule": optax.sgd(optax.linear_schedule(0.1, 0.0, 100)),
+    "schedule-free": optax.contrib.schedule_free_adamw(0.1),
 }
 
 
@@ -81,7 +82,9 @@ AVERAGE = optax.GradientTransformation(
 @pytest.mark.parametrize(
     ("optimizer", "held"),
     [
-        (optax.contrib.schedule_free_adamw(0.1), lambda run: run.opt_state.z),
+        pytest.param(  # the average beside it, and that its own is not scale-free, above
+            optax.contrib.schedule_free_adamw(0.1), lambda run: run.opt_state.z, marks=FULL
+        ),
         (optax.chain(optax.adam(0.1), AVERAGE), lambda run: run.opt_state[1]),
     ],
     ids=["schedule-free", "average"],
@@ -147,7 +150,8 @@ STALE = {
 }
 
 
-@pytest.mark.parametrize("engine", ["simulate", "devices", "threads"])
+# Devices make the gradients, for which test_devices is; the update is that of the virtual clock.
+@pytest.mark.parametrize("engine", ["simulate", pytest.param("devices", marks=FULL), "threads"])
 @pytest.mark.parametrize(
     "policy",
     [pytest.param(name, marks=() if name in ("damping", "ssp") else FULL) for name in STALE],

@@ -28,7 +28,7 @@ FAST = dml.engines.threads(time_scale=0.02)
 
 
 def train(policy, problem=None, optimizer=None, **options):
-    options = {"updates": 500, "engine": FAST, "seed": 2, "eval_every": 500} | options
+    options = {"updates": 250, "engine": FAST, "seed": 2, "eval_every": 250} | options
     problem = problem or plane()
     return problem, dml.train(problem, EXPONENTIAL, policy, optimizer or optax.sgd(0.1), **options)
 

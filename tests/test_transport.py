@@ -152,10 +152,6 @@ def test_the_clock_is_charged_what_the_message_weighs(codec):
     problem = plane()
     params = problem.init(jax.random.key(0))
     message, _ = codec.encode(jax.random.key(1), (), params)
-    run = dml.train(problem, CLUSTER, dml.bsp(), optax.sgd(0.1), updates=3, transport=coded(codec))
-    pulled, pushed = run.trace.metadata["transfer_bytes"]
-    assert pushed == len(pack(message)) == codec.num_bytes(problem.tensor_sizes)
-    assert pulled == problem.parameter_bytes
     slow = dml.Cluster.uniform(2, bandwidth=1000.0)
     trace = dml.simulate(
         dml.asp(),
@@ -165,6 +161,9 @@ def test_the_clock_is_charged_what_the_message_weighs(codec):
         parameter_bytes=problem.parameter_bytes,
         tensor_sizes=problem.tensor_sizes,
     )
+    pulled, pushed = trace.metadata["transfer_bytes"]
+    assert pushed == len(pack(message)) == codec.num_bytes(problem.tensor_sizes)
+    assert pulled == problem.parameter_bytes
     task = trace.tasks.iloc[0]
     assert task["push_end"] - task["compute_end"] == pytest.approx(pushed / 1000)
     assert task["compute_start"] - task["pull_start"] == pytest.approx(pulled / 1000)
@@ -191,6 +190,9 @@ def test_a_saved_trace_says_how_values_travelled(tmp_path):
     run.trace.save(tmp_path / "trace.parquet")
     again = dml.replay(dml.Trace.load(tmp_path / "trace.parquet"), problem, optimizer)
     assert largest_difference(run.params, again.params) == 0
+    sizes = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
+    simulated = dml.simulate(dml.bsp(), CLUSTER, updates=1, transport=TRANSPORTS["all"], **sizes)
+    assert run.trace.metadata["transfer_bytes"] == simulated.metadata["transfer_bytes"]
 
 
 def test_names_make_the_same_transport():

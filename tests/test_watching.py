@@ -98,8 +98,16 @@ def check_seen(policy, problem=None, cluster=MIXED, optimizer=SGD, **options):
 
 @pytest.mark.parametrize(
     ("codec", "policy"),
-    [(codec, dml.asp()) for codec in (*PLAIN[1::2], *REMEMBERING)]
-    + [(codec, policy) for codec in (PLAIN[1], REMEMBERING[1]) for policy in (dml.bsp(), dml.k_async(2))],
+    [
+        (codec, policy)
+        for codec in (PLAIN[1], REMEMBERING[1])
+        for policy in (dml.asp(), dml.bsp(), dml.k_async(2))
+    ]
+    # what other codecs make of a run is in test_transport
+    + [
+        pytest.param(codec, dml.asp(), marks=pytest.mark.full)
+        for codec in (*PLAIN[3::2], REMEMBERING[0], *REMEMBERING[2:])
+    ],
     ids=repr,
 )
 def test_it_sees_what_codecs_make_of_its_training(codec, policy):
@@ -125,11 +133,14 @@ def test_it_may_decide_by_what_codecs_make_of_its_training(policy):
     "options",
     [
         pytest.param({}, marks=pytest.mark.full),
-        {"load": GROWING, "optimizer": optax.adam(0.01)},
+        pytest.param({"load": GROWING, "optimizer": optax.adam(0.01)}, marks=pytest.mark.full),
         pytest.param(
             {"cluster": EXPONENTIAL.with_faults(dml.faults.Crash(1, 0.1, 0.1))}, marks=pytest.mark.full
         ),
-        {"cluster": EXPONENTIAL.with_faults(dml.faults.ServerCrash(0.2, 0.1), checkpoint_every=10)},
+        {  # also with a state in each copy
+            "cluster": EXPONENTIAL.with_faults(dml.faults.ServerCrash(0.2, 0.1), checkpoint_every=10),
+            "optimizer": optax.adam(0.01),
+        },
     ],
     ids=["mixed", "growing", "a worker crashes", "the server crashes"],
 )
