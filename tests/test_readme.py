@@ -59,9 +59,10 @@ def test_the_example_of_the_readme_compares_and_draws(tmp_path, monkeypatch):
 
 
 def test_the_readme_is_short():
-    """Words outside of code: what is shown is 900 or so, and 1200 at most."""
-    prose = re.sub(r"^```.*?^```$|^    .*?$", "", README, flags=re.DOTALL | re.MULTILINE)
-    assert sum(bool(re.search(r"\w", word)) for word in prose.split()) <= 1200
+    """Words outside of code and of what the ledgers say, which grows with every paper."""
+    ours = re.sub(r"^<!-- \w+ -->.*?^<!-- end -->", "", README, flags=re.DOTALL | re.MULTILINE)
+    prose = re.sub(r"^```.*?^```$|^    .*?$", "", ours, flags=re.DOTALL | re.MULTILINE)
+    assert sum(bool(re.search(r"\w", word)) for word in prose.split()) <= 800
 
 
 def anchors(path):

@@ -147,6 +147,18 @@ def test_exact_codecs_change_nothing():
     assert runs[0].trace.metadata["transfer_bytes"] == runs[1].trace.metadata["transfer_bytes"]
 
 
+def test_a_codec_of_ones_own_stands_in_the_table_under_its_name(monkeypatch):
+    own = codecs.one_bit()._replace(name="mine()")
+
+    def train():
+        return dml.train(PROBLEM, CLUSTER, dml.bsp(), optax.sgd(0.1), updates=3, transport=coded(own))
+
+    with pytest.raises(ValueError, match=r"mine.*put its function into dml\.codecs\.CODECS"):
+        train()
+    monkeypatch.setitem(codecs.CODECS, "mine", lambda: own)
+    check_replay(train(), PROBLEM, optax.sgd(0.1))
+
+
 @pytest.mark.parametrize("codec", [codecs.affine(5), codecs.top_k(0.01)], ids=str)
 def test_the_clock_is_charged_what_the_message_weighs(codec):
     problem = plane()

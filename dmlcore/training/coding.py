@@ -51,11 +51,15 @@ def coding_of(trace: Trace) -> Coding | None:
     """Returns the effect of a trace's transport on values; None: no effect.
 
     Raises:
-        ValueError: the transport has a memory, and the updates do not contain all pushes.
+        ValueError: the transport has a memory, and the updates do not contain all pushes; or its name has a
+            codec that is not in `CODECS`.
     """
     if not trace.metadata.get("changes_values"):
         return None
-    coding = coding_by(resolve(trace.metadata["transport"]))
+    try:
+        coding = coding_by(resolve(trace.metadata["transport"]))
+    except ValueError as error:  # a trace has no more than the name
+        raise ValueError(f"{error}; a codec of your own: put its function into dml.codecs.CODECS") from None
     if coding is not None and remembers(coding):
         _check_complete(trace, "transport", trace.metadata["transport"], WITHOUT_MEMORY, coding.own_steps)
     return coding
