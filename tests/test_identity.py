@@ -122,9 +122,9 @@ def test_every_process_says_the_same():
     assert there.strip() == str(of_training(DIGITS, optax.adam(0.1)))
 
 
-OTHERS = {
-    "problem": (problems.logistic_regression(l2=1.0), optax.sgd(0.1)),
-    "optimizer": (problems.logistic_regression(l2=0.1), SOME["inject_hyperparams"](0.5)),
+OTHERS = {  # made where they are used, since every process that collects tests would compute their optimum
+    "problem": lambda: (problems.logistic_regression(l2=1.0), optax.sgd(0.1)),
+    "optimizer": lambda: (problems.logistic_regression(l2=0.1), SOME["inject_hyperparams"](0.5)),
 }
 
 
@@ -165,6 +165,6 @@ def test_a_checkpoint_of_another_training_is_refused(what, engine, tmp_path):
     options = {"updates": 10, "checkpoint": tmp_path, "engine": engine}
     optimizer = SOME["inject_hyperparams"](0.1) if what == "optimizer" else optax.sgd(0.1)
     dml.train(problems.logistic_regression(l2=0.1), EXPONENTIAL, dml.bsp(), optimizer, **options)
-    problem, optimizer = OTHERS[what]
+    problem, optimizer = OTHERS[what]()
     with pytest.raises(ValueError, match=f"of another run .*another {what}"):
         dml.train(problem, EXPONENTIAL, dml.bsp(), optimizer, **options)
