@@ -48,7 +48,8 @@ def engines():
     return {"simulate": "simulate", "devices": "devices", "threads": dml.engines.threads(time_scale=0.02)}
 
 
-@pytest.mark.parametrize("engine", ["simulate", "devices", "threads"])
+# The engine of several devices evaluates as the simulated one does.
+@pytest.mark.parametrize("engine", ["simulate", pytest.param("devices", marks=pytest.mark.full), "threads"])
 @pytest.mark.parametrize("case", CASES)
 def test_evaluated_on_every_engine(case, engine):
     optimizer, eval_params = CASES[case]

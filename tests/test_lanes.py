@@ -192,6 +192,7 @@ def test_slots_are_written_in_place(policy, lanes, optimizer, monkeypatch):
     assert not slots & copied(texts[0])
 
 
+@pytest.mark.full  # on a CPU steps are not unrolled by default
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_unrolled_steps_are_the_same_steps(lanes):
     traces, rates = traces_of(dml.ssp(2), lanes, updates=50), [optax.sgd(0.3)] * lanes

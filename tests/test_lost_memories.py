@@ -108,6 +108,7 @@ def test_a_hang_that_is_waited_for_loses_nothing(engine):
     assert same_bits(hung.params, free.params)
 
 
+@pytest.mark.full  # both make their rows in one place; test_devices has what workers remember
 @pytest.mark.parametrize("how", few(LOST, "local state"))
 def test_devices_are_the_same(how):
     (run, _), (several, _) = (

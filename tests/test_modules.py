@@ -90,6 +90,7 @@ def test_dropout_depends_on_the_key_of_a_sample_alone(plain, dropped):
     assert metrics[0]["test_loss"] == metrics[1]["test_loss"]
 
 
+@pytest.mark.full  # test_bits has a network with random keys
 def test_it_trains_and_replays_to_the_same_bits(dropped):
     run = dml.train(dropped, CLUSTER, dml.ssp(2), optax.sgd(0.3), updates=120, batch_size=8, eval_every=60)
     assert run.history["loss"].iloc[-1] < 0.5 * run.history["loss"].iloc[0]

@@ -59,6 +59,7 @@ def test_a_state_of_an_optimizer_travels(ray_cluster):
     check_replay(run, problem, optimizer)
 
 
+@pytest.mark.full  # test_transport has them on threads, with the same workers
 def test_sparse_messages(ray_cluster):
     """With the memories of both ends, which lie in different processes."""
     transport = "coded(push=error_feedback(top_k(0.1)), pull=difference(random_k(0.5, unbiased=False)))"
@@ -66,6 +67,7 @@ def test_sparse_messages(ray_cluster):
     assert same_bits(run.params, dml.replay(run.trace, problem, optax.sgd(0.1)).params)
 
 
+@pytest.mark.full  # test_local_steps has them on threads, with the same workers
 def test_fragments_and_own_parameters(ray_cluster):
     problem, outer = plane(), optax.sgd(0.7, momentum=0.9, nesterov=True)
     local = dml.local_steps(4, optax.adamw(3e-3), keep_state=True, fragments=3, mixing=0.5)

@@ -299,7 +299,11 @@ def test_notebooks_side_by_side(root, call):
     assert made(root) == whole("left") | whole("right")
 
 
-@pytest.mark.parametrize(("blow", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("blow", "code"),
+    # test_command.py has interrupts
+    [(signal.SIGKILL, -9), pytest.param(signal.SIGINT, 130, marks=pytest.mark.full)],
+)
 def test_killed_halfway_and_started_again(root, call, blow, code):
     process = start(root, "slow")
     wait(lambda: (root / "halfway").exists(), process)
