@@ -57,7 +57,9 @@ def check(problem, policy, optimizer, **options):
 
 @pytest.mark.parametrize(
     ("policy", "sizes"),
-    [(policy, SIZES[0]) for policy in POLICIES] + [(dml.ssp(2), sizes) for sizes in SIZES[1:]],
+    [(policy, SIZES[0]) for policy in POLICIES]
+    + [(dml.ssp(2), sizes) for sizes in SIZES[1:-1]]
+    + [pytest.param(dml.ssp(2), SIZES[-1], marks=pytest.mark.full)],  # as the first, with sizes further apart
     ids=str,
 )
 def test_tasks_of_any_size(policy, sizes):

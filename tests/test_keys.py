@@ -67,6 +67,7 @@ def test_the_readable_replay_has_the_same_bits(policy, load):
     assert same_bits(run.params, replay_reference(run.trace, dropout(), SGD))
 
 
+@pytest.mark.full  # test_watching and test_lanes, without keys
 def test_policies_that_watch_and_lanes():
     run = train(dml.pflug(1))
     assert same_bits(run.params, dml.replay(run.trace, dropout(), SGD).params)

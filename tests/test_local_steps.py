@@ -675,6 +675,7 @@ def test_losses_with_keys():
     assert same_bits(run.params, dml.replay(run.trace, problem, NESTEROV, local=DILOCO).params)
 
 
+@pytest.mark.full  # test_coupled has such losses, and test_compiled_equals_reference local steps
 def test_coupled_losses():
     problem = dataclasses.replace(
         PLANE,

@@ -40,7 +40,9 @@ def run(path):
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, marks=[pytest.mark.full] * (path.stem != "quickstart"))  # what they show has tests
+        pytest.param(
+            path, marks=pytest.mark.full
+        )  # what they show has tests, and the README's code runs below
         for path in PAGES[1:]
         if code(path) and place(path) not in ELSEWHERE
     ],
